@@ -1,0 +1,71 @@
+"""Fail on words, paths, sizes and top-level names that have no place in the repository."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+LARGEST_FILE_BYTES = 1_000_000
+TOP_LEVEL = {
+    "CHANGELOG.md",
+    "CMakeLists.txt",
+    "LICENSE",
+    "README.md",
+    "cpp",
+    "notebooks",
+    "pyproject.toml",
+    "python",
+    "tests",
+}
+FORBIDDEN = {
+    "unfinished work": re.compile(r"\b(?:TODO|FIXME|XXX)\b"),
+    "a path of one machine": re.compile(r"(?<![\w./~$}-])/(?:work|tmp|home|root|mnt)\b(?!-)"),
+    "a path outside the repository": re.compile(r"\.\./shared"),
+}
+# This file spells the words out; the tests' configuration names the usual place of the corpora.
+ALLOWED_IN = {
+    "unfinished work": {".ci/check_words.py"},
+    "a path of one machine": {".ci/check_words.py"},
+    "a path outside the repository": {".ci/check_words.py", "tests/python/conftest.py"},
+}
+
+
+def repository_files(root: Path) -> list[str]:
+    """Tracked files and new ones that git would not ignore."""
+    listing = subprocess.run(
+        ["git", "-C", str(root), "ls-files", "-z", "-co", "--exclude-standard"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    return sorted({name for name in listing.split("\0") if name and (root / name).is_file()})
+
+
+def problems(root: Path, names: list[str]) -> Iterator[str]:
+    """One line per offence."""
+    for name in names:
+        top = name.split("/")[0]
+        if top not in TOP_LEVEL and not top.startswith("."):
+            yield f"{name}: {top} may not stand at the top of the repository"
+        content = (root / name).read_bytes()
+        if len(content) > LARGEST_FILE_BYTES:
+            yield f"{name}: {len(content)} bytes, more than {LARGEST_FILE_BYTES}"
+        if b"\0" in content:
+            continue
+        for number, line in enumerate(content.decode("utf-8").splitlines(), start=1):
+            for what, pattern in FORBIDDEN.items():
+                if name not in ALLOWED_IN[what] and (match := pattern.search(line)):
+                    yield f"{name}:{number}: {what}: {match[0]}"
+
+
+def main(root: Path) -> int:
+    found = list(problems(root, repository_files(root)))
+    print("\n".join(found) if found else "words: clean")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1])))

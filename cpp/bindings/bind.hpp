@@ -1,0 +1,16 @@
+// One function per engine module; module.cpp calls them in the order of the house.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace scalemodel::bindings {
+
+void bind_base(pybind11::module_& m);
+void bind_hardware(pybind11::module_& m);
+void bind_collectives(pybind11::module_& m);
+void bind_ops(pybind11::module_& m);
+void bind_model(pybind11::module_& m);
+void bind_strategy(pybind11::module_& m);
+void bind_estimator(pybind11::module_& m);
+
+}  // namespace scalemodel::bindings

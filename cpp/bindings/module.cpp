@@ -1,0 +1,16 @@
+#include <pybind11/pybind11.h>
+
+#include "bindings/bind.hpp"
+
+PYBIND11_MODULE(_core, m) {
+  using namespace scalemodel::bindings;
+  m.doc() = "The scalemodel engine. Private: use the functions and types of `scalemodel`.";
+  m.attr("__version__") = SCALEMODEL_VERSION;
+  bind_base(m);
+  bind_hardware(m);
+  bind_collectives(m);
+  bind_ops(m);
+  bind_model(m);
+  bind_strategy(m);
+  bind_estimator(m);
+}

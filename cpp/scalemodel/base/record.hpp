@@ -1,0 +1,54 @@
+// Field tables: one list of (name, member, legal range, meaning) per value type. Bindings, reprs,
+// hashes, pickles, stubs, command-line options and table columns are generated from it.
+#pragma once
+
+#include <limits>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+
+#include "scalemodel/base/enum_names.hpp"
+#include "scalemodel/base/quantity.hpp"
+
+namespace scalemodel {
+
+/// One field of record `T`. `low` and `high` bound numbers, in base units; other types ignore them.
+template <class T, class M>
+struct Field {
+  using Record = T;
+  using Member = M;
+  std::string_view name;
+  M T::* member;
+  double low;
+  double high;
+  std::string_view meaning;
+};
+
+inline constexpr double kAnyLow = -std::numeric_limits<double>::max();
+inline constexpr double kAnyHigh = std::numeric_limits<double>::max();
+
+template <class T, class M>
+constexpr Field<T, M> field(std::string_view name, M T::* member, std::string_view meaning) {
+  return {name, member, kAnyLow, kAnyHigh, meaning};
+}
+
+template <class T, class M>
+constexpr Field<T, M> field(std::string_view name, M T::* member, double low, double high,
+                            std::string_view meaning) {
+  return {name, member, low, high, meaning};
+}
+
+/// Specialise with `static constexpr std::string_view name` and `static constexpr std::tuple
+/// fields`.
+template <class T>
+struct RecordOf;
+
+template <class T>
+concept Record = requires { RecordOf<T>::fields; };
+
+template <Record T, class Visit>
+constexpr void for_each_field(Visit&& visit) {
+  std::apply([&](const auto&... fields) { (visit(fields), ...); }, RecordOf<T>::fields);
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,591 @@
+#include "scalemodel/costs/layer_cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "scalemodel/ops/attention.hpp"
+#include "scalemodel/ops/memory_bound.hpp"
+
+namespace scalemodel {
+namespace {
+
+/// Which passes a matrix product has.
+struct LinearOptions {
+  bool frozen = false;      ///< no weight gradient
+  double batch = 1;         ///< independent products (experts)
+  const GemmTimer* timer = nullptr;
+  bool quantised = false;   ///< operands are cast to the narrow format first
+};
+
+/// Collects the operators of a layer.
+class LayerBuilder {
+ public:
+  LayerBuilder(const Conditions& conditions, const Cluster& cluster, OperatorList* list)
+      : conditions_(conditions), cluster_(cluster), list_(list) {}
+
+  /// y[m,n] = x[m,k] w[k,n]: forward, dx = dy w' and dw = x' dy, the last accumulated into the
+  /// gradient buffer (read and write when that is FP32).
+  void linear(std::string_view name, double m, double n, double k, const LinearOptions& options) {
+    const double element = operand_bytes(conditions_.storage);
+    const GemmTimer& timer = *options.timer;
+    const double efficiency = conditions_.stack.gemm_efficiency;
+    const auto run = [&](double rows, double columns, double depth, double output_bytes) {
+      return timer.time({rows, columns, depth, options.batch, output_bytes}) / efficiency;
+    };
+    const Seconds forward = run(m, n, k, element);
+    const Seconds input_gradient = run(m, k, n, element);
+    const Seconds weight_gradient =
+        options.frozen ? Seconds{} : run(n, k, m, conditions_.gradients_fp32 ? 8 : element);
+    forward_ += forward;
+    backward_ += input_gradient + weight_gradient;
+    weight_gradient_ += weight_gradient;
+    linear_forward_ += forward;
+    kernels_forward_ += 1;
+    kernels_backward_ += options.frozen ? 1 : 2;
+    note({name, m, n, k, options.batch, forward, input_gradient + weight_gradient, Bytes{}});
+  }
+
+  /// A memory-bound step of `forward_bytes` and `backward_bytes` in `kernels` launches each way.
+  void moving(std::string_view name, Bytes forward_bytes, Bytes backward_bytes, double fraction,
+              int kernels = 1) {
+    const double rate = fraction * conditions_.stack.memory_efficiency;
+    const Seconds extra = (kernels - 1) * cluster_.accelerator.elementwise.launch;
+    const Seconds forward = memory_time(forward_bytes, rate, cluster_.accelerator) + extra;
+    const Seconds backward = memory_time(backward_bytes, rate, cluster_.accelerator) + extra;
+    forward_ += forward;
+    backward_ += backward;
+    moving_forward_ += forward;
+    kernels_forward_ += kernels;
+    kernels_backward_ += kernels;
+    note({name, 0, 0, 0, 0, forward, backward, forward_bytes});
+  }
+
+  void attention(const AttentionTime& time) {
+    forward_ += time.forward;
+    backward_ += time.backward;
+    attention_forward_ += time.forward;
+    attention_backward_ += time.backward;
+    attention_recompute_ += time.recompute;
+    const int kernels = is_flash(conditions_.attention) ? 1 : 5;
+    kernels_forward_ += kernels;
+    kernels_backward_ += 2 * kernels;
+    note({"attention", 0, 0, 0, 0, time.forward, time.backward, Bytes{}});
+  }
+
+  void communicate(std::string_view name, Seconds forward, Seconds backward, Bytes bytes) {
+    note({name, 0, 0, 0, 0, forward, backward, bytes});
+  }
+
+  Seconds host(double kernels) const { return kernels * conditions_.stack.host_launch; }
+  Seconds forward() const { return max(forward_, host(kernels_forward_)); }
+  Seconds backward() const { return max(backward_, host(kernels_backward_)); }
+  Seconds weight_gradient() const { return weight_gradient_; }
+  Seconds linear_forward() const { return linear_forward_; }
+  Seconds moving_forward() const { return moving_forward_; }
+  Seconds attention_forward() const { return attention_forward_; }
+  Seconds attention_backward() const { return attention_backward_; }
+  Seconds attention_recompute() const { return attention_recompute_; }
+
+ private:
+  void note(const OperatorCost& cost) {
+    if (list_ != nullptr) list_->push_back(cost);
+  }
+
+  const Conditions& conditions_;
+  const Cluster& cluster_;
+  OperatorList* list_;
+  Seconds forward_, backward_, weight_gradient_;
+  Seconds linear_forward_, moving_forward_;
+  Seconds attention_forward_, attention_backward_, attention_recompute_;
+  double kernels_forward_ = 0, kernels_backward_ = 0;
+};
+
+/// Sizes a layer is made of on one rank, for one micro-batch.
+struct LocalSizes {
+  double tokens;        ///< after context parallelism
+  double split_tokens;  ///< also after sequence parallelism
+  double q, k, v;       ///< widths of this rank's query, key and value
+  double heads, kv_heads;
+  double element;       ///< bytes of a stored activation
+  double linear_input;  ///< bytes of a saved input of a linear layer
+};
+
+LocalSizes local_sizes(const Model&, const LayerKind& kind, const LayerLayout& layout,
+                       const Conditions& conditions) {
+  LocalSizes size{};
+  const AttentionShape& a = kind.attention;
+  size.tokens = static_cast<double>(layout.micro_batch) * conditions.sequence / layout.cp;
+  size.split_tokens = layout.sequence_parallel ? size.tokens / layout.tp : size.tokens;
+  size.heads = static_cast<double>(a.heads) / layout.tp;
+  // Fewer key/value heads than tensor ranks: each rank keeps a copy of one.
+  const int kv_heads = a.latent() ? a.heads : a.kv_heads;
+  size.kv_heads = std::max(1.0, static_cast<double>(kv_heads) / layout.tp);
+  size.q = size.heads * a.head_dim;
+  size.k = size.kv_heads * a.head_dim;
+  size.v = size.kv_heads * a.v_head_dim;
+  size.element = operand_bytes(conditions.storage);
+  size.linear_input = conditions.precision == conditions.storage ? size.element : 1;
+  return size;
+}
+
+/// Low-rank adapters beside one frozen k x n matrix: two thin products each way.
+double lora_linear(LayerBuilder& builder, const Conditions& conditions, const GemmTimer& timer,
+                   double tokens, double n, double k) {
+  if (conditions.lora_rank == 0) return 0;
+  const double rank = conditions.lora_rank;
+  builder.linear("adapter_down", tokens, rank, k, {false, 1, &timer, false});
+  builder.linear("adapter_up", tokens, n, rank, {false, 1, &timer, false});
+  return rank * (n + k);
+}
+
+/// Norms, as bytes per element of the residual stream. Fused: x in, y out; backward x, dy in, dx
+/// out. Unfused (separate square, mean, scale, cast kernels in FP32): measured eager norms move
+/// about three times as much.
+struct NormPasses {
+  double forward, backward;
+  int kernels;
+};
+constexpr NormPasses kFusedNorm{2, 3, 1};
+constexpr NormPasses kUnfusedNorm{7, 10, 6};
+
+void add_norms(LayerBuilder& builder, const Model& model, const LayerKind& kind,
+               const LocalSizes& size, const Conditions& conditions, const Cluster& cluster) {
+  const NormPasses passes = conditions.fused_norm ? kFusedNorm : kUnfusedNorm;
+  const Bytes stream{size.split_tokens * model.hidden * size.element};
+  builder.moving("norms", kind.norms * passes.forward * stream,
+                 kind.norms * passes.backward * stream,
+                 cluster.accelerator.elementwise.norm_fraction, kind.norms * passes.kernels);
+  // Two residual additions: two in, one out; backward, the gradients of both branches meet.
+  const double mask = conditions.dropout ? 0.5 : 0;
+  builder.moving("residual", 2 * (3 + mask) * stream, 2 * (2 + 2 * mask) * stream,
+                 cluster.accelerator.elementwise.add_fraction, 2);
+}
+
+/// Projections and attention core. Returns trainable adapter parameters.
+double add_attention(LayerBuilder& builder, const Model& model, const LayerKind& kind,
+                     const LayerLayout& layout, const LocalSizes& size,
+                     const Conditions& conditions, const Cluster& cluster,
+                     const LayerTimers& timers) {
+  const AttentionShape& a = kind.attention;
+  const double n = size.tokens, h = model.hidden;
+  const LinearOptions base{conditions.frozen_base, 1, &timers.linear, true};
+  double adapters = 0;
+  const auto project = [&](std::string_view name, double columns, double depth) {
+    builder.linear(name, n, columns, depth, base);
+    adapters += lora_linear(builder, conditions, timers.storage, n, columns, depth);
+  };
+  if (a.latent()) {
+    const double latent = a.kv_lora_rank, rope = a.rope_head_dim;
+    if (a.q_lora_rank > 0) {
+      project("q_down", a.q_lora_rank, h);
+      project("q_up", size.q, a.q_lora_rank);
+    } else {
+      project("q", size.q, h);
+    }
+    project("kv_down", latent + rope, h);
+    project("kv_up", size.heads * (a.head_dim - rope + a.v_head_dim), latent);
+    const Bytes latents{n * (a.q_lora_rank + latent) * size.element};
+    builder.moving("latent_norms", 2 * latents, 3 * latents,
+                   cluster.accelerator.elementwise.norm_fraction, 2);
+  } else {
+    project("qkv", size.q + size.k + size.v, h);
+  }
+  if (a.rotary) {
+    const double passes = conditions.stack.fused_rope ? 2 : 6;
+    const Bytes rotated{n * (size.q + size.k) * size.element};
+    builder.moving("rope", passes * rotated, passes * rotated,
+                   cluster.accelerator.elementwise.add_fraction,
+                   conditions.stack.fused_rope ? 1 : 4);
+  }
+  AttentionWork work;
+  work.batch = layout.micro_batch;
+  work.keys = conditions.sequence;
+  work.queries = work.keys / layout.cp;
+  work.heads = size.heads;
+  work.kv_heads = size.kv_heads;
+  work.head_dim = a.head_dim;
+  work.v_head_dim = a.v_head_dim;
+  work.window = a.window;
+  work.dropout = conditions.dropout;
+  builder.attention(attention_time(work, conditions.attention, cluster.accelerator,
+                                   conditions.storage, timers.storage));
+  project("attention_out", h, size.heads * a.v_head_dim);
+  return adapters;
+}
+
+/// Dense feed-forward of `width` (per rank already divided), gate and up in one product.
+double add_mlp(LayerBuilder& builder, double hidden, double tokens, double width, bool gated,
+               const Conditions& conditions, const Cluster& cluster, const LinearOptions& options,
+               const GemmTimer& adapter_timer) {
+  const double up = gated ? 2 * width : width;
+  const double rows = tokens / options.batch;
+  builder.linear("mlp_up", rows, up, hidden, options);
+  const double element = operand_bytes(conditions.storage);
+  const Bytes activated{tokens * width * element};
+  const double extra = conditions.stack.fused_activation ? 0 : 2;
+  builder.moving("activation", ((gated ? 3 : 2) + extra) * activated,
+                 ((gated ? 5 : 3) + extra) * activated,
+                 cluster.accelerator.elementwise.add_fraction,
+                 conditions.stack.fused_activation ? 1 : 3);
+  builder.linear("mlp_down", rows, hidden, width, options);
+  if (conditions.lora_rank == 0 || !conditions.lora_everywhere) return 0;
+  return lora_linear(builder, conditions, adapter_timer, tokens, up, hidden) +
+         lora_linear(builder, conditions, adapter_timer, tokens, hidden, width);
+}
+
+/// Rows the routed experts of the busiest rank compute: the tokens of its expert group, k copies.
+double routed_rows(const LayerKind& kind, const LayerLayout& layout, const LocalSizes& size,
+                   const Conditions& conditions) {
+  return size.tokens / layout.tp * layout.etp * kind.feed_forward.experts_per_token *
+         conditions.imbalance;
+}
+
+double add_feed_forward(LayerBuilder& builder, const Model& model, const LayerKind& kind,
+                        const LayerLayout& layout, const LocalSizes& size,
+                        const Conditions& conditions, const Cluster& cluster,
+                        const LayerTimers& timers) {
+  const FeedForwardShape& ff = kind.feed_forward;
+  const double h = model.hidden;
+  const LinearOptions base{conditions.frozen_base, 1, &timers.linear, true};
+  if (!ff.routed()) {
+    return add_mlp(builder, h, size.tokens, static_cast<double>(ff.width) / layout.tp, ff.gated,
+                   conditions, cluster, base, timers.storage);
+  }
+  double adapters = 0;
+  const LinearOptions router{conditions.frozen_base, 1, &timers.storage, false};
+  builder.linear("router", size.split_tokens, ff.experts, h, router);
+  if (ff.shared_width > 0) {
+    adapters += add_mlp(builder, h, size.tokens, static_cast<double>(ff.shared_width) / layout.tp,
+                        ff.gated, conditions, cluster, base, timers.storage);
+  }
+  const double rows = routed_rows(kind, layout, size, conditions);
+  const double local_experts = std::max(1.0, static_cast<double>(ff.experts) / layout.ep);
+  const double busy_experts = std::min(local_experts, std::max(1.0, rows));
+  // Permute to expert order and back: read and write the rows, both ways.
+  const Bytes permuted{rows * h * size.element};
+  builder.moving("permute", 4 * permuted, 4 * permuted,
+                 cluster.accelerator.elementwise.add_fraction, 6);
+  const LinearOptions grouped{conditions.frozen_base, busy_experts, &timers.linear, true};
+  adapters += add_mlp(builder, h, rows, static_cast<double>(ff.width) / layout.etp, ff.gated,
+                      conditions, cluster, grouped, timers.storage);
+  return adapters;
+}
+
+/// Exposed part of communication that may hide under `cover`, and what was hidden.
+struct Split {
+  Seconds exposed, hidden;
+};
+
+Split hide(Seconds communication, Seconds cover) {
+  const Seconds hidden = min(communication, cover);
+  return {communication - hidden, hidden};
+}
+
+/// Tensor-parallel collectives: one all-reduce behind attention and one behind the feed-forward
+/// layer, each way; with sequence parallelism an all-gather and a reduce-scatter instead, and in
+/// the backward pass the gathered input once more for the weight gradient. Source: Korthikanti et
+/// al., arXiv 2205.05198.
+void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
+                         const Model& model, const LayerKind& kind, const LayerLayout& layout,
+                         const LocalSizes& size, const Conditions& conditions,
+                         const Cluster& cluster) {
+  if (layout.tp == 1) return;
+  const FeedForwardShape& ff = kind.feed_forward;
+  // Routed experts exchange tokens over their own groups; only dense and shared parts reduce.
+  const double blocks = ff.routed() && ff.shared_width == 0 && layout.sequence_parallel ? 1 : 2;
+  const Bytes stream{size.tokens * model.hidden * size.element};
+  const GroupShape& group = layout.tp_group;
+  Seconds each_forward, each_backward;
+  if (layout.sequence_parallel) {
+    const Seconds gather = collective_time(Collective::all_gather, stream, group, cluster);
+    const Seconds scatter = collective_time(Collective::reduce_scatter, stream, group, cluster);
+    each_forward = gather + scatter;
+    each_backward = 2 * gather + scatter;
+  } else {
+    each_forward = collective_time(Collective::all_reduce, stream, group, cluster);
+    each_backward = each_forward;
+  }
+  const Seconds total_forward = blocks * each_forward, total_backward = blocks * each_backward;
+  builder.communicate("tensor_parallel", total_forward, total_backward, blocks * stream);
+  const double reach = layout.overlap_tp ? conditions.stack.overlap_efficiency : 0;
+  const Split f = hide(total_forward, reach * builder.linear_forward());
+  const Split b = hide(total_backward, reach * 2 * builder.linear_forward());
+  forward.tp = f.exposed;
+  forward.hidden += f.hidden;
+  backward.tp = b.exposed;
+  backward.hidden += b.hidden;
+}
+
+/// Context-parallel exchange of keys and values (or of heads, all-to-all).
+void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
+                          const LayerLayout& layout, const LocalSizes& size,
+                          const Conditions& conditions, const Cluster& cluster) {
+  if (layout.cp == 1) return;
+  const double cp = layout.cp;
+  const Bytes kv{size.tokens * (size.k + size.v) * size.element};
+  const GroupShape& group = layout.cp_group;
+  Split f{}, b{};
+  Seconds total_forward, total_backward;
+  switch (layout.context) {
+    case ContextParallel::ring: {
+      // cp - 1 neighbour exchanges under the attention of the block at hand; gradients of keys and
+      // values travel with them on the way back.
+      const Seconds hop = p2p_time(kv, group, cluster);
+      const double reach = conditions.stack.overlap_efficiency * (cp - 1) / cp;
+      total_forward = (cp - 1) * hop;
+      total_backward = 2 * total_forward;
+      f = hide(total_forward, reach * builder.attention_forward());
+      b = hide(total_backward, reach * builder.attention_backward());
+      break;
+    }
+    case ContextParallel::all_to_all: {
+      const Bytes sent{size.tokens * (size.q + size.k + size.v + size.heads * size.v /
+                                                                     size.kv_heads) *
+                       size.element};
+      total_forward = collective_time(Collective::all_to_all, sent, group, cluster);
+      total_backward = total_forward;
+      f = {total_forward, Seconds{}};
+      b = f;
+      break;
+    }
+    case ContextParallel::all_gather: {
+      total_forward = collective_time(Collective::all_gather, cp * kv, group, cluster);
+      total_backward =
+          total_forward + collective_time(Collective::reduce_scatter, cp * kv, group, cluster);
+      f = {total_forward, Seconds{}};
+      b = {total_backward, Seconds{}};
+      break;
+    }
+  }
+  builder.communicate("context_parallel", total_forward, total_backward, kv);
+  forward.cp = f.exposed;
+  forward.hidden += f.hidden;
+  backward.cp = b.exposed;
+  backward.hidden += b.hidden;
+}
+
+/// Expert-parallel dispatch and combine: all-to-all of k copies of each token, each way; with
+/// tensor-parallel experts the copies are gathered and reduced inside the expert's group too.
+void add_expert_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
+                         const Model& model, const LayerKind& kind, const LayerLayout& layout,
+                         const LocalSizes& size, const Conditions& conditions,
+                         const Cluster& cluster) {
+  const FeedForwardShape& ff = kind.feed_forward;
+  if (!ff.routed() || (layout.ep == 1 && layout.etp == 1)) return;
+  const Bytes copies{size.tokens / layout.tp * ff.experts_per_token * model.hidden *
+                     size.element * conditions.imbalance};
+  Seconds one_way = collective_time(Collective::all_to_all, copies, layout.ep_group, cluster);
+  Seconds way_back = one_way;
+  if (layout.etp > 1) {
+    const Bytes gathered = layout.etp * copies;
+    one_way += collective_time(Collective::all_gather, gathered, layout.etp_group, cluster);
+    way_back += collective_time(Collective::reduce_scatter, gathered, layout.etp_group, cluster);
+  }
+  const Seconds total = one_way + way_back;
+  builder.communicate("expert_parallel", total, total, 2 * copies);
+  forward.ep = total;
+  backward.ep = total;
+}
+
+/// Bytes a layer keeps from its forward to its backward pass, everything stored. Source of the
+/// terms: Korthikanti et al., arXiv 2205.05198, section 4, extended to gated layers, grouped
+/// heads, latent attention and experts.
+Bytes saved_everything(const Model& model, const LayerKind& kind, const LayerLayout& layout,
+                       const LocalSizes& size, const Conditions& conditions) {
+  const AttentionShape& a = kind.attention;
+  const FeedForwardShape& ff = kind.feed_forward;
+  const double h = model.hidden, e = size.element, input = size.linear_input;
+  const double stream = size.split_tokens * h;
+  double bytes = stream * (2 * e + 2 * input);  // inputs of both norms and of both linear blocks
+  if (!conditions.fused_norm) bytes += kind.norms * stream * 8;  // FP32 copies of eager norms
+  if (conditions.dropout) bytes += 2 * stream;                   // masks
+  bytes += size.tokens * (size.q + size.k + size.v) * e;
+  if (a.latent()) bytes += size.tokens * (a.q_lora_rank + a.kv_lora_rank + a.rope_head_dim) * 2 * e;
+  bytes += size.tokens * size.heads * (a.v_head_dim * input + 4);
+  const auto mlp = [&](double tokens, double width) {
+    const double up = ff.gated ? 2 * width : width;
+    const double product = conditions.stack.fused_activation || !ff.gated ? width : 2 * width;
+    return tokens * (up * e + product * input);
+  };
+  if (!ff.routed()) return Bytes{bytes + mlp(size.tokens, static_cast<double>(ff.width) / layout.tp)};
+  if (ff.shared_width > 0) {
+    bytes += mlp(size.tokens, static_cast<double>(ff.shared_width) / layout.tp);
+  }
+  const double rows = routed_rows(kind, layout, size, conditions);
+  bytes += mlp(rows, static_cast<double>(ff.width) / layout.etp);
+  bytes += rows * h * (input + e);                    // permuted inputs, outputs before weighting
+  bytes += size.split_tokens * ff.experts * 4;        // router probabilities
+  return Bytes{bytes};
+}
+
+/// Score maps that attention without flash kernels stores: softmax output, and with dropout the
+/// mask and the dropped-out copy.
+Bytes score_maps(const LayerLayout& layout, const LocalSizes& size, const Conditions& conditions) {
+  if (is_flash(conditions.attention)) return Bytes{};
+  const double maps = layout.micro_batch * size.heads * (static_cast<double>(conditions.sequence) / layout.cp) * conditions.sequence;
+  double per_element = size.element;
+  if (conditions.attention == AttentionKernel::unfused) per_element += size.element;
+  if (conditions.dropout) per_element += size.element + 1;
+  return Bytes{maps * per_element};
+}
+
+/// Share of the stored bytes that PyTorch's selective checkpointing keeps: every second matrix
+/// product and the attention output.
+constexpr double kOperatorCheckpointShare = 0.5;
+
+void set_recomputation(LayerCost& cost, const LayerBuilder& builder, const Conditions& conditions,
+                       Bytes everything, Bytes maps, Bytes layer_input) {
+  const auto index = [](Recompute mode) { return static_cast<std::size_t>(mode); };
+  cost.saved[index(Recompute::none)] = everything + maps;
+  cost.saved[index(Recompute::full)] = layer_input;
+  cost.recompute[index(Recompute::full)] = cost.forward;
+  Phase& selective = cost.recompute[index(Recompute::selective)];
+  Bytes& selective_saved = cost.saved[index(Recompute::selective)];
+  switch (conditions.stack.selective) {
+    case Selective::core_attention:
+      selective.compute = builder.attention_recompute();
+      selective_saved = everything;
+      break;
+    case Selective::operators:
+      selective.compute = builder.moving_forward() + 0.5 * builder.linear_forward();
+      selective_saved = kOperatorCheckpointShare * everything;
+      break;
+  }
+}
+
+}  // namespace
+
+Conditions resolve_conditions(const Task& task, const Stack& stack) {
+  Conditions conditions;
+  conditions.precision = task.precision;
+  conditions.storage = storage_precision(task.precision);
+  conditions.sequence = task.sequence;
+  conditions.attention =
+      task.attention == AttentionChoice::stack
+          ? stack.attention
+          : static_cast<AttentionKernel>(static_cast<int>(task.attention) - 1);
+  conditions.fused_norm = enabled(task.fused_norm, stack.fused_norm);
+  conditions.dropout = enabled(task.dropout, stack.dropout);
+  conditions.gradients_fp32 = task.gradient_precision == GradientPrecision::stack
+                                  ? stack.gradients_fp32
+                                  : task.gradient_precision == GradientPrecision::fp32;
+  conditions.frozen_base = task.method == Method::lora;
+  conditions.lora_rank = conditions.frozen_base ? task.lora_rank : 0;
+  conditions.lora_everywhere = task.lora_targets == LoraTargets::all;
+  conditions.imbalance = task.imbalance;
+  conditions.stack = stack;
+  return conditions;
+}
+
+LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayout& layout,
+                     const Conditions& conditions, const Cluster& cluster,
+                     const LayerTimers& timers, OperatorList* list) {
+  const LocalSizes size = local_sizes(model, kind, layout, conditions);
+  LayerBuilder builder(conditions, cluster, list);
+  double adapters = 0;
+  add_norms(builder, model, kind, size, conditions, cluster);
+  adapters += add_attention(builder, model, kind, layout, size, conditions, cluster, timers);
+  adapters += add_feed_forward(builder, model, kind, layout, size, conditions, cluster, timers);
+
+  LayerCost cost;
+  cost.forward.compute = builder.forward();
+  cost.backward.compute = builder.backward();
+  cost.weight_gradient = builder.weight_gradient();
+  add_tensor_parallel(cost.forward, cost.backward, builder, model, kind, layout, size, conditions,
+                      cluster);
+  add_context_parallel(cost.forward, cost.backward, builder, layout, size, conditions, cluster);
+  add_expert_parallel(cost.forward, cost.backward, builder, model, kind, layout, size, conditions,
+                      cluster);
+
+  const double stream_bytes = size.split_tokens * model.hidden * size.element;
+  set_recomputation(cost, builder, conditions,
+                    saved_everything(model, kind, layout, size, conditions),
+                    score_maps(layout, size, conditions), Bytes{stream_bytes});
+  const FeedForwardShape& ff = kind.feed_forward;
+  const double widest =
+      ff.routed() ? routed_rows(kind, layout, size, conditions) * ff.width / layout.etp
+                  : size.tokens * ff.width / layout.tp;
+  cost.working = Bytes{size.element * widest * (ff.gated ? 3 : 2) + 2 * stream_bytes};
+
+  const double down = kind.attention.latent()
+                          ? static_cast<double>(model.hidden) *
+                                (kind.attention.q_lora_rank + kind.attention.kv_lora_rank +
+                                 kind.attention.rope_head_dim)
+                          : 0;
+  cost.dense_parameters =
+      (kind.attention_parameters - down + (kind.dense_parameters)) / layout.tp + down +
+      kind.norm_parameters;
+  cost.expert_parameters = kind.expert_parameters / (layout.ep * layout.etp);
+  cost.trainable_dense = conditions.frozen_base ? adapters : cost.dense_parameters;
+  cost.trainable_expert = conditions.frozen_base ? 0 : cost.expert_parameters;
+  return cost;
+}
+
+EndCost embedding_cost(const Model& model, const LayerLayout& layout, const Conditions& conditions,
+                       const Cluster& cluster) {
+  LayerBuilder builder(conditions, cluster, nullptr);
+  const double tokens = static_cast<double>(layout.micro_batch) * conditions.sequence / layout.cp;
+  const double element = operand_bytes(conditions.storage);
+  const Bytes rows{tokens * model.hidden * element};
+  builder.moving("embedding", 2 * rows, conditions.frozen_base ? Bytes{} : 3 * rows,
+                 cluster.accelerator.elementwise.add_fraction);
+  EndCost cost;
+  cost.forward.compute = builder.forward();
+  cost.backward.compute = builder.backward();
+  if (layout.tp > 1) {
+    const Collective op =
+        layout.sequence_parallel ? Collective::reduce_scatter : Collective::all_reduce;
+    cost.forward.tp = collective_time(op, rows, layout.tp_group, cluster);
+    if (layout.sequence_parallel) {
+      cost.backward.tp = collective_time(Collective::all_gather, rows, layout.tp_group, cluster);
+    }
+  }
+  cost.parameters = model.embedding_parameters / layout.tp;
+  cost.trainable = conditions.frozen_base ? 0 : cost.parameters;
+  return cost;
+}
+
+EndCost head_cost(const Model& model, const LayerLayout& layout, const Conditions& conditions,
+                  const Cluster& cluster, const LayerTimers& timers, OperatorList* list) {
+  LayerBuilder builder(conditions, cluster, list);
+  const double tokens = static_cast<double>(layout.micro_batch) * conditions.sequence / layout.cp;
+  const double columns = static_cast<double>(model.vocab) / layout.tp;
+  const double element = operand_bytes(conditions.storage);
+  builder.linear("head", tokens, columns, model.hidden,
+                 {conditions.frozen_base, 1, &timers.storage, false});
+  if (model.mtp_layers > 0) {
+    builder.linear("mtp_projection", tokens, static_cast<double>(model.hidden) / layout.tp,
+                   2.0 * model.hidden, {conditions.frozen_base, 1, &timers.linear, true});
+  }
+  // Cross-entropy over the logits. Unfused: cast to FP32, maximum, exponential and sum, gradient,
+  // cast back; fused: one pass forward and one back.
+  const double logits = tokens * columns;
+  const bool fused = conditions.stack.fused_loss;
+  builder.moving("loss", Bytes{logits * (fused ? 2 : 22)}, Bytes{logits * (fused ? 4 : 10)},
+                 cluster.accelerator.elementwise.add_fraction, fused ? 2 : 8);
+  EndCost cost;
+  // Each multi-token-prediction module runs the shared head once more.
+  const double heads = 1.0 + model.mtp_layers;
+  cost.forward.compute = heads * builder.forward();
+  cost.backward.compute = heads * builder.backward();
+  cost.weight_gradient = heads * builder.weight_gradient();
+  if (layout.tp > 1) {
+    const Bytes stream{heads * tokens * model.hidden * element};
+    if (layout.sequence_parallel) {
+      cost.forward.tp = collective_time(Collective::all_gather, stream, layout.tp_group, cluster);
+      cost.backward.tp =
+          collective_time(Collective::reduce_scatter, stream, layout.tp_group, cluster);
+    } else {
+      cost.backward.tp = collective_time(Collective::all_reduce, stream, layout.tp_group, cluster);
+    }
+  }
+  cost.parameters = model.head_parameters / layout.tp + model.final_norm_parameters +
+                    model.mtp_layers * model.mtp_projection_parameters / layout.tp;
+  cost.trainable = conditions.frozen_base ? 0 : cost.parameters;
+  cost.saved = Bytes{tokens * model.hidden * element * 2};
+  // Logits in the storage format; unfused also in FP32, twice (softmax and gradient).
+  cost.working = Bytes{logits * (fused ? 2 * element : element + 8)};
+  return cost;
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,252 @@
+#include "scalemodel/costs/tables.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "scalemodel/ops/attention.hpp"
+
+namespace scalemodel {
+namespace {
+
+ModelFlop model_flop(const Model& model, const Task& task) {
+  ModelFlop flop;
+  const double tokens = task.sequence;
+  const auto add = [&](const LayerKind& kind) {
+    // Matrix products of a layer: two flop per parameter a token meets, norms left out.
+    flop.layers += Flop{2 * tokens * (kind.active_parameters() - kind.norm_parameters)};
+    AttentionWork work;
+    work.queries = work.keys = tokens;
+    work.heads = kind.attention.heads;
+    work.head_dim = kind.attention.head_dim;
+    work.v_head_dim = kind.attention.v_head_dim;
+    work.window = kind.attention.window;
+    flop.attention += attention_model_flop(work);
+  };
+  for (const std::uint8_t kind : model.layer_kind) add(model.kinds[kind]);
+  for (int i = 0; i < model.mtp_layers; ++i) add(model.kinds[model.layer_kind.back()]);
+  flop.layers += Flop{2 * tokens * model.mtp_layers * model.mtp_projection_parameters};
+  flop.layers += flop.attention;
+  const double heads = 1.0 + model.mtp_layers;
+  flop.forward = flop.layers + Flop{2 * tokens * heads * model.vocab * model.hidden};
+  return flop;
+}
+
+std::uint64_t mix(std::uint64_t x) {
+  x ^= x >> 33;
+  x *= 0xff51afd7ed558ccdULL;
+  x ^= x >> 33;
+  x *= 0xc4ceb9fe1a85ec53ULL;
+  return x ^ (x >> 33);
+}
+
+/// Shape of a group whose members are `stride` apart among the ranks of a pipeline stage, when
+/// pipeline ranks are interleaved every `inner` of them.
+GroupShape stage_group(const Cluster& cluster, int degree, int stride, int inner, int pp) {
+  if (pp == 1 || stride >= inner) {
+    const int spread = stride >= inner && inner > 0 ? stride * pp : stride;
+    return group_shape(cluster, degree, pp == 1 ? stride : spread);
+  }
+  if (degree * stride <= inner) return group_shape(cluster, degree, stride);
+  // The group continues beyond the pipeline ranks: only its first part stays close.
+  GroupShape shape = group_shape(cluster, degree, stride);
+  const int close = inner / stride;
+  if (inner * pp > cluster.scale_up.domain) {
+    shape.per_domain = std::min(shape.per_domain, close);
+    shape.domains = (degree + shape.per_domain - 1) / shape.per_domain;
+  }
+  return shape;
+}
+
+/// Ranks of a stage that sit inside the pipeline axis of a placement.
+int ranks_inside_pipeline(Placement placement, const Degrees& d) {
+  int inside = 1;
+  for (const Axis axis : axes_of(placement)) {
+    switch (axis) {
+      case Axis::pp:
+        return inside;
+      case Axis::tp:
+        inside *= d.tp;
+        break;
+      case Axis::cp:
+        inside *= d.cp;
+        break;
+      case Axis::dp:
+        inside *= d.dp;
+        break;
+    }
+  }
+  return inside;
+}
+
+}  // namespace
+
+Strides axis_strides(Placement placement, const Degrees& d) noexcept {
+  Strides strides;
+  int stride = 1;
+  for (const Axis axis : axes_of(placement)) {
+    switch (axis) {
+      case Axis::tp:
+        strides.tp = stride;
+        stride *= d.tp;
+        break;
+      case Axis::cp:
+        strides.cp = stride;
+        stride *= d.cp;
+        break;
+      case Axis::dp:
+        strides.dp = stride;
+        stride *= d.dp;
+        break;
+      case Axis::pp:
+        strides.pp = stride;
+        stride *= d.pp;
+        break;
+    }
+  }
+  return strides;
+}
+
+DataParallelGroups data_parallel_groups(const Cluster& cluster, const Strategy& strategy,
+                                        const Degrees& d) noexcept {
+  DataParallelGroups groups;
+  const Strides strides = axis_strides(strategy.placement, d);
+  const int inside = ranks_inside_pipeline(strategy.placement, d);
+  groups.dense_ranks = d.dp * d.cp;
+  const int stride = d.cp > 1 && strides.cp < strides.dp ? strides.cp : strides.dp;
+  groups.dense_shard_ranks = d.shard;
+  groups.dense_shard = group_shape(cluster, d.shard, stride);
+  groups.dense_replica = group_shape(cluster, groups.dense_ranks / d.shard, stride * d.shard);
+  groups.expert_ranks = std::max(1, d.inner() / (d.ep * d.etp));
+  // Experts are shared out over their own replicas, as far as the dense sharding reaches.
+  const int expert_stride = d.ep * d.etp;
+  groups.expert_shard_ranks =
+      d.shard == groups.dense_ranks
+          ? groups.expert_ranks
+          : std::clamp(d.shard * d.tp / expert_stride, 1, groups.expert_ranks);
+  groups.expert_shard =
+      stage_group(cluster, groups.expert_shard_ranks, expert_stride, inside, d.pp);
+  groups.expert_replica =
+      stage_group(cluster, groups.expert_ranks / groups.expert_shard_ranks,
+                  expert_stride * groups.expert_shard_ranks, inside, d.pp);
+  return groups;
+}
+
+std::int32_t Tables::Index::find(const Key& key) const noexcept {
+  const std::size_t mask = slots_.size() - 1;
+  for (std::size_t i = mix(key.degrees ^ mix(key.rest)) & mask;; i = (i + 1) & mask) {
+    if (slots_[i].value < 0) return -1;
+    if (slots_[i].key == key) return slots_[i].value;
+  }
+}
+
+void Tables::Index::insert(const Key& key, std::int32_t value) {
+  if (2 * (used_ + 1) > slots_.size()) {
+    std::vector<Slot> old(2 * slots_.size());
+    old.swap(slots_);
+    used_ = 0;
+    for (const Slot& slot : old) {
+      if (slot.value >= 0) insert(slot.key, slot.value);
+    }
+  }
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t i = mix(key.degrees ^ mix(key.rest)) & mask;
+  while (slots_[i].value >= 0) i = (i + 1) & mask;
+  slots_[i] = {key, value};
+  ++used_;
+}
+
+Tables::Tables(Model model, Cluster cluster, Task task, Stack stack)
+    : model_(std::move(model)),
+      cluster_(cluster),
+      task_(task),
+      conditions_(resolve_conditions(task, stack)),
+      timers_{GemmTimer(cluster_.accelerator, conditions_.precision),
+              GemmTimer(cluster_.accelerator, conditions_.storage)},
+      flop_(model_flop(model_, task_)) {}
+
+Tables::Key Tables::cell_key(const Strategy& s, const Degrees& d) const noexcept {
+  const auto u = [](int value) { return static_cast<std::uint64_t>(value); };
+  Key key;
+  key.degrees = u(d.tp) | u(d.cp) << 16 | u(d.ep) << 32 | u(d.micro_batch) << 48;
+  const bool overlap = enabled(s.overlap_tp, conditions_.stack.overlap_tp);
+  key.rest = u(d.etp) | u(s.sequence_parallel ? 1 : 0) << 8 | u(overlap ? 1 : 0) << 9 |
+             u(static_cast<int>(s.context)) << 10 | u(static_cast<int>(s.placement)) << 12;
+  // Outer axes matter only where they are placed inside.
+  if (s.placement != Placement{}) key.rest |= u(d.pp) << 20 | u(d.dp) << 36;
+  return key;
+}
+
+Tables::Key Tables::stage_key(const Strategy& s, const Degrees& d) noexcept {
+  const auto u = [](int value) { return static_cast<std::uint64_t>(value); };
+  return {u(d.pp) | u(d.vpp) << 16 | u(s.schedule == Schedule::dualpipe ? 1 : 0) << 32, 0};
+}
+
+LayerLayout Tables::layout_of(const Strategy& s, const Degrees& d) const noexcept {
+  LayerLayout layout;
+  layout.tp = d.tp;
+  layout.cp = d.cp;
+  layout.ep = d.ep;
+  layout.etp = d.etp;
+  layout.micro_batch = d.micro_batch;
+  layout.sequence_parallel = s.sequence_parallel && d.tp > 1;
+  layout.overlap_tp = enabled(s.overlap_tp, conditions_.stack.overlap_tp);
+  layout.context = s.context;
+  const Strides strides = axis_strides(s.placement, d);
+  const int inside = ranks_inside_pipeline(s.placement, d);
+  layout.tp_group = group_shape(cluster_, d.tp, strides.tp);
+  layout.cp_group = group_shape(cluster_, d.cp, strides.cp);
+  layout.etp_group = stage_group(cluster_, d.etp, 1, inside, d.pp);
+  layout.ep_group = stage_group(cluster_, d.ep, d.etp, inside, d.pp);
+  return layout;
+}
+
+void Tables::tabulate(const Strategy& strategy) {
+  const Degrees d = resolve_degrees(strategy, cluster_, task_);
+  if (first_violation(strategy, d, model_, cluster_, task_) != Reason::ok) return;
+  const Key stage = stage_key(strategy, d);
+  if (stage_index_.find(stage) < 0) {
+    stages_.push_back(
+        make_stage_layout(model_, d.pp, d.vpp, strategy.schedule == Schedule::dualpipe));
+    stage_index_.insert(stage, static_cast<std::int32_t>(stages_.size()) - 1);
+  }
+  const Key key = cell_key(strategy, d);
+  if (cell_index_.find(key) >= 0) return;
+  const LayerLayout layout = layout_of(strategy, d);
+  Cell cell;
+  for (std::size_t k = 0; k < model_.kinds.size(); ++k) {
+    cell.layers[k] =
+        layer_cost(model_, model_.kinds[k], layout, conditions_, cluster_, timers_);
+  }
+  cell.embedding = embedding_cost(model_, layout, conditions_, cluster_);
+  cell.head = head_cost(model_, layout, conditions_, cluster_, timers_);
+  const double tokens = static_cast<double>(d.micro_batch) * task_.sequence / d.cp;
+  cell.boundary = Bytes{tokens / (layout.sequence_parallel ? d.tp : 1) * model_.hidden *
+                        operand_bytes(conditions_.storage)};
+  cells_.push_back(cell);
+  cell_index_.insert(key, static_cast<std::int32_t>(cells_.size()) - 1);
+}
+
+const Cell* Tables::find_cell(const Strategy& strategy, const Degrees& degrees) const noexcept {
+  const std::int32_t at = cell_index_.find(cell_key(strategy, degrees));
+  return at < 0 ? nullptr : &cells_[static_cast<std::size_t>(at)];
+}
+
+const StageLayout* Tables::find_stages(const Strategy& strategy,
+                                       const Degrees& degrees) const noexcept {
+  const std::int32_t at = stage_index_.find(stage_key(strategy, degrees));
+  return at < 0 ? nullptr : &stages_[static_cast<std::size_t>(at)];
+}
+
+OperatorList Tables::operators(const Strategy& strategy, std::size_t kind) const {
+  const Degrees d = resolve_degrees(strategy, cluster_, task_);
+  const LayerLayout layout = layout_of(strategy, d);
+  OperatorList list;
+  if (kind < model_.kinds.size()) {
+    layer_cost(model_, model_.kinds[kind], layout, conditions_, cluster_, timers_, &list);
+  } else {
+    head_cost(model_, layout, conditions_, cluster_, timers_, &list);
+  }
+  return list;
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,107 @@
+// Costs of a (model, cluster, task, stack) on the small axes of a strategy, filled once and read
+// by every evaluation.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "scalemodel/costs/layer_cost.hpp"
+#include "scalemodel/hardware/cluster.hpp"
+#include "scalemodel/model/model.hpp"
+#include "scalemodel/schedule/pipeline.hpp"
+#include "scalemodel/strategy/legal.hpp"
+#include "scalemodel/strategy/stack.hpp"
+#include "scalemodel/strategy/strategy.hpp"
+#include "scalemodel/strategy/task.hpp"
+
+namespace scalemodel {
+
+/// Everything that depends only on the degrees inside a stage.
+struct Cell {
+  std::array<LayerCost, kMaxLayerKinds> layers{};
+  EndCost embedding, head;
+  Bytes boundary;  ///< activation of one micro-batch between pipeline stages
+};
+
+/// Model flop of one sequence, for utilisation figures.
+struct ModelFlop {
+  Flop forward;           ///< matrix products and causal attention, head included
+  Flop attention;         ///< attention part of it
+  Flop layers;            ///< forward without the head
+};
+
+class Tables {
+ public:
+  Tables(Model model, Cluster cluster, Task task, Stack stack);
+
+  /// Fills what `strategy` needs. Cheap when it is there already.
+  void tabulate(const Strategy& strategy);
+
+  /// Layouts of the degrees inside a stage; null before `tabulate`.
+  const Cell* find_cell(const Strategy& strategy, const Degrees& degrees) const noexcept;
+  const StageLayout* find_stages(const Strategy& strategy, const Degrees& degrees) const noexcept;
+
+  /// Every operator of one layer of `kind` (or of the head, kind = number of kinds).
+  OperatorList operators(const Strategy& strategy, std::size_t kind) const;
+
+  const Model& model() const noexcept { return model_; }
+  const Cluster& cluster() const noexcept { return cluster_; }
+  const Task& task() const noexcept { return task_; }
+  const Stack& stack() const noexcept { return conditions_.stack; }
+  const Conditions& conditions() const noexcept { return conditions_; }
+  const ModelFlop& flop() const noexcept { return flop_; }
+  std::size_t cells() const noexcept { return cells_.size(); }
+
+ private:
+  struct Key {
+    std::uint64_t degrees = 0, rest = 0;
+    bool operator==(const Key&) const = default;
+  };
+  /// Open addressing over keys; a look-up is a hash and, mostly, one comparison.
+  class Index {
+   public:
+    std::int32_t find(const Key& key) const noexcept;
+    void insert(const Key& key, std::int32_t value);
+
+   private:
+    struct Slot {
+      Key key;
+      std::int32_t value = -1;
+    };
+    std::vector<Slot> slots_ = std::vector<Slot>(64);
+    std::size_t used_ = 0;
+  };
+
+  Key cell_key(const Strategy& strategy, const Degrees& degrees) const noexcept;
+  static Key stage_key(const Strategy& strategy, const Degrees& degrees) noexcept;
+  LayerLayout layout_of(const Strategy& strategy, const Degrees& degrees) const noexcept;
+
+  Model model_;
+  Cluster cluster_;
+  Task task_;
+  Conditions conditions_;
+  LayerTimers timers_;
+  ModelFlop flop_;
+  std::vector<Cell> cells_;
+  std::vector<StageLayout> stages_;
+  Index cell_index_, stage_index_;
+};
+
+/// Distance between neighbouring ranks of each axis, in accelerators.
+struct Strides {
+  int tp = 1, cp = 1, dp = 1, pp = 1;
+};
+Strides axis_strides(Placement placement, const Degrees& degrees) noexcept;
+
+/// Groups of the data-parallel traffic of dense and expert parameters, sharded and replicated.
+struct DataParallelGroups {
+  GroupShape dense_shard, dense_replica;
+  GroupShape expert_shard, expert_replica;
+  int dense_ranks = 1, expert_ranks = 1;  ///< replicas of a parameter
+  int dense_shard_ranks = 1, expert_shard_ranks = 1;
+};
+DataParallelGroups data_parallel_groups(const Cluster& cluster, const Strategy& strategy,
+                                        const Degrees& degrees) noexcept;
+
+}  // namespace scalemodel

@@ -1,0 +1,502 @@
+#include <algorithm>
+#include <array>
+
+#include "scalemodel/economics/step.hpp"
+#include "scalemodel/estimator/estimate.hpp"
+#include "scalemodel/ops/memory_bound.hpp"
+#include "scalemodel/power/phases.hpp"
+
+namespace scalemodel {
+namespace {
+
+/// What an evaluation reads again and again.
+struct Context {
+  const Tables& tables;
+  const Strategy& strategy;
+  Degrees degrees;
+  const Cell& cell;
+  const StageLayout& stages;
+  DataParallelGroups groups;
+  Schedule schedule;
+  double storage_bytes;      ///< of a weight or activation
+  double gradient_bytes;     ///< of a gradient as accumulated and reduced
+  double reach;              ///< share of compute that can hide communication
+
+  const Cluster& cluster() const { return tables.cluster(); }
+  const Stack& stack() const { return tables.stack(); }
+  const Task& task() const { return tables.task(); }
+};
+
+/// Parameter-gathering traffic of one layer kind (or of the ends) per micro-batch.
+struct GatherTimes {
+  Seconds gather, reduce;
+};
+
+/// One pipeline stage, one micro-batch.
+struct StageCost {
+  Phase forward, backward, recompute;
+  Seconds weight_gradient;
+  Seconds gather_exposed, gather_hidden;    ///< sharded parameters
+  Seconds offload_exposed, offload_hidden;
+  double dense = 0, expert = 0;             ///< parameters
+  double trainable_dense = 0, trainable_expert = 0;
+
+  Phase passes() const { return forward + backward + recompute; }
+  Seconds hidden() const { return passes().hidden + gather_hidden + offload_hidden; }
+  Seconds busy(double contention) const {
+    return passes().total() + contention * hidden() + gather_exposed + offload_exposed;
+  }
+};
+
+Seconds uncovered(Seconds communication, Seconds cover) {
+  return max(Seconds{}, communication - cover);
+}
+
+/// Gathering and reducing `dense` and `expert` parameters over their shard groups; across shard
+/// groups (HSDP) the reduced shard is all-reduced.
+GatherTimes gather_times(const Context& c, double dense, double expert, double trainable_dense,
+                         double trainable_expert) {
+  const Cluster& cluster = c.cluster();
+  const DataParallelGroups& g = c.groups;
+  GatherTimes times;
+  times.gather = collective_time(Collective::all_gather, Bytes{c.storage_bytes * dense},
+                                 g.dense_shard, cluster) +
+                 collective_time(Collective::all_gather, Bytes{c.storage_bytes * expert},
+                                 g.expert_shard, cluster);
+  const Bytes dense_gradient{c.gradient_bytes * trainable_dense};
+  const Bytes expert_gradient{c.gradient_bytes * trainable_expert};
+  times.reduce =
+      collective_time(Collective::reduce_scatter, dense_gradient, g.dense_shard, cluster) +
+      collective_time(Collective::reduce_scatter, expert_gradient, g.expert_shard, cluster) +
+      collective_time(Collective::all_reduce, dense_gradient / g.dense_shard_ranks,
+                      g.dense_replica, cluster) +
+      collective_time(Collective::all_reduce, expert_gradient / g.expert_shard_ranks,
+                      g.expert_replica, cluster);
+  return times;
+}
+
+/// Share of a stage's layers that is recomputed.
+double recompute_share(const Strategy& strategy, const StageClass& stage) {
+  if (strategy.recompute == Recompute::none) return 0;
+  if (strategy.recompute_layers == 0) return 1;
+  const double layers = std::max(1, stage.total_layers());
+  return std::min(1.0, strategy.recompute_layers / layers);
+}
+
+/// Fully sharded parameters: each layer is gathered before its forward and before its backward
+/// pass, its gradient reduced after; one layer ahead is in flight, so a layer hides what its
+/// neighbour's compute covers. The ends are gathered and reduced in the open.
+void add_parameter_gathering(StageCost& cost, const Context& c, const StageClass& stage,
+                             const std::array<GatherTimes, kMaxLayerKinds>& gathers, double share) {
+  const bool hide_gather =
+      enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
+  const bool hide_reduce = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
+  const double recomputed = recompute_share(c.strategy, stage);
+  const auto mode = static_cast<std::size_t>(c.strategy.recompute);
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    if (stage.layers[k] == 0) continue;
+    const LayerCost& layer = c.cell.layers[k];
+    const Seconds forward_cover = c.reach * layer.forward.compute;
+    const Seconds backward_cover =
+        c.reach * (layer.backward.compute + recomputed * layer.recompute[mode].compute);
+    const Seconds open = (hide_gather ? Seconds{} : 2 * gathers[k].gather) +
+                         (hide_reduce ? Seconds{} : gathers[k].reduce);
+    const Seconds forward_traffic = hide_gather ? gathers[k].gather : Seconds{};
+    const Seconds backward_traffic =
+        forward_traffic + (hide_reduce ? gathers[k].reduce : Seconds{});
+    const Seconds exposed = open + uncovered(forward_traffic, forward_cover) +
+                            uncovered(backward_traffic, backward_cover);
+    const double n = share * stage.layers[k];
+    cost.gather_exposed += n * exposed;
+    cost.gather_hidden += n * (open + forward_traffic + backward_traffic - exposed);
+  }
+  const double ends = (stage.embedding ? c.cell.embedding.parameters : 0) +
+                      (stage.head ? c.cell.head.parameters : 0);
+  const double trainable = (stage.embedding ? c.cell.embedding.trainable : 0) +
+                           (stage.head ? c.cell.head.trainable : 0);
+  const GatherTimes at_ends = gather_times(c, ends, 0, trainable, 0);
+  cost.gather_exposed += share * (at_ends.gather + at_ends.reduce);
+}
+
+/// Weights and activations in host memory travel once each way per micro-batch, under compute.
+void add_host_traffic(StageCost& cost, const Context& c, Bytes saved) {
+  const Strategy& s = c.strategy;
+  if (!s.offload_weights && !s.offload_activations) return;
+  const Bytes weights{s.offload_weights ? c.storage_bytes * (cost.dense + cost.expert) : 0};
+  const Bytes activations = s.offload_activations ? saved : Bytes{};
+  const Seconds one_way =
+      host_transfer_time(weights + activations, c.cluster().accelerator);
+  const Seconds exposed = uncovered(one_way, c.reach * cost.forward.compute) +
+                          uncovered(one_way, c.reach * cost.backward.compute);
+  cost.offload_exposed = exposed;
+  cost.offload_hidden = 2 * one_way - exposed;
+}
+
+/// Bytes a stage keeps of one micro-batch.
+Bytes saved_bytes(const Context& c, const StageClass& stage) {
+  const double recomputed = recompute_share(c.strategy, stage);
+  const auto mode = static_cast<std::size_t>(c.strategy.recompute);
+  Bytes saved;
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    const BytesByRecompute& bytes = c.cell.layers[k].saved;
+    saved += stage.layers[k] *
+             (recomputed * bytes[mode] +
+              (1 - recomputed) * bytes[static_cast<std::size_t>(Recompute::none)]);
+  }
+  return saved;
+}
+
+StageCost stage_cost(const Context& c, const StageClass& stage,
+                     const std::array<GatherTimes, kMaxLayerKinds>& gathers) {
+  // A DualPipe stage holds two chunks and runs half of the micro-batches through each.
+  const double share = c.stages.mirrored ? 0.5 : 1;
+  const double recomputed = recompute_share(c.strategy, stage);
+  const auto mode = static_cast<std::size_t>(c.strategy.recompute);
+  StageCost cost;
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    if (stage.layers[k] == 0) continue;
+    const LayerCost& layer = c.cell.layers[k];
+    const double n = stage.layers[k];
+    cost.forward = cost.forward + share * n * layer.forward;
+    cost.backward = cost.backward + share * n * layer.backward;
+    cost.recompute = cost.recompute + share * n * recomputed * layer.recompute[mode];
+    cost.weight_gradient += share * n * layer.weight_gradient;
+    cost.dense += n * layer.dense_parameters;
+    cost.expert += n * layer.expert_parameters;
+    cost.trainable_dense += n * layer.trainable_dense;
+    cost.trainable_expert += n * layer.trainable_expert;
+  }
+  const auto add_end = [&](const EndCost& end) {
+    cost.forward = cost.forward + share * end.forward;
+    cost.backward = cost.backward + share * end.backward;
+    cost.weight_gradient += share * end.weight_gradient;
+    cost.dense += end.parameters;
+    cost.trainable_dense += end.trainable;
+  };
+  if (stage.embedding) add_end(c.cell.embedding);
+  if (stage.head) add_end(c.cell.head);
+  if (stage.head && !stage.embedding && c.tables.model().tied_embeddings) {
+    // The last stage keeps its own copy of a shared token table.
+    cost.dense += c.cell.embedding.parameters;
+    cost.trainable_dense += c.cell.embedding.trainable;
+  }
+  if (gathers_parameters(c.strategy.sharding)) {
+    add_parameter_gathering(cost, c, stage, gathers, share);
+  }
+  add_host_traffic(cost, c, share * saved_bytes(c, stage));
+  if (c.stages.mirrored) {
+    // DualPipe runs one direction's dispatch and combine under the other direction's compute.
+    const Seconds ep = cost.forward.ep + cost.backward.ep + cost.recompute.ep;
+    const Seconds covered = min(ep, c.reach * (cost.forward.compute + cost.backward.compute));
+    const double left = ep > Seconds{} ? 1 - covered / ep : 1;
+    cost.forward.ep = left * cost.forward.ep;
+    cost.backward.ep = left * cost.backward.ep;
+    cost.recompute.ep = left * cost.recompute.ep;
+    cost.forward.hidden += covered;
+  }
+  return cost;
+}
+
+/// Traffic of gradients and parameters once per step (not sharded layer by layer).
+struct StepTraffic {
+  Seconds exposed, hidden;
+};
+
+/// Gradient reduction hides under the last micro-batch's backward pass, parameter gathering under
+/// the first one's forward pass, in as many buckets as the stage has layers: at least the last
+/// bucket stays in the open.
+StepTraffic step_traffic(const Context& c, const StageClass& stage, const StageCost& cost) {
+  const Sharding sharding = c.strategy.sharding;
+  if (gathers_parameters(sharding)) return {};
+  const GatherTimes times = gather_times(c, cost.trainable_dense, cost.trainable_expert,
+                                         cost.trainable_dense, cost.trainable_expert);
+  const bool hide_reduce = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
+  const bool hide_gather =
+      enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
+  const double buckets = std::max(1, stage.total_layers());
+  // ZeRO-2 keeps only a shard of the gradients, so every micro-batch reduces.
+  const double repeats = sharding == Sharding::zero2 ? c.degrees.micro_batches : 1;
+  const Seconds gather = sharding == Sharding::ddp ? Seconds{} : times.gather;
+  const Seconds backward = cost.backward.compute + cost.recompute.compute;
+  const auto exposed = [&](Seconds traffic, Seconds cover, bool hide) {
+    return hide ? max(uncovered(traffic, c.reach * cover), traffic / buckets) : traffic;
+  };
+  StepTraffic traffic;
+  traffic.exposed = repeats * exposed(times.reduce, backward, hide_reduce) +
+                    exposed(gather, cost.forward.compute, hide_gather);
+  traffic.hidden = repeats * times.reduce + gather - traffic.exposed;
+  return traffic;
+}
+
+/// Adam reads the gradient and reads and writes master weight and moments; the stored weight is
+/// written; clipping reads the gradient once more and zeroing writes it.
+Seconds optimizer_time(const Context& c, const StageCost& cost) {
+  const Task& task = c.task();
+  const bool sharded = c.strategy.sharding != Sharding::ddp;
+  const double updated =
+      cost.trainable_dense / (sharded ? c.groups.dense_shard_ranks : 1) +
+      cost.trainable_expert / (sharded ? c.groups.expert_shard_ranks : 1);
+  const double states = task.master_bytes + moments(task.optimizer) * task.moment_bytes;
+  const double held = gathers_parameters(c.strategy.sharding) ||
+                              c.strategy.sharding == Sharding::zero2
+                          ? updated
+                          : cost.trainable_dense + cost.trainable_expert;
+  const Bytes bytes{updated * (2 * c.gradient_bytes + 2 * states + c.storage_bytes) +
+                    held * c.gradient_bytes};
+  const Accelerator& accelerator = c.cluster().accelerator;
+  return memory_time(bytes,
+                     accelerator.elementwise.add_fraction * c.stack().memory_efficiency,
+                     accelerator);
+}
+
+/// Offloaded optimizer states travel in and out of the accelerator once per step.
+Seconds optimizer_transfer(const Context& c, const StageCost& cost) {
+  if (!c.strategy.offload_optimizer) return Seconds{};
+  const Task& task = c.task();
+  const bool sharded = c.strategy.sharding != Sharding::ddp;
+  const double updated =
+      cost.trainable_dense / (sharded ? c.groups.dense_shard_ranks : 1) +
+      cost.trainable_expert / (sharded ? c.groups.expert_shard_ranks : 1);
+  const double states = task.master_bytes + moments(task.optimizer) * task.moment_bytes;
+  return 2 * host_transfer_time(Bytes{updated * states}, c.cluster().accelerator);
+}
+
+/// Pipeline transfers that no compute covers: two per micro-batch and chunk in the steady state
+/// unless the stack overlaps them, and two per stage while the pipeline fills and drains.
+Seconds exposed_transfers(const Context& c) {
+  const Degrees& d = c.degrees;
+  if (d.pp == 1) return Seconds{};
+  const int stride = axis_strides(c.strategy.placement, d).pp;
+  // The slowest pair sets the pace: once the pipeline spans domains, some pair talks over the
+  // fabric.
+  GroupShape pair = group_shape(c.cluster(), d.pp, stride);
+  pair.ranks = 2;
+  const Seconds hop = p2p_time(c.cell.boundary, pair, c.cluster());
+  const bool overlapped = c.stack().overlap_p2p && c.schedule != Schedule::gpipe &&
+                          c.schedule != Schedule::one_f_one_b;
+  const double steady = overlapped ? 0 : d.micro_batches * d.vpp;
+  return 2 * (steady + d.pp - 1) * hop;
+}
+
+struct MemoryByKind {
+  Bytes weights, gradients, optimizer, activations, logits, temporary, communication, gathered;
+  Bytes host;
+
+  Bytes allocated() const {
+    return weights + gradients + optimizer + activations + logits + temporary + communication +
+           gathered;
+  }
+};
+
+MemoryByKind stage_memory(const Context& c, const StageClass& stage, const StageCost& cost) {
+  const Strategy& s = c.strategy;
+  const Task& task = c.task();
+  const DataParallelGroups& g = c.groups;
+  const auto shared = [&](double dense, double expert, bool sharded) {
+    return sharded ? dense / g.dense_shard_ranks + expert / g.expert_shard_ranks : dense + expert;
+  };
+  const bool gathered = gathers_parameters(s.sharding);
+  const bool gradients_sharded = gathered || s.sharding == Sharding::zero2;
+  const bool states_sharded = s.sharding != Sharding::ddp;
+  const bool narrow = c.tables.conditions().precision != c.tables.conditions().storage;
+  MemoryByKind memory;
+  // Narrow formats keep a quantised copy of the linear weights beside the stored one.
+  const double weight_bytes = c.storage_bytes + (narrow && !gathered ? 1 : 0);
+  memory.weights = Bytes{weight_bytes * shared(cost.dense, cost.expert, gathered)};
+  memory.gradients = Bytes{c.gradient_bytes * shared(cost.trainable_dense, cost.trainable_expert,
+                                                     gradients_sharded)};
+  const double states = task.master_bytes + moments(task.optimizer) * task.moment_bytes;
+  memory.optimizer =
+      Bytes{states * shared(cost.trainable_dense, cost.trainable_expert, states_sharded)};
+
+  const double share = c.stages.mirrored ? 0.5 : 1;
+  const double held = in_flight(c.schedule, c.degrees.pp, c.degrees.vpp, stage.first_index,
+                                c.degrees.micro_batches) *
+                      (c.stages.mirrored ? 2 : 1);
+  const Bytes per_micro_batch = share * saved_bytes(c, stage);
+  memory.activations = held * per_micro_batch;
+  if (stage.head) memory.activations += c.cell.head.saved;
+
+  const auto none = static_cast<std::size_t>(Recompute::none);
+  const auto mode = static_cast<std::size_t>(s.recompute);
+  double widest_layer = 0, widest_trainable = 0;
+  Bytes temporary;
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    if (stage.layers[k] == 0) continue;
+    const LayerCost& layer = c.cell.layers[k];
+    // A recomputed layer is whole again while its backward pass runs.
+    const Bytes whole = s.recompute == Recompute::none ? Bytes{}
+                                                       : layer.saved[none] - layer.saved[mode];
+    temporary = max(temporary, layer.working + whole);
+    widest_layer = std::max(widest_layer, layer.dense_parameters + layer.expert_parameters);
+    widest_trainable = std::max(widest_trainable, layer.trainable_dense + layer.trainable_expert);
+  }
+  if (stage.head) memory.logits = c.cell.head.working;
+  memory.temporary = max(Bytes{}, temporary - memory.logits);
+
+  const double stream = c.strategy.sequence_parallel ? c.degrees.tp : 1;
+  if (s.sequence_parallel && c.degrees.tp > 1) memory.communication += stream * c.cell.boundary;
+  if (c.degrees.pp > 1) memory.communication += 2 * c.cell.boundary;
+  if (gathered) {
+    const double ends = (stage.embedding ? c.cell.embedding.parameters : 0) +
+                        (stage.head ? c.cell.head.parameters : 0);
+    memory.gathered = Bytes{c.storage_bytes * (2 * widest_layer + ends) +
+                            c.gradient_bytes * widest_trainable};
+  }
+  const double layers = std::max(1, stage.total_layers());
+  const auto move_to_host = [&](Bytes& bytes, double kept_share) {
+    memory.host += (1 - kept_share) * bytes;
+    bytes = kept_share * bytes;
+  };
+  const double two_layers = std::min(1.0, 2 / layers);
+  if (s.offload_weights) move_to_host(memory.weights, two_layers);
+  if (s.offload_activations) move_to_host(memory.activations, two_layers / std::max(1.0, held));
+  if (s.offload_optimizer) move_to_host(memory.optimizer, two_layers);
+  return memory;
+}
+
+void set_memory(Estimate& estimate, const MemoryByKind& memory, const Stack& stack, int stage) {
+  estimate.memory_weights = memory.weights;
+  estimate.memory_gradients = memory.gradients;
+  estimate.memory_optimizer = memory.optimizer;
+  estimate.memory_activations = memory.activations;
+  estimate.memory_logits = memory.logits;
+  estimate.memory_temporary = memory.temporary;
+  estimate.memory_communication = memory.communication;
+  estimate.memory_gathered = memory.gathered;
+  estimate.memory_allocated = memory.allocated();
+  estimate.memory_reserve =
+      stack.reserve + stack.fragmentation_fraction * estimate.memory_allocated;
+  estimate.memory = estimate.memory_allocated + estimate.memory_reserve;
+  estimate.fullest_stage = stage;
+}
+
+void set_utilisation(Estimate& estimate, const Context& c) {
+  const Task& task = c.task();
+  const ModelFlop& flop = c.tables.flop();
+  const double sequences = task.global_batch;
+  // Backward: input and weight gradients; frozen weights need no weight gradient.
+  const Flop products = flop.forward - flop.attention;
+  const double passes = c.tables.conditions().frozen_base ? 2 : 3;
+  const Flop model = sequences * (passes * products + 3 * flop.attention);
+  const auto layers = static_cast<double>(c.tables.model().layers());
+  double repeated = 0;
+  if (c.strategy.recompute != Recompute::none) {
+    const double per_rank = layers / c.degrees.pp;
+    repeated = c.strategy.recompute_layers == 0
+                   ? 1
+                   : std::min(1.0, c.strategy.recompute_layers / per_rank);
+  }
+  const Flop again = c.strategy.recompute == Recompute::full ? flop.layers : flop.attention;
+  const Flop hardware = model + (sequences * repeated) * again;
+  const Flop peak = (estimate.step_time * static_cast<double>(c.cluster().accelerators)) *
+                    c.cluster().accelerator.peak_of(task.precision);
+  estimate.mfu_fraction = model / peak;
+  estimate.hfu_fraction = hardware / peak;
+  estimate.tokens_per_s =
+      sequences * task.sequence / (estimate.step_time / (1 * unit::s));
+}
+
+void set_energy_and_cost(Estimate& e, const Context& c) {
+  const Cluster& cluster = c.cluster();
+  const double compute_share = (e.compute + e.optimizer) / e.step_time;
+  const double exposed_share = (e.exposed_tp + e.exposed_cp + e.exposed_ep + e.exposed_pp +
+                                e.exposed_dp + e.exposed_offload) /
+                               e.step_time;
+  e.power = mean_power(cluster.accelerator.power, compute_share, exposed_share);
+  const double accelerators = cluster.accelerators;
+  e.energy = facility_energy(e.step_time, e.power, accelerators, cluster.host_power,
+                             accelerators / cluster.node_accelerators, cluster.pue);
+  e.cost = rental_cost(e.step_time, accelerators, cluster.price);
+}
+
+Context make_context(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
+                     const Cell& cell, const StageLayout& stages) {
+  const Conditions& conditions = tables.conditions();
+  return {tables,
+          strategy,
+          degrees,
+          cell,
+          stages,
+          data_parallel_groups(tables.cluster(), strategy, degrees),
+          effective_schedule(strategy.schedule, degrees.vpp),
+          operand_bytes(conditions.storage),
+          conditions.gradients_fp32 ? 4.0 : operand_bytes(conditions.storage),
+          conditions.stack.overlap_efficiency};
+}
+
+}  // namespace
+
+Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
+  Estimate e;
+  const Cluster& cluster = tables.cluster();
+  const Degrees d = resolve_degrees(strategy, cluster, tables.task());
+  e.dp = d.dp;
+  e.memory_capacity = cluster.accelerator.memory_capacity;
+  e.verdict = first_violation(strategy, d, tables.model(), cluster, tables.task());
+  if (e.verdict != Reason::ok) return e;
+  const Cell* cell = tables.find_cell(strategy, d);
+  const StageLayout* stages = tables.find_stages(strategy, d);
+  if (cell == nullptr || stages == nullptr) return e;
+  const Context c = make_context(tables, strategy, d, *cell, *stages);
+  const double contention = c.stack().contention;
+
+  std::array<GatherTimes, kMaxLayerKinds> gathers{};
+  if (gathers_parameters(strategy.sharding)) {
+    for (std::size_t k = 0; k < tables.model().kinds.size(); ++k) {
+      const LayerCost& layer = cell->layers[k];
+      gathers[k] = gather_times(c, layer.dense_parameters, layer.expert_parameters,
+                                layer.trainable_dense, layer.trainable_expert);
+    }
+  }
+
+  StageTimes times;
+  StageCost slowest;
+  StepTraffic traffic;
+  Bytes peak{-1};
+  for (const StageClass& stage : stages->classes) {
+    const StageCost cost = stage_cost(c, stage, gathers);
+    const Seconds busy = cost.busy(contention);
+    times.sum += stage.count * busy;
+    times.mean_backward +=
+        stage.count * (cost.backward.total() + cost.recompute.total()) / d.pp;
+    times.mean_weight += stage.count * cost.weight_gradient / d.pp;
+    if (busy > times.slowest) {
+      times.slowest = busy;
+      slowest = cost;
+    }
+    const StepTraffic own = step_traffic(c, stage, cost);
+    if (own.exposed >= traffic.exposed) traffic = own;
+    e.optimizer = max(e.optimizer, optimizer_time(c, cost));
+    e.exposed_offload = max(e.exposed_offload, optimizer_transfer(c, cost));
+    const MemoryByKind memory = stage_memory(c, stage, cost);
+    if (memory.allocated() > peak) {
+      peak = memory.allocated();
+      set_memory(e, memory, c.stack(), stage.first_index);
+    }
+    e.host_memory = max(e.host_memory, cluster.node_accelerators * memory.host);
+  }
+
+  const double m = d.micro_batches;
+  const Phase passes = slowest.passes();
+  e.compute = m * (passes.compute + contention * slowest.hidden()) + contention * traffic.hidden;
+  e.exposed_tp = m * passes.tp;
+  e.exposed_cp = m * passes.cp;
+  e.exposed_ep = m * passes.ep;
+  e.exposed_pp = exposed_transfers(c);
+  e.exposed_dp = m * slowest.gather_exposed + traffic.exposed;
+  e.exposed_offload += m * slowest.offload_exposed;
+  e.bubble = pipeline_bubble(c.schedule, d.pp, d.vpp, times);
+  e.overhead = c.stack().step_overhead;
+  e.hidden = m * slowest.hidden() + traffic.hidden;
+  e.step_time = e.compute + e.exposed_tp + e.exposed_cp + e.exposed_ep + e.exposed_pp +
+                e.exposed_dp + e.exposed_offload + e.bubble + e.optimizer + e.overhead;
+  e.micro_batches = m;
+  set_utilisation(e, c);
+  set_energy_and_cost(e, c);
+  if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;
+  if (e.host_memory > cluster.host_memory) e.verdict = Reason::offload;
+  return e;
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,177 @@
+// An accelerator: data-sheet rates plus the few constants that say how kernels approach them.
+#pragma once
+
+#include <array>
+#include <tuple>
+
+#include "scalemodel/base/precision.hpp"
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/base/record.hpp"
+
+namespace scalemodel {
+
+/// Constants of the tile/wave form of a matrix multiplication (see ops/gemm.hpp).
+struct TileGemm {
+  Seconds launch;                 ///< fixed time of a call
+  double tau_cycles = 0;          ///< shortest time of one 64-deep step of a tile, in clocks
+  double burst_fraction = 0;      ///< fraction of peak a short kernel sustains
+  double sustained_fraction = 0;  ///< fraction of peak a very long kernel sustains (clocks drop)
+  Seconds throttle;               ///< kernel time at which half of that drop has happened
+  double memory_fraction = 0;     ///< fraction of memory bandwidth
+  double quantise_passes = 0;     ///< passes over the activation operand to quantise it
+
+  bool operator==(const TileGemm&) const = default;
+};
+
+/// How matrix multiplications run on one accelerator.
+struct GemmKernels {
+  bool tiled = false;  ///< the tile form was fitted; otherwise the roofline form is used
+  TileGemm dense16, fp8, fp4;
+  double l2_bytes_per_clock = 0;  ///< per multiprocessor
+  double blend = 3;               ///< exponent of the smooth maximum
+  double wave_weight = 0;         ///< 1: partial waves cost a whole one; 0: nothing
+  Seconds split;                  ///< fixed time of a split-k reduction
+  double prologue = 0;            ///< 64-deep steps before a tile's pipeline is full
+  FlopPerSecond reference_peak;   ///< BF16 peak the fractions refer to
+  double roofline_compute_fraction = 0;
+  double roofline_memory_fraction = 0;
+  Seconds roofline_launch;
+
+  bool operator==(const GemmKernels&) const = default;
+};
+
+/// Flash-attention kernels: sustained fraction of the dense 16-bit peak on long sequences.
+struct AttentionKernels {
+  double flash2_forward = 0, flash2_backward = 0;
+  double flash3_forward = 0, flash3_backward = 0;
+  Seconds launch;
+
+  bool operator==(const AttentionKernels&) const = default;
+};
+
+/// Memory-bound kernels: fraction of memory bandwidth they reach.
+struct ElementwiseKernels {
+  double add_fraction = 0, norm_fraction = 0, softmax_fraction = 0;
+  Seconds launch;
+
+  bool operator==(const ElementwiseKernels&) const = default;
+};
+
+/// Power drawn by phase of a step (see power/phases.hpp).
+struct PowerPhases {
+  Watts limit;                    ///< sustained power limit (TDP)
+  Watts idle;
+  double compute_fraction = 0;    ///< of the limit, while computing
+  double exposed_fraction = 0;    ///< of the limit, while waiting inside a collective
+
+  bool operator==(const PowerPhases&) const = default;
+};
+
+struct Accelerator {
+  std::array<FlopPerSecond, kPrecisions> peak{};  ///< dense, by Precision; 0 = not supported
+  int multiprocessors = 0;
+  Hertz clock;
+  Bytes memory_capacity;
+  BytesPerSecond memory_bandwidth;
+  Bytes l2;
+  BytesPerSecond host_bandwidth;  ///< one direction
+  GemmKernels gemm;
+  AttentionKernels attention;
+  ElementwiseKernels elementwise;
+  PowerPhases power;
+
+  constexpr FlopPerSecond peak_of(Precision precision) const {
+    return peak[static_cast<std::size_t>(precision)];
+  }
+  bool operator==(const Accelerator&) const = default;
+};
+
+template <>
+struct RecordOf<TileGemm> {
+  static constexpr std::string_view name = "TileGemm";
+  using T = TileGemm;
+  static constexpr std::tuple fields{
+      field("launch_s", &T::launch, 0, 1, "fixed time of a call"),
+      field("tau_cycles", &T::tau_cycles, 0, 1e6, "shortest 64-deep tile step, clocks"),
+      field("burst_fraction", &T::burst_fraction, 0, 2, "fraction of peak, short kernels"),
+      field("sustained_fraction", &T::sustained_fraction, 0, 2, "fraction of peak, long kernels"),
+      field("throttle_s", &T::throttle, 0, 10, "kernel time of half the drop"),
+      field("memory_fraction", &T::memory_fraction, 0, 2, "fraction of memory bandwidth"),
+      field("quantise_passes", &T::quantise_passes, 0, 20, "passes to quantise activations")};
+};
+
+template <>
+struct RecordOf<GemmKernels> {
+  static constexpr std::string_view name = "GemmKernels";
+  using T = GemmKernels;
+  static constexpr std::tuple fields{
+      field("tiled", &T::tiled, "whether the tile form was fitted"),
+      field("dense16", &T::dense16, "FP16 and BF16 constants"),
+      field("fp8", &T::fp8, "FP8 constants"),
+      field("fp4", &T::fp4, "FP4 constants"),
+      field("l2_bytes_per_clock", &T::l2_bytes_per_clock, 0, 1e6, "per multiprocessor"),
+      field("blend", &T::blend, 0.5, 100, "exponent of the smooth maximum"),
+      field("wave_weight", &T::wave_weight, 0, 1, "cost of a partial wave"),
+      field("split_s", &T::split, 0, 1, "fixed time of a split-k reduction"),
+      field("prologue", &T::prologue, 0, 100, "64-deep steps to fill a tile"),
+      field("reference_peak_flop_per_s", &T::reference_peak, 0, 1e20, "BF16 peak of the fit"),
+      field("roofline_compute_fraction", &T::roofline_compute_fraction, 0, 2,
+            "fraction of peak, roofline form"),
+      field("roofline_memory_fraction", &T::roofline_memory_fraction, 0, 2,
+            "fraction of memory bandwidth, roofline form"),
+      field("roofline_launch_s", &T::roofline_launch, 0, 1, "fixed time, roofline form")};
+};
+
+template <>
+struct RecordOf<AttentionKernels> {
+  static constexpr std::string_view name = "AttentionKernels";
+  using T = AttentionKernels;
+  static constexpr std::tuple fields{
+      field("flash2_forward", &T::flash2_forward, 0, 2, "fraction of 16-bit peak"),
+      field("flash2_backward", &T::flash2_backward, 0, 2, "fraction of 16-bit peak"),
+      field("flash3_forward", &T::flash3_forward, 0, 2, "fraction of 16-bit peak"),
+      field("flash3_backward", &T::flash3_backward, 0, 2, "fraction of 16-bit peak"),
+      field("launch_s", &T::launch, 0, 1, "fixed time of a call")};
+};
+
+template <>
+struct RecordOf<ElementwiseKernels> {
+  static constexpr std::string_view name = "ElementwiseKernels";
+  using T = ElementwiseKernels;
+  static constexpr std::tuple fields{
+      field("add_fraction", &T::add_fraction, 0, 2, "fraction of memory bandwidth"),
+      field("norm_fraction", &T::norm_fraction, 0, 2, "fraction of memory bandwidth"),
+      field("softmax_fraction", &T::softmax_fraction, 0, 2, "fraction of memory bandwidth"),
+      field("launch_s", &T::launch, 0, 1, "fixed time of a call")};
+};
+
+template <>
+struct RecordOf<PowerPhases> {
+  static constexpr std::string_view name = "PowerPhases";
+  using T = PowerPhases;
+  static constexpr std::tuple fields{
+      field("limit_w", &T::limit, 0, 1e6, "sustained power limit"),
+      field("idle_w", &T::idle, 0, 1e6, "power of an idle accelerator"),
+      field("compute_fraction", &T::compute_fraction, 0, 2, "of the limit, computing"),
+      field("exposed_fraction", &T::exposed_fraction, 0, 2, "of the limit, waiting on a network")};
+};
+
+template <>
+struct RecordOf<Accelerator> {
+  static constexpr std::string_view name = "Accelerator";
+  using T = Accelerator;
+  static constexpr std::tuple fields{
+      field("peak_flop_per_s", &T::peak, 0, 1e20, "dense peak by precision; 0 = unsupported"),
+      field("multiprocessors", &T::multiprocessors, 1, 1e5, "streaming multiprocessors"),
+      field("clock_hz", &T::clock, 1e6, 1e11, "boost clock"),
+      field("memory_capacity_bytes", &T::memory_capacity, 1e6, 1e15, "device memory"),
+      field("memory_bandwidth_bytes_per_s", &T::memory_bandwidth, 1e6, 1e16, "peak bandwidth"),
+      field("l2_bytes", &T::l2, 0, 1e13, "last-level cache"),
+      field("host_bandwidth_bytes_per_s", &T::host_bandwidth, 1e6, 1e15, "one direction"),
+      field("gemm", &T::gemm, "matrix multiplication constants"),
+      field("attention", &T::attention, "attention constants"),
+      field("elementwise", &T::elementwise, "memory-bound kernel constants"),
+      field("power", &T::power, "power by phase")};
+};
+
+}  // namespace scalemodel

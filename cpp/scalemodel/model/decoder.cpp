@@ -1,0 +1,168 @@
+#include "scalemodel/model/decoder.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "scalemodel/base/error.hpp"
+
+namespace scalemodel {
+namespace {
+
+[[noreturn]] void malformed(const char* field, int value, const std::string& legal) {
+  throw MalformedQuestion(std::string(field) + "=" + std::to_string(value) + ": " + legal);
+}
+
+DecoderShape with_defaults(DecoderShape shape) {
+  if (shape.kv_heads == 0) shape.kv_heads = shape.heads;
+  if (shape.head_dim == 0 && shape.heads > 0) shape.head_dim = shape.hidden / shape.heads;
+  if (shape.v_head_dim == 0) shape.v_head_dim = shape.head_dim;
+  if (shape.expert_ffn == 0) shape.expert_ffn = shape.ffn;
+  if (shape.shared_ffn == 0) shape.shared_ffn = shape.expert_ffn;
+  return shape;
+}
+
+void check(const DecoderShape& shape) {
+  if (shape.head_dim < 1) malformed("head_dim", shape.head_dim, "must be at least 1");
+  if (shape.kv_heads > shape.heads || shape.heads % shape.kv_heads != 0) {
+    malformed("kv_heads", shape.kv_heads,
+              "must divide heads=" + std::to_string(shape.heads));
+  }
+  if (shape.experts > 0) {
+    if (shape.experts_per_token < 1 || shape.experts_per_token > shape.experts) {
+      malformed("experts_per_token", shape.experts_per_token,
+                "must be from 1 to experts=" + std::to_string(shape.experts));
+    }
+    if (shape.expert_ffn < 1) malformed("expert_ffn", shape.expert_ffn, "must be at least 1");
+    if (shape.first_dense_layers > shape.layers) {
+      malformed("first_dense_layers", shape.first_dense_layers,
+                "must not exceed layers=" + std::to_string(shape.layers));
+    }
+  }
+  const bool has_dense_layer =
+      shape.experts == 0 || shape.first_dense_layers > 0 || shape.moe_every > 1;
+  if (has_dense_layer && shape.ffn < 1) malformed("ffn", shape.ffn, "must be at least 1");
+  if (shape.position == Position::learned && shape.positions < 1) {
+    malformed("positions", shape.positions, "a learned position table needs at least 1 row");
+  }
+  if (shape.kv_lora_rank > 0 && shape.qk_rope_head_dim >= shape.head_dim) {
+    malformed("qk_rope_head_dim", shape.qk_rope_head_dim,
+              "must be below head_dim=" + std::to_string(shape.head_dim));
+  }
+}
+
+double norm_width(Norm norm, double width) {
+  switch (norm) {
+    case Norm::rmsnorm:
+    case Norm::layernorm_nobias:
+      return width;
+    case Norm::layernorm:
+      return 2 * width;
+    case Norm::nonparametric:
+      return 0;
+  }
+  return 0;
+}
+
+double attention_parameters(const DecoderShape& s) {
+  const double h = s.hidden, heads = s.heads, kv = s.kv_heads, d = s.head_dim, dv = s.v_head_dim;
+  double count = heads * dv * h + (s.out_bias ? h : 0) + (s.attention_sinks ? heads : 0);
+  if (s.kv_lora_rank > 0) {
+    const double latent = s.kv_lora_rank, rope = s.qk_rope_head_dim, q_rank = s.q_lora_rank;
+    count += q_rank > 0 ? h * q_rank + q_rank + q_rank * heads * d : h * heads * d;
+    count += h * (latent + rope) + latent + latent * heads * (d - rope + dv);
+    return count;
+  }
+  const double q_width = heads * d, k_width = kv * d, v_width = kv * dv;
+  count += h * (q_width + k_width + v_width);
+  if (s.qkv_bias) count += q_width + k_width + v_width;
+  if (s.qk_norm) count += 2 * norm_width(s.norm, d);
+  if (s.qk_norm_full) count += norm_width(s.norm, q_width) + norm_width(s.norm, k_width);
+  return count;
+}
+
+LayerKind make_kind(const DecoderShape& s, bool routed, bool full_attention) {
+  LayerKind kind;
+  const double h = s.hidden;
+  kind.attention = {s.heads,
+                    s.kv_heads,
+                    s.head_dim,
+                    s.v_head_dim,
+                    s.q_lora_rank,
+                    s.kv_lora_rank,
+                    s.qk_rope_head_dim,
+                    full_attention ? 0 : s.window,
+                    s.position == Position::rope};
+  kind.norms = s.norms_per_layer;
+  kind.norm_parameters = s.norms_per_layer * norm_width(s.norm, h);
+  kind.attention_parameters = attention_parameters(s);
+  FeedForwardShape& ff = kind.feed_forward;
+  ff.gated = s.gated;
+  const double matrices = s.gated ? 3 : 2;
+  if (!routed) {
+    ff.width = s.ffn;
+    kind.dense_parameters =
+        matrices * h * s.ffn + (s.mlp_bias ? (matrices - 1) * s.ffn + h : 0);
+    return kind;
+  }
+  ff.width = s.expert_ffn;
+  ff.experts = s.experts;
+  ff.experts_per_token = s.experts_per_token;
+  ff.shared_width = s.shared_experts * s.shared_ffn;
+  const double expert =
+      matrices * h * s.expert_ffn + (s.expert_bias ? (matrices - 1) * s.expert_ffn + h : 0);
+  kind.expert_parameters = s.experts * expert;
+  kind.dense_parameters = h * s.experts + (s.router_bias ? s.experts : 0) +
+                          matrices * h * ff.shared_width + (s.shared_expert_gate ? h : 0);
+  return kind;
+}
+
+bool same_kind(const LayerKind& a, const LayerKind& b) {
+  return a.attention == b.attention && a.feed_forward == b.feed_forward;
+}
+
+}  // namespace
+
+double Model::parameters() const {
+  double count = embedding_parameters + head_parameters + final_norm_parameters;
+  for (const std::uint8_t kind : layer_kind) count += kinds[kind].parameters();
+  return count;
+}
+
+double Model::active_parameters() const {
+  double count = embedding_parameters + head_parameters + final_norm_parameters;
+  for (const std::uint8_t kind : layer_kind) count += kinds[kind].active_parameters();
+  return count;
+}
+
+Model make_decoder(const DecoderShape& given) {
+  const DecoderShape shape = with_defaults(given);
+  check(shape);
+  Model model;
+  model.hidden = shape.hidden;
+  model.vocab = shape.vocab;
+  model.tied_embeddings = shape.tied_embeddings;
+  const double h = shape.hidden, vocab = shape.vocab;
+  model.embedding_parameters = vocab * h;
+  if (shape.position == Position::learned) model.embedding_parameters += shape.positions * h;
+  if (shape.embedding_norm) model.embedding_parameters += norm_width(shape.norm, h);
+  model.head_parameters =
+      (shape.tied_embeddings ? 0 : vocab * h) + (shape.head_bias ? vocab : 0);
+  model.final_norm_parameters = norm_width(shape.norm, h);
+  model.mtp_layers = shape.mtp_layers;
+  model.mtp_projection_parameters = 2 * h * h + 3 * norm_width(shape.norm, h);
+  model.layer_kind.reserve(static_cast<std::size_t>(shape.layers));
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    const bool routed = shape.experts > 0 && layer >= shape.first_dense_layers &&
+                        (layer + 1) % shape.moe_every == 0;
+    const bool full = shape.full_attention_every > 0 &&
+                      (layer + 1) % shape.full_attention_every == 0;
+    const LayerKind kind = make_kind(shape, routed, full);
+    const auto found = std::find_if(model.kinds.begin(), model.kinds.end(),
+                                    [&](const LayerKind& k) { return same_kind(k, kind); });
+    model.layer_kind.push_back(static_cast<std::uint8_t>(found - model.kinds.begin()));
+    if (found == model.kinds.end()) model.kinds.push_back(kind);
+  }
+  return model;
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,110 @@
+// Transformer decoders (dense and mixture-of-experts) described by a flat shape.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <tuple>
+
+#include "scalemodel/base/enum_names.hpp"
+#include "scalemodel/base/record.hpp"
+#include "scalemodel/model/model.hpp"
+
+namespace scalemodel {
+
+enum class Position : std::uint8_t { rope, learned, alibi, none };
+
+template <>
+struct EnumNames<Position> {
+  static constexpr std::string_view what = "position encoding";
+  static constexpr std::array<std::string_view, 4> names{"rope", "learned", "alibi", "none"};
+};
+
+enum class Norm : std::uint8_t { rmsnorm, layernorm, layernorm_nobias, nonparametric };
+
+template <>
+struct EnumNames<Norm> {
+  static constexpr std::string_view what = "norm";
+  static constexpr std::array<std::string_view, 4> names{"rmsnorm", "layernorm",
+                                                         "layernorm_nobias", "nonparametric"};
+};
+
+/// A decoder as model cards describe it. Zero or false where a feature is absent.
+struct DecoderShape {
+  int layers = 0, hidden = 0, vocab = 0;
+  Position position = Position::rope;
+  int positions = 0;               ///< rows of a learned position table
+  bool tied_embeddings = false;
+  int heads = 0, kv_heads = 0;
+  int head_dim = 0, v_head_dim = 0;
+  int q_lora_rank = 0, kv_lora_rank = 0, qk_rope_head_dim = 0;  ///< multi-head latent attention
+  bool qkv_bias = false, out_bias = false, mlp_bias = false, head_bias = false;
+  bool qk_norm = false, qk_norm_full = false, attention_sinks = false;
+  int window = 0;                  ///< sliding window, tokens
+  int full_attention_every = 0;    ///< every n-th layer ignores the window
+  int ffn = 0;                     ///< width of one gate or up matrix
+  bool gated = false;
+  Norm norm = Norm::rmsnorm;
+  int norms_per_layer = 2;
+  bool parallel_block = false, embedding_norm = false;
+  int experts = 0, experts_per_token = 0, shared_experts = 0;
+  int expert_ffn = 0, shared_ffn = 0;
+  bool router_bias = false, expert_bias = false, shared_expert_gate = false;
+  int first_dense_layers = 0, moe_every = 1;
+  int mtp_layers = 0;              ///< multi-token-prediction modules beside the main stack
+
+  bool operator==(const DecoderShape&) const = default;
+};
+
+/// Layer groups, layer order and parameter counts of a decoder.
+/// Throws MalformedQuestion for a shape no decoder can have, naming the field.
+Model make_decoder(const DecoderShape& shape);
+
+template <>
+struct RecordOf<DecoderShape> {
+  static constexpr std::string_view name = "DecoderShape";
+  using T = DecoderShape;
+  static constexpr double kMany = 1e7;
+  static constexpr std::tuple fields{
+      field("layers", &T::layers, 1, 10'000, "transformer layers"),
+      field("hidden", &T::hidden, 1, kMany, "width of the residual stream"),
+      field("vocab", &T::vocab, 1, 1e8, "rows of the token table"),
+      field("position", &T::position, "position encoding"),
+      field("positions", &T::positions, 0, 1e8, "rows of a learned position table"),
+      field("tied_embeddings", &T::tied_embeddings, "head shares the token table"),
+      field("heads", &T::heads, 1, 1e6, "query heads"),
+      field("kv_heads", &T::kv_heads, 0, 1e6, "key and value heads; 0 = heads"),
+      field("head_dim", &T::head_dim, 0, 1e6, "query and key size; 0 = hidden / heads"),
+      field("v_head_dim", &T::v_head_dim, 0, 1e6, "value size; 0 = head_dim"),
+      field("q_lora_rank", &T::q_lora_rank, 0, 1e6, "latent query rank; 0 = full rank"),
+      field("kv_lora_rank", &T::kv_lora_rank, 0, 1e6, "latent key-value rank; 0 = no latent"),
+      field("qk_rope_head_dim", &T::qk_rope_head_dim, 0, 1e6, "rotary part of a latent head"),
+      field("qkv_bias", &T::qkv_bias, "bias on query, key, value"),
+      field("out_bias", &T::out_bias, "bias on the attention output"),
+      field("mlp_bias", &T::mlp_bias, "bias in the dense feed-forward layer"),
+      field("head_bias", &T::head_bias, "bias on the language-model head"),
+      field("qk_norm", &T::qk_norm, "norm over each query and key head"),
+      field("qk_norm_full", &T::qk_norm_full, "norm over whole query and key"),
+      field("attention_sinks", &T::attention_sinks, "one learned logit per head"),
+      field("window", &T::window, 0, 1e8, "sliding window, tokens; 0 = none"),
+      field("full_attention_every", &T::full_attention_every, 0, 10'000,
+            "every n-th layer ignores the window"),
+      field("ffn", &T::ffn, 0, kMany, "width of one gate or up matrix"),
+      field("gated", &T::gated, "three matrices instead of two"),
+      field("norm", &T::norm, "norm"),
+      field("norms_per_layer", &T::norms_per_layer, 0, 8, "norms of a layer"),
+      field("parallel_block", &T::parallel_block, "attention and MLP read the same norm"),
+      field("embedding_norm", &T::embedding_norm, "norm after the token table"),
+      field("experts", &T::experts, 0, 1e5, "routed experts; 0 = dense"),
+      field("experts_per_token", &T::experts_per_token, 0, 1e5, "routed experts of a token"),
+      field("shared_experts", &T::shared_experts, 0, 1e4, "experts every token visits"),
+      field("expert_ffn", &T::expert_ffn, 0, kMany, "width of a routed expert; 0 = ffn"),
+      field("shared_ffn", &T::shared_ffn, 0, kMany, "width of a shared expert; 0 = expert_ffn"),
+      field("router_bias", &T::router_bias, "one number per expert"),
+      field("expert_bias", &T::expert_bias, "biases inside experts"),
+      field("shared_expert_gate", &T::shared_expert_gate, "gate on the shared expert"),
+      field("first_dense_layers", &T::first_dense_layers, 0, 10'000, "leading dense layers"),
+      field("moe_every", &T::moe_every, 1, 10'000, "every n-th layer has experts"),
+      field("mtp_layers", &T::mtp_layers, 0, 100, "multi-token-prediction modules")};
+};
+
+}  // namespace scalemodel

@@ -1,0 +1,72 @@
+// A model as layer groups: layers that share shape and sharding, and the order they stand in.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace scalemodel {
+
+struct AttentionShape {
+  int heads = 0, kv_heads = 0;
+  int head_dim = 0, v_head_dim = 0;
+  int q_lora_rank = 0, kv_lora_rank = 0, rope_head_dim = 0;
+  int window = 0;
+  bool rotary = false;
+
+  bool latent() const { return kv_lora_rank > 0; }
+  bool operator==(const AttentionShape&) const = default;
+};
+
+struct FeedForwardShape {
+  int width = 0;                ///< dense: one gate or up matrix; experts: of one routed expert
+  bool gated = false;
+  int experts = 0;              ///< 0: dense
+  int experts_per_token = 0;
+  int shared_width = 0;         ///< all shared experts together
+
+  bool routed() const { return experts > 0; }
+  int matrices() const { return gated ? 3 : 2; }
+  bool operator==(const FeedForwardShape&) const = default;
+};
+
+/// One kind of transformer layer.
+struct LayerKind {
+  AttentionShape attention;
+  FeedForwardShape feed_forward;
+  int norms = 2;
+  double attention_parameters = 0;  ///< projections, their biases and norms
+  double dense_parameters = 0;      ///< feed-forward outside routed experts: MLP, shared, router
+  double norm_parameters = 0;
+  double expert_parameters = 0;     ///< all routed experts
+
+  double parameters() const {
+    return attention_parameters + dense_parameters + norm_parameters + expert_parameters;
+  }
+  /// Parameters that one token meets.
+  double active_parameters() const {
+    const double share = feed_forward.routed()
+                             ? static_cast<double>(feed_forward.experts_per_token) /
+                                   feed_forward.experts
+                             : 0;
+    return parameters() - expert_parameters + share * expert_parameters;
+  }
+};
+
+struct Model {
+  int hidden = 0, vocab = 0;
+  bool tied_embeddings = false;
+  std::vector<LayerKind> kinds;
+  std::vector<std::uint8_t> layer_kind;   ///< kind of each layer, in order
+  double embedding_parameters = 0;        ///< token and position tables, embedding norm
+  double head_parameters = 0;             ///< without the final norm; 0 extra when tied
+  double final_norm_parameters = 0;
+  int mtp_layers = 0;                     ///< each repeats the last kind plus head and embedding use
+  double mtp_projection_parameters = 0;   ///< of one module: concatenated inputs to hidden
+
+  int layers() const { return static_cast<int>(layer_kind.size()); }
+  /// Published convention: the main stack, multi-token-prediction modules left out.
+  double parameters() const;
+  double active_parameters() const;
+};
+
+}  // namespace scalemodel

@@ -1,0 +1,64 @@
+// Time of the attention core (scores, softmax, weighted values) of a training pass.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "scalemodel/base/enum_names.hpp"
+#include "scalemodel/base/precision.hpp"
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/hardware/accelerator.hpp"
+#include "scalemodel/ops/gemm.hpp"
+
+namespace scalemodel {
+
+/// Which kernel computes attention. `unfused`: matrix products and separate softmax kernels;
+/// `fused_softmax`: Megatron's fused scale-mask-softmax; `flash1..3`: FlashAttention generations,
+/// 3 standing for the best native kernel of the accelerator (FlashAttention-3, cuDNN).
+enum class AttentionKernel : std::uint8_t { unfused, fused_softmax, flash1, flash2, flash3 };
+
+template <>
+struct EnumNames<AttentionKernel> {
+  static constexpr std::string_view what = "attention kernel";
+  static constexpr std::array<std::string_view, 5> names{"unfused", "fused_softmax", "flash1",
+                                                         "flash2", "flash3"};
+};
+
+constexpr bool is_flash(AttentionKernel kernel) {
+  return kernel != AttentionKernel::unfused && kernel != AttentionKernel::fused_softmax;
+}
+
+struct AttentionWork {
+  double batch = 1;
+  double queries = 0;      ///< of this rank
+  double keys = 0;         ///< of the whole sequence
+  double heads = 0, kv_heads = 0;
+  double head_dim = 0, v_head_dim = 0;
+  double window = 0;       ///< 0: full
+  bool causal = true;
+  bool dropout = false;
+};
+
+/// Query-key pairs a head computes, on average over the ranks of a sequence split in `keys /
+/// queries` balanced parts. Causal: s (s + 128)/2, the 128 being the diagonal blocks; a sliding
+/// window w < s: s w - w^2/2 + 64 s.
+double attention_area(const AttentionWork& work) noexcept;
+
+/// Flop of the forward pass, 2 b h (d + dv) area without the diagonal blocks: what model flop
+/// counts.
+Flop attention_model_flop(const AttentionWork& work) noexcept;
+
+struct AttentionTime {
+  Seconds forward, backward;
+  Seconds recompute;  ///< of the part that selective recomputation repeats
+};
+
+/// Flash kernels: t = launch + max(2 b h (d+dv) area/(e P), bytes/(e_add W)); the backward pass has
+/// 2.5 times the flop at its own e. Head sizes below 128 lose (1 + .33 128/d)/1.33, above 128
+/// (d/128)^.5. Unfused: two batched matrix products over the full square, then passes over the
+/// scores.
+AttentionTime attention_time(const AttentionWork& work, AttentionKernel kernel,
+                             const Accelerator& accelerator, Precision precision,
+                             const GemmTimer& gemm) noexcept;
+
+}  // namespace scalemodel

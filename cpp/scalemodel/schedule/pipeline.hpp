@@ -1,0 +1,102 @@
+// Pipeline schedules: which layers a stage holds, how long it idles, how much it keeps in flight.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/model/model.hpp"
+#include "scalemodel/strategy/strategy.hpp"
+
+namespace scalemodel {
+
+inline constexpr std::size_t kMaxLayerKinds = 4;
+
+/// Stages of a pipeline that hold the same layers and the same ends.
+struct StageClass {
+  std::array<int, kMaxLayerKinds> layers{};  ///< of each kind
+  bool embedding = false, head = false;
+  int first_index = 0;  ///< the earliest such stage: the one with most micro-batches in flight
+  int count = 0;
+
+  int total_layers() const {
+    int total = 0;
+    for (const int n : layers) total += n;
+    return total;
+  }
+};
+
+/// Layers go to chunks in order, evenly, a remainder to the middle chunks first; chunk c sits on
+/// stage c mod pp. DualPipe holds the layers of stages i and pp - 1 - i.
+struct StageLayout {
+  int pp = 1, vpp = 1;
+  bool mirrored = false;
+  std::vector<StageClass> classes;
+};
+
+StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored);
+
+/// The schedule that runs: interleaving turns 1F1B into its interleaved form.
+constexpr Schedule effective_schedule(Schedule schedule, int vpp) {
+  return schedule == Schedule::one_f_one_b && vpp > 1 ? Schedule::interleaved : schedule;
+}
+
+/// Mean and extreme stage times of one micro-batch.
+struct StageTimes {
+  Seconds slowest;          ///< forward and backward of the slowest stage
+  Seconds sum;              ///< over stages
+  Seconds mean_backward;    ///< including recomputation
+  Seconds mean_weight;      ///< weight gradients
+};
+
+/// Idle time of the slowest stage in a step.
+///
+/// | schedule | bubble |
+/// |---|---|
+/// | GPipe, 1F1B | sum of the other stages, (p-1)(F+B) when equal (arXiv 1811.06965, 2104.04473) |
+/// | interleaved | the same / v (arXiv 2104.04473) |
+/// | zero-bubble H1 | (p-1)(F+B-2W) (arXiv 2401.10241; B includes W) |
+/// | DualPipe | (p/2-1)(F&B+B-3W) (DeepSeek-V3 report, arXiv 2412.19437) |
+constexpr Seconds pipeline_bubble(Schedule schedule, int pp, int vpp, const StageTimes& times) {
+  if (pp == 1) return Seconds{};
+  const Seconds others = times.sum - times.slowest;
+  switch (schedule) {
+    case Schedule::gpipe:
+    case Schedule::one_f_one_b:
+      return others;
+    case Schedule::interleaved:
+      return others / vpp;
+    case Schedule::zero_bubble:
+      return max(Seconds{}, others - (2.0 * (pp - 1)) * times.mean_weight);
+    case Schedule::dualpipe: {
+      const Seconds both = times.sum / pp;
+      return max(Seconds{}, (0.5 * pp - 1) * (both + times.mean_backward - 3 * times.mean_weight));
+    }
+  }
+  return others;
+}
+
+/// Micro-batches whose activations stage `index` holds at its peak, in units of all its layers.
+/// 1F1B: min(p - i, m). Interleaved: (2 (p-i-1) + (v-1) p + 1)/v (Megatron's warm-up). DualPipe:
+/// p + 1, over half of what the stage holds.
+constexpr double in_flight(Schedule schedule, int pp, int vpp, int index, double micro_batches) {
+  double held = micro_batches;
+  switch (schedule) {
+    case Schedule::gpipe:
+      break;
+    case Schedule::one_f_one_b:
+    case Schedule::zero_bubble:
+      held = pp - index;
+      break;
+    case Schedule::interleaved:
+      held = (2.0 * (pp - index - 1) + (vpp - 1.0) * pp + 1) / vpp;
+      break;
+    case Schedule::dualpipe:
+      held = 0.5 * (pp + 1);
+      break;
+  }
+  return held < micro_batches ? held : micro_batches;
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,110 @@
+#include "scalemodel/strategy/legal.hpp"
+
+#include <algorithm>
+
+namespace scalemodel {
+namespace {
+
+Reason attention_violation(const Strategy& strategy, const Degrees& d, const Model& model) {
+  for (const LayerKind& kind : model.kinds) {
+    if (kind.attention.heads % d.tp != 0) return Reason::tp_heads;
+    if (strategy.context == ContextParallel::all_to_all &&
+        kind.attention.heads % (d.tp * d.cp) != 0) {
+      return Reason::cp_heads;
+    }
+  }
+  return Reason::ok;
+}
+
+Reason feed_forward_violation(const Degrees& d, const Model& model) {
+  bool routed = false;
+  for (const LayerKind& kind : model.kinds) {
+    const FeedForwardShape& ff = kind.feed_forward;
+    if (!ff.routed()) {
+      if (ff.width % d.tp != 0) return Reason::tp_ffn;
+      continue;
+    }
+    routed = true;
+    if (ff.experts % d.ep != 0) return Reason::ep_experts;
+    if (ff.width % d.etp != 0) return Reason::etp_ffn;
+    if (ff.shared_width % d.tp != 0) return Reason::tp_ffn;
+  }
+  if (!routed && d.ep > 1) return Reason::ep_experts;
+  if (routed && d.inner() % (d.ep * d.etp) != 0) return Reason::ep_mesh;
+  return Reason::ok;
+}
+
+Reason pipeline_violation(const Strategy& strategy, const Degrees& d, const Model& model) {
+  if (d.vpp > 1 && d.pp == 1) return Reason::vpp_without_pp;
+  if (static_cast<long long>(d.pp) * d.vpp > model.layers()) return Reason::pp_layers;
+  switch (strategy.schedule) {
+    case Schedule::one_f_one_b:
+      return Reason::ok;
+    case Schedule::interleaved:
+      return d.vpp > 1 ? Reason::ok : Reason::vpp_schedule;
+    case Schedule::gpipe:
+    case Schedule::zero_bubble:
+      return d.vpp > 1 ? Reason::vpp_schedule : Reason::ok;
+    case Schedule::dualpipe:
+      if (d.vpp > 1) return Reason::vpp_schedule;
+      return d.pp % 2 == 0 && d.micro_batches >= 2 * d.pp ? Reason::ok : Reason::dualpipe_stages;
+  }
+  return Reason::ok;
+}
+
+}  // namespace
+
+Degrees resolve_degrees(const Strategy& s, const Cluster& cluster, const Task& task) noexcept {
+  Degrees d;
+  d.tp = s.tp;
+  d.cp = s.cp;
+  d.pp = s.pp;
+  d.ep = s.ep;
+  d.vpp = s.vpp;
+  d.micro_batch = s.micro_batch;
+  const long long model_ranks = static_cast<long long>(s.tp) * s.cp * s.pp;
+  d.dp = s.dp > 0 ? static_cast<int>(s.dp)
+                  : static_cast<int>(std::max(1LL, cluster.accelerators / model_ranks));
+  d.etp = s.etp > 0 ? s.etp : (s.ep > 1 ? 1 : s.tp);
+  const int replicas = d.dp * d.cp;
+  switch (s.sharding) {
+    case Sharding::ddp:
+      d.shard = 1;
+      break;
+    case Sharding::zero1:
+    case Sharding::zero2:
+    case Sharding::zero3:
+      d.shard = replicas;
+      break;
+    case Sharding::hsdp:
+      d.shard = s.shard_degree > 0
+                    ? s.shard_degree
+                    : std::clamp(cluster.node_accelerators / std::max(1, d.tp), 1, replicas);
+      break;
+  }
+  d.micro_batches = static_cast<double>(task.global_batch) /
+                    (static_cast<double>(d.dp) * static_cast<double>(d.micro_batch));
+  return d;
+}
+
+Reason first_violation(const Strategy& s, const Degrees& d, const Model& model,
+                       const Cluster& cluster, const Task& task) noexcept {
+  const double ranks = static_cast<double>(d.tp) * d.cp * d.pp * static_cast<double>(d.dp);
+  if (ranks != cluster.accelerators) return Reason::mesh;
+  if (cluster.accelerator.peak_of(task.precision) <= FlopPerSecond{}) return Reason::precision;
+  if (cluster.accelerator.peak_of(storage_precision(task.precision)) <= FlopPerSecond{}) {
+    return Reason::precision;
+  }
+  if (Reason r = attention_violation(s, d, model); r != Reason::ok) return r;
+  if (Reason r = feed_forward_violation(d, model); r != Reason::ok) return r;
+  if (Reason r = pipeline_violation(s, d, model); r != Reason::ok) return r;
+  if (task.sequence % d.cp != 0) return Reason::cp_sequence;
+  if (s.sequence_parallel && (task.sequence / d.cp) % d.tp != 0) return Reason::sp_sequence;
+  const long long per_pass = static_cast<long long>(d.dp) * d.micro_batch;
+  if (task.global_batch % per_pass != 0) return Reason::batch;
+  if (d.shard > d.dp * d.cp || (d.dp * d.cp) % d.shard != 0) return Reason::shard_degree;
+  if (s.recompute_layers > model.layers()) return Reason::recompute_layers;
+  return Reason::ok;
+}
+
+}  // namespace scalemodel

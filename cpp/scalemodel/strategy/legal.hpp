@@ -1,0 +1,29 @@
+// Whether a strategy can run at all on a model, cluster and task; memory is judged later.
+#pragma once
+
+#include "scalemodel/base/reason.hpp"
+#include "scalemodel/hardware/cluster.hpp"
+#include "scalemodel/model/model.hpp"
+#include "scalemodel/strategy/strategy.hpp"
+#include "scalemodel/strategy/task.hpp"
+
+namespace scalemodel {
+
+/// Degrees with every zero replaced by what it stands for.
+struct Degrees {
+  int tp = 1, cp = 1, pp = 1, dp = 1, ep = 1, etp = 1, vpp = 1;
+  int shard = 1;          ///< ranks that share out optimizer states, gradients or parameters
+  int micro_batch = 1;
+  double micro_batches = 1;  ///< per replica and step
+
+  int inner() const { return tp * cp * dp; }
+};
+
+Degrees resolve_degrees(const Strategy& strategy, const Cluster& cluster,
+                        const Task& task) noexcept;
+
+/// The first rule that the strategy breaks, or Reason::ok.
+Reason first_violation(const Strategy& strategy, const Degrees& degrees, const Model& model,
+                       const Cluster& cluster, const Task& task) noexcept;
+
+}  // namespace scalemodel

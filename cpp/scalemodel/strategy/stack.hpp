@@ -1,0 +1,76 @@
+// A software stack of an era: which kernels it fuses, what it overlaps, what the host costs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <tuple>
+
+#include "scalemodel/base/enum_names.hpp"
+#include "scalemodel/base/record.hpp"
+#include "scalemodel/ops/attention.hpp"
+
+namespace scalemodel {
+
+/// What selective recomputation repeats: the attention core (Megatron), or everything but every
+/// second matrix product (PyTorch selective checkpointing).
+enum class Selective : std::uint8_t { core_attention, operators };
+
+template <>
+struct EnumNames<Selective> {
+  static constexpr std::string_view what = "selective recomputation";
+  static constexpr std::array<std::string_view, 2> names{"core_attention", "operators"};
+};
+
+struct Stack {
+  // Free constants, fitted per stack and bounded by physics.
+  double gemm_efficiency = 1;      ///< matrix products in a step over the same in a tight loop
+  double memory_efficiency = 1;    ///< memory-bound kernels likewise
+  Seconds host_launch;             ///< host time per kernel; a layer cannot run faster
+  double overlap_efficiency = 1;   ///< share of compute time that can hide communication
+  // Facts about the stack.
+  AttentionKernel attention = AttentionKernel::flash2;
+  Selective selective = Selective::core_attention;
+  bool fused_norm = true, fused_activation = true, fused_rope = true, fused_loss = false;
+  bool dropout = false;
+  bool gradients_fp32 = true;
+  bool overlap_grad_reduce = true, overlap_param_gather = true;
+  bool overlap_tp = false, overlap_p2p = false;
+  double contention = 0.1;         ///< slow-down of compute, per second of hidden communication
+  Seconds step_overhead;           ///< data, logging, clipping: once per step
+  double fragmentation_fraction = 0;  ///< of what the allocator hands out
+  Bytes reserve;                   ///< driver context, communication buffers outside the allocator
+
+  bool operator==(const Stack&) const = default;
+};
+
+template <>
+struct RecordOf<Stack> {
+  static constexpr std::string_view name = "Stack";
+  using T = Stack;
+  static constexpr std::tuple fields{
+      field("gemm_efficiency", &T::gemm_efficiency, 0.1, 1.5,
+            "matrix products in a step over the same in a tight loop"),
+      field("memory_efficiency", &T::memory_efficiency, 0.1, 1.5,
+            "memory-bound kernels in a step over the same in a tight loop"),
+      field("host_launch_s", &T::host_launch, 0, 1e-3, "host time per kernel"),
+      field("overlap_efficiency", &T::overlap_efficiency, 0, 1,
+            "share of compute time that can hide communication"),
+      field("attention", &T::attention, "attention kernel"),
+      field("selective", &T::selective, "what selective recomputation repeats"),
+      field("fused_norm", &T::fused_norm, "norms in one kernel"),
+      field("fused_activation", &T::fused_activation, "activations in one kernel"),
+      field("fused_rope", &T::fused_rope, "rotary embedding in one kernel"),
+      field("fused_loss", &T::fused_loss, "cross-entropy in one kernel"),
+      field("dropout", &T::dropout, "dropout masks are kept"),
+      field("gradients_fp32", &T::gradients_fp32, "gradients accumulated and reduced in FP32"),
+      field("overlap_grad_reduce", &T::overlap_grad_reduce, "gradient reduction hidden"),
+      field("overlap_param_gather", &T::overlap_param_gather, "parameter gathering hidden"),
+      field("overlap_tp", &T::overlap_tp, "tensor-parallel communication hidden"),
+      field("overlap_p2p", &T::overlap_p2p, "pipeline transfers hidden"),
+      field("contention", &T::contention, 0, 2, "slow-down per second of hidden communication"),
+      field("step_overhead_s", &T::step_overhead, 0, 100, "once per step"),
+      field("fragmentation_fraction", &T::fragmentation_fraction, 0, 1, "lost by the allocator"),
+      field("reserve_bytes", &T::reserve, 0, 1e12, "outside the allocator")};
+};
+
+}  // namespace scalemodel

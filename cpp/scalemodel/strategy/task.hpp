@@ -1,0 +1,117 @@
+// What is to be done: a training or fine-tuning step.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <tuple>
+
+#include "scalemodel/base/enum_names.hpp"
+#include "scalemodel/base/precision.hpp"
+#include "scalemodel/base/record.hpp"
+#include "scalemodel/strategy/strategy.hpp"
+
+namespace scalemodel {
+
+enum class Optimizer : std::uint8_t { adam, sgd, sgd_momentum };
+
+template <>
+struct EnumNames<Optimizer> {
+  static constexpr std::string_view what = "optimizer";
+  static constexpr std::array<std::string_view, 3> names{"adam", "sgd", "sgd_momentum"};
+};
+
+/// State tensors beside the master weights.
+constexpr int moments(Optimizer optimizer) {
+  switch (optimizer) {
+    case Optimizer::adam:
+      return 2;
+    case Optimizer::sgd:
+      return 0;
+    case Optimizer::sgd_momentum:
+      return 1;
+  }
+  return 0;
+}
+
+enum class AttentionChoice : std::uint8_t {
+  stack,
+  unfused,
+  fused_softmax,
+  flash1,
+  flash2,
+  flash3
+};
+
+template <>
+struct EnumNames<AttentionChoice> {
+  static constexpr std::string_view what = "attention kernel";
+  static constexpr std::array<std::string_view, 6> names{"stack",  "unfused", "fused_softmax",
+                                                         "flash1", "flash2",  "flash3"};
+};
+
+enum class GradientPrecision : std::uint8_t { stack, fp32, bf16 };
+
+template <>
+struct EnumNames<GradientPrecision> {
+  static constexpr std::string_view what = "gradient precision";
+  static constexpr std::array<std::string_view, 3> names{"stack", "fp32", "bf16"};
+};
+
+/// Which parameters learn. `lora`: low-rank adapters beside frozen weights.
+enum class Method : std::uint8_t { full, lora };
+
+template <>
+struct EnumNames<Method> {
+  static constexpr std::string_view what = "fine-tuning method";
+  static constexpr std::array<std::string_view, 2> names{"full", "lora"};
+};
+
+enum class LoraTargets : std::uint8_t { attention, all };
+
+template <>
+struct EnumNames<LoraTargets> {
+  static constexpr std::string_view what = "adapter targets";
+  static constexpr std::array<std::string_view, 2> names{"attention", "all"};
+};
+
+struct Task {
+  int global_batch = 1;       ///< sequences per optimizer step
+  int sequence = 1;           ///< tokens per sequence
+  Precision precision = Precision::bf16;
+  AttentionChoice attention = AttentionChoice::stack;
+  GradientPrecision gradient_precision = GradientPrecision::stack;
+  Switch fused_norm = Switch::stack;
+  Switch dropout = Switch::stack;
+  Optimizer optimizer = Optimizer::adam;
+  int master_bytes = 4;       ///< of a weight the optimizer keeps; 0 = none
+  int moment_bytes = 4;       ///< of one optimizer state
+  double imbalance = 1;       ///< load of the busiest expert rank over the mean
+  Method method = Method::full;
+  int lora_rank = 16;
+  LoraTargets lora_targets = LoraTargets::attention;
+
+  bool operator==(const Task&) const = default;
+};
+
+template <>
+struct RecordOf<Task> {
+  static constexpr std::string_view name = "Task";
+  using T = Task;
+  static constexpr std::tuple fields{
+      field("global_batch", &T::global_batch, 1, 1e9, "sequences per optimizer step"),
+      field("sequence", &T::sequence, 1, 1e8, "tokens per sequence"),
+      field("precision", &T::precision, "format of matrix multiplications"),
+      field("attention", &T::attention, "attention kernel"),
+      field("gradient_precision", &T::gradient_precision, "gradients as accumulated and reduced"),
+      field("fused_norm", &T::fused_norm, "norms in one kernel"),
+      field("dropout", &T::dropout, "dropout masks are kept"),
+      field("optimizer", &T::optimizer, "optimizer"),
+      field("master_bytes", &T::master_bytes, 0, 8, "master copy of a weight; 0 = none"),
+      field("moment_bytes", &T::moment_bytes, 1, 8, "one optimizer state of a weight"),
+      field("imbalance", &T::imbalance, 1, 1e4, "busiest expert rank over the mean"),
+      field("method", &T::method, "which parameters learn"),
+      field("lora_rank", &T::lora_rank, 1, 1e5, "rank of the adapters"),
+      field("lora_targets", &T::lora_targets, "matrices with adapters")};
+};
+
+}  // namespace scalemodel

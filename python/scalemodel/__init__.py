@@ -1,0 +1,59 @@
+"""scalemodel: predict, explain and optimise how large models train and run on GPU clusters.
+
+>>> import scalemodel as sm
+>>> cluster = sm.cluster("dgx_h100", nodes=64)
+>>> task = sm.Training(global_batch=1024, sequence=8192, precision="bf16")
+>>> est = sm.estimate("llama3_70b", cluster, task, sm.Strategy(tp=4, pp=4, vpp=5))
+>>> est.verdict
+'ok'
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scalemodel._core import Strategy, __version__
+from scalemodel.catalog import list_catalog
+from scalemodel.errors import ScaleModelError
+from scalemodel.estimate import Estimate, estimate
+from scalemodel.resolve import Cluster, Model, cluster, model
+from scalemodel.tasks import FineTuning, Training
+
+if TYPE_CHECKING:
+    from scalemodel import plot
+    from scalemodel.validation import validate
+
+__all__ = [
+    "Cluster",
+    "Estimate",
+    "FineTuning",
+    "Model",
+    "ScaleModelError",
+    "Strategy",
+    "Training",
+    "__version__",
+    "cluster",
+    "estimate",
+    "list_catalog",
+    "model",
+    "plot",
+    "validate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Validation and plots bring pandas and matplotlib along: loaded at first use.
+    if name == "plot":
+        import importlib
+
+        return importlib.import_module("scalemodel.plot")
+    if name == "validate":
+        from scalemodel.validation import validate
+
+        globals()["validate"] = validate
+        return validate
+    raise AttributeError(f"module 'scalemodel' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,211 @@
+"""The catalogue: accelerators, clusters, models, stacks, prices, each one TOML file.
+
+Names are resolved through entry names and aliases. Directories listed in the environment variable
+``SCALEMODEL_CATALOG_PATH`` (separated like ``PATH``) hold further entries in the same folders and
+win over the embedded ones.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalemodel.errors import ScaleModelError, nearest
+from scalemodel.units import source_of, value_of
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KINDS = (
+    "accelerators",
+    "clusters",
+    "interconnects",
+    "models",
+    "prices",
+    "reference",
+    "stacks",
+)
+_EMBEDDED = Path(__file__).parent
+_VENDOR = re.compile(r"nvidia|amd instinct|tesla")
+_SEPARATORS = re.compile(r"[\s_\-]+")
+
+
+def normalised(label: str) -> str:
+    """`label` as names are compared: lower case, no vendor words, no spaces, hyphens, underscores.
+
+    Examples
+    --------
+    >>> normalised("NVIDIA H100-SXM5-80GB")
+    'h100sxm580gb'
+    """
+    return _SEPARATORS.sub("", _VENDOR.sub("", label.lower()))
+
+
+def _folders(kind: str) -> list[Path]:
+    if kind not in KINDS:
+        raise ScaleModelError(f"kind={kind!r}: must be one of {', '.join(KINDS)}")
+    private = os.environ.get("SCALEMODEL_CATALOG_PATH", "")
+    roots = [Path(item) for item in private.split(os.pathsep) if item]
+    return [root / kind for root in [*roots, _EMBEDDED]]
+
+
+def _paths(kind: str) -> dict[str, Path]:
+    """Entry name -> file; earlier folders win."""
+    found: dict[str, Path] = {}
+    for folder in _folders(kind):
+        if folder.is_dir():
+            for path in sorted(folder.glob("*.toml")):
+                found.setdefault(path.stem, path)
+    return found
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Contents of a TOML file; a ScaleModelError names file and line where it is malformed."""
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ScaleModelError(f"{path}: cannot be read ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ScaleModelError(f"{path}: not valid TOML ({error})") from error
+
+
+@lru_cache(maxsize=1024)
+def _read_cached(path: Path, modified_ns: int) -> dict[str, Any]:
+    return read_toml(path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return _read_cached(path, path.stat().st_mtime_ns)
+
+
+def names(kind: str) -> list[str]:
+    """Entry names of a kind, sorted.
+
+    Examples
+    --------
+    >>> "dgx_h100" in names("clusters")
+    True
+    """
+    return sorted(_paths(kind))
+
+
+@lru_cache(maxsize=32)
+def _aliases(kind: str, paths: tuple[tuple[str, Path, int], ...]) -> dict[str, str]:
+    index: dict[str, str] = {}
+    for name, path, _ in paths:
+        entry = _read(path)
+        for alias in [name, *entry.get("aliases", []), entry.get("title", name)]:
+            index.setdefault(normalised(str(alias)), name)
+    for name, _, _ in paths:  # an entry's own name wins over another one's alias
+        index[normalised(name)] = name
+    return index
+
+
+def find(kind: str, label: str) -> str:
+    """Entry name that `label` (a name, alias or title) stands for.
+
+    Raises
+    ------
+    ScaleModelError : no entry of that name; ``code`` is ``"unknown_<kind>"`` in the singular.
+
+    Examples
+    --------
+    >>> find("accelerators", "NVIDIA H100 80GB HBM3")
+    'h100_sxm_80'
+    """
+    paths = _paths(kind)
+    if label in paths:
+        return label
+    stamped = tuple((name, path, path.stat().st_mtime_ns) for name, path in paths.items())
+    found = _aliases(kind, stamped).get(normalised(str(label)))
+    if found is None:
+        singular = kind.rstrip("s")
+        raise ScaleModelError(
+            f"{singular}={label!r}: unknown; {nearest(str(label), paths)}",
+            code=f"unknown_{singular}",
+            details={"name": label},
+        )
+    return found
+
+
+def load(kind: str, name: str) -> dict[str, Any]:
+    """The tables of one entry, as written.
+
+    Examples
+    --------
+    >>> load("clusters", "dgx_h100")["accelerator"]
+    'h100_sxm_80'
+    """
+    entry = find(kind, name)
+    return _read(_paths(kind)[entry])
+
+
+def _flatten(table: Mapping[str, object], prefix: str = "") -> list[tuple[str, object, str]]:
+    """Rows (key path, value, source) of a nested table."""
+    rows: list[tuple[str, object, str]] = []
+    shared = str(table.get("source", ""))
+    for key, cell in table.items():
+        path = f"{prefix}{key}"
+        if isinstance(cell, Mapping) and "value" not in cell:
+            rows += _flatten(cell, f"{path}.")
+        elif key != "source":
+            rows.append((path, value_of(cell), source_of(cell) or shared))
+    return rows
+
+
+def list_catalog(kind: str | None = None, name: str | None = None) -> pd.DataFrame:
+    """What the catalogue holds.
+
+    Parameters
+    ----------
+    kind : str, optional
+        One of `KINDS`; all kinds when left out.
+    name : str, optional
+        An entry; then one row per number, with its source.
+
+    Returns
+    -------
+    DataFrame
+        Columns kind, name, title, aliases; or kind, name, key, value, source for one entry.
+
+    Raises
+    ------
+    ScaleModelError : unknown kind or entry; the message names the nearest ones.
+
+    Examples
+    --------
+    >>> len(list_catalog("accelerators")) >= 25
+    True
+    >>> rows = list_catalog("accelerators", "h100_sxm_80").set_index("key")
+    >>> rows.value["memory.bandwidth"]
+    '3.35 TB/s'
+    """
+    import pandas as pd
+
+    if name is not None:
+        if kind is None:
+            raise ScaleModelError(f"kind=None: needed to look up name={name!r}")
+        entry = find(kind, name)
+        rows = _flatten(load(kind, entry))
+        return pd.DataFrame(
+            [(kind, entry, *row) for row in rows],
+            columns=["kind", "name", "key", "value", "source"],
+        )
+    listed = []
+    for each in KINDS if kind is None else (kind,):
+        for entry, path in sorted(_paths(each).items()):
+            table = _read(path)
+            aliases = ", ".join(str(alias) for alias in table.get("aliases", []))
+            listed.append((each, entry, str(table.get("title", entry)), aliases))
+    return pd.DataFrame(listed, columns=["kind", "name", "title", "aliases"])

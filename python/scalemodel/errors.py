@@ -1,0 +1,53 @@
+"""The one exception of scalemodel, and the reason codes it shares with verdicts."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+
+class ScaleModelError(ValueError):
+    """A malformed question: an unknown name, a wrong unit, a number out of range.
+
+    A well-formed strategy that cannot run is no error but an `Estimate` with a verdict.
+
+    Parameters
+    ----------
+    message : str
+        Names the argument, its value and what would be legal.
+    code : str
+        Short machine-readable kind, for example ``"malformed"`` or ``"unknown_accelerator"``.
+    details : mapping, optional
+        Values the message was made of.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> try:
+    ...     sm.cluster("dgx_h10")
+    ... except sm.ScaleModelError as error:
+    ...     print(error.code)
+    unknown_cluster
+    """
+
+    def __init__(
+        self,
+        message: str,
+        code: str = "malformed",
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details: dict[str, object] = dict(details or {})
+
+    def __reduce__(self) -> tuple[type[ScaleModelError], tuple[str, str, dict[str, object]]]:
+        return type(self), (str(self), self.code, self.details)
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
+    """Text that names the known names nearest to `name`, or a few of them."""
+    listed = list(known)
+    close = difflib.get_close_matches(name, listed, n=count, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(repr(item) for item in close) + "?"
+    return "known: " + ", ".join(listed[:12]) + (", ..." if len(listed) > 12 else "")

@@ -1,0 +1,297 @@
+"""One estimate: `estimate` and the `Estimate` it returns."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalemodel import _core, resolve
+from scalemodel.errors import ScaleModelError
+from scalemodel.resolve import Cluster, Model
+from scalemodel.tasks import Training
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Columns of an estimate that say where the time of a step goes; they sum to ``step_time_s``.
+TIME_COLUMNS = (
+    "compute_s",
+    "exposed_tp_s",
+    "exposed_cp_s",
+    "exposed_ep_s",
+    "exposed_pp_s",
+    "exposed_dp_s",
+    "exposed_offload_s",
+    "bubble_s",
+    "optimizer_s",
+    "overhead_s",
+)
+
+#: Columns that say what fills the fullest accelerator; they sum to ``memory_bytes``.
+MEMORY_COLUMNS = (
+    "memory_weights_bytes",
+    "memory_gradients_bytes",
+    "memory_optimizer_bytes",
+    "memory_activations_bytes",
+    "memory_logits_bytes",
+    "memory_temporary_bytes",
+    "memory_communication_bytes",
+    "memory_gathered_bytes",
+    "memory_reserve_bytes",
+)
+
+DEFAULT_STACK = "plain"
+
+
+@lru_cache(maxsize=128)
+def tables_for(model: Model, cluster: Cluster, task: Training, stack: str) -> _core.Tables:
+    """The cost tables of a question, built once and kept for the strategies to come."""
+    return _core.Tables(model.core, cluster.core, task.core, resolve.stack(stack))
+
+
+def verdict_text(reason: str) -> str:
+    """Verdict of a reason code: ``ok``, ``out_of_memory`` or ``illegal:<reason>``."""
+    return reason if reason in ("ok", "out_of_memory") else f"illegal:{reason}"
+
+
+class Estimate:
+    """What one training step takes. Made by `estimate`; comparable, hashable, picklable.
+
+    Every column of `to_dict` is an attribute. For an illegal strategy the numbers are None and
+    `verdict` says why; for one that does not fit they are filled all the same.
+
+    Attributes
+    ----------
+    model, cluster, task, strategy, stack
+        The question.
+    core : _core.Estimate
+        The engine's answer.
+    """
+
+    __slots__ = ("cluster", "core", "model", "stack", "strategy", "task")
+
+    def __init__(
+        self,
+        model: Model,
+        cluster: Cluster,
+        task: Training,
+        strategy: _core.Strategy,
+        stack: str,
+        core: _core.Estimate,
+    ) -> None:
+        self.model = model
+        self.cluster = cluster
+        self.task = task
+        self.strategy = strategy
+        self.stack = stack
+        self.core = core
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "core":
+            raise AttributeError(name)
+        value = getattr(self.core, name)
+        return None if self.illegal else value
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *_ESTIMATE_FIELDS})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Estimate) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.model, self.cluster, self.task, self.strategy, self.stack, self.core
+
+    def __reduce__(self) -> tuple[type[Estimate], tuple[object, ...]]:
+        return type(self), self._identity()
+
+    def __repr__(self) -> str:
+        if self.illegal:
+            return f"Estimate({self.verdict})"
+        return (
+            f"Estimate({self.verdict}, step {self.step_time_s:.4g} s, "
+            f"{self.tokens_per_s:.4g} tokens/s, MFU {self.mfu_fraction:.1%}, "
+            f"{self.memory_bytes / 2**30:.1f} GiB)"
+        )
+
+    @property
+    def verdict(self) -> str:
+        """``ok``, ``out_of_memory`` or ``illegal:<reason>``."""
+        return verdict_text(str(self.core.verdict))
+
+    @property
+    def reason(self) -> str:
+        """The reason code behind the verdict."""
+        return str(self.core.verdict)
+
+    @property
+    def illegal(self) -> bool:
+        """Whether the strategy cannot run at all."""
+        return self.core.verdict not in ("ok", "out_of_memory")
+
+    @property
+    def fits(self) -> bool:
+        """Whether the strategy runs within the memory of the accelerator."""
+        return bool(self.core.verdict == "ok")
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Price of the step; None where the catalogue has no price for the accelerator."""
+        known = self.cluster.core.price_usd_per_s > 0 and not self.illegal
+        return float(self.core.cost_usd) if known else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The strategy's fields, then every column of the answer.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+        ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2))
+        >>> list(est.to_dict())[:3], est.to_dict()["verdict"]
+        (['tp', 'cp', 'pp'], 'ok')
+        """
+        row: dict[str, Any] = dict(self.strategy.to_dict())
+        answer = self.core.to_dict()
+        answer["verdict"] = self.verdict
+        for key, value in answer.items():
+            row[key] = value if key == "verdict" or not self.illegal else None
+        row["cost_usd"] = self.cost_usd
+        if self.illegal and self.strategy.dp:
+            row["dp"] = self.strategy.dp
+        return row
+
+    def breakdown(self) -> pd.DataFrame:
+        """Seconds and share of the step by cause; the seconds sum to the step time.
+
+        Returns
+        -------
+        DataFrame
+            Columns cause, time_s, share_fraction; empty for an illegal strategy.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+        ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2))
+        >>> bool(abs(est.breakdown().time_s.sum() - est.step_time_s) < 1e-9)
+        True
+        """
+        import pandas as pd
+
+        rows = []
+        if not self.illegal:
+            step = self.core.step_time_s
+            for column in TIME_COLUMNS:
+                time_s = getattr(self.core, column)
+                rows.append((column.removesuffix("_s"), time_s, time_s / step))
+        return pd.DataFrame(rows, columns=["cause", "time_s", "share_fraction"])
+
+    def memory(self) -> pd.DataFrame:
+        """Bytes and share of the capacity by kind on the fullest accelerator.
+
+        Returns
+        -------
+        DataFrame
+            Columns kind, bytes, share_fraction; empty for an illegal strategy.
+        """
+        import pandas as pd
+
+        rows = []
+        if not self.illegal:
+            capacity = self.core.memory_capacity_bytes
+            for column in MEMORY_COLUMNS:
+                size = getattr(self.core, column)
+                kind = column.removeprefix("memory_").removesuffix("_bytes")
+                rows.append((kind, size, size / capacity))
+        return pd.DataFrame(rows, columns=["kind", "bytes", "share_fraction"])
+
+    def operators(self) -> pd.DataFrame:
+        """Every kernel and collective of one layer of each kind and of the head, one micro-batch.
+
+        Returns
+        -------
+        DataFrame
+            Columns layer_kind, operator, m, n, k, batch, bytes, forward_s, backward_s; the times
+            are before overlap. Empty for an illegal strategy.
+        """
+        import pandas as pd
+
+        rows = []
+        if not self.illegal:
+            tables = tables_for(self.model, self.cluster, self.task, self.stack)
+            kinds = int(self.model.core.kinds)
+            for kind in range(kinds + 1):
+                label = f"layer {kind}" if kind < kinds else "head"
+                rows += [
+                    {"layer_kind": label, **row} for row in tables.operators(self.strategy, kind)
+                ]
+        return pd.DataFrame(
+            rows,
+            columns=[
+                "layer_kind",
+                "operator",
+                "m",
+                "n",
+                "k",
+                "batch",
+                "bytes",
+                "forward_s",
+                "backward_s",
+            ],
+        )
+
+
+_ESTIMATE_FIELDS = tuple(row["name"] for row in _core.Estimate.fields())
+
+
+def estimate(
+    model: str | Path | Model | dict[str, Any],
+    cluster: str | Path | Cluster | dict[str, Any],
+    task: Training,
+    strategy: _core.Strategy | None = None,
+    *,
+    stack: str = DEFAULT_STACK,
+) -> Estimate:
+    """Predicts one training step of a model on a cluster.
+
+    Parameters
+    ----------
+    model, cluster : object or anything `sm.model` and `sm.cluster` take
+    task : Training or FineTuning
+    strategy : Strategy, optional
+        Default: everything data-parallel with sharded optimizer states.
+    stack : str
+        Named software stack of the catalogue.
+
+    Returns
+    -------
+    Estimate
+        With a verdict; a strategy that cannot run is an answer too.
+
+    Raises
+    ------
+    ScaleModelError : unknown name or malformed argument.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> est = sm.estimate("llama3_70b", sm.cluster("dgx_h100", nodes=64),
+    ...                   sm.Training(global_batch=1024, sequence=8192),
+    ...                   sm.Strategy(tp=4, pp=4, vpp=5))
+    >>> est.verdict
+    'ok'
+    """
+    model = resolve.model(model)
+    cluster = resolve.cluster(cluster)
+    if not isinstance(task, Training):
+        raise ScaleModelError(f"task={task!r}: must be a Training or FineTuning")
+    if strategy is None:
+        strategy = _core.Strategy()
+    if not isinstance(strategy, _core.Strategy):
+        raise ScaleModelError(f"strategy={strategy!r}: must be a Strategy")
+    core = tables_for(model, cluster, task, stack).estimate(strategy)
+    return Estimate(model, cluster, task, strategy, stack, core)

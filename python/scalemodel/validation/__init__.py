@@ -1,0 +1,118 @@
+"""Predictions beside measurements, and the errors between them."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scalemodel.errors import ScaleModelError
+from scalemodel.validation.rows import Table, cell_text, read_table
+from scalemodel.validation.score import Scores, score
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["KINDS", "Scores", "score", "validate", "write_csv"]
+
+KINDS = ("training", "inference", "gemm", "attention", "moe", "elementwise", "collectives")
+_AVAILABLE = ("training",)
+
+
+def _check_kind(kind: str) -> None:
+    if kind in _AVAILABLE:
+        return
+    available = f"available: {', '.join(_AVAILABLE)}"
+    if kind in KINDS:
+        raise ScaleModelError(
+            f"kind {kind!r} is not available yet; {available}", code="unavailable_kind"
+        )
+    raise ScaleModelError(
+        f"kind={kind!r} is not a kind of measurement; {available}", code="unknown_kind"
+    )
+
+
+def _curated_table(kind: str) -> Table:
+    path = Path(__file__).parent.parent / "catalog" / "measurements" / f"{kind}.csv"
+    if not path.is_file():
+        raise ScaleModelError(
+            f"path is needed: the catalogue has no curated table of kind {kind!r}",
+            code="missing_path",
+        )
+    return read_table(path)
+
+
+def validate(
+    kind: str, path: str | os.PathLike[str] | None = None, *, stack: str | None = None
+) -> pd.DataFrame:
+    """Predict every row of a table of measurements.
+
+    Parameters
+    ----------
+    kind : str
+        What a row is: ``"training"``.
+    path : path, optional
+        CSV file (UTF-8, comma, quoted). Without it, the curated table of the catalogue.
+    stack : str, optional
+        Software stack of every row. Without it, each row's own framework, task and year decide.
+
+    Returns
+    -------
+    DataFrame, one row per row of the file, in its order
+        All columns of the file as text, unchanged, then ``predicted_step_time_s`` (seconds per
+        optimizer step), ``predicted_memory_gb`` (GiB at the peak of the framework allocator on
+        the fullest accelerator), ``predicted_fits``, ``predicted_stack``, ``predicted_note``
+        (assumptions made for missing cells) and ``skip_reason``, which is empty exactly when
+        the row is predicted. Columns of these names in the file are replaced.
+
+    Raises
+    ------
+    ScaleModelError
+        The kind or the stack is unknown, the file cannot be read, or it lacks a required column.
+        Nothing in a row raises.
+    """
+    import pandas as pd
+
+    from scalemodel import catalog
+    from scalemodel.validation import training
+
+    _check_kind(kind)
+    table = _curated_table(kind) if path is None else read_table(path)
+    table = table.without(training.OUTPUT_COLUMNS)
+    chosen = None if stack is None else catalog.find("stacks", stack)
+    predictions = training.predict(table, stack=chosen)
+    frame = pd.DataFrame(table.rows, columns=list(table.header), dtype=object)
+    frame["predicted_step_time_s"] = pd.Series(
+        [item.step_time_s for item in predictions], dtype="float64"
+    )
+    frame["predicted_memory_gb"] = pd.Series(
+        [item.memory_gb for item in predictions], dtype="float64"
+    )
+    frame["predicted_fits"] = pd.Series([item.fits for item in predictions], dtype="boolean")
+    frame["predicted_stack"] = pd.Series([item.stack for item in predictions], dtype=object)
+    frame["predicted_note"] = pd.Series([item.note for item in predictions], dtype=object)
+    frame["skip_reason"] = pd.Series([item.skip_reason for item in predictions], dtype=object)
+    return frame
+
+
+def write_csv(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+    """Write a validated table: text unchanged, numbers unrounded, true/false, blanks for nothing.
+
+    Raises
+    ------
+    ScaleModelError
+        The file cannot be written.
+    """
+    columns = [frame.iloc[:, index].astype(object).tolist() for index in range(frame.shape[1])]
+    try:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(frame.columns)
+            for cells in zip(*columns, strict=True):
+                writer.writerow([cell_text(cell) for cell in cells])
+    except OSError as error:
+        raise ScaleModelError(
+            f"path={os.fspath(path)!r} cannot be written: {error.strerror or error}",
+            code="unwritable_file",
+        ) from None

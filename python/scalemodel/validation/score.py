@@ -1,0 +1,529 @@
+"""Errors of predictions against measurements: per group, macro, pooled; memory; ranking."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scalemodel.validation.rows import is_missing, number_in
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+CORE_QUALITIES = ("A", "B")
+_LABELS = (
+    "source",
+    "source_path",
+    "gpu",
+    "task",
+    "model_family",
+    "status",
+    "quality",
+    "complete",
+    "norm_step_time_s",
+    "memory_GB",
+)
+MACRO_ROWS = 5  # groups smaller than this stay out of the macro line
+
+
+def kendall_tau_b(x: Sequence[float], y: Sequence[float]) -> float:
+    """Kendall's rank correlation with the correction for ties (tau-b); NaN when undefined.
+
+    Source: Kendall, Biometrika 33 (1945) 239-251.
+
+    Examples
+    --------
+    >>> kendall_tau_b([1, 2, 3, 4], [10, 20, 30, 40])
+    1.0
+    >>> round(kendall_tau_b([1, 2, 2, 3], [1, 3, 2, 3]), 4)
+    0.8
+    """
+    a, b = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    agreement = untied_a = untied_b = 0.0
+    for i in range(1, a.size):
+        sign_a, sign_b = np.sign(a[:i] - a[i]), np.sign(b[:i] - b[i])
+        agreement += float(sign_a @ sign_b)
+        untied_a += float(np.count_nonzero(sign_a))
+        untied_b += float(np.count_nonzero(sign_b))
+    if untied_a == 0 or untied_b == 0:
+        return math.nan
+    return agreement / math.sqrt(untied_a * untied_b)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row as the scores see it: labels, measurement and prediction."""
+
+    source: str
+    sheet: str
+    gpu: str
+    kind: str
+    core: bool
+    out_of_memory: bool
+    measured_s: float | None
+    measured_gb: float | None
+    predicted_s: float | None
+    predicted_gb: float | None
+    predicted_fits: bool | None
+    skip_reason: str
+
+    @property
+    def timed(self) -> bool:
+        """Whether there is a measured step time to compare with."""
+        return self.measured_s is not None and not self.out_of_memory
+
+    @property
+    def error_fraction(self) -> float | None:
+        """Signed relative error of the step time."""
+        if self.measured_s is None or self.predicted_s is None:
+            return None
+        return self.predicted_s / self.measured_s - 1
+
+
+@dataclass(frozen=True)
+class ErrorRow:
+    """Errors of one group of rows; fractions, NaN where nothing was predicted."""
+
+    label: str
+    gpu: str
+    rows: int
+    predicted: int
+    skipped: int
+    mape_fraction: float
+    bias_fraction: float
+    mean_error_fraction: float
+    p90_fraction: float
+    kendall_tau: float
+
+
+@dataclass(frozen=True)
+class SheetRow:
+    """How well one sheet of layouts is ranked, and what following the prediction would cost."""
+
+    source: str
+    sheet: str
+    rows: int
+    kendall_tau: float
+    regret_fraction: float
+    misses: int
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """Errors of the allocated memory of one source."""
+
+    source: str
+    rows: int
+    mape_fraction: float
+    bias_fraction: float
+
+
+@dataclass(frozen=True)
+class FitRow:
+    """How well the rows that ran out of memory are told from those that did not."""
+
+    source: str
+    out_of_memory: int
+    out_of_memory_recall: float
+    ran: int
+    ran_recall: float
+    balanced_accuracy: float
+
+
+@dataclass(frozen=True)
+class Scores:
+    """All scores of a validated training table; `text` prints them."""
+
+    groups: list[ErrorRow]
+    macro_mape_fraction: float
+    macro_groups: int
+    merged: list[ErrorRow]
+    merged_macro_mape_fraction: float
+    merged_macro_groups: int
+    pooled: ErrorRow
+    pooled_median_fraction: float
+    kinds: list[ErrorRow]
+    others: list[ErrorRow]
+    fits: list[FitRow]
+    memory: list[MemoryRow]
+    sheets: list[SheetRow]
+    rows: int
+    rows_predicted: int
+    core_rows: int
+    core_predicted: int
+    skip_reasons: dict[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and dicts; NaN becomes None."""
+        return {name: _without_nan(value) for name, value in asdict(self).items()}
+
+    def text(self) -> str:
+        """Tables for a terminal; errors in percent."""
+        return "\n".join(_report(self))
+
+
+def _without_nan(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    return value
+
+
+# ------------------------------------------------------------------------------------- grouping
+
+
+def merged_source(source: str) -> str:
+    """Source with the rounds of MLPerf Training counted as one."""
+    return re.sub(r"^(MLPerf Training)\s+v.*$", r"\1 (all rounds)", source, flags=re.IGNORECASE)
+
+
+def _kind(task: str, family: str) -> str:
+    """Which separate line a row belongs to."""
+    text = f"{task} {family}".lower()
+    suffix = " (MLPerf)" if "mlperf" in text else ""
+    for name in ("DLRM", "ViT", "LoRA", "SFT"):
+        if re.search(rf"\b{name.lower()}\b", text):
+            return name + suffix
+    return "pretrain" + suffix
+
+
+def _positive_number(text: object) -> float | None:
+    value = number_in(text) if isinstance(text, str) else None
+    return value if value is not None and value > 0 else None
+
+
+def _number_or_none(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def cases(frame: pd.DataFrame) -> list[Case]:
+    """Rows of a validated table. A label column that the table lacks excludes no row."""
+
+    def column(name: str) -> list[Any]:
+        if name not in frame.columns:
+            return [""] * len(frame)
+        return ["" if item != item else item for item in frame[name].astype(object).tolist()]
+
+    judged = "quality" in frame.columns
+    finished = "complete" in frame.columns
+    result = []
+    predicted = zip(
+        frame["predicted_step_time_s"].tolist(),
+        frame["predicted_memory_gb"].tolist(),
+        frame["predicted_fits"].astype(object).tolist(),
+        column("skip_reason"),
+        strict=True,
+    )
+    labels = zip(*(column(name) for name in _LABELS), strict=True)
+    for label, (seconds, gigabytes, fits, skip_reason) in zip(labels, predicted, strict=True):
+        source, sheet, gpu, task, family, status, quality, complete, measured, memory = label
+        out_of_memory = str(status).strip().lower() in ("oom", "out_of_memory", "out of memory")
+        ran = not out_of_memory and (is_missing(str(status)) or str(status).lower() == "ok")
+        measured_s = _positive_number(measured) if ran else None
+        core = (
+            measured_s is not None
+            and (not judged or str(quality).strip().upper() in CORE_QUALITIES)
+            and (not finished or str(complete).strip().lower() == "yes")
+        )
+        result.append(
+            Case(
+                source=str(source),
+                sheet=str(sheet),
+                gpu=str(gpu),
+                kind=_kind(str(task), str(family)),
+                core=core,
+                out_of_memory=out_of_memory,
+                measured_s=measured_s,
+                measured_gb=_positive_number(memory) if ran else None,
+                predicted_s=_number_or_none(seconds),
+                predicted_gb=_number_or_none(gigabytes),
+                predicted_fits=fits if isinstance(fits, bool) else None,
+                skip_reason=str(skip_reason),
+            )
+        )
+    return result
+
+
+def _grouped(
+    rows: Iterable[Case], key: Callable[[Case], tuple[str, str]]
+) -> dict[tuple[str, str], list[Case]]:
+    groups: dict[tuple[str, str], list[Case]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def _errors(rows: Iterable[Case]) -> NDArray[np.float64]:
+    return np.array([row.error_fraction for row in rows if row.error_fraction is not None])
+
+
+def _error_row(label: str, gpu: str, rows: Sequence[Case], *, ranked: bool = True) -> ErrorRow:
+    errors = _errors(rows)
+    size = np.abs(errors)
+    tau = math.nan
+    if ranked:
+        both = [
+            (row.predicted_s, row.measured_s)
+            for row in rows
+            if row.predicted_s is not None and row.measured_s is not None
+        ]
+        tau = kendall_tau_b([pair[0] for pair in both], [pair[1] for pair in both])
+    return ErrorRow(
+        label=label,
+        gpu=gpu,
+        rows=len(rows),
+        predicted=errors.size,
+        skipped=len(rows) - errors.size,
+        mape_fraction=float(size.mean()) if errors.size else math.nan,
+        bias_fraction=float(np.median(errors)) if errors.size else math.nan,
+        mean_error_fraction=float(errors.mean()) if errors.size else math.nan,
+        p90_fraction=float(np.quantile(size, 0.9)) if errors.size else math.nan,
+        kendall_tau=tau,
+    )
+
+
+def _table(rows: Iterable[Case], key: Callable[[Case], tuple[str, str]]) -> list[ErrorRow]:
+    groups = _grouped(rows, key)
+    return [_error_row(*labels, groups[labels]) for labels in sorted(groups)]
+
+
+def _macro(groups: Iterable[ErrorRow]) -> tuple[float, int]:
+    """Unweighted mean error of the groups that are large enough, and their number."""
+    errors = [row.mape_fraction for row in groups if row.rows >= MACRO_ROWS and row.predicted]
+    return (float(np.mean(errors)) if errors else math.nan), len(errors)
+
+
+# ---------------------------------------------------------------------------- memory and ranking
+
+
+def _fit_row(source: str, rows: Sequence[Case]) -> FitRow:
+    known = [row for row in rows if row.predicted_fits is not None]
+    failed = [not row.predicted_fits for row in known if row.out_of_memory]
+    passed = [bool(row.predicted_fits) for row in known if not row.out_of_memory]
+    recalls = [float(np.mean(part)) if part else math.nan for part in (failed, passed)]
+    return FitRow(source, len(failed), recalls[0], len(passed), recalls[1], sum(recalls) / 2)
+
+
+def _fits(rows: Sequence[Case]) -> list[FitRow]:
+    publishing = sorted({row.source for row in rows if row.out_of_memory})
+    return [_fit_row(name, [row for row in rows if row.source == name]) for name in publishing]
+
+
+def _memory(rows: Sequence[Case]) -> list[MemoryRow]:
+    table = []
+    for source in sorted({row.source for row in rows}):
+        errors = np.array(
+            [
+                row.predicted_gb / row.measured_gb - 1
+                for row in rows
+                if row.source == source and row.measured_gb and row.predicted_gb
+            ]
+        )
+        if errors.size:
+            mape, bias = float(np.abs(errors).mean()), float(np.median(errors))
+            table.append(MemoryRow(source, errors.size, mape, bias))
+    return table
+
+
+def _sheet_row(source: str, sheet: str, rows: Sequence[Case]) -> SheetRow:
+    timed = [row for row in rows if row.timed and row.predicted_s is not None]
+    tau = kendall_tau_b(
+        [row.predicted_s or 0.0 for row in timed], [row.measured_s or 0.0 for row in timed]
+    )
+    believed = sorted(
+        (row for row in rows if row.predicted_fits and row.predicted_s is not None),
+        key=lambda row: row.predicted_s or 0.0,
+    )
+    misses = 0
+    regret = math.nan
+    best = min((row.measured_s for row in rows if row.timed and row.measured_s), default=None)
+    for row in believed:
+        if row.out_of_memory:
+            misses += 1
+        elif row.measured_s is not None and best is not None:
+            regret = row.measured_s / best - 1
+            break
+    return SheetRow(source, sheet, len(timed), tau, regret, misses)
+
+
+def _sheets(rows: Sequence[Case]) -> list[SheetRow]:
+    """One line per sheet of the sources that publish what ran out of memory."""
+    publishing = {row.source for row in rows if row.out_of_memory}
+    groups = _grouped(
+        (row for row in rows if row.source in publishing), lambda row: (row.source, row.sheet)
+    )
+    return [_sheet_row(*labels, groups[labels]) for labels in sorted(groups)]
+
+
+def score(frame: pd.DataFrame) -> Scores:
+    """Compare the predictions of `validate` with the measurements beside them.
+
+    The core rows are those that ran, are complete, of quality A or B and have a step time in
+    ``norm_step_time_s``. A macro line is the unweighted mean over groups of at least five core
+    rows. Memory and out-of-memory scores use every row of the sources that publish them.
+    """
+    rows = cases(frame)
+    core = [row for row in rows if row.core]
+    groups = _table(core, lambda row: (row.source, row.gpu))
+    merged = _table(core, lambda row: (merged_source(row.source), row.gpu))
+    macro, macro_groups = _macro(groups)
+    merged_macro, merged_groups = _macro(merged)
+    size = np.abs(_errors(core))
+    reasons: dict[str, int] = {}
+    for row in rows:
+        if row.skip_reason:
+            reasons[row.skip_reason] = reasons.get(row.skip_reason, 0) + 1
+    return Scores(
+        groups=groups,
+        macro_mape_fraction=macro,
+        macro_groups=macro_groups,
+        merged=[row for row in merged if row.label not in {group.label for group in groups}],
+        merged_macro_mape_fraction=merged_macro,
+        merged_macro_groups=merged_groups,
+        pooled=_error_row("all core rows", "", core, ranked=False),
+        pooled_median_fraction=float(np.median(size)) if size.size else math.nan,
+        kinds=_table(core, lambda row: (row.kind, "")),
+        others=_table(
+            (row for row in rows if row.timed and not row.core),
+            lambda row: (row.kind, merged_source(row.source)),
+        ),
+        fits=_fits(rows),
+        memory=_memory(rows),
+        sheets=_sheets(rows),
+        rows=len(rows),
+        rows_predicted=sum(row.predicted_s is not None for row in rows),
+        core_rows=len(core),
+        core_predicted=sum(row.predicted_s is not None for row in core),
+        skip_reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
+    )
+
+
+# ------------------------------------------------------------------------------------- printing
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}" if math.isfinite(value) else "-"
+
+
+def _plain(value: float) -> str:
+    return f"{value:.2f}" if math.isfinite(value) else "-"
+
+
+def _columns(titles: Sequence[str], lines: Sequence[Sequence[str]], texts: int) -> list[str]:
+    """Aligned columns; the first ``texts`` of them to the left, numbers to the right."""
+    widths = [max(len(line[i]) for line in (titles, *lines)) for i in range(len(titles))]
+
+    def line_of(cells: Sequence[str]) -> str:
+        padded = [
+            cell.ljust(width) if i < texts else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return "  ".join(padded).rstrip()
+
+    return [line_of(titles), *(line_of(line) for line in lines)]
+
+
+_ERROR_TITLES = ("n", "predicted", "skipped", "MAPE %", "bias %", "mean %", "P90 %", "tau")
+
+
+def _error_cells(row: ErrorRow) -> list[str]:
+    counts = [str(row.rows), str(row.predicted), str(row.skipped)]
+    errors = (row.mape_fraction, row.bias_fraction, row.mean_error_fraction, row.p90_fraction)
+    return [*counts, *(_percent(error) for error in errors), _plain(row.kendall_tau)]
+
+
+def _error_table(rows: Sequence[ErrorRow], first: str, second: str) -> list[str]:
+    lines = [[row.label, row.gpu, *_error_cells(row)] for row in rows]
+    return _columns((first, second, *_ERROR_TITLES), lines, texts=2)
+
+
+def _summary(scores: Scores) -> list[str]:
+    pooled = scores.pooled
+    coverage = [
+        f"{name} {part} of {whole} rows" + (f" ({100 * part / whole:.1f} %)" if whole else "")
+        for name, part, whole in (
+            ("core", scores.core_predicted, scores.core_rows),
+            ("all", scores.rows_predicted, scores.rows),
+        )
+    ]
+    return [
+        f"macro MAPE {_percent(scores.merged_macro_mape_fraction)} % over "
+        f"{scores.merged_macro_groups} groups of >= {MACRO_ROWS} core rows "
+        "(MLPerf rounds as one source)",
+        f"macro MAPE {_percent(scores.macro_mape_fraction)} % over {scores.macro_groups} groups "
+        "(MLPerf rounds apart)",
+        f"row-weighted MAPE {_percent(pooled.mape_fraction)} %; pooled median "
+        f"{_percent(scores.pooled_median_fraction)} %, P90 {_percent(pooled.p90_fraction)} %, "
+        f"bias {_percent(pooled.bias_fraction)} %",
+        f"coverage: {'; '.join(coverage)}",
+    ]
+
+
+def _memory_lines(scores: Scores) -> list[str]:
+    lines: list[str] = []
+    if scores.fits:
+        cells = [
+            [
+                row.source,
+                str(row.out_of_memory),
+                _percent(row.out_of_memory_recall),
+                str(row.ran),
+                _percent(row.ran_recall),
+                _percent(row.balanced_accuracy),
+            ]
+            for row in scores.fits
+        ]
+        titles = ("out of memory", "OOM", "recall %", "ran", "recall %", "balanced accuracy %")
+        lines += ["", *_columns(titles, cells, texts=1)]
+    if scores.memory:
+        cells = [
+            [row.source, str(row.rows), _percent(row.mape_fraction), _percent(row.bias_fraction)]
+            for row in scores.memory
+        ]
+        mapes = [row.mape_fraction for row in scores.memory]
+        biases = [row.bias_fraction for row in scores.memory]
+        total = sum(row.rows for row in scores.memory)
+        macro = [_percent(float(np.mean(values))) for values in (mapes, biases)]
+        cells.append(["macro over sources", str(total), *macro])
+        lines += ["", *_columns(("memory", "n", "MAPE %", "bias %"), cells, texts=1)]
+    return lines
+
+
+def _sheet_lines(scores: Scores) -> list[str]:
+    if not scores.sheets:
+        return []
+    cells = [
+        [
+            row.sheet or row.source,
+            str(row.rows),
+            _plain(row.kendall_tau),
+            _percent(row.regret_fraction),
+            str(row.misses),
+        ]
+        for row in scores.sheets
+    ]
+    return ["", *_columns(("sheet", "n", "tau", "regret %", "OOM picks"), cells, texts=1)]
+
+
+def _report(scores: Scores) -> list[str]:
+    lines = _error_table([*scores.groups, *scores.merged], "source", "gpu")
+    lines += ["", *_summary(scores)]
+    if scores.kinds:
+        lines += ["", *_error_table(scores.kinds, "core rows by task", "")]
+    if scores.others:
+        lines += ["", *_error_table(scores.others, "rows outside the core", "source")]
+    lines += _memory_lines(scores)
+    lines += _sheet_lines(scores)
+    if scores.skip_reasons:
+        cells = [[reason, str(count)] for reason, count in scores.skip_reasons.items()]
+        lines += ["", *_columns(("skip reason", "rows"), cells, texts=1)]
+    return lines

@@ -1,0 +1,143 @@
+"""Every model entry: named as its file, known keys only, aliases that point to one model."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import resources
+from typing import Any
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FOLDER = resources.files("scalemodel") / "catalog" / "models"
+ENTRIES: dict[str, dict[str, Any]] = {
+    path.name.removesuffix(".toml"): tomllib.loads(path.read_text(encoding="utf-8"))
+    for path in sorted(FOLDER.iterdir(), key=lambda path: path.name)
+    if path.name.endswith(".toml")
+}
+
+COUNTS = {
+    "layers", "hidden", "vocab", "positions", "heads", "kv_heads", "head_dim", "v_head_dim",
+    "q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "window", "full_attention_every", "ffn",
+    "norms_per_layer", "experts", "experts_per_token", "shared_experts", "expert_ffn",
+    "shared_ffn", "first_dense_layers", "moe_every", "mtp_layers",
+}  # fmt: skip
+FLAGS = {
+    "tied_embeddings", "qkv_bias", "out_bias", "mlp_bias", "qk_norm", "qk_norm_full", "gated",
+    "parallel_block", "embedding_norm", "router_bias", "expert_bias", "shared_expert_gate",
+    "attention_sinks", "head_bias",
+}  # fmt: skip
+CHOICES = {
+    "position": {"rope", "learned", "alibi", "none"},
+    "norm": {"rmsnorm", "layernorm", "layernorm_nobias", "nonparametric"},
+}
+REQUIRED = {
+    "source", "layers", "hidden", "vocab", "position", "tied_embeddings", "heads", "kv_heads",
+    "head_dim", "ffn", "gated", "norm", "norms_per_layer",
+}  # fmt: skip
+
+each_entry = pytest.mark.parametrize("name", ENTRIES)
+
+
+def normalised(name: str) -> str:
+    return re.sub(r"[ \-_.]", "", name.lower())
+
+
+def test_the_catalogue_is_wide() -> None:
+    assert len(ENTRIES) >= 100
+
+
+@each_entry
+def test_name_is_the_file_stem(name: str) -> None:
+    assert ENTRIES[name]["name"] == name
+    assert re.fullmatch(r"[a-z][a-z0-9_]*", name)
+    assert ENTRIES[name]["title"]
+    assert ENTRIES[name]["family"]
+
+
+def test_a_name_or_alias_means_one_model() -> None:
+    owner: dict[str, str] = {}
+    for name, entry in ENTRIES.items():
+        for alias in (name, *entry["aliases"]):
+            key = normalised(alias)
+            assert key not in owner, f"{alias!r} of {name} also means {owner[key]}"
+            owner[key] = name
+
+
+@each_entry
+def test_only_keys_of_the_schema(name: str) -> None:
+    entry = ENTRIES[name]
+    assert set(entry) <= {"name", "title", "family", "aliases", "architecture", "parameters"}
+    architecture = entry["architecture"]
+    assert set(architecture) <= COUNTS | FLAGS | set(CHOICES) | {"source"}
+    assert set(architecture) >= REQUIRED
+    assert architecture["source"]
+    for key, value in architecture.items():
+        if key in COUNTS:
+            assert type(value) is int, key
+            assert value >= 0, key
+        elif key in FLAGS:
+            assert type(value) is bool, key
+        elif key in CHOICES:
+            assert value in CHOICES[key]
+
+
+@each_entry
+def test_parameters_are_counts_with_a_source(name: str) -> None:
+    parameters = ENTRIES[name].get("parameters", {})
+    assert set(parameters) <= {"total", "active"}
+    for count in parameters.values():
+        assert {"value", "source"} <= set(count) <= {"value", "source", "rounded"}
+        assert type(count["value"]) is int
+        assert count["source"]
+
+
+@each_entry
+def test_the_shape_is_consistent(name: str) -> None:
+    a = ENTRIES[name]["architecture"]
+    assert a["heads"] % a["kv_heads"] == 0
+    assert ("positions" in a) == (a["position"] == "learned")
+    assert ("experts" in a) == ("expert_ffn" in a) == ("experts_per_token" in a)
+    assert a.get("experts_per_token", 0) <= a.get("experts", 0)
+    assert a.get("first_dense_layers", 0) < a["layers"]
+    if "kv_lora_rank" in a:
+        assert {"q_lora_rank", "qk_rope_head_dim", "v_head_dim"} <= set(a)
+    if "full_attention_every" in a:
+        assert a["window"] > 0
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("Llama-3-70B", "llama3_70b"),
+        ("LLaMA v3.1 70B", "llama3_1_70b"),
+        ("LLaMA 3.1 8B", "llama3_1_8b"),
+        ("Llama 3.3 70B", "llama3_1_70b"),
+        ("Llama3.1-405B", "llama3_1_405b"),
+        ("meta-llama/Meta-Llama-3-70B", "llama3_70b"),
+        ("Llama2-70B", "llama2_70b"),
+        ("Llama 4 Scout", "llama4_scout"),
+        ("Llama4-Maverick", "llama4_maverick"),
+        ("Mistral 7B", "mistral_7b"),
+        ("Mixtral 8x7B", "mixtral_8x7b"),
+        ("Qwen3-235B-A22B", "qwen3_235b_a22b"),
+        ("DeepSeek-R1", "deepseek_v3"),
+        ("Kimi-K2", "kimi_k2"),
+        ("GPT-OSS-120B", "gpt_oss_120b"),
+        ("Grok1-314B", "grok_1"),
+        ("GPT-175B", "gpt3_175b"),
+        ("GPT3-5B", "gpt3_5b"),
+        ("GPT-39.1B (SC21)", "megatron_39_1b"),
+        ("GPT-1T (Korthikanti)", "megatron_1t"),
+        ("Nemotron4-340B", "nemotron_4_340b"),
+        ("MPT-30b", "mpt_30b"),
+    ],
+)
+def test_usual_ways_of_writing_are_understood(written: str, name: str) -> None:
+    entry = ENTRIES[name]
+    assert normalised(written) in {normalised(alias) for alias in (name, *entry["aliases"])}

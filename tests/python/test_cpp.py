@@ -1,0 +1,50 @@
+"""Build the C++ tests without Python and run them, so that one command runs everything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def tool(name: str) -> str:
+    """Program of this environment, else of the system."""
+    beside_python = str(Path(sys.executable).parent)
+    found = shutil.which(name, path=os.pathsep.join([beside_python, os.environ.get("PATH", "")]))
+    assert found, f"{name} not found: pip install 'scalemodel[test]'"
+    return found
+
+
+def run(*command: str | Path) -> str:
+    """Output of a command that must succeed."""
+    done = subprocess.run(
+        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode != 0:
+        pytest.fail(f"{' '.join(map(str, command))}\n{done.stdout}", pytrace=False)
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_every_cpp_test_passes(
+    repository: Path, tmp_path: Path, summary_line: Callable[[str], None]
+) -> None:
+    configure = [
+        tool("cmake"),
+        *("-S", repository, "-B", tmp_path, "-G", "Ninja"),
+        f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}",
+        f"-DCMAKE_PREFIX_PATH={sysconfig.get_path('purelib')}",
+        *("-DSCALEMODEL_BINDINGS=OFF", "-DSCALEMODEL_TESTS=ON"),
+    ]
+    run(*configure)
+    run(tool("cmake"), "--build", tmp_path)
+    output = run(tmp_path / "scalemodel_tests", "--no-colors=true")
+    for line in output.splitlines():
+        if line.startswith("[doctest] test cases"):
+            summary_line(f"C++ {line}")

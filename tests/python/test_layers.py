@@ -1,0 +1,115 @@
+"""The checks of the house's order find what they should, and the house is in order."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def check_layers(repository: Path) -> Path:
+    """The checking script, which a source distribution may lack."""
+    script = repository / ".ci" / "check_layers.py"
+    if not script.exists():
+        pytest.skip("this source tree has no .ci")
+    return script
+
+
+def offences(script: Path, root: Path) -> list[str]:
+    """Lines the script prints about a tree; none when it exits with 0."""
+    done = subprocess.run([sys.executable, script, root], capture_output=True, text=True)
+    assert done.stderr == ""
+    return done.stdout.splitlines() if done.returncode else []
+
+
+def write(root: Path, name: str, text: str) -> Path:
+    """Write a file below root and return root."""
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return root
+
+
+def test_the_repository_is_in_order(check_layers: Path, repository: Path) -> None:
+    assert offences(check_layers, repository) == []
+
+
+@pytest.mark.parametrize("target", ["base/quantity.hpp", "ops/gemm.hpp", "costs/tables.hpp"])
+def test_a_module_may_include_itself_and_those_below(
+    check_layers: Path, tmp_path: Path, target: str
+) -> None:
+    root = write(tmp_path, "cpp/scalemodel/costs/x.hpp", f'#include "scalemodel/{target}"\n')
+    assert offences(check_layers, root) == []
+
+
+@pytest.mark.parametrize(
+    ("include", "complaint"),
+    [
+        ('"scalemodel/search/space.hpp"', "search lies above it"),
+        ("<scalemodel/estimator/evaluate.hpp>", "estimator lies above it"),
+        ('"scalemodel/nowhere/x.hpp"', "unknown module"),
+        ('"scalemodel/quantity.hpp"', "unknown module"),
+        ('"../base/quantity.hpp"', "write scalemodel/<module>/"),
+        ("<pybind11/pybind11.h>", "the engine knows no Python"),
+    ],
+)
+def test_other_includes_are_reported_with_file_and_line(
+    check_layers: Path, tmp_path: Path, include: str, complaint: str
+) -> None:
+    root = write(tmp_path, "cpp/scalemodel/costs/x.cpp", f"\n#  include {include}\n")
+    (line,) = offences(check_layers, root)
+    assert line.startswith("cpp/scalemodel/costs/x.cpp:2:")
+    assert complaint in line
+
+
+@pytest.mark.parametrize("name", ["cpp/scalemodel/x.cpp", "cpp/scalemodel/utilities/x.hpp"])
+def test_a_file_outside_the_known_modules_is_reported(
+    check_layers: Path, tmp_path: Path, name: str
+) -> None:
+    (line,) = offences(check_layers, write(tmp_path, name, ""))
+    assert "no known module" in line
+
+
+@pytest.mark.parametrize("name", ["cpp/bindings/bind_ops.cpp", "tests/cpp/ops/gemm_test.cpp"])
+def test_bindings_and_tests_may_include_anything(
+    check_layers: Path, tmp_path: Path, name: str
+) -> None:
+    root = write(tmp_path, name, '#include "scalemodel/search/space.hpp"\n')
+    assert offences(check_layers, root) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import matplotlib.pyplot as plt\n",
+        "from matplotlib import colors\n",
+        "try:\n    import matplotlib\nexcept ImportError:\n    pass\n",
+        "class Figure:\n    import matplotlib\n",
+    ],
+)
+def test_matplotlib_at_module_level_is_reported(
+    check_layers: Path, tmp_path: Path, text: str
+) -> None:
+    (line,) = offences(check_layers, write(tmp_path, "python/scalemodel/estimate.py", text))
+    assert line.startswith("python/scalemodel/estimate.py:")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("plot/bars.py", "import matplotlib.pyplot as plt\n"),
+        ("cli.py", "import matplotlib\n"),
+        ("estimate.py", "def draw():\n    import matplotlib.pyplot\n"),
+        (
+            "estimate.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import matplotlib\n",
+        ),
+    ],
+)
+def test_matplotlib_elsewhere_is_fine(
+    check_layers: Path, tmp_path: Path, name: str, text: str
+) -> None:
+    assert offences(check_layers, write(tmp_path, f"python/scalemodel/{name}", text)) == []
