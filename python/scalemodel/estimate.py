@@ -14,6 +14,9 @@ from scalemodel.tasks import Training
 if TYPE_CHECKING:
     import pandas as pd
 
+    from scalemodel.diagnose import Fix
+    from scalemodel.explain import Explanation
+
 #: Columns of an estimate that say where the time of a step goes; they sum to ``step_time_s``.
 TIME_COLUMNS = (
     "compute_s",
@@ -70,6 +73,8 @@ class Estimate:
     """
 
     __slots__ = ("cluster", "core", "model", "stack", "strategy", "task")
+
+    core: _core.Estimate
 
     def __init__(
         self,
@@ -220,29 +225,99 @@ class Estimate:
         """
         import pandas as pd
 
-        rows = []
-        if not self.illegal:
-            tables = tables_for(self.model, self.cluster, self.task, self.stack)
-            kinds = int(self.model.core.kinds)
-            for kind in range(kinds + 1):
-                label = f"layer {kind}" if kind < kinds else "head"
-                rows += [
-                    {"layer_kind": label, **row} for row in tables.operators(self.strategy, kind)
-                ]
-        return pd.DataFrame(
-            rows,
-            columns=[
-                "layer_kind",
-                "operator",
-                "m",
-                "n",
-                "k",
-                "batch",
-                "bytes",
-                "forward_s",
-                "backward_s",
-            ],
-        )
+        return pd.DataFrame(operator_rows(self), columns=list(_OPERATOR_COLUMNS))
+
+    def explain(self, term: str | None = None) -> Explanation:
+        """Where every number comes from: value, formula, inputs and source, as a tree.
+
+        Parameters
+        ----------
+        term : str, optional
+            A term such as ``"memory"``, ``"compute.layer 0.qkv"`` or a column; default: all.
+
+        Raises
+        ------
+        ScaleModelError : no such term; the message names the nearest ones.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+        ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2))
+        >>> est.explain("bubble").unit
+        's'
+        """
+        from scalemodel import explain
+
+        return explain.explain(self, term)
+
+    def fixes(self, count: int = 5) -> list[Fix]:
+        """Changes that make the strategy run, fastest first; see `diagnose.fixes`."""
+        from scalemodel import diagnose
+
+        return diagnose.fixes(self, count)
+
+    def next_knobs(self, count: int = 3) -> list[Fix]:
+        """Single changes that make the step faster, best first; see `diagnose.next_knobs`."""
+        from scalemodel import diagnose
+
+        return diagnose.next_knobs(self, count)
+
+    def message(self) -> str:
+        """The verdict in words: what, why, the numbers and the changes that help."""
+        from scalemodel import messages
+
+        return messages.message(self)
+
+    def _repr_html_(self) -> str:
+        from scalemodel import explain
+
+        return explain.estimate_html(self)
+
+
+_OPERATOR_COLUMNS = (
+    "layer_kind",
+    "operator",
+    "m",
+    "n",
+    "k",
+    "batch",
+    "bytes",
+    "forward_s",
+    "backward_s",
+)
+
+
+def operator_rows(est: Estimate) -> list[dict[str, Any]]:
+    """Rows of `Estimate.operators`, with their weight in a step.
+
+    Further keys: ``layers_per_stage``, how often the operator occurs on the mean pipeline stage,
+    and ``step_s``, its forward and backward time there over all micro-batches, before overlap.
+    """
+    if est.illegal:
+        return []
+    tables = tables_for(est.model, est.cluster, est.task, est.stack)
+    layered, extra = est.model.core, int(est.model.shape.mtp_layers)
+    kinds, stages = int(layered.kinds), est.strategy.pp
+    count = [0] * kinds
+    for layer in range(int(layered.layers)):
+        count[layered.layer_kind(layer)] += 1
+    count[layered.layer_kind(int(layered.layers) - 1)] += extra
+    rows: list[dict[str, Any]] = []
+    for kind, occurrences in enumerate([*count, 1 + extra]):
+        label = f"layer {kind}" if kind < kinds else "head"
+        per_stage = occurrences / stages
+        for row in tables.operators(est.strategy, kind):
+            each = row["forward_s"] + row["backward_s"]
+            step_s = est.core.micro_batches * per_stage * each
+            weight = {"layers_per_stage": per_stage, "step_s": step_s}
+            rows.append({"layer_kind": label, **row, **weight})
+    return rows
+
+
+def stack_of(est: Estimate) -> _core.Stack:
+    """The constants of the software stack of an estimate."""
+    return resolve.stack(est.stack)
 
 
 _ESTIMATE_FIELDS = tuple(row["name"] for row in _core.Estimate.fields())
@@ -281,7 +356,7 @@ def estimate(
     >>> import scalemodel as sm
     >>> est = sm.estimate("llama3_70b", sm.cluster("dgx_h100", nodes=64),
     ...                   sm.Training(global_batch=1024, sequence=8192),
-    ...                   sm.Strategy(tp=4, pp=4, vpp=5))
+    ...                   sm.Strategy(tp=8, pp=4))
     >>> est.verdict
     'ok'
     """

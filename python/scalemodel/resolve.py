@@ -228,6 +228,10 @@ class Cluster:
         return f"Cluster({self.name!r}, {self.accelerators} x {self.accelerator})"
 
 
+#: No number of a catalogue comes near; whole numbers beyond it have no exact double.
+_LARGEST = 1e30
+
+
 class _Reader:
     """Reads quantities of one table and remembers which keys it knows."""
 
@@ -253,8 +257,9 @@ class _Reader:
                 raise ScaleModelError(f"{self.where}.{key}: missing")
             return default
         value = value_of(self.table[key])
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ScaleModelError(f"{self.where}.{key}={value!r}: must be a number")
+        legal = not isinstance(value, bool) and isinstance(value, (int, float))
+        if not legal or not abs(value) <= _LARGEST:  # the comparison also refuses NaN
+            raise ScaleModelError(f"{self.where}.{key}={value!r}: must be a finite number")
         return float(value)
 
     def text(self, key: str, default: str) -> str:
@@ -320,18 +325,15 @@ def _tile(reader: _Reader) -> _core.TileGemm:
 
 
 def _narrow_tile(reader: _Reader, key: str, wide: _core.TileGemm) -> _core.TileGemm:
-    """Constants of a narrow format; what its fit left alone is the wide format's."""
+    """A narrow format: the wide one's tiles, at a share of its fractions of the higher peak."""
     if key not in reader.table:
         reader.known.add(key)
         return _core.TileGemm()
     inner = reader.sub(key)
-    tile = _core.TileGemm(
-        launch_s=inner.quantity("launch", "s"),
-        tau_cycles=inner.number("tau_cycles"),
-        burst_fraction=inner.number("burst_fraction"),
-        sustained_fraction=inner.number("sustained_fraction"),
-        throttle_s=inner.quantity("throttle", "s", wide.throttle_s),
-        memory_fraction=inner.number("memory_fraction"),
+    relative = inner.number("relative_fraction")
+    tile = wide.replace(
+        burst_fraction=relative * wide.burst_fraction,
+        sustained_fraction=relative * wide.sustained_fraction,
         quantise_passes=inner.number("quantise_passes", 0.0),
     )
     inner.finish()
@@ -345,6 +347,7 @@ def _gemm(reader: _Reader, sheet_peak: float) -> _core.GemmKernels:
         "roofline_memory_fraction": roofline.number("memory_fraction"),
         "roofline_launch_s": roofline.quantity("launch", "s"),
         "reference_peak_flop_per_s": reader.quantity("peak_reference", "flop_per_s", sheet_peak),
+        "grouped_fraction": reader.number("grouped_fraction", 1.0),
     }
     roofline.finish()
     if reader.text("form", "roofline") != "tile":
@@ -631,7 +634,13 @@ def _cluster_from_table(table: Table, name: str) -> Cluster:
     top = _Reader(table, name)
     node = top.sub("node")
     domain = accelerator.get("scale_up", {})
-    scale_up = _Reader(_merged(domain, table.get("scale_up", {})), f"{name}.scale_up")
+    scale_up = _Reader(
+        _merged(
+            _Reader(domain, "accelerator.scale_up").table,
+            _Reader(table.get("scale_up", {}), f"{name}.scale_up").table,
+        ),
+        f"{name}.scale_up",
+    )
     power, price = top.sub("power"), top.sub("price")
     price_per_s, price_source = _newest_price(accelerator_name)
     if "usd_per_accelerator_hour" in price.table:

@@ -45,6 +45,6 @@ def test_every_cpp_test_passes(
     run(*configure)
     run(tool("cmake"), "--build", tmp_path)
     output = run(tmp_path / "scalemodel_tests", "--no-colors=true")
-    for line in output.splitlines():
-        if line.startswith("[doctest] test cases"):
-            summary_line(f"C++ {line}")
+    (line,) = [line for line in output.splitlines() if line.startswith("[doctest] test cases")]
+    summary_line(f"C++ {line}")
+    assert " 0 passed" not in line, "the runner holds no test"

@@ -14,7 +14,7 @@ struct LinearOptions {
   bool frozen = false;      ///< no weight gradient
   double batch = 1;         ///< independent products (experts)
   const GemmTimer* timer = nullptr;
-  bool quantised = false;   ///< operands are cast to the narrow format first
+  bool grouped = false;     ///< one product per expert
 };
 
 /// Collects the operators of a layer.
@@ -28,7 +28,11 @@ class LayerBuilder {
   void linear(std::string_view name, double m, double n, double k, const LinearOptions& options) {
     const double element = operand_bytes(conditions_.storage);
     const GemmTimer& timer = *options.timer;
-    const double efficiency = conditions_.stack.gemm_efficiency;
+    const double efficiency =
+        conditions_.stack.gemm_efficiency *
+        (options.grouped && !conditions_.stack.grouped_launch
+             ? cluster_.accelerator.gemm.grouped_fraction
+             : 1);
     const auto run = [&](double rows, double columns, double depth, double output_bytes) {
       return timer.time({rows, columns, depth, options.batch, output_bytes}) / efficiency;
     };
@@ -40,8 +44,10 @@ class LayerBuilder {
     backward_ += input_gradient + weight_gradient;
     weight_gradient_ += weight_gradient;
     linear_forward_ += forward;
-    kernels_forward_ += 1;
-    kernels_backward_ += options.frozen ? 1 : 2;
+    // Multi-stream grouped products launch one kernel per expert.
+    const double launches = conditions_.stack.grouped_launch ? 1 : options.batch;
+    kernels_forward_ += launches;
+    kernels_backward_ += launches * (options.frozen ? 1 : 2);
     note({name, m, n, k, options.batch, forward, input_gradient + weight_gradient, Bytes{}});
   }
 
@@ -133,8 +139,8 @@ double lora_linear(LayerBuilder& builder, const Conditions& conditions, const Ge
                    double tokens, double n, double k) {
   if (conditions.lora_rank == 0) return 0;
   const double rank = conditions.lora_rank;
-  builder.linear("adapter_down", tokens, rank, k, {false, 1, &timer, false});
-  builder.linear("adapter_up", tokens, n, rank, {false, 1, &timer, false});
+  builder.linear("adapter_down", tokens, rank, k, {false, 1, &timer});
+  builder.linear("adapter_up", tokens, n, rank, {false, 1, &timer});
   return rank * (n + k);
 }
 
@@ -168,7 +174,7 @@ double add_attention(LayerBuilder& builder, const Model& model, const LayerKind&
                      const LayerTimers& timers) {
   const AttentionShape& a = kind.attention;
   const double n = size.tokens, h = model.hidden;
-  const LinearOptions base{conditions.frozen_base, 1, &timers.linear, true};
+  const LinearOptions base{conditions.frozen_base, 1, &timers.linear};
   double adapters = 0;
   const auto project = [&](std::string_view name, double columns, double depth) {
     builder.linear(name, n, columns, depth, base);
@@ -246,13 +252,13 @@ double add_feed_forward(LayerBuilder& builder, const Model& model, const LayerKi
                         const LayerTimers& timers) {
   const FeedForwardShape& ff = kind.feed_forward;
   const double h = model.hidden;
-  const LinearOptions base{conditions.frozen_base, 1, &timers.linear, true};
+  const LinearOptions base{conditions.frozen_base, 1, &timers.linear};
   if (!ff.routed()) {
     return add_mlp(builder, h, size.tokens, static_cast<double>(ff.width) / layout.tp, ff.gated,
                    conditions, cluster, base, timers.storage);
   }
   double adapters = 0;
-  const LinearOptions router{conditions.frozen_base, 1, &timers.storage, false};
+  const LinearOptions router{conditions.frozen_base, 1, &timers.storage};
   builder.linear("router", size.split_tokens, ff.experts, h, router);
   if (ff.shared_width > 0) {
     adapters += add_mlp(builder, h, size.tokens, static_cast<double>(ff.shared_width) / layout.tp,
@@ -263,8 +269,10 @@ double add_feed_forward(LayerBuilder& builder, const Model& model, const LayerKi
   const double busy_experts = std::min(local_experts, std::max(1.0, rows));
   // Permute to expert order and back: read and write the rows, both ways.
   const Bytes permuted{rows * h * size.element};
+  // Scores, top-k, counts, offsets and losses are small kernels around them.
   builder.moving("permute", 4 * permuted, 4 * permuted,
-                 cluster.accelerator.elementwise.add_fraction, 6);
+                 cluster.accelerator.elementwise.add_fraction,
+                 conditions.stack.grouped_launch ? 6 : 30);
   const LinearOptions grouped{conditions.frozen_base, busy_experts, &timers.linear, true};
   adapters += add_mlp(builder, h, rows, static_cast<double>(ff.width) / layout.etp, ff.gated,
                       conditions, cluster, grouped, timers.storage);
@@ -276,8 +284,8 @@ struct Split {
   Seconds exposed, hidden;
 };
 
-Split hide(Seconds communication, Seconds cover) {
-  const Seconds hidden = min(communication, cover);
+Split hide(Seconds communication, Seconds cover, double share = 1) {
+  const Seconds hidden = min(share * communication, cover);
   return {communication - hidden, hidden};
 }
 
@@ -307,9 +315,11 @@ void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   }
   const Seconds total_forward = blocks * each_forward, total_backward = blocks * each_backward;
   builder.communicate("tensor_parallel", total_forward, total_backward, blocks * stream);
+  // A ring exchange under its own matrix product moves tp chunks; the first one is in the open.
   const double reach = layout.overlap_tp ? conditions.stack.overlap_efficiency : 0;
-  const Split f = hide(total_forward, reach * builder.linear_forward());
-  const Split b = hide(total_backward, reach * 2 * builder.linear_forward());
+  const double pipelined = (layout.tp - 1.0) / layout.tp;
+  const Split f = hide(total_forward, reach * builder.linear_forward(), pipelined);
+  const Split b = hide(total_backward, reach * 2 * builder.linear_forward(), pipelined);
   forward.tp = f.exposed;
   forward.hidden += f.hidden;
   backward.tp = b.exposed;
@@ -364,16 +374,27 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
   backward.hidden += b.hidden;
 }
 
-/// Expert-parallel dispatch and combine: all-to-all of k copies of each token, each way; with
-/// tensor-parallel experts the copies are gathered and reduced inside the expert's group too.
+/// Copies of a token that leave for other ranks: k, or, sent once per rank that holds any of its
+/// experts, the expected number of distinct ranks n (1 - (1 - 1/n)^k).
+double dispatched_copies(int experts_per_token, int ranks, bool deduplicated) {
+  const double n = ranks;
+  return deduplicated ? n * (1 - std::pow(1 - 1 / n, experts_per_token)) : experts_per_token;
+}
+
+/// Expert-parallel dispatch and combine: all-to-all of the copies of each token, each way; between
+/// domains a deduplicating dispatch sends one copy per domain. With tensor-parallel experts the
+/// copies are gathered and reduced inside the expert's group too.
 void add_expert_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
                          const Model& model, const LayerKind& kind, const LayerLayout& layout,
                          const LocalSizes& size, const Conditions& conditions,
                          const Cluster& cluster) {
   const FeedForwardShape& ff = kind.feed_forward;
   if (!ff.routed() || (layout.ep == 1 && layout.etp == 1)) return;
-  const Bytes copies{size.tokens / layout.tp * ff.experts_per_token * model.hidden *
-                     size.element * conditions.imbalance};
+  const bool deduplicated = conditions.stack.deduplicated_dispatch;
+  const int targets = layout.ep_group.domains > 1 ? layout.ep_group.domains : layout.ep;
+  const double sent = dispatched_copies(ff.experts_per_token, targets, deduplicated);
+  const Bytes copies{size.tokens / layout.tp * sent * model.hidden * size.element *
+                     conditions.imbalance};
   Seconds one_way = collective_time(Collective::all_to_all, copies, layout.ep_group, cluster);
   Seconds way_back = one_way;
   if (layout.etp > 1) {
@@ -383,8 +404,15 @@ void add_expert_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   }
   const Seconds total = one_way + way_back;
   builder.communicate("expert_parallel", total, total, 2 * copies);
-  forward.ep = total;
-  backward.ep = total;
+  // Hidden under the dense part and the experts of a neighbouring micro-batch.
+  const double reach =
+      conditions.stack.overlap_ep ? conditions.stack.overlap_efficiency : 0;
+  const Split f = hide(total, reach * forward.compute);
+  const Split b = hide(total, reach * backward.compute);
+  forward.ep = f.exposed;
+  forward.hidden += f.hidden;
+  backward.ep = b.exposed;
+  backward.hidden += b.hidden;
 }
 
 /// Bytes a layer keeps from its forward to its backward pass, everything stored. Source of the
@@ -429,12 +457,26 @@ Bytes score_maps(const LayerLayout& layout, const LocalSizes& size, const Condit
   return Bytes{maps * per_element};
 }
 
+/// Stored outputs of norms and activation functions.
+Bytes cheap_outputs(const Model& model, const LayerKind& kind, const LayerLayout& layout,
+                    const LocalSizes& size, const Conditions& conditions) {
+  const FeedForwardShape& ff = kind.feed_forward;
+  double elements = 2 * size.split_tokens * model.hidden;
+  if (ff.routed()) {
+    elements += routed_rows(kind, layout, size, conditions) * ff.width / layout.etp +
+                size.tokens * ff.shared_width / layout.tp;
+  } else {
+    elements += size.tokens * ff.width / layout.tp;
+  }
+  return Bytes{elements * size.linear_input};
+}
+
 /// Share of the stored bytes that PyTorch's selective checkpointing keeps: every second matrix
 /// product and the attention output.
 constexpr double kOperatorCheckpointShare = 0.5;
 
 void set_recomputation(LayerCost& cost, const LayerBuilder& builder, const Conditions& conditions,
-                       Bytes everything, Bytes maps, Bytes layer_input) {
+                       Bytes everything, Bytes maps, Bytes layer_input, Bytes cheap) {
   const auto index = [](Recompute mode) { return static_cast<std::size_t>(mode); };
   cost.saved[index(Recompute::none)] = everything + maps;
   cost.saved[index(Recompute::full)] = layer_input;
@@ -445,6 +487,10 @@ void set_recomputation(LayerCost& cost, const LayerBuilder& builder, const Condi
     case Selective::core_attention:
       selective.compute = builder.attention_recompute();
       selective_saved = everything;
+      break;
+    case Selective::modules:
+      selective.compute = builder.moving_forward();
+      selective_saved = everything + maps - cheap;
       break;
     case Selective::operators:
       selective.compute = builder.moving_forward() + 0.5 * builder.linear_forward();
@@ -500,7 +546,8 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   const double stream_bytes = size.split_tokens * model.hidden * size.element;
   set_recomputation(cost, builder, conditions,
                     saved_everything(model, kind, layout, size, conditions),
-                    score_maps(layout, size, conditions), Bytes{stream_bytes});
+                    score_maps(layout, size, conditions), Bytes{stream_bytes},
+                    cheap_outputs(model, kind, layout, size, conditions));
   const FeedForwardShape& ff = kind.feed_forward;
   const double widest =
       ff.routed() ? routed_rows(kind, layout, size, conditions) * ff.width / layout.etp
@@ -552,10 +599,10 @@ EndCost head_cost(const Model& model, const LayerLayout& layout, const Condition
   const double columns = static_cast<double>(model.vocab) / layout.tp;
   const double element = operand_bytes(conditions.storage);
   builder.linear("head", tokens, columns, model.hidden,
-                 {conditions.frozen_base, 1, &timers.storage, false});
+                 {conditions.frozen_base, 1, &timers.storage});
   if (model.mtp_layers > 0) {
     builder.linear("mtp_projection", tokens, static_cast<double>(model.hidden) / layout.tp,
-                   2.0 * model.hidden, {conditions.frozen_base, 1, &timers.linear, true});
+                   2.0 * model.hidden, {conditions.frozen_base, 1, &timers.linear});
   }
   // Cross-entropy over the logits. Unfused: cast to FP32, maximum, exponential and sum, gradient,
   // cast back; fused: one pass forward and one back.
@@ -583,8 +630,8 @@ EndCost head_cost(const Model& model, const LayerLayout& layout, const Condition
                     model.mtp_layers * model.mtp_projection_parameters / layout.tp;
   cost.trainable = conditions.frozen_base ? 0 : cost.parameters;
   cost.saved = Bytes{tokens * model.hidden * element * 2};
-  // Logits in the storage format; unfused also in FP32, twice (softmax and gradient).
-  cost.working = Bytes{logits * (fused ? 2 * element : element + 8)};
+  // Logits in the storage format; unfused also in FP32 three times: cast, softmax, gradient.
+  cost.working = Bytes{logits * (fused ? 2 * element : element + 12)};
   return cost;
 }
 

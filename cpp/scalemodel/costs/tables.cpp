@@ -220,8 +220,8 @@ void Tables::tabulate(const Strategy& strategy) {
   cell.embedding = embedding_cost(model_, layout, conditions_, cluster_);
   cell.head = head_cost(model_, layout, conditions_, cluster_, timers_);
   const double tokens = static_cast<double>(d.micro_batch) * task_.sequence / d.cp;
-  cell.boundary = Bytes{tokens / (layout.sequence_parallel ? d.tp : 1) * model_.hidden *
-                        operand_bytes(conditions_.storage)};
+  // Tensor ranks send a part each and gather it on the other side (arXiv 2104.04473, 4.1).
+  cell.boundary = Bytes{tokens / d.tp * model_.hidden * operand_bytes(conditions_.storage)};
   cells_.push_back(cell);
   cell_index_.insert(key, static_cast<std::int32_t>(cells_.size()) - 1);
 }

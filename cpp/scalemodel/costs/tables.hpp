@@ -21,7 +21,7 @@ namespace scalemodel {
 struct Cell {
   std::array<LayerCost, kMaxLayerKinds> layers{};
   EndCost embedding, head;
-  Bytes boundary;  ///< activation of one micro-batch between pipeline stages
+  Bytes boundary;  ///< what one rank sends to the next stage per micro-batch
 };
 
 /// Model flop of one sequence, for utilisation figures.

@@ -204,7 +204,8 @@ struct StepTraffic {
 
 /// Gradient reduction hides under the last micro-batch's backward pass, parameter gathering under
 /// the first one's forward pass, in as many buckets as the stage has layers: at least the last
-/// bucket stays in the open.
+/// bucket stays in the open. An interleaved stage finishes its chunks one after the other, each
+/// with a group of up to pp micro-batches, so that all but the last chunk hide under whole groups.
 StepTraffic step_traffic(const Context& c, const StageClass& stage, const StageCost& cost) {
   const Sharding sharding = c.strategy.sharding;
   if (gathers_parameters(sharding)) return {};
@@ -217,13 +218,17 @@ StepTraffic step_traffic(const Context& c, const StageClass& stage, const StageC
   // ZeRO-2 keeps only a shard of the gradients, so every micro-batch reduces.
   const double repeats = sharding == Sharding::zero2 ? c.degrees.micro_batches : 1;
   const Seconds gather = sharding == Sharding::ddp ? Seconds{} : times.gather;
-  const Seconds backward = cost.backward.compute + cost.recompute.compute;
+  const double chunks = c.degrees.vpp;
+  const double group = std::min(c.degrees.micro_batches, static_cast<double>(c.degrees.pp));
+  const double passes = (1 + (chunks - 1) * group) / chunks;
+  const Seconds backward = passes * (cost.backward.compute + cost.recompute.compute);
+  const Seconds forward = passes * cost.forward.compute;
   const auto exposed = [&](Seconds traffic, Seconds cover, bool hide) {
     return hide ? max(uncovered(traffic, c.reach * cover), traffic / buckets) : traffic;
   };
   StepTraffic traffic;
   traffic.exposed = repeats * exposed(times.reduce, backward, hide_reduce) +
-                    exposed(gather, cost.forward.compute, hide_gather);
+                    exposed(gather, forward, hide_gather);
   traffic.hidden = repeats * times.reduce + gather - traffic.exposed;
   return traffic;
 }
@@ -300,12 +305,17 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
   const bool states_sharded = s.sharding != Sharding::ddp;
   const bool narrow = c.tables.conditions().precision != c.tables.conditions().storage;
   MemoryByKind memory;
-  // Narrow formats keep a quantised copy of the linear weights beside the stored one.
-  const double weight_bytes = c.storage_bytes + (narrow && !gathered ? 1 : 0);
+  // Narrow formats keep a quantised copy of the linear weights beside the stored one; frozen
+  // weights need no other.
+  const double narrow_bytes = operand_bytes(c.tables.conditions().precision);
+  const double weight_bytes =
+      c.tables.conditions().frozen_base ? narrow_bytes
+                                        : c.storage_bytes + (narrow && !gathered ? 1 : 0);
   memory.weights = Bytes{weight_bytes * shared(cost.dense, cost.expert, gathered)};
   memory.gradients = Bytes{c.gradient_bytes * shared(cost.trainable_dense, cost.trainable_expert,
                                                      gradients_sharded)};
-  const double states = task.master_bytes + moments(task.optimizer) * task.moment_bytes;
+  const double states = task.master_bytes + moments(task.optimizer) * task.moment_bytes +
+                        c.stack().optimizer_copy.base();
   memory.optimizer =
       Bytes{states * shared(cost.trainable_dense, cost.trainable_expert, states_sharded)};
 
@@ -334,8 +344,10 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
   if (stage.head) memory.logits = c.cell.head.working;
   memory.temporary = max(Bytes{}, temporary - memory.logits);
 
-  const double stream = c.strategy.sequence_parallel ? c.degrees.tp : 1;
-  if (s.sequence_parallel && c.degrees.tp > 1) memory.communication += stream * c.cell.boundary;
+  // Sequence parallelism gathers the whole stream in front of a block.
+  if (s.sequence_parallel && c.degrees.tp > 1) {
+    memory.communication += c.degrees.tp * c.cell.boundary;
+  }
   if (c.degrees.pp > 1) memory.communication += 2 * c.cell.boundary;
   if (gathered) {
     const double ends = (stage.embedding ? c.cell.embedding.parameters : 0) +

@@ -33,6 +33,7 @@ struct GemmKernels {
   Seconds split;                  ///< fixed time of a split-k reduction
   double prologue = 0;            ///< 64-deep steps before a tile's pipeline is full
   FlopPerSecond reference_peak;   ///< BF16 peak the fractions refer to
+  double grouped_fraction = 1;    ///< rate of products launched expert by expert over dense ones
   double roofline_compute_fraction = 0;
   double roofline_memory_fraction = 0;
   Seconds roofline_launch;
@@ -115,6 +116,8 @@ struct RecordOf<GemmKernels> {
       field("split_s", &T::split, 0, 1, "fixed time of a split-k reduction"),
       field("prologue", &T::prologue, 0, 100, "64-deep steps to fill a tile"),
       field("reference_peak_flop_per_s", &T::reference_peak, 0, 1e20, "BF16 peak of the fit"),
+      field("grouped_fraction", &T::grouped_fraction, 0.01, 2,
+            "rate of products launched expert by expert over dense ones"),
       field("roofline_compute_fraction", &T::roofline_compute_fraction, 0, 2,
             "fraction of peak, roofline form"),
       field("roofline_memory_fraction", &T::roofline_memory_fraction, 0, 2,

@@ -11,14 +11,16 @@
 
 namespace scalemodel {
 
-/// What selective recomputation repeats: the attention core (Megatron), or everything but every
-/// second matrix product (PyTorch selective checkpointing).
-enum class Selective : std::uint8_t { core_attention, operators };
+/// What selective recomputation repeats: the attention core (Megatron 2022); norms and activation
+/// functions, whose outputs are cheap to make again (Megatron-Core modules); or everything but
+/// every second matrix product (PyTorch selective checkpointing).
+enum class Selective : std::uint8_t { core_attention, modules, operators };
 
 template <>
 struct EnumNames<Selective> {
   static constexpr std::string_view what = "selective recomputation";
-  static constexpr std::array<std::string_view, 2> names{"core_attention", "operators"};
+  static constexpr std::array<std::string_view, 3> names{"core_attention", "modules",
+                                                         "operators"};
 };
 
 struct Stack {
@@ -32,9 +34,12 @@ struct Stack {
   Selective selective = Selective::core_attention;
   bool fused_norm = true, fused_activation = true, fused_rope = true, fused_loss = false;
   bool dropout = false;
+  bool grouped_launch = false;  ///< the products of all experts are one kernel
   bool gradients_fp32 = true;
   bool overlap_grad_reduce = true, overlap_param_gather = true;
-  bool overlap_tp = false, overlap_p2p = false;
+  bool overlap_tp = false, overlap_p2p = false, overlap_ep = false;
+  bool deduplicated_dispatch = false;  ///< one copy of a token per rank, not one per expert
+  Bytes optimizer_copy;            ///< per parameter it updates: copies of gradient and weight
   double contention = 0.1;         ///< slow-down of compute, per second of hidden communication
   Seconds step_overhead;           ///< data, logging, clipping: once per step
   double fragmentation_fraction = 0;  ///< of what the allocator hands out
@@ -61,12 +66,18 @@ struct RecordOf<Stack> {
       field("fused_activation", &T::fused_activation, "activations in one kernel"),
       field("fused_rope", &T::fused_rope, "rotary embedding in one kernel"),
       field("fused_loss", &T::fused_loss, "cross-entropy in one kernel"),
+      field("grouped_launch", &T::grouped_launch, "all experts in one kernel"),
       field("dropout", &T::dropout, "dropout masks are kept"),
       field("gradients_fp32", &T::gradients_fp32, "gradients accumulated and reduced in FP32"),
       field("overlap_grad_reduce", &T::overlap_grad_reduce, "gradient reduction hidden"),
       field("overlap_param_gather", &T::overlap_param_gather, "parameter gathering hidden"),
       field("overlap_tp", &T::overlap_tp, "tensor-parallel communication hidden"),
       field("overlap_p2p", &T::overlap_p2p, "pipeline transfers hidden"),
+      field("overlap_ep", &T::overlap_ep, "expert-parallel communication hidden"),
+      field("deduplicated_dispatch", &T::deduplicated_dispatch,
+            "one copy of a token per rank, not one per expert"),
+      field("optimizer_copy_bytes", &T::optimizer_copy, 0, 64,
+            "per updated parameter: copies of gradient and weight"),
       field("contention", &T::contention, 0, 2, "slow-down per second of hidden communication"),
       field("step_overhead_s", &T::step_overhead, 0, 100, "once per step"),
       field("fragmentation_fraction", &T::fragmentation_fraction, 0, 1, "lost by the allocator"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 INPUT_COLUMNS = (
     "year", "framework", "model", "model_family",
     "n_layers", "hidden", "n_heads", "n_kv_heads", "head_dim", "ffn", "gated_ffn", "vocab",
-    "moe_experts", "moe_topk", "moe_shared", "moe_ffn", "arch_note",
+    "params_B", "moe_experts", "moe_topk", "moe_shared", "moe_ffn", "arch_note",
     "task", "seq_len", "micro_batch", "global_batch", "precision", "precision_class",
     "gpu", "gpu_mem_GB", "n_gpus", "gpus_per_node", "nvlink", "nic_gbps_per_gpu", "network",
     "tp", "pp", "dp", "cp", "ep", "etp", "vpp", "sharding",
@@ -257,6 +257,11 @@ def architecture(row: Row, notes: list[str]) -> dict[str, Any]:
         if family.position == "learned":
             table["positions"] = row.required_count("seq_len")
     table |= _experts(row, ffn if ffn is not None else base["ffn"])
+    dense = table.get("first_dense_layers", 0)
+    if row.text("params_B").lower() == "proxy" and dense > 1:
+        # The full model has dozens of layers behind these; a few-layer proxy of it keeps one.
+        table["first_dense_layers"] = 1
+        notes.append(f"proxy: 1 of {dense} leading dense layers kept")
     if re.search(r"\bmtp\b", row.text("other_flags"), re.IGNORECASE):
         table["mtp_layers"] = 1
     return base | table
@@ -645,8 +650,13 @@ class Predictor:
             if estimate.fits:
                 break
         if len(question.recomputations) > 1:
+            if recompute == "full" and estimate.fits:
+                estimate = self._fewest_layers(question, precision, estimate)
             why = "lightest that fits" if estimate.fits else "none fits"
-            notes.append(f"recompute {recompute} assumed: {why}")
+            layers = estimate.strategy.recompute_layers
+            notes.append(
+                f"recompute {recompute}{f' of {layers} layers' if layers else ''} assumed: {why}"
+            )
         step_time_s = _positive(estimate.step_time_s, "step_time")
         memory_bytes = _positive(estimate.memory_allocated_bytes, "memory")
         return Prediction(
@@ -657,7 +667,21 @@ class Predictor:
             note="; ".join(notes),
         )
 
-    def _estimate(self, question: Question, precision: str, recompute: str) -> Estimate:
+    def _fewest_layers(self, question: Question, precision: str, full: Estimate) -> Estimate:
+        """The estimate that recomputes as few layers per pipeline rank as memory allows."""
+        low, high, best = 1, full.model.shape.layers // full.strategy.pp, full
+        while low < high:
+            middle = (low + high) // 2
+            trial = self._estimate(question, precision, "full", recompute_layers=middle)
+            if trial.fits:
+                high, best = middle, trial
+            else:
+                low = middle + 1
+        return best
+
+    def _estimate(
+        self, question: Question, precision: str, recompute: str, recompute_layers: int = 0
+    ) -> Estimate:
         import scalemodel as sm
 
         task_of = sm.Training if question.method == "pretrain" else sm.FineTuning
@@ -669,7 +693,10 @@ class Predictor:
                 self._model(question),
                 self._cluster(question),
                 task_of(precision=precision, **arguments),
-                sm.Strategy(recompute=recompute, **dict(question.strategy)),
+                sm.Strategy(
+                    **{"recompute_layers": recompute_layers, **dict(question.strategy)},
+                    recompute=recompute,
+                ),
                 stack=question.stack,
             )
         except ScaleModelError as error:

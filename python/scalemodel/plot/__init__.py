@@ -1,0 +1,308 @@
+"""Plots: each takes an estimate or a table and an axis, and returns the axis.
+
+No function shows a figure or changes global settings. `save` writes files whose text stays text.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scalemodel.errors import ScaleModelError
+from scalemodel.estimate import MEMORY_COLUMNS, TIME_COLUMNS, Estimate
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["breakdown", "memory", "save", "style", "validation"]
+
+_STYLE = Path(__file__).with_name("scalemodel.mplstyle")
+_COLOURS = (
+    "#3f90da",
+    "#ffa90e",
+    "#bd1f01",
+    "#94a4a2",
+    "#832db6",
+    "#a96b59",
+    "#e76300",
+    "#b9ac70",
+    "#717581",
+    "#92dadd",
+)
+_HATCHES = ("", "///", "\\\\\\", "...", "xxx", "---", "ooo", "+++", "|||", "***")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
+_BAND = 0.10
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Apply the package's style sheet inside a ``with`` block.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> with style():
+    ...     matplotlib.rcParams["svg.fonttype"]
+    'none'
+    """
+    import matplotlib.style
+
+    with matplotlib.style.context(_STYLE):
+        yield
+
+
+def save(target: Axes | Figure, path: str | os.PathLike[str]) -> None:
+    """Write a figure with text as text and its origin in the metadata.
+
+    Parameters
+    ----------
+    target : Axes or Figure
+    path : path
+        The ending decides the format (svg, pdf, png...).
+    """
+    from scalemodel import __version__
+
+    figure: Any = getattr(target, "figure", target)
+    origin = f"scalemodel {__version__}"
+    suffix = Path(path).suffix.lower()
+    keys = {".svg": {"Creator": origin, "Date": None}, ".pdf": {"Creator": origin}}
+    metadata = keys.get(suffix, {"Software": origin} if suffix == ".png" else None)
+    with style():
+        figure.savefig(path, metadata=metadata)
+
+
+def _axis(ax: Axes | None, width: float, height: float) -> Axes:
+    """Return the given axis, or a new one of a size that suits its content."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    with style():
+        return plt.subplots(figsize=(width, height))[1]
+
+
+def _as_list(estimates: Estimate | Sequence[Estimate]) -> list[Estimate]:
+    listed = [estimates] if isinstance(estimates, Estimate) else list(estimates)
+    if not listed:
+        raise ScaleModelError("estimates=[]: at least one is needed")
+    for est in listed:
+        if not isinstance(est, Estimate):
+            raise ScaleModelError(f"estimates={est!r}: must be an Estimate or a list of them")
+        if est.illegal:
+            raise ScaleModelError(
+                f"estimates: {est!r} has no numbers to plot; leave it out", code=est.reason
+            )
+    return listed
+
+
+def label_of(est: Estimate) -> str:
+    r"""Short label of an estimate: model and the degrees above one.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> label_of(sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+    ...                      sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2)))
+    'llama3_8b\ntp2 dp4 zero1'
+    """
+    s = est.strategy
+    degrees = {"tp": s.tp, "cp": s.cp, "pp": s.pp, "vpp": s.vpp, "ep": s.ep, "dp": est.core.dp}
+    parts = [f"{name}{value}" for name, value in degrees.items() if value > 1]
+    further = [s.sharding] + ([f"recompute {s.recompute}"] if s.recompute != "none" else [])
+    return f"{est.model.name}\n{' '.join(parts + further)}"
+
+
+def _stack(
+    ax: Axes, estimates: list[Estimate], columns: dict[str, str], divisor: float, labels: list[str]
+) -> None:
+    """Stacked horizontal bars, one per estimate; a part that is zero everywhere has no legend."""
+    positions = np.arange(len(estimates))
+    left = np.zeros(len(estimates))
+    for index, (column, label) in enumerate(columns.items()):
+        sizes = np.array([float(getattr(est.core, column)) for est in estimates]) / divisor
+        if not sizes.any():
+            continue
+        ax.barh(
+            positions,
+            sizes,
+            left=left,
+            height=0.6,
+            label=label,
+            color=_COLOURS[index % len(_COLOURS)],
+            hatch=_HATCHES[index % len(_HATCHES)],
+            edgecolor="white",
+            linewidth=0.4,
+        )
+        left += sizes
+    ax.set_yticks(positions, labels)
+    ax.invert_yaxis()
+
+
+def _legend_beside(ax: Axes) -> None:
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.02), frameon=False, fontsize="small")
+
+
+def breakdown(estimates: Estimate | Sequence[Estimate], ax: Axes | None = None) -> Axes:
+    """Draw the time of a step by cause, one stacked horizontal bar per estimate.
+
+    Parameters
+    ----------
+    estimates : Estimate or list of Estimate
+    ax : Axes, optional
+        Default: a new figure.
+
+    Returns
+    -------
+    Axes
+        The parts of a bar sum to the step time.
+
+    Raises
+    ------
+    ScaleModelError : nothing to plot, or an illegal strategy.
+    """
+    listed = _as_list(estimates)
+    ax = _axis(ax, 8.0, max(2.4, 1.4 + 0.7 * len(listed)))
+    columns = {
+        column: column.removesuffix("_s").replace("exposed_", "exposed ") for column in TIME_COLUMNS
+    }
+    with style():
+        _stack(ax, listed, columns, 1.0, [label_of(est) for est in listed])
+        ax.set(xlabel="Step time (s)", title="Time of a step by cause")
+        ax.set_xlim(left=0)
+        _legend_beside(ax)
+    return ax
+
+
+def memory(estimates: Estimate | Sequence[Estimate], ax: Axes | None = None) -> Axes:
+    """Draw the memory of the fullest accelerator by kind against its capacity.
+
+    Parameters
+    ----------
+    estimates : Estimate or list of Estimate
+        Strategies that do not fit are drawn too: their bars cross the capacity line.
+    ax : Axes, optional
+        Default: a new figure.
+
+    Returns
+    -------
+    Axes
+        The parts of a bar sum to ``memory_bytes``; one dashed line per capacity.
+
+    Raises
+    ------
+    ScaleModelError : nothing to plot, or an illegal strategy.
+    """
+    listed = _as_list(estimates)
+    ax = _axis(ax, 8.0, max(2.4, 1.4 + 0.7 * len(listed)))
+    columns = {
+        column: column.removeprefix("memory_").removesuffix("_bytes") for column in MEMORY_COLUMNS
+    }
+    with style():
+        _stack(ax, listed, columns, 2.0**30, [label_of(est) for est in listed])
+        for capacity in sorted({float(est.core.memory_capacity_bytes) for est in listed}):
+            gib = capacity / 2**30
+            ax.axvline(
+                gib, color="0.2", linestyle="--", linewidth=1.2, label=f"capacity {gib:.0f} GiB"
+            )
+        ax.set(xlabel="Memory per accelerator (GiB)", title="Memory by kind, fullest accelerator")
+        ax.set_xlim(left=0)
+        _legend_beside(ax)
+    return ax
+
+
+def _measured(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows with a measured and a predicted step time, both positive."""
+    import pandas as pd
+
+    needed = ("norm_step_time_s", "predicted_step_time_s")
+    for column in needed:
+        if column not in frame.columns:
+            raise ScaleModelError(
+                f"frame: column {column} is missing; pass what sm.validate returns",
+                code="missing_column",
+            )
+    kept = pd.DataFrame(
+        {
+            "measured_s": pd.to_numeric(frame["norm_step_time_s"], errors="coerce"),
+            "predicted_s": pd.to_numeric(frame["predicted_step_time_s"], errors="coerce"),
+        }
+    )
+    for name in ("source", "gpu"):
+        kept[name] = frame[name].astype(str) if name in frame.columns else ""
+    return kept[(kept.measured_s > 0) & (kept.predicted_s > 0)]
+
+
+def validation(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw predicted against measured step time, one marker and colour per source and accelerator.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        What ``sm.validate("training", ...)`` returns.
+    ax : Axes, optional
+        Default: a new figure.
+
+    Returns
+    -------
+    Axes
+        Log-log, with the line of equality, a band of ±10 %, and the number of rows and their mean
+        absolute percentage error in the title.
+
+    Raises
+    ------
+    ScaleModelError : a column is missing, or no row has both times.
+    """
+    rows = _measured(frame)
+    if rows.empty:
+        raise ScaleModelError("frame: no row has both a measured and a predicted step time")
+    groups = list(rows.groupby(["source", "gpu"], sort=True))
+    ax = _axis(ax, 9.0, max(5.0, 0.19 * len(groups)))
+    error = (rows.predicted_s / rows.measured_s - 1).abs()
+    low = 0.8 * min(rows.measured_s.min(), rows.predicted_s.min())
+    high = 1.25 * max(rows.measured_s.max(), rows.predicted_s.max())
+    line = np.array([low, high])
+    with style():
+        ax.fill_between(
+            line, (1 - _BAND) * line, (1 + _BAND) * line, color="0.85", label="±10 %", zorder=0
+        )
+        ax.plot(line, line, color="0.4", linewidth=0.8, label="equal")
+        for index, (key, group) in enumerate(groups):
+            # The marker moves on when the colours start again: no two groups look alike.
+            shift = index + index // math.lcm(len(_COLOURS), len(_MARKERS))
+            ax.plot(
+                group.measured_s,
+                group.predicted_s,
+                linestyle="none",
+                marker=_MARKERS[shift % len(_MARKERS)],
+                color=_COLOURS[index % len(_COLOURS)],
+                markersize=4.5,
+                markeredgecolor="white",
+                markeredgewidth=0.3,
+                label=", ".join(str(part) for part in key if part),
+            )
+        ax.set(
+            xscale="log",
+            yscale="log",
+            xlim=(low, high),
+            ylim=(low, high),
+            xlabel="Measured step time (s)",
+            ylabel="Predicted step time (s)",
+            title=f"{len(rows)} rows, MAPE {100 * error.mean():.1f} %",
+        )
+        ax.set_aspect("equal")
+        ax.legend(
+            loc="upper left",
+            bbox_to_anchor=(1.02, 1.0),
+            fontsize="x-small",
+            frameon=False,
+            ncols=1 + len(groups) // 45,
+        )
+    return ax

@@ -1,0 +1,123 @@
+#include "scalemodel/costs/tables.hpp"
+
+#include "support.hpp"
+
+namespace scalemodel {
+namespace {
+
+using doctest::Approx;
+using testing::degrees;
+
+TEST_CASE("tables hold one cell per set of degrees inside a stage, and fill it once") {
+  Tables tables(make_decoder(testing::dense_7b_shape()), testing::reference_cluster(64),
+                testing::training(256, 4096), testing::reference_stack());
+  CHECK(tables.cells() == 0);
+  tables.tabulate(degrees(4));
+  CHECK(tables.cells() == 1);
+  tables.tabulate(degrees(4));
+  CHECK(tables.cells() == 1);
+  Strategy other = degrees(4, 4);  // another pipeline, another sharding: the same layers
+  other.sharding = Sharding::zero3;
+  other.recompute = Recompute::full;
+  tables.tabulate(other);
+  CHECK(tables.cells() == 1);
+  tables.tabulate(degrees(2));
+  CHECK(tables.cells() == 2);
+  tables.tabulate(degrees(5));  // illegal: nothing to tabulate
+  CHECK(tables.cells() == 2);
+}
+
+TEST_CASE("what was not tabulated is not found") {
+  const Tables tables(make_decoder(testing::dense_7b_shape()), testing::reference_cluster(64),
+                      testing::training(256, 4096), testing::reference_stack());
+  const Strategy strategy = degrees(4);
+  const Degrees d = resolve_degrees(strategy, tables.cluster(), tables.task());
+  CHECK(tables.find_cell(strategy, d) == nullptr);
+  CHECK(tables.find_stages(strategy, d) == nullptr);
+  CHECK(evaluate(tables, strategy).step_time == Seconds{});
+}
+
+TEST_CASE("an answer does not depend on what else was tabulated, or in which order") {
+  testing::Random random(11);
+  std::vector<Strategy> strategies;
+  for (int i = 0; i < 600; ++i) strategies.push_back(testing::random_strategy(random));
+  std::vector<testing::Question> questions = testing::all_questions();
+  for (testing::Question& question : questions) {
+    CAPTURE(question.name);
+    Tables& forwards = question.tables;
+    Tables backwards(forwards.model(), forwards.cluster(), forwards.task(), forwards.stack());
+    for (const Strategy& strategy : strategies) forwards.tabulate(strategy);
+    for (std::size_t i = strategies.size(); i-- > 0;) backwards.tabulate(strategies[i]);
+    CHECK(forwards.cells() == backwards.cells());
+    CHECK(forwards.cells() > 64);
+    int different = 0;
+    for (std::size_t i = 0; i < strategies.size(); ++i) {
+      const Estimate shared = evaluate(forwards, strategies[i]);
+      different += shared == evaluate(backwards, strategies[i]) ? 0 : 1;
+      if (i % 50 != 0) continue;
+      Tables alone(forwards.model(), forwards.cluster(), forwards.task(), forwards.stack());
+      alone.tabulate(strategies[i]);
+      different += shared == evaluate(alone, strategies[i]) ? 0 : 1;
+    }
+    CHECK(different == 0);
+  }
+}
+
+TEST_CASE("model flop: two per active parameter and token, plus causal attention and the head") {
+  const DecoderShape shape = testing::dense_7b_shape();
+  const Model model = make_decoder(shape);
+  for (const int sequence : {512, 4096}) {
+    const Tables tables(model, testing::reference_cluster(8), testing::training(8, sequence),
+                        testing::reference_stack());
+    const double s = sequence;
+    const double attention = 32 * 2 * 32 * (128 + 128) * s * s / 2;
+    CHECK(tables.flop().attention.base() == Approx(attention));
+    const double products = 2 * s * (model.parameters() - 32000.0 * 4096 - 65 * 4096);
+    CHECK(tables.flop().forward.base() == Approx(products + attention));
+  }
+}
+
+TEST_CASE("the flop of tied tables and of a prediction module") {
+  DecoderShape shape = testing::dense_7b_shape();
+  const auto flop = [&] {
+    return Tables(make_decoder(shape), testing::reference_cluster(8), testing::training(8, 2048),
+                  testing::reference_stack())
+        .flop()
+        .forward;
+  };
+  const Flop untied = flop();
+  shape.tied_embeddings = true;
+  CHECK(flop() == untied);
+  shape.mtp_layers = 1;
+  CHECK(flop() > untied);
+}
+
+TEST_CASE("data-parallel groups multiply to the replicas of a parameter") {
+  const Cluster cluster = testing::reference_cluster(512);
+  const Task task = testing::training(512, 4096);
+  for (const int tp : {1, 2, 8}) {
+    for (const int pp : {1, 4}) {
+      for (const int cp : {1, 2}) {
+        for (const int ep : {1, 4, 8}) {
+          for (const Sharding sharding : {Sharding::ddp, Sharding::zero3, Sharding::hsdp}) {
+            Strategy s = degrees(tp, pp, cp, ep);
+            s.sharding = sharding;
+            const Degrees d = resolve_degrees(s, cluster, task);
+            const DataParallelGroups g = data_parallel_groups(cluster, s, d);
+            CAPTURE(tp);
+            CAPTURE(pp);
+            CAPTURE(cp);
+            CAPTURE(ep);
+            CHECK(g.dense_ranks == d.dp * d.cp);
+            CHECK(g.dense_shard.ranks * g.dense_replica.ranks == g.dense_ranks);
+            CHECK(g.expert_ranks * d.ep * d.etp == d.inner());
+            CHECK(g.expert_shard.ranks * g.expert_replica.ranks == g.expert_ranks);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace scalemodel

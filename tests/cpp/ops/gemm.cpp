@@ -1,0 +1,128 @@
+#include "scalemodel/ops/gemm.hpp"
+
+#include "support.hpp"
+
+namespace scalemodel {
+namespace {
+
+using testing::at_most;
+
+constexpr double kExtents[] = {1, 16, 100, 1024, 4096, 16384};
+constexpr Precision kSupported[] = {Precision::fp32, Precision::tf32, Precision::fp16,
+                                    Precision::bf16, Precision::fp8};
+
+/// Time without the fixed start of a call.
+Seconds floor_of(const GemmShape& shape, Precision precision, const Accelerator& a) {
+  const double operands = shape.batch * (shape.m * shape.k + shape.n * shape.k);
+  const Bytes bytes{operand_bytes(precision) * operands +
+                    shape.output_bytes * shape.batch * shape.m * shape.n};
+  return max(shape.flop() / a.peak_of(precision), bytes / a.memory_bandwidth);
+}
+
+template <class Visit>
+void for_shapes(Visit&& visit) {
+  for (const double m : kExtents) {
+    for (const double n : kExtents) {
+      for (const double k : kExtents) {
+        for (const double batch : {1.0, 8.0}) visit(GemmShape{m, n, k, batch, 2});
+      }
+    }
+  }
+}
+
+TEST_CASE("no matrix product beats the roofline") {
+  Accelerator a = testing::reference_accelerator();
+  for (const bool tiled : {false, true}) {
+    a.gemm.tiled = tiled;
+    for (const Precision precision : kSupported) {
+      const GemmTimer timer(a, precision);
+      for_shapes([&](const GemmShape& shape) {
+        CAPTURE(name_of(precision));
+        CAPTURE(shape.m);
+        CAPTURE(shape.n);
+        CAPTURE(shape.k);
+        CHECK(timer.time(shape) > floor_of(shape, precision, a));
+      });
+    }
+  }
+}
+
+TEST_CASE("an empty product costs nothing") {
+  const GemmTimer timer(testing::reference_accelerator(), Precision::bf16);
+  CHECK(timer.time({0, 8, 8, 1, 2}) == Seconds{});
+  CHECK(timer.time({8, 0, 8, 1, 2}) == Seconds{});
+  CHECK(timer.time({8, 8, 0, 1, 2}) == Seconds{});
+  CHECK(timer.time({8, 8, 8, 0, 2}) == Seconds{});
+}
+
+TEST_CASE("faster arithmetic or memory never makes a product slower") {
+  const Accelerator base = testing::reference_accelerator();
+  for (const bool tiled : {false, true}) {
+    Accelerator slow = base;
+    slow.gemm.tiled = tiled;
+    Accelerator quick = slow, wide = slow;
+    for (FlopPerSecond& peak : quick.peak) peak = 2 * peak;
+    quick.gemm.reference_peak = 2 * quick.gemm.reference_peak;
+    wide.memory_bandwidth = 2 * wide.memory_bandwidth;
+    for (const Precision precision : kSupported) {
+      const GemmTimer timer(slow, precision), quicker(quick, precision), wider(wide, precision);
+      for_shapes([&](const GemmShape& shape) {
+        CHECK(at_most(quicker.time(shape), timer.time(shape)));
+        CHECK(at_most(wider.time(shape), timer.time(shape)));
+      });
+    }
+  }
+}
+
+TEST_CASE("time never falls with the depth, the batch or the bytes of an output") {
+  const GemmTimer timer(testing::reference_accelerator(), Precision::bf16);
+  for_shapes([&](const GemmShape& shape) {
+    CAPTURE(shape.m);
+    CAPTURE(shape.n);
+    CAPTURE(shape.k);
+    const Seconds time = timer.time(shape);
+    GemmShape deeper = shape, more = shape, heavier = shape;
+    deeper.k *= 2;
+    more.batch *= 2;
+    heavier.output_bytes = 8;
+    CHECK(at_most(time, timer.time(deeper)));
+    CHECK(at_most(time, timer.time(more)));
+    CHECK(at_most(time, timer.time(heavier)));
+  });
+}
+
+TEST_CASE("in the limit a product costs in proportion to its flop") {
+  const Accelerator a = testing::reference_accelerator();
+  for (const Precision precision : kSupported) {
+    CAPTURE(name_of(precision));
+    const GemmTimer timer(a, precision);
+    const GemmShape big{65536, 65536, 65536, 1, 2}, double_depth{65536, 65536, 131072, 1, 2};
+    CHECK(timer.time(double_depth) / timer.time(big) == doctest::Approx(2).epsilon(0.02));
+  }
+}
+
+TEST_CASE("narrower formats are at least as fast on large products") {
+  const Accelerator a = testing::reference_accelerator();
+  const GemmShape big{16384, 16384, 16384, 1, 2};
+  const auto time = [&](Precision precision) { return GemmTimer(a, precision).time(big); };
+  CHECK(time(Precision::tf32) < time(Precision::fp32));
+  CHECK(time(Precision::bf16) < time(Precision::tf32));
+  CHECK(time(Precision::bf16) == time(Precision::fp16));
+  CHECK(time(Precision::fp8) < time(Precision::bf16));
+}
+
+TEST_CASE("FP4 follows its own peak and bytes") {
+  Accelerator a = testing::reference_accelerator();
+  a.peak[static_cast<std::size_t>(Precision::fp4)] = 4 * a.peak_of(Precision::bf16);
+  a.gemm.fp4 = a.gemm.fp8;
+  const GemmShape compute_bound{16384, 16384, 16384, 1, 2}, memory_bound{1, 16384, 16384, 1, 2};
+  for (const bool tiled : {false, true}) {
+    a.gemm.tiled = tiled;
+    const GemmTimer fp4(a, Precision::fp4), fp8(a, Precision::fp8);
+    CHECK(fp4.time(compute_bound) < fp8.time(compute_bound));
+    CHECK(fp4.time(memory_bound) < fp8.time(memory_bound));
+  }
+}
+
+}  // namespace
+}  // namespace scalemodel
