@@ -9,7 +9,9 @@ import pytest
 
 import scalemodel as sm
 
-RECIPE = re.compile(r"`((?:accelerators|clusters|models)/\w+\.toml)`.*?```toml\n(.*?)```", re.DOTALL)
+RECIPE = re.compile(
+    r"`((?:accelerators|clusters|models)/\w+\.toml)`.*?```toml\n(.*?)```", re.DOTALL
+)
 
 
 @pytest.fixture

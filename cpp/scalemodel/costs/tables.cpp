@@ -112,7 +112,9 @@ DataParallelGroups data_parallel_groups(const Cluster& cluster, const Strategy& 
   const Strides strides = axis_strides(strategy.placement, d);
   const int inside = ranks_inside_pipeline(strategy.placement, d);
   groups.dense_ranks = d.dp * d.cp;
-  const int stride = d.cp > 1 && strides.cp < strides.dp ? strides.cp : strides.dp;
+  // The inner one of the two axes; an axis of one rank has no say.
+  const bool cp_inside = d.cp > 1 && (d.dp == 1 || strides.cp < strides.dp);
+  const int stride = cp_inside ? strides.cp : strides.dp;
   groups.dense_shard_ranks = d.shard;
   groups.dense_shard = group_shape(cluster, d.shard, stride);
   groups.dense_replica = group_shape(cluster, groups.dense_ranks / d.shard, stride * d.shard);

@@ -630,6 +630,21 @@ class Predictor:
             answer = self._answers[question] = self._answer(question)
         return answer
 
+    def candidates(self, question: Question) -> list[Estimate]:
+        """Estimates of every recomputation a row leaves open, lightest first."""
+        for precision in question.precisions:
+            found = []
+            try:
+                for recompute in question.recomputations:
+                    estimate = self._estimate(question, precision, recompute)
+                    if recompute == "full" and len(question.recomputations) > 1 and estimate.fits:
+                        estimate = self._fewest_layers(question, precision, estimate)
+                    found.append(estimate)
+            except SkippedRowError:
+                continue
+            return found
+        return []
+
     def _answer(self, question: Question) -> Prediction:
         refusal = "unsupported:dtype"
         for precision in question.precisions:

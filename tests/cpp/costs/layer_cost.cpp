@@ -348,16 +348,18 @@ TEST_CASE("a layer cannot run faster than the host launches it") {
   CHECK(bound.forward.compute > 5 * unit::ms);
 }
 
-TEST_CASE("the reach of sequence decides the boundary between stages") {
-  Case c;
-  c.strategy = testing::degrees(4, 2);
-  c.strategy.sequence_parallel = false;
-  const Bytes whole = cell_of(c).boundary;
-  CHECK(whole.base() == 2.0 * 4096 * 8192);  // micro-batch s h bytes
-  c.strategy.sequence_parallel = true;
-  CHECK((4 * cell_of(c).boundary).base() == Approx(whole.base()));
-  c.strategy.cp = 2;
-  CHECK((8 * cell_of(c).boundary).base() == Approx(whole.base()));
+TEST_CASE("stages pass on micro-batch s h bytes, shared out over tensor and context ranks") {
+  for (const bool sequence_parallel : {false, true}) {
+    for (const int tp : {1, 4}) {
+      for (const int cp : {1, 2}) {
+        Case c;
+        c.strategy = testing::degrees(tp, 2, cp);
+        c.strategy.sequence_parallel = sequence_parallel;
+        c.strategy.micro_batch = 2;
+        CHECK((tp * cp * cell_of(c).boundary).base() == Approx(2 * 2.0 * 4096 * 8192));
+      }
+    }
+  }
 }
 
 TEST_CASE("embedding and head split their tables over the tensor ranks") {

@@ -220,7 +220,9 @@ TEST_CASE(
   const Estimate gpipe = with(Schedule::gpipe), plain = with(Schedule::one_f_one_b);
   const Estimate zero = with(Schedule::zero_bubble), dual = with(Schedule::dualpipe);
   REQUIRE(plain.micro_batches > 8);
-  CHECK(about_equal(gpipe.memory_activations * 8, plain.memory_activations * gpipe.micro_batches));
+  // The last stage also keeps the head's input, hence the tolerance.
+  CHECK(gpipe.memory_activations / plain.memory_activations ==
+        Approx(gpipe.micro_batches / 8).epsilon(0.02));
   CHECK(zero.memory == plain.memory);
   // Layers fall evenly on two chunks a stage: 1 + (p - 1)/(p v) times 1F1B.
   const Estimate interleaved = with(Schedule::interleaved, 2);
@@ -237,13 +239,13 @@ TEST_CASE("few micro-batches bound what a pipeline keeps") {
   const Estimate two = of_70b(s, testing::training(16, 4096));
   CHECK(two.micro_batches == 2);
   s.schedule = Schedule::gpipe;
-  CHECK(about_equal(of_70b(s, testing::training(16, 4096)).memory_activations,
-                    two.memory_activations));
+  CHECK(of_70b(s, testing::training(16, 4096)).memory_activations / two.memory_activations ==
+        Approx(1).epsilon(0.02));
 }
 
 TEST_CASE("offload moves bytes to the host, and is never free of time") {
   for (int which = 0; which < 3; ++which) {
-    Strategy s = degrees(8, 2);
+    Strategy s = degrees(8);
     const Estimate stays = of_70b(s);
     s.offload_weights = which == 0;
     s.offload_activations = which == 1;

@@ -46,7 +46,7 @@ constexpr Change kChanges[] = {
 TEST_CASE("a faster part never makes a step slower, nor changes its memory") {
   std::vector<Question> base = testing::all_questions();
   for (const Change& change : kChanges) {
-    CAPTURE(change.name);
+    CAPTURE(std::string(change.name));
     std::vector<Question> better;
     for (const Question& question : base) {
       const Tables& t = question.tables;
@@ -65,7 +65,7 @@ TEST_CASE("a faster part never makes a step slower, nor changes its memory") {
       better[i].tables.tabulate(s);
       const Estimate quick = evaluate(better[i].tables, s);
       ++compared;
-      CAPTURE(base[i].name);
+      CAPTURE(std::string(base[i].name));
       CAPTURE(s.tp);
       CAPTURE(s.pp);
       CAPTURE(s.cp);

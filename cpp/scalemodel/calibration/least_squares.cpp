@@ -1,0 +1,148 @@
+#include "scalemodel/calibration/least_squares.hpp"
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
+
+namespace scalemodel {
+namespace {
+
+using Eigen::Index;
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+
+class Problem {
+ public:
+  Problem(const Residuals& residuals, std::size_t measurements,
+          std::span<const FreeConstant> constants, const FitOptions& options)
+      : residuals_(residuals),
+        measurements_(static_cast<Index>(measurements)),
+        constants_(constants),
+        options_(options) {}
+
+  Index size() const { return static_cast<Index>(constants_.size()); }
+
+  std::vector<double> values(const VectorXd& z) const {
+    std::vector<double> values(constants_.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const FreeConstant& c = constants_[i];
+      values[i] = c.low + (c.high - c.low) * z[static_cast<Index>(i)];
+    }
+    return values;
+  }
+
+  VectorXd prior() const {
+    VectorXd z(size());
+    for (Index i = 0; i < size(); ++i) {
+      const FreeConstant& c = constants_[static_cast<std::size_t>(i)];
+      z[i] = (c.prior - c.low) / (c.high - c.low);
+    }
+    return z;
+  }
+
+  VectorXd residuals(const VectorXd& z) const {
+    VectorXd r(measurements_);
+    residuals_(values(z), std::span(r.data(), static_cast<std::size_t>(r.size())));
+    return r;
+  }
+
+  double cost(const VectorXd& z, const VectorXd& r) const {
+    const double s = options_.robust_scale;
+    const double data = (2 * s * s * ((r.array() / s).square() + 1).sqrt() - 2 * s * s).sum();
+    return data + (options_.prior_weight * (z - prior())).squaredNorm();
+  }
+
+  /// Forward differences, backwards at the upper bound.
+  MatrixXd jacobian(const VectorXd& z, const VectorXd& r) const {
+    constexpr double kStep = 1e-3;
+    MatrixXd jacobian(measurements_, size());
+    for (Index i = 0; i < size(); ++i) {
+      const double step = z[i] + kStep <= 1 ? kStep : -kStep;
+      VectorXd moved = z;
+      moved[i] += step;
+      jacobian.col(i) = (residuals(moved) - r) / step;
+    }
+    return jacobian;
+  }
+
+  const FitOptions& options() const { return options_; }
+
+ private:
+  const Residuals& residuals_;
+  Index measurements_;
+  std::span<const FreeConstant> constants_;
+  const FitOptions& options_;
+};
+
+/// Weighted normal equations with the prior's rows.
+struct Normal {
+  MatrixXd matrix;
+  VectorXd gradient;
+};
+
+Normal normal_equations(const Problem& problem, const VectorXd& z, const VectorXd& r) {
+  const MatrixXd jacobian = problem.jacobian(z, r);
+  const double s = problem.options().robust_scale;
+  const VectorXd weights = ((r.array() / s).square() + 1).rsqrt();
+  const double p = problem.options().prior_weight * problem.options().prior_weight;
+  Normal normal;
+  normal.matrix = jacobian.transpose() * weights.asDiagonal() * jacobian;
+  normal.matrix.diagonal().array() += p;
+  normal.gradient =
+      jacobian.transpose() * (weights.asDiagonal() * r) + p * (z - problem.prior());
+  return normal;
+}
+
+/// Curvature errors: the residual scale over the square root of the normal matrix's inverse.
+std::vector<double> standard_errors(const Problem& problem, std::span<const FreeConstant> constants,
+                                    const VectorXd& z, const VectorXd& r) {
+  const Normal normal = normal_equations(problem, z, r);
+  const double freedom = std::max<double>(1, static_cast<double>(r.size() - z.size()));
+  const double variance = r.squaredNorm() / freedom;
+  const MatrixXd inverse =
+      normal.matrix.completeOrthogonalDecomposition().pseudoInverse() * variance;
+  std::vector<double> errors(constants.size(), 0);
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    const auto at = static_cast<Index>(i);
+    const bool at_bound = z[at] <= 0 || z[at] >= 1;
+    if (!at_bound) {
+      errors[i] =
+          (constants[i].high - constants[i].low) * std::sqrt(std::max(0.0, inverse(at, at)));
+    }
+  }
+  return errors;
+}
+
+}  // namespace
+
+FitResult fit_bounded(const Residuals& residuals, std::size_t measurements,
+                      std::span<const FreeConstant> constants, const FitOptions& options) {
+  const Problem problem(residuals, measurements, constants, options);
+  VectorXd z = problem.prior().cwiseMax(0.0).cwiseMin(1.0);
+  VectorXd r = problem.residuals(z);
+  double cost = problem.cost(z, r);
+  double damping = 1e-2;
+  for (int iteration = 0; iteration < options.iterations && damping < 1e8; ++iteration) {
+    const Normal normal = normal_equations(problem, z, r);
+    MatrixXd damped = normal.matrix;
+    damped.diagonal() *= 1 + damping;
+    damped.diagonal().array() += 1e-12;
+    const VectorXd step = damped.ldlt().solve(-normal.gradient);
+    const VectorXd trial = (z + step).cwiseMax(0.0).cwiseMin(1.0);
+    const VectorXd trial_residuals = problem.residuals(trial);
+    const double trial_cost = problem.cost(trial, trial_residuals);
+    if (trial_cost < cost) {
+      const bool converged = cost - trial_cost < 1e-10 * (1 + cost);
+      z = trial;
+      r = trial_residuals;
+      cost = trial_cost;
+      damping /= 4;
+      if (converged) break;
+    } else {
+      damping *= 6;
+    }
+  }
+  return {problem.values(z), standard_errors(problem, constants, z, r), cost};
+}
+
+}  // namespace scalemodel

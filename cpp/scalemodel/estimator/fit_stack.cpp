@@ -1,0 +1,56 @@
+#include "scalemodel/estimator/fit_stack.hpp"
+
+#include <array>
+#include <cmath>
+
+namespace scalemodel {
+namespace {
+
+Stack with_constants(Stack stack, std::span<const double> constants) {
+  stack.gemm_efficiency = constants[0];
+  stack.memory_efficiency = constants[1];
+  stack.host_launch = Seconds{constants[2]};
+  stack.overlap_efficiency = constants[3];
+  return stack;
+}
+
+Seconds predicted_time(const MeasuredRun& run, const Stack& stack) {
+  Tables tables(run.model, run.cluster, run.task, stack);
+  Estimate estimate;
+  for (const Strategy& strategy : run.strategies) {
+    tables.tabulate(strategy);
+    estimate = evaluate(tables, strategy);
+    if (estimate.verdict == Reason::ok) break;
+  }
+  return estimate.step_time;
+}
+
+}  // namespace
+
+StackFit fit_stack(const Stack& start, const std::vector<MeasuredRun>& runs) {
+  const std::array<FreeConstant, 4> constants{
+      FreeConstant{.low = 0.5, .high = 1.1, .prior = start.gemm_efficiency},
+      FreeConstant{.low = 0.35, .high = 1.1, .prior = start.memory_efficiency},
+      FreeConstant{.low = 0, .high = 25e-6, .prior = start.host_launch.base()},
+      FreeConstant{.low = 0, .high = 1, .prior = start.overlap_efficiency}};
+  double total_weight = 0;
+  for (const MeasuredRun& run : runs) total_weight += run.weight;
+  const auto residuals = [&](std::span<const double> values, std::span<double> out) {
+    const Stack stack = with_constants(start, values);
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const double ratio = predicted_time(runs[i], stack) / runs[i].step_time;
+      out[i] = std::sqrt(runs[i].weight / total_weight) * std::log(ratio);
+    }
+  };
+  FitOptions options;
+  options.robust_scale = 0.03 / std::sqrt(static_cast<double>(runs.size()));
+  options.prior_weight = 0.01;
+  const FitResult fit = fit_bounded(residuals, runs.size(), constants, options);
+  StackFit result{with_constants(start, fit.values), fit.standard_errors, {}};
+  for (const MeasuredRun& run : runs) {
+    result.predicted.push_back(predicted_time(run, result.stack));
+  }
+  return result;
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,123 @@
+"""Every reason code has a text, and the text carries the numbers of the question."""
+
+from __future__ import annotations
+
+import re
+import string
+from typing import Any
+
+import pytest
+
+import scalemodel as sm
+from scalemodel import _core, catalog, messages
+
+TASK = sm.Training(global_batch=1024, sequence=8192)
+
+
+def test_every_reason_has_a_template() -> None:
+    assert set(messages.TEMPLATES) == set(_core.reasons())
+
+
+def test_templates_name_known_facts_only() -> None:
+    est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"), TASK, sm.Strategy(tp=8))
+    known = set(messages.facts(est))
+    for template in messages.TEMPLATES.values():
+        for text in template:
+            fields = {name for _, name, _, _ in string.Formatter().parse(text) if name}
+            assert fields <= known
+
+
+def ask(
+    model: Any, nodes: int, task: sm.Training = TASK, **knobs: Any
+) -> tuple[sm.Estimate, list[str]]:
+    est = sm.estimate(model, sm.cluster("dgx_h100", nodes=nodes), task, sm.Strategy(**knobs))
+    return est, est.message().splitlines()
+
+
+def test_an_illegal_strategy_says_what_why_and_how() -> None:
+    est, lines = ask("llama3_70b", 6, sm.Training(global_batch=48, sequence=8192), tp=12)
+    assert est.verdict == "illegal:tp_heads"
+    assert (
+        lines[0]
+        == "illegal:tp_heads   tp=12 cannot split 64 attention heads (64 / 12 is not whole)."
+    )
+    assert "{1, 2, 4, 8, 16, 32}" in lines[1]
+    assert "up to tp=8 without copies" in lines[1]
+    assert any(line.strip().startswith("tp 12→8") for line in lines)
+
+
+def test_a_strategy_that_does_not_fit_says_how_much_is_missing() -> None:
+    est, lines = ask("llama3_70b", 64)
+    assert est.verdict == "out_of_memory"
+    missing = est.memory_bytes - est.memory_capacity_bytes
+    assert f"{messages.size_text(missing)} too much on pipeline stage 0" in lines[0]
+    kinds = lines[1].strip().split(" | ")
+    assert kinds[0].split()[0] in ("gradients", "activations", "weights")
+    assert len(lines) > 3
+
+
+def test_a_batch_that_does_not_divide_names_its_neighbours() -> None:
+    task = sm.Training(global_batch=1000, sequence=8192)
+    _, lines = ask("llama3_70b", 64, task, tp=8, pp=4)
+    assert "992, 1008" in lines[1]
+
+
+def test_a_mesh_that_does_not_fill_the_cluster_is_multiplied_out() -> None:
+    _, lines = ask("llama3_70b", 64, tp=8, pp=4, dp=15)
+    assert "8*1*4*15 = 480 but the cluster has 512" in lines[0]
+
+
+def test_offload_names_host_memory() -> None:
+    task = sm.Training(global_batch=8, sequence=8192)
+    est, lines = ask("llama3_1_405b", 1, task, sharding="ddp", offload_optimizer=True)
+    assert est.verdict == "illegal:offload"
+    assert messages.size_text(est.cluster.core.host_memory_bytes) in lines[0]
+    assert "Offloaded: optimizer." in lines[1]
+
+
+def test_a_strategy_that_runs_has_a_message_too() -> None:
+    est, lines = ask("llama3_70b", 64, tp=8, pp=4)
+    assert est.fits
+    assert len(lines) == 2
+    assert "spare" in lines[0]
+
+
+def test_widths_without_a_dense_layer_are_named() -> None:
+    shape = {**catalog.load("models", "llama3_8b")["architecture"], "ffn": 14332}
+    est, lines = ask({"name": "odd", "architecture": shape}, 1, tp=8)
+    assert est.verdict == "illegal:tp_ffn"
+    assert "width 14332" in lines[0]
+    assert "{1, 2, 4}" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (messages.time_text(0.0), "0 s"),
+        (messages.time_text(99.96), "100 s"),
+        (messages.time_text(1234.5), "1,234 s"),
+        (messages.time_text(3e-6), "3.00 us"),
+        (messages.time_text(3e-10), "0.30 ns"),
+        (messages.time_text(-0.5), "-500 ms"),
+        (messages.size_text(1023), "1023 B"),
+        (messages.size_text(2.0**50), "1,024 TiB"),
+        (messages.percent_text(0), "0.0 %"),
+        (messages.percent_text(0.25, signed=True), "+25.0 %"),
+        (messages.count_text(0.5), "0.50"),
+        (messages.count_text(1e15), "1.00 P"),
+    ],
+)
+def test_quantities_read_well(text: str, expected: str) -> None:
+    assert text == expected
+
+
+def test_divisors_are_all_and_sorted() -> None:
+    for number in (1, 2, 36, 64, 97, 14336):
+        found = messages.divisors(number)
+        assert found == [value for value in range(1, number + 1) if number % value == 0]
+
+
+def test_messages_hold_no_unfilled_field() -> None:
+    for knobs in ({"tp": 7}, {"ep": 8}, {"vpp": 3}, {"cp": 512}, {"pp": 256}):
+        _, lines = ask("llama3_70b", 64, **knobs)
+        assert not re.search(r"\{[a-z_]+\}", "\n".join(lines))
