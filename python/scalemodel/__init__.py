@@ -3,7 +3,7 @@
 >>> import scalemodel as sm
 >>> cluster = sm.cluster("dgx_h100", nodes=64)
 >>> task = sm.Training(global_batch=1024, sequence=8192, precision="bf16")
->>> est = sm.estimate("llama3_70b", cluster, task, sm.Strategy(tp=4, pp=4, vpp=5))
+>>> est = sm.estimate("llama3_70b", cluster, task, sm.Strategy(tp=4, cp=2, pp=4, vpp=5))
 >>> est.verdict
 'ok'
 """

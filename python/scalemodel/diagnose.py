@@ -18,7 +18,7 @@ MAX_TRIALS = 3000
 _PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp8", "fp4")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fix:
     """A changed strategy (or task) and what it predicts.
 
@@ -43,6 +43,10 @@ class Fix:
     memory_bytes: float
     time_change_fraction: float | None
     memory_change_bytes: float | None
+
+    def __repr__(self) -> str:
+        step, size = time_text(self.step_time_s), size_text(self.memory_bytes)
+        return f"Fix({self.change}: {self.verdict}, step {step}, {size})"
 
 
 # ------------------------------------------------------------------------------- what limits it
@@ -161,7 +165,7 @@ def what_limits(est: Estimate) -> str:
         largest = kinds_text(est).split(" | ")[0]
         return (
             f"memory: {size_text(est.core.memory_bytes)} of "
-            f"{size_text(est.core.memory_capacity_bytes)}, most of it {largest}"
+            f"{size_text(est.core.memory_capacity_bytes)}, the largest part {largest}"
         )
     first = losses(est)[0]
     share = percent_text(first.time_s / est.core.step_time_s)
@@ -421,17 +425,18 @@ def _fixes_of_memory(est: Estimate, count: int) -> list[Fix]:
 
     def fitting(changes: Iterable[_Change]) -> list[Fix]:
         tried = (trials.run(change) for change in changes)
-        return _best_per_knobs(fix for fix in tried if fix is not None and fix.verdict == "ok")
+        return [fix for fix in tried if fix is not None and fix.verdict == "ok"]
 
-    found = fitting(_other_values(est, _MEMORY_KNOBS))
-    found += fitting(_Change({name: True}) for name in _OFFLOADS)
+    single = fitting(_other_values(est, _MEMORY_KNOBS))
+    single += fitting(_Change({name: True}) for name in _OFFLOADS)
+    found = _best_per_knobs(single)
     if len(found) < min(3, count):
         # What helps alone helps in every company: such pairs say nothing new.
-        alone = [set(fix.change.split(", ")) for fix in found]
+        alone = [set(fix.change.split(", ")) for fix in single]
         pairs = fitting(_pairs(est, _MEMORY_KNOBS[:5], _MEMORY_KNOBS))
-        found += [
+        found += _best_per_knobs(
             fix for fix in pairs if not any(one <= set(fix.change.split(", ")) for one in alone)
-        ]
+        )
     if not found:
         found = fitting(_Change({"recompute": "full", name: True}) for name in _OFFLOADS)
     return _by_rank(found)[:count]

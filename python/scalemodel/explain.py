@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scalemodel.estimate import Estimate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """One term and what it is made of.
 
@@ -97,6 +97,9 @@ class Explanation:
     def inputs_text(self) -> str:
         """Inputs as ``name = value``, quantities with their units."""
         return ", ".join(f"{key} = {_shown(key, value)}" for key, value in self.inputs.items())
+
+    def __repr__(self) -> str:
+        return f"Explanation({f'{self.name} {self.value_text()}'.rstrip()})"
 
     def __str__(self) -> str:
         return "\n".join(self._lines(0))

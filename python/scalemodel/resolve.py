@@ -69,7 +69,7 @@ _SHAPE_FIELDS = tuple(row["name"] for row in _core.DecoderShape.fields())
 
 
 def _shape(architecture: Table, where: str) -> _core.DecoderShape:
-    given = {}
+    given: dict[str, Any] = {}
     for key, cell in architecture.items():
         if key == "source":
             continue
@@ -88,6 +88,14 @@ def _shape(architecture: Table, where: str) -> _core.DecoderShape:
     except ScaleModelError as error:
         raise ScaleModelError(f"{where}: architecture.{error}", code=error.code) from None
     return shape
+
+
+def _name_of_file(where: str) -> str:
+    """Model name that a path suggests: of the file, or of the folder around a config.json."""
+    path = Path(where)
+    if path.suffix != ".json":
+        return path.name if path.is_dir() else ""
+    return path.parent.name if path.name == "config.json" else path.stem
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -124,7 +132,7 @@ def _model_from_table(table: Table, where: str) -> Model:
         warnings.warn(
             f"{where}: keys not understood and left out: {', '.join(unknown)}", stacklevel=3
         )
-    name = str(table.get("_name_or_path") or table.get("model_type") or where)
+    name = str(table.get("_name_or_path") or _name_of_file(where) or table.get("model_type"))
     return Model(
         name=name,
         shape=_shape(architecture, where),
@@ -257,10 +265,18 @@ class _Reader:
                 raise ScaleModelError(f"{self.where}.{key}: missing")
             return default
         value = value_of(self.table[key])
-        legal = not isinstance(value, bool) and isinstance(value, (int, float))
-        if not legal or not abs(value) <= _LARGEST:  # the comparison also refuses NaN
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ScaleModelError(f"{self.where}.{key}={value!r}: must be a number")
+        if not abs(value) <= _LARGEST:  # written so that NaN is refused too
             raise ScaleModelError(f"{self.where}.{key}={value!r}: must be a finite number")
         return float(value)
+
+    def count(self, key: str, default: int | None = None) -> int:
+        """A whole number."""
+        number = self.number(key, default)
+        if number != int(number):
+            raise ScaleModelError(f"{self.where}.{key}={number}: must be a whole number")
+        return int(number)
 
     def text(self, key: str, default: str) -> str:
         self.known.add(key)
@@ -342,7 +358,7 @@ def _narrow_tile(reader: _Reader, key: str, wide: _core.TileGemm) -> _core.TileG
 
 def _gemm(reader: _Reader, sheet_peak: float) -> _core.GemmKernels:
     roofline = reader.sub("roofline")
-    common = {
+    common: dict[str, Any] = {
         "roofline_compute_fraction": roofline.number("compute_fraction"),
         "roofline_memory_fraction": roofline.number("memory_fraction"),
         "roofline_launch_s": roofline.quantity("launch", "s"),
@@ -426,9 +442,7 @@ def _accelerator(table: Table) -> _core.Accelerator:
     )
     for reader in (memory, host, attention, elementwise):
         reader.finish()
-    top.finish(
-        "name", "title", "vendor", "architecture", "year", "aliases", "kernels", "scale_up"
-    )
+    top.finish("name", "title", "vendor", "architecture", "year", "aliases", "kernels", "scale_up")
     return accelerator
 
 
@@ -472,7 +486,7 @@ def _collectives(link_class: str) -> dict[str, Any]:
 def _scale_up(reader: _Reader) -> _core.ScaleUp:
     link_class = reader.text("class", "pcie5")
     built = _core.ScaleUp(
-        domain=int(reader.number("domain")),
+        domain=reader.count("domain"),
         bandwidth_bytes_per_s=reader.quantity("bandwidth", "bytes_per_s"),
         **_collectives(catalog.find("interconnects", link_class)),
     )
@@ -502,7 +516,7 @@ def _fabric(reader: _Reader) -> _core.Fabric:
     built = _core.Fabric(
         bandwidth_bytes_per_s=reader.quantity("bandwidth", "bytes_per_s", 50e9),
         oversubscription=reader.number("oversubscription", 1.0),
-        pod=int(reader.number("pod", 0)),
+        pod=reader.count("pod", 0),
         **_fabric_class(fabric_class),
     )
     reader.finish()
@@ -594,7 +608,7 @@ def cluster(
         table, name = _cluster_table(source)
         built = _build_cluster(table, name)
         if nodes is None and accelerators is None:
-            nodes = _count(int(_Reader(table, name).number("nodes", 1)), "nodes")
+            nodes = _count(_Reader(table, name).count("nodes", 1), "nodes")
     else:
         raise ScaleModelError(f"cluster={source!r}: must be a catalogue name, a path or a mapping")
     per_node = int(built.core.node_accelerators)
@@ -615,21 +629,21 @@ _BUILT: dict[object, Cluster] = {}
 
 def _build_cluster(table: Table, name: str) -> Cluster:
     """The cluster a table describes; equal tables are built once."""
-    key = (name, _freeze(table))
-    if key not in _BUILT:
-        if len(_BUILT) >= 512:
-            _BUILT.clear()
-        _BUILT[key] = _cluster_from_table(table, name)
-    return _BUILT[key]
-
-
-def _cluster_from_table(table: Table, name: str) -> Cluster:
     if "accelerator" not in table:
         raise ScaleModelError(f"{name}: accelerator: missing")
     given = table["accelerator"]
     if not isinstance(given, (str, Mapping)):
         raise ScaleModelError(f"{name}: accelerator={given!r}: must be a name or a table")
     accelerator = accelerator_table(given)
+    key = (name, _freeze(table), _freeze(accelerator))
+    if key not in _BUILT:
+        if len(_BUILT) >= 512:
+            _BUILT.clear()
+        _BUILT[key] = _cluster_from_tables(table, accelerator, name)
+    return _BUILT[key]
+
+
+def _cluster_from_tables(table: Table, accelerator: Table, name: str) -> Cluster:
     accelerator_name = str(accelerator.get("name", "accelerator"))
     top = _Reader(table, name)
     node = top.sub("node")
@@ -645,8 +659,8 @@ def _cluster_from_table(table: Table, name: str) -> Cluster:
     price_per_s, price_source = _newest_price(accelerator_name)
     if "usd_per_accelerator_hour" in price.table:
         price_source = f"{name}.price"
-    usual_node = min(8, int(_Reader(domain, "scale_up").number("domain", 8)) or 8)
-    per_node = int(node.number("accelerators", usual_node))
+    usual_node = min(8, _Reader(domain, "scale_up").count("domain", 8) or 8)
+    per_node = node.count("accelerators", usual_node)
     core = _core.Cluster(
         accelerator=_accelerator(accelerator),
         node_accelerators=per_node,

@@ -321,7 +321,7 @@ inline Strategy random_strategy(Random& random) {
 
 /// A model, a cluster and a task with their tables.
 struct Question {
-  const char* name;
+  std::string name;
   Tables tables;
 };
 

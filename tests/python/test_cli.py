@@ -50,7 +50,7 @@ def python_estimate() -> sm.Estimate:
     )
 
 
-# ------------------------------------------------------------------------------------------ estimate
+# ----------------------------------------------------------------------------------------- estimate
 def test_a_strategy_that_fits_is_one_screen(run: Any) -> None:
     ran = run(*FITS)
     assert ran.code == 0
@@ -212,7 +212,7 @@ def test_every_option_reaches_its_field(run: Any, record: Any) -> None:
             given = [option if value else option.replace("--", "--no-", 1)]
         elif row["kind"] == "choice":
             value = next(choice for choice in row["choices"] if choice != row["default"])
-            given = [option, value]
+            given = [option, str(value)]
         else:
             value = 5
             given = [option, "5"]
@@ -274,7 +274,7 @@ def test_broken_files_are_one_line(run: Any, tmp_path: Path) -> None:
     assert "broken.toml" in ran.err
 
 
-# ------------------------------------------------------------------------------------------ list
+# --------------------------------------------------------------------------------------------- list
 def test_the_catalogue_is_listed(run: Any) -> None:
     lines = run("list").out.splitlines()
     assert len(lines) == 1 + len(catalog.list_catalog())
@@ -291,7 +291,7 @@ def test_an_entry_is_listed_with_its_sources(run: Any) -> None:
     assert "fabric.bandwidth" in run("list", "clusters", "dgx_h100").out
 
 
-# ------------------------------------------------------------------------------------------ validate
+# ----------------------------------------------------------------------------------------- validate
 ROW = {
     "row_id": "1",
     "source": "paper",
@@ -333,7 +333,7 @@ def test_validate_prints_and_writes(run: Any, measurements: Path, tmp_path: Path
     ran = run("validate", "--kind", "training", str(measurements), "--out", str(out))
     assert ran.code == 0
     assert "MAPE" in ran.out
-    rows = list(csv.DictReader(out.open(encoding="utf-8")))
+    rows = list(csv.DictReader(io.StringIO(out.read_text(encoding="utf-8"))))
     frame = sm.validate("training", measurements)
     assert [row["row_id"] for row in rows] == ["1", "2"]
     assert float(rows[0]["predicted_step_time_s"]) == frame.predicted_step_time_s[0]

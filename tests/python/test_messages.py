@@ -118,6 +118,13 @@ def test_divisors_are_all_and_sorted() -> None:
 
 
 def test_messages_hold_no_unfilled_field() -> None:
-    for knobs in ({"tp": 7}, {"ep": 8}, {"vpp": 3}, {"cp": 512}, {"pp": 256}):
+    questions: tuple[dict[str, Any], ...] = (
+        {"tp": 7},
+        {"ep": 8},
+        {"vpp": 3},
+        {"cp": 512},
+        {"pp": 256},
+    )
+    for knobs in questions:
         _, lines = ask("llama3_70b", 64, **knobs)
         assert not re.search(r"\{[a-z_]+\}", "\n".join(lines))

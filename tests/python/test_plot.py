@@ -10,6 +10,9 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 import scalemodel as sm
 from scalemodel import plot
@@ -37,21 +40,21 @@ def estimates() -> list[sm.Estimate]:
     return [sm.estimate("llama3_70b", cluster, TASK, strategy) for strategy in strategies]
 
 
-def bar_ends(ax: plot.Axes) -> list[float]:
-    """Right end of each stacked bar, from top to bottom."""
-    ends: dict[float, float] = {}
+def bars(ax: Axes) -> list[list[Rectangle]]:
+    """Parts of each stacked bar, from top to bottom."""
+    rows: dict[float, list[Rectangle]] = {}
     for patch in ax.patches:
-        middle = round(patch.get_y() + patch.get_height() / 2, 6)
-        ends[middle] = max(ends.get(middle, 0.0), patch.get_x() + patch.get_width())
-    return [ends[key] for key in sorted(ends)]
+        assert isinstance(patch, Rectangle)
+        rows.setdefault(round(patch.get_y() + patch.get_height() / 2, 6), []).append(patch)
+    return [rows[key] for key in sorted(rows)]
 
 
-def bar_sums(ax: plot.Axes) -> list[float]:
-    sums: dict[float, float] = {}
-    for patch in ax.patches:
-        middle = round(patch.get_y() + patch.get_height() / 2, 6)
-        sums[middle] = sums.get(middle, 0.0) + patch.get_width()
-    return [sums[key] for key in sorted(sums)]
+def bar_ends(ax: Axes) -> list[float]:
+    return [max(part.get_x() + part.get_width() for part in parts) for parts in bars(ax)]
+
+
+def bar_sums(ax: Axes) -> list[float]:
+    return [sum(part.get_width() for part in parts) for parts in bars(ax)]
 
 
 def test_bars_of_time_sum_to_the_step_time(estimates: list[sm.Estimate]) -> None:
@@ -68,7 +71,9 @@ def test_bars_of_memory_sum_to_the_memory(estimates: list[sm.Estimate]) -> None:
     np.testing.assert_allclose(bar_sums(ax), expected, rtol=1e-9)
     assert ax.get_xlabel() == "Memory per accelerator (GiB)"
     (line,) = ax.lines
-    assert line.get_xdata()[0] == pytest.approx(estimates[0].memory_capacity_bytes / 2**30)
+    assert np.asarray(line.get_xdata())[0] == pytest.approx(
+        estimates[0].memory_capacity_bytes / 2**30
+    )
 
 
 def test_one_estimate_is_a_list_of_one(estimates: list[sm.Estimate]) -> None:
@@ -135,7 +140,7 @@ def test_predictions_stand_beside_measurements() -> None:
     assert ax.get_xlabel() == "Measured step time (s)"
     assert ax.get_ylabel() == "Predicted step time (s)"
     assert ax.get_title(loc="left") == "3 rows, MAPE 10.0 %"
-    points = sum(len(line.get_xdata()) for line in ax.lines if line.get_marker() != "None")
+    points = sum(np.size(line.get_xdata()) for line in ax.lines if line.get_marker() != "None")
     assert points == 3
     legend = ax.get_legend()
     assert legend is not None
@@ -185,7 +190,9 @@ def test_other_formats_are_written(
     estimates: list[sm.Estimate], tmp_path: Path, suffix: str
 ) -> None:
     path = tmp_path / f"time.{suffix}"
-    plot.save(plot.breakdown(estimates).figure, path)
+    figure = plot.breakdown(estimates).figure
+    assert isinstance(figure, Figure)
+    plot.save(figure, path)
     assert path.stat().st_size > 1000
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,211 @@ def test_one_file_each_is_all_it_takes(private_catalogue: dict[str, Path]) -> No
 
 def test_entries_are_found_by_their_aliases(private_catalogue: dict[str, Path]) -> None:
     assert sm.model("Example-8B").parameters == sm.model("example_8b").parameters == 8_030_261_248
+
+
+# A private accelerator and the cluster that uses it, as text with one place to break.
+ACCELERATOR = """
+name = "my_80"
+title = "My accelerator"
+vendor = "Example"
+architecture = "hopper"
+year = 2026
+aliases = ["Mine 80GB"]
+kernels = "h100_sxm_80"
+[compute]
+fp32 = { value = "60 TFLOP/s", source = "sheet" }
+bf16 = { value = "900 TFLOP/s", source = "sheet" }
+multiprocessors = { value = 128, source = "sheet" }
+clock = { value = "1.7 GHz", source = "sheet" }
+[memory]
+capacity = { value = "80 GiB", source = "sheet" }
+bandwidth = { value = "3 TB/s", source = "sheet" }
+[scale_up]
+class = "nvlink4"
+bandwidth = { value = "450 GB/s", source = "sheet" }
+domain = { value = 8, source = "sheet" }
+[host]
+bandwidth = { value = "63 GB/s", source = "sheet" }
+[power]
+tdp = { value = "700 W", source = "sheet" }
+idle = { value = "75 W", source = "sheet" }
+"""
+CLUSTER = """
+name = "my_node"
+title = "My node"
+accelerator = "my_80"
+nodes = 1
+[node]
+accelerators = { value = 8, source = "sheet" }
+host_power = { value = "1.75 kW", source = "sheet" }
+host_memory = { value = "2 TB", source = "sheet" }
+[scale_up]
+class = "nvlink4"
+bandwidth = { value = "450 GB/s", source = "sheet" }
+domain = { value = 8, source = "sheet" }
+[fabric]
+class = "infiniband"
+bandwidth = { value = "400 Gbit/s", source = "sheet" }
+[power]
+pue = { value = 1.15, source = "sheet" }
+"""
+TASK = sm.Training(global_batch=64, sequence=4096)
+
+
+@pytest.fixture
+def my_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Writes the two entries, with changes, into the private catalogue."""
+    monkeypatch.setenv("SCALEMODEL_CATALOG_PATH", str(tmp_path))
+
+    def write(accelerator: str = ACCELERATOR, cluster: str = CLUSTER) -> None:
+        for kind, name, text in (
+            ("accelerators", "my_80", accelerator),
+            ("clusters", "my_node", cluster.replace("My node", f"Node of {tmp_path.name}")),
+        ):
+            (tmp_path / kind).mkdir(exist_ok=True)
+            (tmp_path / kind / f"{name}.toml").write_text(text, encoding="utf-8")
+
+    return write
+
+
+def error_of(question: Callable[[], object]) -> sm.ScaleModelError:
+    """The error a malformed question raises."""
+    with pytest.raises(sm.ScaleModelError) as caught:
+        question()
+    return caught.value
+
+
+def estimate() -> sm.Estimate:
+    """A step of an 8B model on two private nodes."""
+    return sm.estimate("llama3_8b", sm.cluster("my_node", nodes=2), TASK, sm.Strategy(tp=2))
+
+
+def test_numbers_of_a_private_cluster_decide(my_catalogue: Callable[..., None]) -> None:
+    my_catalogue()
+    usual = estimate()
+    assert usual.verdict == "ok"
+    assert usual.cluster.accelerators == 16
+    my_catalogue(cluster=CLUSTER.replace("400 Gbit/s", "40 Gbit/s"))
+    assert estimate().step_time_s > usual.step_time_s
+
+
+def test_numbers_of_a_private_accelerator_decide(my_catalogue: Callable[..., None]) -> None:
+    my_catalogue()
+    usual = estimate()
+    assert usual.memory_capacity_bytes == 80 * 2**30
+    my_catalogue(ACCELERATOR.replace("900 TFLOP/s", "1.8 PFLOP/s").replace("80 GiB", "16 GB"))
+    changed = estimate()  # a file edited while Python runs is read again
+    assert changed.verdict == "out_of_memory"
+    assert changed.memory_capacity_bytes == 16e9
+    assert changed.compute_s < usual.compute_s
+
+
+def test_a_private_entry_wins_over_an_embedded_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded = sm.cluster("dgx_h100").core
+    (tmp_path / "clusters").mkdir()
+    text = CLUSTER.replace("my_node", "dgx_h100").replace("my_80", "h100_sxm_80")
+    (tmp_path / "clusters" / "dgx_h100.toml").write_text(
+        text.replace("400 Gbit/s", "800 Gbit/s"), encoding="utf-8"
+    )
+    monkeypatch.setenv("SCALEMODEL_CATALOG_PATH", str(tmp_path))
+    private = sm.cluster("dgx_h100").core
+    assert private.fabric.bandwidth_bytes_per_s == 2 * embedded.fabric.bandwidth_bytes_per_s
+    monkeypatch.delenv("SCALEMODEL_CATALOG_PATH")
+    assert sm.cluster("dgx_h100").core == embedded
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "named"),
+    [
+        ("80 GiB", "80 Gb", "memory.capacity"),
+        ("80 GiB", "80 GB/s", "memory.capacity"),
+        ("80 GiB", "80", "memory.capacity"),
+        ("80 GiB", "eighty GiB", "memory.capacity"),
+        ("3 TB/s", "3 TB", "memory.bandwidth"),
+        ("900 TFLOP/s", "900 TFLOPS", "compute.bf16"),
+        ("900 TFLOP/s", "900 TFLOP", "compute.bf16"),
+        ("700 W", "700 J", "power.tdp"),
+        ("1.7 GHz", "1.7 GB", "compute.clock"),
+    ],
+)
+def test_a_wrong_unit_names_the_number_and_what_would_be_legal(
+    my_catalogue: Callable[..., None], right: str, wrong: str, named: str
+) -> None:
+    my_catalogue(ACCELERATOR.replace(f'"{right}"', f'"{wrong}"'))
+    error = error_of(estimate)
+    assert error.code == "units"
+    assert named in str(error)
+    assert repr(wrong) in str(error)
+    assert right.split()[1] in str(error)
+
+
+def test_bits_written_for_bytes_are_pointed_out(my_catalogue: Callable[..., None]) -> None:
+    my_catalogue(ACCELERATOR.replace("80 GiB", "80 Gb"))
+    assert "bits" in str(error_of(estimate))
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "meant"),
+    [
+        ("bandwith = { value = '3 TB/s', source = 'sheet' }", "bandwith", "bandwidth"),
+        ("capasity = '80 GiB'", "capasity", "capacity"),
+    ],
+)
+def test_an_unknown_key_comes_with_a_suggestion(
+    my_catalogue: Callable[..., None], line: str, key: str, meant: str
+) -> None:
+    my_catalogue(ACCELERATOR.replace("[memory]", f"[memory]\n{line}"))
+    error = error_of(estimate)
+    assert error.code == "unknown_key"
+    assert key in str(error)
+    assert f"did you mean '{meant}'" in str(error)
+
+
+def test_an_unknown_key_of_a_cluster_comes_with_a_suggestion(
+    my_catalogue: Callable[..., None],
+) -> None:
+    my_catalogue(cluster=CLUSTER.replace("[fabric]", "[fabric]\noversubscripton = 2"))
+    error = error_of(estimate)
+    assert error.code == "unknown_key"
+    assert "did you mean 'oversubscription'" in str(error)
+
+
+@pytest.mark.parametrize("key", ["capacity", "bandwidth"])
+def test_a_missing_number_is_named(my_catalogue: Callable[..., None], key: str) -> None:
+    lines = ACCELERATOR.splitlines()
+    first = next(i for i, line in enumerate(lines) if line == "[memory]")
+    at = next(i for i in range(first, len(lines)) if lines[i].startswith(key))
+    my_catalogue("\n".join(lines[:at] + lines[at + 1 :]))
+    assert f"memory.{key}: missing" in str(error_of(estimate))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        ACCELERATOR.replace("[memory]", "[memory"),
+        ACCELERATOR.replace("year = 2026", "year = "),
+        ACCELERATOR + "\n[memory]\n",
+    ],
+)
+def test_malformed_toml_names_the_file(my_catalogue: Callable[..., None], broken: str) -> None:
+    my_catalogue(broken)
+    error = error_of(estimate)
+    assert "my_80.toml" in str(error)
+    assert "not valid TOML" in str(error)
+
+
+def test_a_file_that_is_no_text_is_refused(
+    my_catalogue: Callable[..., None], tmp_path: Path
+) -> None:
+    my_catalogue()
+    (tmp_path / "clusters" / "my_node.toml").write_bytes(b"\xff\xfe\x00")
+    assert "my_node.toml" in str(error_of(estimate))
+
+
+def test_an_accelerator_that_is_nowhere_is_named(my_catalogue: Callable[..., None]) -> None:
+    my_catalogue(cluster=CLUSTER.replace("my_80", "my_08"))
+    error = error_of(estimate)
+    assert error.code == "unknown_accelerator"
+    assert "my_80" in str(error)

@@ -184,7 +184,7 @@ def test_measurements_labels_and_accumulation_change_no_prediction(predicted) ->
 
 
 def test_no_forbidden_column_is_an_input() -> None:
-    forbidden = {*LABELS, *MEASURED, "grad_accum", "status", "quality", "complete", "params_B"}
+    forbidden = {*LABELS, *MEASURED, "grad_accum", "status", "quality", "complete"}
     assert not forbidden & set(INPUT_COLUMNS)
 
 

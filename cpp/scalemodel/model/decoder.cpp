@@ -32,6 +32,9 @@ void check(const DecoderShape& shape) {
       malformed("experts_per_token", shape.experts_per_token,
                 "must be from 1 to experts=" + std::to_string(shape.experts));
     }
+    if (static_cast<double>(shape.shared_experts) * shape.shared_ffn > 1e9) {
+      malformed("shared_experts", shape.shared_experts, "shared experts wider than 1e9 in all");
+    }
     if (shape.expert_ffn < 1) malformed("expert_ffn", shape.expert_ffn, "must be at least 1");
     if (shape.first_dense_layers > shape.layers) {
       malformed("first_dense_layers", shape.first_dense_layers,

@@ -66,7 +66,9 @@ Degrees resolve_degrees(const Strategy& s, const Cluster& cluster, const Task& t
   d.dp = s.dp > 0 ? static_cast<int>(s.dp)
                   : static_cast<int>(std::max(1LL, cluster.accelerators / model_ranks));
   d.etp = s.etp > 0 ? s.etp : (s.ep > 1 ? 1 : s.tp);
-  const int replicas = d.dp * d.cp;
+  // Degrees may be far beyond the cluster here; the mesh rule comes later.
+  const long long all_replicas = static_cast<long long>(d.dp) * d.cp;
+  const int replicas = static_cast<int>(std::min(all_replicas, 1'000'000'000LL));
   switch (s.sharding) {
     case Sharding::ddp:
       d.shard = 1;

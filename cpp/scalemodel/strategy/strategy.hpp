@@ -123,7 +123,7 @@ struct RecordOf<Strategy> {
       field("tp", &T::tp, 1, 65535, "tensor-parallel degree"),
       field("cp", &T::cp, 1, 65535, "context-parallel degree"),
       field("pp", &T::pp, 1, 65535, "pipeline stages"),
-      field("dp", &T::dp, 0, 4e9, "data-parallel degree; 0 = accelerators / (tp cp pp)"),
+      field("dp", &T::dp, 0, 1e8, "data-parallel degree; 0 = accelerators / (tp cp pp)"),
       field("ep", &T::ep, 1, 65535, "expert-parallel degree"),
       field("etp", &T::etp, 0, 255, "tensor-parallel degree of experts; 0 = 1 with ep, else tp"),
       field("vpp", &T::vpp, 1, 255, "virtual stages per pipeline rank"),

@@ -59,14 +59,19 @@ def _folders(kind: str) -> list[Path]:
     return [root / kind for root in [*roots, _EMBEDDED]]
 
 
-def _paths(kind: str) -> dict[str, Path]:
-    """Entry name -> file; earlier folders win."""
+@lru_cache(maxsize=64)
+def _listed(folders: tuple[tuple[Path, int], ...]) -> dict[str, Path]:
     found: dict[str, Path] = {}
-    for folder in _folders(kind):
-        if folder.is_dir():
-            for path in sorted(folder.glob("*.toml")):
-                found.setdefault(path.stem, path)
+    for folder, _ in folders:
+        for path in sorted(folder.glob("*.toml")):
+            found.setdefault(path.stem, path)
     return found
+
+
+def _paths(kind: str) -> dict[str, Path]:
+    """Entry name -> file; earlier folders win. A folder is listed again when it changes."""
+    folders = [folder for folder in _folders(kind) if folder.is_dir()]
+    return _listed(tuple((folder, folder.stat().st_mtime_ns) for folder in folders))
 
 
 def read_toml(path: Path) -> dict[str, Any]:

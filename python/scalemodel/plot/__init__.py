@@ -53,10 +53,17 @@ def style() -> Iterator[None]:
     ...     matplotlib.rcParams["svg.fonttype"]
     'none'
     """
+    import matplotlib as mpl
     import matplotlib.style
 
-    with matplotlib.style.context(_STYLE):
-        yield
+    interactive = mpl.is_interactive()
+    try:
+        with matplotlib.style.context(_STYLE):
+            yield
+            interactive = mpl.is_interactive()
+    finally:
+        # A notebook's backend, loaded with the first figure, switches this on: leave it so.
+        mpl.interactive(interactive)
 
 
 def save(target: Axes | Figure, path: str | os.PathLike[str]) -> None:
@@ -116,7 +123,13 @@ def label_of(est: Estimate) -> str:
     s = est.strategy
     degrees = {"tp": s.tp, "cp": s.cp, "pp": s.pp, "vpp": s.vpp, "ep": s.ep, "dp": est.core.dp}
     parts = [f"{name}{value}" for name, value in degrees.items() if value > 1]
-    further = [s.sharding] + ([f"recompute {s.recompute}"] if s.recompute != "none" else [])
+    further = [s.sharding]
+    if s.micro_batch > 1:
+        further.append(f"micro-batch {s.micro_batch}")
+    if s.recompute != "none":
+        further.append(f"recompute {s.recompute}")
+    if s.schedule != "1f1b":
+        further.append(s.schedule)
     return f"{est.model.name}\n{' '.join(parts + further)}"
 
 

@@ -43,7 +43,7 @@ TEST_CASE("an answer does not depend on what else was tabulated, or in which ord
   for (int i = 0; i < 600; ++i) strategies.push_back(testing::random_strategy(random));
   std::vector<testing::Question> questions = testing::all_questions();
   for (testing::Question& question : questions) {
-    CAPTURE(std::string(question.name));
+    CAPTURE(question.name);
     Tables& forwards = question.tables;
     Tables backwards(forwards.model(), forwards.cluster(), forwards.task(), forwards.stack());
     for (const Strategy& strategy : strategies) forwards.tabulate(strategy);

@@ -49,7 +49,7 @@ TEST_CASE("no number is negative, infinite or undefined") {
                                   for_each_number(e, [&](std::string_view, double number) {
                                     wrong += std::isfinite(number) && number >= 0 ? 0 : 1;
                                   });
-                                  CAPTURE(std::string(question.name));
+                                  CAPTURE(question.name);
                                   CHECK(wrong == 0);
                                   CHECK(e.step_time > Seconds{});
                                   CHECK(e.compute > Seconds{});
@@ -90,7 +90,7 @@ TEST_CASE("model flop do not depend on the strategy, and recomputation only adds
 TEST_CASE("no step beats the peak of the accelerators") {
   testing::for_random_estimates(kStrategies, 5,
                                 [](const Question& question, const Strategy&, const Estimate& e) {
-                                  CAPTURE(std::string(question.name));
+                                  CAPTURE(question.name);
                                   CHECK(e.mfu_fraction > 0);
                                   CHECK(e.mfu_fraction < 1);
                                 });
@@ -231,7 +231,7 @@ TEST_CASE("all rates times 1000 and all latencies over 1000 divide the step by 1
         Tables quick(t.model(), accelerated(t.cluster()), t.task(), accelerated(t.stack()));
         quick.tabulate(s);
         const Estimate q = evaluate(quick, s);
-        CAPTURE(std::string(question.name));
+        CAPTURE(question.name);
         CHECK(about_equal(1000 * q.step_time, e.step_time));
         CHECK(about_equal(1000 * q.bubble, e.bubble, 1e-7));
         CHECK(about_equal(1000 * q.energy, e.energy));

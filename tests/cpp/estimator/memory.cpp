@@ -235,12 +235,15 @@ TEST_CASE(
 
 TEST_CASE("few micro-batches bound what a pipeline keeps") {
   Strategy s = degrees(8, 8);
-  s.schedule = Schedule::one_f_one_b;
-  const Estimate two = of_70b(s, testing::training(16, 4096));
-  CHECK(two.micro_batches == 2);
+  const Task task = testing::training(16, 4096);
+  const Estimate plain = of_70b(s, task);
+  CHECK(plain.micro_batches == 2);
+  CHECK(about_equal(8 * plain.memory_activations, 2 * of_70b(s).memory_activations));
+  // GPipe keeps no more than these two; its last stage keeps the head's input beside them.
   s.schedule = Schedule::gpipe;
-  CHECK(of_70b(s, testing::training(16, 4096)).memory_activations / two.memory_activations ==
-        Approx(1).epsilon(0.02));
+  const Bytes all = of_70b(s, task).memory_activations;
+  CHECK(at_most(plain.memory_activations, all));
+  CHECK(all < 1.1 * plain.memory_activations);
 }
 
 TEST_CASE("offload moves bytes to the host, and is never free of time") {

@@ -34,10 +34,10 @@ void all_faster(Cluster& c) {
 }
 
 struct Change {
-  const char* name;
+  std::string name;
   void (*apply)(Cluster&);
 };
-constexpr Change kChanges[] = {
+const Change kChanges[] = {
     {"compute", faster_compute}, {"memory", faster_memory},    {"scale-up", faster_scale_up},
     {"fabric", faster_fabric},   {"latency", shorter_latency}, {"host", faster_host},
     {"pod", bigger_pod},         {"all", all_faster},
@@ -46,7 +46,7 @@ constexpr Change kChanges[] = {
 TEST_CASE("a faster part never makes a step slower, nor changes its memory") {
   std::vector<Question> base = testing::all_questions();
   for (const Change& change : kChanges) {
-    CAPTURE(std::string(change.name));
+    CAPTURE(change.name);
     std::vector<Question> better;
     for (const Question& question : base) {
       const Tables& t = question.tables;
@@ -65,7 +65,7 @@ TEST_CASE("a faster part never makes a step slower, nor changes its memory") {
       better[i].tables.tabulate(s);
       const Estimate quick = evaluate(better[i].tables, s);
       ++compared;
-      CAPTURE(std::string(base[i].name));
+      CAPTURE(base[i].name);
       CAPTURE(s.tp);
       CAPTURE(s.pp);
       CAPTURE(s.cp);

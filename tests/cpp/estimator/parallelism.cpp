@@ -231,7 +231,7 @@ TEST_CASE("where an axis of one rank stands in the mesh changes nothing") {
     other.placement = random.pick_enum<Placement>();
     if (!testing::can_run(e) || longer(other.placement) != longer(s.placement)) continue;
     question.tables.tabulate(other);
-    CAPTURE(std::string(question.name));
+    CAPTURE(question.name);
     CAPTURE(name_of(s.placement));
     CAPTURE(name_of(other.placement));
     CAPTURE(d.tp);

@@ -180,9 +180,10 @@ std::string complaint(const DecoderShape& shape) {
 }
 
 TEST_CASE("an impossible decoder is refused by the name and value of the field") {
-  const auto complains = [](const char* text, const auto& change, DecoderShape shape = tiny()) {
+  const auto complains = [](const std::string& text, const auto& change,
+                            DecoderShape shape = tiny()) {
     change(shape);
-    CAPTURE(std::string(text));
+    CAPTURE(text);
     CHECK(complaint(shape).rfind(text, 0) == 0);
   };
   using S = DecoderShape;
