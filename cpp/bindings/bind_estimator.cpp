@@ -39,8 +39,7 @@ void bind_estimator(py::module_& m) {
   bind_record<Estimate>(m, "One step by cause and kind.");
   py::class_<MeasuredRun>(m, "MeasuredRun", "A measured training step.")
       .def(py::init([](const Model& model, const Cluster& cluster, const Task& task,
-                       const std::vector<Strategy>& strategies, double step_time_s,
-                       double weight) {
+                       const std::vector<Strategy>& strategies, double step_time_s, double weight) {
              const bool usable = std::isfinite(step_time_s) && step_time_s > 0 &&
                                  std::isfinite(weight) && weight > 0 && !strategies.empty();
              if (!usable) {
@@ -62,20 +61,22 @@ void bind_estimator(py::module_& m) {
   py::class_<Tables>(m, "Tables", "Costs of a (model, cluster, task, stack) on small axes.")
       .def(py::init<Model, Cluster, Task, Stack>(), py::arg("model"), py::arg("cluster"),
            py::arg("task"), py::arg("stack"))
-      .def("estimate",
-           [](Tables& tables, const Strategy& strategy) {
-             tables.tabulate(strategy);
-             return evaluate(tables, strategy);
-           },
-           py::arg("strategy"), "The estimate of one strategy.")
+      .def(
+          "estimate",
+          [](Tables& tables, const Strategy& strategy) {
+            tables.tabulate(strategy);
+            return evaluate(tables, strategy);
+          },
+          py::arg("strategy"), "The estimate of one strategy.")
       .def("operators", &operator_rows, py::arg("strategy"), py::arg("kind"),
            "Operators of one layer of a kind; kind = number of kinds: the head.")
       .def_property_readonly("cells", &Tables::cells, "Tabulated degrees.")
-      .def("model_flop",
-           [](const Tables& tables) {
-             return py::make_tuple(tables.flop().forward.base(), tables.flop().attention.base());
-           },
-           "Forward flop of one sequence, and the attention part of it.");
+      .def(
+          "model_flop",
+          [](const Tables& tables) {
+            return py::make_tuple(tables.flop().forward.base(), tables.flop().attention.base());
+          },
+          "Forward flop of one sequence, and the attention part of it.");
 }
 
 }  // namespace scalemodel::bindings

@@ -8,9 +8,8 @@ namespace scalemodel::bindings {
 void bind_ops(py::module_& m) {
   m.def(
       "gemm_time_s",
-      [](const Accelerator& accelerator, Precision precision,
-         const py::array_t<double>& m_, const py::array_t<double>& n,
-         const py::array_t<double>& k, double batch) {
+      [](const Accelerator& accelerator, Precision precision, const py::array_t<double>& m_,
+         const py::array_t<double>& n, const py::array_t<double>& k, double batch) {
         const GemmTimer timer(accelerator, precision);
         return py::vectorize([&](double rows, double columns, double depth) {
           return timer.time({rows, columns, depth, batch, 2}).base();

@@ -70,8 +70,8 @@ inline double checked_number_in(std::string_view name, std::string_view meaning,
     legal.append(" from ").append(text_of(low)).append(" to ").append(text_of(high));
     reject_value(name, value, legal, meaning);
   };
-  const bool numeric = PyFloat_Check(value.ptr()) || PyIndex_Check(value.ptr()) ||
-                       py::hasattr(value, "__float__");
+  const bool numeric =
+      PyFloat_Check(value.ptr()) || PyIndex_Check(value.ptr()) || py::hasattr(value, "__float__");
   if (PyBool_Check(value.ptr()) || PyUnicode_Check(value.ptr()) || !numeric) refuse();
   const double number = PyFloat_AsDouble(value.ptr());
   if (PyErr_Occurred() != nullptr) {
@@ -239,8 +239,7 @@ void define_init(py::class_<T>& c, const std::tuple<Field<T, M>...>& fields) {
                 std::apply(assign, RecordOf<T>::fields);
                 return record;
               }),
-              py::kw_only(),
-              py::arg_v(field.name.data(), as_python(defaults.*(field.member)))...);
+              py::kw_only(), py::arg_v(field.name.data(), as_python(defaults.*(field.member)))...);
       },
       fields);
 }
@@ -289,14 +288,15 @@ namespace pybind11::detail {
 template <class M>
 struct type_caster<scalemodel::bindings::Argument<M>> {
   static constexpr auto type_name() {
-    if constexpr (scalemodel::NamedEnum<M>) {
+    if constexpr (std::is_same_v<M, scalemodel::Switch>) {
+      return const_name("str | bool | None");
+    } else if constexpr (scalemodel::NamedEnum<M>) {
       return const_name("str");
     } else if constexpr (std::is_same_v<M, bool>) {
       return const_name("bool");
     } else if constexpr (std::is_integral_v<M>) {
       return const_name("int");
-    } else if constexpr (std::is_same_v<M, double> ||
-                         scalemodel::bindings::IsQuantity<M>::value) {
+    } else if constexpr (std::is_same_v<M, double> || scalemodel::bindings::IsQuantity<M>::value) {
       return const_name("float");
     } else if constexpr (scalemodel::Record<M>) {
       return make_caster<M>::name;

@@ -58,14 +58,13 @@ def test_a_cluster_under_another_name_is_the_same_cluster(alias: tuple[str, str]
 
 def test_the_same_question_in_other_words_has_the_same_answer() -> None:
     plain = sm.estimate("llama3_8b", sm.cluster("dgx_h100", nodes=2), TASK, PLAN)
-    for model, cluster in itertools.product(
-        ("Llama-3-8B", "LLAMA 3 8B", sm.model("llama3_8b")),
-        (
-            sm.cluster("NVIDIA DGX H100", accelerators=16),
-            sm.cluster({"base": "dgx_h100"}, nodes=2),
-            sm.cluster(sm.cluster("dgx_h100"), nodes=2),
-        ),
-    ):
+    models: list[str | sm.Model] = ["Llama-3-8B", "LLAMA 3 8B", sm.model("llama3_8b")]
+    clusters = [
+        sm.cluster("NVIDIA DGX H100", accelerators=16),
+        sm.cluster({"base": "dgx_h100"}, nodes=2),
+        sm.cluster(sm.cluster("dgx_h100"), nodes=2),
+    ]
+    for model, cluster in itertools.product(models, clusters):
         again = sm.estimate(model, cluster, TASK, PLAN)
         assert again.core == plain.core
 

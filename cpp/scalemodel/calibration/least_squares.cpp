@@ -88,8 +88,7 @@ Normal normal_equations(const Problem& problem, const VectorXd& z, const VectorX
   Normal normal;
   normal.matrix = jacobian.transpose() * weights.asDiagonal() * jacobian;
   normal.matrix.diagonal().array() += p;
-  normal.gradient =
-      jacobian.transpose() * (weights.asDiagonal() * r) + p * (z - problem.prior());
+  normal.gradient = jacobian.transpose() * (weights.asDiagonal() * r) + p * (z - problem.prior());
   return normal;
 }
 

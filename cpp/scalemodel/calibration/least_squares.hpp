@@ -14,8 +14,8 @@ struct FreeConstant {
 };
 
 struct FitOptions {
-  double robust_scale = 0.05;    ///< residuals beyond it count linearly (soft L1)
-  double prior_weight = 0;       ///< pull towards the prior, per range of a constant
+  double robust_scale = 0.05;  ///< residuals beyond it count linearly (soft L1)
+  double prior_weight = 0;     ///< pull towards the prior, per range of a constant
   int iterations = 60;
 };
 
@@ -28,9 +28,9 @@ struct FitResult {
 /// Writes the residual of every measurement for given constants.
 using Residuals = std::function<void(std::span<const double> constants, std::span<double> out)>;
 
-/// Minimises sum 2 s^2 (sqrt(1 + (r/s)^2) - 1) + sum (prior_weight (z - z0))^2 over the box, z being
-/// a constant scaled to its range: Levenberg-Marquardt with reweighted residuals (Triggs et al.,
-/// Bundle adjustment, 2000), finite-difference Jacobian, steps clipped to the box.
+/// Minimises sum 2 s^2 (sqrt(1 + (r/s)^2) - 1) + sum (prior_weight (z - z0))^2 over the box, z
+/// being a constant scaled to its range: Levenberg-Marquardt with reweighted residuals (Triggs et
+/// al., Bundle adjustment, 2000), finite-difference Jacobian, steps clipped to the box.
 FitResult fit_bounded(const Residuals& residuals, std::size_t measurements,
                       std::span<const FreeConstant> constants, const FitOptions& options);
 

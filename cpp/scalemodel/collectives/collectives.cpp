@@ -35,8 +35,8 @@ Seconds inside_domain(Collective op, Bytes size, int ranks, const ScaleUp& scale
   const Bytes on_bus = (steps / ranks) * size;
   const Seconds x = on_bus / (fit.bandwidth_fraction2 * scale_up.bandwidth);
   const Seconds fill{std::sqrt(fit.pipeline_fill.base() * x.base())};
-  const Seconds latency_branch = fit.start1 + steps * fit.per_rank1 +
-                                 on_bus / (fit.bandwidth_fraction1 * scale_up.bandwidth);
+  const Seconds latency_branch =
+      fit.start1 + steps * fit.per_rank1 + on_bus / (fit.bandwidth_fraction1 * scale_up.bandwidth);
   return min(latency_branch, fit.start2 + steps * fit.per_rank2 + x + fill);
 }
 
@@ -88,8 +88,7 @@ Seconds spanning_tree(Bytes size, const GroupShape& group, const Cluster& cluste
   const double depth = std::log2(static_cast<double>(group.domains));
   const auto with = [&](const Protocol& protocol, Seconds hop_up, Seconds hop_out) {
     const Seconds latency =
-        protocol.base +
-        2 * (static_cast<double>(group.per_domain - 1) * hop_up + depth * hop_out);
+        protocol.base + 2 * (static_cast<double>(group.per_domain - 1) * hop_up + depth * hop_out);
     return cluster.fabric.latency_factor * latency +
            (2 * size) / (protocol.bandwidth_fraction * bandwidth);
   };
@@ -106,8 +105,8 @@ Seconds spanning_all_to_all(Bytes size, const GroupShape& group, const Cluster& 
   const Bytes inside = ((group.per_domain - 1) / n) * size;
   const Bytes outside = ((n - group.per_domain) / n) * size;
   const Seconds inside_time = inside / (fit.bandwidth_fraction2 * cluster.scale_up.bandwidth);
-  const Seconds outside_time = outside / (cluster.fabric.all_to_all_fraction *
-                                          fabric_bandwidth(cluster.fabric, group));
+  const Seconds outside_time =
+      outside / (cluster.fabric.all_to_all_fraction * fabric_bandwidth(cluster.fabric, group));
   return cluster.fabric.p2p_latency + (n - 1) * fit.per_rank2 + max(inside_time, outside_time);
 }
 

@@ -11,10 +11,10 @@ namespace {
 
 /// Which passes a matrix product has.
 struct LinearOptions {
-  bool frozen = false;      ///< no weight gradient
-  double batch = 1;         ///< independent products (experts)
+  bool frozen = false;  ///< no weight gradient
+  double batch = 1;     ///< independent products (experts)
   const GemmTimer* timer = nullptr;
-  bool grouped = false;     ///< one product per expert
+  bool grouped = false;  ///< one product per expert
 };
 
 /// Collects the operators of a layer.
@@ -29,10 +29,9 @@ class LayerBuilder {
     const double element = operand_bytes(conditions_.storage);
     const GemmTimer& timer = *options.timer;
     const double efficiency =
-        conditions_.stack.gemm_efficiency *
-        (options.grouped && !conditions_.stack.grouped_launch
-             ? cluster_.accelerator.gemm.grouped_fraction
-             : 1);
+        conditions_.stack.gemm_efficiency * (options.grouped && !conditions_.stack.grouped_launch
+                                                 ? cluster_.accelerator.gemm.grouped_fraction
+                                                 : 1);
     const auto run = [&](double rows, double columns, double depth, double output_bytes) {
       return timer.time({rows, columns, depth, options.batch, output_bytes}) / efficiency;
     };
@@ -229,10 +228,9 @@ double add_mlp(LayerBuilder& builder, double hidden, double tokens, double width
   const double element = operand_bytes(conditions.storage);
   const Bytes activated{tokens * width * element};
   const double extra = conditions.stack.fused_activation ? 0 : 2;
-  builder.moving("activation", ((gated ? 3 : 2) + extra) * activated,
-                 ((gated ? 5 : 3) + extra) * activated,
-                 cluster.accelerator.elementwise.add_fraction,
-                 conditions.stack.fused_activation ? 1 : 3);
+  builder.moving(
+      "activation", ((gated ? 3 : 2) + extra) * activated, ((gated ? 5 : 3) + extra) * activated,
+      cluster.accelerator.elementwise.add_fraction, conditions.stack.fused_activation ? 1 : 3);
   builder.linear("mlp_down", rows, hidden, width, options);
   if (conditions.lora_rank == 0 || !conditions.lora_everywhere) return 0;
   return lora_linear(builder, conditions, adapter_timer, tokens, up, hidden) +
@@ -293,10 +291,9 @@ Split hide(Seconds communication, Seconds cover, double share = 1) {
 /// layer, each way; with sequence parallelism an all-gather and a reduce-scatter instead, and in
 /// the backward pass the gathered input once more for the weight gradient. Source: Korthikanti et
 /// al., arXiv 2205.05198.
-void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
-                         const Model& model, const LayerKind& kind, const LayerLayout& layout,
-                         const LocalSizes& size, const Conditions& conditions,
-                         const Cluster& cluster) {
+void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder, const Model& model,
+                         const LayerKind& kind, const LayerLayout& layout, const LocalSizes& size,
+                         const Conditions& conditions, const Cluster& cluster) {
   if (layout.tp == 1) return;
   const FeedForwardShape& ff = kind.feed_forward;
   // Routed experts exchange tokens over their own groups; only dense and shared parts reduce.
@@ -349,8 +346,8 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
       break;
     }
     case ContextParallel::all_to_all: {
-      const Bytes sent{size.tokens * (size.q + size.k + size.v + size.heads * size.v /
-                                                                     size.kv_heads) *
+      const Bytes sent{size.tokens *
+                       (size.q + size.k + size.v + size.heads * size.v / size.kv_heads) *
                        size.element};
       total_forward = collective_time(Collective::all_to_all, sent, group, cluster);
       total_backward = total_forward;
@@ -384,10 +381,9 @@ double dispatched_copies(int experts_per_token, int ranks, bool deduplicated) {
 /// Expert-parallel dispatch and combine: all-to-all of the copies of each token, each way; between
 /// domains a deduplicating dispatch sends one copy per domain. With tensor-parallel experts the
 /// copies are gathered and reduced inside the expert's group too.
-void add_expert_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
-                         const Model& model, const LayerKind& kind, const LayerLayout& layout,
-                         const LocalSizes& size, const Conditions& conditions,
-                         const Cluster& cluster) {
+void add_expert_parallel(Phase& forward, Phase& backward, LayerBuilder& builder, const Model& model,
+                         const LayerKind& kind, const LayerLayout& layout, const LocalSizes& size,
+                         const Conditions& conditions, const Cluster& cluster) {
   const FeedForwardShape& ff = kind.feed_forward;
   if (!ff.routed() || (layout.ep == 1 && layout.etp == 1)) return;
   const bool deduplicated = conditions.stack.deduplicated_dispatch;
@@ -405,8 +401,7 @@ void add_expert_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   const Seconds total = one_way + way_back;
   builder.communicate("expert_parallel", total, total, 2 * copies);
   // Hidden under the dense part and the experts of a neighbouring micro-batch.
-  const double reach =
-      conditions.stack.overlap_ep ? conditions.stack.overlap_efficiency : 0;
+  const double reach = conditions.stack.overlap_ep ? conditions.stack.overlap_efficiency : 0;
   const Split f = hide(total, reach * forward.compute);
   const Split b = hide(total, reach * backward.compute);
   forward.ep = f.exposed;
@@ -435,14 +430,15 @@ Bytes saved_everything(const Model& model, const LayerKind& kind, const LayerLay
     const double product = conditions.stack.fused_activation || !ff.gated ? width : 2 * width;
     return tokens * (up * e + product * input);
   };
-  if (!ff.routed()) return Bytes{bytes + mlp(size.tokens, static_cast<double>(ff.width) / layout.tp)};
+  if (!ff.routed())
+    return Bytes{bytes + mlp(size.tokens, static_cast<double>(ff.width) / layout.tp)};
   if (ff.shared_width > 0) {
     bytes += mlp(size.tokens, static_cast<double>(ff.shared_width) / layout.tp);
   }
   const double rows = routed_rows(kind, layout, size, conditions);
   bytes += mlp(rows, static_cast<double>(ff.width) / layout.etp);
-  bytes += rows * h * (input + e);                    // permuted inputs, outputs before weighting
-  bytes += size.split_tokens * ff.experts * 4;        // router probabilities
+  bytes += rows * h * (input + e);              // permuted inputs, outputs before weighting
+  bytes += size.split_tokens * ff.experts * 4;  // router probabilities
   return Bytes{bytes};
 }
 
@@ -450,7 +446,8 @@ Bytes saved_everything(const Model& model, const LayerKind& kind, const LayerLay
 /// mask and the dropped-out copy.
 Bytes score_maps(const LayerLayout& layout, const LocalSizes& size, const Conditions& conditions) {
   if (is_flash(conditions.attention)) return Bytes{};
-  const double maps = layout.micro_batch * size.heads * (static_cast<double>(conditions.sequence) / layout.cp) * conditions.sequence;
+  const double maps = layout.micro_batch * size.heads *
+                      (static_cast<double>(conditions.sequence) / layout.cp) * conditions.sequence;
   double per_element = size.element;
   if (conditions.attention == AttentionKernel::unfused) per_element += size.element;
   if (conditions.dropout) per_element += size.element + 1;
@@ -506,10 +503,9 @@ Conditions resolve_conditions(const Task& task, const Stack& stack) {
   conditions.precision = task.precision;
   conditions.storage = storage_precision(task.precision);
   conditions.sequence = task.sequence;
-  conditions.attention =
-      task.attention == AttentionChoice::stack
-          ? stack.attention
-          : static_cast<AttentionKernel>(static_cast<int>(task.attention) - 1);
+  conditions.attention = task.attention == AttentionChoice::stack
+                             ? stack.attention
+                             : static_cast<AttentionKernel>(static_cast<int>(task.attention) - 1);
   conditions.fused_norm = enabled(task.fused_norm, stack.fused_norm);
   conditions.dropout = enabled(task.dropout, stack.dropout);
   conditions.gradients_fp32 = task.gradient_precision == GradientPrecision::stack
@@ -549,9 +545,9 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
                     score_maps(layout, size, conditions), Bytes{stream_bytes},
                     cheap_outputs(model, kind, layout, size, conditions));
   const FeedForwardShape& ff = kind.feed_forward;
-  const double widest =
-      ff.routed() ? routed_rows(kind, layout, size, conditions) * ff.width / layout.etp
-                  : size.tokens * ff.width / layout.tp;
+  const double widest = ff.routed()
+                            ? routed_rows(kind, layout, size, conditions) * ff.width / layout.etp
+                            : size.tokens * ff.width / layout.tp;
   cost.working = Bytes{size.element * widest * (ff.gated ? 3 : 2) + 2 * stream_bytes};
 
   const double down = kind.attention.latent()
@@ -559,9 +555,8 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
                                 (kind.attention.q_lora_rank + kind.attention.kv_lora_rank +
                                  kind.attention.rope_head_dim)
                           : 0;
-  cost.dense_parameters =
-      (kind.attention_parameters - down + (kind.dense_parameters)) / layout.tp + down +
-      kind.norm_parameters;
+  cost.dense_parameters = (kind.attention_parameters - down + (kind.dense_parameters)) / layout.tp +
+                          down + kind.norm_parameters;
   cost.expert_parameters = kind.expert_parameters / (layout.ep * layout.etp);
   cost.trainable_dense = conditions.frozen_base ? adapters : cost.dense_parameters;
   cost.trainable_expert = conditions.frozen_base ? 0 : cost.expert_parameters;

@@ -35,13 +35,13 @@ using BytesByRecompute = std::array<Bytes, 3>;
 
 /// One layer of one kind on one rank, one micro-batch.
 struct LayerCost {
-  Phase forward, backward;       ///< backward: input and weight gradients
-  Seconds weight_gradient;       ///< the part of backward.compute a zero-bubble schedule defers
+  Phase forward, backward;           ///< backward: input and weight gradients
+  Seconds weight_gradient;           ///< the part of backward.compute a zero-bubble schedule defers
   std::array<Phase, 3> recompute{};  ///< extra forward work before the backward pass
-  BytesByRecompute saved{};      ///< kept from forward to backward
-  Bytes working;                 ///< temporary peak beside what is saved
-  double dense_parameters = 0;   ///< of this rank, sharded by tp
-  double expert_parameters = 0;  ///< of this rank, sharded by ep and etp
+  BytesByRecompute saved{};          ///< kept from forward to backward
+  Bytes working;                     ///< temporary peak beside what is saved
+  double dense_parameters = 0;       ///< of this rank, sharded by tp
+  double expert_parameters = 0;      ///< of this rank, sharded by ep and etp
   double trainable_dense = 0, trainable_expert = 0;
 };
 
@@ -71,7 +71,7 @@ struct Conditions {
   AttentionKernel attention = AttentionKernel::flash2;
   bool fused_norm = true, dropout = false;
   bool gradients_fp32 = true;
-  bool frozen_base = false;               ///< adapters: base weights get no gradient
+  bool frozen_base = false;  ///< adapters: base weights get no gradient
   int lora_rank = 0;
   bool lora_everywhere = false;
   double imbalance = 1;
@@ -85,14 +85,14 @@ struct OperatorCost {
   std::string_view name;
   double m = 0, n = 0, k = 0, batch = 0;  ///< of matrix products, else 0
   Seconds forward, backward;
-  Bytes bytes;                            ///< moved by memory-bound kernels or collectives
+  Bytes bytes;  ///< moved by memory-bound kernels or collectives
 };
 using OperatorList = std::vector<OperatorCost>;
 
 /// Timers of a (cluster, task): what does not change from layout to layout.
 struct LayerTimers {
-  GemmTimer linear;    ///< in the task's precision
-  GemmTimer storage;   ///< in the storage precision: head, attention products, router
+  GemmTimer linear;   ///< in the task's precision
+  GemmTimer storage;  ///< in the storage precision: head, attention products, router
 };
 
 /// Tabulates one layer kind. `list`, when given, receives every operator.

@@ -127,9 +127,8 @@ DataParallelGroups data_parallel_groups(const Cluster& cluster, const Strategy& 
           : std::clamp(d.shard * d.tp / expert_stride, 1, groups.expert_ranks);
   groups.expert_shard =
       stage_group(cluster, groups.expert_shard_ranks, expert_stride, inside, d.pp);
-  groups.expert_replica =
-      stage_group(cluster, groups.expert_ranks / groups.expert_shard_ranks,
-                  expert_stride * groups.expert_shard_ranks, inside, d.pp);
+  groups.expert_replica = stage_group(cluster, groups.expert_ranks / groups.expert_shard_ranks,
+                                      expert_stride * groups.expert_shard_ranks, inside, d.pp);
   return groups;
 }
 
@@ -216,8 +215,7 @@ void Tables::tabulate(const Strategy& strategy) {
   const LayerLayout layout = layout_of(strategy, d);
   Cell cell;
   for (std::size_t k = 0; k < model_.kinds.size(); ++k) {
-    cell.layers[k] =
-        layer_cost(model_, model_.kinds[k], layout, conditions_, cluster_, timers_);
+    cell.layers[k] = layer_cost(model_, model_.kinds[k], layout, conditions_, cluster_, timers_);
   }
   cell.embedding = embedding_cost(model_, layout, conditions_, cluster_);
   cell.head = head_cost(model_, layout, conditions_, cluster_, timers_);

@@ -9,9 +9,9 @@
 #include "scalemodel/costs/layer_cost.hpp"
 #include "scalemodel/hardware/cluster.hpp"
 #include "scalemodel/model/model.hpp"
-#include "scalemodel/schedule/pipeline.hpp"
 #include "scalemodel/strategy/legal.hpp"
 #include "scalemodel/strategy/stack.hpp"
+#include "scalemodel/strategy/stages.hpp"
 #include "scalemodel/strategy/strategy.hpp"
 #include "scalemodel/strategy/task.hpp"
 
@@ -26,9 +26,9 @@ struct Cell {
 
 /// Model flop of one sequence, for utilisation figures.
 struct ModelFlop {
-  Flop forward;           ///< matrix products and causal attention, head included
-  Flop attention;         ///< attention part of it
-  Flop layers;            ///< forward without the head
+  Flop forward;    ///< matrix products and causal attention, head included
+  Flop attention;  ///< attention part of it
+  Flop layers;     ///< forward without the head
 };
 
 class Tables {

@@ -5,6 +5,7 @@
 #include "scalemodel/estimator/estimate.hpp"
 #include "scalemodel/ops/memory_bound.hpp"
 #include "scalemodel/power/phases.hpp"
+#include "scalemodel/schedule/pipeline.hpp"
 
 namespace scalemodel {
 namespace {
@@ -18,9 +19,9 @@ struct Context {
   const StageLayout& stages;
   DataParallelGroups groups;
   Schedule schedule;
-  double storage_bytes;      ///< of a weight or activation
-  double gradient_bytes;     ///< of a gradient as accumulated and reduced
-  double reach;              ///< share of compute that can hide communication
+  double storage_bytes;   ///< of a weight or activation
+  double gradient_bytes;  ///< of a gradient as accumulated and reduced
+  double reach;           ///< share of compute that can hide communication
 
   const Cluster& cluster() const { return tables.cluster(); }
   const Stack& stack() const { return tables.stack(); }
@@ -36,9 +37,9 @@ struct GatherTimes {
 struct StageCost {
   Phase forward, backward, recompute;
   Seconds weight_gradient;
-  Seconds gather_exposed, gather_hidden;    ///< sharded parameters
+  Seconds gather_exposed, gather_hidden;  ///< sharded parameters
   Seconds offload_exposed, offload_hidden;
-  double dense = 0, expert = 0;             ///< parameters
+  double dense = 0, expert = 0;  ///< parameters
   double trainable_dense = 0, trainable_expert = 0;
 
   Phase passes() const { return forward + backward + recompute; }
@@ -68,8 +69,8 @@ GatherTimes gather_times(const Context& c, double dense, double expert, double t
   times.reduce =
       collective_time(Collective::reduce_scatter, dense_gradient, g.dense_shard, cluster) +
       collective_time(Collective::reduce_scatter, expert_gradient, g.expert_shard, cluster) +
-      collective_time(Collective::all_reduce, dense_gradient / g.dense_shard_ranks,
-                      g.dense_replica, cluster) +
+      collective_time(Collective::all_reduce, dense_gradient / g.dense_shard_ranks, g.dense_replica,
+                      cluster) +
       collective_time(Collective::all_reduce, expert_gradient / g.expert_shard_ranks,
                       g.expert_replica, cluster);
   return times;
@@ -88,8 +89,7 @@ double recompute_share(const Strategy& strategy, const StageClass& stage) {
 /// neighbour's compute covers. The ends are gathered and reduced in the open.
 void add_parameter_gathering(StageCost& cost, const Context& c, const StageClass& stage,
                              const std::array<GatherTimes, kMaxLayerKinds>& gathers, double share) {
-  const bool hide_gather =
-      enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
+  const bool hide_gather = enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
   const bool hide_reduce = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
   const double recomputed = recompute_share(c.strategy, stage);
   const auto mode = static_cast<std::size_t>(c.strategy.recompute);
@@ -112,8 +112,8 @@ void add_parameter_gathering(StageCost& cost, const Context& c, const StageClass
   }
   const double ends = (stage.embedding ? c.cell.embedding.parameters : 0) +
                       (stage.head ? c.cell.head.parameters : 0);
-  const double trainable = (stage.embedding ? c.cell.embedding.trainable : 0) +
-                           (stage.head ? c.cell.head.trainable : 0);
+  const double trainable =
+      (stage.embedding ? c.cell.embedding.trainable : 0) + (stage.head ? c.cell.head.trainable : 0);
   const GatherTimes at_ends = gather_times(c, ends, 0, trainable, 0);
   cost.gather_exposed += share * (at_ends.gather + at_ends.reduce);
 }
@@ -124,8 +124,7 @@ void add_host_traffic(StageCost& cost, const Context& c, Bytes saved) {
   if (!s.offload_weights && !s.offload_activations) return;
   const Bytes weights{s.offload_weights ? c.storage_bytes * (cost.dense + cost.expert) : 0};
   const Bytes activations = s.offload_activations ? saved : Bytes{};
-  const Seconds one_way =
-      host_transfer_time(weights + activations, c.cluster().accelerator);
+  const Seconds one_way = host_transfer_time(weights + activations, c.cluster().accelerator);
   const Seconds exposed = uncovered(one_way, c.reach * cost.forward.compute) +
                           uncovered(one_way, c.reach * cost.backward.compute);
   cost.offload_exposed = exposed;
@@ -139,9 +138,9 @@ Bytes saved_bytes(const Context& c, const StageClass& stage) {
   Bytes saved;
   for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
     const BytesByRecompute& bytes = c.cell.layers[k].saved;
-    saved += stage.layers[k] *
-             (recomputed * bytes[mode] +
-              (1 - recomputed) * bytes[static_cast<std::size_t>(Recompute::none)]);
+    saved +=
+        stage.layers[k] * (recomputed * bytes[mode] +
+                           (1 - recomputed) * bytes[static_cast<std::size_t>(Recompute::none)]);
   }
   return saved;
 }
@@ -212,8 +211,7 @@ StepTraffic step_traffic(const Context& c, const StageClass& stage, const StageC
   const GatherTimes times = gather_times(c, cost.trainable_dense, cost.trainable_expert,
                                          cost.trainable_dense, cost.trainable_expert);
   const bool hide_reduce = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
-  const bool hide_gather =
-      enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
+  const bool hide_gather = enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
   const double buckets = std::max(1, stage.total_layers());
   // ZeRO-2 keeps only a shard of the gradients, so every micro-batch reduces.
   const double repeats = sharding == Sharding::zero2 ? c.degrees.micro_batches : 1;
@@ -238,19 +236,17 @@ StepTraffic step_traffic(const Context& c, const StageClass& stage, const StageC
 Seconds optimizer_time(const Context& c, const StageCost& cost) {
   const Task& task = c.task();
   const bool sharded = c.strategy.sharding != Sharding::ddp;
-  const double updated =
-      cost.trainable_dense / (sharded ? c.groups.dense_shard_ranks : 1) +
-      cost.trainable_expert / (sharded ? c.groups.expert_shard_ranks : 1);
+  const double updated = cost.trainable_dense / (sharded ? c.groups.dense_shard_ranks : 1) +
+                         cost.trainable_expert / (sharded ? c.groups.expert_shard_ranks : 1);
   const double states = task.master_bytes + moments(task.optimizer) * task.moment_bytes;
-  const double held = gathers_parameters(c.strategy.sharding) ||
-                              c.strategy.sharding == Sharding::zero2
-                          ? updated
-                          : cost.trainable_dense + cost.trainable_expert;
+  const double held =
+      gathers_parameters(c.strategy.sharding) || c.strategy.sharding == Sharding::zero2
+          ? updated
+          : cost.trainable_dense + cost.trainable_expert;
   const Bytes bytes{updated * (2 * c.gradient_bytes + 2 * states + c.storage_bytes) +
                     held * c.gradient_bytes};
   const Accelerator& accelerator = c.cluster().accelerator;
-  return memory_time(bytes,
-                     accelerator.elementwise.add_fraction * c.stack().memory_efficiency,
+  return memory_time(bytes, accelerator.elementwise.add_fraction * c.stack().memory_efficiency,
                      accelerator);
 }
 
@@ -259,9 +255,8 @@ Seconds optimizer_transfer(const Context& c, const StageCost& cost) {
   if (!c.strategy.offload_optimizer) return Seconds{};
   const Task& task = c.task();
   const bool sharded = c.strategy.sharding != Sharding::ddp;
-  const double updated =
-      cost.trainable_dense / (sharded ? c.groups.dense_shard_ranks : 1) +
-      cost.trainable_expert / (sharded ? c.groups.expert_shard_ranks : 1);
+  const double updated = cost.trainable_dense / (sharded ? c.groups.dense_shard_ranks : 1) +
+                         cost.trainable_expert / (sharded ? c.groups.expert_shard_ranks : 1);
   const double states = task.master_bytes + moments(task.optimizer) * task.moment_bytes;
   return 2 * host_transfer_time(Bytes{updated * states}, c.cluster().accelerator);
 }
@@ -277,8 +272,8 @@ Seconds exposed_transfers(const Context& c) {
   GroupShape pair = group_shape(c.cluster(), d.pp, stride);
   pair.ranks = 2;
   const Seconds hop = p2p_time(c.cell.boundary, pair, c.cluster());
-  const bool overlapped = c.stack().overlap_p2p && c.schedule != Schedule::gpipe &&
-                          c.schedule != Schedule::one_f_one_b;
+  const bool overlapped =
+      c.stack().overlap_p2p && c.schedule != Schedule::gpipe && c.schedule != Schedule::one_f_one_b;
   const double steady = overlapped ? 0 : d.micro_batches * d.vpp;
   return 2 * (steady + d.pp - 1) * hop;
 }
@@ -308,12 +303,12 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
   // Narrow formats keep a quantised copy of the linear weights beside the stored one; frozen
   // weights need no other.
   const double narrow_bytes = operand_bytes(c.tables.conditions().precision);
-  const double weight_bytes =
-      c.tables.conditions().frozen_base ? narrow_bytes
-                                        : c.storage_bytes + (narrow && !gathered ? 1 : 0);
+  const double weight_bytes = c.tables.conditions().frozen_base
+                                  ? narrow_bytes
+                                  : c.storage_bytes + (narrow && !gathered ? 1 : 0);
   memory.weights = Bytes{weight_bytes * shared(cost.dense, cost.expert, gathered)};
-  memory.gradients = Bytes{c.gradient_bytes * shared(cost.trainable_dense, cost.trainable_expert,
-                                                     gradients_sharded)};
+  memory.gradients = Bytes{c.gradient_bytes *
+                           shared(cost.trainable_dense, cost.trainable_expert, gradients_sharded)};
   const double states = task.master_bytes + moments(task.optimizer) * task.moment_bytes +
                         c.stack().optimizer_copy.base();
   memory.optimizer =
@@ -335,8 +330,8 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
     if (stage.layers[k] == 0) continue;
     const LayerCost& layer = c.cell.layers[k];
     // A recomputed layer is whole again while its backward pass runs.
-    const Bytes whole = s.recompute == Recompute::none ? Bytes{}
-                                                       : layer.saved[none] - layer.saved[mode];
+    const Bytes whole =
+        s.recompute == Recompute::none ? Bytes{} : layer.saved[none] - layer.saved[mode];
     temporary = max(temporary, layer.working + whole);
     widest_layer = std::max(widest_layer, layer.dense_parameters + layer.expert_parameters);
     widest_trainable = std::max(widest_trainable, layer.trainable_dense + layer.trainable_expert);
@@ -352,8 +347,8 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
   if (gathered) {
     const double ends = (stage.embedding ? c.cell.embedding.parameters : 0) +
                         (stage.head ? c.cell.head.parameters : 0);
-    memory.gathered = Bytes{c.storage_bytes * (2 * widest_layer + ends) +
-                            c.gradient_bytes * widest_trainable};
+    memory.gathered =
+        Bytes{c.storage_bytes * (2 * widest_layer + ends) + c.gradient_bytes * widest_trainable};
   }
   const double layers = std::max(1, stage.total_layers());
   const auto move_to_host = [&](Bytes& bytes, double kept_share) {
@@ -405,8 +400,7 @@ void set_utilisation(Estimate& estimate, const Context& c) {
                     c.cluster().accelerator.peak_of(task.precision);
   estimate.mfu_fraction = model / peak;
   estimate.hfu_fraction = hardware / peak;
-  estimate.tokens_per_s =
-      sequences * task.sequence / (estimate.step_time / (1 * unit::s));
+  estimate.tokens_per_s = sequences * task.sequence / (estimate.step_time / (1 * unit::s));
 }
 
 void set_energy_and_cost(Estimate& e, const Context& c) {
@@ -470,8 +464,7 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
     const StageCost cost = stage_cost(c, stage, gathers);
     const Seconds busy = cost.busy(contention);
     times.sum += stage.count * busy;
-    times.mean_backward +=
-        stage.count * (cost.backward.total() + cost.recompute.total()) / d.pp;
+    times.mean_backward += stage.count * (cost.backward.total() + cost.recompute.total()) / d.pp;
     times.mean_weight += stage.count * cost.weight_gradient / d.pp;
     if (busy > times.slowest) {
       times.slowest = busy;

@@ -10,9 +10,9 @@ namespace scalemodel {
 /// A communicator as the network sees it.
 struct GroupShape {
   int ranks = 1;
-  int per_domain = 1;        ///< ranks that share a scale-up domain
+  int per_domain = 1;  ///< ranks that share a scale-up domain
   int domains = 1;
-  bool leaves_pod = false;   ///< some pair talks over the oversubscribed tier
+  bool leaves_pod = false;  ///< some pair talks over the oversubscribed tier
 
   bool operator==(const GroupShape&) const = default;
 };
@@ -25,8 +25,8 @@ constexpr GroupShape group_shape(const Cluster& cluster, int degree, int stride)
   shape.ranks = degree;
   shape.per_domain = std::clamp(domain / stride, 1, degree);
   shape.domains = (degree + shape.per_domain - 1) / shape.per_domain;
-  shape.leaves_pod = cluster.fabric.pod > 0 &&
-                     static_cast<long long>(degree) * stride > cluster.fabric.pod;
+  shape.leaves_pod =
+      cluster.fabric.pod > 0 && static_cast<long long>(degree) * stride > cluster.fabric.pod;
   return shape;
 }
 

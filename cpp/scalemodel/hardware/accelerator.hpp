@@ -60,10 +60,10 @@ struct ElementwiseKernels {
 
 /// Power drawn by phase of a step (see power/phases.hpp).
 struct PowerPhases {
-  Watts limit;                    ///< sustained power limit (TDP)
+  Watts limit;  ///< sustained power limit (TDP)
   Watts idle;
-  double compute_fraction = 0;    ///< of the limit, while computing
-  double exposed_fraction = 0;    ///< of the limit, while waiting inside a collective
+  double compute_fraction = 0;  ///< of the limit, while computing
+  double exposed_fraction = 0;  ///< of the limit, while waiting inside a collective
 
   bool operator==(const PowerPhases&) const = default;
 };

@@ -27,19 +27,19 @@ struct ScaleUp {
   BytesPerSecond bandwidth;  ///< per accelerator, one direction
   CollectiveFit all_reduce, all_gather, reduce_scatter, all_to_all;
   Seconds p2p_latency;
-  double p2p_fraction = 0;   ///< of the bandwidth, one large transfer
+  double p2p_fraction = 0;  ///< of the bandwidth, one large transfer
 
   bool operator==(const ScaleUp&) const = default;
 };
 
 /// The network between domains.
 struct Fabric {
-  BytesPerSecond bandwidth;      ///< per accelerator, one direction
-  double oversubscription = 1;   ///< between pods: 7 means a seventh of the bandwidth
-  int pod = 0;                   ///< accelerators that see the full bandwidth; 0 = all
+  BytesPerSecond bandwidth;     ///< per accelerator, one direction
+  double oversubscription = 1;  ///< between pods: 7 means a seventh of the bandwidth
+  int pod = 0;                  ///< accelerators that see the full bandwidth; 0 = all
   Seconds ring_hop_ll128, ring_hop_simple, tree_hop_ll128, tree_hop_simple;
-  double latency_factor = 1;     ///< measured over tabulated latency
-  double bandwidth_fraction = 0; ///< of the wire, large rings and trees
+  double latency_factor = 1;      ///< measured over tabulated latency
+  double bandwidth_fraction = 0;  ///< of the wire, large rings and trees
   double all_to_all_fraction = 0;
   Seconds p2p_latency;
   double p2p_fraction = 0;
@@ -51,12 +51,12 @@ struct Cluster {
   Accelerator accelerator;
   int accelerators = 1;
   int node_accelerators = 1;
-  Watts host_power;              ///< of a node, beside its accelerators
-  Bytes host_memory;             ///< of a node
+  Watts host_power;   ///< of a node, beside its accelerators
+  Bytes host_memory;  ///< of a node
   ScaleUp scale_up;
   Fabric fabric;
-  double pue = 1;                ///< facility power over equipment power
-  DollarsPerSecond price;        ///< per accelerator; 0 = unknown
+  double pue = 1;          ///< facility power over equipment power
+  DollarsPerSecond price;  ///< per accelerator; 0 = unknown
 
   bool operator==(const Cluster&) const = default;
 };

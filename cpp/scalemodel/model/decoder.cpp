@@ -24,8 +24,7 @@ DecoderShape with_defaults(DecoderShape shape) {
 void check(const DecoderShape& shape) {
   if (shape.head_dim < 1) malformed("head_dim", shape.head_dim, "must be at least 1");
   if (shape.kv_heads > shape.heads || shape.heads % shape.kv_heads != 0) {
-    malformed("kv_heads", shape.kv_heads,
-              "must divide heads=" + std::to_string(shape.heads));
+    malformed("kv_heads", shape.kv_heads, "must divide heads=" + std::to_string(shape.heads));
   }
   if (shape.experts > 0) {
     if (shape.experts_per_token < 1 || shape.experts_per_token > shape.experts) {
@@ -103,8 +102,7 @@ LayerKind make_kind(const DecoderShape& s, bool routed, bool full_attention) {
   const double matrices = s.gated ? 3 : 2;
   if (!routed) {
     ff.width = s.ffn;
-    kind.dense_parameters =
-        matrices * h * s.ffn + (s.mlp_bias ? (matrices - 1) * s.ffn + h : 0);
+    kind.dense_parameters = matrices * h * s.ffn + (s.mlp_bias ? (matrices - 1) * s.ffn + h : 0);
     return kind;
   }
   ff.width = s.expert_ffn;
@@ -148,8 +146,7 @@ Model make_decoder(const DecoderShape& given) {
   model.embedding_parameters = vocab * h;
   if (shape.position == Position::learned) model.embedding_parameters += shape.positions * h;
   if (shape.embedding_norm) model.embedding_parameters += norm_width(shape.norm, h);
-  model.head_parameters =
-      (shape.tied_embeddings ? 0 : vocab * h) + (shape.head_bias ? vocab : 0);
+  model.head_parameters = (shape.tied_embeddings ? 0 : vocab * h) + (shape.head_bias ? vocab : 0);
   model.final_norm_parameters = norm_width(shape.norm, h);
   model.mtp_layers = shape.mtp_layers;
   model.mtp_projection_parameters = 2 * h * h + 3 * norm_width(shape.norm, h);
@@ -157,8 +154,8 @@ Model make_decoder(const DecoderShape& given) {
   for (int layer = 0; layer < shape.layers; ++layer) {
     const bool routed = shape.experts > 0 && layer >= shape.first_dense_layers &&
                         (layer + 1) % shape.moe_every == 0;
-    const bool full = shape.full_attention_every > 0 &&
-                      (layer + 1) % shape.full_attention_every == 0;
+    const bool full =
+        shape.full_attention_every > 0 && (layer + 1) % shape.full_attention_every == 0;
     const LayerKind kind = make_kind(shape, routed, full);
     const auto found = std::find_if(model.kinds.begin(), model.kinds.end(),
                                     [&](const LayerKind& k) { return same_kind(k, kind); });

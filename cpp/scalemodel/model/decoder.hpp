@@ -24,24 +24,24 @@ enum class Norm : std::uint8_t { rmsnorm, layernorm, layernorm_nobias, nonparame
 template <>
 struct EnumNames<Norm> {
   static constexpr std::string_view what = "norm";
-  static constexpr std::array<std::string_view, 4> names{"rmsnorm", "layernorm",
-                                                         "layernorm_nobias", "nonparametric"};
+  static constexpr std::array<std::string_view, 4> names{"rmsnorm", "layernorm", "layernorm_nobias",
+                                                         "nonparametric"};
 };
 
 /// A decoder as model cards describe it. Zero or false where a feature is absent.
 struct DecoderShape {
   int layers = 0, hidden = 0, vocab = 0;
   Position position = Position::rope;
-  int positions = 0;               ///< rows of a learned position table
+  int positions = 0;  ///< rows of a learned position table
   bool tied_embeddings = false;
   int heads = 0, kv_heads = 0;
   int head_dim = 0, v_head_dim = 0;
   int q_lora_rank = 0, kv_lora_rank = 0, qk_rope_head_dim = 0;  ///< multi-head latent attention
   bool qkv_bias = false, out_bias = false, mlp_bias = false, head_bias = false;
   bool qk_norm = false, qk_norm_full = false, attention_sinks = false;
-  int window = 0;                  ///< sliding window, tokens
-  int full_attention_every = 0;    ///< every n-th layer ignores the window
-  int ffn = 0;                     ///< width of one gate or up matrix
+  int window = 0;                ///< sliding window, tokens
+  int full_attention_every = 0;  ///< every n-th layer ignores the window
+  int ffn = 0;                   ///< width of one gate or up matrix
   bool gated = false;
   Norm norm = Norm::rmsnorm;
   int norms_per_layer = 2;
@@ -50,7 +50,7 @@ struct DecoderShape {
   int expert_ffn = 0, shared_ffn = 0;
   bool router_bias = false, expert_bias = false, shared_expert_gate = false;
   int first_dense_layers = 0, moe_every = 1;
-  int mtp_layers = 0;              ///< multi-token-prediction modules beside the main stack
+  int mtp_layers = 0;  ///< multi-token-prediction modules beside the main stack
 
   bool operator==(const DecoderShape&) const = default;
 };

@@ -18,11 +18,11 @@ struct AttentionShape {
 };
 
 struct FeedForwardShape {
-  int width = 0;                ///< dense: one gate or up matrix; experts: of one routed expert
+  int width = 0;  ///< dense: one gate or up matrix; experts: of one routed expert
   bool gated = false;
-  int experts = 0;              ///< 0: dense
+  int experts = 0;  ///< 0: dense
   int experts_per_token = 0;
-  int shared_width = 0;         ///< all shared experts together
+  int shared_width = 0;  ///< all shared experts together
 
   bool routed() const { return experts > 0; }
   int matrices() const { return gated ? 3 : 2; }
@@ -37,17 +37,17 @@ struct LayerKind {
   double attention_parameters = 0;  ///< projections, their biases and norms
   double dense_parameters = 0;      ///< feed-forward outside routed experts: MLP, shared, router
   double norm_parameters = 0;
-  double expert_parameters = 0;     ///< all routed experts
+  double expert_parameters = 0;  ///< all routed experts
 
   double parameters() const {
     return attention_parameters + dense_parameters + norm_parameters + expert_parameters;
   }
   /// Parameters that one token meets.
   double active_parameters() const {
-    const double share = feed_forward.routed()
-                             ? static_cast<double>(feed_forward.experts_per_token) /
-                                   feed_forward.experts
-                             : 0;
+    const double share =
+        feed_forward.routed()
+            ? static_cast<double>(feed_forward.experts_per_token) / feed_forward.experts
+            : 0;
     return parameters() - expert_parameters + share * expert_parameters;
   }
 };
@@ -56,12 +56,12 @@ struct Model {
   int hidden = 0, vocab = 0;
   bool tied_embeddings = false;
   std::vector<LayerKind> kinds;
-  std::vector<std::uint8_t> layer_kind;   ///< kind of each layer, in order
-  double embedding_parameters = 0;        ///< token and position tables, embedding norm
-  double head_parameters = 0;             ///< without the final norm; 0 extra when tied
+  std::vector<std::uint8_t> layer_kind;  ///< kind of each layer, in order
+  double embedding_parameters = 0;       ///< token and position tables, embedding norm
+  double head_parameters = 0;            ///< without the final norm; 0 extra when tied
   double final_norm_parameters = 0;
-  int mtp_layers = 0;                     ///< each repeats the last kind plus head and embedding use
-  double mtp_projection_parameters = 0;   ///< of one module: concatenated inputs to hidden
+  int mtp_layers = 0;                    ///< each repeats the last kind plus head and embedding use
+  double mtp_projection_parameters = 0;  ///< of one module: concatenated inputs to hidden
 
   int layers() const { return static_cast<int>(layer_kind.size()); }
   /// Published convention: the main stack, multi-token-prediction modules left out.

@@ -22,8 +22,7 @@ FlashRate flash_rate(AttentionKernel kernel, const AttentionKernels& rates) {
     case AttentionKernel::flash2:
       return {rates.flash2_forward, rates.flash2_backward};
     case AttentionKernel::flash1:
-      return {kFlash1OverFlash2 * rates.flash2_forward,
-              kFlash1OverFlash2 * rates.flash2_backward};
+      return {kFlash1OverFlash2 * rates.flash2_forward, kFlash1OverFlash2 * rates.flash2_backward};
     case AttentionKernel::flash3:
       return {rates.flash3_forward, rates.flash3_backward};
   }
@@ -76,8 +75,7 @@ AttentionTime attention_time(const AttentionWork& work, AttentionKernel kernel,
   if (is_flash(kernel)) {
     const FlashRate rate = flash_rate(kernel, accelerator.attention);
     const Flop flop{2 * work.batch * work.heads * width * attention_area(work)};
-    const FlopPerSecond peak =
-        accelerator.peak_of(precision) / head_dim_penalty(work.head_dim);
+    const FlopPerSecond peak = accelerator.peak_of(precision) / head_dim_penalty(work.head_dim);
     const Bytes in_out{element * work.batch * width *
                        (work.queries * work.heads + work.keys * work.kv_heads)};
     const Seconds memory = memory_time(in_out, accelerator.elementwise.add_fraction, accelerator);

@@ -30,11 +30,11 @@ constexpr bool is_flash(AttentionKernel kernel) {
 
 struct AttentionWork {
   double batch = 1;
-  double queries = 0;      ///< of this rank
-  double keys = 0;         ///< of the whole sequence
+  double queries = 0;  ///< of this rank
+  double keys = 0;     ///< of the whole sequence
   double heads = 0, kv_heads = 0;
   double head_dim = 0, v_head_dim = 0;
-  double window = 0;       ///< 0: full
+  double window = 0;  ///< 0: full
   bool causal = true;
   bool dropout = false;
 };

@@ -90,8 +90,7 @@ Seconds GemmTimer::tiled(const GemmShape& shape, Bytes bytes) const noexcept {
       const double steps = std::ceil(std::max(shape.k / split, 64.0) / 64) + kernels_.prologue;
       double time = waves * tile.step_s * steps;
       if (split > 1) {
-        time += kernels_.split.base() +
-                4 * split * shape.batch * shape.m * shape.n / memory_rate;
+        time += kernels_.split.base() + 4 * split * shape.batch * shape.m * shape.n / memory_rate;
       }
       best = std::min(best, time);
       if (w > 1) break;  // more splits only add waves
@@ -100,8 +99,7 @@ Seconds GemmTimer::tiled(const GemmShape& shape, Bytes bytes) const noexcept {
   const double burst = constants_.burst_fraction, sustained = constants_.sustained_fraction;
   const double efficiency =
       sustained + (burst - sustained) / (1 + best / (burst * constants_.throttle.base()));
-  const double core =
-      smooth_max(best / efficiency, bytes.base() / memory_rate, kernels_.blend);
+  const double core = smooth_max(best / efficiency, bytes.base() / memory_rate, kernels_.blend);
   const double quantise = constants_.quantise_passes * shape.batch * shape.m * shape.k *
                           (2 + operand_bytes_) / memory_bandwidth_.base();
   return constants_.launch + Seconds{core + quantise};

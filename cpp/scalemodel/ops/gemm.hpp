@@ -30,9 +30,9 @@ class GemmTimer {
   ///
   ///     step  = ((128 a b/(P/SM))^p + (64 (a+b) es/(l2 f))^p + (tau/f)^p)^(1/p)
   ///     waves = 1 if w <= 1 else q ceil(w) + (1-q) w,   w = u/SM
-  ///     T     = waves step (ceil(max(k/s, 64)/64) + prologue) + [s > 1] (split + 4 s m n/(e_mem W))
-  ///     t     = t0 + ((min T / eff)^p + (bytes/(e_mem W))^p)^(1/p) + quantisation of A
-  ///     eff   = sustained + (burst - sustained)/(1 + T/(burst throttle))
+  ///     T     = waves step (ceil(max(k/s, 64)/64) + prologue) + [s > 1] (split + 4 s m n/(e_mem
+  ///     W)) t     = t0 + ((min T / eff)^p + (bytes/(e_mem W))^p)^(1/p) + quantisation of A eff   =
+  ///     sustained + (burst - sustained)/(1 + T/(burst throttle))
   ///
   /// Mean error on published cuBLAS timings 5-8 % (A100 to GB300). Where no such fit exists the
   /// roofline form t = t0 + max(flop/(e_c P), bytes/(e_m W)) is used (11-16 %).

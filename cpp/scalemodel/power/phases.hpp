@@ -14,8 +14,7 @@ namespace scalemodel {
 /// bubbles. Published weak scaling of a 7B model from 128 to 2,048 H100 (658 W to 620 W while 37 %
 /// of the step became exposed communication) gives c_compute = 0.94 and c_exposed = 0.79:
 /// Fernandez et al., arXiv 2411.13055. Precondition: the shares sum to at most 1; the rest idles.
-constexpr Watts mean_power(const PowerPhases& phases, double compute_share,
-                           double exposed_share) {
+constexpr Watts mean_power(const PowerPhases& phases, double compute_share, double exposed_share) {
   const double idle_share = 1 - compute_share - exposed_share;
   return compute_share * phases.compute_fraction * phases.limit +
          exposed_share * phases.exposed_fraction * phases.limit + idle_share * phases.idle;

@@ -1,41 +1,10 @@
-// Pipeline schedules: which layers a stage holds, how long it idles, how much it keeps in flight.
+// Pipeline schedules: how long a stage idles and how much it keeps in flight.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <vector>
-
 #include "scalemodel/base/quantity.hpp"
-#include "scalemodel/model/model.hpp"
 #include "scalemodel/strategy/strategy.hpp"
 
 namespace scalemodel {
-
-inline constexpr std::size_t kMaxLayerKinds = 4;
-
-/// Stages of a pipeline that hold the same layers and the same ends.
-struct StageClass {
-  std::array<int, kMaxLayerKinds> layers{};  ///< of each kind
-  bool embedding = false, head = false;
-  int first_index = 0;  ///< the earliest such stage: the one with most micro-batches in flight
-  int count = 0;
-
-  int total_layers() const {
-    int total = 0;
-    for (const int n : layers) total += n;
-    return total;
-  }
-};
-
-/// Layers go to chunks in order, evenly, a remainder to the middle chunks first; chunk c sits on
-/// stage c mod pp. DualPipe holds the layers of stages i and pp - 1 - i.
-struct StageLayout {
-  int pp = 1, vpp = 1;
-  bool mirrored = false;
-  std::vector<StageClass> classes;
-};
-
-StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored);
 
 /// The schedule that runs: interleaving turns 1F1B into its interleaved form.
 constexpr Schedule effective_schedule(Schedule schedule, int vpp) {
@@ -44,10 +13,10 @@ constexpr Schedule effective_schedule(Schedule schedule, int vpp) {
 
 /// Mean and extreme stage times of one micro-batch.
 struct StageTimes {
-  Seconds slowest;          ///< forward and backward of the slowest stage
-  Seconds sum;              ///< over stages
-  Seconds mean_backward;    ///< including recomputation
-  Seconds mean_weight;      ///< weight gradients
+  Seconds slowest;        ///< forward and backward of the slowest stage
+  Seconds sum;            ///< over stages
+  Seconds mean_backward;  ///< including recomputation
+  Seconds mean_weight;    ///< weight gradients
 };
 
 /// Idle time of the slowest stage in a step.

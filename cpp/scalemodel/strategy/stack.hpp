@@ -19,16 +19,15 @@ enum class Selective : std::uint8_t { core_attention, modules, operators };
 template <>
 struct EnumNames<Selective> {
   static constexpr std::string_view what = "selective recomputation";
-  static constexpr std::array<std::string_view, 3> names{"core_attention", "modules",
-                                                         "operators"};
+  static constexpr std::array<std::string_view, 3> names{"core_attention", "modules", "operators"};
 };
 
 struct Stack {
   // Free constants, fitted per stack and bounded by physics.
-  double gemm_efficiency = 1;      ///< matrix products in a step over the same in a tight loop
-  double memory_efficiency = 1;    ///< memory-bound kernels likewise
-  Seconds host_launch;             ///< host time per kernel; a layer cannot run faster
-  double overlap_efficiency = 1;   ///< share of compute time that can hide communication
+  double gemm_efficiency = 1;     ///< matrix products in a step over the same in a tight loop
+  double memory_efficiency = 1;   ///< memory-bound kernels likewise
+  Seconds host_launch;            ///< host time per kernel; a layer cannot run faster
+  double overlap_efficiency = 1;  ///< share of compute time that can hide communication
   // Facts about the stack.
   AttentionKernel attention = AttentionKernel::flash2;
   Selective selective = Selective::core_attention;
@@ -39,11 +38,11 @@ struct Stack {
   bool overlap_grad_reduce = true, overlap_param_gather = true;
   bool overlap_tp = false, overlap_p2p = false, overlap_ep = false;
   bool deduplicated_dispatch = false;  ///< one copy of a token per rank, not one per expert
-  Bytes optimizer_copy;            ///< per parameter it updates: copies of gradient and weight
-  double contention = 0.1;         ///< slow-down of compute, per second of hidden communication
-  Seconds step_overhead;           ///< data, logging, clipping: once per step
-  double fragmentation_fraction = 0;  ///< of what the allocator hands out
-  Bytes reserve;                   ///< driver context, communication buffers outside the allocator
+  Bytes optimizer_copy;                ///< per parameter it updates: copies of gradient and weight
+  double contention = 0.1;             ///< slow-down of compute, per second of hidden communication
+  Seconds step_overhead;               ///< data, logging, clipping: once per step
+  double fragmentation_fraction = 0;   ///< of what the allocator hands out
+  Bytes reserve;  ///< driver context, communication buffers outside the allocator
 
   bool operator==(const Stack&) const = default;
 };

@@ -24,8 +24,7 @@ enum class Sharding : std::uint8_t { ddp, zero1, zero2, zero3, hsdp };
 template <>
 struct EnumNames<Sharding> {
   static constexpr std::string_view what = "data-parallel sharding";
-  static constexpr std::array<std::string_view, 5> names{"ddp", "zero1", "zero2", "zero3",
-                                                         "hsdp"};
+  static constexpr std::array<std::string_view, 5> names{"ddp", "zero1", "zero2", "zero3", "hsdp"};
 };
 
 /// Parameters live sharded and are gathered layer by layer.
@@ -83,7 +82,7 @@ constexpr std::array<Axis, 4> axes_of(Placement placement) {
   std::array<Axis, 4> axes{};
   for (std::size_t i = 0; i < 4; ++i) {
     const char letter = name[3 * i];
-    axes[i] = letter == 't' ? Axis::tp
+    axes[i] = letter == 't'   ? Axis::tp
               : letter == 'c' ? Axis::cp
               : letter == 'd' ? Axis::dp
                               : Axis::pp;

@@ -33,14 +33,7 @@ constexpr int moments(Optimizer optimizer) {
   return 0;
 }
 
-enum class AttentionChoice : std::uint8_t {
-  stack,
-  unfused,
-  fused_softmax,
-  flash1,
-  flash2,
-  flash3
-};
+enum class AttentionChoice : std::uint8_t { stack, unfused, fused_softmax, flash1, flash2, flash3 };
 
 template <>
 struct EnumNames<AttentionChoice> {
@@ -75,17 +68,17 @@ struct EnumNames<LoraTargets> {
 };
 
 struct Task {
-  int global_batch = 1;       ///< sequences per optimizer step
-  int sequence = 1;           ///< tokens per sequence
+  int global_batch = 1;  ///< sequences per optimizer step
+  int sequence = 1;      ///< tokens per sequence
   Precision precision = Precision::bf16;
   AttentionChoice attention = AttentionChoice::stack;
   GradientPrecision gradient_precision = GradientPrecision::stack;
   Switch fused_norm = Switch::stack;
   Switch dropout = Switch::stack;
   Optimizer optimizer = Optimizer::adam;
-  int master_bytes = 4;       ///< of a weight the optimizer keeps; 0 = none
-  int moment_bytes = 4;       ///< of one optimizer state
-  double imbalance = 1;       ///< load of the busiest expert rank over the mean
+  int master_bytes = 4;  ///< of a weight the optimizer keeps; 0 = none
+  int moment_bytes = 4;  ///< of one optimizer state
+  double imbalance = 1;  ///< load of the busiest expert rank over the mean
   Method method = Method::full;
   int lora_rank = 16;
   LoraTargets lora_targets = LoraTargets::attention;

@@ -1,4 +1,4 @@
-#include "scalemodel/schedule/pipeline.hpp"
+#include "scalemodel/strategy/stages.hpp"
 
 #include <algorithm>
 
@@ -43,8 +43,7 @@ StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored
     const StageClass& stage = stages[static_cast<std::size_t>(i)];
     const auto found =
         std::find_if(layout.classes.begin(), layout.classes.end(), [&](const StageClass& c) {
-          return c.layers == stage.layers && c.embedding == stage.embedding &&
-                 c.head == stage.head;
+          return c.layers == stage.layers && c.embedding == stage.embedding && c.head == stage.head;
         });
     if (found != layout.classes.end()) {
       ++found->count;

@@ -1,0 +1,1606 @@
+"""
+The scalemodel engine. Private: use the functions and types of `scalemodel`.
+"""
+from __future__ import annotations
+import collections.abc
+import numpy
+import numpy.typing
+import typing
+__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'DecoderShape', 'ElementwiseKernels', 'Estimate', 'Fabric', 'GemmKernels', 'LayeredModel', 'MeasuredRun', 'PowerPhases', 'ScaleUp', 'Stack', 'Strategy', 'Tables', 'Task', 'TileGemm', 'collective_time_s', 'fit_stack', 'gemm_time_s', 'p2p_time_s', 'precisions', 'reasons']
+class TileGemm:
+    """
+    Constants of the tile form of a matrix multiplication.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: TileGemm) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, launch_s: float = 0.0, tau_cycles: float = 0.0, burst_fraction: float = 0.0, sustained_fraction: float = 0.0, throttle_s: float = 0.0, memory_fraction: float = 0.0, quantise_passes: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> TileGemm:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def burst_fraction(self) -> float:
+        """
+        fraction of peak, short kernels
+        """
+    @property
+    def launch_s(self) -> float:
+        """
+        fixed time of a call
+        """
+    @property
+    def memory_fraction(self) -> float:
+        """
+        fraction of memory bandwidth
+        """
+    @property
+    def quantise_passes(self) -> float:
+        """
+        passes to quantise activations
+        """
+    @property
+    def sustained_fraction(self) -> float:
+        """
+        fraction of peak, long kernels
+        """
+    @property
+    def tau_cycles(self) -> float:
+        """
+        shortest 64-deep tile step, clocks
+        """
+    @property
+    def throttle_s(self) -> float:
+        """
+        kernel time of half the drop
+        """
+class GemmKernels:
+    """
+    How matrix multiplications run on an accelerator.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: GemmKernels) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, tiled: bool = False, dense16: TileGemm = ..., fp8: TileGemm = ..., fp4: TileGemm = ..., l2_bytes_per_clock: float = 0.0, blend: float = 3.0, wave_weight: float = 0.0, split_s: float = 0.0, prologue: float = 0.0, reference_peak_flop_per_s: float = 0.0, grouped_fraction: float = 1.0, roofline_compute_fraction: float = 0.0, roofline_memory_fraction: float = 0.0, roofline_launch_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> GemmKernels:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def blend(self) -> float:
+        """
+        exponent of the smooth maximum
+        """
+    @property
+    def dense16(self) -> TileGemm:
+        """
+        FP16 and BF16 constants
+        """
+    @property
+    def fp4(self) -> TileGemm:
+        """
+        FP4 constants
+        """
+    @property
+    def fp8(self) -> TileGemm:
+        """
+        FP8 constants
+        """
+    @property
+    def grouped_fraction(self) -> float:
+        """
+        rate of products launched expert by expert over dense ones
+        """
+    @property
+    def l2_bytes_per_clock(self) -> float:
+        """
+        per multiprocessor
+        """
+    @property
+    def prologue(self) -> float:
+        """
+        64-deep steps to fill a tile
+        """
+    @property
+    def reference_peak_flop_per_s(self) -> float:
+        """
+        BF16 peak of the fit
+        """
+    @property
+    def roofline_compute_fraction(self) -> float:
+        """
+        fraction of peak, roofline form
+        """
+    @property
+    def roofline_launch_s(self) -> float:
+        """
+        fixed time, roofline form
+        """
+    @property
+    def roofline_memory_fraction(self) -> float:
+        """
+        fraction of memory bandwidth, roofline form
+        """
+    @property
+    def split_s(self) -> float:
+        """
+        fixed time of a split-k reduction
+        """
+    @property
+    def tiled(self) -> bool:
+        """
+        whether the tile form was fitted
+        """
+    @property
+    def wave_weight(self) -> float:
+        """
+        cost of a partial wave
+        """
+class AttentionKernels:
+    """
+    Rates of flash-attention kernels.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: AttentionKernels) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, flash2_forward: float = 0.0, flash2_backward: float = 0.0, flash3_forward: float = 0.0, flash3_backward: float = 0.0, launch_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> AttentionKernels:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def flash2_backward(self) -> float:
+        """
+        fraction of 16-bit peak
+        """
+    @property
+    def flash2_forward(self) -> float:
+        """
+        fraction of 16-bit peak
+        """
+    @property
+    def flash3_backward(self) -> float:
+        """
+        fraction of 16-bit peak
+        """
+    @property
+    def flash3_forward(self) -> float:
+        """
+        fraction of 16-bit peak
+        """
+    @property
+    def launch_s(self) -> float:
+        """
+        fixed time of a call
+        """
+class ElementwiseKernels:
+    """
+    Rates of memory-bound kernels.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: ElementwiseKernels) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, add_fraction: float = 0.0, norm_fraction: float = 0.0, softmax_fraction: float = 0.0, launch_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> ElementwiseKernels:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def add_fraction(self) -> float:
+        """
+        fraction of memory bandwidth
+        """
+    @property
+    def launch_s(self) -> float:
+        """
+        fixed time of a call
+        """
+    @property
+    def norm_fraction(self) -> float:
+        """
+        fraction of memory bandwidth
+        """
+    @property
+    def softmax_fraction(self) -> float:
+        """
+        fraction of memory bandwidth
+        """
+class PowerPhases:
+    """
+    Power of an accelerator by phase.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: PowerPhases) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, limit_w: float = 0.0, idle_w: float = 0.0, compute_fraction: float = 0.0, exposed_fraction: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> PowerPhases:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def compute_fraction(self) -> float:
+        """
+        of the limit, computing
+        """
+    @property
+    def exposed_fraction(self) -> float:
+        """
+        of the limit, waiting on a network
+        """
+    @property
+    def idle_w(self) -> float:
+        """
+        power of an idle accelerator
+        """
+    @property
+    def limit_w(self) -> float:
+        """
+        sustained power limit
+        """
+class Accelerator:
+    """
+    An accelerator.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Accelerator) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, peak_flop_per_s: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0), multiprocessors: int = 0, clock_hz: float = 0.0, memory_capacity_bytes: float = 0.0, memory_bandwidth_bytes_per_s: float = 0.0, l2_bytes: float = 0.0, host_bandwidth_bytes_per_s: float = 0.0, gemm: GemmKernels = ..., attention: AttentionKernels = ..., elementwise: ElementwiseKernels = ..., power: PowerPhases = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Accelerator:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def attention(self) -> AttentionKernels:
+        """
+        attention constants
+        """
+    @property
+    def clock_hz(self) -> float:
+        """
+        boost clock
+        """
+    @property
+    def elementwise(self) -> ElementwiseKernels:
+        """
+        memory-bound kernel constants
+        """
+    @property
+    def gemm(self) -> GemmKernels:
+        """
+        matrix multiplication constants
+        """
+    @property
+    def host_bandwidth_bytes_per_s(self) -> float:
+        """
+        one direction
+        """
+    @property
+    def l2_bytes(self) -> float:
+        """
+        last-level cache
+        """
+    @property
+    def memory_bandwidth_bytes_per_s(self) -> float:
+        """
+        peak bandwidth
+        """
+    @property
+    def memory_capacity_bytes(self) -> float:
+        """
+        device memory
+        """
+    @property
+    def multiprocessors(self) -> int:
+        """
+        streaming multiprocessors
+        """
+    @property
+    def peak_flop_per_s(self) -> tuple:
+        """
+        dense peak by precision; 0 = unsupported
+        """
+    @property
+    def power(self) -> PowerPhases:
+        """
+        power by phase
+        """
+class CollectiveFit:
+    """
+    Constants of one collective inside a domain.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: CollectiveFit) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, start1_s: float = 0.0, per_rank1_s: float = 0.0, bandwidth_fraction1: float = 0.0, start2_s: float = 0.0, per_rank2_s: float = 0.0, bandwidth_fraction2: float = 0.0, pipeline_fill_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> CollectiveFit:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def bandwidth_fraction1(self) -> float:
+        """
+        of the link, latency branch
+        """
+    @property
+    def bandwidth_fraction2(self) -> float:
+        """
+        of the link, bandwidth branch
+        """
+    @property
+    def per_rank1_s(self) -> float:
+        """
+        time per ring step, latency branch
+        """
+    @property
+    def per_rank2_s(self) -> float:
+        """
+        time per ring step, bandwidth branch
+        """
+    @property
+    def pipeline_fill_s(self) -> float:
+        """
+        constant of the pipeline fill
+        """
+    @property
+    def start1_s(self) -> float:
+        """
+        fixed time, latency branch
+        """
+    @property
+    def start2_s(self) -> float:
+        """
+        fixed time, bandwidth branch
+        """
+class ScaleUp:
+    """
+    The network inside a scale-up domain.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: ScaleUp) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, domain: int = 1, bandwidth_bytes_per_s: float = 0.0, all_reduce: CollectiveFit = ..., all_gather: CollectiveFit = ..., reduce_scatter: CollectiveFit = ..., all_to_all: CollectiveFit = ..., p2p_latency_s: float = 0.0, p2p_fraction: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> ScaleUp:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def all_gather(self) -> CollectiveFit:
+        """
+        constants of the operation
+        """
+    @property
+    def all_reduce(self) -> CollectiveFit:
+        """
+        constants of the operation
+        """
+    @property
+    def all_to_all(self) -> CollectiveFit:
+        """
+        constants of the operation
+        """
+    @property
+    def bandwidth_bytes_per_s(self) -> float:
+        """
+        per accelerator, one direction
+        """
+    @property
+    def domain(self) -> int:
+        """
+        accelerators joined
+        """
+    @property
+    def p2p_fraction(self) -> float:
+        """
+        of the bandwidth, one large transfer
+        """
+    @property
+    def p2p_latency_s(self) -> float:
+        """
+        one transfer
+        """
+    @property
+    def reduce_scatter(self) -> CollectiveFit:
+        """
+        constants of the operation
+        """
+class Fabric:
+    """
+    The network between domains.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Fabric) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, bandwidth_bytes_per_s: float = 0.0, oversubscription: float = 1.0, pod: int = 0, ring_hop_ll128_s: float = 0.0, ring_hop_simple_s: float = 0.0, tree_hop_ll128_s: float = 0.0, tree_hop_simple_s: float = 0.0, latency_factor: float = 1.0, bandwidth_fraction: float = 0.0, all_to_all_fraction: float = 0.0, p2p_latency_s: float = 0.0, p2p_fraction: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Fabric:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def all_to_all_fraction(self) -> float:
+        """
+        all-to-all
+        """
+    @property
+    def bandwidth_bytes_per_s(self) -> float:
+        """
+        per accelerator, one direction
+        """
+    @property
+    def bandwidth_fraction(self) -> float:
+        """
+        rings and trees
+        """
+    @property
+    def latency_factor(self) -> float:
+        """
+        measured over tabulated latency
+        """
+    @property
+    def oversubscription(self) -> float:
+        """
+        between pods
+        """
+    @property
+    def p2p_fraction(self) -> float:
+        """
+        of the bandwidth, one large transfer
+        """
+    @property
+    def p2p_latency_s(self) -> float:
+        """
+        one transfer
+        """
+    @property
+    def pod(self) -> int:
+        """
+        accelerators at full bandwidth; 0 = all
+        """
+    @property
+    def ring_hop_ll128_s(self) -> float:
+        """
+        ring step, LL128 protocol
+        """
+    @property
+    def ring_hop_simple_s(self) -> float:
+        """
+        ring step, Simple protocol
+        """
+    @property
+    def tree_hop_ll128_s(self) -> float:
+        """
+        tree step, LL128 protocol
+        """
+    @property
+    def tree_hop_simple_s(self) -> float:
+        """
+        tree step, Simple protocol
+        """
+class Cluster:
+    """
+    A cluster.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Cluster) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, accelerator: Accelerator = ..., accelerators: int = 1, node_accelerators: int = 1, host_power_w: float = 0.0, host_memory_bytes: float = 0.0, scale_up: ScaleUp = ..., fabric: Fabric = ..., pue: float = 1.0, price_usd_per_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Cluster:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def accelerator(self) -> Accelerator:
+        """
+        the accelerator
+        """
+    @property
+    def accelerators(self) -> int:
+        """
+        in the job
+        """
+    @property
+    def fabric(self) -> Fabric:
+        """
+        network between domains
+        """
+    @property
+    def host_memory_bytes(self) -> float:
+        """
+        of a node
+        """
+    @property
+    def host_power_w(self) -> float:
+        """
+        of a node beside its accelerators
+        """
+    @property
+    def node_accelerators(self) -> int:
+        """
+        in a node
+        """
+    @property
+    def price_usd_per_s(self) -> float:
+        """
+        per accelerator; 0 = unknown
+        """
+    @property
+    def pue(self) -> float:
+        """
+        facility power over equipment power
+        """
+    @property
+    def scale_up(self) -> ScaleUp:
+        """
+        network inside a domain
+        """
+class DecoderShape:
+    """
+    A transformer decoder as model cards describe it.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: DecoderShape) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, layers: int = 0, hidden: int = 0, vocab: int = 0, position: str = 'rope', positions: int = 0, tied_embeddings: bool = False, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, q_lora_rank: int = 0, kv_lora_rank: int = 0, qk_rope_head_dim: int = 0, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, head_bias: bool = False, qk_norm: bool = False, qk_norm_full: bool = False, attention_sinks: bool = False, window: int = 0, full_attention_every: int = 0, ffn: int = 0, gated: bool = False, norm: str = 'rmsnorm', norms_per_layer: int = 2, parallel_block: bool = False, embedding_norm: bool = False, experts: int = 0, experts_per_token: int = 0, shared_experts: int = 0, expert_ffn: int = 0, shared_ffn: int = 0, router_bias: bool = False, expert_bias: bool = False, shared_expert_gate: bool = False, first_dense_layers: int = 0, moe_every: int = 1, mtp_layers: int = 0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> DecoderShape:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def attention_sinks(self) -> bool:
+        """
+        one learned logit per head
+        """
+    @property
+    def embedding_norm(self) -> bool:
+        """
+        norm after the token table
+        """
+    @property
+    def expert_bias(self) -> bool:
+        """
+        biases inside experts
+        """
+    @property
+    def expert_ffn(self) -> int:
+        """
+        width of a routed expert; 0 = ffn
+        """
+    @property
+    def experts(self) -> int:
+        """
+        routed experts; 0 = dense
+        """
+    @property
+    def experts_per_token(self) -> int:
+        """
+        routed experts of a token
+        """
+    @property
+    def ffn(self) -> int:
+        """
+        width of one gate or up matrix
+        """
+    @property
+    def first_dense_layers(self) -> int:
+        """
+        leading dense layers
+        """
+    @property
+    def full_attention_every(self) -> int:
+        """
+        every n-th layer ignores the window
+        """
+    @property
+    def gated(self) -> bool:
+        """
+        three matrices instead of two
+        """
+    @property
+    def head_bias(self) -> bool:
+        """
+        bias on the language-model head
+        """
+    @property
+    def head_dim(self) -> int:
+        """
+        query and key size; 0 = hidden / heads
+        """
+    @property
+    def heads(self) -> int:
+        """
+        query heads
+        """
+    @property
+    def hidden(self) -> int:
+        """
+        width of the residual stream
+        """
+    @property
+    def kv_heads(self) -> int:
+        """
+        key and value heads; 0 = heads
+        """
+    @property
+    def kv_lora_rank(self) -> int:
+        """
+        latent key-value rank; 0 = no latent
+        """
+    @property
+    def layers(self) -> int:
+        """
+        transformer layers
+        """
+    @property
+    def mlp_bias(self) -> bool:
+        """
+        bias in the dense feed-forward layer
+        """
+    @property
+    def moe_every(self) -> int:
+        """
+        every n-th layer has experts
+        """
+    @property
+    def mtp_layers(self) -> int:
+        """
+        multi-token-prediction modules
+        """
+    @property
+    def norm(self) -> str:
+        """
+        norm
+        """
+    @property
+    def norms_per_layer(self) -> int:
+        """
+        norms of a layer
+        """
+    @property
+    def out_bias(self) -> bool:
+        """
+        bias on the attention output
+        """
+    @property
+    def parallel_block(self) -> bool:
+        """
+        attention and MLP read the same norm
+        """
+    @property
+    def position(self) -> str:
+        """
+        position encoding
+        """
+    @property
+    def positions(self) -> int:
+        """
+        rows of a learned position table
+        """
+    @property
+    def q_lora_rank(self) -> int:
+        """
+        latent query rank; 0 = full rank
+        """
+    @property
+    def qk_norm(self) -> bool:
+        """
+        norm over each query and key head
+        """
+    @property
+    def qk_norm_full(self) -> bool:
+        """
+        norm over whole query and key
+        """
+    @property
+    def qk_rope_head_dim(self) -> int:
+        """
+        rotary part of a latent head
+        """
+    @property
+    def qkv_bias(self) -> bool:
+        """
+        bias on query, key, value
+        """
+    @property
+    def router_bias(self) -> bool:
+        """
+        one number per expert
+        """
+    @property
+    def shared_expert_gate(self) -> bool:
+        """
+        gate on the shared expert
+        """
+    @property
+    def shared_experts(self) -> int:
+        """
+        experts every token visits
+        """
+    @property
+    def shared_ffn(self) -> int:
+        """
+        width of a shared expert; 0 = expert_ffn
+        """
+    @property
+    def tied_embeddings(self) -> bool:
+        """
+        head shares the token table
+        """
+    @property
+    def v_head_dim(self) -> int:
+        """
+        value size; 0 = head_dim
+        """
+    @property
+    def vocab(self) -> int:
+        """
+        rows of the token table
+        """
+    @property
+    def window(self) -> int:
+        """
+        sliding window, tokens; 0 = none
+        """
+class LayeredModel:
+    """
+    A model as layer groups.
+    """
+    def __init__(self, shape: DecoderShape) -> None:
+        ...
+    def layer_kind(self, layer: typing.SupportsInt | typing.SupportsIndex) -> int:
+        """
+        Kind of a layer, counted from 0.
+        """
+    @property
+    def active_parameters(self) -> float:
+        """
+        Parameters one token meets.
+        """
+    @property
+    def hidden(self) -> int:
+        ...
+    @property
+    def kinds(self) -> int:
+        """
+        Different kinds of layer.
+        """
+    @property
+    def layers(self) -> int:
+        """
+        Transformer layers.
+        """
+    @property
+    def parameters(self) -> float:
+        """
+        Parameters of the main stack.
+        """
+class Strategy:
+    """
+    How a model is laid out on a cluster. Keyword arguments only; zero means derived where the field says so.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Strategy) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, tp: int = 1, cp: int = 1, pp: int = 1, dp: int = 0, ep: int = 1, etp: int = 0, vpp: int = 1, micro_batch: int = 1, schedule: str = '1f1b', sharding: str = 'zero1', shard_degree: int = 0, recompute: str = 'none', recompute_layers: int = 0, context: str = 'ring', sequence_parallel: bool = True, placement: str = 'tp-cp-dp-pp', offload_weights: bool = False, offload_activations: bool = False, offload_optimizer: bool = False, overlap_grad_reduce: str = 'stack', overlap_param_gather: str = 'stack', overlap_tp: str = 'stack') -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Strategy:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def context(self) -> str:
+        """
+        how context parallelism exchanges keys and values
+        """
+    @property
+    def cp(self) -> int:
+        """
+        context-parallel degree
+        """
+    @property
+    def dp(self) -> int:
+        """
+        data-parallel degree; 0 = accelerators / (tp cp pp)
+        """
+    @property
+    def ep(self) -> int:
+        """
+        expert-parallel degree
+        """
+    @property
+    def etp(self) -> int:
+        """
+        tensor-parallel degree of experts; 0 = 1 with ep, else tp
+        """
+    @property
+    def micro_batch(self) -> int:
+        """
+        sequences per replica and pass
+        """
+    @property
+    def offload_activations(self) -> bool:
+        """
+        activations in host memory
+        """
+    @property
+    def offload_optimizer(self) -> bool:
+        """
+        optimizer states in host memory
+        """
+    @property
+    def offload_weights(self) -> bool:
+        """
+        weights in host memory
+        """
+    @property
+    def overlap_grad_reduce(self) -> str:
+        """
+        hide gradient reduction
+        """
+    @property
+    def overlap_param_gather(self) -> str:
+        """
+        hide parameter gathering
+        """
+    @property
+    def overlap_tp(self) -> str:
+        """
+        hide tensor-parallel communication
+        """
+    @property
+    def placement(self) -> str:
+        """
+        mesh axes, innermost first
+        """
+    @property
+    def pp(self) -> int:
+        """
+        pipeline stages
+        """
+    @property
+    def recompute(self) -> str:
+        """
+        activation recomputation
+        """
+    @property
+    def recompute_layers(self) -> int:
+        """
+        layers recomputed per pipeline rank; 0 = all
+        """
+    @property
+    def schedule(self) -> str:
+        """
+        pipeline schedule; 1f1b with vpp > 1 is interleaved
+        """
+    @property
+    def sequence_parallel(self) -> bool:
+        """
+        norms and residuals split over tp
+        """
+    @property
+    def shard_degree(self) -> int:
+        """
+        HSDP: ranks of a shard group; 0 = a node
+        """
+    @property
+    def sharding(self) -> str:
+        """
+        what data-parallel ranks share out
+        """
+    @property
+    def tp(self) -> int:
+        """
+        tensor-parallel degree
+        """
+    @property
+    def vpp(self) -> int:
+        """
+        virtual stages per pipeline rank
+        """
+class Task:
+    """
+    A training step.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Task) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, global_batch: int = 1, sequence: int = 1, precision: str = 'bf16', attention: str = 'stack', gradient_precision: str = 'stack', fused_norm: str = 'stack', dropout: str = 'stack', optimizer: str = 'adam', master_bytes: int = 4, moment_bytes: int = 4, imbalance: float = 1.0, method: str = 'full', lora_rank: int = 16, lora_targets: str = 'attention') -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Task:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def attention(self) -> str:
+        """
+        attention kernel
+        """
+    @property
+    def dropout(self) -> str:
+        """
+        dropout masks are kept
+        """
+    @property
+    def fused_norm(self) -> str:
+        """
+        norms in one kernel
+        """
+    @property
+    def global_batch(self) -> int:
+        """
+        sequences per optimizer step
+        """
+    @property
+    def gradient_precision(self) -> str:
+        """
+        gradients as accumulated and reduced
+        """
+    @property
+    def imbalance(self) -> float:
+        """
+        busiest expert rank over the mean
+        """
+    @property
+    def lora_rank(self) -> int:
+        """
+        rank of the adapters
+        """
+    @property
+    def lora_targets(self) -> str:
+        """
+        matrices with adapters
+        """
+    @property
+    def master_bytes(self) -> int:
+        """
+        master copy of a weight; 0 = none
+        """
+    @property
+    def method(self) -> str:
+        """
+        which parameters learn
+        """
+    @property
+    def moment_bytes(self) -> int:
+        """
+        one optimizer state of a weight
+        """
+    @property
+    def optimizer(self) -> str:
+        """
+        optimizer
+        """
+    @property
+    def precision(self) -> str:
+        """
+        format of matrix multiplications
+        """
+    @property
+    def sequence(self) -> int:
+        """
+        tokens per sequence
+        """
+class Stack:
+    """
+    A software stack of an era.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Stack) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, grouped_launch: bool = False, dropout: bool = False, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, deduplicated_dispatch: bool = False, optimizer_copy_bytes: float = 0.0, contention: float = 0.1, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Stack:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def attention(self) -> str:
+        """
+        attention kernel
+        """
+    @property
+    def contention(self) -> float:
+        """
+        slow-down per second of hidden communication
+        """
+    @property
+    def deduplicated_dispatch(self) -> bool:
+        """
+        one copy of a token per rank, not one per expert
+        """
+    @property
+    def dropout(self) -> bool:
+        """
+        dropout masks are kept
+        """
+    @property
+    def fragmentation_fraction(self) -> float:
+        """
+        lost by the allocator
+        """
+    @property
+    def fused_activation(self) -> bool:
+        """
+        activations in one kernel
+        """
+    @property
+    def fused_loss(self) -> bool:
+        """
+        cross-entropy in one kernel
+        """
+    @property
+    def fused_norm(self) -> bool:
+        """
+        norms in one kernel
+        """
+    @property
+    def fused_rope(self) -> bool:
+        """
+        rotary embedding in one kernel
+        """
+    @property
+    def gemm_efficiency(self) -> float:
+        """
+        matrix products in a step over the same in a tight loop
+        """
+    @property
+    def gradients_fp32(self) -> bool:
+        """
+        gradients accumulated and reduced in FP32
+        """
+    @property
+    def grouped_launch(self) -> bool:
+        """
+        all experts in one kernel
+        """
+    @property
+    def host_launch_s(self) -> float:
+        """
+        host time per kernel
+        """
+    @property
+    def memory_efficiency(self) -> float:
+        """
+        memory-bound kernels in a step over the same in a tight loop
+        """
+    @property
+    def optimizer_copy_bytes(self) -> float:
+        """
+        per updated parameter: copies of gradient and weight
+        """
+    @property
+    def overlap_efficiency(self) -> float:
+        """
+        share of compute time that can hide communication
+        """
+    @property
+    def overlap_ep(self) -> bool:
+        """
+        expert-parallel communication hidden
+        """
+    @property
+    def overlap_grad_reduce(self) -> bool:
+        """
+        gradient reduction hidden
+        """
+    @property
+    def overlap_p2p(self) -> bool:
+        """
+        pipeline transfers hidden
+        """
+    @property
+    def overlap_param_gather(self) -> bool:
+        """
+        parameter gathering hidden
+        """
+    @property
+    def overlap_tp(self) -> bool:
+        """
+        tensor-parallel communication hidden
+        """
+    @property
+    def reserve_bytes(self) -> float:
+        """
+        outside the allocator
+        """
+    @property
+    def selective(self) -> str:
+        """
+        what selective recomputation repeats
+        """
+    @property
+    def step_overhead_s(self) -> float:
+        """
+        once per step
+        """
+class Estimate:
+    """
+    One step by cause and kind.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Estimate) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, verdict: str = 'ok', step_time_s: float = 0.0, compute_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_cp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_pp_s: float = 0.0, exposed_dp_s: float = 0.0, exposed_offload_s: float = 0.0, bubble_s: float = 0.0, optimizer_s: float = 0.0, overhead_s: float = 0.0, hidden_s: float = 0.0, tokens_per_s: float = 0.0, mfu_fraction: float = 0.0, hfu_fraction: float = 0.0, memory_weights_bytes: float = 0.0, memory_gradients_bytes: float = 0.0, memory_optimizer_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_logits_bytes: float = 0.0, memory_temporary_bytes: float = 0.0, memory_communication_bytes: float = 0.0, memory_gathered_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_allocated_bytes: float = 0.0, memory_bytes: float = 0.0, memory_capacity_bytes: float = 0.0, host_memory_bytes: float = 0.0, power_w: float = 0.0, energy_j: float = 0.0, cost_usd: float = 0.0, micro_batches: float = 0.0, dp: int = 0, fullest_stage: int = 0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Estimate:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def bubble_s(self) -> float:
+        """
+        pipeline stages waiting for each other
+        """
+    @property
+    def compute_s(self) -> float:
+        """
+        kernels of the slowest stage, recomputation included
+        """
+    @property
+    def cost_usd(self) -> float:
+        """
+        of the step
+        """
+    @property
+    def dp(self) -> int:
+        """
+        data-parallel degree
+        """
+    @property
+    def energy_j(self) -> float:
+        """
+        of the step, at the facility's meter
+        """
+    @property
+    def exposed_cp_s(self) -> float:
+        """
+        context-parallel communication not hidden
+        """
+    @property
+    def exposed_dp_s(self) -> float:
+        """
+        data-parallel communication not hidden
+        """
+    @property
+    def exposed_ep_s(self) -> float:
+        """
+        expert-parallel communication not hidden
+        """
+    @property
+    def exposed_offload_s(self) -> float:
+        """
+        host transfers not hidden
+        """
+    @property
+    def exposed_pp_s(self) -> float:
+        """
+        pipeline transfers not hidden
+        """
+    @property
+    def exposed_tp_s(self) -> float:
+        """
+        tensor-parallel communication not hidden
+        """
+    @property
+    def fullest_stage(self) -> int:
+        """
+        pipeline stage with the memory peak
+        """
+    @property
+    def hfu_fraction(self) -> float:
+        """
+        the same with recomputation
+        """
+    @property
+    def hidden_s(self) -> float:
+        """
+        communication underneath compute
+        """
+    @property
+    def host_memory_bytes(self) -> float:
+        """
+        offloaded, per node
+        """
+    @property
+    def memory_activations_bytes(self) -> float:
+        """
+        kept for the backward pass
+        """
+    @property
+    def memory_allocated_bytes(self) -> float:
+        """
+        peak of the framework's allocator
+        """
+    @property
+    def memory_bytes(self) -> float:
+        """
+        peak on the fullest accelerator
+        """
+    @property
+    def memory_capacity_bytes(self) -> float:
+        """
+        of an accelerator
+        """
+    @property
+    def memory_communication_bytes(self) -> float:
+        """
+        communication buffers
+        """
+    @property
+    def memory_gathered_bytes(self) -> float:
+        """
+        gathered parameters
+        """
+    @property
+    def memory_gradients_bytes(self) -> float:
+        """
+        gradients
+        """
+    @property
+    def memory_logits_bytes(self) -> float:
+        """
+        logits and loss
+        """
+    @property
+    def memory_optimizer_bytes(self) -> float:
+        """
+        master weights and moments
+        """
+    @property
+    def memory_reserve_bytes(self) -> float:
+        """
+        context, fragmentation
+        """
+    @property
+    def memory_temporary_bytes(self) -> float:
+        """
+        live inside one layer
+        """
+    @property
+    def memory_weights_bytes(self) -> float:
+        """
+        weights
+        """
+    @property
+    def mfu_fraction(self) -> float:
+        """
+        model flop over dense peak; causal attention, recomputation excluded
+        """
+    @property
+    def micro_batches(self) -> float:
+        """
+        per replica and step
+        """
+    @property
+    def optimizer_s(self) -> float:
+        """
+        parameter update
+        """
+    @property
+    def overhead_s(self) -> float:
+        """
+        data, clipping, logging
+        """
+    @property
+    def power_w(self) -> float:
+        """
+        mean of one accelerator
+        """
+    @property
+    def step_time_s(self) -> float:
+        """
+        one optimizer step
+        """
+    @property
+    def tokens_per_s(self) -> float:
+        """
+        of the whole cluster
+        """
+    @property
+    def verdict(self) -> str:
+        """
+        ok, out_of_memory or illegal:<reason>
+        """
+class MeasuredRun:
+    """
+    A measured training step.
+    """
+    def __init__(self, model: LayeredModel, cluster: Cluster, task: Task, strategies: collections.abc.Sequence[Strategy], step_time_s: typing.SupportsFloat | typing.SupportsIndex, weight: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+        ...
+class Tables:
+    """
+    Costs of a (model, cluster, task, stack) on small axes.
+    """
+    def __init__(self, model: LayeredModel, cluster: Cluster, task: Task, stack: Stack) -> None:
+        ...
+    def estimate(self, strategy: Strategy) -> Estimate:
+        """
+        The estimate of one strategy.
+        """
+    def model_flop(self) -> tuple[float, float]:
+        """
+        Forward flop of one sequence, and the attention part of it.
+        """
+    def operators(self, strategy: Strategy, kind: typing.SupportsInt | typing.SupportsIndex) -> list:
+        """
+        Operators of one layer of a kind; kind = number of kinds: the head.
+        """
+    @property
+    def cells(self) -> int:
+        """
+        Tabulated degrees.
+        """
+def collective_time_s(op: str, size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> float:
+    """
+    Seconds of one collective over ranks that are `stride` apart.
+    """
+def fit_stack(start: Stack, runs: collections.abc.Sequence[MeasuredRun]) -> tuple:
+    """
+    Fitted stack, standard errors of its four constants, predicted seconds of the runs.
+    """
+def gemm_time_s(accelerator: Accelerator, precision: str, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
+    """
+    Seconds of C[m,n] = A[m,k] B[k,n]; m, n, k broadcast.
+    """
+def p2p_time_s(size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> float:
+    """
+    Seconds of one transfer between neighbours of a group.
+    """
+def precisions() -> tuple:
+    """
+    Every precision, in the order of peak rates.
+    """
+def reasons() -> tuple:
+    """
+    Every reason code, in the order of the engine.
+    """
+__version__: str = '0.1.0'

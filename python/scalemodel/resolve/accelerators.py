@@ -1,0 +1,148 @@
+"""Accelerators: data sheet and kernel constants of an entry to engine values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from scalemodel import _core, catalog
+from scalemodel.resolve.reader import Reader, Table, is_path, merged
+
+
+def accelerator_table(source: str | Table) -> dict[str, Any]:
+    """Tables of an accelerator with inherited kernel constants filled in."""
+    if isinstance(source, Mapping):
+        base = source.get("base")
+        table = accelerator_table(str(base)) if base is not None else {}
+        return merged(table, {key: cell for key, cell in source.items() if key != "base"})
+    if is_path(source, (".toml",)):
+        table = catalog.read_toml(Path(source))
+    else:
+        table = dict(catalog.load("accelerators", source))
+    inherited = table.get("kernels")
+    if inherited is not None and inherited != table.get("name"):
+        parent = accelerator_table(str(inherited))
+        for kind in ("gemm", "attention", "elementwise"):
+            if kind not in table and kind in parent:
+                table[kind] = parent[kind]
+    return table
+
+
+def _tile(reader: Reader) -> _core.TileGemm:
+    return _core.TileGemm(
+        launch_s=reader.quantity("launch", "s"),
+        tau_cycles=reader.number("tau_cycles"),
+        burst_fraction=reader.number("burst_fraction"),
+        sustained_fraction=reader.number("sustained_fraction"),
+        throttle_s=reader.quantity("throttle", "s"),
+        memory_fraction=reader.number("memory_fraction"),
+        quantise_passes=reader.number("quantise_passes", 0.0),
+    )
+
+
+def _narrow_tile(reader: Reader, key: str, wide: _core.TileGemm) -> _core.TileGemm:
+    """A narrow format: the wide one's tiles, at a share of its fractions of the higher peak."""
+    if key not in reader.table:
+        reader.known.add(key)
+        return _core.TileGemm()
+    inner = reader.sub(key)
+    relative = inner.number("relative_fraction")
+    tile = wide.replace(
+        burst_fraction=relative * wide.burst_fraction,
+        sustained_fraction=relative * wide.sustained_fraction,
+        quantise_passes=inner.number("quantise_passes", 0.0),
+    )
+    inner.finish()
+    return tile
+
+
+def _gemm(reader: Reader, sheet_peak: float) -> _core.GemmKernels:
+    roofline = reader.sub("roofline")
+    common: dict[str, Any] = {
+        "roofline_compute_fraction": roofline.number("compute_fraction"),
+        "roofline_memory_fraction": roofline.number("memory_fraction"),
+        "roofline_launch_s": roofline.quantity("launch", "s"),
+        "reference_peak_flop_per_s": reader.quantity("peak_reference", "flop_per_s", sheet_peak),
+        "grouped_fraction": reader.number("grouped_fraction", 1.0),
+    }
+    roofline.finish()
+    if reader.text("form", "roofline") != "tile":
+        reader.finish("multiprocessors", "clock", "hot")
+        return _core.GemmKernels(**common)
+    wide = _tile(reader)
+    kernels = _core.GemmKernels(
+        tiled=True,
+        dense16=wide,
+        fp8=_narrow_tile(reader, "fp8", wide),
+        fp4=_narrow_tile(reader, "fp4", wide),
+        l2_bytes_per_clock=reader.number("l2_bytes_per_clock"),
+        blend=reader.number("blend"),
+        wave_weight=reader.number("wave_weight"),
+        split_s=reader.quantity("split", "s"),
+        prologue=reader.number("prologue"),
+        **common,
+    )
+    reader.finish("multiprocessors", "clock", "hot")
+    return kernels
+
+
+def _power(reader: Reader) -> _core.PowerPhases:
+    phases = catalog.load("reference", "power_phases")["phases"]
+    defaults = Reader(phases, "reference.power_phases")
+    power = _core.PowerPhases(
+        limit_w=reader.quantity("tdp", "w"),
+        idle_w=reader.quantity("idle", "w"),
+        compute_fraction=reader.number("compute_fraction", defaults.number("compute_fraction")),
+        exposed_fraction=reader.number("exposed_fraction", defaults.number("exposed_fraction")),
+    )
+    reader.finish()
+    return power
+
+
+def build_accelerator(table: Table) -> _core.Accelerator:
+    """The engine's accelerator of an entry's tables."""
+    top = Reader(table, "")
+    compute = top.sub("compute")
+    peaks = [compute.quantity(name, "flop_per_s", 0.0) for name in _core.precisions()]
+    by_name = dict(zip(_core.precisions(), peaks, strict=True))
+    gemm = top.sub("gemm")
+    # The fit of the tile form may have assumed another count or clock than the data sheet.
+    multiprocessors = gemm.number("multiprocessors", compute.number("multiprocessors", 1))
+    clock = gemm.quantity("clock", "hz", compute.quantity("clock", "hz", 1e9))
+    compute.finish()
+    memory, host = top.sub("memory"), top.sub("host")
+    attention, elementwise = top.sub("attention"), top.sub("elementwise")
+    accelerator = _core.Accelerator(
+        peak_flop_per_s=peaks,
+        multiprocessors=int(multiprocessors),
+        clock_hz=clock,
+        memory_capacity_bytes=memory.quantity("capacity", "bytes"),
+        memory_bandwidth_bytes_per_s=memory.quantity("bandwidth", "bytes_per_s"),
+        l2_bytes=memory.quantity("l2", "bytes", 0.0),
+        host_bandwidth_bytes_per_s=host.quantity("bandwidth", "bytes_per_s"),
+        gemm=_gemm(gemm, by_name["bf16"] or by_name["fp16"]),
+        attention=_core.AttentionKernels(
+            **{
+                name: attention.number(name)
+                for name in (
+                    "flash2_forward",
+                    "flash2_backward",
+                    "flash3_forward",
+                    "flash3_backward",
+                )
+            },
+            launch_s=attention.quantity("launch", "s"),
+        ),
+        elementwise=_core.ElementwiseKernels(
+            add_fraction=elementwise.number("add_fraction"),
+            norm_fraction=elementwise.number("norm_fraction"),
+            softmax_fraction=elementwise.number("softmax_fraction"),
+            launch_s=elementwise.quantity("launch", "s"),
+        ),
+        power=_power(top.sub("power")),
+    )
+    for reader in (memory, host, attention, elementwise):
+        reader.finish()
+    top.finish("name", "title", "vendor", "architecture", "year", "aliases", "kernels", "scale_up")
+    return accelerator

@@ -1,0 +1,214 @@
+"""Clusters: accelerators, nodes, networks and prices put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from scalemodel import _core, catalog
+from scalemodel.errors import ScaleModelError
+from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
+from scalemodel.resolve.networks import build_fabric, build_scale_up
+from scalemodel.resolve.reader import Reader, Table, freeze, is_path, merged
+from scalemodel.units import parse_quantity, value_of
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Accelerators, their networks and their nodes. Made by `cluster`; hashable, picklable.
+
+    Attributes
+    ----------
+    name, title, accelerator : str
+        `accelerator` is the catalogue name.
+    core : _core.Cluster
+        Every number, in base units.
+    """
+
+    name: str
+    core: _core.Cluster
+    title: str = field(default="", compare=False)
+    accelerator: str = field(default="", compare=False)
+    price_source: str = field(default="", compare=False)
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators of the job."""
+        return int(self.core.accelerators)
+
+    @property
+    def nodes(self) -> float:
+        """Nodes of the job."""
+        return self.accelerators / int(self.core.node_accelerators)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.name, self.core))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __getstate__(self) -> dict[str, object]:
+        kept = ("name", "core", "title", "accelerator", "price_source")
+        return {key: getattr(self, key) for key in kept}
+
+    def __repr__(self) -> str:
+        return f"Cluster({self.name!r}, {self.accelerators} x {self.accelerator})"
+
+
+#: No number of a catalogue comes near; whole numbers beyond it have no exact double.
+@lru_cache(maxsize=256)
+def _newest_price(accelerator: str) -> tuple[float, str]:
+    """Price per second of the newest list price of an accelerator, cheapest first, and its name."""
+    best: tuple[str, float, str] | None = None
+    for name in catalog.names("prices"):
+        entry = catalog.load("prices", name)
+        if entry["accelerator"] != accelerator or entry["type"] not in ("on_demand", "neocloud"):
+            continue
+        price = parse_quantity(
+            value_of(entry["usd_per_accelerator_hour"]), "usd_per_s", f"prices/{name}"
+        )
+        if best is None or (entry["date"], -price) > (best[0], -best[1]):
+            best = (entry["date"], price, name)
+    return (best[1], best[2]) if best else (0.0, "")
+
+
+def _cluster_table(source: str | Path | Table) -> tuple[dict[str, Any], str]:
+    if isinstance(source, Mapping):
+        base = source.get("base")
+        table = _cluster_table(str(base))[0] if base is not None else {}
+        table = merged(table, {key: cell for key, cell in source.items() if key != "base"})
+        return table, str(source.get("name", table.get("name", "cluster")))
+    text = str(source)
+    if is_path(text, (".toml",)):
+        return catalog.read_toml(Path(text)), text
+    name = catalog.find("clusters", text)
+    return dict(catalog.load("clusters", name)), name
+
+
+def _count(value: object, argument: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 100_000_000:
+        raise ScaleModelError(f"{argument}={value!r}: must be a whole number from 1 to 1e8")
+    return value
+
+
+def cluster(
+    source: str | Path | Table | Cluster,
+    *,
+    nodes: int | None = None,
+    accelerators: int | None = None,
+) -> Cluster:
+    """A cluster from the catalogue, a TOML file or a table of overrides.
+
+    Parameters
+    ----------
+    source : str, Path or mapping
+        Catalogue name or alias, path of a ``.toml`` entry, or a mapping with the keys of an entry:
+        ``{"base": "dgx_h100", "fabric": {"bandwidth": "800 Gbit/s"}}`` changes an entry,
+        ``{"accelerator": "H100"}`` builds one with what is usual for that accelerator. The
+        accelerator may itself be a mapping with a ``base``.
+    nodes, accelerators : int, optional
+        Size of the job; give one of them. Default: the entry's ``nodes``.
+
+    Raises
+    ------
+    ScaleModelError : unknown name or key, wrong unit, impossible number; the message names it.
+
+    Examples
+    --------
+    >>> cluster("dgx_h100", nodes=64).accelerators
+    512
+    >>> faster = cluster({"base": "dgx_h100", "fabric": {"bandwidth": "800 Gbit/s"}}, nodes=2)
+    >>> faster.core.fabric.bandwidth_bytes_per_s
+    100000000000.0
+    """
+    if nodes is not None and accelerators is not None:
+        raise ScaleModelError(f"nodes={nodes}, accelerators={accelerators}: give one of the two")
+    if nodes is not None:
+        nodes = _count(nodes, "nodes")
+    if accelerators is not None:
+        accelerators = _count(accelerators, "accelerators")
+    if isinstance(source, Cluster):
+        built = source
+    elif isinstance(source, (str, Path, Mapping)):
+        table, name = _cluster_table(source)
+        built = _build_cluster(table, name)
+        if nodes is None and accelerators is None:
+            nodes = _count(Reader(table, name).count("nodes", 1), "nodes")
+    else:
+        raise ScaleModelError(f"cluster={source!r}: must be a catalogue name, a path or a mapping")
+    per_node = int(built.core.node_accelerators)
+    count = accelerators if accelerators is not None else (nodes or 0) * per_node
+    if count == 0:
+        return built
+    return Cluster(
+        name=built.name,
+        core=built.core.replace(accelerators=count),
+        title=built.title,
+        accelerator=built.accelerator,
+        price_source=built.price_source,
+    )
+
+
+_BUILT: dict[object, Cluster] = {}
+
+
+def _build_cluster(table: Table, name: str) -> Cluster:
+    """The cluster a table describes; equal tables are built once."""
+    if "accelerator" not in table:
+        raise ScaleModelError(f"{name}: accelerator: missing")
+    given = table["accelerator"]
+    if not isinstance(given, (str, Mapping)):
+        raise ScaleModelError(f"{name}: accelerator={given!r}: must be a name or a table")
+    accelerator = accelerator_table(given)
+    key = (name, freeze(table), freeze(accelerator))
+    if key not in _BUILT:
+        if len(_BUILT) >= 512:
+            _BUILT.clear()
+        _BUILT[key] = _cluster_from_tables(table, accelerator, name)
+    return _BUILT[key]
+
+
+def _cluster_from_tables(table: Table, accelerator: Table, name: str) -> Cluster:
+    accelerator_name = str(accelerator.get("name", "accelerator"))
+    top = Reader(table, name)
+    node = top.sub("node")
+    domain = accelerator.get("scale_up", {})
+    scale_up = Reader(
+        merged(
+            Reader(domain, "accelerator.scale_up").table,
+            Reader(table.get("scale_up", {}), f"{name}.scale_up").table,
+        ),
+        f"{name}.scale_up",
+    )
+    power, price = top.sub("power"), top.sub("price")
+    price_per_s, price_source = _newest_price(accelerator_name)
+    if "usd_per_accelerator_hour" in price.table:
+        price_source = f"{name}.price"
+    usual_node = min(8, Reader(domain, "scale_up").count("domain", 8) or 8)
+    per_node = node.count("accelerators", usual_node)
+    core = _core.Cluster(
+        accelerator=build_accelerator(accelerator),
+        node_accelerators=per_node,
+        accelerators=per_node,
+        # Without a figure: the share that hosts of 8-GPU H100 nodes draw per accelerator.
+        host_power_w=node.quantity("host_power", "w", 220.0 * per_node),
+        host_memory_bytes=node.quantity("host_memory", "bytes", 2e12),
+        scale_up=build_scale_up(scale_up),
+        fabric=build_fabric(top.sub("fabric")),
+        pue=power.number("pue", 1.25),
+        price_usd_per_s=price.quantity("usd_per_accelerator_hour", "usd_per_s", price_per_s),
+    )
+    for reader in (node, power, price):
+        reader.finish()
+    top.finish("name", "title", "aliases", "accelerator", "nodes", "scale_up")
+    return Cluster(
+        name=name,
+        core=core,
+        title=str(table.get("title", name)),
+        accelerator=accelerator_name,
+        price_source=price_source,
+    )

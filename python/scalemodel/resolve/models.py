@@ -1,0 +1,186 @@
+"""Models: names, TOML files, Hugging Face configurations and dictionaries to layer groups."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from scalemodel import _core, catalog
+from scalemodel.errors import ScaleModelError, nearest
+from scalemodel.hugging_face import architecture_from_config
+from scalemodel.resolve.reader import Table, is_path
+from scalemodel.units import value_of
+
+
+@dataclass(frozen=True)
+class Model:
+    """An architecture. Made by `model`; hashable, picklable.
+
+    Attributes
+    ----------
+    name, title, family : str
+    shape : DecoderShape
+        The numbers a model card gives.
+    """
+
+    name: str
+    shape: _core.DecoderShape
+    title: str = field(default="", compare=False)
+    family: str = field(default="", compare=False)
+
+    @cached_property
+    def core(self) -> _core.LayeredModel:
+        """The engine's layer groups."""
+        return _core.LayeredModel(self.shape)
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the main stack (multi-token-prediction modules left out).
+
+        Examples
+        --------
+        >>> model("llama3_8b").parameters
+        8030261248
+        """
+        return int(self.core.parameters)
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters one token meets."""
+        return int(self.core.active_parameters)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: getattr(self, key) for key in ("name", "shape", "title", "family")}
+
+    def __repr__(self) -> str:
+        billions = self.parameters / 1e9
+        return f"Model({self.name!r}, {billions:.3g}B parameters)"
+
+
+_MODEL_KEYS = ("name", "title", "family", "aliases", "architecture", "parameters", "source")
+_SHAPE_FIELDS = tuple(row["name"] for row in _core.DecoderShape.fields())
+
+
+def _shape(architecture: Table, where: str) -> _core.DecoderShape:
+    given: dict[str, Any] = {}
+    for key, cell in architecture.items():
+        if key == "source":
+            continue
+        if key not in _SHAPE_FIELDS:
+            raise ScaleModelError(
+                f"{where}: architecture.{key}: unknown key; {nearest(key, _SHAPE_FIELDS)}",
+                code="unknown_key",
+            )
+        given[key] = value_of(cell)
+    for key in ("layers", "hidden", "vocab", "heads"):
+        if key not in given:
+            raise ScaleModelError(f"{where}: architecture.{key}: missing")
+    try:
+        shape = _core.DecoderShape(**given)
+        _core.LayeredModel(shape)
+    except ScaleModelError as error:
+        raise ScaleModelError(f"{where}: architecture.{error}", code=error.code) from None
+    return shape
+
+
+def _name_of_file(where: str) -> str:
+    """Model name that a path suggests: of the file, or of the folder around a config.json."""
+    path = Path(where)
+    if path.suffix != ".json":
+        return path.name if path.is_dir() else ""
+    return path.parent.name if path.name == "config.json" else path.stem
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScaleModelError(f"{path}: cannot be read ({error.strerror})") from error
+    except (UnicodeDecodeError, ValueError) as error:
+        raise ScaleModelError(f"{path}: not valid JSON ({error})") from error
+    except RecursionError:
+        raise ScaleModelError(f"{path}: nested too deeply") from None
+    if not isinstance(read, dict):
+        raise ScaleModelError(f"{path}: must hold a JSON object, not {type(read).__name__}")
+    return read
+
+
+def _model_from_table(table: Table, where: str) -> Model:
+    if "architecture" in table and isinstance(table["architecture"], Mapping):
+        for key in table:
+            if key not in _MODEL_KEYS:
+                raise ScaleModelError(
+                    f"{where}: {key}: unknown key; {nearest(str(key), _MODEL_KEYS)}",
+                    code="unknown_key",
+                )
+        name = str(table.get("name", where))
+        return Model(
+            name=name,
+            shape=_shape(table["architecture"], where),
+            title=str(table.get("title", name)),
+            family=str(table.get("family", "")),
+        )
+    architecture, unknown = architecture_from_config(table)
+    if unknown:
+        warnings.warn(
+            f"{where}: keys not understood and left out: {', '.join(unknown)}", stacklevel=3
+        )
+    name = str(table.get("_name_or_path") or _name_of_file(where) or table.get("model_type"))
+    return Model(
+        name=name,
+        shape=_shape(architecture, where),
+        title=name,
+        family=str(table.get("model_type", "")),
+    )
+
+
+@lru_cache(maxsize=256)
+def _catalogue_model(name: str) -> Model:
+    return _model_from_table(catalog.load("models", name), f"models/{name}.toml")
+
+
+def model(source: str | Path | Table | Model) -> Model:
+    """A model from the catalogue, a TOML file, a Hugging Face ``config.json`` or a dictionary.
+
+    Parameters
+    ----------
+    source : str, Path or mapping
+        Catalogue name or alias; path of a ``.toml`` entry, of a ``config.json`` or of a directory
+        that holds one; a mapping with an ``architecture`` table or the contents of a
+        ``config.json``.
+
+    Raises
+    ------
+    ScaleModelError : unknown name or family (the nearest known ones are named), missing or
+        malformed number (the key is named).
+
+    Examples
+    --------
+    >>> model("Llama-3-70B").parameters
+    70553706496
+    >>> model({"name": "toy", "architecture": {"layers": 2, "hidden": 64, "vocab": 100,
+    ...        "heads": 4, "ffn": 256}}).parameters
+    111232
+    """
+    if isinstance(source, Model):
+        return source
+    if isinstance(source, Mapping):
+        return _model_from_table(source, str(source.get("name", "model")))
+    if isinstance(source, (str, Path)):
+        text = str(source)
+        path = Path(text)
+        if is_path(text, (".toml",)):
+            return _model_from_table(catalog.read_toml(path), text)
+        if is_path(text, (".json",)):
+            return _model_from_table(_read_json(path), text)
+        if path.is_dir() and (path / "config.json").is_file():
+            return _model_from_table(_read_json(path / "config.json"), text)
+        return _catalogue_model(catalog.find("models", text))
+    raise ScaleModelError(
+        f"model={source!r}: must be a catalogue name, a path or a mapping", code="malformed"
+    )

@@ -1,0 +1,100 @@
+"""Checked reading of nested tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scalemodel.errors import ScaleModelError, nearest
+from scalemodel.units import parse_quantity, value_of
+
+Table = Mapping[str, Any]
+
+_LARGEST = 1e30
+
+
+class Reader:
+    """Reads quantities of one table and remembers which keys it knows."""
+
+    def __init__(self, table: object, where: str) -> None:
+        if not isinstance(table, Mapping):
+            raise ScaleModelError(f"{where}={table!r}: must be a table")
+        self.table = table
+        self.where = where
+        self.known = {"source"}
+
+    def quantity(self, key: str, dimension: str, default: float | None = None) -> float:
+        """A quantity in base units; without a default it must be there."""
+        self.known.add(key)
+        if key not in self.table:
+            if default is None:
+                raise ScaleModelError(f"{self.where}.{key}: missing")
+            return default
+        return parse_quantity(value_of(self.table[key]), dimension, f"{self.where}.{key}")
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """A plain number."""
+        self.known.add(key)
+        if key not in self.table:
+            if default is None:
+                raise ScaleModelError(f"{self.where}.{key}: missing")
+            return default
+        value = value_of(self.table[key])
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ScaleModelError(f"{self.where}.{key}={value!r}: must be a number")
+        if not abs(value) <= _LARGEST:  # written so that NaN is refused too
+            raise ScaleModelError(f"{self.where}.{key}={value!r}: must be a finite number")
+        return float(value)
+
+    def count(self, key: str, default: int | None = None) -> int:
+        """A whole number."""
+        number = self.number(key, default)
+        if number != int(number):
+            raise ScaleModelError(f"{self.where}.{key}={number}: must be a whole number")
+        return int(number)
+
+    def text(self, key: str, default: str) -> str:
+        """A text."""
+        self.known.add(key)
+        return str(value_of(self.table.get(key, default)))
+
+    def sub(self, key: str) -> Reader:
+        """The reader of a table inside this one; of an empty one when it is missing."""
+        self.known.add(key)
+        return Reader(self.table.get(key, {}), f"{self.where}.{key}".lstrip("."))
+
+    def finish(self, *further: str) -> None:
+        """Every key was asked for; an unknown one is an error with the nearest known names."""
+        for key in self.table:
+            if key not in self.known and key not in further:
+                raise ScaleModelError(
+                    f"{self.where}.{key}: unknown key; {nearest(str(key), self.known)}".lstrip("."),
+                    code="unknown_key",
+                )
+
+
+def merged(base: Table, changes: Table) -> dict[str, Any]:
+    """`base` with `changes` laid over it, table by table; cells are replaced whole."""
+    result = dict(base)
+    for key, cell in changes.items():
+        below = result.get(key)
+        is_table = isinstance(cell, Mapping) and "value" not in cell
+        if is_table and isinstance(below, Mapping):
+            result[key] = merged(below, cell)
+        else:
+            result[key] = cell
+    return result
+
+
+def freeze(table: object) -> object:
+    """`table` as nested tuples, to compare and hash by content."""
+    if isinstance(table, Mapping):
+        return tuple(sorted((str(key), freeze(cell)) for key, cell in table.items()))
+    if isinstance(table, list):
+        return tuple(freeze(cell) for cell in table)
+    return table
+
+
+def is_path(text: str, suffixes: tuple[str, ...]) -> bool:
+    """Whether `text` names a file of one of these kinds rather than a catalogue entry."""
+    return text.endswith(suffixes)

@@ -1,0 +1,43 @@
+"""Software stacks: named constants and facts to engine values."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from scalemodel import _core, catalog
+from scalemodel.resolve.reader import Reader
+from scalemodel.units import parse_quantity, value_of
+
+_STACK_FIELDS = tuple(row["name"] for row in _core.Stack.fields())
+_STACK_DIMENSIONS = {"_s": "s", "_bytes": "bytes"}
+
+
+@lru_cache(maxsize=64)
+def stack(name: str) -> _core.Stack:
+    """The engine's constants of a named software stack.
+
+    Examples
+    --------
+    >>> stack("plain").gradients_fp32
+    True
+    """
+    entry = catalog.find("stacks", name)
+    table = catalog.load("stacks", entry)
+    facts = Reader(table.get("stack", {}), f"stacks/{entry}.toml: stack")
+    given: dict[str, Any] = {}
+    for field_name in _STACK_FIELDS:
+        key = field_name
+        dimension = None
+        for suffix, kind in _STACK_DIMENSIONS.items():
+            if field_name.endswith(suffix):
+                key, dimension = field_name[: -len(suffix)], kind
+        facts.known.add(key)
+        if key not in facts.table:
+            continue
+        cell = value_of(facts.table[key])
+        given[field_name] = (
+            parse_quantity(cell, dimension, f"stacks/{entry}.toml: {key}") if dimension else cell
+        )
+    facts.finish()
+    return _core.Stack(**given)

@@ -1,0 +1,84 @@
+#include "scalemodel/strategy/stages.hpp"
+
+#include "support.hpp"
+
+namespace scalemodel {
+namespace {
+
+int layers_of(const StageLayout& layout) {
+  int total = 0;
+  for (const StageClass& stage : layout.classes) total += stage.count * stage.total_layers();
+  return total;
+}
+
+TEST_CASE("stages hold every layer once, one embedding and one head") {
+  for (const DecoderShape& shape :
+       {testing::gpt3_shape(), testing::latent_experts_shape(), testing::window_shape()}) {
+    const Model model = make_decoder(shape);
+    for (const int pp : {1, 2, 4, 7, 8}) {
+      for (const int vpp : {1, 2, 3}) {
+        if (pp * vpp > model.layers()) continue;
+        CAPTURE(pp);
+        CAPTURE(vpp);
+        const StageLayout layout = make_stage_layout(model, pp, vpp, false);
+        CHECK(layers_of(layout) == model.layers() + model.mtp_layers);
+        std::array<int, kMaxLayerKinds> held{}, wanted{};
+        int stages = 0, embeddings = 0, heads = 0;
+        for (const StageClass& stage : layout.classes) {
+          stages += stage.count;
+          embeddings += stage.embedding ? stage.count : 0;
+          heads += stage.head ? stage.count : 0;
+          for (std::size_t k = 0; k < kMaxLayerKinds; ++k) held[k] += stage.count * stage.layers[k];
+        }
+        for (const std::uint8_t kind : model.layer_kind) ++wanted[kind];
+        wanted[model.layer_kind.back()] += model.mtp_layers;
+        CHECK(held == wanted);
+        CHECK(stages == pp);
+        CHECK(embeddings == 1);
+        CHECK(heads == 1);
+        CHECK(layout.classes.front().first_index == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("chunks differ by at most one layer") {
+  DecoderShape shape = testing::dense_7b_shape();
+  for (const int layers : {8, 30, 61, 96}) {
+    shape.layers = layers;
+    const Model model = make_decoder(shape);
+    for (const int pp : {1, 2, 4, 8}) {
+      const StageLayout layout = make_stage_layout(model, pp, 1, false);
+      for (const StageClass& stage : layout.classes) {
+        CHECK(stage.total_layers() >= layers / pp);
+        CHECK(stage.total_layers() <= (layers + pp - 1) / pp);
+      }
+    }
+  }
+}
+
+TEST_CASE("a remainder of layers spares the ends, which also hold embedding and head") {
+  DecoderShape shape = testing::dense_7b_shape();
+  shape.layers = 30;
+  const StageLayout layout = make_stage_layout(make_decoder(shape), 4, 1, false);
+  for (const StageClass& stage : layout.classes) {
+    CHECK(stage.total_layers() == (stage.embedding || stage.head ? 7 : 8));
+  }
+}
+
+TEST_CASE("DualPipe holds everything twice, stage i with stage pp - 1 - i") {
+  for (const int pp : {2, 4, 8}) {
+    const Model model = make_decoder(testing::gpt3_shape());
+    const StageLayout layout = make_stage_layout(model, pp, 1, true);
+    CHECK(layers_of(layout) == 2 * model.layers());
+    int ends = 0;
+    for (const StageClass& stage : layout.classes) {
+      CHECK(stage.embedding == stage.head);
+      ends += stage.head ? stage.count : 0;
+    }
+    CHECK(ends == 2);
+  }
+}
+
+}  // namespace
+}  // namespace scalemodel
