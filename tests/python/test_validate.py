@@ -14,9 +14,10 @@ import pytest
 from scalemodel import stacks
 from scalemodel.errors import ScaleModelError
 from scalemodel.validation import KINDS, score, validate, write_csv
+from scalemodel.validation.prediction import OUTPUT_COLUMNS
 from scalemodel.validation.rows import Row, SkippedRowError, is_missing, number_in, read_table
 from scalemodel.validation.score import cases, kendall_tau_b
-from scalemodel.validation.training import INPUT_COLUMNS, OUTPUT_COLUMNS, question
+from scalemodel.validation.training import INPUT_COLUMNS, question
 
 LABELS = ("row_id", "source", "source_path", "source_table", "system")
 MEASURED = (

@@ -47,6 +47,7 @@ class LayerBuilder {
     const double launches = conditions_.stack.grouped_launch ? 1 : options.batch;
     kernels_forward_ += launches;
     kernels_backward_ += launches * (options.frozen ? 1 : 2);
+    kernels_weight_ += options.frozen ? 0 : launches;
     note({name, m, n, k, options.batch, forward, input_gradient + weight_gradient, Bytes{}});
   }
 
@@ -83,8 +84,15 @@ class LayerBuilder {
 
   Seconds host(double kernels) const { return kernels * conditions_.stack.host_launch; }
   Seconds forward() const { return max(forward_, host(kernels_forward_)); }
-  Seconds backward() const { return max(backward_, host(kernels_backward_)); }
-  Seconds weight_gradient() const { return weight_gradient_; }
+  /// Input and weight gradients keep their own launch floor: a schedule may defer the latter.
+  Seconds backward() const {
+    return max(backward_ - weight_gradient_, host(kernels_backward_ - kernels_weight_)) +
+           weight_gradient();
+  }
+  Seconds weight_gradient() const { return max(weight_gradient_, host(kernels_weight_)); }
+  /// Accelerator idle for want of launches: what is in flight goes on meanwhile.
+  Seconds idle_forward() const { return forward() - forward_; }
+  Seconds idle_backward() const { return backward() - backward_; }
   Seconds linear_forward() const { return linear_forward_; }
   Seconds moving_forward() const { return moving_forward_; }
   Seconds attention_forward() const { return attention_forward_; }
@@ -102,7 +110,7 @@ class LayerBuilder {
   Seconds forward_, backward_, weight_gradient_;
   Seconds linear_forward_, moving_forward_;
   Seconds attention_forward_, attention_backward_, attention_recompute_;
-  double kernels_forward_ = 0, kernels_backward_ = 0;
+  double kernels_forward_ = 0, kernels_backward_ = 0, kernels_weight_ = 0;
 };
 
 /// Sizes a layer is made of on one rank, for one micro-batch.
@@ -315,8 +323,10 @@ void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   // A ring exchange under its own matrix product moves tp chunks; the first one is in the open.
   const double reach = layout.overlap_tp ? conditions.stack.overlap_efficiency : 0;
   const double pipelined = (layout.tp - 1.0) / layout.tp;
-  const Split f = hide(total_forward, reach * builder.linear_forward(), pipelined);
-  const Split b = hide(total_backward, reach * 2 * builder.linear_forward(), pipelined);
+  const Split f =
+      hide(total_forward, reach * (builder.linear_forward() + builder.idle_forward()), pipelined);
+  const Split b = hide(total_backward,
+                       reach * (2 * builder.linear_forward() + builder.idle_backward()), pipelined);
   forward.tp = f.exposed;
   forward.hidden += f.hidden;
   backward.tp = b.exposed;
@@ -341,8 +351,8 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
       const double reach = conditions.stack.overlap_efficiency * (cp - 1) / cp;
       total_forward = (cp - 1) * hop;
       total_backward = 2 * total_forward;
-      f = hide(total_forward, reach * builder.attention_forward());
-      b = hide(total_backward, reach * builder.attention_backward());
+      f = hide(total_forward, reach * (builder.attention_forward() + builder.idle_forward()));
+      b = hide(total_backward, reach * (builder.attention_backward() + builder.idle_backward()));
       break;
     }
     case ContextParallel::all_to_all: {
@@ -555,8 +565,14 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
                                 (kind.attention.q_lora_rank + kind.attention.kv_lora_rank +
                                  kind.attention.rope_head_dim)
                           : 0;
-  cost.dense_parameters = (kind.attention_parameters - down + (kind.dense_parameters)) / layout.tp +
-                          down + kind.norm_parameters;
+  // Ranks beyond the key/value heads keep a copy of one instead of a part.
+  const AttentionShape& heads = kind.attention;
+  const double kv_share = static_cast<double>(heads.kv_heads) / layout.tp;
+  const double copied = heads.latent() ? 0
+                                       : model.hidden * (size.kv_heads - kv_share) *
+                                             (heads.head_dim + heads.v_head_dim);
+  cost.dense_parameters = (kind.attention_parameters - down + kind.dense_parameters) / layout.tp +
+                          down + copied + kind.norm_parameters;
   cost.expert_parameters = kind.expert_parameters / (layout.ep * layout.etp);
   cost.trainable_dense = conditions.frozen_base ? adapters : cost.dense_parameters;
   cost.trainable_expert = conditions.frozen_base ? 0 : cost.expert_parameters;

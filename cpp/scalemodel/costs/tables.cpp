@@ -132,9 +132,13 @@ DataParallelGroups data_parallel_groups(const Cluster& cluster, const Strategy& 
   return groups;
 }
 
+std::size_t Tables::Index::hash(const Key& key) noexcept {
+  return mix(key.degrees ^ mix(key.rest ^ mix(key.outer)));
+}
+
 std::int32_t Tables::Index::find(const Key& key) const noexcept {
   const std::size_t mask = slots_.size() - 1;
-  for (std::size_t i = mix(key.degrees ^ mix(key.rest)) & mask;; i = (i + 1) & mask) {
+  for (std::size_t i = hash(key) & mask;; i = (i + 1) & mask) {
     if (slots_[i].value < 0) return -1;
     if (slots_[i].key == key) return slots_[i].value;
   }
@@ -150,7 +154,7 @@ void Tables::Index::insert(const Key& key, std::int32_t value) {
     }
   }
   const std::size_t mask = slots_.size() - 1;
-  std::size_t i = mix(key.degrees ^ mix(key.rest)) & mask;
+  std::size_t i = hash(key) & mask;
   while (slots_[i].value >= 0) i = (i + 1) & mask;
   slots_[i] = {key, value};
   ++used_;
@@ -170,16 +174,16 @@ Tables::Key Tables::cell_key(const Strategy& s, const Degrees& d) const noexcept
   Key key;
   key.degrees = u(d.tp) | u(d.cp) << 16 | u(d.ep) << 32 | u(d.micro_batch) << 48;
   const bool overlap = enabled(s.overlap_tp, conditions_.stack.overlap_tp);
-  key.rest = u(d.etp) | u(s.sequence_parallel ? 1 : 0) << 8 | u(overlap ? 1 : 0) << 9 |
-             u(static_cast<int>(s.context)) << 10 | u(static_cast<int>(s.placement)) << 12;
+  key.rest = u(d.etp) | u(s.sequence_parallel ? 1 : 0) << 32 | u(overlap ? 1 : 0) << 33 |
+             u(static_cast<int>(s.context)) << 34 | u(static_cast<int>(s.placement)) << 36;
   // Outer axes matter only where they are placed inside.
-  if (s.placement != Placement{}) key.rest |= u(d.pp) << 20 | u(d.dp) << 36;
+  if (s.placement != Placement{}) key.outer = u(d.pp) | u(d.dp) << 32;
   return key;
 }
 
 Tables::Key Tables::stage_key(const Strategy& s, const Degrees& d) noexcept {
   const auto u = [](int value) { return static_cast<std::uint64_t>(value); };
-  return {u(d.pp) | u(d.vpp) << 16 | u(s.schedule == Schedule::dualpipe ? 1 : 0) << 32, 0};
+  return {u(d.pp) | u(d.vpp) << 16 | u(s.schedule == Schedule::dualpipe ? 1 : 0) << 32, 0, 0};
 }
 
 LayerLayout Tables::layout_of(const Strategy& s, const Degrees& d) const noexcept {

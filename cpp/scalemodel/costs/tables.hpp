@@ -55,7 +55,7 @@ class Tables {
 
  private:
   struct Key {
-    std::uint64_t degrees = 0, rest = 0;
+    std::uint64_t degrees = 0, rest = 0, outer = 0;
     bool operator==(const Key&) const = default;
   };
   /// Open addressing over keys; a look-up is a hash and, mostly, one comparison.
@@ -65,6 +65,8 @@ class Tables {
     void insert(const Key& key, std::int32_t value);
 
    private:
+    static std::size_t hash(const Key& key) noexcept;
+
     struct Slot {
       Key key;
       std::int32_t value = -1;

@@ -22,6 +22,7 @@ struct Context {
   double storage_bytes;   ///< of a weight or activation
   double gradient_bytes;  ///< of a gradient as accumulated and reduced
   double reach;           ///< share of compute that can hide communication
+  bool gathered;          ///< parameters live sharded and are gathered layer by layer
 
   const Cluster& cluster() const { return tables.cluster(); }
   const Stack& stack() const { return tables.stack(); }
@@ -37,13 +38,13 @@ struct GatherTimes {
 struct StageCost {
   Phase forward, backward, recompute;
   Seconds weight_gradient;
-  Seconds gather_exposed, gather_hidden;  ///< sharded parameters
-  Seconds offload_exposed, offload_hidden;
+  Seconds gather_exposed;  ///< sharded parameters
+  Seconds offload_exposed;
   double dense = 0, expert = 0;  ///< parameters
   double trainable_dense = 0, trainable_expert = 0;
 
   Phase passes() const { return forward + backward + recompute; }
-  Seconds hidden() const { return passes().hidden + gather_hidden + offload_hidden; }
+  Seconds hidden() const { return passes().hidden; }
   Seconds busy(double contention) const {
     return passes().total() + contention * hidden() + gather_exposed + offload_exposed;
   }
@@ -76,6 +77,24 @@ GatherTimes gather_times(const Context& c, double dense, double expert, double t
   return times;
 }
 
+/// Parameters of the token table and head that a stage holds; the last stage of a pipeline keeps
+/// its own copy of a shared token table.
+struct EndParameters {
+  double all = 0, trainable = 0;
+};
+
+EndParameters end_parameters(const Context& c, const StageClass& stage) {
+  EndParameters ends;
+  const auto add = [&](const EndCost& end) {
+    ends.all += end.parameters;
+    ends.trainable += end.trainable;
+  };
+  const bool copy = stage.head && !stage.embedding && c.tables.model().tied_embeddings;
+  if (stage.embedding || copy) add(c.cell.embedding);
+  if (stage.head) add(c.cell.head);
+  return ends;
+}
+
 /// Share of a stage's layers that is recomputed.
 double recompute_share(const Strategy& strategy, const StageClass& stage) {
   if (strategy.recompute == Recompute::none) return 0;
@@ -96,26 +115,31 @@ void add_parameter_gathering(StageCost& cost, const Context& c, const StageClass
   for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
     if (stage.layers[k] == 0) continue;
     const LayerCost& layer = c.cell.layers[k];
-    const Seconds forward_cover = c.reach * layer.forward.compute;
-    const Seconds backward_cover =
-        c.reach * (layer.backward.compute + recomputed * layer.recompute[mode].compute);
+    // What tensor, context and expert parallelism hid already is no cover any more.
+    const Phase again = recomputed * layer.recompute[mode];
+    const Seconds forward_cover = uncovered(c.reach * layer.forward.compute, layer.forward.hidden);
+    const Seconds backward_cover = uncovered(c.reach * (layer.backward.compute + again.compute),
+                                             layer.backward.hidden + again.hidden);
     const Seconds open = (hide_gather ? Seconds{} : 2 * gathers[k].gather) +
                          (hide_reduce ? Seconds{} : gathers[k].reduce);
     const Seconds forward_traffic = hide_gather ? gathers[k].gather : Seconds{};
     const Seconds backward_traffic =
         forward_traffic + (hide_reduce ? gathers[k].reduce : Seconds{});
-    const Seconds exposed = open + uncovered(forward_traffic, forward_cover) +
-                            uncovered(backward_traffic, backward_cover);
+    const Seconds forward_exposed = uncovered(forward_traffic, forward_cover);
+    const Seconds backward_exposed = uncovered(backward_traffic, backward_cover);
     const double n = share * stage.layers[k];
-    cost.gather_exposed += n * exposed;
-    cost.gather_hidden += n * (open + forward_traffic + backward_traffic - exposed);
+    cost.gather_exposed += n * (open + forward_exposed + backward_exposed);
+    cost.forward.hidden += n * (forward_traffic - forward_exposed);
+    cost.backward.hidden += n * (backward_traffic - backward_exposed);
   }
-  const double ends = (stage.embedding ? c.cell.embedding.parameters : 0) +
-                      (stage.head ? c.cell.head.parameters : 0);
-  const double trainable =
-      (stage.embedding ? c.cell.embedding.trainable : 0) + (stage.head ? c.cell.head.trainable : 0);
-  const GatherTimes at_ends = gather_times(c, ends, 0, trainable, 0);
+  const EndParameters ends = end_parameters(c, stage);
+  const GatherTimes at_ends = gather_times(c, ends.all, 0, ends.trainable, 0);
   cost.gather_exposed += share * (at_ends.gather + at_ends.reduce);
+}
+
+/// Compute of a pass that nothing runs under yet.
+Seconds cover_left(const Context& c, const Phase& pass) {
+  return uncovered(c.reach * pass.compute, pass.hidden);
 }
 
 /// Weights and activations in host memory travel once each way per micro-batch, under compute.
@@ -125,10 +149,11 @@ void add_host_traffic(StageCost& cost, const Context& c, Bytes saved) {
   const Bytes weights{s.offload_weights ? c.storage_bytes * (cost.dense + cost.expert) : 0};
   const Bytes activations = s.offload_activations ? saved : Bytes{};
   const Seconds one_way = host_transfer_time(weights + activations, c.cluster().accelerator);
-  const Seconds exposed = uncovered(one_way, c.reach * cost.forward.compute) +
-                          uncovered(one_way, c.reach * cost.backward.compute);
-  cost.offload_exposed = exposed;
-  cost.offload_hidden = 2 * one_way - exposed;
+  const Seconds forward_exposed = uncovered(one_way, cover_left(c, cost.forward));
+  const Seconds backward_exposed = uncovered(one_way, cover_left(c, cost.backward));
+  cost.offload_exposed = forward_exposed + backward_exposed;
+  cost.forward.hidden += one_way - forward_exposed;
+  cost.backward.hidden += one_way - backward_exposed;
 }
 
 /// Bytes a stage keeps of one micro-batch.
@@ -169,24 +194,20 @@ StageCost stage_cost(const Context& c, const StageClass& stage,
     cost.forward = cost.forward + share * end.forward;
     cost.backward = cost.backward + share * end.backward;
     cost.weight_gradient += share * end.weight_gradient;
-    cost.dense += end.parameters;
-    cost.trainable_dense += end.trainable;
   };
   if (stage.embedding) add_end(c.cell.embedding);
   if (stage.head) add_end(c.cell.head);
-  if (stage.head && !stage.embedding && c.tables.model().tied_embeddings) {
-    // The last stage keeps its own copy of a shared token table.
-    cost.dense += c.cell.embedding.parameters;
-    cost.trainable_dense += c.cell.embedding.trainable;
-  }
-  if (gathers_parameters(c.strategy.sharding)) {
+  const EndParameters ends = end_parameters(c, stage);
+  cost.dense += ends.all;
+  cost.trainable_dense += ends.trainable;
+  if (c.gathered) {
     add_parameter_gathering(cost, c, stage, gathers, share);
   }
   add_host_traffic(cost, c, share * saved_bytes(c, stage));
   if (c.stages.mirrored) {
     // DualPipe runs one direction's dispatch and combine under the other direction's compute.
     const Seconds ep = cost.forward.ep + cost.backward.ep + cost.recompute.ep;
-    const Seconds covered = min(ep, c.reach * (cost.forward.compute + cost.backward.compute));
+    const Seconds covered = min(ep, cover_left(c, cost.forward) + cover_left(c, cost.backward));
     const double left = ep > Seconds{} ? 1 - covered / ep : 1;
     cost.forward.ep = left * cost.forward.ep;
     cost.backward.ep = left * cost.backward.ep;
@@ -207,7 +228,7 @@ struct StepTraffic {
 /// with a group of up to pp micro-batches, so that all but the last chunk hide under whole groups.
 StepTraffic step_traffic(const Context& c, const StageClass& stage, const StageCost& cost) {
   const Sharding sharding = c.strategy.sharding;
-  if (gathers_parameters(sharding)) return {};
+  if (c.gathered) return {};
   const GatherTimes times = gather_times(c, cost.trainable_dense, cost.trainable_expert,
                                          cost.trainable_dense, cost.trainable_expert);
   const bool hide_reduce = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
@@ -219,10 +240,11 @@ StepTraffic step_traffic(const Context& c, const StageClass& stage, const StageC
   const double chunks = c.degrees.vpp;
   const double group = std::min(c.degrees.micro_batches, static_cast<double>(c.degrees.pp));
   const double passes = (1 + (chunks - 1) * group) / chunks;
-  const Seconds backward = passes * (cost.backward.compute + cost.recompute.compute);
-  const Seconds forward = passes * cost.forward.compute;
+  const Seconds backward =
+      (sharding == Sharding::zero2 ? 1 : passes) * cover_left(c, cost.backward + cost.recompute);
+  const Seconds forward = passes * cover_left(c, cost.forward);
   const auto exposed = [&](Seconds traffic, Seconds cover, bool hide) {
-    return hide ? max(uncovered(traffic, c.reach * cover), traffic / buckets) : traffic;
+    return hide ? max(uncovered(traffic, cover), traffic / buckets) : traffic;
   };
   StepTraffic traffic;
   traffic.exposed = repeats * exposed(times.reduce, backward, hide_reduce) +
@@ -239,10 +261,9 @@ Seconds optimizer_time(const Context& c, const StageCost& cost) {
   const double updated = cost.trainable_dense / (sharded ? c.groups.dense_shard_ranks : 1) +
                          cost.trainable_expert / (sharded ? c.groups.expert_shard_ranks : 1);
   const double states = task.master_bytes + moments(task.optimizer) * task.moment_bytes;
-  const double held =
-      gathers_parameters(c.strategy.sharding) || c.strategy.sharding == Sharding::zero2
-          ? updated
-          : cost.trainable_dense + cost.trainable_expert;
+  const double held = c.gathered || c.strategy.sharding == Sharding::zero2
+                          ? updated
+                          : cost.trainable_dense + cost.trainable_expert;
   const Bytes bytes{updated * (2 * c.gradient_bytes + 2 * states + c.storage_bytes) +
                     held * c.gradient_bytes};
   const Accelerator& accelerator = c.cluster().accelerator;
@@ -295,7 +316,7 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
   const auto shared = [&](double dense, double expert, bool sharded) {
     return sharded ? dense / g.dense_shard_ranks + expert / g.expert_shard_ranks : dense + expert;
   };
-  const bool gathered = gathers_parameters(s.sharding);
+  const bool gathered = c.gathered;
   const bool gradients_sharded = gathered || s.sharding == Sharding::zero2;
   const bool states_sharded = s.sharding != Sharding::ddp;
   const bool narrow = c.tables.conditions().precision != c.tables.conditions().storage;
@@ -345,10 +366,8 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
   }
   if (c.degrees.pp > 1) memory.communication += 2 * c.cell.boundary;
   if (gathered) {
-    const double ends = (stage.embedding ? c.cell.embedding.parameters : 0) +
-                        (stage.head ? c.cell.head.parameters : 0);
-    memory.gathered =
-        Bytes{c.storage_bytes * (2 * widest_layer + ends) + c.gradient_bytes * widest_trainable};
+    memory.gathered = Bytes{c.storage_bytes * (2 * widest_layer + end_parameters(c, stage).all) +
+                            c.gradient_bytes * widest_trainable};
   }
   const double layers = std::max(1, stage.total_layers());
   const auto move_to_host = [&](Bytes& bytes, double kept_share) {
@@ -428,7 +447,8 @@ Context make_context(const Tables& tables, const Strategy& strategy, const Degre
           effective_schedule(strategy.schedule, degrees.vpp),
           operand_bytes(conditions.storage),
           conditions.gradients_fp32 ? 4.0 : operand_bytes(conditions.storage),
-          conditions.stack.overlap_efficiency};
+          conditions.stack.overlap_efficiency,
+          gathers_parameters(strategy.sharding) && degrees.shard > 1};
 }
 
 }  // namespace
@@ -448,7 +468,7 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
   const double contention = c.stack().contention;
 
   std::array<GatherTimes, kMaxLayerKinds> gathers{};
-  if (gathers_parameters(strategy.sharding)) {
+  if (c.gathered) {
     for (std::size_t k = 0; k < tables.model().kinds.size(); ++k) {
       const LayerCost& layer = cell->layers[k];
       gathers[k] = gather_times(c, layer.dense_parameters, layer.expert_parameters,
@@ -459,6 +479,7 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
   StageTimes times;
   StageCost slowest;
   StepTraffic traffic;
+  Seconds latest{-1};
   Bytes peak{-1};
   for (const StageClass& stage : stages->classes) {
     const StageCost cost = stage_cost(c, stage, gathers);
@@ -466,12 +487,17 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
     times.sum += stage.count * busy;
     times.mean_backward += stage.count * (cost.backward.total() + cost.recompute.total()) / d.pp;
     times.mean_weight += stage.count * cost.weight_gradient / d.pp;
-    if (busy > times.slowest) {
+    // The stage that ends last: its micro-batches and its own traffic after them.
+    const StepTraffic own = step_traffic(c, stage, cost);
+    const Seconds own_end =
+        (d.micro_batches - 1 / (c.schedule == Schedule::interleaved ? d.vpp : 1)) * busy +
+        own.exposed + contention * own.hidden;
+    if (own_end > latest) {
+      latest = own_end;
       times.slowest = busy;
       slowest = cost;
+      traffic = own;
     }
-    const StepTraffic own = step_traffic(c, stage, cost);
-    if (own.exposed >= traffic.exposed) traffic = own;
     e.optimizer = max(e.optimizer, optimizer_time(c, cost));
     e.exposed_offload = max(e.exposed_offload, optimizer_transfer(c, cost));
     const MemoryByKind memory = stage_memory(c, stage, cost);

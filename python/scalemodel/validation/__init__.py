@@ -75,13 +75,13 @@ def validate(
     import pandas as pd
 
     from scalemodel import catalog
-    from scalemodel.validation import training
+    from scalemodel.validation import prediction
 
     _check_kind(kind)
     table = _curated_table(kind) if path is None else read_table(path)
-    table = table.without(training.OUTPUT_COLUMNS)
+    table = table.without(prediction.OUTPUT_COLUMNS)
     chosen = None if stack is None else catalog.find("stacks", stack)
-    predictions = training.predict(table, stack=chosen)
+    predictions = prediction.predict(table, stack=chosen)
     frame = pd.DataFrame(table.rows, columns=list(table.header), dtype=object)
     frame["predicted_step_time_s"] = pd.Series(
         [item.step_time_s for item in predictions], dtype="float64"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError
+from scalemodel.validation.prediction import Predictor
 from scalemodel.validation.rows import SkippedRowError, read_table
-from scalemodel.validation.training import INPUT_COLUMNS, Predictor, Question, question
+from scalemodel.validation.training import INPUT_COLUMNS, Question, question
 
 if TYPE_CHECKING:
     import pandas as pd

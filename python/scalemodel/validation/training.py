@@ -1,4 +1,4 @@
-"""Published training runs: a row becomes a question, the question an estimate.
+"""Published training runs: a row becomes a question.
 
 Only the columns of `INPUT_COLUMNS` reach a question. Labels (source, row_id, ...), measurements
 and everything derived from them are outside it, so they cannot change a prediction.
@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scalemodel.errors import ScaleModelError
 from scalemodel.stacks import stack_for
-from scalemodel.validation.rows import Row, SkippedRowError, Table
-
-if TYPE_CHECKING:
-    from scalemodel import Cluster, Estimate, Model
+from scalemodel.tasks import Precision
+from scalemodel.validation.architecture import architecture
+from scalemodel.validation.rows import Row, SkippedRowError
 
 # fmt: off
 INPUT_COLUMNS = (
@@ -29,23 +28,10 @@ INPUT_COLUMNS = (
     "recompute", "flash_attn", "seq_parallel", "overlap", "other_flags",
 )
 # fmt: on
-REQUIRED_COLUMNS = ("gpu", "n_gpus", "global_batch")
-LLM_COLUMNS = ("seq_len", "micro_batch")
-ARCHITECTURE_COLUMNS = ("n_layers", "hidden", "n_heads", "ffn", "vocab")
-OUTPUT_COLUMNS = (
-    "predicted_step_time_s",
-    "predicted_memory_gb",
-    "predicted_fits",
-    "predicted_stack",
-    "predicted_note",
-    "skip_reason",
-)
 
-_GIB = 2.0**30
 _RECOMPUTATION = ("none", "selective", "full")  # lightest first
 _NOT_LANGUAGE = re.compile(r"\b(dlrm|dcn|vit|recommend\w*|diffusion|unet|resnet|image|vision)\b")
 _BELIEVED_FLASH_SINCE = 2023  # FlashAttention appeared in mid-2022
-_LATENT = {"q_lora_rank": 1536, "kv_lora_rank": 512}  # DeepSeek-V2, arXiv:2405.04434, section 3.1
 
 # One direction of a x16 slot after line coding, by PCIe generation.
 _PCIE_BANDWIDTH = {3: "15.75 GB/s", 4: "31.5 GB/s", 5: "63 GB/s", 6: "121 GB/s"}
@@ -62,30 +48,6 @@ _FABRICS = (
     ("tpu_dcn", r"\bdcn\b|jupiter"),
     ("ethernet", r"ethernet|\d+\s?gbe|\bbf3\b"),
 )
-
-
-@dataclass(frozen=True)
-class Family:
-    """Conventions of a model family for what the columns do not tell."""
-
-    position: str
-    norm: str
-    gated: bool
-    biases: bool
-    tied_embeddings: bool
-
-
-_GPT = Family("learned", "layernorm", gated=False, biases=True, tied_embeddings=True)
-_LLAMA = Family("rope", "rmsnorm", gated=True, biases=False, tied_embeddings=False)
-_FAMILIES = {
-    "gpt": _GPT,
-    "mpt": _GPT,
-    "opt": _GPT,
-    "nemotron": Family("rope", "layernorm", gated=False, biases=False, tied_embeddings=False),
-    "bloom": Family("alibi", "layernorm", gated=False, biases=True, tied_embeddings=True),
-    "llama": _LLAMA,
-    "moe": _LLAMA,
-}
 
 
 def _frozen(table: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
@@ -109,162 +71,9 @@ class Question:
     task: tuple[tuple[str, Any], ...]
     strategy: tuple[tuple[str, Any], ...]
     stack: str
-    precisions: tuple[str, ...]
+    precisions: tuple[Precision, ...]
     recomputations: tuple[str, ...]
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What the model says about one row; a row that is skipped has a reason and nothing else."""
-
-    step_time_s: float | None = None
-    memory_gb: float | None = None
-    fits: bool | None = None
-    stack: str = ""
-    note: str = ""
-    skip_reason: str = ""
-
-
-# --------------------------------------------------------------------------------- architecture
-
-
-def _latent_attention(head_dim: str, arch_note: str, notes: list[str]) -> dict[str, int]:
-    """Multi-head latent attention of a head_dim cell such as ``MLA qk128+64 v128``."""
-    sizes = re.search(r"qk\s*(\d+)\s*\+\s*(\d+)\s*v\s*(\d+)", head_dim, re.IGNORECASE)
-    if sizes is None:
-        raise SkippedRowError("missing:head_dim")
-    nope, rope, value = (int(size) for size in sizes.groups())
-    table = {"head_dim": nope + rope, "qk_rope_head_dim": rope, "v_head_dim": value}
-    for key, default in _LATENT.items():
-        stem = key.removesuffix("_rank")
-        rank = re.search(rf"{stem}(?:_rank)?\s*=?\s*(\d+)", arch_note, re.IGNORECASE)
-        table[key] = int(rank.group(1)) if rank else default
-        if rank is None:
-            notes.append(f"{key} {default} assumed")
-    return table
-
-
-def _attention(row: Row, base: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    table: dict[str, Any] = {}
-    heads = row.count("n_heads") or base.get("heads")
-    if heads is None:
-        raise SkippedRowError("missing:n_heads")
-    table["heads"] = heads
-    kv_heads = row.count("n_kv_heads")
-    if kv_heads is None and "kv_heads" not in base:
-        kv_heads = heads
-        notes.append("n_kv_heads = n_heads assumed")
-    if kv_heads is not None:
-        table["kv_heads"] = kv_heads
-    head_dim = row.text("head_dim")
-    if head_dim.lower().startswith("mla"):
-        table |= _latent_attention(head_dim, row.text("arch_note"), notes)
-    elif (size := row.number("head_dim")) is not None and size >= 1:
-        table["head_dim"] = round(size)
-    elif "head_dim" not in base:
-        table["head_dim"] = max(1, round((row.count("hidden") or base["hidden"]) / heads))
-    note = row.text("arch_note").lower()
-    if window := re.search(r"sliding[- ]window\D{0,12}(\d+)", note):
-        table["window"] = int(window.group(1))
-        table["full_attention_every"] = 2 if "alternat" in note else 0
-    return table
-
-
-def _experts(row: Row, ffn: int) -> dict[str, Any]:
-    experts = row.count("moe_experts", least=0) or 0
-    if experts == 0:
-        return {}
-    note = row.text("arch_note").lower()
-    dense = re.search(r"(\d+)\s+dense\s+layer", note)
-    every = re.search(r"moe every (\d+)(?:st|nd|rd|th)? layer|moe every layer", note)
-    return {
-        "experts": experts,
-        "experts_per_token": row.required_count("moe_topk"),
-        "shared_experts": row.count("moe_shared", least=0) or 0,
-        "expert_ffn": row.count("moe_ffn") or ffn,
-        "first_dense_layers": int(dense.group(1)) if dense else 0,
-        "moe_every": int(every.group(1) or 1) if every else 1,
-    }
-
-
-def _conventions(row: Row, gated: bool | None) -> Family:
-    """Conventions of the row's family; a family without an entry follows its gated MLP."""
-    family = row.text("model_family").lower()
-    return _FAMILIES.get(family, _GPT if gated is False else _LLAMA)
-
-
-def _catalogue_architecture(name: str) -> dict[str, Any] | None:
-    """Architecture of a catalogue model, or None when the catalogue does not know the name."""
-    from scalemodel import catalog
-
-    for candidate in dict.fromkeys((name, re.sub(r"\s*\(.*\)\s*$", "", name))):
-        try:
-            table = catalog.load("models", catalog.find("models", candidate))["architecture"]
-        except (ScaleModelError, KeyError):
-            continue
-        return {key: value for key, value in table.items() if key != "source"}
-    return None
-
-
-def architecture(row: Row, notes: list[str]) -> dict[str, Any]:
-    """Architecture of a row: its columns, then the catalogue entry of its model name.
-
-    Raises
-    ------
-    SkippedRowError
-        The columns are incomplete and no catalogue model has the name, or the columns say that
-        the layers are not a transformer's.
-    """
-    note = row.text("arch_note").lower()
-    if "mamba" in note or row.text("model_family").lower() == "hybrid":
-        raise SkippedRowError("unsupported:architecture")
-    base: dict[str, Any] = {}
-    incomplete = [name for name in ARCHITECTURE_COLUMNS if row.number(name) is None]
-    if incomplete:
-        found = _catalogue_architecture(row.text("model"))
-        if found is None:
-            if row.text("model"):
-                raise SkippedRowError(f"unknown_architecture:{row.text('model')}")
-            raise SkippedRowError(f"missing:{incomplete[0]}")
-        base = found
-        notes.append("architecture of the named model")
-    table: dict[str, Any] = {}
-    for key, column in (("layers", "n_layers"), ("hidden", "hidden"), ("vocab", "vocab")):
-        value = row.count(column)
-        if value is not None or key not in base:
-            table[key] = row.required_count(column) if value is None else value
-    table |= _attention(row, base, notes)
-    ffn = row.count("ffn")
-    if ffn is None and "ffn" not in base:
-        raise SkippedRowError("missing:ffn")
-    if ffn is not None:
-        table["ffn"] = ffn
-    gated = row.flag("gated_ffn")
-    if gated is not None:
-        table["gated"] = gated
-    if not base:
-        family = _conventions(row, gated)
-        table |= {
-            "gated": family.gated if gated is None else gated,
-            "position": family.position,
-            "norm": family.norm,
-            "tied_embeddings": family.tied_embeddings,
-            "qkv_bias": family.biases,
-            "out_bias": family.biases,
-            "mlp_bias": family.biases,
-        }
-        if family.position == "learned":
-            table["positions"] = row.required_count("seq_len")
-    table |= _experts(row, ffn if ffn is not None else base["ffn"])
-    dense = table.get("first_dense_layers", 0)
-    if row.text("params_B").lower() == "proxy" and dense > 1:
-        # The full model has dozens of layers behind these; a few-layer proxy of it keeps one.
-        table["first_dense_layers"] = 1
-        notes.append(f"proxy: 1 of {dense} leading dense layers kept")
-    if re.search(r"\bmtp\b", row.text("other_flags"), re.IGNORECASE):
-        table["mtp_layers"] = 1
-    return base | table
 
 
 # -------------------------------------------------------------------------------------- cluster
@@ -359,21 +168,22 @@ def _method(row: Row) -> str:
     raise SkippedRowError("unsupported:task")
 
 
-def _precisions(row: Row, notes: list[str]) -> tuple[str, ...]:
+def _precisions(row: Row, notes: list[str]) -> tuple[Precision, ...]:
     text = row.text("precision").lower() or row.text("precision_class").lower()
     if not text:
         notes.append("precision bf16 assumed")
         return ("bf16", "fp16")
     if "16bit" in text or ("bf16" in text and re.search(r"(?<!b)fp16", text)):
         return ("bf16", "fp16")
-    for name, pattern in (
+    named: tuple[tuple[Precision, str], ...] = (
         ("fp8", r"fp8|float8|e4m3|e5m2"),
         ("fp4", r"fp4|float4|e2m1"),
         ("bf16", r"bf16|bfloat16"),
         ("fp16", r"fp16|float16|half"),
         ("tf32", r"tf32"),
         ("fp32", r"fp32|float32|single"),
-    ):
+    )
+    for name, pattern in named:
         if re.search(pattern, text):
             return (name,)
     if re.search(r"mixed|amp", text):
@@ -610,198 +420,3 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         recomputations=recomputations,
         notes=tuple(notes),
     )
-
-
-# ----------------------------------------------------------------------------------- prediction
-
-
-class Predictor:
-    """Answers questions; remembers models, clusters and whole answers, because rows repeat."""
-
-    def __init__(self) -> None:
-        self._models: dict[object, Model] = {}
-        self._clusters: dict[object, Cluster] = {}
-        self._answers: dict[Question, Prediction] = {}
-
-    def predict(self, question: Question) -> Prediction:
-        """Prediction for a question; what the engine refuses becomes a skip reason."""
-        answer = self._answers.get(question)
-        if answer is None:
-            answer = self._answers[question] = self._answer(question)
-        return answer
-
-    def candidates(self, question: Question) -> list[Estimate]:
-        """Estimates of every recomputation a row leaves open, lightest first."""
-        for precision in question.precisions:
-            found = []
-            try:
-                for recompute in question.recomputations:
-                    estimate = self._estimate(question, precision, recompute)
-                    if recompute == "full" and len(question.recomputations) > 1 and estimate.fits:
-                        estimate = self._fewest_layers(question, precision, estimate)
-                    found.append(estimate)
-            except SkippedRowError:
-                continue
-            return found
-        return []
-
-    def _answer(self, question: Question) -> Prediction:
-        refusal = "unsupported:dtype"
-        for precision in question.precisions:
-            try:
-                return self._with_precision(question, precision)
-            except SkippedRowError as skipped:
-                refusal = str(skipped)
-                if refusal != "unsupported:dtype":
-                    break
-        return Prediction(skip_reason=refusal)
-
-    def _with_precision(self, question: Question, precision: str) -> Prediction:
-        notes = list(question.notes)
-        if precision != question.precisions[0]:
-            notes.append(f"precision {precision}: no {question.precisions[0]} on this accelerator")
-        for recompute in question.recomputations:
-            estimate = self._estimate(question, precision, recompute)
-            if estimate.fits:
-                break
-        if len(question.recomputations) > 1:
-            if recompute == "full" and estimate.fits:
-                estimate = self._fewest_layers(question, precision, estimate)
-            why = "lightest that fits" if estimate.fits else "none fits"
-            layers = estimate.strategy.recompute_layers
-            notes.append(
-                f"recompute {recompute}{f' of {layers} layers' if layers else ''} assumed: {why}"
-            )
-        step_time_s = _positive(estimate.step_time_s, "step_time")
-        memory_bytes = _positive(estimate.memory_allocated_bytes, "memory")
-        return Prediction(
-            step_time_s=step_time_s,
-            memory_gb=memory_bytes / _GIB,
-            fits=bool(estimate.fits),
-            stack=question.stack,
-            note="; ".join(notes),
-        )
-
-    def _fewest_layers(self, question: Question, precision: str, full: Estimate) -> Estimate:
-        """The estimate that recomputes as few layers per pipeline rank as memory allows."""
-        low, high, best = 1, full.model.shape.layers // full.strategy.pp, full
-        while low < high:
-            middle = (low + high) // 2
-            trial = self._estimate(question, precision, "full", recompute_layers=middle)
-            if trial.fits:
-                high, best = middle, trial
-            else:
-                low = middle + 1
-        return best
-
-    def _estimate(
-        self, question: Question, precision: str, recompute: str, recompute_layers: int = 0
-    ) -> Estimate:
-        import scalemodel as sm
-
-        task_of = sm.Training if question.method == "pretrain" else sm.FineTuning
-        arguments = dict(question.task)
-        if question.method != "pretrain":
-            arguments["method"] = question.method
-        try:
-            estimate = sm.estimate(
-                self._model(question),
-                self._cluster(question),
-                task_of(precision=precision, **arguments),
-                sm.Strategy(
-                    **{"recompute_layers": recompute_layers, **dict(question.strategy)},
-                    recompute=recompute,
-                ),
-                stack=question.stack,
-            )
-        except ScaleModelError as error:
-            raise _refused(f"illegal:{error.code}") from None
-        except (ValueError, TypeError, OverflowError):
-            # Numbers beyond what the engine's integers hold.
-            raise SkippedRowError("illegal:malformed") from None
-        if str(estimate.verdict).startswith("illegal"):
-            raise _refused(str(estimate.verdict))
-        return estimate
-
-    def _model(self, question: Question) -> Model:
-        import scalemodel as sm
-
-        model = self._models.get(question.model)
-        if model is None:
-            # The name of the row stays out, so that it cannot matter.
-            model = sm.model({"name": "row", "architecture": dict(question.model)})
-            self._models[question.model] = model
-        return model
-
-    def _cluster(self, question: Question) -> Cluster:
-        import scalemodel as sm
-
-        key = (
-            question.accelerator,
-            question.node_accelerators,
-            question.scale_up,
-            question.fabric,
-            question.accelerators,
-        )
-        cluster = self._clusters.get(key)
-        if cluster is None:
-            table: dict[str, Any] = {
-                "accelerator": question.accelerator,
-                "node": {"accelerators": question.node_accelerators},
-                "fabric": dict(question.fabric),
-            }
-            if question.scale_up:
-                table["scale_up"] = dict(question.scale_up)
-            cluster = sm.cluster(table, accelerators=question.accelerators)
-            self._clusters[key] = cluster
-        return cluster
-
-
-def _positive(value: float | None, what: str) -> float:
-    if value is None or not math.isfinite(value) or value <= 0:
-        raise SkippedRowError(f"illegal:{what}")
-    return float(value)
-
-
-def _refused(reason: str) -> SkippedRowError:
-    """Skip reason of a refusal: a missing rate is a matter of the number format."""
-    return SkippedRowError("unsupported:dtype" if "precision" in reason else reason)
-
-
-def check_columns(table: Table) -> None:
-    """Refuse a table that lacks a column every row would need.
-
-    Raises
-    ------
-    ScaleModelError
-        Names the column.
-    """
-    needed = list(REQUIRED_COLUMNS)
-    tasks, families = table.column("task"), table.column("model_family")
-    if any(is_language_model(*pair) for pair in zip(tasks, families, strict=True)):
-        needed += LLM_COLUMNS
-        if "model" not in table.header:
-            needed += ARCHITECTURE_COLUMNS
-    for column in needed:
-        if column not in table.header:
-            raise ScaleModelError(
-                f"required column {column!r} is missing from the table; kind 'training' needs "
-                f"{', '.join((*REQUIRED_COLUMNS, *LLM_COLUMNS))} and model or "
-                f"{', '.join(ARCHITECTURE_COLUMNS)}",
-                code="missing_column",
-                details={"column": column},
-            )
-
-
-def predict(table: Table, *, stack: str | None = None) -> list[Prediction]:
-    """One prediction per row of a table, in order; no row can fail the run."""
-    check_columns(table)
-    predictor = Predictor()
-    predictions = []
-    for row in table.select(INPUT_COLUMNS):
-        try:
-            prediction = predictor.predict(question(row, stack=stack))
-        except SkippedRowError as skipped:
-            prediction = Prediction(skip_reason=str(skipped))
-        predictions.append(prediction)
-    return predictions

@@ -1,0 +1,70 @@
+"""An estimate as HTML for notebooks: tables by cause and kind, and the foldable tree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scalemodel.diagnose import what_limits
+from scalemodel.explain.explanation import BOX, Explanation, folded_html, safe
+from scalemodel.explain.terms import term_tree
+from scalemodel.messages import count_text, message, time_text
+
+if TYPE_CHECKING:
+    from scalemodel.estimate import Estimate
+
+_CELL = "padding:.1em .6em;text-align:left"
+
+
+def _bar_html(share: float) -> str:
+    width = 100 * min(1.0, max(0.0, share))
+    return (
+        "<div aria-hidden='true' style='width:8em;border:1px solid currentColor;opacity:.7'>"
+        f"<div style='width:{width:.1f}%;height:.7em;background:currentColor'></div></div>"
+    )
+
+
+def _table_html(caption: str, first: str, parts: tuple[Explanation, ...]) -> str:
+    rows = "".join(
+        f"<tr><th scope='row' style='{_CELL}'>{safe(part.name)}</th>"
+        f"<td style='{_CELL}'>{safe(part.value_text())}</td>"
+        f"<td style='{_CELL}'>{_bar_html(part.share_fraction or 0)}</td></tr>"
+        for part in parts
+        if part.value
+    )
+    return (
+        f"<table><caption style='text-align:left'>{safe(caption)}</caption><thead><tr>"
+        f"<th scope='col' style='{_CELL}'>{safe(first)}</th><th scope='col' style='{_CELL}'>value"
+        f"</th><th scope='col' style='{_CELL}'>share</th></tr></thead><tbody>{rows}</tbody></table>"
+    )
+
+
+def estimate_html(est: Estimate) -> str:
+    """An estimate for notebooks: self-contained, foldable, readable without colours."""
+    title = f"{est.model.name} on {est.cluster.accelerators} × {est.cluster.accelerator}"
+    head = f"<p><b>{safe(title)}</b><br><code>{safe(repr(est.strategy))}</code></p>"
+    if est.illegal:
+        return f'<div style="{BOX}">{head}<pre>{safe(message(est))}</pre></div>'
+    tree = term_tree(est)
+    step, memory, energy, cost, mfu, _ = tree.children
+    facts = [
+        f"verdict {est.verdict}",
+        f"step {time_text(est.core.step_time_s)}",
+        f"{count_text(est.core.tokens_per_s)} tokens/s",
+        f"MFU {mfu.value_text()}",
+        f"memory {memory.value_text()}",
+        f"energy {energy.value_text().split(' (')[0]}",
+    ]
+    if cost.value is not None:
+        facts.append(f"cost {cost.value_text()}")
+    tables = (
+        "<details open><summary>Time</summary>"
+        + _table_html("Time of a step by cause", "cause", step.children)
+        + "</details><details><summary>Memory</summary>"
+        + _table_html("Memory of the fullest accelerator by kind", "kind", memory.children)
+        + "</details>"
+    )
+    return (
+        f'<div style="{BOX}">{head}<p>{safe(" · ".join(facts))}</p>'
+        f"<p>limited by: {safe(what_limits(est))}</p>{tables}"
+        f"<details><summary>Explanation</summary>{folded_html(tree, is_open=True)}</details></div>"
+    )

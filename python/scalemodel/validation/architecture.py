@@ -1,0 +1,176 @@
+"""Published runs: the architecture of a row, from its columns or the model that it names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from scalemodel.errors import ScaleModelError
+from scalemodel.validation.rows import Row, SkippedRowError
+
+ARCHITECTURE_COLUMNS = ("n_layers", "hidden", "n_heads", "ffn", "vocab")
+
+_LATENT = {"q_lora_rank": 1536, "kv_lora_rank": 512}  # DeepSeek-V2, arXiv:2405.04434, section 3.1
+
+
+@dataclass(frozen=True)
+class Family:
+    """Conventions of a model family for what the columns do not tell."""
+
+    position: str
+    norm: str
+    gated: bool
+    biases: bool
+    tied_embeddings: bool
+
+
+_GPT = Family("learned", "layernorm", gated=False, biases=True, tied_embeddings=True)
+_LLAMA = Family("rope", "rmsnorm", gated=True, biases=False, tied_embeddings=False)
+_FAMILIES = {
+    "gpt": _GPT,
+    "mpt": _GPT,
+    "opt": _GPT,
+    "nemotron": Family("rope", "layernorm", gated=False, biases=False, tied_embeddings=False),
+    "bloom": Family("alibi", "layernorm", gated=False, biases=True, tied_embeddings=True),
+    "llama": _LLAMA,
+    "moe": _LLAMA,
+}
+
+
+def _latent_attention(head_dim: str, arch_note: str, notes: list[str]) -> dict[str, int]:
+    """Multi-head latent attention of a head_dim cell such as ``MLA qk128+64 v128``."""
+    sizes = re.search(r"qk\s*(\d+)\s*\+\s*(\d+)\s*v\s*(\d+)", head_dim, re.IGNORECASE)
+    if sizes is None:
+        raise SkippedRowError("missing:head_dim")
+    nope, rope, value = (int(size) for size in sizes.groups())
+    table = {"head_dim": nope + rope, "qk_rope_head_dim": rope, "v_head_dim": value}
+    for key, default in _LATENT.items():
+        stem = key.removesuffix("_rank")
+        rank = re.search(rf"{stem}(?:_rank)?\s*=?\s*(\d+)", arch_note, re.IGNORECASE)
+        table[key] = int(rank.group(1)) if rank else default
+        if rank is None:
+            notes.append(f"{key} {default} assumed")
+    return table
+
+
+def _attention(row: Row, base: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    heads = row.count("n_heads") or base.get("heads")
+    if heads is None:
+        raise SkippedRowError("missing:n_heads")
+    table["heads"] = heads
+    kv_heads = row.count("n_kv_heads")
+    if kv_heads is None and "kv_heads" not in base:
+        kv_heads = heads
+        notes.append("n_kv_heads = n_heads assumed")
+    if kv_heads is not None:
+        table["kv_heads"] = kv_heads
+    head_dim = row.text("head_dim")
+    if head_dim.lower().startswith("mla"):
+        table |= _latent_attention(head_dim, row.text("arch_note"), notes)
+    elif (size := row.number("head_dim")) is not None and size >= 1:
+        table["head_dim"] = round(size)
+    elif "head_dim" not in base:
+        table["head_dim"] = max(1, round((row.count("hidden") or base["hidden"]) / heads))
+    note = row.text("arch_note").lower()
+    if window := re.search(r"sliding[- ]window\D{0,12}(\d+)", note):
+        table["window"] = int(window.group(1))
+        table["full_attention_every"] = 2 if "alternat" in note else 0
+    return table
+
+
+def _experts(row: Row, ffn: int) -> dict[str, Any]:
+    experts = row.count("moe_experts", least=0) or 0
+    if experts == 0:
+        return {}
+    note = row.text("arch_note").lower()
+    dense = re.search(r"(\d+)\s+dense\s+layer", note)
+    every = re.search(r"moe every (\d+)(?:st|nd|rd|th)? layer|moe every layer", note)
+    return {
+        "experts": experts,
+        "experts_per_token": row.required_count("moe_topk"),
+        "shared_experts": row.count("moe_shared", least=0) or 0,
+        "expert_ffn": row.count("moe_ffn") or ffn,
+        "first_dense_layers": int(dense.group(1)) if dense else 0,
+        "moe_every": int(every.group(1) or 1) if every else 1,
+    }
+
+
+def _conventions(row: Row, gated: bool | None) -> Family:
+    """Conventions of the row's family; a family without an entry follows its gated MLP."""
+    family = row.text("model_family").lower()
+    return _FAMILIES.get(family, _GPT if gated is False else _LLAMA)
+
+
+def _catalogue_architecture(name: str) -> dict[str, Any] | None:
+    """Architecture of a catalogue model, or None when the catalogue does not know the name."""
+    from scalemodel import catalog
+
+    for candidate in dict.fromkeys((name, re.sub(r"\s*\(.*\)\s*$", "", name))):
+        try:
+            table = catalog.load("models", catalog.find("models", candidate))["architecture"]
+        except (ScaleModelError, KeyError):
+            continue
+        return {key: value for key, value in table.items() if key != "source"}
+    return None
+
+
+def architecture(row: Row, notes: list[str]) -> dict[str, Any]:
+    """Architecture of a row: its columns, then the catalogue entry of its model name.
+
+    Raises
+    ------
+    SkippedRowError
+        The columns are incomplete and no catalogue model has the name, or the columns say that
+        the layers are not a transformer's.
+    """
+    note = row.text("arch_note").lower()
+    if "mamba" in note or row.text("model_family").lower() == "hybrid":
+        raise SkippedRowError("unsupported:architecture")
+    base: dict[str, Any] = {}
+    incomplete = [name for name in ARCHITECTURE_COLUMNS if row.number(name) is None]
+    if incomplete:
+        found = _catalogue_architecture(row.text("model"))
+        if found is None:
+            if row.text("model"):
+                raise SkippedRowError(f"unknown_architecture:{row.text('model')}")
+            raise SkippedRowError(f"missing:{incomplete[0]}")
+        base = found
+        notes.append("architecture of the named model")
+    table: dict[str, Any] = {}
+    for key, column in (("layers", "n_layers"), ("hidden", "hidden"), ("vocab", "vocab")):
+        value = row.count(column)
+        if value is not None or key not in base:
+            table[key] = row.required_count(column) if value is None else value
+    table |= _attention(row, base, notes)
+    ffn = row.count("ffn")
+    if ffn is None and "ffn" not in base:
+        raise SkippedRowError("missing:ffn")
+    if ffn is not None:
+        table["ffn"] = ffn
+    gated = row.flag("gated_ffn")
+    if gated is not None:
+        table["gated"] = gated
+    if not base:
+        family = _conventions(row, gated)
+        table |= {
+            "gated": family.gated if gated is None else gated,
+            "position": family.position,
+            "norm": family.norm,
+            "tied_embeddings": family.tied_embeddings,
+            "qkv_bias": family.biases,
+            "out_bias": family.biases,
+            "mlp_bias": family.biases,
+        }
+        if family.position == "learned":
+            table["positions"] = row.required_count("seq_len")
+    table |= _experts(row, ffn if ffn is not None else base["ffn"])
+    dense = table.get("first_dense_layers", 0)
+    if row.text("params_B").lower() == "proxy" and dense > 1:
+        # The full model has dozens of layers behind these; a few-layer proxy of it keeps one.
+        table["first_dense_layers"] = 1
+        notes.append(f"proxy: 1 of {dense} leading dense layers kept")
+    if re.search(r"\bmtp\b", row.text("other_flags"), re.IGNORECASE):
+        table["mtp_layers"] = 1
+    return base | table

@@ -1,0 +1,233 @@
+"""Published training runs: a question becomes an estimate, the estimate a prediction."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scalemodel.errors import ScaleModelError
+from scalemodel.validation.architecture import ARCHITECTURE_COLUMNS
+from scalemodel.validation.rows import SkippedRowError, Table
+from scalemodel.validation.training import INPUT_COLUMNS, Question, is_language_model, question
+
+if TYPE_CHECKING:
+    from scalemodel import Cluster, Estimate, Model
+    from scalemodel.tasks import Precision
+
+REQUIRED_COLUMNS = ("gpu", "n_gpus", "global_batch")
+LLM_COLUMNS = ("seq_len", "micro_batch")
+OUTPUT_COLUMNS = (
+    "predicted_step_time_s",
+    "predicted_memory_gb",
+    "predicted_fits",
+    "predicted_stack",
+    "predicted_note",
+    "skip_reason",
+)
+
+_GIB = 2.0**30
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model says about one row; a row that is skipped has a reason and nothing else."""
+
+    step_time_s: float | None = None
+    memory_gb: float | None = None
+    fits: bool | None = None
+    stack: str = ""
+    note: str = ""
+    skip_reason: str = ""
+
+
+class Predictor:
+    """Answers questions; remembers models, clusters and whole answers, because rows repeat."""
+
+    def __init__(self) -> None:
+        self._models: dict[object, Model] = {}
+        self._clusters: dict[object, Cluster] = {}
+        self._answers: dict[Question, Prediction] = {}
+
+    def predict(self, question: Question) -> Prediction:
+        """Prediction for a question; what the engine refuses becomes a skip reason."""
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = self._answers[question] = self._answer(question)
+        return answer
+
+    def candidates(self, question: Question) -> list[Estimate]:
+        """Estimates of every recomputation a row leaves open, lightest first."""
+        for precision in question.precisions:
+            found = []
+            try:
+                for recompute in question.recomputations:
+                    estimate = self._estimate(question, precision, recompute)
+                    if recompute == "full" and len(question.recomputations) > 1 and estimate.fits:
+                        estimate = self._fewest_layers(question, precision, estimate)
+                    found.append(estimate)
+            except SkippedRowError:
+                continue
+            return found
+        return []
+
+    def _answer(self, question: Question) -> Prediction:
+        refusal = "unsupported:dtype"
+        for precision in question.precisions:
+            try:
+                return self._with_precision(question, precision)
+            except SkippedRowError as skipped:
+                refusal = str(skipped)
+                if refusal != "unsupported:dtype":
+                    break
+        return Prediction(skip_reason=refusal)
+
+    def _with_precision(self, question: Question, precision: Precision) -> Prediction:
+        notes = list(question.notes)
+        if precision != question.precisions[0]:
+            notes.append(f"precision {precision}: no {question.precisions[0]} on this accelerator")
+        for recompute in question.recomputations:
+            estimate = self._estimate(question, precision, recompute)
+            if estimate.fits:
+                break
+        if len(question.recomputations) > 1:
+            if recompute == "full" and estimate.fits:
+                estimate = self._fewest_layers(question, precision, estimate)
+            why = "lightest that fits" if estimate.fits else "none fits"
+            layers = estimate.strategy.recompute_layers
+            notes.append(
+                f"recompute {recompute}{f' of {layers} layers' if layers else ''} assumed: {why}"
+            )
+        step_time_s = _positive(estimate.step_time_s, "step_time")
+        memory_bytes = _positive(estimate.memory_allocated_bytes, "memory")
+        return Prediction(
+            step_time_s=step_time_s,
+            memory_gb=memory_bytes / _GIB,
+            fits=bool(estimate.fits),
+            stack=question.stack,
+            note="; ".join(notes),
+        )
+
+    def _fewest_layers(self, question: Question, precision: Precision, full: Estimate) -> Estimate:
+        """The estimate that recomputes as few layers per pipeline rank as memory allows."""
+        low, high, best = 1, full.model.shape.layers // full.strategy.pp, full
+        while low < high:
+            middle = (low + high) // 2
+            trial = self._estimate(question, precision, "full", recompute_layers=middle)
+            if trial.fits:
+                high, best = middle, trial
+            else:
+                low = middle + 1
+        return best
+
+    def _estimate(
+        self, question: Question, precision: Precision, recompute: str, recompute_layers: int = 0
+    ) -> Estimate:
+        import scalemodel as sm
+
+        task_of = sm.Training if question.method == "pretrain" else sm.FineTuning
+        arguments = dict(question.task)
+        if question.method != "pretrain":
+            arguments["method"] = question.method
+        try:
+            estimate = sm.estimate(
+                self._model(question),
+                self._cluster(question),
+                task_of(precision=precision, **arguments),
+                sm.Strategy(
+                    **{"recompute_layers": recompute_layers, **dict(question.strategy)},
+                    recompute=recompute,
+                ),
+                stack=question.stack,
+            )
+        except ScaleModelError as error:
+            raise _refused(f"illegal:{error.code}") from None
+        except (ValueError, TypeError, OverflowError):
+            # Numbers beyond what the engine's integers hold.
+            raise SkippedRowError("illegal:malformed") from None
+        if str(estimate.verdict).startswith("illegal"):
+            raise _refused(str(estimate.verdict))
+        return estimate
+
+    def _model(self, question: Question) -> Model:
+        import scalemodel as sm
+
+        model = self._models.get(question.model)
+        if model is None:
+            # The name of the row stays out, so that it cannot matter.
+            model = sm.model({"name": "row", "architecture": dict(question.model)})
+            self._models[question.model] = model
+        return model
+
+    def _cluster(self, question: Question) -> Cluster:
+        import scalemodel as sm
+
+        key = (
+            question.accelerator,
+            question.node_accelerators,
+            question.scale_up,
+            question.fabric,
+            question.accelerators,
+        )
+        cluster = self._clusters.get(key)
+        if cluster is None:
+            table: dict[str, Any] = {
+                "accelerator": question.accelerator,
+                "node": {"accelerators": question.node_accelerators},
+                "fabric": dict(question.fabric),
+            }
+            if question.scale_up:
+                table["scale_up"] = dict(question.scale_up)
+            cluster = sm.cluster(table, accelerators=question.accelerators)
+            self._clusters[key] = cluster
+        return cluster
+
+
+def _positive(value: float | None, what: str) -> float:
+    if value is None or not math.isfinite(value) or value <= 0:
+        raise SkippedRowError(f"illegal:{what}")
+    return float(value)
+
+
+def _refused(reason: str) -> SkippedRowError:
+    """Skip reason of a refusal: a missing rate is a matter of the number format."""
+    return SkippedRowError("unsupported:dtype" if "precision" in reason else reason)
+
+
+def check_columns(table: Table) -> None:
+    """Refuse a table that lacks a column every row would need.
+
+    Raises
+    ------
+    ScaleModelError
+        Names the column.
+    """
+    needed = list(REQUIRED_COLUMNS)
+    tasks, families = table.column("task"), table.column("model_family")
+    if any(is_language_model(*pair) for pair in zip(tasks, families, strict=True)):
+        needed += LLM_COLUMNS
+        if "model" not in table.header:
+            needed += ARCHITECTURE_COLUMNS
+    for column in needed:
+        if column not in table.header:
+            raise ScaleModelError(
+                f"required column {column!r} is missing from the table; kind 'training' needs "
+                f"{', '.join((*REQUIRED_COLUMNS, *LLM_COLUMNS))} and model or "
+                f"{', '.join(ARCHITECTURE_COLUMNS)}",
+                code="missing_column",
+                details={"column": column},
+            )
+
+
+def predict(table: Table, *, stack: str | None = None) -> list[Prediction]:
+    """One prediction per row of a table, in order; no row can fail the run."""
+    check_columns(table)
+    predictor = Predictor()
+    predictions = []
+    for row in table.select(INPUT_COLUMNS):
+        try:
+            prediction = predictor.predict(question(row, stack=stack))
+        except SkippedRowError as skipped:
+            prediction = Prediction(skip_reason=str(skipped))
+        predictions.append(prediction)
+    return predictions
