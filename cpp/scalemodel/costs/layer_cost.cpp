@@ -123,7 +123,7 @@ struct LocalSizes {
   double linear_input;  ///< bytes of a saved input of a linear layer
 };
 
-LocalSizes local_sizes(const Model&, const LayerKind& kind, const LayerLayout& layout,
+LocalSizes local_sizes(const LayerKind& kind, const LayerLayout& layout,
                        const Conditions& conditions) {
   LocalSizes size{};
   const AttentionShape& a = kind.attention;
@@ -532,7 +532,7 @@ Conditions resolve_conditions(const Task& task, const Stack& stack) {
 LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayout& layout,
                      const Conditions& conditions, const Cluster& cluster,
                      const LayerTimers& timers, OperatorList* list) {
-  const LocalSizes size = local_sizes(model, kind, layout, conditions);
+  const LocalSizes size = local_sizes(kind, layout, conditions);
   LayerBuilder builder(conditions, cluster, list);
   double adapters = 0;
   add_norms(builder, model, kind, size, conditions, cluster);

@@ -135,8 +135,8 @@ double Model::active_parameters() const {
   return count;
 }
 
-Model make_decoder(const DecoderShape& given) {
-  const DecoderShape shape = with_defaults(given);
+Model make_decoder(const DecoderShape& card) {
+  const DecoderShape shape = with_defaults(card);
   check(shape);
   Model model;
   model.hidden = shape.hidden;
@@ -157,8 +157,8 @@ Model make_decoder(const DecoderShape& given) {
     const bool full =
         shape.full_attention_every > 0 && (layer + 1) % shape.full_attention_every == 0;
     const LayerKind kind = make_kind(shape, routed, full);
-    const auto found = std::find_if(model.kinds.begin(), model.kinds.end(),
-                                    [&](const LayerKind& k) { return same_kind(k, kind); });
+    const auto found =
+        std::ranges::find_if(model.kinds, [&](const LayerKind& k) { return same_kind(k, kind); });
     model.layer_kind.push_back(static_cast<std::uint8_t>(found - model.kinds.begin()));
     if (found == model.kinds.end()) model.kinds.push_back(kind);
   }

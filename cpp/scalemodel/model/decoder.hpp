@@ -57,7 +57,7 @@ struct DecoderShape {
 
 /// Layer groups, layer order and parameter counts of a decoder.
 /// Throws MalformedQuestion for a shape no decoder can have, naming the field.
-Model make_decoder(const DecoderShape& shape);
+Model make_decoder(const DecoderShape& card);
 
 template <>
 struct RecordOf<DecoderShape> {

@@ -41,10 +41,9 @@ StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored
   StageLayout layout{pp, vpp, mirrored, {}};
   for (int i = 0; i < pp; ++i) {
     const StageClass& stage = stages[static_cast<std::size_t>(i)];
-    const auto found =
-        std::find_if(layout.classes.begin(), layout.classes.end(), [&](const StageClass& c) {
-          return c.layers == stage.layers && c.embedding == stage.embedding && c.head == stage.head;
-        });
+    const auto found = std::ranges::find_if(layout.classes, [&](const StageClass& c) {
+      return c.layers == stage.layers && c.embedding == stage.embedding && c.head == stage.head;
+    });
     if (found != layout.classes.end()) {
       ++found->count;
       continue;
