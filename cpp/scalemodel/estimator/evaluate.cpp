@@ -253,18 +253,26 @@ StepTraffic step_traffic(const Context& c, const StageClass& stage, const StageC
   return traffic;
 }
 
+/// Trainable parameters a rank holds optimizer states of.
+double updated_parameters(const Context& c, const StageCost& cost) {
+  if (c.strategy.sharding == Sharding::ddp) return cost.trainable_dense + cost.trainable_expert;
+  return cost.trainable_dense / c.groups.dense_shard_ranks +
+         cost.trainable_expert / c.groups.expert_shard_ranks;
+}
+
+/// Bytes of master weight and moments of one parameter.
+double state_bytes(const Task& task) {
+  return task.master_bytes + moments(task.optimizer) * task.moment_bytes;
+}
+
 /// Adam reads the gradient and reads and writes master weight and moments; the stored weight is
 /// written; clipping reads the gradient once more and zeroing writes it.
 Seconds optimizer_time(const Context& c, const StageCost& cost) {
-  const Task& task = c.task();
-  const bool sharded = c.strategy.sharding != Sharding::ddp;
-  const double updated = cost.trainable_dense / (sharded ? c.groups.dense_shard_ranks : 1) +
-                         cost.trainable_expert / (sharded ? c.groups.expert_shard_ranks : 1);
-  const double states = task.master_bytes + moments(task.optimizer) * task.moment_bytes;
+  const double updated = updated_parameters(c, cost);
   const double held = c.gathered || c.strategy.sharding == Sharding::zero2
                           ? updated
                           : cost.trainable_dense + cost.trainable_expert;
-  const Bytes bytes{updated * (2 * c.gradient_bytes + 2 * states + c.storage_bytes) +
+  const Bytes bytes{updated * (2 * c.gradient_bytes + 2 * state_bytes(c.task()) + c.storage_bytes) +
                     held * c.gradient_bytes};
   const Accelerator& accelerator = c.cluster().accelerator;
   return memory_time(bytes, accelerator.elementwise.add_fraction * c.stack().memory_efficiency,
@@ -274,12 +282,8 @@ Seconds optimizer_time(const Context& c, const StageCost& cost) {
 /// Offloaded optimizer states travel in and out of the accelerator once per step.
 Seconds optimizer_transfer(const Context& c, const StageCost& cost) {
   if (!c.strategy.offload_optimizer) return Seconds{};
-  const Task& task = c.task();
-  const bool sharded = c.strategy.sharding != Sharding::ddp;
-  const double updated = cost.trainable_dense / (sharded ? c.groups.dense_shard_ranks : 1) +
-                         cost.trainable_expert / (sharded ? c.groups.expert_shard_ranks : 1);
-  const double states = task.master_bytes + moments(task.optimizer) * task.moment_bytes;
-  return 2 * host_transfer_time(Bytes{updated * states}, c.cluster().accelerator);
+  const Bytes states{updated_parameters(c, cost) * state_bytes(c.task())};
+  return 2 * host_transfer_time(states, c.cluster().accelerator);
 }
 
 /// Pipeline transfers that no compute covers: two per micro-batch and chunk in the steady state
@@ -311,14 +315,12 @@ struct MemoryByKind {
 
 MemoryByKind stage_memory(const Context& c, const StageClass& stage, const StageCost& cost) {
   const Strategy& s = c.strategy;
-  const Task& task = c.task();
   const DataParallelGroups& g = c.groups;
   const auto shared = [&](double dense, double expert, bool sharded) {
     return sharded ? dense / g.dense_shard_ranks + expert / g.expert_shard_ranks : dense + expert;
   };
   const bool gathered = c.gathered;
   const bool gradients_sharded = gathered || s.sharding == Sharding::zero2;
-  const bool states_sharded = s.sharding != Sharding::ddp;
   const bool narrow = c.tables.conditions().precision != c.tables.conditions().storage;
   MemoryByKind memory;
   // Narrow formats keep a quantised copy of the linear weights beside the stored one; frozen
@@ -330,10 +332,8 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
   memory.weights = Bytes{weight_bytes * shared(cost.dense, cost.expert, gathered)};
   memory.gradients = Bytes{c.gradient_bytes *
                            shared(cost.trainable_dense, cost.trainable_expert, gradients_sharded)};
-  const double states = task.master_bytes + moments(task.optimizer) * task.moment_bytes +
-                        c.stack().optimizer_copy.base();
-  memory.optimizer =
-      Bytes{states * shared(cost.trainable_dense, cost.trainable_expert, states_sharded)};
+  memory.optimizer = Bytes{(state_bytes(c.task()) + c.stack().optimizer_copy.base()) *
+                           updated_parameters(c, cost)};
 
   const double share = c.stages.mirrored ? 0.5 : 1;
   const double held = in_flight(c.schedule, c.degrees.pp, c.degrees.vpp, stage.first_index,

@@ -165,7 +165,7 @@ def model(source: str | Path | Table | Model) -> Model:
     70553706496
     >>> model({"name": "toy", "architecture": {"layers": 2, "hidden": 64, "vocab": 100,
     ...        "heads": 4, "ffn": 256}}).parameters
-    111232
+    111424
     """
     if isinstance(source, Model):
         return source
