@@ -480,6 +480,7 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
   StageCost slowest;
   StepTraffic traffic;
   Seconds latest{-1};
+  const double chunks = c.schedule == Schedule::interleaved ? d.vpp : 1;
   Bytes peak{-1};
   for (const StageClass& stage : stages->classes) {
     const StageCost cost = stage_cost(c, stage, gathers);
@@ -490,8 +491,7 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
     // The stage that ends last: its micro-batches and its own traffic after them.
     const StepTraffic own = step_traffic(c, stage, cost);
     const Seconds own_end =
-        (d.micro_batches - 1 / (c.schedule == Schedule::interleaved ? d.vpp : 1)) * busy +
-        own.exposed + contention * own.hidden;
+        (d.micro_batches - 1 / chunks) * busy + own.exposed + contention * own.hidden;
     if (own_end > latest) {
       latest = own_end;
       times.slowest = busy;
