@@ -190,16 +190,20 @@ def _cluster_from_tables(table: Table, accelerator: Table, name: str) -> Cluster
         price_source = f"{name}.price"
     usual_node = min(8, Reader(domain, "scale_up").count("domain", 8) or 8)
     per_node = node.count("accelerators", usual_node)
+    usual = Reader(catalog.load("reference", "cluster_defaults"), "reference/cluster_defaults")
     core = _core.Cluster(
         accelerator=build_accelerator(accelerator),
         node_accelerators=per_node,
         accelerators=per_node,
-        # Without a figure: the share that hosts of 8-GPU H100 nodes draw per accelerator.
-        host_power_w=node.quantity("host_power", "w", 220.0 * per_node),
-        host_memory_bytes=node.quantity("host_memory", "bytes", 2e12),
+        host_power_w=node.quantity(
+            "host_power", "w", per_node * usual.sub("node").quantity("host_power", "w")
+        ),
+        host_memory_bytes=node.quantity(
+            "host_memory", "bytes", usual.sub("node").quantity("host_memory", "bytes")
+        ),
         scale_up=build_scale_up(scale_up),
         fabric=build_fabric(top.sub("fabric")),
-        pue=power.number("pue", 1.25),
+        pue=power.number("pue", usual.sub("power").number("pue")),
         price_usd_per_s=price.quantity("usd_per_accelerator_hour", "usd_per_s", price_per_s),
     )
     for reader in (node, power, price):

@@ -78,9 +78,13 @@ def _fabric_class(name: str) -> dict[str, float]:
 
 def build_fabric(reader: Reader) -> _core.Fabric:
     """The network between domains, with the constants of its class."""
+    defaults = catalog.load("reference", "cluster_defaults")
+    usual = Reader(defaults["fabric"], "reference/cluster_defaults.fabric")
     fabric_class = catalog.find("interconnects", reader.text("class", "infiniband"))
     built = _core.Fabric(
-        bandwidth_bytes_per_s=reader.quantity("bandwidth", "bytes_per_s", 50e9),
+        bandwidth_bytes_per_s=reader.quantity(
+            "bandwidth", "bytes_per_s", usual.quantity("bandwidth", "bytes_per_s")
+        ),
         oversubscription=reader.number("oversubscription", 1.0),
         pod=reader.count("pod", 0),
         **_fabric_class(fabric_class),
