@@ -36,7 +36,7 @@ KINDS = (
     "stacks",
 )
 _EMBEDDED = Path(__file__).parent
-_VENDOR = re.compile(r"nvidia|amd instinct|tesla")
+_VENDOR = re.compile(r"nvidia|amd( instinct)?|google|intel|tesla")
 _SEPARATORS = re.compile(r"[\s_\-]+")
 
 
