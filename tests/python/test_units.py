@@ -1,0 +1,56 @@
+"""Quantities as text."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalemodel.errors import ScaleModelError
+from scalemodel.units import UNITS, parse_quantity, source_of, value_of
+
+EVERY_UNIT = [(dimension, unit) for dimension, units in UNITS.items() for unit in units]
+
+
+@pytest.mark.parametrize(("dimension", "unit"), EVERY_UNIT)
+def test_a_unit_scales_its_number(dimension: str, unit: str) -> None:
+    one = parse_quantity(f"1 {unit}", dimension, "x")
+    assert one == UNITS[dimension][unit]
+    assert math.isclose(parse_quantity(f"2.5{unit}", dimension, "x"), 2.5 * one)
+
+
+@given(st.floats(min_value=0, max_value=1e15))
+def test_a_plain_number_is_in_base_units(number: float) -> None:
+    assert parse_quantity(number, "bytes", "x") == number
+
+
+def test_bits_are_an_eighth_of_bytes() -> None:
+    bits = parse_quantity("8 Gbit/s", "bytes_per_s", "x")
+    assert bits == parse_quantity("1 GB/s", "bytes_per_s", "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "dimension", "hint"),
+    [
+        ("80 Gb", "bytes", "reads as bits"),
+        ("80", "bytes", "no unit was given"),
+        ("3 TB/s", "bytes", "unit of bytes_per_s"),
+        ("fast", "flop_per_s", "FLOP/s"),
+        ("-1 GB", "bytes", "not negative"),
+        (float("nan"), "bytes", "finite"),
+        (True, "s", "must be a quantity"),
+        (None, "w", "must be a quantity"),
+    ],
+)
+def test_what_is_no_quantity_is_refused_by_name(text: object, dimension: str, hint: str) -> None:
+    with pytest.raises(ScaleModelError, match="memory.capacity") as caught:
+        parse_quantity(text, dimension, "memory.capacity")
+    assert hint in str(caught.value)
+
+
+def test_a_cell_is_a_value_with_or_without_a_source() -> None:
+    cell = {"value": "1 GB", "source": "sheet"}
+    assert (value_of(cell), source_of(cell)) == ("1 GB", "sheet")
+    assert (value_of("1 GB"), source_of("1 GB")) == ("1 GB", "")
