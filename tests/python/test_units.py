@@ -45,7 +45,7 @@ def test_bits_are_an_eighth_of_bytes() -> None:
     ],
 )
 def test_what_is_no_quantity_is_refused_by_name(text: object, dimension: str, hint: str) -> None:
-    with pytest.raises(ScaleModelError, match="memory.capacity") as caught:
+    with pytest.raises(ScaleModelError, match=r"memory\.capacity") as caught:
         parse_quantity(text, dimension, "memory.capacity")
     assert hint in str(caught.value)
 
