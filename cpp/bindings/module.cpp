@@ -13,4 +13,5 @@ PYBIND11_MODULE(_core, m) {
   bind_model(m);
   bind_strategy(m);
   bind_estimator(m);
+  bind_search(m);
 }

@@ -94,6 +94,12 @@ M convert(const Field<T, M>& field, const py::object& value) {
     if (value.is_none()) return Switch::stack;
     if (PyBool_Check(value.ptr())) return value.ptr() == Py_True ? Switch::on : Switch::off;
   }
+  if constexpr (std::is_same_v<M, TensorOverlap>) {
+    if (value.is_none()) return TensorOverlap::stack;
+    if (PyBool_Check(value.ptr())) {
+      return value.ptr() == Py_True ? TensorOverlap::ring : TensorOverlap::off;
+    }
+  }
   if constexpr (NamedEnum<M>) {
     py::detail::make_caster<M> caster;
     if (!caster.load(value, false)) reject(field, value, "one of " + all_names<M>());

@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'DecoderShape', 'ElementwiseKernels', 'Estimate', 'Fabric', 'GemmKernels', 'LayeredModel', 'MeasuredRun', 'PowerPhases', 'ScaleUp', 'Stack', 'Strategy', 'Tables', 'Task', 'TileGemm', 'collective_time_s', 'fit_stack', 'gemm_time_s', 'p2p_time_s', 'precisions', 'reasons']
+__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'DecoderShape', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'GemmKernels', 'LayeredModel', 'MeasuredRun', 'PowerPhases', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'Tables', 'Task', 'TileGemm', 'canonical', 'collective_time_s', 'columns', 'fit_stack', 'gemm_time_s', 'p2p_time_s', 'precisions', 'reasons', 'search', 'sweep', 'variables']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -974,7 +974,7 @@ class Strategy:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, tp: int = 1, cp: int = 1, pp: int = 1, dp: int = 0, ep: int = 1, etp: int = 0, vpp: int = 1, micro_batch: int = 1, schedule: str = '1f1b', sharding: str = 'zero1', shard_degree: int = 0, recompute: str = 'none', recompute_layers: int = 0, context: str = 'ring', sequence_parallel: bool = True, placement: str = 'tp-cp-dp-pp', offload_weights: bool = False, offload_activations: bool = False, offload_optimizer: bool = False, overlap_grad_reduce: str | bool | None = 'stack', overlap_param_gather: str | bool | None = 'stack', overlap_tp: str | bool | None = 'stack') -> None:
+    def __init__(self, *, tp: int = 1, cp: int = 1, pp: int = 1, dp: int = 0, ep: int = 1, etp: int = 0, vpp: int = 1, micro_batch: int = 1, schedule: str = '1f1b', sharding: str = 'zero1', shard_degree: int = 0, recompute: str = 'none', recompute_layers: int = 0, context: str = 'ring', sequence_parallel: bool = True, regather: bool = True, split_p2p: bool = True, placement: str = 'tp-cp-dp-pp', offload_weights: bool = False, offload_activations: bool = False, offload_optimizer: bool = False, overlap_grad_reduce: str | bool | None = 'stack', overlap_param_gather: str | bool | None = 'stack', overlap_tp: str = 'stack', linear_precision: str = 'task') -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -1012,6 +1012,11 @@ class Strategy:
     def etp(self) -> int:
         """
         tensor-parallel degree of experts; 0 = 1 with ep, else tp
+        """
+    @property
+    def linear_precision(self) -> str:
+        """
+        of linear layers, instead of the task's
         """
     @property
     def micro_batch(self) -> int:
@@ -1069,6 +1074,11 @@ class Strategy:
         layers recomputed per pipeline rank; 0 = all
         """
     @property
+    def regather(self) -> bool:
+        """
+        sequence parallelism: inputs gathered again for weight gradients, not kept whole
+        """
+    @property
     def schedule(self) -> str:
         """
         pipeline schedule; 1f1b with vpp > 1 is interleaved
@@ -1087,6 +1097,11 @@ class Strategy:
     def sharding(self) -> str:
         """
         what data-parallel ranks share out
+        """
+    @property
+    def split_p2p(self) -> bool:
+        """
+        tensor ranks send a part each to the next stage
         """
     @property
     def tp(self) -> int:
@@ -1113,7 +1128,7 @@ class Task:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, global_batch: int = 1, sequence: int = 1, precision: str = 'bf16', attention: str = 'stack', gradient_precision: str = 'stack', fused_norm: str | bool | None = 'stack', dropout: str | bool | None = 'stack', optimizer: str = 'adam', master_bytes: int = 4, moment_bytes: int = 4, imbalance: float = 1.0, method: str = 'full', lora_rank: int = 16, lora_targets: str = 'attention') -> None:
+    def __init__(self, *, global_batch: int = 1, sequence: int = 1, batch_is_limit: bool = False, precision: str = 'bf16', attention: str = 'stack', gradient_precision: str = 'stack', fused_norm: str | bool | None = 'stack', dropout: str | bool | None = 'stack', optimizer: str = 'adam', master_bytes: int = 4, moment_bytes: int = 4, imbalance: float = 1.0, method: str = 'full', lora_rank: int = 16, lora_targets: str = 'attention') -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -1131,6 +1146,11 @@ class Task:
     def attention(self) -> str:
         """
         attention kernel
+        """
+    @property
+    def batch_is_limit(self) -> bool:
+        """
+        global_batch is the most: a replica takes global_batch / dp, rounded down
         """
     @property
     def dropout(self) -> str:
@@ -1579,9 +1599,48 @@ class Tables:
         """
         Tabulated degrees.
         """
+class Space:
+    """
+    Values of every knob and the rules between them.
+    """
+    def __init__(self, values: dict, relations: collections.abc.Sequence[tuple[typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[str], str, typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[str]]], exclusions: collections.abc.Sequence[dict], redundant: collections.abc.Sequence[str], tiers: bool) -> None:
+        ...
+class Enumeration:
+    """
+    The legal strategies of a space, numbered.
+    """
+    def __init__(self, space: Space, model: LayeredModel, cluster: Cluster, task: Task) -> None:
+        ...
+    def strategy(self, row: typing.SupportsInt | typing.SupportsIndex) -> Strategy:
+        """
+        Strategy number `row`.
+        """
+    @property
+    def groups(self) -> int:
+        """
+        Groups that share a lower bound.
+        """
+    @property
+    def points(self) -> int:
+        """
+        Sets of degrees, micro-batch and schedule.
+        """
+    @property
+    def size(self) -> int:
+        """
+        Strategies.
+        """
+def canonical(strategy: Strategy, model: LayeredModel, cluster: Cluster, task: Task) -> Strategy:
+    """
+    The strategy with knobs without effect at their defaults.
+    """
 def collective_time_s(op: str, size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> float:
     """
     Seconds of one collective over ranks that are `stride` apart.
+    """
+def columns() -> list:
+    """
+    Columns an objective or constraint may name.
     """
 def fit_stack(start: Stack, runs: collections.abc.Sequence[MeasuredRun]) -> tuple:
     """
@@ -1602,5 +1661,17 @@ def precisions() -> tuple:
 def reasons() -> tuple:
     """
     Every reason code, in the order of the engine.
+    """
+def search(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, prune: bool, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> dict:
+    """
+    Best strategies of the rows [first, last).
+    """
+def sweep(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, wanted: collections.abc.Sequence[str] | None, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> tuple:
+    """
+    Columns of the rows [first, last): of the strategies, of the estimates.
+    """
+def variables() -> str:
+    """
+    Variables a relation may name.
     """
 __version__: str = '0.1.0'

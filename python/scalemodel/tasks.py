@@ -37,6 +37,9 @@ class Training:
         Bytes of the optimizer's copy of a weight (0: none) and of one of its states.
     imbalance : float
         Load of the busiest expert rank over the mean.
+    batch_is_limit : bool
+        `global_batch` is the most: each replica takes ``global_batch // dp`` sequences, so that
+        strategies of different data-parallel degrees differ in batch. Compare them by throughput.
 
     Raises
     ------
@@ -59,6 +62,7 @@ class Training:
     master_bytes: int = 4
     moment_bytes: int = 4
     imbalance: float = 1.0
+    batch_is_limit: bool = False
     core: _core.Task = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -315,7 +315,11 @@ inline Strategy random_strategy(Random& random) {
   s.offload_optimizer = random.below(8) == 0;
   s.overlap_grad_reduce = random.pick_enum<Switch>();
   s.overlap_param_gather = random.pick_enum<Switch>();
-  s.overlap_tp = random.pick_enum<Switch>();
+  s.overlap_tp = random.pick_enum<TensorOverlap>();
+  s.regather = random.flip();
+  s.split_p2p = random.flip();
+  s.linear_precision = random.pick(
+      {PrecisionChoice::task, PrecisionChoice::task, PrecisionChoice::bf16, PrecisionChoice::fp8});
   return s;
 }
 

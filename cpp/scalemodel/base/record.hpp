@@ -2,6 +2,7 @@
 // hashes, pickles, stubs, command-line options and table columns are generated from it.
 #pragma once
 
+#include <cstddef>
 #include <limits>
 #include <string_view>
 #include <tuple>
@@ -49,6 +50,26 @@ concept Record = requires { RecordOf<T>::fields; };
 template <Record T, class Visit>
 constexpr void for_each_field(Visit&& visit) {
   std::apply([&](const auto&... fields) { (visit(fields), ...); }, RecordOf<T>::fields);
+}
+
+template <class T, class M, class N>
+constexpr bool is_field_of(const Field<T, M>& field, N T::* member) {
+  if constexpr (std::is_same_v<M, N>) {
+    return field.member == member;
+  } else {
+    return false;
+  }
+}
+
+/// Position of a member in its record's field table.
+template <Record T, class M>
+constexpr std::size_t field_index(M T::* member) {
+  std::size_t index = 0, found = 0;
+  for_each_field<T>([&](const auto& field) {
+    if (is_field_of(field, member)) found = index;
+    ++index;
+  });
+  return found;
 }
 
 }  // namespace scalemodel

@@ -43,6 +43,7 @@ class LayerBuilder {
     backward_ += input_gradient + weight_gradient;
     weight_gradient_ += weight_gradient;
     linear_forward_ += forward;
+    linear_backward_ += input_gradient + weight_gradient;
     // Multi-stream grouped products launch one kernel per expert.
     const double launches = conditions_.stack.grouped_launch ? 1 : options.batch;
     kernels_forward_ += launches;
@@ -94,6 +95,7 @@ class LayerBuilder {
   Seconds idle_forward() const { return forward() - forward_; }
   Seconds idle_backward() const { return backward() - backward_; }
   Seconds linear_forward() const { return linear_forward_; }
+  Seconds linear_backward() const { return linear_backward_; }
   Seconds moving_forward() const { return moving_forward_; }
   Seconds attention_forward() const { return attention_forward_; }
   Seconds attention_backward() const { return attention_backward_; }
@@ -108,7 +110,7 @@ class LayerBuilder {
   const Cluster& cluster_;
   OperatorList* list_;
   Seconds forward_, backward_, weight_gradient_;
-  Seconds linear_forward_, moving_forward_;
+  Seconds linear_forward_, linear_backward_, moving_forward_;
   Seconds attention_forward_, attention_backward_, attention_recompute_;
   double kernels_forward_ = 0, kernels_backward_ = 0, kernels_weight_ = 0;
 };
@@ -295,10 +297,13 @@ Split hide(Seconds communication, Seconds cover, double share = 1) {
   return {communication - hidden, hidden};
 }
 
+/// Chunks of a pipelined overlap: the default of Transformer Engine's userbuffers (num_splits).
+constexpr double kPipelinedChunks = 4;
+
 /// Tensor-parallel collectives: one all-reduce behind attention and one behind the feed-forward
 /// layer, each way; with sequence parallelism an all-gather and a reduce-scatter instead, and in
-/// the backward pass the gathered input once more for the weight gradient. Source: Korthikanti et
-/// al., arXiv 2205.05198.
+/// the backward pass the gathered input once more for the weight gradient unless it was kept.
+/// Source: Korthikanti et al., arXiv 2205.05198.
 void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder, const Model& model,
                          const LayerKind& kind, const LayerLayout& layout, const LocalSizes& size,
                          const Conditions& conditions, const Cluster& cluster) {
@@ -307,26 +312,33 @@ void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   // Routed experts exchange tokens over their own groups; only dense and shared parts reduce.
   const double blocks = ff.routed() && ff.shared_width == 0 && layout.sequence_parallel ? 1 : 2;
   const Bytes stream{size.tokens * model.hidden * size.element};
-  const GroupShape& group = layout.tp_group;
+  // Every chunk of a pipelined overlap is a collective of its own and pays its latency.
+  const bool chunked = layout.overlap_tp == TensorOverlap::pipelined;
+  const double chunks = chunked ? kPipelinedChunks : 1;
+  const auto run = [&](Collective op) {
+    return chunks * collective_time(op, stream / chunks, layout.tp_group, cluster);
+  };
   Seconds each_forward, each_backward;
   if (layout.sequence_parallel) {
-    const Seconds gather = collective_time(Collective::all_gather, stream, group, cluster);
-    const Seconds scatter = collective_time(Collective::reduce_scatter, stream, group, cluster);
+    const Seconds gather = run(Collective::all_gather);
+    const Seconds scatter = run(Collective::reduce_scatter);
     each_forward = gather + scatter;
-    each_backward = 2 * gather + scatter;
+    each_backward = (layout.regather ? 2 : 1) * gather + scatter;
   } else {
-    each_forward = collective_time(Collective::all_reduce, stream, group, cluster);
+    each_forward = run(Collective::all_reduce);
     each_backward = each_forward;
   }
   const Seconds total_forward = blocks * each_forward, total_backward = blocks * each_backward;
   builder.communicate("tensor_parallel", total_forward, total_backward, blocks * stream);
-  // A ring exchange under its own matrix product moves tp chunks; the first one is in the open.
-  const double reach = layout.overlap_tp ? conditions.stack.overlap_efficiency : 0;
-  const double pipelined = (layout.tp - 1.0) / layout.tp;
+  // A ring exchange under its own matrix product moves tp chunks; the first chunk is in the open.
+  const bool hidden = layout.overlap_tp != TensorOverlap::off;
+  const double reach = hidden ? conditions.stack.overlap_efficiency : 0;
+  const double pieces = chunked ? chunks : layout.tp;
+  const double pipelined = (pieces - 1) / pieces;
   const Split f =
       hide(total_forward, reach * (builder.linear_forward() + builder.idle_forward()), pipelined);
   const Split b = hide(total_backward,
-                       reach * (2 * builder.linear_forward() + builder.idle_backward()), pipelined);
+                       reach * (builder.linear_backward() + builder.idle_backward()), pipelined);
   forward.tp = f.exposed;
   forward.hidden += f.hidden;
   backward.tp = b.exposed;
@@ -430,6 +442,10 @@ Bytes saved_everything(const Model& model, const LayerKind& kind, const LayerLay
   const double h = model.hidden, e = size.element, input = size.linear_input;
   const double stream = size.split_tokens * h;
   double bytes = stream * (2 * e + 2 * input);  // inputs of both norms and of both linear blocks
+  if (layout.sequence_parallel && !layout.regather) {
+    const double dense_blocks = ff.routed() && ff.shared_width == 0 ? 1 : 2;
+    bytes += (size.tokens * h - stream) * dense_blocks * input;  // kept whole
+  }
   if (!conditions.fused_norm) bytes += kind.norms * stream * 8;  // FP32 copies of eager norms
   if (conditions.dropout) bytes += 2 * stream;                   // masks
   bytes += size.tokens * (size.q + size.k + size.v) * e;
@@ -509,10 +525,10 @@ void set_recomputation(LayerCost& cost, const LayerBuilder& builder, const Condi
 
 }  // namespace
 
-Conditions resolve_conditions(const Task& task, const Stack& stack) {
+Conditions resolve_conditions(const Task& task, const Stack& stack, Precision precision) {
   Conditions conditions;
-  conditions.precision = task.precision;
-  conditions.storage = storage_precision(task.precision);
+  conditions.precision = precision;
+  conditions.storage = storage_precision(precision);
   conditions.sequence = task.sequence;
   conditions.attention = task.attention == AttentionChoice::stack
                              ? stack.attention

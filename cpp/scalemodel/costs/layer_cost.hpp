@@ -58,7 +58,8 @@ struct LayerLayout {
   int tp = 1, cp = 1, ep = 1, etp = 1;
   int micro_batch = 1;
   bool sequence_parallel = false;
-  bool overlap_tp = false;
+  bool regather = true;
+  TensorOverlap overlap_tp = TensorOverlap::off;
   ContextParallel context = ContextParallel::ring;
   GroupShape tp_group, cp_group, ep_group, etp_group;
 };
@@ -78,7 +79,8 @@ struct Conditions {
   Stack stack;
 };
 
-Conditions resolve_conditions(const Task& task, const Stack& stack);
+/// `precision` takes the place of the task's.
+Conditions resolve_conditions(const Task& task, const Stack& stack, Precision precision);
 
 /// One kernel or collective of a layer, for explanations.
 struct OperatorCost {

@@ -164,20 +164,56 @@ Tables::Tables(Model model, Cluster cluster, Task task, Stack stack)
     : model_(std::move(model)),
       cluster_(cluster),
       task_(task),
-      conditions_(resolve_conditions(task, stack)),
-      timers_{GemmTimer(cluster_.accelerator, conditions_.precision),
-              GemmTimer(cluster_.accelerator, conditions_.storage)},
-      flop_(model_flop(model_, task_)) {}
+      stack_(stack),
+      flop_(model_flop(model_, task_)) {
+  setting_index_.fill(-1);
+}
 
-Tables::Key Tables::cell_key(const Strategy& s, const Degrees& d) const noexcept {
-  const auto u = [](int value) { return static_cast<std::uint64_t>(value); };
+Tables::Setting Tables::make_setting(const Strategy& strategy) const {
+  const Precision precision = resolve(strategy.linear_precision, task_.precision);
+  const Conditions conditions = resolve_conditions(task_, stack_, precision);
+  return {conditions,
+          {GemmTimer(cluster_.accelerator, conditions.precision),
+           GemmTimer(cluster_.accelerator, conditions.storage)}};
+}
+
+const Tables::Setting& Tables::setting_of(const Strategy& strategy) {
+  const Precision precision = resolve(strategy.linear_precision, task_.precision);
+  std::int8_t& at = setting_index_[static_cast<std::size_t>(precision)];
+  if (at < 0) {
+    at = static_cast<std::int8_t>(settings_.size());
+    settings_.push_back(make_setting(strategy));
+  }
+  return settings_[static_cast<std::size_t>(at)];
+}
+
+const Conditions& Tables::conditions(const Strategy& strategy) const noexcept {
+  const Precision precision = resolve(strategy.linear_precision, task_.precision);
+  const std::int8_t at = setting_index_[static_cast<std::size_t>(precision)];
+  return settings_[static_cast<std::size_t>(at)].conditions;
+}
+
+void Tables::clear() {
+  cells_.clear();
+  stages_.clear();
+  cell_index_ = Index{};
+  stage_index_ = Index{};
+}
+
+/// Two strategies share a cell when their layers are laid out alike: placement and outer degrees
+/// count only through the shape of the groups.
+Tables::Key Tables::cell_key(const Strategy& s, const LayerLayout& l) noexcept {
+  const auto u = [](auto value) { return static_cast<std::uint64_t>(value); };
   Key key;
-  key.degrees = u(d.tp) | u(d.cp) << 16 | u(d.ep) << 32 | u(d.micro_batch) << 48;
-  const bool overlap = enabled(s.overlap_tp, conditions_.stack.overlap_tp);
-  key.rest = u(d.etp) | u(s.sequence_parallel ? 1 : 0) << 32 | u(overlap ? 1 : 0) << 33 |
-             u(static_cast<int>(s.context)) << 34 | u(static_cast<int>(s.placement)) << 36;
-  // Outer axes matter only where they are placed inside.
-  if (s.placement != Placement{}) key.outer = u(d.pp) | u(d.dp) << 32;
+  key.degrees = u(l.tp) | u(l.cp) << 16 | u(l.ep) << 32 | u(l.micro_batch) << 48;
+  key.rest = u(l.etp) | u(l.sequence_parallel) << 16 | u(l.regather) << 17 | u(l.overlap_tp) << 18 |
+             u(l.context) << 20 | u(s.linear_precision) << 22;
+  int at = 0;
+  for (const GroupShape* group : {&l.tp_group, &l.cp_group, &l.ep_group, &l.etp_group}) {
+    key.outer |= u(group->per_domain) << (16 * at);
+    key.rest |= u(group->leaves_pod) << (32 + at);
+    ++at;
+  }
   return key;
 }
 
@@ -194,7 +230,8 @@ LayerLayout Tables::layout_of(const Strategy& s, const Degrees& d) const noexcep
   layout.etp = d.etp;
   layout.micro_batch = d.micro_batch;
   layout.sequence_parallel = s.sequence_parallel && d.tp > 1;
-  layout.overlap_tp = enabled(s.overlap_tp, conditions_.stack.overlap_tp);
+  layout.regather = s.regather || !layout.sequence_parallel;
+  layout.overlap_tp = resolve(s.overlap_tp, stack_.overlap_tp);
   layout.context = s.context;
   const Strides strides = axis_strides(s.placement, d);
   const int inside = ranks_inside_pipeline(s.placement, d);
@@ -214,24 +251,26 @@ void Tables::tabulate(const Strategy& strategy) {
         make_stage_layout(model_, d.pp, d.vpp, strategy.schedule == Schedule::dualpipe));
     stage_index_.insert(stage, static_cast<std::int32_t>(stages_.size()) - 1);
   }
-  const Key key = cell_key(strategy, d);
-  if (cell_index_.find(key) >= 0) return;
+  const Setting& setting = setting_of(strategy);
   const LayerLayout layout = layout_of(strategy, d);
+  const Key key = cell_key(strategy, layout);
+  if (cell_index_.find(key) >= 0) return;
   Cell cell;
   for (std::size_t k = 0; k < model_.kinds.size(); ++k) {
-    cell.layers[k] = layer_cost(model_, model_.kinds[k], layout, conditions_, cluster_, timers_);
+    cell.layers[k] =
+        layer_cost(model_, model_.kinds[k], layout, setting.conditions, cluster_, setting.timers);
   }
-  cell.embedding = embedding_cost(model_, layout, conditions_, cluster_);
-  cell.head = head_cost(model_, layout, conditions_, cluster_, timers_);
+  cell.embedding = embedding_cost(model_, layout, setting.conditions, cluster_);
+  cell.head = head_cost(model_, layout, setting.conditions, cluster_, setting.timers);
   const double tokens = static_cast<double>(d.micro_batch) * task_.sequence / d.cp;
   // Tensor ranks send a part each and gather it on the other side (arXiv 2104.04473, 4.1).
-  cell.boundary = Bytes{tokens / d.tp * model_.hidden * operand_bytes(conditions_.storage)};
+  cell.boundary = Bytes{tokens / d.tp * model_.hidden * operand_bytes(setting.conditions.storage)};
   cells_.push_back(cell);
   cell_index_.insert(key, static_cast<std::int32_t>(cells_.size()) - 1);
 }
 
 const Cell* Tables::find_cell(const Strategy& strategy, const Degrees& degrees) const noexcept {
-  const std::int32_t at = cell_index_.find(cell_key(strategy, degrees));
+  const std::int32_t at = cell_index_.find(cell_key(strategy, layout_of(strategy, degrees)));
   return at < 0 ? nullptr : &cells_[static_cast<std::size_t>(at)];
 }
 
@@ -242,13 +281,15 @@ const StageLayout* Tables::find_stages(const Strategy& strategy,
 }
 
 OperatorList Tables::operators(const Strategy& strategy, std::size_t kind) const {
+  const Setting setting = make_setting(strategy);
   const Degrees d = resolve_degrees(strategy, cluster_, task_);
   const LayerLayout layout = layout_of(strategy, d);
   OperatorList list;
   if (kind < model_.kinds.size()) {
-    layer_cost(model_, model_.kinds[kind], layout, conditions_, cluster_, timers_, &list);
+    layer_cost(model_, model_.kinds[kind], layout, setting.conditions, cluster_, setting.timers,
+               &list);
   } else {
-    head_cost(model_, layout, conditions_, cluster_, timers_, &list);
+    head_cost(model_, layout, setting.conditions, cluster_, setting.timers, &list);
   }
   return list;
 }

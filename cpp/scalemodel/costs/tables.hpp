@@ -48,10 +48,13 @@ class Tables {
   const Model& model() const noexcept { return model_; }
   const Cluster& cluster() const noexcept { return cluster_; }
   const Task& task() const noexcept { return task_; }
-  const Stack& stack() const noexcept { return conditions_.stack; }
-  const Conditions& conditions() const noexcept { return conditions_; }
+  const Stack& stack() const noexcept { return stack_; }
+  /// Conditions in the precision of a strategy. Precondition: tabulated.
+  const Conditions& conditions(const Strategy& strategy) const noexcept;
   const ModelFlop& flop() const noexcept { return flop_; }
   std::size_t cells() const noexcept { return cells_.size(); }
+  /// Forgets every cell, to bound memory; pointers to them end here.
+  void clear();
 
  private:
   struct Key {
@@ -75,15 +78,24 @@ class Tables {
     std::size_t used_ = 0;
   };
 
-  Key cell_key(const Strategy& strategy, const Degrees& degrees) const noexcept;
+  /// A question in one precision.
+  struct Setting {
+    Conditions conditions;
+    LayerTimers timers;
+  };
+
+  Setting make_setting(const Strategy& strategy) const;
+  const Setting& setting_of(const Strategy& strategy);
+  static Key cell_key(const Strategy& strategy, const LayerLayout& layout) noexcept;
   static Key stage_key(const Strategy& strategy, const Degrees& degrees) noexcept;
   LayerLayout layout_of(const Strategy& strategy, const Degrees& degrees) const noexcept;
 
   Model model_;
   Cluster cluster_;
   Task task_;
-  Conditions conditions_;
-  LayerTimers timers_;
+  Stack stack_;
+  std::vector<Setting> settings_;
+  std::array<std::int8_t, kPrecisions> setting_index_;
   ModelFlop flop_;
   std::vector<Cell> cells_;
   std::vector<StageLayout> stages_;

@@ -38,6 +38,25 @@ struct Estimate {
 /// the verdict is filled.
 Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept;
 
+/// The same for a legal strategy whose degrees, cell and stages are at hand: a search finds them
+/// once for all strategies that share them.
+Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
+                  const Cell& cell, const StageLayout& stages) noexcept;
+
+/// What a group of strategies may still choose: shardings, and what goes to host memory.
+struct Freedom {
+  bool shards_gradients = false, shards_weights = false;  ///< some member does
+  bool offloads_weights = false, offloads_activations = false, offloads_optimizer = false;
+};
+
+/// A bound for every strategy that differs from `strategy` only in sharding, shard degree, offload
+/// and data-parallel overlap, as `freedom` says: no member has a shorter step, uses less memory or
+/// energy, costs less, or yields more tokens per second or a higher MFU. Data-parallel and host
+/// traffic cost nothing here, and everything that may be shared out is. The other fields mean
+/// nothing. Preconditions as of `evaluate`.
+Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
+                     const Cell& cell, const StageLayout& stages, const Freedom& freedom) noexcept;
+
 template <>
 struct RecordOf<Estimate> {
   static constexpr std::string_view name = "Estimate";

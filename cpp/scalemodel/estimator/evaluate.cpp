@@ -17,12 +17,15 @@ struct Context {
   Degrees degrees;
   const Cell& cell;
   const StageLayout& stages;
+  const Conditions& conditions;
   DataParallelGroups groups;
   Schedule schedule;
   double storage_bytes;   ///< of a weight or activation
   double gradient_bytes;  ///< of a gradient as accumulated and reduced
   double reach;           ///< share of compute that can hide communication
   bool gathered;          ///< parameters live sharded and are gathered layer by layer
+  bool weights_sharded;   ///< the same but in a lower bound, which pays for no gathering
+  bool free_host;         ///< lower bound: host transfers cost nothing
 
   const Cluster& cluster() const { return tables.cluster(); }
   const Stack& stack() const { return tables.stack(); }
@@ -145,7 +148,7 @@ Seconds cover_left(const Context& c, const Phase& pass) {
 /// Weights and activations in host memory travel once each way per micro-batch, under compute.
 void add_host_traffic(StageCost& cost, const Context& c, Bytes saved) {
   const Strategy& s = c.strategy;
-  if (!s.offload_weights && !s.offload_activations) return;
+  if (c.free_host || (!s.offload_weights && !s.offload_activations)) return;
   const Bytes weights{s.offload_weights ? c.storage_bytes * (cost.dense + cost.expert) : 0};
   const Bytes activations = s.offload_activations ? saved : Bytes{};
   const Seconds one_way = host_transfer_time(weights + activations, c.cluster().accelerator);
@@ -281,9 +284,16 @@ Seconds optimizer_time(const Context& c, const StageCost& cost) {
 
 /// Offloaded optimizer states travel in and out of the accelerator once per step.
 Seconds optimizer_transfer(const Context& c, const StageCost& cost) {
-  if (!c.strategy.offload_optimizer) return Seconds{};
+  if (c.free_host || !c.strategy.offload_optimizer) return Seconds{};
   const Bytes states{updated_parameters(c, cost) * state_bytes(c.task())};
   return 2 * host_transfer_time(states, c.cluster().accelerator);
+}
+
+/// What one rank sends to the next stage: tensor ranks hold the same tokens and may send a part
+/// each, gathered on the other side; under sequence parallelism each holds only its part.
+Bytes boundary(const Context& c) {
+  const bool parts = c.strategy.split_p2p || c.strategy.sequence_parallel;
+  return parts ? c.cell.boundary : c.degrees.tp * c.cell.boundary;
 }
 
 /// Pipeline transfers that no compute covers: two per micro-batch and chunk in the steady state
@@ -296,7 +306,7 @@ Seconds exposed_transfers(const Context& c) {
   // fabric.
   GroupShape pair = group_shape(c.cluster(), d.pp, stride);
   pair.ranks = 2;
-  const Seconds hop = p2p_time(c.cell.boundary, pair, c.cluster());
+  const Seconds hop = p2p_time(boundary(c), pair, c.cluster());
   const bool overlapped =
       c.stack().overlap_p2p && c.schedule != Schedule::gpipe && c.schedule != Schedule::one_f_one_b;
   const double steady = overlapped ? 0 : d.micro_batches * d.vpp;
@@ -321,15 +331,15 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
   };
   const bool gathered = c.gathered;
   const bool gradients_sharded = gathered || s.sharding == Sharding::zero2;
-  const bool narrow = c.tables.conditions().precision != c.tables.conditions().storage;
+  const bool narrow = c.conditions.precision != c.conditions.storage;
   MemoryByKind memory;
   // Narrow formats keep a quantised copy of the linear weights beside the stored one; frozen
   // weights need no other.
-  const double narrow_bytes = operand_bytes(c.tables.conditions().precision);
-  const double weight_bytes = c.tables.conditions().frozen_base
+  const double narrow_bytes = operand_bytes(c.conditions.precision);
+  const double weight_bytes = c.conditions.frozen_base
                                   ? narrow_bytes
-                                  : c.storage_bytes + (narrow && !gathered ? 1 : 0);
-  memory.weights = Bytes{weight_bytes * shared(cost.dense, cost.expert, gathered)};
+                                  : c.storage_bytes + (narrow && !c.weights_sharded ? 1 : 0);
+  memory.weights = Bytes{weight_bytes * shared(cost.dense, cost.expert, c.weights_sharded)};
   memory.gradients = Bytes{c.gradient_bytes *
                            shared(cost.trainable_dense, cost.trainable_expert, gradients_sharded)};
   memory.optimizer = Bytes{(state_bytes(c.task()) + c.stack().optimizer_copy.base()) *
@@ -364,7 +374,7 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
   if (s.sequence_parallel && c.degrees.tp > 1) {
     memory.communication += c.degrees.tp * c.cell.boundary;
   }
-  if (c.degrees.pp > 1) memory.communication += 2 * c.cell.boundary;
+  if (c.degrees.pp > 1) memory.communication += 2 * boundary(c);
   if (gathered) {
     memory.gathered = Bytes{c.storage_bytes * (2 * widest_layer + end_parameters(c, stage).all) +
                             c.gradient_bytes * widest_trainable};
@@ -400,10 +410,10 @@ void set_memory(Estimate& estimate, const MemoryByKind& memory, const Stack& sta
 void set_utilisation(Estimate& estimate, const Context& c) {
   const Task& task = c.task();
   const ModelFlop& flop = c.tables.flop();
-  const double sequences = task.global_batch;
+  const double sequences = c.degrees.dp * c.degrees.micro_batches * c.degrees.micro_batch;
   // Backward: input and weight gradients; frozen weights need no weight gradient.
   const Flop products = flop.forward - flop.attention;
-  const double passes = c.tables.conditions().frozen_base ? 2 : 3;
+  const double passes = c.conditions.frozen_base ? 2 : 3;
   const Flop model = sequences * (passes * products + 3 * flop.attention);
   const auto layers = static_cast<double>(c.tables.model().layers());
   double repeated = 0;
@@ -416,7 +426,7 @@ void set_utilisation(Estimate& estimate, const Context& c) {
   const Flop again = c.strategy.recompute == Recompute::full ? flop.layers : flop.attention;
   const Flop hardware = model + (sequences * repeated) * again;
   const Flop peak = (estimate.step_time * static_cast<double>(c.cluster().accelerators)) *
-                    c.cluster().accelerator.peak_of(task.precision);
+                    c.cluster().accelerator.peak_of(c.conditions.precision);
   estimate.mfu_fraction = model / peak;
   estimate.hfu_fraction = hardware / peak;
   estimate.tokens_per_s = sequences * task.sequence / (estimate.step_time / (1 * unit::s));
@@ -437,40 +447,52 @@ void set_energy_and_cost(Estimate& e, const Context& c) {
 
 Context make_context(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                      const Cell& cell, const StageLayout& stages) {
-  const Conditions& conditions = tables.conditions();
+  const Conditions& conditions = tables.conditions(strategy);
+  const bool gathered = gathers_parameters(strategy.sharding) && degrees.shard > 1;
   return {tables,
           strategy,
           degrees,
           cell,
           stages,
+          conditions,
           data_parallel_groups(tables.cluster(), strategy, degrees),
           effective_schedule(strategy.schedule, degrees.vpp),
           operand_bytes(conditions.storage),
           conditions.gradients_fp32 ? 4.0 : operand_bytes(conditions.storage),
           conditions.stack.overlap_efficiency,
-          gathers_parameters(strategy.sharding) && degrees.shard > 1};
+          gathered,
+          gathered,
+          false};
 }
 
-}  // namespace
+/// Rounding: a bound adds in another order than the estimate it bounds.
+constexpr double kBoundMargin = 1 - 1e-9;
 
-Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
+/// What a lower bound needs to know of the stages beside the estimate.
+struct Extremes {
+  Seconds least_compute;  ///< of a micro-batch on any stage
+  Seconds least_busy, most_busy;
+};
+
+void add_extremes(Extremes& extremes, Seconds compute, Seconds busy) {
+  const bool first = extremes.most_busy == Seconds{};
+  extremes.least_compute = first ? compute : min(extremes.least_compute, compute);
+  extremes.least_busy = first ? busy : min(extremes.least_busy, busy);
+  extremes.most_busy = max(extremes.most_busy, busy);
+}
+
+Estimate estimate_of(const Context& c, Extremes* extremes) {
   Estimate e;
-  const Cluster& cluster = tables.cluster();
-  const Degrees d = resolve_degrees(strategy, cluster, tables.task());
+  const Cluster& cluster = c.cluster();
+  const Degrees& d = c.degrees;
   e.dp = d.dp;
   e.memory_capacity = cluster.accelerator.memory_capacity;
-  e.verdict = first_violation(strategy, d, tables.model(), cluster, tables.task());
-  if (e.verdict != Reason::ok) return e;
-  const Cell* cell = tables.find_cell(strategy, d);
-  const StageLayout* stages = tables.find_stages(strategy, d);
-  if (cell == nullptr || stages == nullptr) return e;
-  const Context c = make_context(tables, strategy, d, *cell, *stages);
   const double contention = c.stack().contention;
 
   std::array<GatherTimes, kMaxLayerKinds> gathers{};
   if (c.gathered) {
-    for (std::size_t k = 0; k < tables.model().kinds.size(); ++k) {
-      const LayerCost& layer = cell->layers[k];
+    for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
+      const LayerCost& layer = c.cell.layers[k];
       gathers[k] = gather_times(c, layer.dense_parameters, layer.expert_parameters,
                                 layer.trainable_dense, layer.trainable_expert);
     }
@@ -482,10 +504,11 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
   Seconds latest{-1};
   const double chunks = c.schedule == Schedule::interleaved ? d.vpp : 1;
   Bytes peak{-1};
-  for (const StageClass& stage : stages->classes) {
+  for (const StageClass& stage : c.stages.classes) {
     const StageCost cost = stage_cost(c, stage, gathers);
     const Seconds busy = cost.busy(contention);
     times.sum += stage.count * busy;
+    if (extremes != nullptr) add_extremes(*extremes, cost.passes().compute, busy);
     times.mean_backward += stage.count * (cost.backward.total() + cost.recompute.total()) / d.pp;
     times.mean_weight += stage.count * cost.weight_gradient / d.pp;
     // The stage that ends last: its micro-batches and its own traffic after them.
@@ -528,6 +551,60 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
   if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;
   if (e.host_memory > cluster.host_memory) e.verdict = Reason::offload;
   return e;
+}
+
+}  // namespace
+
+Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
+  const Cluster& cluster = tables.cluster();
+  const Degrees degrees = resolve_degrees(strategy, cluster, tables.task());
+  Estimate refused;
+  refused.dp = degrees.dp;
+  refused.memory_capacity = cluster.accelerator.memory_capacity;
+  refused.verdict = first_violation(strategy, degrees, tables.model(), cluster, tables.task());
+  if (refused.verdict != Reason::ok) return refused;
+  const Cell* cell = tables.find_cell(strategy, degrees);
+  const StageLayout* stages = tables.find_stages(strategy, degrees);
+  if (cell == nullptr || stages == nullptr) return refused;
+  return evaluate(tables, strategy, degrees, *cell, *stages);
+}
+
+Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
+                  const Cell& cell, const StageLayout& stages) noexcept {
+  return estimate_of(make_context(tables, strategy, degrees, cell, stages), nullptr);
+}
+
+Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
+                     const Cell& cell, const StageLayout& stages, const Freedom& freedom) noexcept {
+  Strategy best = strategy;
+  best.sharding = freedom.shards_gradients ? Sharding::zero2 : Sharding::zero1;
+  best.offload_weights = freedom.offloads_weights;
+  best.offload_activations = freedom.offloads_activations;
+  best.offload_optimizer = freedom.offloads_optimizer;
+  Context c = make_context(tables, best, degrees, cell, stages);
+  // Data-parallel groups of one rank send nothing; what they share out stays shared out by all.
+  DataParallelGroups& g = c.groups;
+  g.dense_shard = g.dense_replica = g.expert_shard = g.expert_replica = GroupShape{};
+  g.dense_shard_ranks = g.dense_ranks;
+  g.expert_shard_ranks = g.expert_ranks;
+  c.weights_sharded = freedom.shards_weights;
+  c.free_host = true;
+  Extremes extremes;
+  Estimate bound = estimate_of(c, &extremes);
+  // The stage that ends last may be another one once traffic counts. Where the bubble does not
+  // contain its complement (it is cut off at zero) the step may shrink by their difference.
+  if (c.schedule == Schedule::zero_bubble || c.schedule == Schedule::dualpipe) {
+    bound.step_time = bound.step_time - (extremes.most_busy - extremes.least_busy);
+  }
+  bound.step_time = kBoundMargin * bound.step_time;
+  bound.compute = kBoundMargin * c.degrees.micro_batches * extremes.least_compute;
+  bound.memory = kBoundMargin * bound.memory;
+  bound.host_memory = Bytes{};
+  bound.exposed_tp = bound.exposed_cp = bound.exposed_ep = bound.exposed_pp = Seconds{};
+  bound.exposed_dp = bound.exposed_offload = bound.optimizer = Seconds{};
+  set_utilisation(bound, c);
+  set_energy_and_cost(bound, c);
+  return bound;
 }
 
 }  // namespace scalemodel

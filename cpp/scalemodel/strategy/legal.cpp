@@ -84,8 +84,9 @@ Degrees resolve_degrees(const Strategy& s, const Cluster& cluster, const Task& t
                     : std::clamp(cluster.node_accelerators / std::max(1, d.tp), 1, replicas);
       break;
   }
-  d.micro_batches = static_cast<double>(task.global_batch) /
-                    (static_cast<double>(d.dp) * static_cast<double>(d.micro_batch));
+  const double sequences = task.batch_is_limit ? static_cast<double>(task.global_batch / d.dp)
+                                               : static_cast<double>(task.global_batch) / d.dp;
+  d.micro_batches = sequences / d.micro_batch;
   return d;
 }
 
@@ -93,8 +94,9 @@ Reason first_violation(const Strategy& s, const Degrees& d, const Model& model,
                        const Cluster& cluster, const Task& task) noexcept {
   const double ranks = static_cast<double>(d.tp) * d.cp * d.pp * static_cast<double>(d.dp);
   if (ranks != cluster.accelerators) return Reason::mesh;
-  if (cluster.accelerator.peak_of(task.precision) <= FlopPerSecond{}) return Reason::precision;
-  if (cluster.accelerator.peak_of(storage_precision(task.precision)) <= FlopPerSecond{}) {
+  const Precision precision = resolve(s.linear_precision, task.precision);
+  if (cluster.accelerator.peak_of(precision) <= FlopPerSecond{}) return Reason::precision;
+  if (cluster.accelerator.peak_of(storage_precision(precision)) <= FlopPerSecond{}) {
     return Reason::precision;
   }
   if (Reason r = attention_violation(s, d, model); r != Reason::ok) return r;
@@ -102,8 +104,12 @@ Reason first_violation(const Strategy& s, const Degrees& d, const Model& model,
   if (Reason r = pipeline_violation(s, d, model); r != Reason::ok) return r;
   if (task.sequence % d.cp != 0) return Reason::cp_sequence;
   if (s.sequence_parallel && (task.sequence / d.cp) % d.tp != 0) return Reason::sp_sequence;
-  const long long per_pass = static_cast<long long>(d.dp) * d.micro_batch;
-  if (task.global_batch % per_pass != 0) return Reason::batch;
+  if (task.batch_is_limit) {
+    const int sequences = task.global_batch / d.dp;
+    if (sequences == 0 || sequences % d.micro_batch != 0) return Reason::batch;
+  } else if (task.global_batch % (static_cast<long long>(d.dp) * d.micro_batch) != 0) {
+    return Reason::batch;
+  }
   if (d.shard > d.dp * d.cp || (d.dp * d.cp) % d.shard != 0) return Reason::shard_degree;
   if (s.recompute_layers > model.layers()) return Reason::recompute_layers;
   return Reason::ok;

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "scalemodel/base/enum_names.hpp"
+#include "scalemodel/base/precision.hpp"
 #include "scalemodel/base/record.hpp"
 
 namespace scalemodel {
@@ -61,6 +62,36 @@ constexpr bool enabled(Switch choice, bool stack_default) {
   return choice == Switch::stack ? stack_default : choice == Switch::on;
 }
 
+/// How tensor-parallel collectives hide under the matrix products beside them: not at all; as a
+/// ring that exchanges one of tp chunks at a time; or in a few pipelined chunks, each a collective.
+enum class TensorOverlap : std::uint8_t { stack, off, ring, pipelined };
+
+template <>
+struct EnumNames<TensorOverlap> {
+  static constexpr std::string_view what = "tensor-parallel overlap";
+  static constexpr std::array<std::string_view, 4> names{"stack", "off", "ring", "pipelined"};
+};
+
+constexpr TensorOverlap resolve(TensorOverlap choice, bool stack_default) {
+  if (choice != TensorOverlap::stack) return choice;
+  return stack_default ? TensorOverlap::ring : TensorOverlap::off;
+}
+
+/// The task's precision, or another one instead.
+enum class PrecisionChoice : std::uint8_t { task, fp32, tf32, fp16, bf16, fp8, fp4 };
+
+template <>
+struct EnumNames<PrecisionChoice> {
+  static constexpr std::string_view what = "precision";
+  static constexpr std::array<std::string_view, kPrecisions + 1> names{
+      "task", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4"};
+};
+
+constexpr Precision resolve(PrecisionChoice choice, Precision task) {
+  return choice == PrecisionChoice::task ? task
+                                         : static_cast<Precision>(static_cast<int>(choice) - 1);
+}
+
 /// Axes of the mesh, innermost first; 24 permutations of tp, cp, dp, pp. Axes placed first sit on
 /// the innermost network level.
 enum class Placement : std::uint8_t {};
@@ -90,7 +121,8 @@ constexpr std::array<Axis, 4> axes_of(Placement placement) {
   return axes;
 }
 
-/// Small and flat: a search holds millions. Zero stands for "derived" where the table says so.
+/// Small and flat; a search counts through millions and keeps the few it needs. Zero stands for
+/// "derived" where the table says so.
 struct Strategy {
   std::uint32_t dp = 0;
   std::uint16_t tp = 1, cp = 1, pp = 1, ep = 1;
@@ -105,14 +137,17 @@ struct Strategy {
   ContextParallel context = ContextParallel::ring;
   Placement placement{};
   bool sequence_parallel = true;
+  bool regather = true;
+  bool split_p2p = true;
   bool offload_weights = false, offload_activations = false, offload_optimizer = false;
   Switch overlap_grad_reduce = Switch::stack;
   Switch overlap_param_gather = Switch::stack;
-  Switch overlap_tp = Switch::stack;
+  TensorOverlap overlap_tp = TensorOverlap::stack;
+  PrecisionChoice linear_precision = PrecisionChoice::task;
 
   bool operator==(const Strategy&) const = default;
 };
-static_assert(sizeof(Strategy) <= 32);
+static_assert(sizeof(Strategy) <= 36);  // 23 degrees and switches
 
 template <>
 struct RecordOf<Strategy> {
@@ -135,13 +170,17 @@ struct RecordOf<Strategy> {
             "layers recomputed per pipeline rank; 0 = all"),
       field("context", &T::context, "how context parallelism exchanges keys and values"),
       field("sequence_parallel", &T::sequence_parallel, "norms and residuals split over tp"),
+      field("regather", &T::regather,
+            "sequence parallelism: inputs gathered again for weight gradients, not kept whole"),
+      field("split_p2p", &T::split_p2p, "tensor ranks send a part each to the next stage"),
       field("placement", &T::placement, "mesh axes, innermost first"),
       field("offload_weights", &T::offload_weights, "weights in host memory"),
       field("offload_activations", &T::offload_activations, "activations in host memory"),
       field("offload_optimizer", &T::offload_optimizer, "optimizer states in host memory"),
       field("overlap_grad_reduce", &T::overlap_grad_reduce, "hide gradient reduction"),
       field("overlap_param_gather", &T::overlap_param_gather, "hide parameter gathering"),
-      field("overlap_tp", &T::overlap_tp, "hide tensor-parallel communication")};
+      field("overlap_tp", &T::overlap_tp, "hide tensor-parallel communication"),
+      field("linear_precision", &T::linear_precision, "of linear layers, instead of the task's")};
 };
 
 }  // namespace scalemodel

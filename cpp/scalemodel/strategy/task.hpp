@@ -68,8 +68,9 @@ struct EnumNames<LoraTargets> {
 };
 
 struct Task {
-  int global_batch = 1;  ///< sequences per optimizer step
-  int sequence = 1;      ///< tokens per sequence
+  int global_batch = 1;         ///< sequences per optimizer step
+  bool batch_is_limit = false;  ///< replicas take global_batch / dp, rounded down, each
+  int sequence = 1;             ///< tokens per sequence
   Precision precision = Precision::bf16;
   AttentionChoice attention = AttentionChoice::stack;
   GradientPrecision gradient_precision = GradientPrecision::stack;
@@ -93,6 +94,8 @@ struct RecordOf<Task> {
   static constexpr std::tuple fields{
       field("global_batch", &T::global_batch, 1, 1e9, "sequences per optimizer step"),
       field("sequence", &T::sequence, 1, 1e8, "tokens per sequence"),
+      field("batch_is_limit", &T::batch_is_limit,
+            "global_batch is the most: a replica takes global_batch / dp, rounded down"),
       field("precision", &T::precision, "format of matrix multiplications"),
       field("attention", &T::attention, "attention kernel"),
       field("gradient_precision", &T::gradient_precision, "gradients as accumulated and reduced"),

@@ -182,9 +182,9 @@ TEST_CASE("two reductions a layer each way; sequence parallelism moves the same 
 TEST_CASE("hidden and exposed communication add up to the same whole") {
   Case c;
   c.strategy = testing::degrees(8);
-  c.strategy.overlap_tp = Switch::off;
+  c.strategy.overlap_tp = TensorOverlap::off;
   const LayerCost open = layer_of(c);
-  c.strategy.overlap_tp = Switch::on;
+  c.strategy.overlap_tp = TensorOverlap::ring;
   const LayerCost covered = layer_of(c);
   CHECK(open.forward.hidden == Seconds{});
   CHECK(covered.forward.tp < open.forward.tp);
@@ -395,21 +395,22 @@ TEST_CASE("what a task leaves open is the stack's") {
     stack.fused_norm = stack.dropout = stack.gradients_fp32 = choice;
     stack.attention = choice ? AttentionKernel::flash3 : AttentionKernel::unfused;
     Task task = testing::training(1, 128);
-    const Conditions left = resolve_conditions(task, stack);
+    const Conditions left = resolve_conditions(task, stack, task.precision);
     CHECK(left.fused_norm == choice);
     CHECK(left.dropout == choice);
     CHECK(left.gradients_fp32 == choice);
     CHECK(left.attention == stack.attention);
     task.fused_norm = choice ? Switch::off : Switch::on;
     task.gradient_precision = choice ? GradientPrecision::bf16 : GradientPrecision::fp32;
-    const Conditions given = resolve_conditions(task, stack);
+    const Conditions given = resolve_conditions(task, stack, task.precision);
     CHECK(given.fused_norm == !choice);
     CHECK(given.gradients_fp32 == !choice);
   }
   Task task = testing::training(1, 128);
   for (std::size_t i = 1; i < EnumNames<AttentionChoice>::names.size(); ++i) {
     task.attention = static_cast<AttentionChoice>(i);
-    CHECK(name_of(resolve_conditions(task, stack).attention) == name_of(task.attention));
+    CHECK(name_of(resolve_conditions(task, stack, task.precision).attention) ==
+          name_of(task.attention));
   }
 }
 

@@ -72,8 +72,10 @@ TEST_CASE("model flop do not depend on the strategy, and recomputation only adds
       kStrategies, 4, [](const Question& question, const Strategy& s, const Estimate& e) {
         const Tables& tables = question.tables;
         const Cluster& cluster = tables.cluster();
-        const double done = e.mfu_fraction * e.step_time.base() * cluster.accelerators *
-                            cluster.accelerator.peak_of(tables.task().precision).base();
+        const double done =
+            e.mfu_fraction * e.step_time.base() * cluster.accelerators *
+            cluster.accelerator.peak_of(resolve(s.linear_precision, tables.task().precision))
+                .base();
         const bool frozen = tables.task().method == Method::lora;
         const Flop products = tables.flop().forward - tables.flop().attention;
         const double wanted = tables.task().global_batch *
@@ -138,7 +140,8 @@ TEST_CASE("a fully visible stack: nothing hidden, nothing slowed") {
     for (const Sharding sharding : {Sharding::zero1, Sharding::zero3}) {
       Strategy s = degrees(tp, 1);
       s.sharding = sharding;
-      s.overlap_tp = s.overlap_grad_reduce = s.overlap_param_gather = Switch::on;
+      s.overlap_grad_reduce = s.overlap_param_gather = Switch::on;
+      s.overlap_tp = TensorOverlap::ring;
       const Estimate e =
           testing::estimate(testing::dense_7b_shape(), testing::reference_cluster(64),
                             testing::training(64, 4096), s, stack);
@@ -172,7 +175,8 @@ TEST_CASE("hidden and exposed communication add up to the same whole") {
     Strategy s = degrees(4);
     s.sharding = sharding;
     const auto with = [&](Switch overlap) {
-      s.overlap_tp = s.overlap_grad_reduce = s.overlap_param_gather = overlap;
+      s.overlap_grad_reduce = s.overlap_param_gather = overlap;
+      s.overlap_tp = overlap == Switch::on ? TensorOverlap::ring : TensorOverlap::off;
       return testing::estimate(testing::dense_7b_shape(), testing::reference_cluster(64),
                                testing::training(256, 4096), s);
     };

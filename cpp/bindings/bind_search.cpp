@@ -1,0 +1,351 @@
+#include <map>
+#include <optional>
+
+#include "bindings/bind.hpp"
+#include "bindings/record.hpp"
+#include "scalemodel/search/search.hpp"
+
+namespace scalemodel::bindings {
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// Calls `visit(field, index)` for the strategy field of this name.
+template <class Visit>
+void with_field(const std::string& name, Visit&& visit) {
+  bool known = false;
+  std::size_t index = 0;
+  for_each_field<Strategy>([&](const auto& field) {
+    if (name == field.name) {
+      visit(field, index);
+      known = true;
+    }
+    ++index;
+  });
+  if (!known) unknown_field(name, RecordOf<Strategy>::name);
+}
+
+template <std::size_t... I>
+void set_values(Space& space, const std::string& name, const py::sequence& listed,
+                std::index_sequence<I...>) {
+  with_field(name, [&](const auto&, std::size_t index) {
+    const auto set = [&](const auto& field, auto& values) {
+      for (const py::handle item : listed) {
+        values.push_back(convert(field, py::reinterpret_borrow<py::object>(item)));
+      }
+    };
+    ((I == index ? set(std::get<I>(RecordOf<Strategy>::fields), std::get<I>(space.values))
+                 : void()),
+     ...);
+  });
+}
+
+Product product_of(double factor, const Names& names) {
+  Product product{factor, {}};
+  for (const std::string& name : names) {
+    const auto variable = enum_from<Variable>(name);
+    if (!variable) {
+      throw MalformedQuestion(name + ": no such variable; known are " + all_names<Variable>());
+    }
+    product.variables.push_back(*variable);
+  }
+  return product;
+}
+
+using RelationRow = std::tuple<double, Names, Comparison, double, Names>;
+
+Space make_space(const py::dict& values, const std::vector<RelationRow>& relations,
+                 const std::vector<py::dict>& exclusions, const Names& redundant, bool tiers) {
+  Space space;
+  constexpr auto fields = std::tuple_size_v<Space::Values>;
+  for (const auto& [name, listed] : values) {
+    set_values(space, name.cast<std::string>(), listed.cast<py::sequence>(),
+               std::make_index_sequence<fields>());
+  }
+  for (const auto& [left, left_names, comparison, right, right_names] : relations) {
+    space.relations.push_back(
+        {product_of(left, left_names), comparison, product_of(right, right_names)});
+  }
+  for (const py::dict& row : exclusions) {
+    Exclusion exclusion;
+    for (const auto& [name, value] : row) {
+      with_field(name.cast<std::string>(), [&](const auto& field, std::size_t index) {
+        exclusion.values.*(field.member) =
+            convert(field, py::reinterpret_borrow<py::object>(value));
+        exclusion.fields |= std::uint32_t{1} << index;
+      });
+    }
+    space.exclusions.push_back(exclusion);
+  }
+  for (const std::string& name : redundant) {
+    with_field(name, [&](const auto&, std::size_t index) {
+      space.redundant |= std::uint32_t{1} << index;
+    });
+  }
+  space.tiers = tiers;
+  return space;
+}
+
+/// Column of a name, or MalformedQuestion.
+const Column* column_of(const std::string& name) {
+  const Column* column = find_column(name);
+  if (column == nullptr) throw MalformedQuestion(name + ": no such column of an estimate");
+  return column;
+}
+
+using ObjectiveRow = std::tuple<std::string, double>;
+using ConstraintRow = std::tuple<std::string, Comparison, double, std::optional<std::string>>;
+
+SearchOptions make_options(const std::vector<ObjectiveRow>& objective,
+                           const std::vector<ConstraintRow>& constraints, std::size_t top,
+                           bool prune, int threads) {
+  SearchOptions options;
+  for (const auto& [name, weight] : objective) {
+    options.objective.terms.push_back({column_of(name), weight});
+  }
+  if (objective.empty()) throw MalformedQuestion("objective: at least one column is needed");
+  for (const auto& [left, comparison, factor, right] : constraints) {
+    options.constraints.push_back(
+        {column_of(left), comparison, factor, right ? column_of(*right) : nullptr});
+  }
+  options.top = top;
+  options.prune = prune;
+  options.threads = threads;
+  return options;
+}
+
+/// Reports progress and listens for an interrupt; whatever Python raises stops the work and is
+/// raised again by `rethrow`, with the interpreter's lock held.
+class Interpreter {
+ public:
+  explicit Interpreter(py::object progress) : progress_(std::move(progress)) {}
+
+  Poll poll() {
+    return [this](std::uint64_t done, std::uint64_t total) {
+      const py::gil_scoped_acquire acquire;
+      try {
+        if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+        if (!progress_.is_none()) progress_(done, total);
+      } catch (py::error_already_set& error) {
+        error_.emplace(std::move(error));
+        return false;
+      }
+      return true;
+    };
+  }
+  void rethrow() {
+    if (error_) throw std::move(*error_);
+  }
+
+ private:
+  py::object progress_;
+  std::optional<py::error_already_set> error_;
+};
+
+RowRange checked_range(const Enumeration& space, std::uint64_t first, std::uint64_t last) {
+  if (first > last || last > space.size()) {
+    throw MalformedQuestion("rows: must lie within the space");
+  }
+  return {first, last};
+}
+
+/// A copy without cells: the original may change while the interpreter's lock is released.
+Tables fresh(const Tables& tables) {
+  return {tables.model(), tables.cluster(), tables.task(), tables.stack()};
+}
+
+py::dict search_rows(const Tables& tables, const Enumeration& space, std::uint64_t first,
+                     std::uint64_t last, const std::vector<ObjectiveRow>& objective,
+                     const std::vector<ConstraintRow>& constraints, std::size_t top, bool prune,
+                     int threads, const py::object& progress) {
+  const RowRange rows = checked_range(space, first, last);
+  const SearchOptions options = make_options(objective, constraints, top, prune, threads);
+  const Tables own = fresh(tables);
+  Interpreter interpreter(progress);
+  const Poll poll = interpreter.poll();
+  SearchResult result;
+  {
+    const py::gil_scoped_release release;
+    result = search(own, space, rows, options, poll);
+  }
+  interpreter.rethrow();
+  py::list hits;
+  for (const Hit& hit : result.hits) {
+    hits.append(py::make_tuple(hit.score, hit.row, hit.strategy, hit.estimate));
+  }
+  py::dict verdicts;
+  for (std::size_t i = 0; i < kReasons; ++i) {
+    if (result.counts.verdicts[i] == 0) continue;
+    verdicts[py::cast(static_cast<Reason>(i))] = result.counts.verdicts[i];
+  }
+  py::dict answer;
+  answer["hits"] = hits;
+  answer["verdicts"] = verdicts;
+  answer["evaluated"] = result.counts.evaluated;
+  answer["pruned"] = result.counts.pruned;
+  answer["constrained"] = result.counts.constrained;
+  return answer;
+}
+
+/// What a member is in a column: enumerations as small codes, the rest as plain numbers.
+template <class M>
+struct Stored {
+  using type = std::conditional_t<
+      NamedEnum<M>, std::int8_t,
+      std::conditional_t<std::is_same_v<M, bool>, bool,
+                         std::conditional_t<std::is_integral_v<M>, std::int32_t, double>>>;
+};
+
+template <class M>
+typename Stored<M>::type stored(const M& member) {
+  if constexpr (IsQuantity<M>::value) {
+    return member.base();
+  } else {
+    return static_cast<typename Stored<M>::type>(member);
+  }
+}
+
+template <class Fields>
+struct PointersOf;
+template <class T, class... M>
+struct PointersOf<const std::tuple<Field<T, M>...>> {
+  using type = std::tuple<typename Stored<M>::type*...>;
+};
+
+/// One column per field of a record, those of `wanted` names only.
+template <class T>
+class RecordColumns {
+ public:
+  using Pointers = typename PointersOf<decltype(RecordOf<T>::fields)>::type;
+
+  RecordColumns(std::uint64_t rows, const std::optional<Names>& wanted, py::dict& into) {
+    add(rows, wanted, into, std::make_index_sequence<std::tuple_size_v<Pointers>>());
+  }
+  void put(std::uint64_t at, const std::vector<T>& records) {
+    put(at, records, std::make_index_sequence<std::tuple_size_v<Pointers>>());
+  }
+
+ private:
+  template <std::size_t... I>
+  void add(std::uint64_t rows, const std::optional<Names>& wanted, py::dict& into,
+           std::index_sequence<I...>) {
+    (add_one<I>(rows, wanted, into), ...);
+  }
+  template <std::size_t I>
+  void add_one(std::uint64_t rows, const std::optional<Names>& wanted, py::dict& into) {
+    const auto& field = std::get<I>(RecordOf<T>::fields);
+    using M = typename std::remove_cvref_t<decltype(field)>::Member;
+    const std::string name(field.name);
+    if (wanted && std::find(wanted->begin(), wanted->end(), name) == wanted->end()) return;
+    py::array_t<typename Stored<M>::type> column(static_cast<py::ssize_t>(rows));
+    std::get<I>(pointers_) = column.mutable_data();
+    if constexpr (NamedEnum<M>) {
+      py::list names;
+      for (const std::string_view text : EnumNames<M>::names) {
+        names.append(py::str(text.data(), text.size()));
+      }
+      into[py::str(name)] = py::make_tuple(column, names);
+    } else {
+      into[py::str(name)] = column;
+    }
+  }
+  template <std::size_t... I>
+  void put(std::uint64_t at, const std::vector<T>& records, std::index_sequence<I...>) {
+    const auto write = [&](auto* column, auto member) {
+      if (column == nullptr) return;
+      for (std::size_t i = 0; i < records.size(); ++i) column[at + i] = stored(records[i].*member);
+    };
+    (write(std::get<I>(pointers_), std::get<I>(RecordOf<T>::fields).member), ...);
+  }
+
+  Pointers pointers_{};
+};
+
+/// Strategy and estimate side by side; the resolved data-parallel degree is the strategy's.
+class Columns final : public RowSink {
+ public:
+  Columns(RowRange rows, const std::optional<Names>& wanted, py::dict& strategies,
+          py::dict& estimates)
+      : first_(rows.first),
+        strategies_(rows.size(), wanted, strategies),
+        estimates_(rows.size(), wanted, estimates) {}
+
+  void put(const RowBlock& block) override {
+    strategies_.put(block.first - first_, block.strategies);
+    estimates_.put(block.first - first_, block.estimates);
+  }
+
+ private:
+  std::uint64_t first_;
+  RecordColumns<Strategy> strategies_;
+  RecordColumns<Estimate> estimates_;
+};
+
+py::tuple sweep_rows(const Tables& tables, const Enumeration& space, std::uint64_t first,
+                     std::uint64_t last, const std::optional<Names>& wanted, int threads,
+                     const py::object& progress) {
+  const RowRange rows = checked_range(space, first, last);
+  const Tables own = fresh(tables);
+  py::dict strategies, estimates;
+  Columns sink(rows, wanted, strategies, estimates);
+  Interpreter interpreter(progress);
+  const Poll poll = interpreter.poll();
+  {
+    const py::gil_scoped_release release;
+    sweep(own, space, rows, threads, sink, poll);
+  }
+  interpreter.rethrow();
+  return py::make_tuple(strategies, estimates);
+}
+
+py::list column_rows() {
+  py::list rows;
+  for (const Column& column : columns()) {
+    py::dict row;
+    row["name"] = py::str(column.name.data(), column.name.size());
+    row["maximised"] = column.maximised;
+    row["bounded"] = column.bounded;
+    row["positive"] = column.positive;
+    rows.append(row);
+  }
+  return rows;
+}
+
+Strategy strategy_at(const Enumeration& space, std::uint64_t row) {
+  if (row >= space.size()) throw MalformedQuestion("row: must lie within the space");
+  return space.at(row);
+}
+
+}  // namespace
+
+void bind_search(py::module_& m) {
+  py::class_<Space>(m, "Space", "Values of every knob and the rules between them.")
+      .def(py::init(&make_space), py::arg("values"), py::arg("relations"), py::arg("exclusions"),
+           py::arg("redundant"), py::arg("tiers"));
+  py::class_<Enumeration>(m, "Enumeration", "The legal strategies of a space, numbered.")
+      .def(py::init([](const Space& space, const Model& model, const Cluster& cluster,
+                       const Task& task) {
+             const py::gil_scoped_release release;
+             return Enumeration(space, model, cluster, task);
+           }),
+           py::arg("space"), py::arg("model"), py::arg("cluster"), py::arg("task"))
+      .def_property_readonly("size", &Enumeration::size, "Strategies.")
+      .def_property_readonly("groups", &Enumeration::groups, "Groups that share a lower bound.")
+      .def_property_readonly(
+          "points", [](const Enumeration& space) { return space.points().size(); },
+          "Sets of degrees, micro-batch and schedule.")
+      .def("strategy", &strategy_at, py::arg("row"), "Strategy number `row`.");
+  m.def("canonical", &canonical, py::arg("strategy"), py::arg("model"), py::arg("cluster"),
+        py::arg("task"), "The strategy with knobs without effect at their defaults.");
+  m.def("columns", &column_rows, "Columns an objective or constraint may name.");
+  m.def("variables", [] { return all_names<Variable>(); }, "Variables a relation may name.");
+  m.def("search", &search_rows, py::arg("tables"), py::arg("space"), py::arg("first"),
+        py::arg("last"), py::arg("objective"), py::arg("constraints"), py::arg("top"),
+        py::arg("prune"), py::arg("threads"), py::arg("progress"),
+        "Best strategies of the rows [first, last).");
+  m.def("sweep", &sweep_rows, py::arg("tables"), py::arg("space"), py::arg("first"),
+        py::arg("last"), py::arg("wanted"), py::arg("threads"), py::arg("progress"),
+        "Columns of the rows [first, last): of the strategies, of the estimates.");
+}
+
+}  // namespace scalemodel::bindings

@@ -1,0 +1,338 @@
+#include "scalemodel/search/search.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+namespace scalemodel {
+namespace {
+
+/// Cells a worker keeps before it starts afresh: bounds its memory to some tens of megabytes.
+constexpr std::size_t kMostCells = 20'000;
+/// Rows that a sweep hands on together.
+constexpr std::size_t kBlock = 256;
+/// Option groups whose bounds are held at once.
+constexpr std::size_t kWindow = std::size_t{1} << 21;
+
+/// The k best candidates seen, one of each kind of strategy that means the same.
+class Best {
+ public:
+  struct Entry {
+    double score = 0;
+    std::uint64_t row = 0;
+    Strategy canonical;
+  };
+
+  explicit Best(std::size_t count) : count_(count) {}
+
+  /// Whether a candidate of this score could still enter.
+  bool admits(double score, std::uint64_t row) const {
+    return entries_.size() < count_ || before(score, row, entries_.back());
+  }
+  void add(const Entry& entry) {
+    if (!admits(entry.score, entry.row)) return;
+    for (Entry& known : entries_) {
+      if (known.score == entry.score && known.canonical == entry.canonical) {
+        if (known.row <= entry.row) return;
+        known = entry;
+        sort();
+        return;
+      }
+    }
+    entries_.push_back(entry);
+    sort();
+    if (entries_.size() > count_) entries_.pop_back();
+  }
+  /// The score that a group must be able to reach.
+  double threshold() const {
+    return entries_.size() < count_ ? std::numeric_limits<double>::infinity()
+                                    : entries_.back().score;
+  }
+  const std::vector<Entry>& entries() const { return entries_; }
+
+ private:
+  static bool before(double score, std::uint64_t row, const Entry& other) {
+    return score < other.score || (score == other.score && row < other.row);
+  }
+  void sort() {
+    std::sort(entries_.begin(), entries_.end(),
+              [](const Entry& a, const Entry& b) { return before(a.score, a.row, b); });
+  }
+
+  std::size_t count_;
+  std::vector<Entry> entries_;
+};
+
+/// The members of an option group at one point, with what they share.
+struct Located {
+  Degrees degrees;
+  const Cell* cell = nullptr;
+  const StageLayout* stages = nullptr;
+};
+
+Located locate(Tables& tables, const Strategy& strategy) {
+  if (tables.cells() >= kMostCells) tables.clear();
+  tables.tabulate(strategy);
+  Located at;
+  at.degrees = resolve_degrees(strategy, tables.cluster(), tables.task());
+  at.cell = tables.find_cell(strategy, at.degrees);
+  at.stages = tables.find_stages(strategy, at.degrees);
+  return at;
+}
+
+/// Evaluates the rows of one group that lie in `rows`; `take(row, strategy, estimate)`.
+template <class Take>
+void evaluate_group(Tables& tables, const Point& point, const Options& options,
+                    const OptionGroup& group, RowRange rows, Take&& take) {
+  const std::uint64_t first = std::max(rows.first, point.first_row + group.begin);
+  const std::uint64_t last = std::min(rows.last, point.first_row + group.end);
+  if (first >= last) return;
+  const Strategy leader = joined(point.degrees, options.rows[group.begin]);
+  const Located at = locate(tables, leader);
+  for (std::uint64_t row = first; row < last; ++row) {
+    const Strategy strategy = joined(point.degrees, options.rows[row - point.first_row]);
+    const Degrees degrees = resolve_degrees(strategy, tables.cluster(), tables.task());
+    take(row, strategy, evaluate(tables, strategy, degrees, *at.cell, *at.stages));
+  }
+}
+
+/// What one worker of a search holds.
+struct Searcher {
+  Tables tables;
+  Best best;
+  SearchCounts counts;
+};
+
+void judge(Searcher& worker, const SearchOptions& options, std::uint64_t row,
+           const Strategy& strategy, const Estimate& estimate) {
+  ++worker.counts.evaluated;
+  ++worker.counts.verdicts[static_cast<std::size_t>(estimate.verdict)];
+  if (estimate.verdict != Reason::ok) return;
+  const double score = options.objective.score(estimate);
+  for (const Constraint& constraint : options.constraints) {
+    if (!constraint.holds(estimate)) {
+      ++worker.counts.constrained;
+      return;
+    }
+  }
+  if (!worker.best.admits(score, row)) return;
+  const Tables& tables = worker.tables;
+  worker.best.add(
+      {score, row, canonical(strategy, tables.model(), tables.cluster(), tables.task())});
+}
+
+/// A group of rows waiting for its turn.
+struct Candidate {
+  double bound = 0;
+  std::uint32_t point = 0, group = 0;
+};
+
+/// Points whose rows meet a range.
+struct PointRange {
+  std::size_t first = 0, last = 0;
+};
+
+PointRange points_of(const Enumeration& space, RowRange rows) {
+  if (rows.first >= rows.last) return {};
+  return {space.point_of(rows.first), space.point_of(rows.last - 1) + 1};
+}
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// Bound of a group's scores; kNever where no member can be an answer at all.
+double bound_of(Tables& tables, const Point& point, const Options& all, const OptionGroup& group,
+                const SearchOptions& options) {
+  const Strategy leader = joined(point.degrees, all.rows[group.begin]);
+  const Located at = locate(tables, leader);
+  const Estimate bound =
+      lower_bound(tables, leader, at.degrees, *at.cell, *at.stages, group.freedom);
+  if (bound.memory > bound.memory_capacity) return kNever;
+  for (const Constraint& constraint : options.constraints) {
+    if (constraint.bounded() && !constraint.holds(bound)) return kNever;
+  }
+  return options.objective.score(bound);
+}
+
+class PrunedSearch {
+ public:
+  PrunedSearch(const Enumeration& space, RowRange rows, const SearchOptions& options, Team& team,
+               std::vector<Searcher>& workers)
+      : space_(space), rows_(rows), options_(options), team_(team), workers_(workers) {}
+
+  /// Windows of points, so that memory stays bounded whatever the size of the space.
+  bool run() {
+    const PointRange points = points_of(space_, rows_);
+    for (std::size_t first = points.first; first < points.last;) {
+      std::size_t last = first, groups = 0;
+      while (last < points.last && (last == first || groups < kWindow)) {
+        groups += space_.options(space_.points()[last]).groups.size();
+        ++last;
+      }
+      if (!bound_window(first, last) || !evaluate_best_first()) return false;
+      first = last;
+    }
+    return true;
+  }
+
+ private:
+  std::uint64_t rows_of(const Candidate& candidate) const {
+    const Point& point = space_.points()[candidate.point];
+    const OptionGroup& group = space_.options(point).groups[candidate.group];
+    const std::uint64_t first = std::max(rows_.first, point.first_row + group.begin);
+    const std::uint64_t last = std::min(rows_.last, point.first_row + group.end);
+    return first < last ? last - first : 0;
+  }
+
+  bool bound_window(std::size_t first, std::size_t last) {
+    std::vector<std::size_t> starts{0};
+    for (std::size_t p = first; p < last; ++p) {
+      starts.push_back(starts.back() + space_.options(space_.points()[p]).groups.size());
+    }
+    candidates_.assign(starts.back(), {});
+    return team_.run(last - first, 1, [&](std::size_t worker, std::size_t item) {
+      const Point& point = space_.points()[first + item];
+      const Options& all = space_.options(point);
+      for (std::size_t g = 0; g < all.groups.size(); ++g) {
+        Candidate& candidate = candidates_[starts[item] + g];
+        candidate.point = static_cast<std::uint32_t>(first + item);
+        candidate.group = static_cast<std::uint32_t>(g);
+        candidate.bound = bound_of(workers_[worker].tables, point, all, all.groups[g], options_);
+      }
+    });
+  }
+
+  /// In rounds: within one the threshold is fixed, so that what is skipped does not depend on who
+  /// was faster.
+  bool evaluate_best_first() {
+    std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+      return std::tie(a.bound, a.point, a.group) < std::tie(b.bound, b.point, b.group);
+    });
+    std::size_t done = 0, round = kFirstRound;
+    while (done < candidates_.size() && !beyond(candidates_[done].bound)) {
+      std::size_t end = std::min(candidates_.size(), done + round);
+      while (beyond(candidates_[end - 1].bound)) --end;
+      const bool complete =
+          team_.run(end - done, 1 + round / 256, [&](std::size_t worker, std::size_t item) {
+            const Candidate& candidate = candidates_[done + item];
+            Searcher& searcher = workers_[worker];
+            const Point& point = space_.points()[candidate.point];
+            const Options& all = space_.options(point);
+            evaluate_group(searcher.tables, point, all, all.groups[candidate.group], rows_,
+                           [&](std::uint64_t row, const Strategy& s, const Estimate& e) {
+                             judge(searcher, options_, row, s, e);
+                           });
+            team_.add_done(rows_of(candidate));
+          });
+      if (!complete) return false;
+      for (const Searcher& searcher : workers_) {
+        for (const Best::Entry& entry : searcher.best.entries()) best_.add(entry);
+      }
+      done = end;
+      round = std::min(2 * round, kLastRound);
+    }
+    std::uint64_t skipped = 0;
+    for (; done < candidates_.size(); ++done) skipped += rows_of(candidates_[done]);
+    workers_[0].counts.pruned += skipped;
+    team_.add_done(skipped);
+    return true;
+  }
+
+  bool beyond(double bound) const { return bound == kNever || bound > best_.threshold(); }
+
+  static constexpr std::size_t kFirstRound = 64, kLastRound = 8192;
+
+  const Enumeration& space_;
+  RowRange rows_;
+  const SearchOptions& options_;
+  Team& team_;
+  std::vector<Searcher>& workers_;
+  std::vector<Candidate> candidates_;
+  Best best_{options_.top};
+};
+
+bool search_exhaustively(const Enumeration& space, RowRange rows, const SearchOptions& options,
+                         Team& team, std::vector<Searcher>& workers) {
+  const PointRange points = points_of(space, rows);
+  return team.run(points.last - points.first, 1, [&](std::size_t worker, std::size_t item) {
+    Searcher& searcher = workers[worker];
+    const Point& point = space.points()[points.first + item];
+    const Options& all = space.options(point);
+    for (const OptionGroup& group : all.groups) {
+      if (team.stopped(worker)) return;
+      const std::uint64_t before = searcher.counts.evaluated;
+      evaluate_group(searcher.tables, point, all, group, rows,
+                     [&](std::uint64_t row, const Strategy& s, const Estimate& e) {
+                       judge(searcher, options, row, s, e);
+                     });
+      team.add_done(searcher.counts.evaluated - before);
+    }
+  });
+}
+
+void add_counts(SearchCounts& sum, const SearchCounts& part) {
+  for (std::size_t i = 0; i < kReasons; ++i) sum.verdicts[i] += part.verdicts[i];
+  sum.evaluated += part.evaluated;
+  sum.pruned += part.pruned;
+  sum.constrained += part.constrained;
+}
+
+}  // namespace
+
+SearchResult search(const Tables& tables, const Enumeration& space, RowRange rows,
+                    const SearchOptions& options, const Poll& poll) {
+  Team team(options.threads, poll, rows.size());
+  std::vector<Searcher> workers(static_cast<std::size_t>(team.threads()),
+                                {tables, Best(options.top), {}});
+  const bool prune = options.prune && options.objective.bounded();
+  SearchResult result;
+  result.finished = prune ? PrunedSearch(space, rows, options, team, workers).run()
+                          : search_exhaustively(space, rows, options, team, workers);
+  Best best(options.top);
+  for (const Searcher& worker : workers) {
+    add_counts(result.counts, worker.counts);
+    for (const Best::Entry& entry : worker.best.entries()) best.add(entry);
+  }
+  Tables own = tables;
+  for (const Best::Entry& entry : best.entries()) {
+    const Strategy strategy = space.at(entry.row);
+    own.tabulate(strategy);
+    result.hits.push_back({entry.score, entry.row, strategy, evaluate(own, strategy)});
+  }
+  return result;
+}
+
+bool sweep(const Tables& tables, const Enumeration& space, RowRange rows, int threads,
+           RowSink& sink, const Poll& poll) {
+  struct Sweeper {
+    Tables tables;
+    RowBlock block;
+  };
+  Team team(threads, poll, rows.size());
+  std::vector<Sweeper> workers(static_cast<std::size_t>(team.threads()), {tables, {}});
+  const PointRange points = points_of(space, rows);
+  return team.run(points.last - points.first, 1, [&](std::size_t worker, std::size_t item) {
+    auto& [own, block] = workers[worker];
+    const auto flush = [&] {
+      if (block.strategies.empty()) return;
+      sink.put(block);
+      team.add_done(block.strategies.size());
+      block.strategies.clear();
+      block.estimates.clear();
+    };
+    const Point& point = space.points()[points.first + item];
+    const Options& all = space.options(point);
+    for (const OptionGroup& group : all.groups) {
+      if (team.stopped(worker)) return;
+      evaluate_group(own, point, all, group, rows,
+                     [&](std::uint64_t row, const Strategy& s, const Estimate& e) {
+                       if (block.strategies.empty()) block.first = row;
+                       block.strategies.push_back(s);
+                       block.estimates.push_back(e);
+                       if (block.strategies.size() == kBlock) flush();
+                     });
+    }
+    flush();
+  });
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,78 @@
+// Every strategy of a space evaluated, all of them kept or the best.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "scalemodel/costs/tables.hpp"
+#include "scalemodel/search/objective.hpp"
+#include "scalemodel/search/space.hpp"
+#include "scalemodel/search/team.hpp"
+
+namespace scalemodel {
+
+inline constexpr std::size_t kReasons = EnumNames<Reason>::names.size();
+
+/// The rows [first, last) of an enumeration.
+struct RowRange {
+  std::uint64_t first = 0, last = 0;
+
+  std::uint64_t size() const { return last - first; }
+};
+
+struct Hit {
+  double score = 0;
+  std::uint64_t row = 0;
+  Strategy strategy;
+  Estimate estimate;
+};
+
+/// What became of the rows. With pruning, groups of rows that cannot reach the best are counted,
+/// not evaluated.
+struct SearchCounts {
+  std::array<std::uint64_t, kReasons> verdicts{};  ///< of the evaluated rows
+  std::uint64_t evaluated = 0, pruned = 0;
+  std::uint64_t constrained = 0;  ///< ran, but a constraint left them out
+};
+
+struct SearchResult {
+  std::vector<Hit> hits;  ///< best first; equal scores in the order of rows
+  SearchCounts counts;
+  bool finished = true;  ///< false: stopped by the poll
+};
+
+struct SearchOptions {
+  Objective objective;
+  std::vector<Constraint> constraints;
+  std::size_t top = 10;
+  bool prune = true;
+  int threads = 1;
+};
+
+/// The best strategies of some rows. Exact: pruning skips only groups whose lower bound is worse
+/// than what was found. Of strategies that mean the same only the first row is kept. The answer,
+/// counts included, does not depend on the number of threads.
+SearchResult search(const Tables& tables, const Enumeration& space, RowRange rows,
+                    const SearchOptions& options, const Poll& poll);
+
+/// Neighbouring rows of a sweep.
+struct RowBlock {
+  std::uint64_t first = 0;
+  std::vector<Strategy> strategies;
+  std::vector<Estimate> estimates;
+};
+
+/// Takes the rows of a sweep, each once, from several threads. In blocks, because writing dozens of
+/// columns value by value would miss the cache with nearly every one.
+class RowSink {
+ public:
+  virtual ~RowSink() = default;
+  virtual void put(const RowBlock& block) = 0;
+};
+
+/// Evaluates every row of a range into `sink`. False: stopped by the poll.
+bool sweep(const Tables& tables, const Enumeration& space, RowRange rows, int threads,
+           RowSink& sink, const Poll& poll);
+
+}  // namespace scalemodel

@@ -1,0 +1,555 @@
+#include "scalemodel/search/space.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "scalemodel/base/error.hpp"
+#include "scalemodel/costs/tables.hpp"
+
+namespace scalemodel {
+namespace {
+
+constexpr std::uint32_t bit(std::size_t index) { return std::uint32_t{1} << index; }
+
+template <auto Member>
+constexpr std::uint32_t bit_of() {
+  return bit(field_index(Member));
+}
+
+/// Fields that the points carry; all others are options.
+constexpr std::uint32_t kPointFields =
+    bit_of<&Strategy::tp>() | bit_of<&Strategy::cp>() | bit_of<&Strategy::pp>() |
+    bit_of<&Strategy::dp>() | bit_of<&Strategy::ep>() | bit_of<&Strategy::etp>() |
+    bit_of<&Strategy::vpp>() | bit_of<&Strategy::micro_batch>() | bit_of<&Strategy::schedule>();
+
+template <auto Member>
+auto values_or_default(const Space& space) {
+  using Values = std::remove_cvref_t<decltype(space.of<Member>())>;
+  const Values& values = space.of<Member>();
+  return values.empty() ? Values{Strategy{}.*Member} : values;
+}
+
+template <class T>
+bool contains(const std::vector<T>& values, T value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+bool routed(const Model& model) {
+  return std::any_of(model.kinds.begin(), model.kinds.end(),
+                     [](const LayerKind& kind) { return kind.feed_forward.routed(); });
+}
+
+double value_of(Variable variable, const Degrees& d, const Model& model, const Cluster& cluster,
+                const Task& task) {
+  switch (variable) {
+    case Variable::tp:
+      return d.tp;
+    case Variable::cp:
+      return d.cp;
+    case Variable::pp:
+      return d.pp;
+    case Variable::dp:
+      return d.dp;
+    case Variable::ep:
+      return d.ep;
+    case Variable::etp:
+      return d.etp;
+    case Variable::vpp:
+      return d.vpp;
+    case Variable::micro_batch:
+      return d.micro_batch;
+    case Variable::micro_batches:
+      return d.micro_batches;
+    case Variable::accelerators:
+      return cluster.accelerators;
+    case Variable::node_accelerators:
+      return cluster.node_accelerators;
+    case Variable::domain:
+      return cluster.scale_up.domain;
+    case Variable::layers:
+      return static_cast<double>(model.layers());
+    case Variable::hidden:
+      return model.hidden;
+    case Variable::heads:
+      return model.kinds.front().attention.heads;
+    case Variable::kv_heads:
+      return model.kinds.front().attention.kv_heads;
+    case Variable::experts: {
+      int experts = 0;
+      for (const LayerKind& kind : model.kinds)
+        experts = std::max(experts, kind.feed_forward.experts);
+      return experts;
+    }
+    case Variable::sequence:
+      return task.sequence;
+    case Variable::global_batch:
+      return task.global_batch;
+  }
+  return 0;
+}
+
+bool holds(const Relation& relation, const Degrees& d, const Model& model, const Cluster& cluster,
+           const Task& task) {
+  const auto product = [&](const Product& p) {
+    double value = p.factor;
+    for (const Variable v : p.variables) value *= value_of(v, d, model, cluster, task);
+    return value;
+  };
+  const double left = product(relation.left), right = product(relation.right);
+  switch (relation.comparison) {
+    case Comparison::less:
+      return left < right;
+    case Comparison::less_equal:
+      return left <= right;
+    case Comparison::equal:
+      return left == right;
+    case Comparison::not_equal:
+      return left != right;
+    case Comparison::greater_equal:
+      return left >= right;
+    case Comparison::greater:
+      return left > right;
+    case Comparison::multiple_of:
+      return right != 0 && std::fmod(left, right) == 0;
+  }
+  return false;
+}
+
+/// Fields of `mask` in which two strategies agree.
+bool agree(const Strategy& a, const Strategy& b, std::uint32_t mask) {
+  bool equal = true;
+  std::size_t index = 0;
+  for_each_field<Strategy>([&](const auto& field) {
+    if ((mask & bit(index++)) != 0) equal = equal && a.*(field.member) == b.*(field.member);
+  });
+  return equal;
+}
+
+/// Everything about a point that decides which of its options are legal and matter. Points that
+/// agree in it share one list.
+struct Signature {
+  int tp = 1, cp = 1, pp = 1, dp = 1;  ///< 1 or 2: whether the axis has more than one rank
+  bool splits_sequence = true;         ///< sequence parallelism is legal
+  bool splits_heads = true;            ///< all-to-all context parallelism is legal
+  std::uint64_t shards = 0;            ///< listed shard degrees that are legal, a bit each
+  std::uint64_t layers = 0;            ///< listed numbers of recomputed layers that matter
+  std::uint64_t exclusions = 0;        ///< exclusions that this point's degrees match
+
+  auto operator<=>(const Signature&) const = default;
+};
+
+bool shards_within(int shard, int replicas) {
+  return shard > 1 && shard < replicas && replicas % shard == 0;
+}
+
+Signature signature_of(const Space& space, const Strategy& point, const Degrees& d,
+                       const Model& model, const Cluster& cluster, const Task& task) {
+  Signature s;
+  s.tp = std::min(d.tp, 2);
+  s.cp = std::min(d.cp, 2);
+  s.pp = std::min(d.pp, 2);
+  s.dp = std::min(d.dp, 2);
+  s.splits_sequence = (task.sequence / d.cp) % d.tp == 0;
+  for (const LayerKind& kind : model.kinds) {
+    s.splits_heads = s.splits_heads && kind.attention.heads % (d.tp * d.cp) == 0;
+  }
+  const int replicas = d.dp * d.cp;
+  if (contains(space.of<&Strategy::sharding>(), Sharding::hsdp)) {
+    const auto listed = values_or_default<&Strategy::shard_degree>(space);
+    Strategy derived = point;
+    derived.sharding = Sharding::hsdp;
+    const int node = resolve_degrees(derived, cluster, task).shard;
+    const bool by_node = contains<std::uint16_t>(listed, 0) && shards_within(node, replicas);
+    for (std::size_t i = 0; i < listed.size(); ++i) {
+      const int shard = listed[i] == 0 ? node : listed[i];
+      const bool twice = listed[i] != 0 && by_node && shard == node;
+      if (shards_within(shard, replicas) && !twice) s.shards |= std::uint64_t{1} << i;
+    }
+  }
+  const auto& layers = space.of<&Strategy::recompute_layers>();
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i] * d.pp < model.layers()) s.layers |= std::uint64_t{1} << i;
+  }
+  for (std::size_t i = 0; i < space.exclusions.size(); ++i) {
+    const Exclusion& exclusion = space.exclusions[i];
+    if (agree(exclusion.values, point, exclusion.fields & kPointFields)) {
+      s.exclusions |= std::uint64_t{1} << i;
+    }
+  }
+  return s;
+}
+
+bool wide(const Signature& s, Axis axis) {
+  switch (axis) {
+    case Axis::tp:
+      return s.tp > 1;
+    case Axis::cp:
+      return s.cp > 1;
+    case Axis::dp:
+      return s.dp > 1;
+    case Axis::pp:
+      return s.pp > 1;
+  }
+  return false;
+}
+
+/// Axes of more than one rank, in their order.
+std::vector<Axis> wide_axes(Placement placement, const Signature& s) {
+  std::vector<Axis> axes;
+  for (const Axis axis : axes_of(placement)) {
+    if (wide(s, axis)) axes.push_back(axis);
+  }
+  return axes;
+}
+
+/// The first placement with the same order of the axes that have more than one rank.
+Placement canonical_placement(Placement placement, const Signature& s) {
+  const std::vector<Axis> order = wide_axes(placement, s);
+  for (std::size_t i = 0; i < EnumNames<Placement>::names.size(); ++i) {
+    if (wide_axes(static_cast<Placement>(i), s) == order) return static_cast<Placement>(i);
+  }
+  return placement;
+}
+
+Placement placement_of(const std::array<Axis, 4>& axes) {
+  std::uint8_t i = 0;
+  while (axes_of(static_cast<Placement>(i)) != axes) ++i;
+  return static_cast<Placement>(i);
+}
+
+/// One placement per assignment of the wide axes to an inner and an outer tier.
+std::vector<Placement> tier_placements(const Signature& s) {
+  std::vector<Axis> axes;
+  for (const Axis axis : {Axis::tp, Axis::pp, Axis::dp}) {
+    if (wide(s, axis)) axes.push_back(axis);
+  }
+  std::vector<Placement> placements;
+  for (std::uint32_t inner = 0; inner < bit(axes.size()); ++inner) {
+    std::array<Axis, 4> order{};
+    std::size_t at = 0;
+    for (const bool tier : {true, false}) {
+      for (std::size_t i = 0; i < axes.size(); ++i) {
+        if (((inner & bit(i)) != 0) == tier) order[at++] = axes[i];
+      }
+    }
+    // Context parallelism has no part in tiers and goes outermost, with the axes of one rank.
+    for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp, Axis::pp}) {
+      if (!contains(axes, axis)) order[at++] = axis;
+    }
+    placements.push_back(canonical_placement(placement_of(order), s));
+  }
+  return placements;
+}
+
+/// Whether a knob changes anything, given the knobs expanded before it.
+bool matters(std::size_t field, const Strategy& s, const Signature& at) {
+  const bool replicated = at.dp > 1 || at.cp > 1;
+  switch (field) {
+    case field_index(&Strategy::context):
+      return at.cp > 1;
+    case field_index(&Strategy::sequence_parallel):
+    case field_index(&Strategy::overlap_tp):
+      return at.tp > 1;
+    case field_index(&Strategy::regather):
+      return at.tp > 1 && s.sequence_parallel;
+    case field_index(&Strategy::split_p2p):
+      return at.tp > 1 && at.pp > 1 && !s.sequence_parallel;
+    case field_index(&Strategy::recompute_layers):
+      return s.recompute != Recompute::none;
+    case field_index(&Strategy::sharding):
+    case field_index(&Strategy::overlap_grad_reduce):
+      return replicated;
+    case field_index(&Strategy::shard_degree):
+      return s.sharding == Sharding::hsdp;
+    case field_index(&Strategy::overlap_param_gather):
+      return replicated && s.sharding != Sharding::ddp;
+    default:
+      return true;
+  }
+}
+
+template <auto Member>
+using ValueOf = std::remove_cvref_t<decltype(Strategy{}.*Member)>;
+
+/// Grows every row by the values of one knob, in their order.
+template <auto Member>
+void expand(std::vector<Strategy>& rows, const Space& space, const Signature& at,
+            const std::vector<ValueOf<Member>>& values) {
+  constexpr std::size_t index = field_index(Member);
+  std::vector<Strategy> grown;
+  grown.reserve(rows.size() * values.size());
+  for (const Strategy& row : rows) {
+    if (!matters(index, row, at) && (space.redundant & bit(index)) == 0) {
+      grown.push_back(row);
+      continue;
+    }
+    for (const auto value : values) {
+      grown.push_back(row);
+      grown.back().*Member = value;
+    }
+  }
+  rows.swap(grown);
+}
+
+template <auto Member>
+void expand(std::vector<Strategy>& rows, const Space& space, const Signature& at) {
+  expand<Member>(rows, space, at, values_or_default<Member>(space));
+}
+
+/// Listed values whose bit is set.
+template <class T>
+std::vector<T> masked(const std::vector<T>& listed, std::uint64_t mask) {
+  std::vector<T> kept;
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    if ((mask >> i & 1) != 0) kept.push_back(listed[i]);
+  }
+  return kept;
+}
+
+std::vector<Placement> placements_of(const Space& space, const Signature& at) {
+  if (space.tiers) return tier_placements(at);
+  std::vector<Placement> placements;
+  for (const Placement listed : values_or_default<&Strategy::placement>(space)) {
+    const Placement placement = canonical_placement(listed, at);
+    if (!contains(placements, placement)) placements.push_back(placement);
+  }
+  return placements;
+}
+
+/// Fields in which the members of an option group may differ.
+constexpr std::uint32_t kFreeFields =
+    bit_of<&Strategy::sharding>() | bit_of<&Strategy::shard_degree>() |
+    bit_of<&Strategy::overlap_grad_reduce>() | bit_of<&Strategy::overlap_param_gather>() |
+    bit_of<&Strategy::offload_weights>() | bit_of<&Strategy::offload_activations>() |
+    bit_of<&Strategy::offload_optimizer>();
+
+void add_freedom(Freedom& freedom, const Strategy& s) {
+  const bool gathers = gathers_parameters(s.sharding);
+  freedom.shards_weights = freedom.shards_weights || gathers;
+  freedom.shards_gradients = freedom.shards_gradients || gathers || s.sharding == Sharding::zero2;
+  freedom.offloads_weights = freedom.offloads_weights || s.offload_weights;
+  freedom.offloads_activations = freedom.offloads_activations || s.offload_activations;
+  freedom.offloads_optimizer = freedom.offloads_optimizer || s.offload_optimizer;
+}
+
+/// Knobs that decide a cell vary slowest, then recomputation, then what costs no cell: rows next to
+/// each other share most of their costs.
+Options make_options(const Space& space, const Signature& at,
+                     const std::vector<PrecisionChoice>& precisions) {
+  std::vector<Strategy> rows{Strategy{}};
+  expand<&Strategy::linear_precision>(rows, space, at, precisions);
+  expand<&Strategy::placement>(rows, space, at, placements_of(space, at));
+  auto contexts = values_or_default<&Strategy::context>(space);
+  if (!at.splits_heads && at.cp > 1) std::erase(contexts, ContextParallel::all_to_all);
+  expand<&Strategy::context>(rows, space, at, contexts);
+  auto splits = values_or_default<&Strategy::sequence_parallel>(space);
+  if (!at.splits_sequence) std::erase(splits, true);
+  expand<&Strategy::sequence_parallel>(rows, space, at, splits);
+  expand<&Strategy::regather>(rows, space, at);
+  expand<&Strategy::split_p2p>(rows, space, at);
+  expand<&Strategy::overlap_tp>(rows, space, at);
+  expand<&Strategy::recompute>(rows, space, at);
+  const auto& listed_layers = space.of<&Strategy::recompute_layers>();
+  auto layers = masked(listed_layers, at.layers);
+  if (listed_layers.empty()) layers.push_back(0);
+  expand<&Strategy::recompute_layers>(rows, space, at, layers);
+  expand<&Strategy::sharding>(rows, space, at);
+  expand<&Strategy::shard_degree>(
+      rows, space, at, masked(values_or_default<&Strategy::shard_degree>(space), at.shards));
+  expand<&Strategy::overlap_grad_reduce>(rows, space, at);
+  expand<&Strategy::overlap_param_gather>(rows, space, at);
+  expand<&Strategy::offload_weights>(rows, space, at);
+  expand<&Strategy::offload_activations>(rows, space, at);
+  expand<&Strategy::offload_optimizer>(rows, space, at);
+
+  Options options;
+  for (const Strategy& row : rows) {
+    const bool excluded = [&] {
+      for (std::size_t i = 0; i < space.exclusions.size(); ++i) {
+        const Exclusion& exclusion = space.exclusions[i];
+        const bool here = (at.exclusions >> i & 1) != 0;
+        if (here && agree(exclusion.values, row, exclusion.fields & ~kPointFields)) return true;
+      }
+      return false;
+    }();
+    if (excluded) continue;
+    const bool starts = options.rows.empty() || !agree(options.rows.back(), row, ~kFreeFields);
+    const auto end = static_cast<std::uint32_t>(options.rows.size());
+    if (starts) options.groups.push_back({end, end, {}});
+    options.rows.push_back(row);
+    options.groups.back().end = end + 1;
+    add_freedom(options.groups.back().freedom, row);
+  }
+  return options;
+}
+
+/// "task" for the task's own precision, whichever way it is asked for.
+PrecisionChoice canonical_precision(PrecisionChoice choice, const Task& task) {
+  return resolve(choice, task.precision) == task.precision ? PrecisionChoice::task : choice;
+}
+
+/// Listed precisions that the accelerator has a rate for, each once.
+std::vector<PrecisionChoice> legal_precisions(const Space& space, const Cluster& cluster,
+                                              const Task& task) {
+  std::vector<PrecisionChoice> legal;
+  for (const PrecisionChoice listed : values_or_default<&Strategy::linear_precision>(space)) {
+    const PrecisionChoice choice = canonical_precision(listed, task);
+    const Precision precision = resolve(choice, task.precision);
+    const bool runs = cluster.accelerator.peak_of(precision) > FlopPerSecond{};
+    if (runs && !contains(legal, choice)) legal.push_back(choice);
+  }
+  return legal;
+}
+
+/// A rank of a dense model has no experts to split; a value that repeats the derived one is left
+/// out where that is listed as well.
+std::vector<std::uint8_t> expert_degrees(const Space& space, int tp, int ep, bool with_experts) {
+  auto listed = values_or_default<&Strategy::etp>(space);
+  if (!with_experts) return {0};
+  const int derived = ep > 1 ? 1 : tp;
+  if (contains<std::uint8_t>(listed, 0)) {
+    std::erase_if(listed, [&](std::uint8_t etp) { return etp == derived; });
+  }
+  return listed;
+}
+
+std::vector<Schedule> schedules(const Space& space, int pp, int vpp) {
+  auto listed = values_or_default<&Strategy::schedule>(space);
+  if (pp == 1) return {Strategy{}.schedule};
+  // With virtual stages 1F1B is interleaved already.
+  if (vpp > 1 && contains(listed, Schedule::one_f_one_b)) {
+    std::erase(listed, Schedule::interleaved);
+  }
+  return listed;
+}
+
+}  // namespace
+
+Strategy joined(const Strategy& point, const Strategy& options) noexcept {
+  Strategy s = options;
+  s.dp = point.dp;
+  s.tp = point.tp;
+  s.cp = point.cp;
+  s.pp = point.pp;
+  s.ep = point.ep;
+  s.micro_batch = point.micro_batch;
+  s.etp = point.etp;
+  s.vpp = point.vpp;
+  s.schedule = point.schedule;
+  return s;
+}
+
+Strategy canonical(const Strategy& strategy, const Model& model, const Cluster& cluster,
+                   const Task& task) {
+  const Degrees d = resolve_degrees(strategy, cluster, task);
+  Signature at;
+  at.tp = d.tp;
+  at.cp = d.cp;
+  at.pp = d.pp;
+  at.dp = d.dp;
+  const Strategy defaults;
+  Strategy s = strategy;
+  s.dp = static_cast<std::uint32_t>(d.dp);
+  s.placement = canonical_placement(s.placement, at);
+  std::size_t index = 0;
+  for_each_field<Strategy>([&](const auto& field) {
+    if (!matters(index, strategy, at)) s.*(field.member) = defaults.*(field.member);
+    ++index;
+  });
+  if (!routed(model) || s.etp == (d.ep > 1 ? 1 : d.tp)) s.etp = 0;
+  s.linear_precision = canonical_precision(s.linear_precision, task);
+  if (d.pp == 1) s.schedule = defaults.schedule;
+  if (s.schedule == Schedule::interleaved) s.schedule = Schedule::one_f_one_b;
+  return s;
+}
+
+Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& cluster,
+                         const Task& task) {
+  if (space.exclusions.size() > 64 || space.of<&Strategy::shard_degree>().size() > 64 ||
+      space.of<&Strategy::recompute_layers>().size() > 64) {
+    throw MalformedQuestion(
+        "space: at most 64 exclusions, shard degrees and numbers of recomputed layers");
+  }
+  const bool with_experts = routed(model);
+  const auto listed_dp = values_or_default<&Strategy::dp>(space);
+  const std::vector<PrecisionChoice> precisions = legal_precisions(space, cluster, task);
+  if (precisions.empty()) return;
+  std::map<Signature, std::uint32_t> known;
+
+  const auto add = [&](Strategy s) {
+    // Judged with the options out of the way; each of them is judged where it is expanded.
+    s.sequence_parallel = false;
+    s.linear_precision = precisions.front();
+    const Degrees d = resolve_degrees(s, cluster, task);
+    if (first_violation(s, d, model, cluster, task) != Reason::ok) return;
+    for (const Relation& relation : space.relations) {
+      if (!holds(relation, d, model, cluster, task)) return;
+    }
+    s.dp = static_cast<std::uint32_t>(d.dp);
+    const Signature signature = signature_of(space, s, d, model, cluster, task);
+    auto [at, fresh] = known.try_emplace(signature, static_cast<std::uint32_t>(options_.size()));
+    if (fresh) options_.push_back(make_options(space, signature, precisions));
+    const Options& options = options_[at->second];
+    if (options.rows.empty()) return;
+    points_.push_back({s, at->second, size_});
+    size_ += options.rows.size();
+    groups_ += options.groups.size();
+  };
+  const auto add_micro_batches = [&](Strategy s) {
+    for (const auto micro_batch : values_or_default<&Strategy::micro_batch>(space)) {
+      s.micro_batch = micro_batch;
+      add(s);
+    }
+  };
+  const auto add_pipelines = [&](Strategy s) {
+    for (const auto vpp : values_or_default<&Strategy::vpp>(space)) {
+      s.vpp = vpp;
+      if (s.pp == 1 && vpp > 1) continue;
+      for (const Schedule schedule : schedules(space, s.pp, vpp)) {
+        s.schedule = schedule;
+        add_micro_batches(s);
+      }
+    }
+  };
+  const auto add_experts = [&](Strategy s) {
+    for (const auto ep : values_or_default<&Strategy::ep>(space)) {
+      if (!with_experts && ep > 1) continue;
+      s.ep = ep;
+      for (const auto etp : expert_degrees(space, s.tp, ep, with_experts)) {
+        s.etp = etp;
+        add_pipelines(s);
+      }
+    }
+  };
+  Strategy s;
+  for (const auto tp : values_or_default<&Strategy::tp>(space)) {
+    s.tp = tp;
+    for (const auto pp : values_or_default<&Strategy::pp>(space)) {
+      s.pp = pp;
+      for (const auto cp : values_or_default<&Strategy::cp>(space)) {
+        s.cp = cp;
+        const long long ranks = static_cast<long long>(tp) * pp * cp;
+        if (ranks > cluster.accelerators || cluster.accelerators % ranks != 0) continue;
+        const auto dp = static_cast<std::uint32_t>(cluster.accelerators / ranks);
+        if (!contains<std::uint32_t>(listed_dp, 0) && !contains(listed_dp, dp)) continue;
+        s.dp = dp;
+        add_experts(s);
+      }
+    }
+  }
+}
+
+std::size_t Enumeration::point_of(std::uint64_t row) const noexcept {
+  const auto after =
+      std::upper_bound(points_.begin(), points_.end(), row,
+                       [](std::uint64_t r, const Point& point) { return r < point.first_row; });
+  return static_cast<std::size_t>(after - points_.begin()) - 1;
+}
+
+Strategy Enumeration::at(std::uint64_t row) const noexcept {
+  const Point& point = points_[point_of(row)];
+  return joined(point.degrees, options(point).rows[row - point.first_row]);
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,188 @@
+// Which strategies are looked at: values of every knob and the rules between them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "scalemodel/base/enum_names.hpp"
+#include "scalemodel/estimator/estimate.hpp"
+#include "scalemodel/hardware/cluster.hpp"
+#include "scalemodel/model/model.hpp"
+#include "scalemodel/strategy/legal.hpp"
+#include "scalemodel/strategy/strategy.hpp"
+#include "scalemodel/strategy/task.hpp"
+
+namespace scalemodel {
+
+/// Quantities a relation may speak of.
+enum class Variable : std::uint8_t {
+  tp,
+  cp,
+  pp,
+  dp,
+  ep,
+  etp,
+  vpp,
+  micro_batch,
+  micro_batches,
+  accelerators,
+  node_accelerators,
+  domain,
+  layers,
+  hidden,
+  heads,
+  kv_heads,
+  experts,
+  sequence,
+  global_batch
+};
+
+template <>
+struct EnumNames<Variable> {
+  static constexpr std::string_view what = "variable";
+  static constexpr std::array<std::string_view, 19> names{"tp",
+                                                          "cp",
+                                                          "pp",
+                                                          "dp",
+                                                          "ep",
+                                                          "etp",
+                                                          "vpp",
+                                                          "micro_batch",
+                                                          "micro_batches",
+                                                          "accelerators",
+                                                          "node_accelerators",
+                                                          "domain",
+                                                          "layers",
+                                                          "hidden",
+                                                          "heads",
+                                                          "kv_heads",
+                                                          "experts",
+                                                          "sequence",
+                                                          "global_batch"};
+};
+
+enum class Comparison : std::uint8_t {
+  less,
+  less_equal,
+  equal,
+  not_equal,
+  greater_equal,
+  greater,
+  multiple_of
+};
+
+template <>
+struct EnumNames<Comparison> {
+  static constexpr std::string_view what = "comparison";
+  static constexpr std::array<std::string_view, 7> names{
+      "<", "<=", "==", "!=", ">=", ">", "multiple_of"};
+};
+
+/// factor times the variables.
+struct Product {
+  double factor = 1;
+  std::vector<Variable> variables;
+
+  bool operator==(const Product&) const = default;
+};
+
+/// A rule between degrees, such as tp cp <= domain.
+struct Relation {
+  Product left;
+  Comparison comparison = Comparison::less_equal;
+  Product right;
+
+  bool operator==(const Relation&) const = default;
+};
+
+/// Strategies that agree with `values` in every field of `fields` (a bit per field) are left out.
+struct Exclusion {
+  Strategy values;
+  std::uint32_t fields = 0;
+
+  bool operator==(const Exclusion&) const = default;
+};
+
+template <class Fields>
+struct ValuesOf;
+template <class... M>
+struct ValuesOf<const std::tuple<Field<Strategy, M>...>> {
+  using type = std::tuple<std::vector<M>...>;
+};
+
+/// A declarative space of strategies: a list of values for every field of Strategy, in the order of
+/// its field table. An empty list stands for the field's default. Of the product of all lists it
+/// holds the legal strategies that keep every relation and match no exclusion; a knob that changes
+/// nothing where it stands keeps its default there, so that no strategy occurs twice.
+struct Space {
+  using Values = ValuesOf<decltype(RecordOf<Strategy>::fields)>::type;
+
+  Values values;
+  std::vector<Relation> relations;
+  std::vector<Exclusion> exclusions;
+  /// Fields (a bit each) that take all of their values even where they change nothing.
+  std::uint32_t redundant = 0;
+  /// Instead of a list of placements: every axis of more than one rank is assigned to an inner or
+  /// an outer network tier; the inner ones are placed first, each tier in the order tp, pp, dp.
+  bool tiers = false;
+
+  template <auto Member>
+  const auto& of() const {
+    return std::get<field_index(Member)>(values);
+  }
+  bool operator==(const Space&) const = default;
+};
+
+/// Knobs without effect back at their defaults: equal for strategies that mean the same.
+Strategy canonical(const Strategy& strategy, const Model& model, const Cluster& cluster,
+                   const Task& task);
+
+/// Rows of an option list that share everything but what `Freedom` speaks of.
+struct OptionGroup {
+  std::uint32_t begin = 0, end = 0;
+  Freedom freedom;
+};
+
+/// Everything beside the degrees, for the points where the same knobs matter.
+struct Options {
+  std::vector<Strategy> rows;
+  std::vector<OptionGroup> groups;
+};
+
+/// Degrees, micro-batch and schedule; the options complete them.
+struct Point {
+  Strategy degrees;
+  std::uint32_t options = 0;
+  std::uint64_t first_row = 0;
+};
+
+/// The legal strategies of a space, numbered. Holds the points and one list of options per kind of
+/// point, not the rows.
+class Enumeration {
+ public:
+  Enumeration(const Space& space, const Model& model, const Cluster& cluster, const Task& task);
+
+  std::uint64_t size() const noexcept { return size_; }
+  std::span<const Point> points() const noexcept { return points_; }
+  const Options& options(const Point& point) const noexcept { return options_[point.options]; }
+  std::uint64_t groups() const noexcept { return groups_; }
+
+  /// The point that holds a row. Precondition: row < size().
+  std::size_t point_of(std::uint64_t row) const noexcept;
+  /// Strategy number `row`.
+  Strategy at(std::uint64_t row) const noexcept;
+
+ private:
+  std::vector<Point> points_;
+  std::vector<Options> options_;
+  std::uint64_t size_ = 0, groups_ = 0;
+};
+
+/// `options` with the degrees of `point`.
+Strategy joined(const Strategy& point, const Strategy& options) noexcept;
+
+}  // namespace scalemodel

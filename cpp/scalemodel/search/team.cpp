@@ -1,0 +1,106 @@
+#include "scalemodel/search/team.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace scalemodel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kPollEvery{50};
+
+}  // namespace
+
+Team::Team(int threads, Poll poll, std::uint64_t total)
+    : poll_(std::move(poll)), total_(total), last_poll_(Clock::now()) {
+  for (int i = 1; i < threads; ++i) {
+    helpers_.emplace_back([this, i] { help(static_cast<std::size_t>(i)); });
+  }
+}
+
+Team::~Team() {
+  {
+    const std::lock_guard lock(mutex_);
+    leave_ = true;
+  }
+  wake_.notify_all();
+}
+
+void Team::help(std::size_t worker) {
+  std::uint64_t seen = 0;
+  for (;;) {
+    Job job;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return leave_ || round_ != seen; });
+      if (leave_) return;
+      seen = round_;
+      job = job_;
+    }
+    work(worker, job);
+    {
+      const std::lock_guard lock(mutex_);
+      --busy_;
+    }
+    finished_.notify_one();
+  }
+}
+
+void Team::work(std::size_t worker, const Job& job) noexcept {
+  try {
+    for (;;) {
+      const std::size_t begin = next_.fetch_add(job.claim, std::memory_order_relaxed);
+      if (begin >= job.items) return;
+      const std::size_t end = std::min(job.items, begin + job.claim);
+      for (std::size_t item = begin; item < end; ++item) {
+        if (stopped(worker)) return;
+        (*job.body)(worker, item);
+      }
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+    stop_.store(true);
+  }
+}
+
+void Team::wait_for_helpers() {
+  std::unique_lock lock(mutex_);
+  // The caller has no item left, but it must still hear an interrupt.
+  while (!finished_.wait_for(lock, kPollEvery, [&] { return busy_ == 0; })) {
+    lock.unlock();
+    stopped(0);
+    lock.lock();
+  }
+}
+
+bool Team::stopped(std::size_t worker) {
+  if (stop_.load(std::memory_order_relaxed)) return true;
+  if (worker != 0 || !poll_) return false;
+  const auto now = Clock::now();
+  if (now - last_poll_ < kPollEvery) return false;
+  last_poll_ = now;
+  if (!poll_(done_.load(std::memory_order_relaxed), total_)) stop_.store(true);
+  return stop_.load();
+}
+
+bool Team::run(std::size_t items, std::size_t claim,
+               const std::function<void(std::size_t, std::size_t)>& body) {
+  next_.store(0);
+  const Job job{items, std::max<std::size_t>(1, claim), &body};
+  if (!helpers_.empty()) {
+    {
+      const std::lock_guard lock(mutex_);
+      job_ = job;
+      busy_ = helpers_.size();
+      ++round_;
+    }
+    wake_.notify_all();
+  }
+  work(0, job);
+  if (!helpers_.empty()) wait_for_helpers();
+  if (failure_) std::rethrow_exception(failure_);
+  return !stop_.load();
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,688 @@
+"""Many strategies at once: `sweep` keeps every row, `search` the best ones."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from scalemodel import _core, resolve
+from scalemodel.errors import ScaleModelError, nearest
+from scalemodel.estimate import DEFAULT_STACK, Estimate, tables_for, verdict_text
+from scalemodel.resolve import Cluster, Model
+from scalemodel.space import Space, enumeration
+from scalemodel.tasks import Training
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    import pandas as pd
+
+ModelLike = str | Path | Model | dict[str, Any]
+ClusterLike = str | Path | Cluster | dict[str, Any]
+
+_COLUMNS = {str(row["name"]): row for row in _core.columns()}
+_STRATEGY_NAMES = tuple(str(row["name"]) for row in _core.Strategy.fields())
+_ESTIMATE_NAMES = tuple(str(row["name"]) for row in _core.Estimate.fields())
+#: Column names of `sweep`: the strategy's fields, then the estimate's.
+SWEEP_COLUMNS = _STRATEGY_NAMES + tuple(n for n in _ESTIMATE_NAMES if n not in _STRATEGY_NAMES)
+
+Objective = str | Mapping[str, float]
+_ConstraintRow = tuple[str, str, float, str | None]
+_CONSTRAINT = re.compile(
+    r"^\s*(?P<left>\w+)\s*(?P<op><=|>=|==|!=|<|>)\s*(?:(?P<number>[-+.\deE]+)\s*\*?\s*)?(?P<right>[A-Za-z]\w*)?\s*$"
+)
+
+
+# --------------------------------------------------------------------------- the question's parts
+def worker_threads(threads: int | None) -> int:
+    """Threads to use: the given number, or SCALEMODEL_NUM_THREADS, or one per usable core.
+
+    Inside a worker process whose OMP_NUM_THREADS is 1 (as Dask and joblib set it): one.
+    """
+    if threads is not None:
+        if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
+            raise ScaleModelError(f"threads={threads!r}: must be a whole number from 1 to 1024")
+        return threads
+    named = os.environ.get("SCALEMODEL_NUM_THREADS")
+    if named is not None:
+        if not named.isdigit() or not 1 <= int(named) <= 1024:
+            raise ScaleModelError(
+                f"SCALEMODEL_NUM_THREADS={named!r}: must be a whole number from 1 to 1024"
+            )
+        return int(named)
+    if os.environ.get("OMP_NUM_THREADS") == "1":
+        return 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _known_column(name: object, argument: str) -> str:
+    if not isinstance(name, str) or name not in _COLUMNS:
+        raise ScaleModelError(
+            f"{argument}={name!r}: no such column; {nearest(str(name), _COLUMNS)}"
+        )
+    return name
+
+
+def is_maximised(column: str) -> bool:
+    """Whether more of a column is better.
+
+    Examples
+    --------
+    >>> is_maximised("tokens_per_s"), is_maximised("energy_j")
+    (True, False)
+    """
+    return bool(column in _COLUMNS and _COLUMNS[column]["maximised"])
+
+
+def objective_terms(objective: Objective) -> list[tuple[str, float]]:
+    """Columns and weights of an objective.
+
+    Examples
+    --------
+    >>> objective_terms({"step_time_s": 1, "cost_usd": 0.5})
+    [('step_time_s', 1.0), ('cost_usd', 0.5)]
+    """
+    if isinstance(objective, str):
+        return [(_known_column(objective, "objective"), 1.0)]
+    if not isinstance(objective, Mapping) or not objective:
+        raise ScaleModelError(
+            f"objective={objective!r}: must be a column or a mapping of columns to weights"
+        )
+    terms = []
+    for name, weight in objective.items():
+        column = _known_column(name, "objective")
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < 1e6:
+            raise ScaleModelError(f"objective[{name!r}]={weight!r}: must be a positive weight")
+        if len(objective) > 1 and not _COLUMNS[column]["positive"]:
+            raise ScaleModelError(
+                f"objective[{name!r}]: a weighted objective takes columns that are never zero: "
+                + ", ".join(key for key, row in _COLUMNS.items() if row["positive"])
+            )
+        terms.append((column, float(weight)))
+    return terms
+
+
+def constraint(text: str) -> _ConstraintRow:
+    """A limit on a column, read from text.
+
+    Examples
+    --------
+    >>> constraint("power_w <= 650")
+    ('power_w', '<=', 650.0, None)
+    >>> constraint("memory_bytes <= 0.9 * memory_capacity_bytes")
+    ('memory_bytes', '<=', 0.9, 'memory_capacity_bytes')
+    """
+    found = _CONSTRAINT.match(text) if isinstance(text, str) else None
+    if found is None or (found["number"] is None and found["right"] is None):
+        raise ScaleModelError(
+            f"constraints={text!r}: must be like 'power_w <= 650' or "
+            "'memory_bytes <= 0.9 * memory_capacity_bytes'"
+        )
+    left = _known_column(found["left"], "constraints")
+    right = None if found["right"] is None else _known_column(found["right"], "constraints")
+    try:
+        factor = 1.0 if found["number"] is None else float(found["number"])
+    except ValueError:
+        raise ScaleModelError(f"constraints={text!r}: {found['number']!r} is no number") from None
+    if factor != factor or abs(factor) == float("inf"):
+        raise ScaleModelError(f"constraints={text!r}: the limit must be finite")
+    return left, found["op"], factor, right
+
+
+def _as_texts(constraints: Sequence[str] | str) -> tuple[str, ...]:
+    return (constraints,) if isinstance(constraints, str) else tuple(constraints)
+
+
+@contextmanager
+def _progress_bar(
+    wanted: bool | Callable[[int, int], object], total: int
+) -> Iterator[Callable[[int, int], object] | None]:
+    """What the engine calls with (rows done, rows in all); a bar of tqdm where that is there."""
+    if callable(wanted):
+        yield wanted
+        return
+    if not wanted:
+        yield None
+        return
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        raise ScaleModelError(
+            'progress=True: pip install "scalemodel[notebook]"  (needed for tqdm), or pass a '
+            "function of (done, total)",
+            code="missing_extra",
+        ) from None
+    with tqdm(total=total, unit=" rows", unit_scale=True, leave=False) as bar:
+
+        def update(done: int, _: int) -> None:
+            bar.update(done - bar.n)
+
+        yield update
+        bar.update(total - bar.n)
+
+
+# ---------------------------------------------------------------------------------------- shards
+@dataclass(frozen=True)
+class Shard:
+    """Rows [first, last) of a search or sweep; picklable, so that another process can run it.
+
+    Made by `Question.shards`. What a shard answers depends on nothing but the shard.
+    """
+
+    question: Question
+    first: int
+    last: int
+
+    def search(self, threads: int | None = None) -> Ranking:
+        """The best strategies of these rows."""
+        return self.question.run_search(self.first, self.last, threads)
+
+    def sweep(self, threads: int | None = None) -> pd.DataFrame:
+        """Every row of these rows."""
+        return self.question.run_sweep(self.first, self.last, threads)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is searched for, and where: everything that decides the answer.
+
+    Attributes
+    ----------
+    model, cluster, task, space, stack
+        The strategies and what they run on.
+    objective : tuple of (column, weight)
+    constraints : tuple of str
+    top : int
+    prune : bool
+    columns : tuple of str, optional
+        Columns of a sweep; None: all.
+    """
+
+    model: Model
+    cluster: Cluster
+    task: Training
+    space: Space
+    stack: str = DEFAULT_STACK
+    objective: tuple[tuple[str, float], ...] = (("step_time_s", 1.0),)
+    constraints: tuple[str, ...] = ()
+    top: int = 10
+    prune: bool = True
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """Strategies in the space."""
+        return int(self._rows.size)
+
+    @property
+    def _rows(self) -> _core.Enumeration:
+        return enumeration(self.space, self.model, self.cluster, self.task)
+
+    @property
+    def _tables(self) -> _core.Tables:
+        return tables_for(self.model, self.cluster, self.task, self.stack)
+
+    def shards(self, count: int) -> list[Shard]:
+        """The rows in `count` parts of nearly equal size.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> question = Question(sm.model("llama3_8b"), sm.cluster("dgx_h100"),
+        ...                     sm.Training(global_batch=64, sequence=8192), Space())
+        >>> parts = question.shards(3)
+        >>> parts[0].first, parts[-1].last == question.size
+        (0, True)
+        """
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ScaleModelError(f"shards={count!r}: must be a positive whole number")
+        size = self.size
+        edges = [size * i // count for i in range(count + 1)]
+        return [Shard(self, edges[i], edges[i + 1]) for i in range(count)]
+
+    def run_search(
+        self,
+        first: int,
+        last: int,
+        threads: int | None = None,
+        progress: bool | Callable[[int, int], object] = False,
+    ) -> Ranking:
+        """The best of some rows."""
+        with _progress_bar(progress, last - first) as report:
+            answer = _core.search(
+                self._tables,
+                self._rows,
+                first,
+                last,
+                list(self.objective),
+                [constraint(text) for text in self.constraints],
+                self.top,
+                self.prune,
+                worker_threads(threads),
+                report,
+            )
+        hits = tuple(_Hit(*hit) for hit in answer["hits"])
+        return Ranking(
+            self,
+            hits,
+            size=last - first,
+            verdicts=answer["verdicts"],
+            pruned=answer["pruned"],
+            constrained=answer["constrained"],
+        )
+
+    def run_sweep(
+        self,
+        first: int,
+        last: int,
+        threads: int | None = None,
+        progress: bool | Callable[[int, int], object] = False,
+    ) -> pd.DataFrame:
+        """Some rows as a table."""
+        wanted = None if self.columns is None else list(self.columns)
+        with _progress_bar(progress, last - first) as report:
+            strategies, estimates = _core.sweep(
+                self._tables, self._rows, first, last, wanted, worker_threads(threads), report
+            )
+        return _frame(strategies, estimates, self, first)
+
+
+# --------------------------------------------------------------------------------------- answers
+@dataclass(frozen=True)
+class _Hit:
+    score: float
+    row: int
+    strategy: _core.Strategy
+    core: _core.Estimate
+
+
+class Ranking(Sequence[Estimate]):
+    """The best strategies of a search, best first; each item is an `Estimate`.
+
+    Attributes
+    ----------
+    question : Question
+    size : int
+        Strategies that were to be looked at.
+    pruned : int
+        Of those, how many a lower bound showed to be worse, so that they were not evaluated.
+    constrained : int
+        Strategies that run but keep not to a constraint.
+    counts : dict
+        Evaluated strategies by verdict.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        hits: tuple[_Hit, ...],
+        *,
+        size: int,
+        verdicts: Mapping[str, int],
+        pruned: int,
+        constrained: int,
+    ) -> None:
+        self.question = question
+        self._hits = hits
+        self.size = size
+        self.pruned = pruned
+        self.constrained = constrained
+        self._verdicts = dict(verdicts)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Evaluated strategies by verdict, most frequent first."""
+        ordered = sorted(self._verdicts.items(), key=lambda item: (-item[1], item[0]))
+        return {verdict_text(reason): number for reason, number in ordered}
+
+    @property
+    def evaluated(self) -> int:
+        """Strategies that were evaluated in full."""
+        return sum(self._verdicts.values())
+
+    def __len__(self) -> int:
+        return len(self._hits)
+
+    @overload
+    def __getitem__(self, index: int) -> Estimate: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Estimate]: ...
+    def __getitem__(self, index: int | slice) -> Estimate | list[Estimate]:
+        if isinstance(index, slice):
+            return [self._estimate(hit) for hit in self._hits[index]]
+        return self._estimate(self._hits[index])
+
+    def _estimate(self, hit: _Hit) -> Estimate:
+        q = self.question
+        return Estimate(q.model, q.cluster, q.task, hit.strategy, q.stack, hit.core)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ranking) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash((self.question, self._hits))
+
+    def _identity(self) -> tuple[object, ...]:
+        counts = self.size, self.pruned, self.constrained, self._verdicts
+        return self.question, self._hits, *counts
+
+    def __repr__(self) -> str:
+        best = f", best {self[0]!r}" if self._hits else ""
+        return f"Ranking({len(self)} of {self.size:,} strategies{best})"
+
+    def _repr_html_(self) -> str:
+        return str(self.table.to_html(max_rows=20))
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per strategy, best first: the columns of `sweep`, `objective` and `row`."""
+        import pandas as pd
+
+        weighted = len(self.question.objective) > 1
+        rows = []
+        for hit in self._hits:
+            values = self._estimate(hit).to_dict()
+            first = self.question.objective[0][0]
+            shown = hit.score if weighted or not is_maximised(first) else -hit.score
+            rows.append({**values, "objective": shown, "row": hit.row})
+        names = [*SWEEP_COLUMNS, "objective", "row"]
+        return pd.DataFrame(rows, columns=names)
+
+    def why_infeasible(self) -> str:
+        """How many strategies ran, and what kept the others from it."""
+        ok = self._verdicts.get("ok", 0)
+        parts = [
+            f"{100 * number / max(1, self.evaluated):.0f} % {verdict}"
+            for verdict, number in self.counts.items()
+            if verdict != "ok"
+        ]
+        if self.constrained:
+            parts.append(f"{self.constrained:,} broke a constraint")
+        text = f"{ok:,} of {self.evaluated:,} evaluated strategies fit"
+        if self.pruned:
+            parts.append(f"{self.pruned:,} more cannot be better or cannot fit")
+        return f"{text}: {', '.join(parts)}." if parts else f"{text}."
+
+
+def merge(rankings: Sequence[Ranking]) -> Ranking:
+    """The ranking of all rows from those of parts of them; associative, in any order.
+
+    Raises
+    ------
+    ScaleModelError : no ranking, or rankings of different questions.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> question = Question(sm.model("llama3_8b"), sm.cluster("dgx_h100"),
+    ...                     sm.Training(global_batch=64, sequence=8192), Space(tp=[1, 2]))
+    >>> parts = [shard.search() for shard in question.shards(4)]
+    >>> whole = question.run_search(0, question.size)
+    >>> merge(parts)[0] == whole[0]
+    True
+    """
+    if not rankings:
+        raise ScaleModelError("rankings=[]: at least one is needed")
+    question = rankings[0].question
+    if any(ranking.question != question for ranking in rankings):
+        raise ScaleModelError("rankings: must answer the same question")
+    hits: list[_Hit] = []
+    seen: set[tuple[float, _core.Strategy]] = set()
+    every = (hit for ranking in rankings for hit in ranking._hits)
+    for hit in sorted(every, key=lambda hit: (hit.score, hit.row)):
+        meaning = _core.canonical(
+            hit.strategy, question.model.core, question.cluster.core, question.task.core
+        )
+        if (hit.score, meaning) not in seen:
+            seen.add((hit.score, meaning))
+            hits.append(hit)
+    verdicts: dict[str, int] = {}
+    for ranking in rankings:
+        for reason, number in ranking._verdicts.items():
+            verdicts[reason] = verdicts.get(reason, 0) + number
+    return Ranking(
+        question,
+        tuple(hits[: question.top]),
+        size=sum(ranking.size for ranking in rankings),
+        verdicts=verdicts,
+        pruned=sum(ranking.pruned for ranking in rankings),
+        constrained=sum(ranking.constrained for ranking in rankings),
+    )
+
+
+def _frame(
+    strategies: Mapping[str, Any], estimates: Mapping[str, Any], question: Question, first: int
+) -> pd.DataFrame:
+    """Columns of the engine as a table, without copying them."""
+    import pandas as pd
+
+    columns: dict[str, Any] = {}
+    # The resolved data-parallel degree is the strategy's own here.
+    for name, column in {**estimates, **strategies}.items():
+        if isinstance(column, tuple):
+            codes, names = column
+            texts = [verdict_text(text) for text in names] if name == "verdict" else names
+            columns[name] = pd.Categorical.from_codes(codes, categories=texts, validate=False)
+        else:
+            columns[name] = column
+    if "cost_usd" in columns and not question.cluster.core.price_usd_per_s > 0:
+        columns["cost_usd"] = pd.array([None] * len(columns["cost_usd"]), dtype="Float64")
+    ordered = {name: columns[name] for name in SWEEP_COLUMNS if name in columns}
+    rows = len(next(iter(ordered.values())))
+    index = pd.RangeIndex(first, first + rows, name="row")
+    return pd.DataFrame(ordered, index=index, copy=False)
+
+
+# ----------------------------------------------------------------------------------------- verbs
+def _question(
+    model: ModelLike,
+    cluster: ClusterLike,
+    task: Training,
+    space: Space | Mapping[str, Any] | None,
+    stack: str,
+) -> Question:
+    if not isinstance(task, Training):
+        raise ScaleModelError(f"task={task!r}: must be a Training or FineTuning")
+    if space is None:
+        space = Space()
+    elif isinstance(space, Mapping):
+        space = Space(**space)
+    elif not isinstance(space, Space):
+        raise ScaleModelError(f"space={space!r}: must be a Space or a mapping of its arguments")
+    resolve.stack(stack)
+    return Question(resolve.model(model), resolve.cluster(cluster), task, space, stack)
+
+
+def _search_shard(shard: Shard) -> Ranking:
+    return shard.search(threads=1)
+
+
+def _sweep_shard(shard: Shard) -> pd.DataFrame:
+    return shard.sweep(threads=1)
+
+
+#: Shards per worker: enough that a slow one does not keep the others waiting.
+_SHARDS_PER_WORKER = 4
+
+
+def _shard_count(executor: Executor, shards: int | None, size: int) -> int:
+    if shards is not None:
+        return shards
+    workers = getattr(executor, "_max_workers", None) or os.cpu_count() or 1
+    return max(1, min(_SHARDS_PER_WORKER * int(workers), size))
+
+
+def sweep(
+    model: ModelLike,
+    cluster: ClusterLike,
+    task: Training,
+    space: Space | Mapping[str, Any] | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    stack: str = DEFAULT_STACK,
+    threads: int | None = None,
+    progress: bool | Callable[[int, int], object] = False,
+    executor: Executor | None = None,
+    shards: int | None = None,
+) -> pd.DataFrame:
+    """Every legal strategy of a space, one row each.
+
+    Parameters
+    ----------
+    model, cluster : object or anything `sm.model` and `sm.cluster` take
+    task : Training or FineTuning
+    space : Space or mapping of its arguments, optional
+        Default: the automatic values of every knob.
+    columns : sequence of str, optional
+        Columns to keep; a row of all takes about 350 bytes.
+    stack : str
+        Named software stack of the catalogue.
+    threads : int, optional
+        Default: SCALEMODEL_NUM_THREADS or one per usable core. The table does not depend on it.
+    progress : bool or function of (done, total)
+        True shows a bar of tqdm.
+    executor : concurrent.futures.Executor, optional
+        Runs shards in its workers instead of in threads here.
+    shards : int, optional
+        How many; default: four per worker.
+
+    Returns
+    -------
+    DataFrame
+        The strategy's fields (`dp` resolved), `verdict`, then the numbers of the estimate; the
+        index is the row number in the space. Rows that do not fit are there with their numbers.
+
+    Raises
+    ------
+    ScaleModelError : malformed question.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> frame = sweep("llama3_8b", sm.cluster("dgx_h100"),
+    ...               sm.Training(global_batch=64, sequence=8192), Space(pp=1, cp=1))
+    >>> bool((frame.dp * frame.tp == 8).all()), str(frame.verdict[0])
+    (True, 'out_of_memory')
+    """
+    question = _question(model, cluster, task, space, stack)
+    if columns is not None:
+        for name in columns:
+            if name not in SWEEP_COLUMNS:
+                raise ScaleModelError(
+                    f"columns={name!r}: no such column; {nearest(str(name), SWEEP_COLUMNS)}"
+                )
+        if not columns:
+            raise ScaleModelError("columns=[]: at least one is needed")
+        question = replace(question, columns=tuple(columns))
+    if executor is None:
+        return question.run_sweep(0, question.size, threads, progress)
+    import pandas as pd
+
+    parts = question.shards(_shard_count(executor, shards, question.size))
+    return pd.concat(list(executor.map(_sweep_shard, parts)))
+
+
+def sweep_chunks(
+    model: ModelLike,
+    cluster: ClusterLike,
+    task: Training,
+    space: Space | Mapping[str, Any] | None = None,
+    *,
+    rows: int = 1_000_000,
+    columns: Sequence[str] | None = None,
+    stack: str = DEFAULT_STACK,
+    threads: int | None = None,
+) -> Iterator[pd.DataFrame]:
+    """The table of `sweep` in parts of `rows` rows, for spaces that do not fit in memory.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> parts = sweep_chunks("llama3_8b", sm.cluster("dgx_h100"),
+    ...                      sm.Training(global_batch=64, sequence=8192), rows=10_000)
+    >>> len(next(parts))
+    10000
+    """
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+        raise ScaleModelError(f"rows={rows!r}: must be a positive whole number")
+    question = _question(model, cluster, task, space, stack)
+    if columns is not None:
+        question = replace(question, columns=tuple(columns))
+    for first in range(0, question.size, rows):
+        yield question.run_sweep(first, min(first + rows, question.size), threads)
+
+
+def search(
+    model: ModelLike,
+    cluster: ClusterLike,
+    task: Training,
+    space: Space | Mapping[str, Any] | None = None,
+    *,
+    objective: Objective = "step_time_s",
+    top: int = 10,
+    constraints: Sequence[str] | str = (),
+    stack: str = DEFAULT_STACK,
+    prune: bool = True,
+    threads: int | None = None,
+    progress: bool | Callable[[int, int], object] = False,
+    executor: Executor | None = None,
+    shards: int | None = None,
+) -> Ranking:
+    """The best strategies of a space. Exact, and the same for any number of threads.
+
+    Parameters
+    ----------
+    model, cluster, task, space, stack, threads, progress, executor, shards
+        As of `sweep`.
+    objective : str or mapping of str to weight
+        A column (tokens_per_s, mfu_fraction, hfu_fraction and tokens_per_j are maximised, every
+        other one minimised), or several with weights: then the weighted sum of their logarithms,
+        which does not depend on units.
+    top : int
+        Strategies to keep. Of strategies that mean the same one is kept.
+    constraints : sequence of str
+        ``"memory_bytes <= 0.9 * memory_capacity_bytes"``, ``"power_w <= 650"``...
+    prune : bool
+        Skip strategies that a lower bound shows to be worse. The answer is the same without.
+
+    Returns
+    -------
+    Ranking
+        Empty when nothing fits; `Ranking.why_infeasible` says why.
+
+    Raises
+    ------
+    ScaleModelError : malformed question.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> best = search("llama3_70b", sm.cluster("dgx_h100", nodes=64),
+    ...               sm.Training(global_batch=1024, sequence=8192))
+    >>> best[0].verdict, best[0].step_time_s <= best[1].step_time_s
+    ('ok', True)
+    """
+    question = _question(model, cluster, task, space, stack)
+    if isinstance(top, bool) or not isinstance(top, int) or not 1 <= top <= 100_000:
+        raise ScaleModelError(f"top={top!r}: must be a whole number from 1 to 100000")
+    texts = _as_texts(constraints)
+    for text in texts:
+        constraint(text)
+    terms = tuple(objective_terms(objective))
+    if any("usd" in name for name, _ in terms) and not question.cluster.core.price_usd_per_s > 0:
+        raise ScaleModelError(
+            f"objective={objective!r}: {question.cluster.name} has no price; give "
+            "price.usd_per_accelerator_hour"
+        )
+    question = replace(question, objective=terms, constraints=texts, top=top, prune=bool(prune))
+    if executor is None:
+        return question.run_search(0, question.size, threads, progress)
+    parts = question.shards(_shard_count(executor, shards, question.size))
+    return merge(list(executor.map(_search_shard, parts)))

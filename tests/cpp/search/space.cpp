@@ -1,0 +1,143 @@
+#include "scalemodel/search/space.hpp"
+
+#include <map>
+#include <set>
+
+#include "support.hpp"
+
+namespace scalemodel::testing {
+namespace {
+
+template <auto Member, class T>
+void set(Space& space, std::initializer_list<T> values) {
+  auto& listed = std::get<field_index(Member)>(space.values);
+  listed.clear();
+  for (const T value : values) {
+    listed.push_back(
+        static_cast<typename std::remove_reference_t<decltype(listed)>::value_type>(value));
+  }
+}
+
+/// Every knob of a decoder with several values.
+Space wide_space() {
+  Space s;
+  set<&Strategy::tp>(s, {1, 2, 4, 8});
+  set<&Strategy::cp>(s, {1, 2});
+  set<&Strategy::pp>(s, {1, 2, 4});
+  set<&Strategy::ep>(s, {1, 2, 4});
+  set<&Strategy::etp>(s, {0, 1, 2});
+  set<&Strategy::vpp>(s, {1, 2});
+  set<&Strategy::micro_batch>(s, {1, 2, 3});
+  set<&Strategy::schedule>(s, {Schedule::one_f_one_b, Schedule::interleaved, Schedule::dualpipe});
+  set<&Strategy::sharding>(s, {Sharding::zero1, Sharding::ddp, Sharding::zero3, Sharding::hsdp});
+  set<&Strategy::shard_degree>(s, {0, 2, 4, 5});
+  set<&Strategy::recompute>(s, {Recompute::none, Recompute::full});
+  set<&Strategy::recompute_layers>(s, {0, 1, 2, 64});
+  set<&Strategy::context>(s, {ContextParallel::ring, ContextParallel::all_to_all});
+  set<&Strategy::sequence_parallel>(s, {true, false});
+  set<&Strategy::regather>(s, {true, false});
+  set<&Strategy::split_p2p>(s, {true, false});
+  set<&Strategy::overlap_tp>(s, {TensorOverlap::off, TensorOverlap::pipelined});
+  set<&Strategy::linear_precision>(s, {PrecisionChoice::task, PrecisionChoice::bf16,
+                                       PrecisionChoice::fp8, PrecisionChoice::fp4});
+  s.exclusions.push_back({Strategy{}, 0});
+  s.exclusions[0].values.sharding = Sharding::zero3;
+  s.exclusions[0].values.pp = 2;
+  s.exclusions[0].fields =
+      1U << field_index(&Strategy::sharding) | 1U << field_index(&Strategy::pp);
+  return s;
+}
+
+bool illegal_but_for_memory(const Estimate& e) {
+  return is_illegal(e.verdict) && e.verdict != Reason::offload;
+}
+
+TEST_CASE("every strategy of a space is legal, occurs once and has the row it says") {
+  for (Question& q : all_questions(16)) {
+    const Model& model = q.tables.model();
+    const Enumeration rows(wide_space(), model, q.tables.cluster(), q.tables.task());
+    INFO(q.name);
+    REQUIRE(rows.size() > 0);
+    std::set<std::string> seen;
+    std::uint64_t groups = 0;
+    for (const Point& point : rows.points()) groups += rows.options(point).groups.size();
+    CHECK(groups == rows.groups());
+    const std::uint64_t step = std::max<std::uint64_t>(1, rows.size() / 3000);
+    for (std::uint64_t row = 0; row < rows.size(); row += step) {
+      const Strategy s = rows.at(row);
+      const std::size_t p = rows.point_of(row);
+      CHECK(rows.points()[p].first_row <= row);
+      CHECK(!(s.sharding == Sharding::zero3 && s.pp == 2));
+      q.tables.tabulate(s);
+      CHECK(!illegal_but_for_memory(evaluate(q.tables, s)));
+      const Strategy c = canonical(s, model, q.tables.cluster(), q.tables.task());
+      std::string text;
+      for_each_field<Strategy>([&](const auto& field) {
+        text += std::to_string(static_cast<long>(c.*(field.member))) + " ";
+      });
+      CHECK(seen.insert(text).second);
+    }
+  }
+}
+
+TEST_CASE("a space holds what counting by hand finds") {
+  const Tables tables(make_decoder(gpt3_shape()), reference_cluster(8), training(8, 2048),
+                      reference_stack());
+  Space s;
+  set<&Strategy::tp>(s, {1, 2, 3, 4, 8});
+  const auto size = [&](const Space& space) {
+    return Enumeration(space, tables.model(), tables.cluster(), tables.task()).size();
+  };
+  CHECK(size(s) == 4);  // 3 does not divide 8 accelerators
+  s.relations.push_back({{1, {Variable::tp}}, Comparison::less, {0.5, {Variable::domain}}});
+  CHECK(size(s) == 2);
+  s.relations.clear();
+  set<&Strategy::micro_batch>(s, {1, 2, 4, 8});
+  // dp = 8, 4, 2, 1 leaves 1, 2, 4, 8 sequences a replica.
+  CHECK(size(s) == 1 + 2 + 3 + 4);
+  set<&Strategy::sequence_parallel>(s, {true, false});
+  CHECK(size(s) == 1 + 2 * (2 + 3 + 4));
+  s.redundant = 1U << field_index(&Strategy::sequence_parallel);
+  CHECK(size(s) == 2 * (1 + 2 + 3 + 4));
+  s.tiers = true;
+  // dp or tp or both have more than one rank: 2 tiers per axis.
+  CHECK(size(s) == 2 * (2 * 1 + 4 * 2 + 4 * 3 + 2 * 4));
+}
+
+TEST_CASE("relations compare products of degrees and sizes") {
+  const Tables tables(make_decoder(experts_8x7b_shape()), reference_cluster(16), training(64, 4096),
+                      reference_stack());
+  Space s = wide_space();
+  const auto rows = [&](Comparison comparison) {
+    Space limited = s;
+    limited.relations = {{{2, {Variable::tp, Variable::pp}}, comparison, {1, {Variable::dp}}}};
+    return Enumeration(limited, tables.model(), tables.cluster(), tables.task()).size();
+  };
+  const std::uint64_t all = Enumeration(s, tables.model(), tables.cluster(), tables.task()).size();
+  CHECK(rows(Comparison::less) + rows(Comparison::greater_equal) == all);
+  CHECK(rows(Comparison::less_equal) + rows(Comparison::greater) == all);
+  CHECK(rows(Comparison::equal) + rows(Comparison::not_equal) == all);
+  CHECK(rows(Comparison::equal) > 0);
+  CHECK(rows(Comparison::multiple_of) >= rows(Comparison::equal));
+  for (std::size_t v = 0; v < EnumNames<Variable>::names.size(); ++v) {
+    Space limited = s;
+    const auto variable = static_cast<Variable>(v);
+    limited.relations = {{{1, {variable}}, Comparison::greater_equal, {1, {}}}};
+    INFO(name_of(variable));
+    CHECK(Enumeration(limited, tables.model(), tables.cluster(), tables.task()).size() == all);
+  }
+}
+
+TEST_CASE("a space nobody can satisfy is empty") {
+  const Tables tables(make_decoder(gpt3_shape()), reference_cluster(8), training(8, 2048),
+                      reference_stack());
+  Space s;
+  set<&Strategy::linear_precision>(s, {PrecisionChoice::fp4});
+  CHECK(Enumeration(s, tables.model(), tables.cluster(), tables.task()).size() == 0);
+  Space many;
+  many.exclusions.resize(65);
+  CHECK_THROWS(Enumeration(many, tables.model(), tables.cluster(), tables.task()));
+}
+
+}  // namespace
+}  // namespace scalemodel::testing
