@@ -35,7 +35,8 @@ class Comparison:
     @property
     def ours_s(self) -> float:
         estimate = self.asked.estimate
-        return estimate.step_time_s - sum(getattr(estimate, column) for column in self.omitted)
+        omitted_s = sum(float(getattr(estimate, column)) for column in self.omitted)
+        return estimate.step_time_s - omitted_s
 
     @property
     def ratio(self) -> float:

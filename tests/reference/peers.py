@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -119,7 +119,7 @@ class Peer:
         return int(self.of("seq_size") if self.tool == CALCULON else self.out("seq_len"))
 
     @cached_property
-    def shape(self) -> dict[str, object]:
+    def shape(self) -> dict[str, Any]:
         """Shape of the model the tool was given, as a model card of ours."""
         if self.tool == CALCULON:
             # Blocks only: no token table, no head. LayerNorm with a bias, linear layers without.
@@ -146,7 +146,7 @@ class Peer:
 
     @cached_property
     def layers(self) -> int:
-        return int(str(self.shape["layers"]))
+        return int(self.shape["layers"])
 
     @cached_property
     def stage_layers(self) -> int:
@@ -154,7 +154,7 @@ class Peer:
 
     @cached_property
     def hidden(self) -> int:
-        return int(str(self.shape["hidden"]))
+        return int(self.shape["hidden"])
 
     @cached_property
     def stream_bytes(self) -> int:
@@ -214,8 +214,8 @@ class Question:
     strategy: _core.Strategy
     stack: _core.Stack
 
-    def but(self, **changes: object) -> Question:
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+    def but(self, **changes: Any) -> Question:
+        return dataclasses.replace(self, **changes)
 
     @cached_property
     def tables(self) -> _core.Tables:

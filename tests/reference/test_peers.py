@@ -45,7 +45,7 @@ def within(ours: float, theirs: float, tolerance: float = 0.01) -> None:
 
 
 def equal(a: float, b: float) -> None:
-    assert math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12), f"{a!r} != {b!r}"
+    assert math.isclose(a, b, rel_tol=1e-9), f"{a!r} != {b!r}"
 
 
 def generation(peer: Peer) -> str:
