@@ -17,6 +17,8 @@ from scalemodel.catalog import list_catalog
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import Estimate, estimate
 from scalemodel.resolve import Cluster, Model, cluster, model
+from scalemodel.search import Ranking, search, sweep, sweep_chunks
+from scalemodel.space import Space
 from scalemodel.tasks import FineTuning, Training
 
 if TYPE_CHECKING:
@@ -28,7 +30,9 @@ __all__ = [
     "Estimate",
     "FineTuning",
     "Model",
+    "Ranking",
     "ScaleModelError",
+    "Space",
     "Strategy",
     "Training",
     "__version__",
@@ -37,6 +41,9 @@ __all__ = [
     "list_catalog",
     "model",
     "plot",
+    "search",
+    "sweep",
+    "sweep_chunks",
     "validate",
 ]
 

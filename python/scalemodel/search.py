@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError, nearest
@@ -33,8 +33,12 @@ SWEEP_COLUMNS = _STRATEGY_NAMES + tuple(n for n in _ESTIMATE_NAMES if n not in _
 
 Objective = str | Mapping[str, float]
 _ConstraintRow = tuple[str, str, float, str | None]
-_CONSTRAINT = re.compile(
-    r"^\s*(?P<left>\w+)\s*(?P<op><=|>=|==|!=|<|>)\s*(?:(?P<number>[-+.\deE]+)\s*\*?\s*)?(?P<right>[A-Za-z]\w*)?\s*$"
+
+
+# left comparison [number] [*] [right]
+_CONSTRAINT = (
+    r"\s*(?P<left>\w+)\s*(?P<op><=|>=|==|!=|<|>)"
+    r"\s*(?:(?P<number>[-+.\deE]+)\s*\*?\s*)?(?P<right>[A-Za-z]\w*)?\s*"
 )
 
 
@@ -119,7 +123,7 @@ def constraint(text: str) -> _ConstraintRow:
     >>> constraint("memory_bytes <= 0.9 * memory_capacity_bytes")
     ('memory_bytes', '<=', 0.9, 'memory_capacity_bytes')
     """
-    found = _CONSTRAINT.match(text) if isinstance(text, str) else None
+    found = re.fullmatch(_CONSTRAINT, text) if isinstance(text, str) else None
     if found is None or (found["number"] is None and found["right"] is None):
         raise ScaleModelError(
             f"constraints={text!r}: must be like 'power_w <= 650' or "
@@ -295,8 +299,7 @@ class Question:
 
 
 # --------------------------------------------------------------------------------------- answers
-@dataclass(frozen=True)
-class _Hit:
+class _Hit(NamedTuple):
     score: float
     row: int
     strategy: _core.Strategy
@@ -469,7 +472,8 @@ def _frame(
         if isinstance(column, tuple):
             codes, names = column
             texts = [verdict_text(text) for text in names] if name == "verdict" else names
-            columns[name] = pd.Categorical.from_codes(codes, categories=texts, validate=False)
+            labels = pd.Index(texts, dtype=object)
+            columns[name] = pd.Categorical.from_codes(codes, categories=labels, validate=False)
         else:
             columns[name] = column
     if "cost_usd" in columns and not question.cluster.core.price_usd_per_s > 0:

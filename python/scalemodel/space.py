@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError, nearest
 from scalemodel.resolve import Cluster, Model
 from scalemodel.tasks import Training
 
+if TYPE_CHECKING:
+    import ast
+
 _FIELDS = {str(row["name"]): row for row in _core.Strategy.fields()}
 _VARIABLES = tuple(_core.variables().split(", "))
-_COMPARISONS = {
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.GtE: ">=",
-    ast.Gt: ">",
-}
+_COMPARISONS = {"Lt": "<", "LtE": "<=", "Eq": "==", "NotEq": "!=", "GtE": ">=", "Gt": ">"}
 
 #: (factor, variables) of each side around a comparison.
 Relation = tuple[float, list[str], str, float, list[str]]
@@ -32,6 +27,8 @@ Relation = tuple[float, list[str], str, float, list[str]]
 # ------------------------------------------------------------------------------------- relations
 def _product(node: ast.expr, text: str) -> tuple[float, list[str]]:
     """Factor and variables of a product such as ``2 * tp * cp``."""
+    import ast
+
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
         return float(node.value), []
     if isinstance(node, ast.Name):
@@ -58,6 +55,8 @@ def relation(text: str) -> Relation:
     >>> relation("layers % (pp * vpp) == 0")
     (1.0, ['layers'], 'multiple_of', 1.0, ['pp', 'vpp'])
     """
+    import ast  # rules are rare, and their parser would slow down every import
+
     try:
         node = ast.parse(text, mode="eval").body
     except (SyntaxError, TypeError):
@@ -68,7 +67,7 @@ def relation(text: str) -> Relation:
             "'layers % pp == 0'"
         )
     left, right = node.left, node.comparators[0]
-    symbol = _COMPARISONS.get(type(node.ops[0]))
+    symbol = _COMPARISONS.get(type(node.ops[0]).__name__)
     if symbol is None:
         raise ScaleModelError(f"where={text!r}: the comparison must be one of < <= == != >= >")
     if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod):
@@ -155,7 +154,8 @@ class Space:
         practitioner would try: tp up to the scale-up domain, cp down to 2,048 tokens a rank, pp up
         to 64, vpp up to 8, micro-batches of 1 to 16, every sharding, recomputation and kind of
         context parallelism, sequence parallelism off, on, and on with inputs kept whole, tensor
-        parallelism innermost and any order of the other axes, optimizer states offloaded or not. Other knobs keep their default.
+        parallelism innermost and any order of the other axes, optimizer states offloaded or not.
+        Other knobs keep their default.
     where : sequence of str
         Rules between products of numbers and degrees: ``"tp * cp <= domain"``,
         ``"layers % (pp * vpp) == 0"``, ``"micro_batches >= 4 * pp"``.
@@ -174,8 +174,8 @@ class Space:
     --------
     >>> import scalemodel as sm
     >>> space = Space(tp=[1, 2, 4, 8], pp=1, cp=1, sharding=["zero1", "zero3"], recompute="full",
-    ...               micro_batch=[1, 2], sequence_parallel=True, offload_optimizer=False,
-    ...               placement="tp-cp-dp-pp")
+    ...               micro_batch=[1, 2], sequence_parallel=True, regather=True,
+    ...               offload_optimizer=False, placement="tp-cp-dp-pp")
     >>> space.size("llama3_8b", sm.cluster("dgx_h100"), sm.Training(global_batch=64, sequence=8192))
     14
     """
@@ -213,9 +213,9 @@ class Space:
             if name not in _FIELDS:
                 raise ScaleModelError(f"{name}: no such knob; {nearest(name, _FIELDS)}")
         # The engine checks values and rules; the automatic ones follow with the question.
-        self._core(dict(self.knobs))
+        self._engine(dict(self.knobs))
 
-    def _core(self, values: Mapping[str, Sequence[object]]) -> _core.Space:
+    def _engine(self, values: Mapping[str, Sequence[object]]) -> _core.Space:
         try:
             return _core.Space(
                 {name: list(listed) for name, listed in values.items()},
@@ -287,8 +287,8 @@ class Space:
         Examples
         --------
         >>> import scalemodel as sm
-        >>> Space().size("gpt3_175b", sm.cluster("dgx_a100", nodes=128),
-        ...              sm.Training(global_batch=1536, sequence=2048)) > 100_000
+        >>> Space().size("llama3_70b", sm.cluster("dgx_h100", nodes=64),
+        ...              sm.Training(global_batch=1024, sequence=8192)) > 1_000_000
         True
         """
         return enumeration(self, resolve.model(model), resolve.cluster(cluster), task).size
@@ -378,5 +378,5 @@ def enumeration(space: Space, model: Model, cluster: Cluster, task: Training) ->
     """The numbered strategies of a space for a question."""
     if not isinstance(task, Training):
         raise ScaleModelError(f"task={task!r}: must be a Training or FineTuning")
-    core = space._core(space.values(model, cluster, task))
+    core = space._engine(space.values(model, cluster, task))
     return _core.Enumeration(core, model.core, cluster.core, task.core)

@@ -440,6 +440,9 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "overlap_grad_reduce": (DENSE, {"tp": 8, "overlap_grad_reduce": True}, False),
     "overlap_param_gather": (DENSE, {"tp": 8, "overlap_param_gather": True}, False),
     "overlap_tp": (DENSE, {"tp": 8, "overlap_tp": True}, False),
+    "regather": (DENSE, {"tp": 8}, False),
+    "split_p2p": (DENSE, {"tp": 8, "pp": 4, "sequence_parallel": False}, False),
+    "linear_precision": (DENSE, {"tp": 8}, "fp8"),
 }
 
 
