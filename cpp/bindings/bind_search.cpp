@@ -94,22 +94,27 @@ const Column* column_of(const std::string& name) {
 }
 
 using ObjectiveRow = std::tuple<std::string, double>;
+Objective objective_of(const std::vector<ObjectiveRow>& rows) {
+  if (rows.empty()) throw MalformedQuestion("objective: at least one column is needed");
+  Objective objective;
+  for (const auto& [name, weight] : rows) objective.terms.push_back({column_of(name), weight});
+  return objective;
+}
+
 using ConstraintRow = std::tuple<std::string, Comparison, double, std::optional<std::string>>;
 
 SearchOptions make_options(const std::vector<ObjectiveRow>& objective,
                            const std::vector<ConstraintRow>& constraints, std::size_t top,
-                           bool prune, int threads) {
+                           bool prune, bool too_big, int threads) {
   SearchOptions options;
-  for (const auto& [name, weight] : objective) {
-    options.objective.terms.push_back({column_of(name), weight});
-  }
-  if (objective.empty()) throw MalformedQuestion("objective: at least one column is needed");
+  options.objective = objective_of(objective);
   for (const auto& [left, comparison, factor, right] : constraints) {
     options.constraints.push_back(
         {column_of(left), comparison, factor, right ? column_of(*right) : nullptr});
   }
   options.top = top;
   options.prune = prune;
+  options.too_big = too_big;
   options.threads = threads;
   return options;
 }
@@ -157,9 +162,9 @@ Tables fresh(const Tables& tables) {
 py::dict search_rows(const Tables& tables, const Enumeration& space, std::uint64_t first,
                      std::uint64_t last, const std::vector<ObjectiveRow>& objective,
                      const std::vector<ConstraintRow>& constraints, std::size_t top, bool prune,
-                     int threads, const py::object& progress) {
+                     bool too_big, int threads, const py::object& progress) {
   const RowRange rows = checked_range(space, first, last);
-  const SearchOptions options = make_options(objective, constraints, top, prune, threads);
+  const SearchOptions options = make_options(objective, constraints, top, prune, too_big, threads);
   const Tables own = fresh(tables);
   Interpreter interpreter(progress);
   const Poll poll = interpreter.poll();
@@ -337,11 +342,17 @@ void bind_search(py::module_& m) {
       .def("strategy", &strategy_at, py::arg("row"), "Strategy number `row`.");
   m.def("canonical", &canonical, py::arg("strategy"), py::arg("model"), py::arg("cluster"),
         py::arg("task"), "The strategy with knobs without effect at their defaults.");
+  m.def(
+      "score",
+      [](const Estimate& estimate, const std::vector<ObjectiveRow>& objective) {
+        return objective_of(objective).score(estimate);
+      },
+      py::arg("estimate"), py::arg("objective"), "What a search minimises.");
   m.def("columns", &column_rows, "Columns an objective or constraint may name.");
   m.def("variables", [] { return all_names<Variable>(); }, "Variables a relation may name.");
   m.def("search", &search_rows, py::arg("tables"), py::arg("space"), py::arg("first"),
         py::arg("last"), py::arg("objective"), py::arg("constraints"), py::arg("top"),
-        py::arg("prune"), py::arg("threads"), py::arg("progress"),
+        py::arg("prune"), py::arg("too_big"), py::arg("threads"), py::arg("progress"),
         "Best strategies of the rows [first, last).");
   m.def("sweep", &sweep_rows, py::arg("tables"), py::arg("space"), py::arg("first"),
         py::arg("last"), py::arg("wanted"), py::arg("threads"), py::arg("progress"),

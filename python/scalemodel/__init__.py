@@ -23,6 +23,7 @@ from scalemodel.tasks import FineTuning, Training
 
 if TYPE_CHECKING:
     from scalemodel import plot
+    from scalemodel.choice import explain_choice
     from scalemodel.validation import validate
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "__version__",
     "cluster",
     "estimate",
+    "explain_choice",
     "list_catalog",
     "model",
     "plot",
@@ -54,6 +56,11 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module("scalemodel.plot")
+    if name == "explain_choice":
+        from scalemodel.choice import explain_choice
+
+        globals()["explain_choice"] = explain_choice
+        return explain_choice
     if name == "validate":
         from scalemodel.validation import validate
 

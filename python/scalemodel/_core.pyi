@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'DecoderShape', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'GemmKernels', 'LayeredModel', 'MeasuredRun', 'PowerPhases', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'Tables', 'Task', 'TileGemm', 'canonical', 'collective_time_s', 'columns', 'fit_stack', 'gemm_time_s', 'p2p_time_s', 'precisions', 'reasons', 'search', 'sweep', 'variables']
+__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'DecoderShape', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'GemmKernels', 'LayeredModel', 'MeasuredRun', 'PowerPhases', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'Tables', 'Task', 'TileGemm', 'canonical', 'collective_time_s', 'columns', 'fit_stack', 'gemm_time_s', 'p2p_time_s', 'precisions', 'reasons', 'score', 'search', 'sweep', 'variables']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -1662,7 +1662,11 @@ def reasons() -> tuple:
     """
     Every reason code, in the order of the engine.
     """
-def search(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, prune: bool, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> dict:
+def score(estimate: Estimate, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]]) -> float:
+    """
+    What a search minimises.
+    """
+def search(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, prune: bool, too_big: bool, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> dict:
     """
     Best strategies of the rows [first, last).
     """

@@ -207,6 +207,8 @@ class Question:
     prune : bool
     columns : tuple of str, optional
         Columns of a sweep; None: all.
+    too_big : bool
+        Rank strategies that run out of memory too.
     """
 
     model: Model
@@ -219,6 +221,7 @@ class Question:
     top: int = 10
     prune: bool = True
     columns: tuple[str, ...] | None = None
+    too_big: bool = False
 
     @property
     def size(self) -> int:
@@ -269,6 +272,7 @@ class Question:
                 [constraint(text) for text in self.constraints],
                 self.top,
                 self.prune,
+                self.too_big,
                 worker_threads(threads),
                 report,
             )
@@ -399,7 +403,7 @@ class Ranking(Sequence[Estimate]):
         return pd.DataFrame(rows, columns=names)
 
     def why_infeasible(self) -> str:
-        """How many strategies ran, and what kept the others from it."""
+        """How many strategies ran, what kept the others from it, and the one nearest to fitting."""
         ok = self._verdicts.get("ok", 0)
         parts = [
             f"{100 * number / max(1, self.evaluated):.0f} % {verdict}"
@@ -410,8 +414,24 @@ class Ranking(Sequence[Estimate]):
             parts.append(f"{self.constrained:,} broke a constraint")
         text = f"{ok:,} of {self.evaluated:,} evaluated strategies fit"
         if self.pruned:
-            parts.append(f"{self.pruned:,} more cannot be better or cannot fit")
-        return f"{text}: {', '.join(parts)}." if parts else f"{text}."
+            better = "cannot be better or cannot fit" if self._hits else "cannot fit"
+            parts.append(f"{self.pruned:,} more {better}")
+        text = f"{text}: {', '.join(parts)}." if parts else f"{text}."
+        return text if self._hits or ok else text + self._nearest()
+
+    def _nearest(self) -> str:
+        """The strategy that needs least memory, when none fits."""
+        from scalemodel.messages import size_text
+
+        least = replace(
+            self.question, objective=(("memory_bytes", 1.0),), constraints=(), top=1, too_big=True
+        )
+        ranking = least.run_search(0, least.size)
+        if not ranking:
+            return ""
+        core = ranking[0].core
+        over = core.memory_bytes - core.memory_capacity_bytes
+        return f" Least memory: {ranking[0].strategy!r}, {size_text(over)} too much."
 
 
 def merge(rankings: Sequence[Ranking]) -> Ranking:

@@ -107,7 +107,8 @@ void judge(Searcher& worker, const SearchOptions& options, std::uint64_t row,
            const Strategy& strategy, const Estimate& estimate) {
   ++worker.counts.evaluated;
   ++worker.counts.verdicts[static_cast<std::size_t>(estimate.verdict)];
-  if (estimate.verdict != Reason::ok) return;
+  const bool too_big = options.too_big && estimate.verdict == Reason::out_of_memory;
+  if (estimate.verdict != Reason::ok && !too_big) return;
   const double score = options.objective.score(estimate);
   for (const Constraint& constraint : options.constraints) {
     if (!constraint.holds(estimate)) {
@@ -146,7 +147,7 @@ double bound_of(Tables& tables, const Point& point, const Options& all, const Op
   const Located at = locate(tables, leader);
   const Estimate bound =
       lower_bound(tables, leader, at.degrees, *at.cell, *at.stages, group.freedom);
-  if (bound.memory > bound.memory_capacity) return kNever;
+  if (!options.too_big && bound.memory > bound.memory_capacity) return kNever;
   for (const Constraint& constraint : options.constraints) {
     if (constraint.bounded() && !constraint.holds(bound)) return kNever;
   }

@@ -47,6 +47,7 @@ struct SearchOptions {
   std::vector<Constraint> constraints;
   std::size_t top = 10;
   bool prune = true;
+  bool too_big = false;  ///< rank strategies that run out of memory too
   int threads = 1;
 };
 
