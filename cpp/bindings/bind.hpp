@@ -13,5 +13,6 @@ void bind_model(pybind11::module_& m);
 void bind_strategy(pybind11::module_& m);
 void bind_estimator(pybind11::module_& m);
 void bind_search(pybind11::module_& m);
+void bind_pareto(pybind11::module_& m);
 
 }  // namespace scalemodel::bindings

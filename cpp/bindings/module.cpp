@@ -14,4 +14,5 @@ PYBIND11_MODULE(_core, m) {
   bind_strategy(m);
   bind_estimator(m);
   bind_search(m);
+  bind_pareto(m);
 }

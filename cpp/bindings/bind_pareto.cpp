@@ -1,0 +1,39 @@
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "bindings/bind.hpp"
+#include "scalemodel/base/error.hpp"
+#include "scalemodel/search/pareto.hpp"
+
+namespace scalemodel::bindings {
+
+namespace py = pybind11;
+
+using Column = py::array_t<double, py::array::c_style | py::array::forcecast>;
+
+void bind_pareto(py::module_& m) {
+  m.def(
+      "pareto_front",
+      [](const std::vector<Column>& columns) {
+        std::vector<std::span<const double>> views;
+        for (const Column& column : columns) {
+          if (column.ndim() != 1) throw MalformedQuestion("columns: each must have one dimension");
+          views.emplace_back(column.data(), static_cast<std::size_t>(column.size()));
+        }
+        std::vector<std::int64_t> front;
+        {
+          const py::gil_scoped_release released;
+          front = pareto_front(views);
+        }
+        return py::array_t<std::int64_t>(static_cast<py::ssize_t>(front.size()), front.data());
+      },
+      py::arg("columns"),
+      "Ascending indices of the rows that no row dominates; every column is an objective, "
+      "minimised.");
+}
+
+}  // namespace scalemodel::bindings

@@ -1,0 +1,280 @@
+#include "scalemodel/search/pareto.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "scalemodel/base/error.hpp"
+
+namespace scalemodel {
+namespace {
+
+using Columns = std::span<const std::span<const double>>;
+
+template <std::size_t M>
+using Values = std::array<double, M>;
+
+template <std::size_t M>
+struct Row {
+  Values<M> value;
+  std::size_t index;
+};
+
+template <std::size_t M>
+bool nowhere_larger(const Values<M>& a, const Values<M>& b) {
+  for (std::size_t k = 0; k < M; ++k) {
+    if (a[k] > b[k]) return false;
+  }
+  return true;
+}
+
+template <std::size_t M>
+bool dominates(const Values<M>& a, const Values<M>& b) {
+  return nowhere_larger(a, b) && a != b;
+}
+
+template <std::size_t M>
+bool lexicographically_less(const Row<M>& a, const Row<M>& b) {
+  for (std::size_t k = 0; k + 1 < M; ++k) {
+    if (a.value[k] != b.value[k]) return a.value[k] < b.value[k];
+  }
+  return a.value[M - 1] < b.value[M - 1];
+}
+
+/// Points of a plane, asked whether one of them lies nowhere above and nowhere right of a given
+/// one. A Fenwick tree over the abscissae that may be inserted: O(log n) for both.
+class Staircase {
+ public:
+  explicit Staircase(std::vector<double> abscissae) : abscissae_(std::move(abscissae)) {
+    std::sort(abscissae_.begin(), abscissae_.end());
+    abscissae_.erase(std::unique(abscissae_.begin(), abscissae_.end()), abscissae_.end());
+    // NaN stands for no point: unlike infinity it is below no ordinate.
+    lowest_.assign(abscissae_.size() + 1, std::numeric_limits<double>::quiet_NaN());
+  }
+
+  void insert(double abscissa, double ordinate) {
+    for (std::size_t i = up_to(abscissa); i < lowest_.size(); i += i & -i) {
+      if (lowest_[i] <= ordinate) return;  // and so are the nodes above, which cover more
+      lowest_[i] = ordinate;
+    }
+  }
+
+  bool covers(double abscissa, double ordinate) const {
+    for (std::size_t i = up_to(abscissa); i > 0; i -= i & -i) {
+      if (lowest_[i] <= ordinate) return true;
+    }
+    return false;
+  }
+
+ private:
+  /// How many abscissae are at most this one.
+  std::size_t up_to(double abscissa) const {
+    const auto end = std::upper_bound(abscissae_.begin(), abscissae_.end(), abscissa);
+    return static_cast<std::size_t>(end - abscissae_.begin());
+  }
+
+  std::vector<double> abscissae_;
+  std::vector<double> lowest_;  ///< by node of the tree
+};
+
+template <std::size_t M>
+std::vector<double> column_of(std::span<const Row<M>> rows, std::size_t k) {
+  std::vector<double> column;
+  column.reserve(rows.size());
+  for (const Row<M>& row : rows) column.push_back(row.value[k]);
+  return column;
+}
+
+// In what follows the rows are distinct and in lexicographic order. Then no row dominates an
+// earlier one, and an earlier one that is nowhere larger dominates.
+
+std::vector<Row<2>> front_of(std::span<const Row<2>> rows) {
+  std::vector<Row<2>> front;
+  for (const Row<2>& row : rows) {
+    if (front.empty() || row.value[1] < front.back().value[1]) front.push_back(row);
+  }
+  return front;
+}
+
+std::vector<Row<3>> front_of(std::span<const Row<3>> rows) {
+  std::vector<Row<3>> front;
+  Staircase earlier(column_of(rows, 1));
+  for (const Row<3>& row : rows) {
+    if (earlier.covers(row.value[1], row.value[2])) continue;
+    earlier.insert(row.value[1], row.value[2]);
+    front.push_back(row);
+  }
+  return front;
+}
+
+bool second_less(const Row<4>& a, const Row<4>& b) { return a.value[1] < b.value[1]; }
+
+/// Few rows: each against all that stayed. Ordered by the second value.
+std::vector<Row<4>> front_of_few(std::span<const Row<4>> rows) {
+  std::vector<Row<4>> front;
+  for (const Row<4>& row : rows) {
+    const bool dominated = std::any_of(front.begin(), front.end(), [&](const Row<4>& earlier) {
+      return nowhere_larger(earlier.value, row.value);
+    });
+    if (!dominated) front.push_back(row);
+  }
+  std::sort(front.begin(), front.end(), second_less);
+  return front;
+}
+
+/// Halves by the first value; what the earlier half dominates in the later one is found by a sweep
+/// along the second value over the staircase of the third and fourth. Ordered by the second value.
+std::vector<Row<4>> front_of(std::span<const Row<4>> rows) {
+  constexpr std::size_t kFew = 48;
+  if (rows.size() <= kFew) return front_of_few(rows);
+  const std::vector<Row<4>> earlier = front_of(rows.first(rows.size() / 2));
+  std::vector<Row<4>> later = front_of(rows.subspan(rows.size() / 2));
+  Staircase passed(column_of(std::span<const Row<4>>(earlier), 2));
+  auto next = earlier.begin();
+  std::erase_if(later, [&](const Row<4>& row) {
+    for (; next != earlier.end() && next->value[1] <= row.value[1]; ++next) {
+      passed.insert(next->value[2], next->value[3]);
+    }
+    return passed.covers(row.value[2], row.value[3]);
+  });
+  std::vector<Row<4>> front;
+  front.reserve(earlier.size() + later.size());
+  std::merge(earlier.begin(), earlier.end(), later.begin(), later.end(), std::back_inserter(front),
+             second_less);
+  return front;
+}
+
+/// The front of rows in any order, each value once, with its place in the sorted rows as index.
+template <std::size_t M>
+std::vector<Row<M>> sort_and_front(std::vector<Row<M>>& rows) {
+  std::sort(rows.begin(), rows.end(), lexicographically_less<M>);
+  std::vector<Row<M>> distinct;
+  distinct.reserve(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (i == 0 || rows[i].value != rows[i - 1].value) distinct.push_back({rows[i].value, i});
+  }
+  return front_of(std::span<const Row<M>>(distinct));
+}
+
+// ----------------------------------------------------------------------------- the pre-filter
+constexpr std::size_t kSample = 1024, kWindow = 24, kWorthFiltering = 4 * kSample;
+
+/// A place in n rows for each k: evenly spread whatever pattern the rows follow (Weyl sequence).
+std::size_t sample_place(std::size_t k, std::size_t n) {
+  constexpr double kGoldenRatio = 0.6180339887498949;
+  const double turns = kGoldenRatio * static_cast<double>(k + 1);
+  const double place = (turns - std::floor(turns)) * static_cast<double>(n);
+  return std::min(static_cast<std::size_t>(place), n - 1);
+}
+
+/// Rows of the sample that together dominate most of it, strongest first; none where most of the
+/// sample stays. Greedy: each next one adds most to what is dominated.
+template <std::size_t M>
+std::vector<Values<M>> strong_rows(std::vector<Row<M>> sample) {
+  std::vector<Row<M>> front = sort_and_front(sample);
+  std::vector<Values<M>> strong;
+  if (front.size() > sample.size() / 2) return strong;
+  while (strong.size() < kWindow) {
+    std::size_t most = 0;
+    Values<M> best{};
+    for (const Row<M>& candidate : front) {
+      const auto dominated = static_cast<std::size_t>(
+          std::count_if(sample.begin(), sample.end(),
+                        [&](const Row<M>& row) { return dominates(candidate.value, row.value); }));
+      if (dominated > most) {
+        most = dominated;
+        best = candidate.value;
+      }
+    }
+    if (most == 0) break;
+    strong.push_back(best);
+    std::erase_if(sample, [&](const Row<M>& row) { return dominates(best, row.value); });
+  }
+  return strong;
+}
+
+template <std::size_t M>
+bool dominated_by(const std::vector<Values<M>>& strong, const Values<M>& value) {
+  return std::any_of(strong.begin(), strong.end(),
+                     [&](const Values<M>& other) { return dominates(other, value); });
+}
+
+/// Rows left when what strong rows dominate is dropped; `row_at(i)` gives row i of `n`.
+template <std::size_t M, class RowAt>
+std::vector<Row<M>> filtered(std::size_t n, const RowAt& row_at) {
+  std::vector<Values<M>> strong;
+  if (n >= kWorthFiltering) {
+    std::vector<Row<M>> sample;
+    for (std::size_t k = 0; k < kSample; ++k) sample.push_back(row_at(sample_place(k, n)));
+    strong = strong_rows(std::move(sample));
+  }
+  std::vector<Row<M>> left;
+  if (strong.empty()) left.reserve(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const Row<M> row = row_at(i);
+    if (!dominated_by(strong, row.value)) left.push_back(row);
+  }
+  return left;
+}
+
+template <std::size_t M>
+std::vector<std::int64_t> front_of_columns(Columns columns) {
+  const std::size_t n = columns.front().size();
+  std::vector<Row<M>> rows = filtered<M>(n, [&](std::size_t i) {
+    Row<M> row{{}, i};
+    for (std::size_t k = 0; k < M; ++k) row.value[k] = columns[k][i];
+    return row;
+  });
+  // Again with a sample of what is left, as long as that halves it.
+  for (std::size_t before = n; rows.size() >= kWorthFiltering && rows.size() <= before / 2;) {
+    before = rows.size();
+    rows = filtered<M>(before, [&](std::size_t i) { return rows[i]; });
+  }
+  std::vector<bool> stays(n);
+  for (const Row<M>& kept : sort_and_front(rows)) {
+    for (std::size_t i = kept.index; i < rows.size() && rows[i].value == kept.value; ++i) {
+      stays[rows[i].index] = true;
+    }
+  }
+  std::vector<std::int64_t> front;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (stays[i]) front.push_back(static_cast<std::int64_t>(i));
+  }
+  return front;
+}
+
+void check(Columns columns) {
+  if (columns.size() < kFewestObjectives || columns.size() > kMostObjectives) {
+    throw MalformedQuestion("columns: " + std::to_string(columns.size()) +
+                            " objectives; must be two, three or four");
+  }
+  for (std::size_t k = 0; k < columns.size(); ++k) {
+    if (columns[k].size() != columns.front().size()) {
+      throw MalformedQuestion("columns: column " + std::to_string(k) + " has " +
+                              std::to_string(columns[k].size()) + " rows; column 0 has " +
+                              std::to_string(columns.front().size()));
+    }
+    const auto bad = std::find_if(columns[k].begin(), columns[k].end(),
+                                  [](double value) { return std::isnan(value); });
+    if (bad != columns[k].end()) {
+      throw MalformedQuestion("columns: column " + std::to_string(k) + ", row " +
+                              std::to_string(bad - columns[k].begin()) +
+                              " is NaN; must be a number or infinite");
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::int64_t> pareto_front(Columns columns) {
+  check(columns);
+  if (columns.size() == 2) return front_of_columns<2>(columns);
+  if (columns.size() == 3) return front_of_columns<3>(columns);
+  return front_of_columns<4>(columns);
+}
+
+}  // namespace scalemodel
