@@ -16,6 +16,7 @@ from scalemodel._core import Strategy, __version__
 from scalemodel.catalog import list_catalog
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import Estimate, estimate
+from scalemodel.pareto import pareto
 from scalemodel.resolve import Cluster, Model, cluster, model
 from scalemodel.search import Ranking, search, sweep, sweep_chunks
 from scalemodel.space import Space
@@ -42,6 +43,7 @@ __all__ = [
     "explain_choice",
     "list_catalog",
     "model",
+    "pareto",
     "plot",
     "search",
     "sweep",
