@@ -16,13 +16,26 @@ import numpy as np
 
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import MEMORY_COLUMNS, TIME_COLUMNS, Estimate
+from scalemodel.plot.search import heat_map, parallel_coordinates, pareto
+from scalemodel.plot.sensitivity import iso_performance, tornado
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["breakdown", "memory", "save", "style", "validation"]
+__all__ = [
+    "breakdown",
+    "heat_map",
+    "iso_performance",
+    "memory",
+    "parallel_coordinates",
+    "pareto",
+    "save",
+    "style",
+    "tornado",
+    "validation",
+]
 
 _STYLE = Path(__file__).with_name("scalemodel.mplstyle")
 _COLOURS = (
