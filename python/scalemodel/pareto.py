@@ -159,9 +159,11 @@ def _objectives(
     for name, values in signed.items():
         missing = np.isnan(values)
         if missing.any():
+            first = int(missing.argmax())
+            (label,) = table.index[first : first + 1].tolist()
             raise ScaleModelError(
                 f"column {name!r}: {int(missing.sum())} of {len(values)} rows have no value, first "
-                f"the one labelled {table.index[int(missing.argmax())]!r}; leave them out with "
+                f"the one labelled {label!r}; leave them out with "
                 f"frame.dropna(subset=[{name!r}])",
                 code="missing_value",
             )
