@@ -50,8 +50,9 @@ bool lexicographically_less(const Row<M>& a, const Row<M>& b) {
 class Staircase {
  public:
   explicit Staircase(std::vector<double> abscissae) : abscissae_(std::move(abscissae)) {
-    std::sort(abscissae_.begin(), abscissae_.end());
-    abscissae_.erase(std::unique(abscissae_.begin(), abscissae_.end()), abscissae_.end());
+    std::ranges::sort(abscissae_);
+    const auto repeated = std::ranges::unique(abscissae_);
+    abscissae_.erase(repeated.begin(), repeated.end());
     // NaN stands for no point: unlike infinity it is below no ordinate.
     lowest_.assign(abscissae_.size() + 1, std::numeric_limits<double>::quiet_NaN());
   }
@@ -73,7 +74,7 @@ class Staircase {
  private:
   /// How many abscissae are at most this one.
   std::size_t up_to(double abscissa) const {
-    const auto end = std::upper_bound(abscissae_.begin(), abscissae_.end(), abscissa);
+    const auto end = std::ranges::upper_bound(abscissae_, abscissa);
     return static_cast<std::size_t>(end - abscissae_.begin());
   }
 
@@ -117,12 +118,11 @@ bool second_less(const Row<4>& a, const Row<4>& b) { return a.value[1] < b.value
 std::vector<Row<4>> front_of_few(std::span<const Row<4>> rows) {
   std::vector<Row<4>> front;
   for (const Row<4>& row : rows) {
-    const bool dominated = std::any_of(front.begin(), front.end(), [&](const Row<4>& earlier) {
-      return nowhere_larger(earlier.value, row.value);
-    });
+    const bool dominated = std::ranges::any_of(
+        front, [&](const Row<4>& earlier) { return nowhere_larger(earlier.value, row.value); });
     if (!dominated) front.push_back(row);
   }
-  std::sort(front.begin(), front.end(), second_less);
+  std::ranges::sort(front, second_less);
   return front;
 }
 
@@ -143,15 +143,14 @@ std::vector<Row<4>> front_of(std::span<const Row<4>> rows) {
   });
   std::vector<Row<4>> front;
   front.reserve(earlier.size() + later.size());
-  std::merge(earlier.begin(), earlier.end(), later.begin(), later.end(), std::back_inserter(front),
-             second_less);
+  std::ranges::merge(earlier, later, std::back_inserter(front), second_less);
   return front;
 }
 
 /// The front of rows in any order, each value once, with its place in the sorted rows as index.
 template <std::size_t M>
 std::vector<Row<M>> sort_and_front(std::vector<Row<M>>& rows) {
-  std::sort(rows.begin(), rows.end(), lexicographically_less<M>);
+  std::ranges::sort(rows, lexicographically_less<M>);
   std::vector<Row<M>> distinct;
   distinct.reserve(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -182,9 +181,8 @@ std::vector<Values<M>> strong_rows(std::vector<Row<M>> sample) {
     std::size_t most = 0;
     Values<M> best{};
     for (const Row<M>& candidate : front) {
-      const auto dominated = static_cast<std::size_t>(
-          std::count_if(sample.begin(), sample.end(),
-                        [&](const Row<M>& row) { return dominates(candidate.value, row.value); }));
+      const auto dominated = static_cast<std::size_t>(std::ranges::count_if(
+          sample, [&](const Row<M>& row) { return dominates(candidate.value, row.value); }));
       if (dominated > most) {
         most = dominated;
         best = candidate.value;
@@ -199,8 +197,8 @@ std::vector<Values<M>> strong_rows(std::vector<Row<M>> sample) {
 
 template <std::size_t M>
 bool dominated_by(const std::vector<Values<M>>& strong, const Values<M>& value) {
-  return std::any_of(strong.begin(), strong.end(),
-                     [&](const Values<M>& other) { return dominates(other, value); });
+  return std::ranges::any_of(strong,
+                             [&](const Values<M>& other) { return dominates(other, value); });
 }
 
 /// Rows left when what strong rows dominate is dropped; `row_at(i)` gives row i of `n`.
@@ -209,6 +207,7 @@ std::vector<Row<M>> filtered(std::size_t n, const RowAt& row_at) {
   std::vector<Values<M>> strong;
   if (n >= kWorthFiltering) {
     std::vector<Row<M>> sample;
+    sample.reserve(kSample);
     for (std::size_t k = 0; k < kSample; ++k) sample.push_back(row_at(sample_place(k, n)));
     strong = strong_rows(std::move(sample));
   }
@@ -258,8 +257,8 @@ void check(Columns columns) {
                               std::to_string(columns[k].size()) + " rows; column 0 has " +
                               std::to_string(columns.front().size()));
     }
-    const auto bad = std::find_if(columns[k].begin(), columns[k].end(),
-                                  [](double value) { return std::isnan(value); });
+    const auto bad =
+        std::ranges::find_if(columns[k], [](double value) { return std::isnan(value); });
     if (bad != columns[k].end()) {
       throw MalformedQuestion("columns: column " + std::to_string(k) + ", row " +
                               std::to_string(bad - columns[k].begin()) +
