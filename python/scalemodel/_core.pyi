@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'DecoderShape', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'GemmKernels', 'LayeredModel', 'MeasuredRun', 'PowerPhases', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'Tables', 'Task', 'TileGemm', 'canonical', 'collective_time_s', 'columns', 'fit_stack', 'gemm_time_s', 'p2p_time_s', 'precisions', 'reasons', 'score', 'search', 'sweep', 'variables']
+__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'DecoderShape', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'GemmKernels', 'LayeredModel', 'MeasuredRun', 'PowerPhases', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'Tables', 'Task', 'TileGemm', 'canonical', 'collective_time_s', 'columns', 'fit_stack', 'gemm_time_s', 'p2p_time_s', 'pareto_front', 'precisions', 'reasons', 'score', 'search', 'sweep', 'variables']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -1653,6 +1653,10 @@ def gemm_time_s(accelerator: Accelerator, precision: str, m: typing.Annotated[nu
 def p2p_time_s(size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> float:
     """
     Seconds of one transfer between neighbours of a group.
+    """
+def pareto_front(columns: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float64]]) -> numpy.typing.NDArray[numpy.int64]:
+    """
+    Ascending indices of the rows that no row dominates; every column is an objective, minimised.
     """
 def precisions() -> tuple:
     """

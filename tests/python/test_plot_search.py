@@ -21,7 +21,8 @@ from matplotlib.patches import Rectangle
 
 import scalemodel as sm
 from scalemodel import plot
-from scalemodel.plot.columns import grows_better, number_text, scale_of, strategy_text
+from scalemodel.plot.columns import number_text, scale_of, strategy_text
+from scalemodel.search import is_maximised
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +113,7 @@ def test_every_column_of_an_estimate_with_a_unit_is_named_with_it(sweep: pd.Data
 def test_directions_are_those_of_a_search() -> None:
     larger = {"tokens_per_s", "tokens_per_j", "mfu_fraction", "hfu_fraction"}
     smaller = {"step_time_s", "bubble_fraction", "memory_bytes", "power_w", "cost_usd"}
-    assert {name for name in larger | smaller if grows_better(name)} == larger
+    assert {name for name in larger | smaller if is_maximised(name)} == larger
 
 
 def test_strategies_are_named_by_what_is_not_plain() -> None:
@@ -510,7 +511,7 @@ def test_the_best_is_darkest_whichever_way_it_lies(sweep: pd.DataFrame) -> None:
         best = np.asarray(coloured.get_array())[-1]
         runs = sweep[sweep.verdict == "ok"][column]
         scale = scale_of(column).divisor
-        expected = runs.max() if grows_better(column) else runs.min()
+        expected = runs.max() if is_maximised(column) else runs.min()
         assert best == pytest.approx(expected / scale)
         lightness = coloured.get_cmap()(coloured.norm(coloured.get_array()))[:, :3].sum(axis=1)
         assert lightness[-1] == lightness.min()

@@ -37,7 +37,6 @@ _UNITS = (
 _RATE = re.compile(r"(?P<what>.+)_per_(?P<of>s|j|usd)$")
 _RATES = {"s": ("Throughput", "s"), "j": ("Efficiency", "J"), "usd": ("Efficiency", "USD")}
 _CAPITALS = {"mfu": "MFU", "hfu": "HFU"}
-_GROWS = re.compile(r"(tokens|samples|requests)_per_\w+|(mfu|hfu)_fraction")
 _DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp")
 # Further knobs: how they read, and the value that goes without saying.
 _WAYS: tuple[tuple[str, str, str | int], ...] = (
@@ -75,17 +74,6 @@ def scale_of(column: str) -> Scale:
         unit = f"{rate['what'].replace('_per_', '/').replace('_', ' ')}/{per}"
         return Scale(f"{quantity} ({unit})", unit, 1.0)
     return Scale(column, "", 1.0)
-
-
-def grows_better(column: str) -> bool:
-    """Whether more of it is better: throughput, work per joule or dollar, MFU and HFU.
-
-    Examples
-    --------
-    >>> grows_better("tokens_per_s"), grows_better("step_time_s")
-    (True, False)
-    """
-    return _GROWS.fullmatch(column) is not None
 
 
 def number_text(value: float) -> str:

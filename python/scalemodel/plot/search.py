@@ -18,7 +18,6 @@ from scalemodel.plot.columns import (
     Floats,
     Truths,
     feasible_rows,
-    grows_better,
     line_colours,
     number_text,
     points_of,
@@ -26,6 +25,7 @@ from scalemodel.plot.columns import (
     strategy_text,
     whole,
 )
+from scalemodel.search import is_maximised
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +54,7 @@ def _directions(front: pd.DataFrame, x: str | None, y: str | None) -> dict[str, 
             chosen[place] = free.pop(0)
     if chosen[0] == chosen[1]:
         raise ScaleModelError(f"x={x!r}, y={y!r}: must be two columns")
-    return {str(name): made.get(str(name), grows_better(str(name))) for name in chosen}
+    return {str(name): made.get(str(name), is_maximised(str(name))) for name in chosen}
 
 
 def pareto(
@@ -294,7 +294,7 @@ def heat_map(
     runs = feasible_rows(table) & ~np.isnan(drawn)
     if not runs.any():
         raise ScaleModelError(f"frame: no feasible row has a {value}")
-    larger = grows_better(value) if best is None else best == "max"
+    larger = is_maximised(value) if best is None else best == "max"
     cells = np.full((len(rows), len(columns)), -np.inf if larger else np.inf)
     better = np.maximum if larger else np.minimum
     better.at(cells, (row_of[runs], column_of[runs]), drawn[runs])
@@ -427,14 +427,14 @@ def parallel_coordinates(
         columns = [*columns, colour]
     if len(columns) < 2:
         raise ScaleModelError(f"columns={list(columns)!r}: two or more are needed")
-    best_first = np.argsort(-worth if grows_better(colour) else worth, kind="stable")
+    best_first = np.argsort(-worth if is_maximised(colour) else worth, kind="stable")
     ax = plot._axis(ax, max(5.0, 1.5 + 1.05 * len(columns)), 3.8)
     with plot.style():
         heights = np.column_stack([_draw_axis(ax, i, table, c) for i, c in enumerate(columns)])
         _draw_lines(ax, heights[best_first[count:]], zorder=1).set(color="0.82", linewidth=0.6)
         chosen = best_first[:count][::-1]  # the best is drawn last
         lines = _draw_lines(ax, heights[chosen], zorder=2)
-        lines.set(array=worth[chosen], cmap=line_colours(grows_better(colour)), linewidth=1.4)
+        lines.set(array=worth[chosen], cmap=line_colours(is_maximised(colour)), linewidth=1.4)
         ax.figure.colorbar(lines, ax=ax, label=scale_of(colour).label)
         ax.set(xlim=(-0.3, len(columns) - 0.7), ylim=(-0.04, 1.04), yticks=[])
         ax.set_xticks(

@@ -13,13 +13,13 @@ from scalemodel.pareto import reads_log, table_of
 from scalemodel.plot.columns import (
     Floats,
     feasible_rows,
-    grows_better,
     line_colours,
     number_text,
     points_of,
     scale_of,
     whole,
 )
+from scalemodel.search import is_maximised
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,7 +180,7 @@ def iso_performance(
             along,
             np.ma.masked_invalid(grid),
             levels=_levels(points[:, 2], levels, value),
-            cmap=line_colours(grows_better(value)),
+            cmap=line_colours(is_maximised(value)),
         )
         ax.clabel(lines, fmt=number_text, fontsize="small", colors="0.15")
         marked = (1.0, 1.0) if base is None else base
