@@ -35,8 +35,8 @@ class Choice:
     knobs : DataFrame
         One row per knob whose other values in the space make a difference: knob, chosen; the best
         other value with every other knob as chosen (alone, alone_change_fraction) and with all
-        others searched again (again, again_change_fraction). Changes are of the objective, positive for worse; missing
-        where nothing fits.
+        others searched again (again, again_change_fraction). Changes are of the objective, positive
+        for worse; missing where nothing fits.
     """
 
     def __init__(
