@@ -26,6 +26,8 @@ class Cluster:
         `accelerator` is the catalogue name.
     core : _core.Cluster
         Every number, in base units.
+    table : mapping
+        The entry it was made of, its accelerator's in place of the name.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Cluster:
     title: str = field(default="", compare=False)
     accelerator: str = field(default="", compare=False)
     price_source: str = field(default="", compare=False)
+    table: Table = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def accelerators(self) -> int:
@@ -52,7 +55,7 @@ class Cluster:
         return self._hash
 
     def __getstate__(self) -> dict[str, object]:
-        kept = ("name", "core", "title", "accelerator", "price_source")
+        kept = ("name", "core", "title", "accelerator", "price_source", "table")
         return {key: getattr(self, key) for key in kept}
 
     def __repr__(self) -> str:
@@ -150,6 +153,7 @@ def cluster(
         title=built.title,
         accelerator=built.accelerator,
         price_source=built.price_source,
+        table=built.table,
     )
 
 
@@ -168,11 +172,12 @@ def _build_cluster(table: Table, name: str) -> Cluster:
     if key not in _BUILT:
         if len(_BUILT) >= 512:
             _BUILT.clear()
-        _BUILT[key] = _cluster_from_tables(table, accelerator, name)
+        _BUILT[key] = cluster_from_tables(table, accelerator, name)
     return _BUILT[key]
 
 
-def _cluster_from_tables(table: Table, accelerator: Table, name: str) -> Cluster:
+def cluster_from_tables(table: Table, accelerator: Table, name: str) -> Cluster:
+    """The cluster of an entry and of its accelerator's, for one node."""
     accelerator_name = str(accelerator.get("name", "accelerator"))
     top = Reader(table, name)
     node = top.sub("node")
@@ -215,4 +220,5 @@ def _cluster_from_tables(table: Table, accelerator: Table, name: str) -> Cluster
         title=str(table.get("title", name)),
         accelerator=accelerator_name,
         price_source=price_source,
+        table={**table, "accelerator": accelerator},
     )

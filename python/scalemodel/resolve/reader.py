@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 from scalemodel.errors import ScaleModelError, nearest
 from scalemodel.units import parse_quantity, value_of
@@ -11,6 +13,31 @@ from scalemodel.units import parse_quantity, value_of
 Table = Mapping[str, Any]
 
 _LARGEST = 1e30
+
+
+class Cell(NamedTuple):
+    """What a reader was asked for: a dimension of `units.UNITS`, "number", "count" or "text"."""
+
+    dimension: str
+    value: float | str
+    given: bool
+
+
+_NOTES: ContextVar[dict[str, Cell] | None] = ContextVar("notes", default=None)
+
+
+@contextmanager
+def noted() -> Iterator[dict[str, Cell]]:
+    """Every cell that readers are asked for inside the ``with`` block, by key path.
+
+    So the list of legal keys, their units and their defaults is the reading code itself.
+    """
+    notes: dict[str, Cell] = {}
+    token = _NOTES.set(notes)
+    try:
+        yield notes
+    finally:
+        _NOTES.reset(token)
 
 
 class Reader:
@@ -23,14 +50,23 @@ class Reader:
         self.where = where
         self.known = {"source"}
 
+    def _note(self, key: str, dimension: str, value: float | str) -> None:
+        notes = _NOTES.get()
+        if notes is not None:
+            path = f"{self.where}.{key}".lstrip(".")
+            notes[path] = Cell(dimension, value, key in self.table)
+
     def quantity(self, key: str, dimension: str, default: float | None = None) -> float:
         """A quantity in base units; without a default it must be there."""
         self.known.add(key)
         if key not in self.table:
             if default is None:
                 raise ScaleModelError(f"{self.where}.{key}: missing")
+            self._note(key, dimension, default)
             return default
-        return parse_quantity(value_of(self.table[key]), dimension, f"{self.where}.{key}")
+        value = parse_quantity(value_of(self.table[key]), dimension, f"{self.where}.{key}")
+        self._note(key, dimension, value)
+        return value
 
     def number(self, key: str, default: float | None = None) -> float:
         """A plain number."""
@@ -38,12 +74,14 @@ class Reader:
         if key not in self.table:
             if default is None:
                 raise ScaleModelError(f"{self.where}.{key}: missing")
+            self._note(key, "number", default)
             return default
         value = value_of(self.table[key])
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ScaleModelError(f"{self.where}.{key}={value!r}: must be a number")
         if not abs(value) <= _LARGEST:  # written so that NaN is refused too
             raise ScaleModelError(f"{self.where}.{key}={value!r}: must be a finite number")
+        self._note(key, "number", float(value))
         return float(value)
 
     def count(self, key: str, default: int | None = None) -> int:
@@ -51,12 +89,15 @@ class Reader:
         number = self.number(key, default)
         if number != int(number):
             raise ScaleModelError(f"{self.where}.{key}={number}: must be a whole number")
+        self._note(key, "count", number)
         return int(number)
 
     def text(self, key: str, default: str) -> str:
         """A text."""
         self.known.add(key)
-        return str(value_of(self.table.get(key, default)))
+        value = str(value_of(self.table.get(key, default)))
+        self._note(key, "text", value)
+        return value
 
     def sub(self, key: str) -> Reader:
         """The reader of a table inside this one; of an empty one when it is missing."""
