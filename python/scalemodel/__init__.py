@@ -25,6 +25,7 @@ from scalemodel.tasks import FineTuning, Training
 if TYPE_CHECKING:
     from scalemodel import plot
     from scalemodel.choice import explain_choice
+    from scalemodel.codesign import codesign
     from scalemodel.validation import validate
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "Training",
     "__version__",
     "cluster",
+    "codesign",
     "estimate",
     "explain_choice",
     "list_catalog",
@@ -54,10 +56,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Validation and plots bring pandas and matplotlib along: loaded at first use.
-    if name == "plot":
+    if name in ("codesign", "plot"):
         import importlib
 
-        return importlib.import_module("scalemodel.plot")
+        return importlib.import_module(f"scalemodel.{name}")
     if name == "explain_choice":
         from scalemodel.choice import explain_choice
 

@@ -1,0 +1,40 @@
+"""Hardware varied, the best strategy searched again at every point.
+
+A design compared with another design's strategy is no comparison: `codesign`, `sensitivity`,
+`iso_performance`, `invert` and `optimise` all search anew wherever the hardware changes.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from scalemodel.codesign.optuna_adapter import Optimisation, optimise
+from scalemodel.codesign.sensitivity import exchange_rate, invert, iso_performance, sensitivity
+from scalemodel.codesign.study import best_design, codesign, design_cluster, design_strategy
+from scalemodel.codesign.vary import Hardware
+
+__all__ = [
+    "Hardware",
+    "Optimisation",
+    "best_design",
+    "codesign",
+    "design_cluster",
+    "design_strategy",
+    "exchange_rate",
+    "invert",
+    "iso_performance",
+    "optimise",
+    "sensitivity",
+]
+
+
+class _CallableModule(ModuleType):
+    """Importing this package puts the module where users call the function: let both work."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return codesign(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _CallableModule
