@@ -36,7 +36,15 @@ def test_resolving_a_hardware_point(benchmark: Any) -> None:
 def test_a_grid_of_hardware_points(benchmark: Any) -> None:
     """Goal: under 12 ms per hardware point, each the best of 10,000 strategies, on one core."""
     cluster = sm.cluster("dgx_h100", nodes=64)
-    space = sm.Space()
+    space = sm.Space(
+        tp=[1, 2, 4, 8],
+        cp=[1, 2],
+        micro_batch=[1, 2, 4],
+        context="ring",
+        placement="tp-cp-dp-pp",
+        sequence_parallel=True,
+        offload_optimizer=False,
+    )
     size = space.size("llama3_70b", cluster, TASK)
     assert size >= 10_000
     axis = ("log", 0.25, 4, SIDE)

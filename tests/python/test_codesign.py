@@ -334,6 +334,16 @@ def test_several_objectives_are_left_to_the_front() -> None:
     assert 2 < len(front) < len(table)
 
 
+def test_the_stack_is_the_one_asked_for() -> None:
+    given: dict[str, Any] = {"stack": "torchtitan", "threads": 1}
+    table = codesign("llama3_8b", base(), TASK, space(), vary={NETWORK: 1}, **given)
+    named = sm.search("llama3_8b", base(), TASK, space(), top=1, stack="torchtitan")[0]
+    plain = sm.search("llama3_8b", base(), TASK, space(), top=1)[0]
+    assert table["step_time_s"][0] == named.step_time_s != plain.step_time_s
+    worth = sensitivity("llama3_8b", base(), TASK, space(), paths=[CAPACITY], step=1e-3, **given)
+    assert worth["fixed_high_value"][0] == named.step_time_s
+
+
 # ------------------------------------------------------------------------ sensitivity and exchange
 def test_sensitivities_are_sorted_and_signed() -> None:
     table = sensitivity("llama3_8b", base(), TASK, space(), threads=1)
@@ -468,12 +478,18 @@ def test_inversion() -> None:
 
 
 def test_inversion_of_counts_is_exact() -> None:
-    table = study(vary={"nodes": [1, 2, 3, 4]}).set_index("nodes")["step_time_s"]
-    row = find(path="nodes", target=float(table[4.0]), low=0.5, high=4)
-    assert row is not None
-    assert row["step_time_s"] <= table[4.0] < table[2.0]
-    fewer = study(vary={"nodes": [f"{int(row['nodes']) - 1}"]})
-    assert fewer["verdict"][0] == "infeasible" or fewer["step_time_s"][0] > table[4.0]
+    def time_s(count: int) -> float:
+        (found,) = study(vary={"scale_up.domain": [f"{count}"]})["step_time_s"]
+        return float(found)
+
+    assert time_s(1) > time_s(3) > time_s(4)
+    for target in (time_s(4), (time_s(3) * time_s(4)) ** 0.5, time_s(1)):
+        row = find(path="scale_up.domain", target=target, low=1 / 8, high=12)
+        assert row is not None
+        count = row["scale_up.domain"]
+        assert count == int(count)
+        assert time_s(int(count)) == row["step_time_s"] <= target
+        assert count == 1 or time_s(int(count) - 1) > target
 
 
 def test_inversion_where_more_is_worse() -> None:
@@ -562,6 +578,25 @@ def test_optuna_is_repeatable_and_never_worse_than_what_it_asked(objective: str)
     assert first.best["objective"] == pick(ran["objective"])
     other = optimise("llama3_8b", base(), TASK, space(), threads=1, **{**given, "seed": 4})
     assert other.study[MEMORY].tolist() != first.study[MEMORY].tolist()
+
+
+@pytest.mark.parametrize("objective", ["step_time_s", "tokens_per_s"])
+def test_optuna_learns_from_what_it_is_told(objective: str) -> None:
+    pytest.importorskip("optuna")
+    axis = ("log", 0.25, 4)
+    table = optimise(
+        "llama3_8b",
+        base(),
+        TASK,
+        space(),
+        vary={"accelerator.peak": axis, MEMORY: axis},
+        objective=objective,
+        trials=60,
+        batch=5,
+        threads=1,
+    ).study
+    times = table["step_time_s"].astype(float)
+    assert times[-20:].mean() < 0.7 * times[:20].mean()
 
 
 @pytest.mark.parametrize(

@@ -92,10 +92,9 @@ class _Axis:
 
     def suggest(self, trial: Any) -> Setting:
         if self.ends is None:
-            return self.settings[
-                trial.suggest_categorical(self.path, list(range(len(self.settings))))
-            ]
-        value = trial.suggest_float(self.path, *self.ends, log=self.log)
+            index: int = trial.suggest_categorical(self.path, list(range(len(self.settings))))
+            return self.settings[index]
+        value: float = trial.suggest_float(self.path, *self.ends, log=self.log)
         if self.hardware.quantity(self.path).dimension == "count":
             value = float(round(value))
         return self.hardware.at(self.path, value)
