@@ -318,11 +318,12 @@ def test_weights_and_maximised_objectives() -> None:
 
 
 def test_several_objectives_are_left_to_the_front() -> None:
+    pareto = pytest.importorskip("scalemodel.pareto").pareto
     table = study(
         vary={MEMORY: ("log", 0.25, 4, 5), NETWORK: ("log", 0.25, 4, 5)},
         design_cost={MEMORY: "1 per GB/s", NETWORK: "20 per GB/s"},
     )
-    front = sm.pareto(table, minimize=["step_time_s", "design_cost"])
+    front = pareto(table, minimize=["step_time_s", "design_cost"])
     pairs = [(float(r["step_time_s"]), r["design_cost"]) for _, r in table.iterrows()]
     undominated = {
         (t, c)
@@ -403,6 +404,7 @@ def test_sensitivity_where_an_end_fits_nothing() -> None:
         ({"paths": ["scale_up.domain"], "step": 0.01}, "does not change scale_up.domain"),
         ({"objective": {"energy_j": 1}}, "must be one column"),
         ({"paths": ["nonsense"]}, "unknown path"),
+        ({"paths": "nonsense"}, "'nonsense': unknown path"),
     ],
 )
 def test_malformed_sensitivities(given: dict[str, Any], message: str) -> None:
@@ -413,7 +415,9 @@ def test_malformed_sensitivities(given: dict[str, Any], message: str) -> None:
 def test_equal_performance_over_two_quantities() -> None:
     question = ("llama3_8b", base(), TASK)
     table = iso_performance(question, x=MEMORY, y=NETWORK, points=3, space=space(), threads=1)
-    assert list(table) == [MEMORY, NETWORK, "step_time_s", "substitution"]
+    scales = [f"{MEMORY}_scale", f"{NETWORK}_scale"]
+    assert list(table) == [MEMORY, scales[0], NETWORK, scales[1], "step_time_s", "substitution"]
+    assert table[scales].iloc[4].tolist() == pytest.approx([1, 1])
     assert len(table) == 9
     assert table[MEMORY].is_monotonic_increasing
     low = table[table[NETWORK] == 12.5e9].set_index(MEMORY)["substitution"].astype(float)
@@ -457,6 +461,18 @@ def test_malformed_exchanges() -> None:
         iso_performance(table.assign(x=0.0), x="x", y="y")
     assert iso_performance(table, x="x", y="y")["substitution"].isna().all()
     assert exchange_rate(table.iloc[:0], x="x", y="y").empty
+
+
+def test_the_tables_can_be_drawn() -> None:
+    pytest.importorskip("scalemodel.plot.sensitivity")
+    bars = sensitivity("llama3_8b", base(), TASK, space(), threads=1)
+    ax = sm.plot.tornado(bars)
+    assert [label.get_text() for label in ax.get_yticklabels()] == bars["name"].tolist()
+    grid = iso_performance(
+        ("llama3_8b", base(), TASK), x=MEMORY, y=NETWORK, points=5, space=space(), threads=1
+    )
+    ax = sm.plot.iso_performance(grid, f"{MEMORY}_scale", f"{NETWORK}_scale", "step_time_s")
+    assert ax.get_legend_handles_labels()[1] == ["base"]
 
 
 def find(**given: Any) -> pd.Series | None:

@@ -87,7 +87,7 @@ def sensitivity(
     task: Training,
     space: Space | Mapping[str, Any] | None = None,
     *,
-    paths: Sequence[str] | None = None,
+    paths: str | Sequence[str] | None = None,
     step: float | tuple[float, float] = 0.1,
     objective: str = "step_time_s",
     **question: Any,
@@ -97,7 +97,7 @@ def sensitivity(
     Parameters
     ----------
     model, cluster, task, space : as in `codesign`
-    paths : sequence of str, optional
+    paths : str or sequence of str, optional
         Quantities; default: peak, bandwidths, capacity, power limit and price.
     step : float or (float, float)
         0.1: from 1/1.1 to 1.1 times the cluster's value; or the two scales themselves.
@@ -112,7 +112,7 @@ def sensitivity(
         name; low, high (scales); low_value, high_value, base (the objective, searched again at
         every point); elasticity d ln(objective) / d ln(quantity) between the ends; and
         fixed_low_value, fixed_high_value, fixed_elasticity with the base's strategy kept. <NA>
-        where nothing fits (the kept strategy: where it does not).
+        where nothing fits (the kept strategy: where it does not); such a row has no bar, drop it.
 
     Raises
     ------
@@ -126,6 +126,7 @@ def sensitivity(
     hardware = asked.hardware
     if paths is None:
         paths = [path for path in DEFAULT_PATHS if hardware.quantity(path).scales]
+    paths = [paths] if isinstance(paths, str) else list(paths)
     ends = {
         path: (hardware.setting(path, low_scale), hardware.setting(path, high_scale))
         for path in paths
@@ -232,9 +233,10 @@ def iso_performance(
     Returns
     -------
     DataFrame, one row per point where something fits; `sm.plot.iso_performance` draws it
-        x, y (by their paths, base units), the value, and ``substitution``: by how many percent y
-        may shrink for one percent more x at the same value (-d ln y / d ln x; <NA> where y changes
-        nothing). See `exchange_rate` for large steps.
+        x, y (by their paths, base units; with their ``_scale`` where the study has it), the value,
+        and ``substitution``: by how many percent y may shrink for one percent more x at the same
+        value (-d ln y / d ln x; <NA> where y changes nothing). See `exchange_rate` for large
+        steps.
     """
     import pandas as pd
 
@@ -251,14 +253,15 @@ def iso_performance(
     if values.size and not (np.nanmin(values) > 0 and min(xs.min(), ys.min()) > 0):
         raise ScaleModelError(f"{x}, {y}, {value}: must be above 0 to compare ratios")
     across, along = np.meshgrid(xs, ys, indexing="ij")
-    frame = pd.DataFrame(
-        {
-            x: across.ravel(),
-            y: along.ravel(),
-            value: values.ravel(),
-            "substitution": pd.array(_substitution(xs, ys, values).ravel(), dtype="Float64"),
-        }
-    )
+    columns: dict[str, Any] = {}
+    for path, places in ((x, across.ravel()), (y, along.ravel())):
+        columns[path] = places
+        if f"{path}_scale" in study.columns:
+            scales = dict(zip(study[path], study[f"{path}_scale"], strict=True))
+            columns[f"{path}_scale"] = [scales[place] for place in places]
+    columns[value] = values.ravel()
+    columns["substitution"] = pd.array(_substitution(xs, ys, values).ravel(), dtype="Float64")
+    frame = pd.DataFrame(columns)
     frame = frame[frame[value].notna()].reset_index(drop=True)
     frame.attrs["value"] = value
     return frame
