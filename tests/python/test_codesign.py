@@ -318,12 +318,11 @@ def test_weights_and_maximised_objectives() -> None:
 
 
 def test_several_objectives_are_left_to_the_front() -> None:
-    pareto = pytest.importorskip("scalemodel.pareto").pareto
     table = study(
         vary={MEMORY: ("log", 0.25, 4, 5), NETWORK: ("log", 0.25, 4, 5)},
         design_cost={MEMORY: "1 per GB/s", NETWORK: "20 per GB/s"},
     )
-    front = pareto(table, minimize=["step_time_s", "design_cost"])
+    front = sm.pareto(table, minimize=["step_time_s", "design_cost"])
     pairs = [(float(r["step_time_s"]), r["design_cost"]) for _, r in table.iterrows()]
     undominated = {
         (t, c)
@@ -464,7 +463,6 @@ def test_malformed_exchanges() -> None:
 
 
 def test_the_tables_can_be_drawn() -> None:
-    pytest.importorskip("scalemodel.plot.sensitivity")
     bars = sensitivity("llama3_8b", base(), TASK, space(), threads=1)
     ax = sm.plot.tornado(bars)
     assert [label.get_text() for label in ax.get_yticklabels()] == bars["name"].tolist()
