@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LOW_END, _HIGH_END = "#5e3c99", "#e66101"  # the ends of ColorBrewer's PuOr
+_MOST_TICKS = 5  # intervals between labels on an axis of five inches
 _NEEDED = ("name", "low", "high", "low_value", "high_value", "base")
 
 
@@ -97,7 +98,7 @@ def tornado(table: pd.DataFrame | Any, *, ax: Axes | None = None) -> Axes:
         ax.axvline(base[0], color="0.2", linewidth=1)
         ax.set_yticks(range(len(frame)), [str(frame["name"].iloc[row]) for row in order])
         ax.invert_yaxis()
-        ax.margins(x=0.22)
+        ax.margins(x=0.32)  # room for the labels at the ends
         ax.set(xlabel=scale.label, title=f"Base {number_text(base[0])} {scale.unit}".rstrip())
         plot._legend_beside(ax)
     return ax
@@ -221,12 +222,14 @@ def _levels(drawn: Floats, levels: Sequence[float] | None, value: str) -> Floats
 
 
 def _grid_axis(ax: Axes, which: str, values: Floats) -> None:
-    """A log axis for equal ratios or a decade; ticks on the grid while they can be read."""
+    """A log axis for equal ratios or a decade; ticks on the grid, as many as can be read."""
     ratios = values[1:] / values[:-1] if values[0] > 0 else np.zeros(1)
     geometric = len(values) > 2 and values[0] > 0 and np.allclose(ratios, ratios[0], rtol=0.02)
     axis = ax.xaxis if which == "x" else ax.yaxis
     if geometric or reads_log(values):
         ax.set(**{f"{which}scale": "log"})
     if len(values) <= 12:
-        axis.set_ticks(values, [number_text(value) for value in values])
+        step = -(-(len(values) - 1) // _MOST_TICKS)
+        shown = values[::step]
+        axis.set_ticks(shown, [number_text(value) for value in shown])
         axis.set_ticks([], minor=True)
