@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -29,8 +30,14 @@ print(json.dumps([time.thread_time() - start, sorted(sys.modules)]))
 
 def probe_import() -> tuple[float, list[str]]:
     """Seconds spent importing scalemodel after numpy, and the modules loaded then."""
+    # With byte code, as any installation has it, even where this process must not write any.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     output = subprocess.run(
-        [sys.executable, "-c", IMPORT_PROBE], check=True, capture_output=True, text=True
+        [sys.executable, "-c", IMPORT_PROBE],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
     ).stdout
     seconds, modules = json.loads(output)
     return seconds, modules
