@@ -142,7 +142,9 @@ CONSTRAINTS = st.lists(
         st.sampled_from([0.05, 0.3, 0.9]).map(
             lambda share: f"memory_bytes <= {share} * memory_capacity_bytes"
         ),
-        st.sampled_from(["power_w <= 600", "mfu_fraction > 0.3", "exposed_tp_s <= 0.2 * step_time_s"]),
+        st.sampled_from(
+            ["power_w <= 600", "mfu_fraction > 0.3", "exposed_tp_s <= 0.2 * step_time_s"]
+        ),
         st.sampled_from(["step_time_s <= 3", "energy_j < 2e5", "tokens_per_s >= 1e5"]),
         st.sampled_from(["bubble_s == 0", "dp != 1", "memory_bytes <= 1"]),
     ),
@@ -423,7 +425,9 @@ def test_a_search_is_the_head_of_the_sorted_sweep(
     assume(0 < question.size < 10_000)
     frame, plans = table(question), strategies(question)
     running = [row for row in frame.itertuples() if row.verdict == "ok"]
-    scored = sorted((score_of(objective, row), row.Index) for row in running if keeps(constraints, row))
+    scored = sorted(
+        (score_of(objective, row), row.Index) for row in running if keeps(constraints, row)
+    )
     kept: dict[sm.Strategy, tuple[float, int]] = {}
     for score, row in scored:
         kept.setdefault(meaning(question, plans[row]), (score, row))
@@ -431,8 +435,10 @@ def test_a_search_is_the_head_of_the_sorted_sweep(
     found = ask(question, objective=objective, constraints=constraints, top=top)
     assert list(found.table["row"]) == [row for _, row in expected]
     assert [est.strategy for est in found] == [plans[row] for _, row in expected]
-    shown = [-score if isinstance(objective, str) and COLUMNS[objective]["maximised"] else score
-             for score, _ in expected]
+    shown = [
+        -score if isinstance(objective, str) and COLUMNS[objective]["maximised"] else score
+        for score, _ in expected
+    ]
     assert list(found.table["objective"]) == shown
     every = ask(question, objective=objective, constraints=constraints, top=top, prune=False)
     counted = {str(k): int(n) for k, n in frame.verdict.value_counts().items() if n}
