@@ -1,0 +1,116 @@
+"""The command line: ``scalemodel estimate | search | sweep | merge | list | validate``.
+
+Exit codes: 0 done, 2 malformed question (one line on the error stream), 3 a strategy that cannot
+run or does not fit, 4 nothing feasible found, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from scalemodel._core import __version__
+from scalemodel.cli.catalogue import add_list, add_validate
+from scalemodel.cli.estimates import add_estimate, record, summary
+from scalemodel.cli.merges import add_merge
+from scalemodel.cli.options import Parser, option_name
+from scalemodel.cli.output import (
+    FAILED,
+    INFEASIBLE,
+    INTERRUPTED,
+    MALFORMED,
+    NOTHING_FEASIBLE,
+    OK,
+    report,
+)
+from scalemodel.cli.searches import add_search, add_sweep
+from scalemodel.errors import ScaleModelError
+
+__all__ = [
+    "FAILED",
+    "INFEASIBLE",
+    "INTERRUPTED",
+    "MALFORMED",
+    "NOTHING_FEASIBLE",
+    "OK",
+    "main",
+    "make_parser",
+    "option_name",
+    "record",
+    "summary",
+]
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    parser = Parser(
+        prog="scalemodel",
+        description="Predict step time, memory, energy and cost of training large models.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"scalemodel {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for add in (add_estimate, add_search, add_sweep, add_merge, add_list, add_validate):
+        add(commands)
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    command: Callable[[argparse.Namespace], int] = options.run
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            return command(options)
+        finally:
+            for warning in caught:
+                if issubclass(warning.category, UserWarning):
+                    report("warning", warning.message)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments after the program's name; default: those of the process.
+
+    Returns
+    -------
+    int
+        0 done, 2 malformed question, 3 strategy that cannot run or does not fit, 4 nothing
+        feasible found, 130 interrupted, 1 anything else.
+
+    Examples
+    --------
+    >>> main(["estimate", "llama3_8b", "--cluster", "dgx_h100", "--global-batch", "64",
+    ...       "--sequence", "8192", "--tp", "2", "--csv"])
+    model,cluster,...
+    0
+    """
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:  # a terminal without Unicode still gets an answer
+            reconfigure(errors="replace")
+    try:
+        code = _run(make_parser().parse_args(argv))
+        sys.stdout.flush()
+        return code
+    except SystemExit as leaving:  # argparse has printed its line, or the help
+        return leaving.code if isinstance(leaving.code, int) else OK
+    except ScaleModelError as error:
+        report("error", error)
+        return MALFORMED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone; keep the interpreter from flushing into the closed pipe at exit.
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+        return OK
+    except Exception as error:  # a fault of scalemodel itself: still one line, no traceback
+        report("internal error", f"{type(error).__name__}: {error}")
+        return FAILED

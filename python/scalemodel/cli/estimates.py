@@ -1,0 +1,166 @@
+"""``scalemodel estimate``: one strategy on one screen."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from scalemodel import _core
+from scalemodel.cli.options import add_field, add_formats, add_question, cluster_of, given, task_of
+from scalemodel.cli.output import (
+    INFEASIBLE,
+    OK,
+    print_csv,
+    print_json,
+    question_record,
+    question_text,
+    strategy_text,
+)
+
+if TYPE_CHECKING:
+    from scalemodel.estimate import Estimate
+
+_BAR_WIDTH = 10
+
+
+def add_estimate(commands: Any) -> None:
+    """The command that predicts one step."""
+    parser = commands.add_parser(
+        "estimate",
+        help="predict one training step",
+        description="Predict step time, memory, energy and cost of one training step.",
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=_estimate)
+    add_question(parser)
+    strategy = parser.add_argument_group("strategy")
+    for row in _core.Strategy.fields():
+        add_field(strategy, row)
+    output = parser.add_argument_group("output")
+    output.add_argument("--explain", action="store_true", help="where every number comes from")
+    add_formats(parser)
+
+
+def _ask(options: argparse.Namespace) -> Estimate:
+    from scalemodel import resolve
+    from scalemodel.estimate import estimate
+
+    strategy = _core.Strategy(**given(options, _core.Strategy.fields()))
+    model = resolve.model(options.model)
+    return estimate(model, cluster_of(options), task_of(options), strategy, stack=options.stack)
+
+
+def record(est: Estimate) -> dict[str, Any]:
+    """One flat row: the question, then every column of the estimate."""
+    return {**question_record(est), **est.to_dict()}
+
+
+def _header(est: Estimate) -> str:
+    return question_text(est, strategy_text(est.strategy, est.core.dp))
+
+
+def rates_text(est: Estimate) -> str:
+    """Speed, power and cost of a step."""
+    from scalemodel.messages import count_text, money_text, percent_text, time_text
+
+    core, cluster = est.core, est.cluster
+    tokens = est.task.global_batch * est.task.sequence
+    facility_w = core.energy_j / core.step_time_s
+    parts = [
+        f"step {time_text(core.step_time_s)}",
+        f"{count_text(core.tokens_per_s)} tokens/s",
+        f"{core.tokens_per_s / cluster.accelerators:,.0f} tokens/s per accelerator",
+        f"MFU {percent_text(core.mfu_fraction)}",
+    ]
+    if core.hfu_fraction > core.mfu_fraction:
+        parts.append(f"HFU {percent_text(core.hfu_fraction)}")
+    energy = [
+        f"power {core.power_w:,.0f} W per accelerator, {count_text(facility_w)}W facility",
+        f"energy {count_text(core.energy_j)}J a step",
+    ]
+    if est.cost_usd is not None:
+        hourly = 3600 * cluster.core.price_usd_per_s
+        per_million = money_text(est.cost_usd / tokens * 1e6)
+        energy.append(
+            f"cost {money_text(est.cost_usd)} a step, {per_million} / M tokens "
+            f"at {hourly:.2f} USD/h ({cluster.price_source})"
+        )
+    return "   ".join(parts) + "\n" + "   ".join(energy)
+
+
+def _bar(fraction: float) -> str:
+    return "█" * max(0, round(_BAR_WIDTH * fraction))
+
+
+def _time_line(est: Estimate) -> str:
+    from scalemodel.estimate import TIME_COLUMNS
+    from scalemodel.messages import percent_text, time_text
+
+    core = est.core
+    seconds = {column: float(getattr(core, column)) for column in TIME_COLUMNS}
+    parts = []
+    for column in sorted(seconds, key=lambda name: -seconds[name]):
+        share = seconds[column] / core.step_time_s
+        if share < 0.0005:
+            continue
+        cause = column.removesuffix("_s").removeprefix("exposed_")
+        exposed = " exposed" if column.startswith("exposed_") else ""
+        bar = _bar(share)
+        parts.append(f"{cause}{exposed} {percent_text(share)}{' ' + bar if bar else ''}")
+    hidden = f" (hidden underneath: {time_text(core.hidden_s)})" if core.hidden_s > 0 else ""
+    return "time    " + "  ".join(parts) + hidden
+
+
+def summary(est: Estimate) -> str:
+    """One screen: the question, time, memory, verdict, what limits it, what to try next."""
+    from scalemodel import diagnose
+    from scalemodel.messages import fix_text, kinds_text, message, size_text
+
+    if est.illegal:
+        return _header(est) + "\n" + message(est)
+    core = est.core
+    spare = core.memory_capacity_bytes - core.memory_bytes
+    lines = [_header(est), rates_text(est), _time_line(est)]
+    if not est.fits:
+        return "\n".join([*lines, message(est)])
+    lines.append(
+        f"memory  {size_text(core.memory_bytes)} of {size_text(core.memory_capacity_bytes)}  "
+        f"{kinds_text(est)}"
+    )
+    lines.append(f"verdict {est.verdict}: fits, {size_text(spare)} spare")
+    lines.append(f"limited by: {diagnose.what_limits(est)}")
+    better = [fix_text(fix, relative=True) for fix in diagnose.next_knobs(est)]
+    lines.append("next best knobs: " + (" · ".join(better) if better else "no single one helps"))
+    return "\n".join(lines)
+
+
+def _estimate(options: argparse.Namespace) -> int:
+    est = _ask(options)
+    if options.json:
+        document = record(est)
+        if not est.fits:
+            fixes = est.fixes()
+            from scalemodel.messages import message
+
+            document["message"] = message(est, fixes)
+            document["fixes"] = [
+                {
+                    "change": fix.change,
+                    "verdict": fix.verdict,
+                    "step_time_s": fix.step_time_s,
+                    "memory_bytes": fix.memory_bytes,
+                }
+                for fix in fixes
+            ]
+        if options.explain:
+            document["explanation"] = est.explain().to_dict()
+        print_json(document)
+    elif options.csv:
+        row = record(est)
+        print_csv(list(row), [list(row.values())])
+    else:
+        print(summary(est))
+        if options.explain and not est.illegal:
+            print()
+            print(est.explain())
+    return OK if est.fits else INFEASIBLE

@@ -1,0 +1,221 @@
+"""Options that several commands share, made from the field tables of the engine."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from scalemodel import _core
+from scalemodel.cli.output import MALFORMED
+
+if TYPE_CHECKING:
+    from scalemodel.resolve import Cluster
+    from scalemodel.tasks import Training
+
+_FINE_TUNING = ("method", "lora_rank", "lora_targets")
+#: More choices than these are told in the help text, not in the usage line.
+_MOST_CHOICES = 8
+
+
+class Parser(argparse.ArgumentParser):
+    """Complains in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Prints the line and leaves with the code of a malformed question."""
+        self.exit(MALFORMED, f"{self.prog}: error: {message}\n")
+
+
+def option_name(field: str) -> str:
+    """Option of a field: ``micro_batch`` is ``--micro-batch``.
+
+    Examples
+    --------
+    >>> option_name("micro_batch")
+    '--micro-batch'
+    """
+    return "--" + field.replace("_", "-")
+
+
+def add_field(group: Any, row: Mapping[str, Any], *, required: bool = False) -> None:
+    """One option of a field table; left out, the engine's own default holds."""
+    default = row["default"]
+    text = row["meaning"].replace("%", "%%")
+    kind: dict[str, Any]
+    if row["kind"] == "bool":
+        default = "on" if default else "off"
+        kind = {"action": argparse.BooleanOptionalAction}
+    elif row["kind"] == "choice":
+        long = len(row["choices"]) > _MOST_CHOICES
+        kind = {"choices": row["choices"], "metavar": "ORDER" if long else None}
+    else:
+        kind = {"type": int if row["kind"] == "int" else float, "metavar": "N"}
+    group.add_argument(
+        option_name(row["name"]),
+        dest=row["name"],
+        default=None,
+        required=required,
+        help=text if required else f"{text} (default {default})",
+        **kind,
+    )
+
+
+def add_formats(parser: argparse.ArgumentParser) -> None:
+    """The two formats for other programs."""
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument("--json", action="store_true", help="one JSON document")
+    formats.add_argument("--csv", action="store_true", help="a CSV table")
+
+
+def add_question(parser: argparse.ArgumentParser) -> None:
+    """Model, cluster, stack and task."""
+    parser.add_argument("model", metavar="MODEL", help="catalogue name, .toml or config.json")
+    cluster = parser.add_argument_group("cluster")
+    cluster.add_argument("--cluster", required=True, metavar="NAME|TOML", help="cluster")
+    size = cluster.add_mutually_exclusive_group()
+    size.add_argument("--nodes", type=int, metavar="N", help="nodes of the job")
+    size.add_argument("--accelerators", type=int, metavar="N", help="accelerators of the job")
+    cluster.add_argument("--stack", default="plain", metavar="NAME", help="software stack")
+    task = parser.add_argument_group("task")
+    tuning = parser.add_argument_group(
+        "fine-tuning (any of these makes the task one; rank or targets alone mean lora)"
+    )
+    for row in _core.Task.fields():
+        group = tuning if row["name"] in _FINE_TUNING else task
+        add_field(group, row, required=row["name"] in ("global_batch", "sequence"))
+
+
+def given(options: argparse.Namespace, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The fields that were named on the command line."""
+    found = {row["name"]: getattr(options, row["name"]) for row in rows}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def task_of(options: argparse.Namespace) -> Training:
+    """The task that the options describe."""
+    from scalemodel.tasks import FineTuning, Training
+
+    named = given(options, _core.Task.fields())
+    if any(name in named for name in _FINE_TUNING):
+        named.setdefault("method", "lora")  # rank and targets speak of adapters
+        return FineTuning(**named)
+    return Training(**named)
+
+
+def cluster_of(options: argparse.Namespace) -> Cluster:
+    """The cluster that the options describe."""
+    from scalemodel import resolve
+
+    return resolve.cluster(options.cluster, nodes=options.nodes, accelerators=options.accelerators)
+
+
+# ----------------------------------------------------------------------------------------- knobs
+def knob_value(row: Mapping[str, Any], text: str) -> object:
+    """One value of a knob, read from text.
+
+    Examples
+    --------
+    >>> rows = {row["name"]: row for row in _core.Strategy.fields()}
+    >>> knob_value(rows["tp"], "8"), knob_value(rows["regather"], "off")
+    (8, False)
+    """
+    legal = ""
+    if row["kind"] == "bool":
+        if text in ("on", "off"):
+            return text == "on"
+        legal = "on or off"
+    elif row["kind"] == "choice":
+        if text in row["choices"]:
+            return text
+        legal = "one of " + ", ".join(row["choices"])
+    else:
+        try:
+            return int(text) if row["kind"] == "int" else float(text)
+        except ValueError:
+            legal = "a whole number" if row["kind"] == "int" else "a number"
+    raise argparse.ArgumentTypeError(f"{text!r}: must be {legal}")
+
+
+def add_knob(group: Any, row: Mapping[str, Any]) -> None:
+    """An option that takes the values of a strategy field to be tried."""
+
+    def value(text: str) -> object:
+        return text if text == "auto" else knob_value(row, text)
+
+    metavar = "N"
+    text = row["meaning"].replace("%", "%%")
+    if row["kind"] == "bool":
+        metavar = "on|off"
+    elif row["kind"] == "choice":
+        metavar = "NAME"
+        text += ": " + ", ".join(row["choices"])
+    group.add_argument(
+        option_name(row["name"]),
+        dest=row["name"],
+        default=None,
+        nargs="+",
+        type=value,
+        metavar=metavar,
+        help=text,
+    )
+
+
+def exclusion(text: str) -> dict[str, object]:
+    """A combination to leave out, read from ``knob=value,knob=value``.
+
+    Examples
+    --------
+    >>> exclusion("sharding=zero3,tp=8")
+    {'sharding': 'zero3', 'tp': 8}
+    """
+    rows = {row["name"]: row for row in _core.Strategy.fields()}
+    found: dict[str, object] = {}
+    for part in text.split(","):
+        name, sign, value = (piece.strip() for piece in part.partition("="))
+        name = name.replace("-", "_")
+        if not sign or not value:
+            raise argparse.ArgumentTypeError(f"{part!r}: must be like sharding=zero3,tp=8")
+        if name not in rows:
+            from scalemodel.errors import nearest
+
+            raise argparse.ArgumentTypeError(f"{name}: no such knob; {nearest(name, rows)}")
+        found[name] = knob_value(rows[name], value)
+    return found
+
+
+def objective(text: str) -> str | dict[str, float]:
+    """A column, or columns with weights: ``step_time_s=1,cost_usd=0.5``.
+
+    Examples
+    --------
+    >>> objective("energy_j"), objective("step_time_s=1,cost_usd=0.5")
+    ('energy_j', {'step_time_s': 1.0, 'cost_usd': 0.5})
+    """
+    if "=" not in text and "," not in text:
+        return text
+    weights: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, weight = (piece.strip() for piece in part.partition("="))
+        try:
+            weights[name] = float(weight)
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"{part!r}: must be like step_time_s=1,cost_usd=0.5"
+            ) from None
+    return weights
+
+
+def shard(text: str) -> tuple[int, int]:
+    """Which shard of how many, the first being 1.
+
+    Examples
+    --------
+    >>> shard("2/4")
+    (2, 4)
+    """
+    index, _, count = text.partition("/")
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: must be I/N, such as 1/8 for the first of eight"
+        )
+    return int(index), int(count)

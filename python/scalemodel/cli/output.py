@@ -1,0 +1,115 @@
+"""How commands print: JSON, CSV, tables, one-line complaints; exit codes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from scalemodel import _core
+
+if TYPE_CHECKING:
+    from scalemodel.resolve import Cluster, Model
+    from scalemodel.tasks import Training
+
+OK, FAILED, MALFORMED, INFEASIBLE, NOTHING_FEASIBLE, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+
+class Asked(Protocol):
+    """What an estimate and a search have in common: the question."""
+
+    @property
+    def model(self) -> Model:
+        """The architecture."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """What it runs on."""
+
+    @property
+    def task(self) -> Training:
+        """What is to be done."""
+
+    @property
+    def stack(self) -> str:
+        """The software stack."""
+
+
+def print_json(document: object) -> None:
+    """One indented document."""
+    print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False, default=str))
+
+
+def cell(value: object) -> str:
+    """A value in a table."""
+    if value is None or value == "":
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def print_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A CSV table."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([cell(value) for value in row] for row in rows)
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table with aligned columns."""
+    texts = [[cell(value) for value in row] for row in rows]
+    widths = [
+        max(len(header[i]), *(len(row[i]) for row in texts)) if texts else len(header[i])
+        for i in range(len(header))
+    ]
+    for line in [list(header), *texts]:
+        padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
+        print("  ".join(padded).rstrip())
+
+
+def report(kind: str, text: object) -> None:
+    """One line on the error stream."""
+    print(f"scalemodel: {kind}: {' '.join(str(text).split())}", file=sys.stderr)
+
+
+# ------------------------------------------------------------------------------------- questions
+def question_record(asked: Asked) -> dict[str, Any]:
+    """The question as the first columns of a row."""
+    return {
+        "model": asked.model.name,
+        "cluster": asked.cluster.name,
+        "accelerator": asked.cluster.accelerator,
+        "accelerators": asked.cluster.accelerators,
+        "stack": asked.stack,
+        **asked.task.core.to_dict(),
+    }
+
+
+def question_text(asked: Asked, *further: str) -> str:
+    """The question in one line."""
+    from scalemodel.messages import count_text
+
+    cluster, core = asked.cluster, asked.cluster.core
+    nodes = f"{cluster.nodes:g} × {core.node_accelerators}"
+    gbit = count_text(8 * core.fabric.bandwidth_bytes_per_s)
+    where = f"{cluster.accelerators} × {cluster.accelerator} ({nodes}, {cluster.name}, {gbit}bit/s)"
+    task = f"{asked.task.precision}, {asked.task.global_batch} × {asked.task.sequence} tokens"
+    return " · ".join([asked.model.name, where, task, *further, f"stack {asked.stack}"])
+
+
+def strategy_text(strategy: _core.Strategy, dp: int) -> str:
+    """A strategy in short: degrees above one, then what is not a degree; `dp` as resolved."""
+    s = strategy
+    degrees = {"tp": s.tp, "cp": s.cp, "pp": s.pp, "vpp": s.vpp, "ep": s.ep, "dp": dp}
+    parts = [f"{name}{value}" for name, value in degrees.items() if value > 1 or name == "dp"]
+    kept = ("micro_batch", "sharding", "recompute")
+    usual = _core.Strategy()
+    further = [
+        f"{name} {value}" if not isinstance(value, bool) else f"{name} {'on' if value else 'off'}"
+        for name, value in s.to_dict().items()
+        if name not in degrees and (name in kept or value != getattr(usual, name))
+    ]
+    return " ".join(parts) + " · " + " · ".join(further)

@@ -1,0 +1,439 @@
+"""``scalemodel search`` and ``scalemodel sweep``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from scalemodel import _core
+from scalemodel.cli import rankings
+from scalemodel.cli.options import (
+    add_formats,
+    add_knob,
+    add_question,
+    cluster_of,
+    exclusion,
+    given,
+    objective,
+    shard,
+    task_of,
+)
+from scalemodel.cli.output import NOTHING_FEASIBLE, OK, print_json, question_text, strategy_text
+from scalemodel.search import SWEEP_COLUMNS, Question, Shard, search, sweep
+from scalemodel.space import Space, enumeration
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from scalemodel.resolve import Cluster, Model
+    from scalemodel.table_file import Writer
+    from scalemodel.tasks import Training
+
+#: Rows of a sweep that are in memory at once.
+CHUNK_ROWS = 200_000
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    add_question(parser)
+    space = parser.add_argument_group(
+        "space (each knob takes one or more values; left out or auto: what a practitioner tries)"
+    )
+    for row in _core.Strategy.fields():
+        add_knob(space, row)
+    space.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help='rule between degrees, such as "tp * cp <= domain"; may be repeated',
+    )
+    space.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        type=exclusion,
+        metavar="KNOB=VALUE,...",
+        help="combination to leave out; may be repeated",
+    )
+    space.add_argument(
+        "--redundant",
+        nargs="+",
+        default=[],
+        metavar="KNOB",
+        help="knobs that take every value even where they change nothing",
+    )
+    space.add_argument("--tiers", action="store_true", help="every axis chooses its network tier")
+    space.add_argument(
+        "--calculon",
+        action="store_true",
+        help="the space of Calculon's search, to go with --batch-is-limit; knobs named change it",
+    )
+    space.add_argument(
+        "--count", action="store_true", help="only count the strategies of the space"
+    )
+    work = parser.add_argument_group("work")
+    work.add_argument("--threads", type=int, metavar="N", help="default: one per usable core")
+    work.add_argument("--progress", action="store_true", help="tell on the error stream")
+    work.add_argument(
+        "--shard",
+        type=shard,
+        default=(1, 1),
+        metavar="I/N",
+        help="only the I-th of N parts, for `scalemodel merge`",
+    )
+
+
+def add_search(commands: Any) -> None:
+    """The command that finds the best strategies."""
+    parser = commands.add_parser(
+        "search",
+        help="find the best strategies",
+        description="Find the best strategies of a space, exactly.",
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=_search)
+    _add_common(parser)
+    aim = parser.add_argument_group("aim")
+    aim.add_argument(
+        "--objective",
+        type=objective,
+        default="step_time_s",
+        metavar="COLUMN|COLUMN=WEIGHT,...",
+        help="what to optimise (default step_time_s)",
+    )
+    aim.add_argument("--top", type=int, default=10, metavar="N", help="how many (default 10)")
+    aim.add_argument(
+        "--constraint",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help='limit, such as "power_w <= 650"; may be repeated',
+    )
+    aim.add_argument(
+        "--no-prune", dest="prune", action="store_false", help="evaluate every strategy"
+    )
+    rankings.add_ranking_output(parser, [*SWEEP_COLUMNS, "objective", "row"])
+    add_formats(parser)
+
+
+def add_sweep(commands: Any) -> None:
+    """The command that evaluates every strategy."""
+    parser = commands.add_parser(
+        "sweep",
+        help="evaluate every strategy",
+        description="Evaluate every strategy of a space, one row each.",
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=_sweep)
+    _add_common(parser)
+    output = parser.add_argument_group("output")
+    output.add_argument("--out", metavar="FILE", help="write the rows to a .csv or .parquet file")
+    output.add_argument(
+        "--columns",
+        nargs="+",
+        metavar="NAME",
+        help="columns to keep: " + ", ".join(SWEEP_COLUMNS),
+    )
+    add_formats(parser)
+
+
+# -------------------------------------------------------------------------------------- questions
+def _space(options: argparse.Namespace, model: Model, cluster: Cluster, task: Training) -> Space:
+    named = given(options, _core.Strategy.fields())
+    knobs = {name: values for name, values in named.items() if values != ["auto"]}
+    rules: dict[str, Any] = {
+        "where": options.where,
+        "exclude": options.exclude,
+        "redundant": options.redundant,
+        "tiers": options.tiers,
+    }
+    if not options.calculon:
+        return Space(**knobs, **rules)
+    preset = Space.calculon(model, cluster, task)
+    return preset.replace(
+        **knobs,
+        where=[*preset.where, *options.where],
+        exclude=[*map(dict, preset.exclude), *options.exclude],
+        redundant=[*preset.redundant, *options.redundant],
+    )
+
+
+def _asked(options: argparse.Namespace) -> tuple[Model, Cluster, Training, Space]:
+    from scalemodel import resolve
+
+    model, cluster, task = resolve.model(options.model), cluster_of(options), task_of(options)
+    return model, cluster, task, _space(options, model, cluster, task)
+
+
+class _OneShard(Executor):
+    """Does the work of one shard here, with all threads; the others are for other machines."""
+
+    def __init__(self, number: int, work: Callable[[Shard], Any]) -> None:
+        self._number, self._work = number, work
+
+    def map(self, fn: Callable[..., Any], *iterables: Any, **_: Any) -> Iterator[Any]:
+        """The answer of the one shard."""
+        (shards,) = iterables
+        return iter([self._work(list(shards)[self._number - 1])])
+
+
+class _Progress:
+    """Tells on the error stream how far the work is: in place on a terminal, else now and then."""
+
+    def __init__(self) -> None:
+        self._percent = -1
+        self._terminal = sys.stderr.isatty()
+
+    def __call__(self, done: int, total: int) -> None:
+        percent = 100 * done // total if total else 100
+        step = 1 if self._terminal else 10
+        if percent // step == self._percent // step:
+            return
+        self._percent = percent
+        text = f"{percent:3d} %  {done:,} of {total:,} strategies"
+        end = "\r" if self._terminal and done < total else "\n"
+        print(text, end=end, file=sys.stderr, flush=True)
+
+
+def _progress(options: argparse.Namespace) -> Callable[[int, int], object] | None:
+    return _Progress() if options.progress else None
+
+
+def _print_count(options: argparse.Namespace, size: int) -> int:
+    if options.json:
+        print_json({"space_rows": size})
+    elif options.csv:
+        print(f"space_rows\n{size}")
+    else:
+        print(size)
+    return OK
+
+
+# ----------------------------------------------------------------------------------------- search
+def _search(options: argparse.Namespace) -> int:
+    from scalemodel.ranking_file import part_of
+
+    model, cluster, task, space = _asked(options)
+    if options.count:
+        return _print_count(options, space.size(model, cluster, task))
+    number, count = options.shard
+    if options.out:
+        rankings.check_out(options.out, part=count > 1)
+    done: list[Shard] = []
+
+    def work(own: Shard) -> Any:
+        done.append(own)
+        report = _progress(options)
+        answer = own.question.run_search(own.first, own.last, options.threads, report or False)
+        if report is not None:
+            report(own.last - own.first, own.last - own.first)
+        return answer
+
+    ranking = search(
+        model,
+        cluster,
+        task,
+        space,
+        objective=options.objective,
+        top=options.top,
+        constraints=options.constraint,
+        stack=options.stack,
+        prune=options.prune,
+        executor=_OneShard(number, work),
+        shards=count,
+    )
+    return rankings.show(part_of(ranking, done[0].first, done[0].last), options)
+
+
+# ------------------------------------------------------------------------------------------ sweep
+class _Tally:
+    """Counts rows by verdict and remembers the best."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.best: tuple[float, int] | None = None
+
+    def add(self, frame: pd.DataFrame) -> None:
+        for verdict, number in frame["verdict"].value_counts().items():
+            if number:
+                self.counts[str(verdict)] = self.counts.get(str(verdict), 0) + int(number)
+        fits = frame.loc[frame["verdict"] == "ok", "tokens_per_s"]
+        if len(fits):
+            at = int(fits.to_numpy().argmax())
+            row, rate = int(fits.index[at]), float(fits.iloc[at])
+            if self.best is None or rate > self.best[0]:
+                self.best = rate, row
+
+    def ordered(self) -> dict[str, int]:
+        return dict(sorted(self.counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+class _CsvOutput:
+    """Rows to standard output as they come."""
+
+    def __init__(self) -> None:
+        self._started = False
+
+    def write(self, frame: pd.DataFrame) -> None:
+        from scalemodel.table_file import csv_text
+
+        sys.stdout.write(csv_text(frame, header=not self._started))
+        self._started = True
+
+
+class _JsonOutput:
+    """Rows to standard output as one JSON array, one row a line."""
+
+    def __init__(self) -> None:
+        self._started = False
+
+    def write(self, frame: pd.DataFrame) -> None:
+        import json
+
+        for row in rankings.records(frame.reset_index()):
+            text = json.dumps(row, ensure_ascii=False, allow_nan=False)
+            sys.stdout.write((",\n" if self._started else "[\n") + text)
+            self._started = True
+
+    def close(self) -> None:
+        sys.stdout.write("\n]\n" if self._started else "[]\n")
+
+
+def _metadata(own: Shard, question: Question) -> dict[str, Any]:
+    from scalemodel.ranking_file import joined_rows, question_document, question_sha256
+
+    document = question_document(question)
+    return {
+        "version": _core.__version__,
+        "question_text": question_text(question),
+        "question_sha256": question_sha256(document),
+        "question": document,
+        "space_rows": question.size,
+        "rows": joined_rows([(own.first, own.last)]),
+    }
+
+
+def _stream(own: Shard, options: argparse.Namespace, tally: _Tally, writer: Writer | None) -> Any:
+    """All rows of a shard, a chunk at a time; an empty table at the end."""
+    report = _progress(options)
+    rows = own.last - own.first
+    frame = None
+    # An empty shard still gives its (empty) table.
+    starts = range(own.first, own.last, CHUNK_ROWS) if rows else (own.first,)
+    for first in starts:
+        last = min(first + CHUNK_ROWS, own.last)
+        before = first - own.first
+
+        def tell(done: int, _: int, before: int = before) -> None:
+            if report is not None:
+                report(before + done, rows)
+
+        frame = own.question.run_sweep(first, last, options.threads, tell)
+        tally.add(frame)
+        if writer is not None:
+            kept = options.columns or frame.columns
+            writer.write(frame[[name for name in frame.columns if name in kept]])
+    if report is not None:
+        report(rows, rows)
+    assert frame is not None
+    return frame.iloc[:0]
+
+
+def _needed(options: argparse.Namespace, written: bool) -> tuple[str, ...] | None:
+    """Columns to compute: those asked for and those of the summary."""
+    summary = ("verdict", "tokens_per_s")
+    if not written:
+        return summary
+    return None if options.columns is None else tuple(chain(options.columns, summary))
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    from scalemodel import table_file
+
+    model, cluster, task, space = _asked(options)
+    if options.count:
+        return _print_count(options, space.size(model, cluster, task))
+    number, count = options.shard
+    if options.out:
+        table_file.check_suffix(options.out)
+    tally, done = _Tally(), []
+    streams_out = not options.out and (options.csv or options.json)
+
+    def work(own: Shard) -> Any:
+        done.append(own)
+        columns = None if options.columns is None else tuple(options.columns)
+        asked = replace(own.question, columns=columns)
+        needed = _needed(options, written=bool(options.out or streams_out))
+        own = replace(own, question=replace(own.question, columns=needed))
+        with ExitStack() as stack:
+            writer: Writer | None = None
+            if options.out:
+                writer = stack.enter_context(table_file.writing(options.out, _metadata(own, asked)))
+            elif options.csv:
+                writer = _CsvOutput()
+            elif options.json:
+                writer = _JsonOutput()
+                stack.callback(writer.close)
+            return _stream(own, options, tally, writer)
+
+    sweep(
+        model,
+        cluster,
+        task,
+        space,
+        columns=options.columns,
+        stack=options.stack,
+        executor=_OneShard(number, work),
+        shards=count,
+    )
+    (own,) = done
+    if not streams_out:
+        _show_tally(own, tally, options)
+    nothing = tally.best is None and own.last - own.first == own.question.size
+    return NOTHING_FEASIBLE if nothing else OK
+
+
+def _show_tally(own: Shard, tally: _Tally, options: argparse.Namespace) -> None:
+    from scalemodel.cli.estimates import rates_text
+    from scalemodel.cli.estimates import record as estimate_record
+    from scalemodel.estimate import estimate
+    from scalemodel.ranking_file import rows_text
+
+    q, rows, best = own.question, own.last - own.first, None
+    if tally.best is not None:
+        numbered = enumeration(q.space, q.model, q.cluster, q.task)
+        best = estimate(q.model, q.cluster, q.task, numbered.strategy(tally.best[1]), stack=q.stack)
+    if options.json:
+        print_json(
+            {
+                **rankings.question_document(q),
+                "space_rows": q.size,
+                "rows": [own.first, own.last],
+                "counts": tally.ordered(),
+                "best": None if best is None else estimate_record(best),
+                "out": options.out,
+            }
+        )
+        return
+    if options.csv:
+        print("verdict,rows")
+        for verdict, number in tally.ordered().items():
+            print(f"{verdict},{number}")
+        return
+    print(question_text(q))
+    if rows < q.size:
+        print(f"part: {rows_text(((own.first, own.last),))} of {q.size:,}" if rows else "no rows")
+    print(rankings.counts_text(rows, tally.ordered()))
+    if best is not None and tally.best is not None:
+        print(f"fastest: row {tally.best[1]:,}: {strategy_text(best.strategy, best.core.dp)}")
+        print(rates_text(best))
+    else:
+        print("none of them fits")
+    if options.out:
+        print(f"written to {options.out}")
