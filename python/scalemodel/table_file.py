@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -67,7 +67,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     except OSError as error:
         raise ScaleModelError(f"out={str(path)!r}: cannot be written ({error.strerror})") from None
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # gone already, or in a folder that is none
+            draft.unlink()
 
 
 # ------------------------------------------------------------------------------------- writing

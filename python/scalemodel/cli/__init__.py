@@ -106,6 +106,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         report("error", error)
         return MALFORMED
     except KeyboardInterrupt:
+        if argv is None:  # a process: to take pandas down in order would take most of a second
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)
         return INTERRUPTED
     except BrokenPipeError:
         # The reader has gone; keep the interpreter from flushing into the closed pipe at exit.

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from scalemodel._core import __version__
 from scalemodel.cli.output import (
     NOTHING_FEASIBLE,
     OK,
@@ -258,6 +259,7 @@ def write(part: Part, path: str, columns: Sequence[str] | None) -> None:
             draft.write_text(ranking_file.to_json(part) + "\n", encoding="utf-8")
         return
     frame = _chosen(part.ranking.table, columns)
-    metadata = {"question": question_document(part.ranking.question)}
+    frame = frame.set_index(frame.index.rename("rank") + 1)
+    metadata = {"version": __version__, "question": question_document(part.ranking.question)}
     with table_file.writing(path, metadata) as writer:
         writer.write(frame)

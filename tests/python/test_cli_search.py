@@ -1,0 +1,728 @@
+"""The command line's search, sweep and merge: the same answers as Python, whole or in shards."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import scalemodel as sm
+from scalemodel import _core, cli, ranking_file
+from scalemodel.cli import searches
+
+QUESTION = ["llama3_8b", "--cluster", "dgx_h100", "--global-batch", "64", "--sequence", "8192"]
+SMALL = ["--pp", "1", "--cp", "1", "--micro-batch", "1", "2"]
+SPACE = sm.Space(pp=1, cp=1, micro_batch=[1, 2])
+TOO_LARGE = ["llama3_1_405b", *QUESTION[1:], *SMALL]
+
+
+class Ran:
+    """Exit code and both streams of one command."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(self.out)))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    def call(*arguments: object) -> Ran:
+        code = cli.main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        assert "internal error" not in captured.err
+        return Ran(code, captured.out, captured.err)
+
+    return call
+
+
+def asked() -> tuple[str, sm.Cluster, sm.Training]:
+    return "llama3_8b", sm.cluster("dgx_h100"), sm.Training(global_batch=64, sequence=8192)
+
+
+def best(**options: Any) -> sm.Ranking:
+    return sm.search(*asked(), SPACE, **options)
+
+
+def same_value(text: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return text == ("true" if value else "false")
+    if isinstance(value, (int, float)):
+        return float(text) == value
+    return text == str(value)
+
+
+# ------------------------------------------------------------------------------------------- search
+def test_search_is_a_short_report(run: Any) -> None:
+    ran = run("search", *QUESTION, *SMALL, "--top", 4)
+    ranking = best(top=4)
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("llama3_8b · 8 × h100_sxm_80")
+    assert lines[0].endswith("least step_time_s · stack plain")
+    assert lines[1].startswith(f"{ranking.size:,} strategies · {ranking.evaluated:,} evaluated")
+    for verdict, number in ranking.counts.items():
+        assert f"{verdict} {number:,}" in lines[1]
+    assert lines[2].split() == ["#", "strategy", "step", "tokens/s", "MFU", "memory", "verdict"]
+    assert [line.split()[0] for line in lines[3:7]] == ["1", "2", "3", "4"]
+    assert lines[7].startswith("#1 is limited by: ")
+    assert lines[8].startswith("#1 against #")
+
+
+def test_search_tells_what_the_first_has_over_the_next(run: Any) -> None:
+    *_, last = run("search", *QUESTION, *SMALL, "--objective", "cost_usd").out.splitlines()
+    ranking = best(objective="cost_usd")
+    number = int(last.removeprefix("#1 against #").split(":")[0])
+    cost = ranking[0].cost_usd / ranking[number - 1].cost_usd - 1
+    assert f"cost_usd {'−' if cost < 0 else '+'}{abs(100 * cost):.1f} %" in last
+
+
+@pytest.mark.parametrize("options", [[], ["--no-prune"], ["--threads", "1"], ["--top", "3"]])
+def test_search_gives_the_numbers_of_python(run: Any, options: list[str]) -> None:
+    ran = run("search", *QUESTION, *SMALL, *options, "--json")
+    ranking = best(prune="--no-prune" not in options, top=3 if "--top" in options else 10)
+    document = ran.document
+    assert ran.code == 0
+    assert document["model"] == "llama3_8b"
+    assert document["sequence"] == 8192
+    assert document["space"] == repr(SPACE)
+    assert document["size"] == document["space_rows"] == ranking.size
+    assert document["rows"] == [[0, ranking.size]]
+    assert document["evaluated"] == ranking.evaluated
+    assert document["pruned"] == ranking.pruned
+    assert document["counts"] == ranking.counts
+    assert document["ranking"] == ranking.table.to_dict("records")
+    table = run("search", *QUESTION, *SMALL, *options, "--csv").rows
+    assert len(table) == len(ranking)
+    for row, expected in zip(table, ranking.table.to_dict("records"), strict=True):
+        assert all(same_value(row[name], value) for name, value in expected.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "objective"),
+    [
+        ("energy_j", "energy_j"),
+        ("tokens_per_s", "tokens_per_s"),
+        ("step_time_s=1,cost_usd=0.5", {"step_time_s": 1, "cost_usd": 0.5}),
+        ("step_time_s=2", {"step_time_s": 2}),
+    ],
+)
+def test_objectives_are_read(run: Any, text: str, objective: Any) -> None:
+    ran = run("search", *QUESTION, *SMALL, "--objective", text, "--json")
+    assert ran.document["ranking"] == best(objective=objective).table.to_dict("records")
+    shown = run("search", *QUESTION, *SMALL, "--objective", text).out
+    assert text.split("=")[0] in shown.splitlines()[0]
+
+
+def test_constraints_are_read(run: Any) -> None:
+    limits = ["memory_bytes <= 60e9", "power_w <= 0.95 * power_w"]
+    options = [item for limit in limits[:1] for item in ("--constraint", limit)]
+    ran = run("search", *QUESTION, *SMALL, *options, "--json")
+    expected = best(constraints=limits[:1])
+    assert ran.document["ranking"] == expected.table.to_dict("records")
+    assert ran.document["constraints"] == limits[:1]
+    assert all(row["memory_bytes"] <= 60e9 for row in ran.document["ranking"])
+    shown = run("search", *QUESTION, *SMALL, *options, "--no-prune").out
+    assert "memory_bytes <= 60e9" in shown
+    assert "constrained" in shown
+    both = [item for limit in limits for item in ("--constraint", limit)]
+    assert run("search", *QUESTION, *SMALL, *both).code == 4  # the second never holds
+
+
+def test_columns_are_chosen(run: Any) -> None:
+    names = ["tp", "step_time_s", "row"]
+    ran = run("search", *QUESTION, *SMALL, "--columns", *names, "--csv")
+    assert list(ran.rows[0]) == names
+    text = run("search", *QUESTION, *SMALL, "--columns", *names).out
+    assert names == text.splitlines()[2].split()
+    document = run("search", *QUESTION, *SMALL, "--columns", *names, "--json").document
+    assert list(document["ranking"][0]) == names
+
+
+def some_values(row: dict[str, Any]) -> list[object]:
+    if row["kind"] == "bool":
+        return [True, False]
+    if row["kind"] == "choice":
+        return list(row["choices"][:2])
+    return [max(1, int(row["low"])), 2]
+
+
+@pytest.mark.parametrize("row", _core.Strategy.fields(), ids=lambda row: row["name"])
+def test_every_field_of_a_strategy_is_a_knob(run: Any, row: dict[str, Any]) -> None:
+    values = some_values(row)
+    texts = [("on" if v else "off") if isinstance(v, bool) else str(v) for v in values]
+    fixed = {"tp": [1, 2], "pp": [1], "cp": [1], "micro_batch": [1], "sharding": ["zero1"]}
+    fixed.pop(row["name"], None)
+    options = [item for name, v in fixed.items() for item in (cli.option_name(name), *map(str, v))]
+    named = [cli.option_name(row["name"]), *texts]
+    ran = run("search", *QUESTION, *options, *named, "--top", 1, "--json")
+    assert ran.code in (0, 4)
+    assert ran.document["space"] == repr(sm.Space(**fixed, **{row["name"]: values}))
+
+
+def test_rules_reach_the_space(run: Any) -> None:
+    options = ["--where", "tp * pp <= 4", "--where", "tp <= 2", "--exclude"]
+    options += ["sharding=zero3,sequence-parallel=off", "--exclude", "sharding=hsdp"]
+    options += ["--redundant", "regather", "--tiers"]
+    ran = run("search", *QUESTION, "--cp", 1, *options, "--top", 1, "--json")
+    space = sm.Space(
+        cp=1,
+        where=["tp * pp <= 4", "tp <= 2"],
+        exclude=[{"sharding": "zero3", "sequence_parallel": False}, {"sharding": "hsdp"}],
+        redundant=["regather"],
+        tiers=True,
+    )
+    assert ran.document["space"] == repr(space)
+    assert ran.document["size"] == space.size(*asked())
+
+
+def test_auto_is_the_same_as_nothing(run: Any) -> None:
+    ran = run("search", *QUESTION, *SMALL, "--tp", "auto", "--json")
+    assert ran.document["space"] == repr(SPACE)
+
+
+@pytest.mark.parametrize("command", ["search", "sweep"])
+def test_counting_evaluates_nothing(
+    run: Any, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("evaluated")
+
+    monkeypatch.setattr(_core, "search", fail)
+    monkeypatch.setattr(_core, "sweep", fail)
+    size = SPACE.size(*asked())
+    assert run(command, *QUESTION, *SMALL, "--count").out == f"{size}\n"
+    assert run(command, *QUESTION, *SMALL, "--count", "--json").document == {"space_rows": size}
+    assert run(command, *QUESTION, *SMALL, "--count", "--csv").rows == [{"space_rows": str(size)}]
+
+
+def test_the_calculon_preset_can_be_narrowed(run: Any) -> None:
+    question = ["gpt3_175b", "--cluster", "dgx_a100", "--nodes", 16, "--global-batch", 128]
+    question += ["--sequence", 2048, "--batch-is-limit", "--calculon", "--count"]
+    task = sm.Training(global_batch=128, sequence=2048, batch_is_limit=True)
+    parts = "gpt3_175b", sm.cluster("dgx_a100", nodes=16), task
+    space = sm.Space.calculon(*parts)
+    assert int(run("search", *question).out) == space.size(*parts)
+    narrowed = space.replace(tp=8, where=[*space.where, "pp <= 4"])
+    ran = run("search", *question, "--tp", 8, "--where", "pp <= 4")
+    assert int(ran.out) == narrowed.size(*parts) < space.size(*parts)
+
+
+def test_nothing_feasible_is_code_4(run: Any) -> None:
+    ran = run("search", *TOO_LARGE, "--no-prune")
+    assert (ran.code, ran.err) == (4, "")
+    assert "0 of " in ran.out
+    assert "out_of_memory" in ran.out
+    ran = run("search", *TOO_LARGE, "--json")
+    assert ran.code == 4
+    assert ran.document["ranking"] == []
+    assert ran.document["why_infeasible"]
+    ran = run("search", *TOO_LARGE, "--csv")
+    assert ran.code == 4
+    assert ran.rows == []
+    assert run("sweep", *TOO_LARGE).code == 4
+    assert "none of them fits" in run("sweep", *TOO_LARGE).out
+    assert run("search", *QUESTION, *SMALL, "--where", "tp >= 1000").code == 4  # an empty space
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["search", *QUESTION, "--tp"], "--tp"),
+        (["search", *QUESTION, "--tp", "x"], "'x': must be a whole number"),
+        (["search", *QUESTION, "--tp", "0"], "tp=0"),
+        (["search", *QUESTION, "--tp", "2", "2"], "listed twice"),
+        (["search", *QUESTION, "--tp", "auto", "2"], "auto"),
+        (["search", *QUESTION, "--sharding", "zero9"], "'zero9': must be one of ddp"),
+        (["search", *QUESTION, "--regather", "yes"], "'yes': must be on or off"),
+        (["search", *QUESTION, "--where", "tp"], "where='tp'"),
+        (["search", *QUESTION, "--exclude", "tp"], "'tp': must be like"),
+        (["search", *QUESTION, "--exclude", "tq=1"], "tq: no such knob"),
+        (["search", *QUESTION, "--exclude", "tp=x"], "'x': must be a whole number"),
+        (["search", *QUESTION, "--redundant", "nope"], "nope: no such knob"),
+        (["search", *QUESTION, "--objective", "nope"], "objective='nope'"),
+        (["search", *QUESTION, "--objective", "step_time_s=x"], "step_time_s=x"),
+        (["search", *QUESTION, "--objective", "step_time_s=-1"], "must be a positive weight"),
+        (["search", *QUESTION, "--constraint", "power"], "constraints='power'"),
+        (["search", *QUESTION, "--top", "0"], "top=0"),
+        (["search", *QUESTION, "--threads", "0"], "threads=0"),
+        (["search", *QUESTION, "--shard", "3/2"], "'3/2': must be I/N"),
+        (["search", *QUESTION, "--shard", "0/2"], "'0/2': must be I/N"),
+        (["search", *QUESTION, "--shard", "x"], "'x': must be I/N"),
+        (["search", *QUESTION, *SMALL, "--columns", "nope"], "columns='nope'"),
+        (["search", *QUESTION, "--out", "x.pkl"], "x.pkl"),
+        (["search", *QUESTION, "--shard", "1/2", "--out", "x.csv"], "must end in .json"),
+        (["search", *QUESTION, "--json", "--csv"], "--csv"),
+        (["search", "llama9", *QUESTION[1:]], "llama9"),
+        (["search", *QUESTION, "--stack", "nope"], "nope"),
+        (["search", "llama3_8b", "--cluster", "dgx_h100"], "--global-batch"),
+        (["sweep", *QUESTION, "--out", "x.json"], "x.json"),
+        (["sweep", *QUESTION, "--columns", "nope"], "columns='nope'"),
+        (["sweep", *QUESTION, "--objective", "energy_j"], "--objective"),
+        (["sweep", *QUESTION, "--out", "no/such/folder/x.csv", *SMALL], "x.csv"),
+        (["merge"], "FILE"),
+        (["merge", "x.txt"], "x.txt"),
+        (["merge", "x.json", "y.csv"], "must be all of one kind"),
+        (["merge", "missing.json"], "missing.json: cannot be read"),
+        (["merge", "missing.csv", "--out", "y.csv"], "missing.csv: cannot be read"),
+        (["merge", "missing.csv", "--out", "y.parquet"], "must end in .parquet"),
+        (["merge", "missing.csv"], "--out"),
+        (["merge", "x.csv", "--out", "y.csv", "--columns", "tp"], "columns"),
+    ],
+)
+def test_malformed_questions_are_one_line_and_code_2(
+    run: Any, arguments: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    ran = run(*arguments)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert len(ran.err.splitlines()) == 1
+    assert named in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for command in ("search", "sweep"):
+        ran = run(command, *QUESTION, *SMALL, "--out", tmp_path / "x.parquet")
+        assert ran.code == 2
+        assert 'pip install "scalemodel[io]" (needed for Parquet)' in ran.err
+
+
+def test_help_is_there(run: Any) -> None:
+    ran = run("--help")
+    for command in ("search", "sweep", "merge"):
+        assert command in ran.out
+        shown = run(command, "--help")
+        assert shown.code == 0
+        assert "--out" in shown.out
+
+
+# ------------------------------------------------------------------------------------------ outputs
+def test_a_ranking_is_written_and_read_again(run: Any, tmp_path: Path) -> None:
+    ran = run("search", *QUESTION, *SMALL, "--out", tmp_path / "best.json")
+    assert ran.out.endswith(f"written to {tmp_path / 'best.json'}\n")
+    assert ranking_file.read(tmp_path / "best.json").ranking == best()
+    run("search", *QUESTION, *SMALL, "--out", tmp_path / "best.csv")
+    read = pd.read_csv(tmp_path / "best.csv", index_col="rank", keep_default_na=False)
+    assert_same_rows(read, ranked())
+    ran = run("merge", tmp_path / "best.csv", "--out", tmp_path / "out.csv")
+    assert "its first column must be row" in ran.err  # a ranking's table is no sweep
+
+
+def ranked() -> pd.DataFrame:
+    table = best().table
+    return table.set_index(pd.RangeIndex(1, len(table) + 1, name="rank"))
+
+
+def test_a_ranking_is_written_as_parquet(run: Any, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "best.parquet"
+    run("search", *QUESTION, *SMALL, "--out", path)
+    assert_same_rows(pd.read_parquet(path).set_index("rank"), ranked())
+    ran = run("merge", path, "--out", tmp_path / "out.parquet")
+    assert ran.code == 2
+    assert "holds no rows of a sweep" in ran.err
+
+
+def plain(frame: pd.DataFrame) -> pd.DataFrame:
+    """Columns of the same kind, whatever file they come from."""
+    texts = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
+    return frame.astype(dict.fromkeys(texts, object))
+
+
+def assert_same_rows(found: pd.DataFrame, expected: pd.DataFrame) -> None:
+    pd.testing.assert_frame_equal(
+        plain(found), plain(expected), check_dtype=False, rtol=0, atol=0, check_index_type=False
+    )
+
+
+def swept() -> pd.DataFrame:
+    return sm.sweep(*asked(), SPACE)
+
+
+@pytest.fixture(params=[37, 200_000], ids=["many_chunks", "one_chunk"])
+def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(searches, "CHUNK_ROWS", request.param)
+    return int(request.param)
+
+
+def test_a_sweep_is_summarised(run: Any, chunks: int) -> None:
+    ran = run("sweep", *QUESTION, *SMALL)
+    frame = swept()
+    fits = frame[frame.verdict == "ok"]
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[1].startswith(f"{len(frame):,} strategies")
+    for verdict, number in frame.verdict.value_counts().items():
+        assert number == 0 or f"{verdict} {number:,}" in lines[1]
+    fastest = fits.tokens_per_s.to_numpy().argmax()
+    assert lines[2].startswith(f"fastest: row {fits.index[fastest]:,}: ")
+    unwritable = run("sweep", *QUESTION, *SMALL, "--out", "/dev/null/x.csv", "--json")
+    assert (unwritable.code, unwritable.out) == (2, "")
+
+
+def test_a_sweep_goes_to_standard_output(run: Any, chunks: int) -> None:
+    text = run("sweep", *QUESTION, *SMALL, "--csv").out
+    frame = swept()
+    read = pd.read_csv(io.StringIO(text), index_col="row", keep_default_na=False)
+    assert_same_rows(read, frame)
+    rows = run("sweep", *QUESTION, *SMALL, "--json").document
+    assert [row["row"] for row in rows] == frame.index.tolist()
+    for name in frame.columns:
+        assert [row[name] for row in rows] == frame[name].tolist(), name
+
+
+def test_a_sweep_goes_to_a_file(run: Any, tmp_path: Path, chunks: int) -> None:
+    pytest.importorskip("pyarrow")
+    for kind in ("csv", "parquet"):
+        path = tmp_path / f"rows.{kind}"
+        ran = run("sweep", *QUESTION, *SMALL, "--out", path)
+        assert ran.code == 0
+        assert ran.out.endswith(f"written to {path}\n")
+        assert_same_rows(read_rows(path), swept())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["rows.csv", "rows.parquet"]
+
+
+def read_rows(path: Path) -> pd.DataFrame:
+    if path.suffix == ".csv":
+        return pd.read_csv(path, index_col="row", keep_default_na=False)
+    return pd.read_parquet(path).set_index("row")
+
+
+def test_parquet_says_what_it_holds(run: Any, tmp_path: Path, chunks: int) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "rows.parquet"
+    run("sweep", *QUESTION, *SMALL, "--shard", "2/3", "--out", path)
+    with parquet.ParquetFile(path) as file:
+        metadata = json.loads(file.schema_arrow.metadata[b"scalemodel"])
+        groups, rows = file.num_row_groups, file.metadata.num_rows
+    size = SPACE.size(*asked())
+    assert metadata["version"] == sm.__version__
+    assert metadata["question_text"].startswith("llama3_8b · 8 × h100_sxm_80")
+    assert metadata["space_rows"] == size
+    assert metadata["rows"] == [[size // 3, 2 * size // 3]]
+    assert groups == -(-rows // chunks)
+    question = ranking_file.question_from(metadata["question"])
+    assert (question.space, question.task) == (SPACE, asked()[2])
+
+
+def test_a_sweep_holds_one_chunk_at_a_time(
+    run: Any, tmp_path: Path, chunks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+    whole = _core.sweep
+
+    def counted(tables: Any, rows: Any, first: int, last: int, *further: Any) -> Any:
+        sizes.append(last - first)
+        return whole(tables, rows, first, last, *further)
+
+    monkeypatch.setattr(_core, "sweep", counted)
+    run("sweep", *QUESTION, *SMALL, "--out", tmp_path / "rows.csv")
+    assert sum(sizes) == SPACE.size(*asked())
+    assert max(sizes) <= chunks
+
+
+def test_a_sweep_keeps_the_columns_asked_for(run: Any, tmp_path: Path) -> None:
+    names = ["step_time_s", "tp"]
+    path = tmp_path / "rows.csv"
+    ran = run("sweep", *QUESTION, *SMALL, "--columns", *names, "--out", path)
+    assert ran.code == 0
+    assert "fastest: row" in ran.out  # although the file holds no verdict
+    assert_same_rows(read_rows(path), sm.sweep(*asked(), SPACE, columns=names))
+
+
+def test_an_unpriced_cluster_has_no_cost(run: Any, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    cluster = tmp_path / "mine.toml"
+    cluster.write_text(
+        'name = "mine"\naccelerator = "h100_sxm_80"\nnodes = 1\n'
+        "[price]\nusd_per_accelerator_hour = { value = 0.0, source = 'none' }\n",
+        encoding="utf-8",
+    )
+    question = [QUESTION[0], "--cluster", cluster, *QUESTION[3:], *SMALL, "--tp", 2]
+    rows = run("sweep", *question, "--json").document
+    assert {row["cost_usd"] for row in rows} == {None}
+    for kind in ("csv", "parquet"):
+        run("sweep", *question, "--out", tmp_path / f"rows.{kind}")
+    assert pd.read_csv(tmp_path / "rows.csv").cost_usd.isna().all()
+    assert pd.read_parquet(tmp_path / "rows.parquet").cost_usd.isna().all()
+    document = run("search", *question, "--json").document
+    assert {row["cost_usd"] for row in document["ranking"]} == {None}
+
+
+# ---------------------------------------------------------------------------------- shards, merging
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize("prune", [True, False])
+def test_merged_rankings_are_the_ranking(run: Any, tmp_path: Path, count: int, prune: bool) -> None:
+    question = ["search", *QUESTION, *SMALL, "--top", 25] + ([] if prune else ["--no-prune"])
+    files = []
+    for i in range(count, 0, -1):
+        files.append(tmp_path / f"{i}.json")
+        ran = run(*question, "--shard", f"{i}/{count}", "--out", files[-1], "--json")
+        assert ran.code == 0
+    merged = run("merge", *files, "--json", "--out", tmp_path / "merged.json")
+    whole = run(*question, "--json", "--out", tmp_path / "whole.json")
+    assert merged.code == whole.code == 0
+    assert merged.document["ranking"] == whole.document["ranking"]
+    assert merged.document["rows"] == whole.document["rows"]
+    python = best(top=25, prune=prune)
+    read = ranking_file.read(tmp_path / "merged.json").ranking
+    assert list(read) == list(python)
+    if not prune:  # counts of what was skipped depend on the cut
+        assert merged.out == whole.out
+        assert (tmp_path / "merged.json").read_text() == (tmp_path / "whole.json").read_text()
+        assert read == python
+
+
+def test_more_shards_than_rows_are_fine(run: Any, tmp_path: Path) -> None:
+    narrow = [*QUESTION, *SMALL, "--tp", 2, "--sharding", "zero1", "--recompute", "none"]
+    narrow += ["--regather", "on", "--offload-optimizer", "off", "--sequence-parallel", "on"]
+    narrow += ["--micro-batch", 1, "--placement", "tp-cp-dp-pp"]
+    size = int(run("search", *narrow, "--count").out)
+    assert 1 <= size <= 4
+    names = range(1, size + 4)
+    for kind in ("json", "csv"):
+        for i in names:
+            command = "search" if kind == "json" else "sweep"
+            shard = ["--shard", f"{i}/{size + 3}", "--out", tmp_path / f"{i}.{kind}"]
+            assert run(command, *narrow, *shard).code == 0
+    files = [tmp_path / f"{i}.json" for i in names]
+    assert run("merge", *files, "--json").document["size"] == size
+    files = [tmp_path / f"{i}.csv" for i in names]
+    assert run("merge", *files, "--out", tmp_path / "all.csv").code == 0
+    assert len(read_rows(tmp_path / "all.csv")) == size
+
+
+def write_shards(run: Any, folder: Path, kind: str, count: int, *further: object) -> list[Path]:
+    files = [folder / f"{i}.{kind}" for i in range(1, count + 1)]
+    command = "search" if kind == "json" else "sweep"
+    for i, path in enumerate(files, start=1):
+        shard = ["--shard", f"{i}/{count}", "--out", path]
+        assert run(command, *QUESTION, *SMALL, *further, *shard).code == 0
+    return files
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_merged_sweeps_are_the_sweep(
+    run: Any, tmp_path: Path, kind: str, count: int, chunks: int
+) -> None:
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    files = write_shards(run, tmp_path, kind, count)
+    out = tmp_path / f"merged.{kind}"
+    ran = run("merge", *reversed(files), "--out", out)
+    assert ran.code == 0
+    size = SPACE.size(*asked())
+    assert f"{size:,}" in ran.out
+    assert_same_rows(read_rows(out), swept())
+    whole = tmp_path / f"whole.{kind}"
+    run("sweep", *QUESTION, *SMALL, "--out", whole)
+    if kind == "csv":
+        assert out.read_bytes() == whole.read_bytes()
+        assert ran.err.startswith("scalemodel: warning: CSV files do not say")
+    else:
+        import pyarrow.parquet
+
+        assert pyarrow.parquet.read_table(out).equals(
+            pyarrow.parquet.read_table(whole), check_metadata=True
+        )
+        assert ran.err == ""
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
+def test_merging_is_associative(run: Any, tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("pyarrow")
+    a, b, c, d = write_shards(run, tmp_path, kind, 4)
+    ac, bd, all_of_them = (tmp_path / f"{name}.{kind}" for name in ("ac", "bd", "all"))
+    assert run("merge", c, a, "--partial", "--out", ac).code == 0
+    assert run("merge", b, d, "--partial", "--out", bd).code == 0
+    assert run("merge", bd, ac, "--out", all_of_them).code == 0
+    at_once = tmp_path / f"at_once.{kind}"
+    assert run("merge", a, b, c, d, "--out", at_once).code == 0
+    if kind == "parquet":
+        assert_same_rows(read_rows(all_of_them), read_rows(at_once))
+    else:
+        assert all_of_them.read_bytes() == at_once.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
+def test_shards_that_are_missing_or_doubled_are_named(run: Any, tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("pyarrow")
+    a, b, c = write_shards(run, tmp_path, kind, 3)
+    out = tmp_path / f"out.{kind}"
+    size = SPACE.size(*asked())
+    ran = run("merge", a, c, "--out", out)
+    assert ran.code == 2
+    assert f"rows {size // 3:,} to {2 * size // 3 - 1:,} are missing" in ran.err
+    ran = run("merge", b, c, "--out", out)
+    assert ran.code == 2
+    assert f"rows 0 to {size // 3 - 1:,} are missing" in ran.err
+    ran = run("merge", a, b, c, b, "--out", out)
+    assert ran.code == 2
+    assert "both hold rows" in ran.err
+    assert ran.err.count("2." + kind) == 2
+    assert not out.exists()
+    if kind != "csv":
+        ran = run("merge", a, b, "--out", out)
+        assert ran.code == 2
+        assert f"{size - 1:,} are missing" in ran.err
+        assert run("merge", a, b, "--partial", "--out", out).code == 0
+
+
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_shards_of_different_questions_are_not_mixed(run: Any, tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "x").mkdir()
+    a, _ = write_shards(run, tmp_path, kind, 2)
+    _, b = write_shards(run, tmp_path / "x", kind, 2, "--stack", "nemo_mcore_2024_25")
+    ran = run("merge", a, b, "--out", tmp_path / f"out.{kind}")
+    assert ran.code == 2
+    assert "answer different questions: stack differ" in ran.err
+
+
+def test_sweeps_of_different_columns_are_not_mixed(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    a, _ = write_shards(run, tmp_path, "csv", 2)
+    _, b = write_shards(run, tmp_path / "x", "csv", 2, "--columns", "tp")
+    ran = run("merge", a, b, "--out", tmp_path / "out.csv")
+    assert ran.code == 2
+    assert "have different columns" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("", "first column must be row"),
+        ("a,b\n1,2\n", "first column must be row"),
+        ("row,tp\n0,1\nx,2\n", "is no row"),
+        ("row,tp\n0,1\n1,2", "cut short"),
+        ("row,tp\n1,1\n0,2\n", "ascending"),
+        ("row,tp\n0,1\n0,2\n", "both hold rows"),
+    ],
+)
+def test_csv_that_is_no_sweep_is_refused(
+    run: Any, tmp_path: Path, content: str, named: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(content, encoding="utf-8")
+    ran = run("merge", path, "--out", tmp_path / "out.csv")
+    assert ran.code == 2
+    assert len(ran.err.splitlines()) == 1
+    assert named in ran.err
+
+
+def test_parquet_that_is_no_sweep_is_refused(run: Any, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path, out = tmp_path / "a.parquet", tmp_path / "out.parquet"
+    path.write_text("nothing of the kind", encoding="utf-8")
+    assert run("merge", path, "--out", out).code == 2
+    pd.DataFrame({"row": [0], "tp": [1]}).to_parquet(path)
+    ran = run("merge", path, "--out", out)
+    assert ran.code == 2
+    assert "holds no sweep of scalemodel" in ran.err
+
+
+def test_merging_reports_in_json_and_csv(run: Any, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    files = write_shards(run, tmp_path, "parquet", 2)
+    out, size = tmp_path / "out.parquet", SPACE.size(*asked())
+    document = run("merge", *files, "--out", out, "--json").document
+    assert document == {
+        "out": str(out),
+        "rows": [[0, size]],
+        "rows_written": size,
+        "space_rows": size,
+    }
+    (row,) = run("merge", *files, "--out", out, "--csv").rows
+    assert row == {"rows_written": str(size), "space_rows": str(size)}
+
+
+def test_a_shard_without_an_answer_is_no_failure(run: Any, tmp_path: Path) -> None:
+    files = [tmp_path / "1.json", tmp_path / "2.json"]
+    for i, path in enumerate(files, start=1):
+        assert run("search", *TOO_LARGE, "--shard", f"{i}/2", "--out", path).code == 0
+    ran = run("merge", *files)
+    assert ran.code == 4  # now it is known that nothing fits
+    assert ran.out == run("search", *TOO_LARGE).out
+
+
+# -------------------------------------------------------------------------- progress and interrupts
+def test_progress_is_told_on_the_error_stream(run: Any) -> None:
+    for command in ("search", "sweep"):
+        ran = run(command, *QUESTION, *SMALL, "--progress", "--json")
+        json.loads(ran.out) if command == "search" else None
+        lines = ran.err.splitlines()
+        size = SPACE.size(*asked())
+        assert lines[-1] == f"100 %  {size:,} of {size:,} strategies"
+        assert len(lines) <= 12
+
+
+def test_an_interrupted_sweep_leaves_no_file(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searches, "CHUNK_ROWS", 50)
+    whole = _core.sweep
+
+    def interrupted(tables: Any, rows: Any, first: int, *further: Any) -> Any:
+        if first >= 100:
+            assert list(tmp_path.iterdir()) != []  # the draft
+            raise KeyboardInterrupt
+        return whole(tables, rows, first, *further)
+
+    monkeypatch.setattr(_core, "sweep", interrupted)
+    ran = run("sweep", *QUESTION, *SMALL, "--out", tmp_path / "rows.csv")
+    assert (ran.code, ran.out, ran.err) == (130, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+# A search of a minute: every strategy of Calculon's space for a large model, one thread.
+LONG = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job may ignore it
+from scalemodel import cli
+sys.exit(cli.main())
+"""
+LONG_SEARCH = ["gpt3_175b", "--cluster", "dgx_a100", "--nodes", "512", "--global-batch", "3072"]
+LONG_SEARCH += ["--sequence", "2048", "--batch-is-limit", "--calculon", "--progress"]
+
+
+@pytest.mark.parametrize("command", [["search", "--no-prune"], ["sweep"]], ids=lambda c: c[0])
+def test_ctrl_c_ends_it_at_once(command: list[str]) -> None:
+    spent = []
+    for _ in range(3):
+        arguments = [sys.executable, "-c", LONG, *command, *LONG_SEARCH]
+        process = subprocess.Popen(
+            arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("  0 %")  # in the midst of it
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        spent.append(time.monotonic() - start)
+        assert process.returncode == 130
+        assert out == ""
+        assert all(line.endswith("strategies") for line in err.splitlines())
+    assert min(spent) < 0.3
