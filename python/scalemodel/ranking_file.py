@@ -269,7 +269,7 @@ def to_json(part: Part | Ranking) -> str:
             "question": question,
             "space_rows": part.size,
             "rows": part.rows,
-            "verdicts": ranking._verdicts,
+            "verdicts": dict(sorted(ranking._verdicts.items())),
             "pruned": ranking.pruned,
             "constrained": ranking.constrained,
             "hits": [hit._asdict() for hit in ranking._hits],

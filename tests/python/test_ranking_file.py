@@ -65,6 +65,14 @@ def test_parts_merge_in_any_order_and_grouping(data: st.DataObject, prune: bool,
         assert to_json(merged) == to_json(whole)
 
 
+@pytest.mark.parametrize("cut", [1, 300, 1000])
+def test_the_order_of_merging_leaves_no_trace(cut: int) -> None:
+    asked = question(prune=False)
+    whole = to_json(part(asked, 0, asked.size))
+    parts = [part(asked, 0, cut), part(asked, cut, asked.size)]
+    assert to_json(merge(parts)) == to_json(merge(parts[::-1])) == whole
+
+
 @given(
     cuts=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=8),
     size=st.integers(50, 60),
