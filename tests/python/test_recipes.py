@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
+import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import matplotlib
+import matplotlib.pyplot
 import pytest
 
 import scalemodel as sm
@@ -250,3 +259,109 @@ def test_an_accelerator_that_is_nowhere_is_named(my_catalogue: Callable[..., Non
     error = error_of(estimate)
     assert error.code == "unknown_accelerator"
     assert "my_80" in str(error)
+
+
+# --------------------------------------------------------------------------------- past one machine
+SCRIPT = re.compile(r"<!-- script: (\w+) -->\n```(?:python|sh)\n(.*?)```", re.DOTALL)
+BIG = ("llama3_70b", "--cluster", "dgx_h100", "--nodes", "64")
+BIG_TASK = ("--global-batch", "1024", "--sequence", "8192")
+# What the README's adapter asks of Ray, done in this process.
+RAY_STAND_IN = """
+def remote(function):
+    class Remote:
+        remote = staticmethod(function)
+    return Remote
+
+def get(answers):
+    return list(answers)
+"""
+
+
+@pytest.fixture
+def scripts(repository: Path) -> dict[str, str]:
+    """The README's programs by name."""
+    return dict(SCRIPT.findall((repository / "README.md").read_text(encoding="utf-8")))
+
+
+@functools.cache
+def best() -> sm.Ranking:
+    """What every program of that chapter looks for."""
+    task = sm.Training(global_batch=1024, sequence=8192)
+    return sm.search("llama3_70b", sm.cluster("dgx_h100", nodes=64), task)
+
+
+def run_script(folder: Path, *command: str, **variables: str) -> str:
+    """Standard output of a program that must succeed."""
+    (folder / "bin").mkdir(exist_ok=True)
+    tool = folder / "bin" / "scalemodel"
+    tool.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -m scalemodel.cli "$@"\n', encoding="utf-8"
+    )
+    tool.chmod(0o755)
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PATH": path, **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [("processes", None), ("dask", "distributed"), ("ray", None), ("mpi", "mpi4py")],
+)
+def test_a_search_past_one_machine_finds_what_one_machine_finds(
+    scripts: dict[str, str], tmp_path: Path, name: str, needed: str | None
+) -> None:
+    if needed is not None and importlib.util.find_spec(needed) is None:
+        pytest.skip(f"{needed} is not installed")
+    if name == "ray" and importlib.util.find_spec("ray") is None:
+        (tmp_path / "ray.py").write_text(RAY_STAND_IN, encoding="utf-8")
+    path = tmp_path / "search.py"
+    path.write_text(scripts[name], encoding="utf-8")
+    further = ("-m", "mpi4py.futures") if name == "mpi" else ()
+    printed = run_script(tmp_path, sys.executable, *further, str(path))
+    assert printed == f"{best()[0]!r}\n"
+
+
+def test_an_array_of_jobs_finds_what_one_machine_finds(
+    scripts: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "search.sh").write_text(scripts["array"], encoding="utf-8")
+    for number in range(1, 5):
+        run_script(tmp_path, "sh", "search.sh", SLURM_ARRAY_TASK_ID=str(number))
+    command = scripts["merge"].strip()
+    run_script(tmp_path, "sh", "-c", command)
+    merged = json.loads(run_script(tmp_path, "sh", "-c", f"{command} --json"))
+    assert merged["ranking"] == best().table.to_dict("records")
+    whole = json.loads(run_script(tmp_path, "scalemodel", "search", *BIG, *BIG_TASK, "--json"))
+    assert merged["ranking"] == whole["ranking"]
+
+
+def test_the_readme_search_runs(repository: Path, tmp_path: Path) -> None:
+    text = (repository / "README.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"```sh\n(scalemodel search [^`]*?)```", text)
+    printed = run_script(tmp_path, "sh", "-c", command)
+    assert len([line for line in printed.splitlines() if line.endswith("ok")]) == 5
+
+
+def test_the_readme_lines_of_python_run(repository: Path) -> None:
+    matplotlib.use("Agg")
+    text = (repository / "README.md").read_text(encoding="utf-8")
+    blocks = [b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "__main__" not in b]
+    assert len(blocks) == 2
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, names)
+    matplotlib.pyplot.close("all")
+    assert names["est"].verdict == "ok"
+    assert len(names["best"]) == 10
+    assert (
+        names["frame"].step_time_s[names["frame"].verdict == "ok"].min()
+        <= names["best"][0].step_time_s
+    )
