@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -146,6 +146,7 @@ def question_document(question: Question) -> dict[str, Any]:
         "top": question.top,
         "prune": question.prune,
         "columns": question.columns,
+        "too_big": question.too_big,
     }
     found: dict[str, Any] = json.loads(dumps(document))
     return found
@@ -189,6 +190,7 @@ def question_from(document: Mapping[str, Any]) -> Question:
         top=document["top"],
         prune=document["prune"],
         columns=None if columns is None else tuple(columns),
+        too_big=document["too_big"],
     )
 
 
@@ -267,6 +269,8 @@ def to_json(part: Part | Ranking) -> str:
             "version": _core.__version__,
             "question_sha256": question_sha256(question),
             "question": question,
+            # Where the cluster's numbers come from: no part of the question, they are in it.
+            "cluster_table": ranking.question.cluster.table,
             "space_rows": part.size,
             "rows": part.rows,
             "verdicts": dict(sorted(ranking._verdicts.items())),
@@ -291,6 +295,8 @@ def from_json(text: str, name: str = "ranking") -> Part:
         check_version(name, document)
         asked = document["question"]
         question = question_from(asked)
+        cluster = replace(question.cluster, table=dict(document["cluster_table"]))
+        question = replace(question, cluster=cluster)
         if question_sha256(asked) != document["question_sha256"]:
             raise ScaleModelError(f"{name}: its question was changed after it was written")
         rows: Rows = tuple((int(first), int(last)) for first, last in document["rows"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -15,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel import ranking_file
+from scalemodel import _core, catalog, ranking_file
 from scalemodel.ranking_file import Part, from_json, joined_rows, merge, missing_rows, to_json
 from scalemodel.search import Question
 
@@ -122,6 +123,7 @@ QUESTIONS = {
         {
             "objective": (("step_time_s", 1.0), ("cost_usd", 1 / 3)),
             "constraints": ("power_w <= 690",),
+            "columns": ("step_time_s",),
         },
     ),
     "tuning": (
@@ -129,7 +131,7 @@ QUESTIONS = {
         sm.cluster({"base": "dgx_h100", "name": "mine", "fabric": {"bandwidth": "800 Gbit/s"}}),
         sm.FineTuning(global_batch=8, sequence=4096, method="lora", lora_rank=3),
         {"tiers": True},
-        {"stack": "nemo_mcore_2024_25", "top": 3, "prune": False, "columns": ("step_time_s",)},
+        {"stack": "nemo_mcore_2024_25", "top": 3, "prune": False, "too_big": True},
     ),
 }
 
@@ -152,6 +154,28 @@ def test_questions_and_answers_come_back_the_same(name: str) -> None:
     assert len(read) > 0
     assert [est.to_dict() for est in read] == [est.to_dict() for est in ranking]
     assert read.table.equals(ranking.table)
+
+
+def test_a_question_is_written_whole() -> None:
+    written = ranking_file.question_document(question())
+    assert set(written) == {item.name for item in dataclasses.fields(Question)}
+    cluster = written["cluster"]
+    kept = {item.name for item in dataclasses.fields(sm.Cluster)} - {"table"}
+    assert set(cluster) == kept  # the entry that the numbers come from stands beside the question
+    assert set(written["model"]) == {item.name for item in dataclasses.fields(sm.Model)}
+    for name, kind in (("core", _core.Cluster), ("shape", _core.DecoderShape)):
+        values = cluster[name] if name in cluster else written["model"][name]
+        assert set(values) == {row["name"] for row in kind.fields()}
+
+
+@pytest.mark.parametrize("name", catalog.names("clusters"))
+def test_every_cluster_and_its_entry_come_back(name: str) -> None:
+    cluster = sm.cluster(name)
+    asked = dataclasses.replace(question(), cluster=cluster)
+    empty = sm.Ranking(asked, (), size=0, verdicts={}, pruned=0, constrained=0)
+    read = from_json(to_json(Part(empty, (), 10))).ranking.question.cluster
+    assert read == cluster
+    assert read.table == cluster.table != {}
 
 
 def test_the_digest_tells_questions_apart() -> None:
