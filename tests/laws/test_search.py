@@ -193,7 +193,7 @@ def priced(question: Question, objective: str | dict[str, float]) -> bool:
 
 
 # ------------------------------------------------------------------------------- pruning, threads
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     question=questions(knobs=8),
     objective=OBJECTIVES,
@@ -215,6 +215,30 @@ def test_pruning_changes_no_answer(
     assert pruned.evaluated + pruned.pruned == question.size
     for verdict, number in pruned.counts.items():
         assert number <= every.counts[verdict]
+
+
+@settings(max_examples=25)
+@given(
+    work=WORK,
+    accelerators=st.sampled_from([8, 16]),
+    objective=st.one_of(st.sampled_from(BOUNDED), weights_of(BOUNDED)),
+    threads=st.sampled_from([1, 3]),
+)
+def test_pruning_changes_no_answer_in_the_usual_space(
+    work: tuple[str, sm.Training],
+    accelerators: int,
+    objective: str | dict[str, float],
+    threads: int,
+) -> None:
+    """Pruning waits for dozens of groups, so that only large spaces put the bounds to the test."""
+    cluster = sm.cluster("dgx_h100", accelerators=accelerators)
+    question = Question(sm.model(work[0]), cluster, work[1], sm.Space())
+    assume(0 < question.size < 500_000)
+    every = answer(ask(question, objective=objective, top=100, prune=False))
+    for top in (1, 10, 100):
+        pruned = ask(question, objective=objective, top=top, threads=threads)
+        assert pruned.pruned > 0 or top > 1
+        assert answer(pruned) == every[:top]
 
 
 @settings(max_examples=60)
