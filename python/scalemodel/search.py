@@ -14,7 +14,7 @@ from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError, nearest
 from scalemodel.estimate import DEFAULT_STACK, Estimate, tables_for, verdict_text
 from scalemodel.resolve import Cluster, Model
-from scalemodel.space import Space, enumeration
+from scalemodel.space import Space, as_texts, enumeration
 from scalemodel.tasks import Training
 
 if TYPE_CHECKING:
@@ -35,10 +35,11 @@ Objective = str | Mapping[str, float]
 _ConstraintRow = tuple[str, str, float, str | None]
 
 
-# left comparison [number] [*] [right]
+# left comparison number, left comparison right, left comparison number * right
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _CONSTRAINT = (
-    r"\s*(?P<left>\w+)\s*(?P<op><=|>=|==|!=|<|>)"
-    r"\s*(?:(?P<number>[-+.\deE]+)\s*\*?\s*)?(?P<right>[A-Za-z]\w*)?\s*"
+    r"\s*(?P<left>\w+)\s*(?P<op><=|>=|==|!=|<|>)\s*"
+    rf"(?P<number>{_NUMBER})?\s*(?P<times>\*)?\s*(?P<right>[A-Za-z_]\w*)?\s*"
 )
 
 
@@ -124,24 +125,31 @@ def constraint(text: str) -> _ConstraintRow:
     ('memory_bytes', '<=', 0.9, 'memory_capacity_bytes')
     """
     found = re.fullmatch(_CONSTRAINT, text) if isinstance(text, str) else None
-    if found is None or (found["number"] is None and found["right"] is None):
+    given = () if found is None else (found["number"], found["right"])
+    # A star stands between a number and a column, and only there.
+    if found is None or not any(given) or (found["times"] is not None) != all(given):
         raise ScaleModelError(
             f"constraints={text!r}: must be like 'power_w <= 650' or "
             "'memory_bytes <= 0.9 * memory_capacity_bytes'"
         )
     left = _known_column(found["left"], "constraints")
     right = None if found["right"] is None else _known_column(found["right"], "constraints")
-    try:
-        factor = 1.0 if found["number"] is None else float(found["number"])
-    except ValueError:
-        raise ScaleModelError(f"constraints={text!r}: {found['number']!r} is no number") from None
-    if factor != factor or abs(factor) == float("inf"):
+    factor = 1.0 if found["number"] is None else float(found["number"])
+    if abs(factor) == float("inf"):
         raise ScaleModelError(f"constraints={text!r}: the limit must be finite")
     return left, found["op"], factor, right
 
 
-def _as_texts(constraints: Sequence[str] | str) -> tuple[str, ...]:
-    return (constraints,) if isinstance(constraints, str) else tuple(constraints)
+def _known_columns(columns: object) -> tuple[str, ...]:
+    listed = as_texts(columns, "columns")
+    for name in listed:
+        if name not in SWEEP_COLUMNS:
+            raise ScaleModelError(
+                f"columns={name!r}: no such column; {nearest(name, SWEEP_COLUMNS)}"
+            )
+    if not listed:
+        raise ScaleModelError("columns=[]: at least one is needed")
+    return listed
 
 
 @contextmanager
@@ -152,6 +160,10 @@ def _progress_bar(
     if callable(wanted):
         yield wanted
         return
+    if not isinstance(wanted, bool):
+        raise ScaleModelError(
+            f"progress={wanted!r}: must be True, False or a function of (done, total)"
+        )
     if not wanted:
         yield None
         return
@@ -536,6 +548,15 @@ def _sweep_shard(shard: Shard) -> pd.DataFrame:
 _SHARDS_PER_WORKER = 4
 
 
+def _check_shards(shards: object, executor: Executor | None) -> None:
+    if shards is None:
+        return
+    if isinstance(shards, bool) or not isinstance(shards, int) or shards < 1:
+        raise ScaleModelError(f"shards={shards!r}: must be a positive whole number")
+    if executor is None:
+        raise ScaleModelError(f"shards={shards!r}: say who runs them, executor=...")
+
+
 def _shard_count(executor: Executor, shards: int | None, size: int) -> int:
     if shards is not None:
         return shards
@@ -581,7 +602,8 @@ def sweep(
     -------
     DataFrame
         The strategy's fields (`dp` resolved), `verdict`, then the numbers of the estimate; the
-        index is the row number in the space. Rows that do not fit are there with their numbers.
+        index is the row number in the space. Rows that do not fit, on the accelerator or (with
+        offload) on its host, are there with their numbers.
 
     Raises
     ------
@@ -597,14 +619,8 @@ def sweep(
     """
     question = _question(model, cluster, task, space, stack)
     if columns is not None:
-        for name in columns:
-            if name not in SWEEP_COLUMNS:
-                raise ScaleModelError(
-                    f"columns={name!r}: no such column; {nearest(str(name), SWEEP_COLUMNS)}"
-                )
-        if not columns:
-            raise ScaleModelError("columns=[]: at least one is needed")
-        question = replace(question, columns=tuple(columns))
+        question = replace(question, columns=_known_columns(columns))
+    _check_shards(shards, executor)
     if executor is None:
         return question.run_sweep(0, question.size, threads, progress)
     import pandas as pd
@@ -638,9 +654,12 @@ def sweep_chunks(
         raise ScaleModelError(f"rows={rows!r}: must be a positive whole number")
     question = _question(model, cluster, task, space, stack)
     if columns is not None:
-        question = replace(question, columns=tuple(columns))
-    for first in range(0, question.size, rows):
-        yield question.run_sweep(first, min(first + rows, question.size), threads)
+        question = replace(question, columns=_known_columns(columns))
+    size = question.size
+    return (
+        question.run_sweep(first, min(first + rows, size), threads)
+        for first in range(0, size, rows)
+    )
 
 
 def search(
@@ -696,16 +715,20 @@ def search(
     question = _question(model, cluster, task, space, stack)
     if isinstance(top, bool) or not isinstance(top, int) or not 1 <= top <= 100_000:
         raise ScaleModelError(f"top={top!r}: must be a whole number from 1 to 100000")
-    texts = _as_texts(constraints)
-    for text in texts:
-        constraint(text)
+    if not isinstance(prune, bool):
+        raise ScaleModelError(f"prune={prune!r}: must be True or False")
+    _check_shards(shards, executor)
+    texts = as_texts(constraints, "constraints")
     terms = tuple(objective_terms(objective))
-    if any("usd" in name for name, _ in terms) and not question.cluster.core.price_usd_per_s > 0:
-        raise ScaleModelError(
-            f"objective={objective!r}: {question.cluster.name} has no price; give "
-            "price.usd_per_accelerator_hour"
-        )
-    question = replace(question, objective=terms, constraints=texts, top=top, prune=bool(prune))
+    limited = [column for text in texts for column in constraint(text)[::3]]
+    for argument, names in (("objective", [name for name, _ in terms]), ("constraints", limited)):
+        priced = any("usd" in str(name) for name in names)
+        if priced and not question.cluster.core.price_usd_per_s > 0:
+            raise ScaleModelError(
+                f"{argument}: {question.cluster.name} has no price; give "
+                "price.usd_per_accelerator_hour"
+            )
+    question = replace(question, objective=terms, constraints=texts, top=top, prune=prune)
     if executor is None:
         return question.run_search(0, question.size, threads, progress)
     parts = question.shards(_shard_count(executor, shards, question.size))

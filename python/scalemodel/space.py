@@ -20,6 +20,8 @@ _FIELDS = {str(row["name"]): row for row in _core.Strategy.fields()}
 _VARIABLES = tuple(_core.variables().split(", "))
 _COMPARISONS = {"Lt": "<", "LtE": "<=", "Eq": "==", "NotEq": "!=", "GtE": ">=", "Gt": ">"}
 
+_LARGEST_FACTOR = 1e12
+
 #: (factor, variables) of each side around a comparison.
 Relation = tuple[float, list[str], str, float, list[str]]
 
@@ -29,8 +31,10 @@ def _product(node: ast.expr, text: str) -> tuple[float, list[str]]:
     """Factor and variables of a product such as ``2 * tp * cp``."""
     import ast
 
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        return float(node.value), []
+    number = node.value if isinstance(node, ast.Constant) else None
+    is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+    if isinstance(number, (int, float)) and is_number and 0 < number < _LARGEST_FACTOR:
+        return float(number), []
     if isinstance(node, ast.Name):
         if node.id not in _VARIABLES:
             raise ScaleModelError(
@@ -41,7 +45,8 @@ def _product(node: ast.expr, text: str) -> tuple[float, list[str]]:
         left, right = _product(node.left, text), _product(node.right, text)
         return left[0] * right[0], left[1] + right[1]
     raise ScaleModelError(
-        f"where={text!r}: each side must be a product of numbers and {', '.join(_VARIABLES)}"
+        f"where={text!r}: each side must be a product of positive numbers and of "
+        + ", ".join(_VARIABLES)
     )
 
 
@@ -202,12 +207,12 @@ class Space:
             for name in sorted(knobs)
             if knobs[name] is not None and not _is_auto(knobs[name])
         )
-        self.where = (where,) if isinstance(where, str) else tuple(where)
-        if isinstance(exclude, Mapping):
-            exclude = (exclude,)
-        self.exclude = tuple(tuple(sorted(row.items())) for row in exclude)
-        self.redundant = tuple(sorted(redundant))
-        self.tiers = bool(tiers)
+        self.where = as_texts(where, "where")
+        self.exclude = _exclusions(exclude)
+        self.redundant = tuple(sorted(as_texts(redundant, "redundant")))
+        if not isinstance(tiers, bool):
+            raise ScaleModelError(f"tiers={tiers!r}: must be True or False")
+        self.tiers = tiers
         named = {*knobs, *self.redundant, *(name for row in self.exclude for name, _ in row)}
         for name in sorted(named):
             if name not in _FIELDS:
@@ -363,6 +368,38 @@ class Space:
             redundant=("sequence_parallel", "regather", "split_p2p"),
             tiers=True,
         )
+
+
+def as_texts(given: object, argument: str) -> tuple[str, ...]:
+    """One text, or several.
+
+    Examples
+    --------
+    >>> as_texts("pp <= 8", "where")
+    ('pp <= 8',)
+    """
+    listed = (given,) if isinstance(given, str) else given
+    if not isinstance(listed, Iterable) or isinstance(listed, Mapping):
+        raise ScaleModelError(f"{argument}={given!r}: must be a text or a sequence of texts")
+    texts = tuple(listed)
+    for text in texts:
+        if not isinstance(text, str):
+            raise ScaleModelError(f"{argument}={text!r}: must be a text")
+    return texts
+
+
+def _exclusions(given: object) -> tuple[tuple[tuple[str, object], ...], ...]:
+    listed = (given,) if isinstance(given, Mapping) else given
+    if not isinstance(listed, Iterable) or isinstance(listed, str):
+        raise ScaleModelError(f"exclude={given!r}: must be a mapping or a sequence of mappings")
+    rows = []
+    for row in listed:
+        if not isinstance(row, Mapping) or not row:
+            raise ScaleModelError(
+                f"exclude={row!r}: must be like {{'sharding': 'zero3', 'recompute': 'none'}}"
+            )
+        rows.append(tuple(sorted(row.items())))
+    return tuple(rows)
 
 
 def _is_auto(given: object) -> bool:

@@ -171,17 +171,6 @@ def meaning(question: Question, strategy: sm.Strategy) -> sm.Strategy:
     return _core.canonical(strategy, q.model.core, q.cluster.core, q.task.core)
 
 
-def replicated(question: Question) -> Question:
-    """The question; with experts, only where dense layers have replicas.
-
-    Experts may have replicas where dense layers have none (etp below tp). The knobs of data
-    parallelism then matter, which spaces do not know.
-    """
-    if not question.model.shape.experts:
-        return question
-    return dataclasses.replace(question, space=question.space.replace(where="dp * cp > 1"))
-
-
 def answer(ranking: sm.Ranking) -> list[tuple[int, float, sm.Estimate]]:
     found = ranking.table
     return list(zip(found["row"], found["objective"], ranking, strict=True))
@@ -381,7 +370,7 @@ def test_strategies_of_one_meaning_cost_the_same(
     redundant = data.draw(named, label="redundant")
     listed = {name: POOL[name][:2] for name in redundant}
     space = question.space.replace(**listed, tiers=tiers, redundant=redundant)
-    question = replicated(dataclasses.replace(question, space=space))
+    question = dataclasses.replace(question, space=space)
     assume(0 < question.size < 20_000)
     frame = table(question)
     numbers = [name for name in SWEEP_COLUMNS if name not in _strategy_fields()]
@@ -456,7 +445,7 @@ def test_a_search_is_the_head_of_the_sorted_sweep(
     if redundant:
         knobs = ["sequence_parallel", "regather", "sharding", "recompute_layers"]
         space = question.space.replace(redundant=knobs, tiers=True)
-        question = replicated(dataclasses.replace(question, space=space))
+        question = dataclasses.replace(question, space=space)
     assume(0 < question.size < 10_000)
     frame, plans = table(question), strategies(question)
     running = [row for row in frame.itertuples() if row.verdict == "ok"]

@@ -227,9 +227,9 @@ def test_constraints_are_read_with_and_without_a_factor() -> None:
         ({"constraints": "650 >= power_w"}, "no such column"),
         ({"constraints": "powr_w <= 3"}, "no such column; did you mean 'power_w'"),
         ({"constraints": "power_w <= watts"}, "constraints='watts': no such column"),
-        ({"constraints": "power_w <= 1.2.3"}, "'1.2.3' is no number"),
+        ({"constraints": "power_w <= 1.2.3"}, "must be like"),
         ({"constraints": "power_w <= 1e999"}, "the limit must be finite"),
-        ({"constraints": ["power_w <= 650", 3]}, "constraints=3: must be like"),
+        ({"constraints": ["power_w <= 650", 3]}, "constraints=3: must be a text"),
         ({"threads": 0}, "threads=0: must be a whole number from 1 to 1024"),
         ({"threads": True}, "threads=True: must be"),
         ({"threads": 1.5}, "threads=1.5: must be"),
@@ -487,3 +487,53 @@ def test_the_engine_names_the_columns_that_have_a_bound() -> None:
     # Where there is none, every row is looked at.
     assert search(objective="power_w").pruned == 0
     assert search(objective="step_time_s").pruned > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ("exposed_tp_s >= exposed_dp_s", ("exposed_tp_s", ">=", 1.0, "exposed_dp_s")),
+        ("bubble_s<=.1*step_time_s", ("bubble_s", "<=", 0.1, "step_time_s")),
+        ("energy_j < 1e9", ("energy_j", "<", 1e9, None)),
+        ("energy_j < -2.5E-3 * energy_j", ("energy_j", "<", -0.0025, "energy_j")),
+    ],
+)
+def test_constraints_are_read_as_written(text: str, row: tuple[object, ...]) -> None:
+    assert constraint(text) == row
+
+
+@pytest.mark.parametrize(
+    ("how", "complaint"),
+    [
+        ({"constraints": "power_w <= 2 step_time_s"}, "must be like"),
+        ({"constraints": "power_w <= * step_time_s"}, "must be like"),
+        ({"constraints": "power_w <= 1e999"}, "the limit must be finite"),
+        ({"prune": "x"}, "prune='x': must be True or False"),
+        ({"progress": 5}, "progress=5: must be True, False or a function"),
+        ({"shards": 0}, "shards=0: must be a positive whole number"),
+        ({"shards": 4}, "say who runs them"),
+    ],
+)
+def test_what_used_to_pass_silently_is_refused(how: dict[str, Any], complaint: str) -> None:
+    cluster, task = sm.cluster("dgx_h100"), sm.Training(global_batch=8, sequence=4096)
+    with pytest.raises(sm.ScaleModelError) as caught:
+        sm.search("llama3_8b", cluster, task, {"tp": 8}, **how)
+    assert complaint in str(caught.value)
+
+
+def test_chunks_judge_their_columns_and_a_limit_needs_a_price() -> None:
+    cluster, task = sm.cluster("dgx_h100"), sm.Training(global_batch=8, sequence=4096)
+    with pytest.raises(sm.ScaleModelError, match="columns='nope': no such column"):
+        sm.sweep_chunks("llama3_8b", cluster, task, columns=["nope"])
+    assert list(sm.sweep("llama3_8b", cluster, task, {"tp": 8}, columns="tp").columns) == ["tp"]
+    free = sm.cluster({"base": "dgx_h100", "price": {"usd_per_accelerator_hour": "0 USD/h"}})
+    with pytest.raises(sm.ScaleModelError, match="constraints: dgx_h100 has no price"):
+        sm.search("llama3_8b", free, task, constraints="cost_usd <= 3")
+
+
+def test_a_long_ranking_is_quick_and_ordered() -> None:
+    cluster, task = sm.cluster("dgx_h100", nodes=4), sm.Training(global_batch=64, sequence=8192)
+    ranking = sm.search("llama3_8b", cluster, task, top=20_000)
+    assert len(ranking) == 20_000
+    assert ranking.table.step_time_s.is_monotonic_increasing
+    assert ranking[0] == sm.search("llama3_8b", cluster, task, top=1)[0]

@@ -194,10 +194,10 @@ def test_divisors(number: int, limit: int | None) -> None:
         ({"placement": "tp-dp"}, "placement='tp-dp': must be one of tp-cp-dp-pp"),
         ({"where": "tp"}, "where='tp': must be one comparison"),
         ({"where": ""}, "must be one comparison"),
-        ({"where": [3]}, "where=3: must be one comparison"),
+        ({"where": [3]}, "where=3: must be a text"),
         ({"where": "tp < 3 < 4"}, "must be one comparison"),
         ({"where": "tpp <= 4"}, "no variable 'tpp'; did you mean 'tp'"),
-        ({"where": "tp + 1 <= 2"}, "each side must be a product of numbers and tp, cp"),
+        ({"where": "tp + 1 <= 2"}, "each side must be a product of positive numbers and of tp, cp"),
         ({"where": "tp / 2 <= 2"}, "each side must be a product"),
         ({"where": "tp % 2 == 1"}, "a remainder can only be compared with == 0"),
         ({"where": "layers % pp != 0"}, "a remainder can only be compared with == 0"),
@@ -206,6 +206,15 @@ def test_divisors(number: int, limit: int | None) -> None:
         ({"exclude": {"tpp": 1}}, "tpp: no such knob; did you mean 'tp'"),
         ({"exclude": {"tp": 0}}, "tp=0: must be a whole number"),
         ({"exclude": {"sharding": "zero9"}}, "sharding='zero9': must be one of"),
+        ({"where": 5}, "where=5: must be a text"),
+        ({"where": "tp % 0 == 0"}, "each side must be a product of positive numbers"),
+        ({"where": "tp <= 1e400"}, "each side must be a product of positive numbers"),
+        ({"where": "tp <= True"}, "each side must be a product of positive numbers"),
+        ({"exclude": ["tp"]}, "exclude='tp': must be like"),
+        ({"exclude": [{}]}, "exclude={}: must be like"),
+        ({"exclude": 3}, "exclude=3: must be a mapping"),
+        ({"tiers": "x"}, "tiers='x': must be True or False"),
+        ({"redundant": 3}, "redundant=3: must be a text"),
         ({"redundant": ["sharing"]}, "sharing: no such knob; did you mean 'sharding'"),
     ],
 )
@@ -304,3 +313,33 @@ def test_shards_are_counted_in_whole_numbers(count: Any) -> None:
     question = Question(sm.model("llama3_8b"), sm.cluster("dgx_h100"), TASK, sm.Space())
     with pytest.raises(sm.ScaleModelError, match="must be a positive whole number"):
         question.shards(count)
+
+
+def test_an_exclusion_means_what_it_says_however_it_is_spelled() -> None:
+    cluster = sm.cluster("dgx_h100", nodes=2)
+    task = sm.Training(global_batch=64, sequence=8192)
+
+    def size(**knobs: Any) -> int:
+        usual = {"tp": 8, "pp": 1, "cp": 1, "recompute": "full", "offload_optimizer": False}
+        return sm.Space(**{**usual, **knobs}).size("llama3_8b", cluster, task)
+
+    placements = ["tp-cp-dp-pp", "dp-tp-cp-pp"]
+    assert size(placement=placements) == 2 * size(placement=placements[:1])
+    without = size(placement=placements, exclude={"placement": "dp-tp-cp-pp"})
+    assert without == size(placement=placements[:1])
+    assert size(exclude={"linear_precision": "bf16"}) == 0
+    shards = {"sharding": "hsdp", "shard_degree": [0, 2], "tp": 2}
+    assert size(**shards, exclude={"shard_degree": 4}) == size(
+        sharding="hsdp", shard_degree=2, tp=2
+    )
+
+
+def test_knobs_of_data_parallelism_matter_where_only_experts_have_replicas() -> None:
+    cluster, task = sm.cluster("dgx_h100"), sm.Training(global_batch=8, sequence=4096)
+    space = sm.Space(
+        tp=8, pp=1, cp=1, ep=4, etp=1, recompute="full", sharding=["zero1", "zero2", "zero3"]
+    )
+    frame = sm.sweep("mixtral_8x7b", cluster, task, space)
+    assert set(frame.sharding) == {"zero1", "zero2", "zero3"}
+    least = frame.groupby("sharding", observed=True).memory_bytes.min()
+    assert least["zero3"] < least["zero2"] < least["zero1"]

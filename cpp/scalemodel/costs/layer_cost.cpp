@@ -139,7 +139,7 @@ LocalSizes local_sizes(const LayerKind& kind, const LayerLayout& layout,
   size.k = size.kv_heads * a.head_dim;
   size.v = size.kv_heads * a.v_head_dim;
   size.element = operand_bytes(conditions.storage);
-  size.linear_input = conditions.precision == conditions.storage ? size.element : 1;
+  size.linear_input = std::min(size.element, operand_bytes(conditions.precision));
   return size;
 }
 

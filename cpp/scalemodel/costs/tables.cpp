@@ -121,10 +121,12 @@ DataParallelGroups data_parallel_groups(const Cluster& cluster, const Strategy& 
   groups.expert_ranks = std::max(1, d.inner() / (d.ep * d.etp));
   // Experts are shared out over their own replicas, as far as the dense sharding reaches.
   const int expert_stride = d.ep * d.etp;
-  groups.expert_shard_ranks =
-      d.shard == groups.dense_ranks
-          ? groups.expert_ranks
-          : std::clamp(d.shard * d.tp / expert_stride, 1, groups.expert_ranks);
+  if (strategy.sharding != Sharding::ddp) {
+    groups.expert_shard_ranks =
+        d.shard == groups.dense_ranks
+            ? groups.expert_ranks
+            : std::clamp(d.shard * d.tp / expert_stride, 1, groups.expert_ranks);
+  }
   groups.expert_shard =
       stage_group(cluster, groups.expert_shard_ranks, expert_stride, inside, d.pp);
   groups.expert_replica = stage_group(cluster, groups.expert_ranks / groups.expert_shard_ranks,

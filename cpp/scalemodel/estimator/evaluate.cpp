@@ -331,14 +331,15 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
   };
   const bool gathered = c.gathered;
   const bool gradients_sharded = gathered || s.sharding == Sharding::zero2;
-  const bool narrow = c.conditions.precision != c.conditions.storage;
+  const double narrow_bytes = operand_bytes(c.conditions.precision);
+  const bool narrow = narrow_bytes < c.storage_bytes;
   MemoryByKind memory;
   // Narrow formats keep a quantised copy of the linear weights beside the stored one; frozen
   // weights need no other.
-  const double narrow_bytes = operand_bytes(c.conditions.precision);
-  const double weight_bytes = c.conditions.frozen_base
-                                  ? narrow_bytes
-                                  : c.storage_bytes + (narrow && !c.weights_sharded ? 1 : 0);
+  const double weight_bytes =
+      c.conditions.frozen_base
+          ? narrow_bytes
+          : c.storage_bytes + (narrow && !c.weights_sharded ? narrow_bytes : 0);
   memory.weights = Bytes{weight_bytes * shared(cost.dense, cost.expert, c.weights_sharded)};
   memory.gradients = Bytes{c.gradient_bytes *
                            shared(cost.trainable_dense, cost.trainable_expert, gradients_sharded)};
@@ -448,14 +449,16 @@ void set_energy_and_cost(Estimate& e, const Context& c) {
 Context make_context(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                      const Cell& cell, const StageLayout& stages) {
   const Conditions& conditions = tables.conditions(strategy);
-  const bool gathered = gathers_parameters(strategy.sharding) && degrees.shard > 1;
+  const DataParallelGroups groups = data_parallel_groups(tables.cluster(), strategy, degrees);
+  const bool gathered = gathers_parameters(strategy.sharding) &&
+                        (groups.dense_shard_ranks > 1 || groups.expert_shard_ranks > 1);
   return {tables,
           strategy,
           degrees,
           cell,
           stages,
           conditions,
-          data_parallel_groups(tables.cluster(), strategy, degrees),
+          groups,
           effective_schedule(strategy.schedule, degrees.vpp),
           operand_bytes(conditions.storage),
           conditions.gradients_fp32 ? 4.0 : operand_bytes(conditions.storage),

@@ -1,8 +1,10 @@
 #include "scalemodel/search/search.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
-#include <optional>
+#include <set>
+#include <tuple>
 
 namespace scalemodel {
 namespace {
@@ -21,46 +23,41 @@ class Best {
     double score = 0;
     std::uint64_t row = 0;
     Strategy canonical;
+
+    bool operator<(const Entry& other) const {
+      return std::tie(score, row) < std::tie(other.score, other.row);
+    }
   };
 
   explicit Best(std::size_t count) : count_(count) {}
 
   /// Whether a candidate of this score could still enter.
   bool admits(double score, std::uint64_t row) const {
-    return entries_.size() < count_ || before(score, row, entries_.back());
+    return entries_.size() < count_ || Entry{score, row, {}} < *entries_.rbegin();
   }
   void add(const Entry& entry) {
     if (!admits(entry.score, entry.row)) return;
-    for (Entry& known : entries_) {
-      if (known.score == entry.score && known.canonical == entry.canonical) {
-        if (known.row <= entry.row) return;
-        known = entry;
-        sort();
-        return;
-      }
+    // Strategies that mean the same score the same.
+    for (auto known = entries_.lower_bound({entry.score, 0, {}});
+         known != entries_.end() && known->score == entry.score; ++known) {
+      if (!(known->canonical == entry.canonical)) continue;
+      if (known->row <= entry.row) return;
+      entries_.erase(known);
+      break;
     }
-    entries_.push_back(entry);
-    sort();
-    if (entries_.size() > count_) entries_.pop_back();
+    entries_.insert(entry);
+    if (entries_.size() > count_) entries_.erase(std::prev(entries_.end()));
   }
   /// The score that a group must be able to reach.
   double threshold() const {
     return entries_.size() < count_ ? std::numeric_limits<double>::infinity()
-                                    : entries_.back().score;
+                                    : entries_.rbegin()->score;
   }
-  const std::vector<Entry>& entries() const { return entries_; }
+  const std::set<Entry>& entries() const { return entries_; }
 
  private:
-  static bool before(double score, std::uint64_t row, const Entry& other) {
-    return score < other.score || (score == other.score && row < other.row);
-  }
-  void sort() {
-    std::sort(entries_.begin(), entries_.end(),
-              [](const Entry& a, const Entry& b) { return before(a.score, a.row, b); });
-  }
-
   std::size_t count_;
-  std::vector<Entry> entries_;
+  std::set<Entry> entries_;
 };
 
 /// The members of an option group at one point, with what they share.

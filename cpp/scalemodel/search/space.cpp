@@ -130,6 +130,8 @@ bool agree(const Strategy& a, const Strategy& b, std::uint32_t mask) {
 /// agree in it share one list.
 struct Signature {
   int tp = 1, cp = 1, pp = 1, dp = 1;  ///< 1 or 2: whether the axis has more than one rank
+  bool expert_replicas = false;        ///< several ranks hold the same experts
+  int node_shard = 0;                  ///< what HSDP's shard_degree 0 stands for, where listed
   bool splits_sequence = true;         ///< sequence parallelism is legal
   bool splits_heads = true;            ///< all-to-all context parallelism is legal
   std::uint64_t shards = 0;            ///< listed shard degrees that are legal, a bit each
@@ -138,6 +140,13 @@ struct Signature {
 
   auto operator<=>(const Signature&) const = default;
 };
+
+bool replicates_experts(const Degrees& d, const Model& model) {
+  return routed(model) && d.inner() > d.ep * d.etp;
+}
+
+/// 0 for the expert degree that 0 stands for.
+int canonical_etp(const Degrees& d, int etp) { return etp == (d.ep > 1 ? 1 : d.tp) ? 0 : etp; }
 
 bool shards_within(int shard, int replicas) {
   return shard > 1 && shard < replicas && replicas % shard == 0;
@@ -150,6 +159,7 @@ Signature signature_of(const Space& space, const Strategy& point, const Degrees&
   s.cp = std::min(d.cp, 2);
   s.pp = std::min(d.pp, 2);
   s.dp = std::min(d.dp, 2);
+  s.expert_replicas = replicates_experts(d, model);
   s.splits_sequence = (task.sequence / d.cp) % d.tp == 0;
   for (const LayerKind& kind : model.kinds) {
     s.splits_heads = s.splits_heads && kind.attention.heads % (d.tp * d.cp) == 0;
@@ -161,6 +171,7 @@ Signature signature_of(const Space& space, const Strategy& point, const Degrees&
     derived.sharding = Sharding::hsdp;
     const int node = resolve_degrees(derived, cluster, task).shard;
     const bool by_node = contains<std::uint16_t>(listed, 0) && shards_within(node, replicas);
+    if (by_node) s.node_shard = node;
     for (std::size_t i = 0; i < listed.size(); ++i) {
       const int shard = listed[i] == 0 ? node : listed[i];
       const bool twice = listed[i] != 0 && by_node && shard == node;
@@ -173,7 +184,10 @@ Signature signature_of(const Space& space, const Strategy& point, const Degrees&
   }
   for (std::size_t i = 0; i < space.exclusions.size(); ++i) {
     const Exclusion& exclusion = space.exclusions[i];
-    if (agree(exclusion.values, point, exclusion.fields & kPointFields)) {
+    Strategy excluded = exclusion.values, here = point;
+    excluded.etp = static_cast<std::uint8_t>(canonical_etp(d, excluded.etp));
+    here.etp = static_cast<std::uint8_t>(canonical_etp(d, here.etp));
+    if (agree(excluded, here, exclusion.fields & kPointFields)) {
       s.exclusions |= std::uint64_t{1} << i;
     }
   }
@@ -244,7 +258,7 @@ std::vector<Placement> tier_placements(const Signature& s) {
 
 /// Whether a knob changes anything, given the knobs expanded before it.
 bool matters(std::size_t field, const Strategy& s, const Signature& at) {
-  const bool replicated = at.dp > 1 || at.cp > 1;
+  const bool replicated = at.dp > 1 || at.cp > 1 || at.expert_replicas;
   switch (field) {
     case field_index(&Strategy::context):
       return at.cp > 1;
@@ -333,9 +347,14 @@ void add_freedom(Freedom& freedom, const Strategy& s) {
   freedom.offloads_optimizer = freedom.offloads_optimizer || s.offload_optimizer;
 }
 
+/// "task" for the task's own precision, whichever way it is asked for.
+PrecisionChoice canonical_precision(PrecisionChoice choice, const Task& task) {
+  return resolve(choice, task.precision) == task.precision ? PrecisionChoice::task : choice;
+}
+
 /// Knobs that decide a cell vary slowest, then recomputation, then what costs no cell: rows next to
 /// each other share most of their costs.
-Options make_options(const Space& space, const Signature& at,
+Options make_options(const Space& space, const Signature& at, const Task& task,
                      const std::vector<PrecisionChoice>& precisions) {
   std::vector<Strategy> rows{Strategy{}};
   expand<&Strategy::linear_precision>(rows, space, at, precisions);
@@ -363,13 +382,23 @@ Options make_options(const Space& space, const Signature& at,
   expand<&Strategy::offload_activations>(rows, space, at);
   expand<&Strategy::offload_optimizer>(rows, space, at);
 
+  // Exclusions mean what they say however it is spelled.
+  std::vector<Exclusion> exclusions = space.exclusions;
+  for (Exclusion& exclusion : exclusions) {
+    Strategy& excluded = exclusion.values;
+    excluded.placement = canonical_placement(excluded.placement, at);
+    excluded.linear_precision = canonical_precision(excluded.linear_precision, task);
+    if (excluded.shard_degree == at.node_shard) excluded.shard_degree = 0;
+  }
   Options options;
   for (const Strategy& row : rows) {
     const bool excluded = [&] {
-      for (std::size_t i = 0; i < space.exclusions.size(); ++i) {
-        const Exclusion& exclusion = space.exclusions[i];
+      Strategy meant = row;
+      if (meant.shard_degree == at.node_shard) meant.shard_degree = 0;
+      for (std::size_t i = 0; i < exclusions.size(); ++i) {
+        const Exclusion& exclusion = exclusions[i];
         const bool here = (at.exclusions >> i & 1) != 0;
-        if (here && agree(exclusion.values, row, exclusion.fields & ~kPointFields)) return true;
+        if (here && agree(exclusion.values, meant, exclusion.fields & ~kPointFields)) return true;
       }
       return false;
     }();
@@ -382,11 +411,6 @@ Options make_options(const Space& space, const Signature& at,
     add_freedom(options.groups.back().freedom, row);
   }
   return options;
-}
-
-/// "task" for the task's own precision, whichever way it is asked for.
-PrecisionChoice canonical_precision(PrecisionChoice choice, const Task& task) {
-  return resolve(choice, task.precision) == task.precision ? PrecisionChoice::task : choice;
 }
 
 /// Listed precisions that the accelerator has a rate for, each once.
@@ -448,6 +472,7 @@ Strategy canonical(const Strategy& strategy, const Model& model, const Cluster& 
   at.cp = d.cp;
   at.pp = d.pp;
   at.dp = d.dp;
+  at.expert_replicas = replicates_experts(d, model);
   const Strategy defaults;
   Strategy s = strategy;
   s.dp = static_cast<std::uint32_t>(d.dp);
@@ -457,7 +482,7 @@ Strategy canonical(const Strategy& strategy, const Model& model, const Cluster& 
     if (!matters(index, strategy, at)) s.*(field.member) = defaults.*(field.member);
     ++index;
   });
-  if (!routed(model) || s.etp == (d.ep > 1 ? 1 : d.tp)) s.etp = 0;
+  s.etp = routed(model) ? static_cast<std::uint8_t>(canonical_etp(d, s.etp)) : 0;
   s.linear_precision = canonical_precision(s.linear_precision, task);
   if (d.pp == 1) s.schedule = defaults.schedule;
   if (s.schedule == Schedule::interleaved) s.schedule = Schedule::one_f_one_b;
@@ -489,7 +514,7 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
     s.dp = static_cast<std::uint32_t>(d.dp);
     const Signature signature = signature_of(space, s, d, model, cluster, task);
     auto [at, fresh] = known.try_emplace(signature, static_cast<std::uint32_t>(options_.size()));
-    if (fresh) options_.push_back(make_options(space, signature, precisions));
+    if (fresh) options_.push_back(make_options(space, signature, task, precisions));
     const Options& options = options_[at->second];
     if (options.rows.empty()) return;
     points_.push_back({s, at->second, size_});
