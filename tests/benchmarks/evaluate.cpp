@@ -49,11 +49,13 @@ Cluster cluster() {
   a.memory_bandwidth = BytesPerSecond{3.35e12};
   a.host_bandwidth = BytesPerSecond{60e9};
   a.gemm.tiled = true;
-  a.gemm.dense16 = a.gemm.fp8 = {2.5 * unit::us, 130, 0.87, 0.73, 980 * unit::us, 0.84, 0};
-  a.gemm.l2_bytes_per_clock = 370;
-  a.gemm.wave_weight = 0.25;
-  a.gemm.split = 2.8 * unit::us;
-  a.gemm.prologue = 2.4;
+  a.gemm.dense16 = {2.5 * unit::us, 140, 0.83, 0.72, 1400 * unit::us, 0.84, 113, 28, 0.02};
+  a.gemm.dense16.split = 2.5 * unit::us;
+  a.gemm.dense16.split_passes = 6;
+  a.gemm.fp8 = a.gemm.dense16;
+  a.gemm.tile_rows = {160, 96, 128, 64, 128, 16, 192, 256};
+  a.gemm.tile_columns = {64, 128, 32, 32, 96, 32, 32, 128};
+  a.gemm.wave_targets = 2;
   a.gemm.reference_peak = FlopPerSecond{989e12};
   a.attention = {0.34, 0.3, 0.62, 0.54, 10 * unit::us};
   a.elementwise = {0.88, 0.6, 0.76, 2 * unit::us};

@@ -85,14 +85,18 @@ def wide_gradients(c: Comparison) -> Comparison:
 def flat_products(accelerator: _core.Accelerator, of_peak: float) -> _core.Accelerator:
     """Matrix products at one fraction of peak, their bytes moved before or after."""
     flat = _core.TileGemm(
-        burst_fraction=of_peak, sustained_fraction=of_peak, throttle_s=1.0, memory_fraction=0.9
+        burst_fraction=of_peak,
+        sustained_fraction=of_peak,
+        throttle_s=1.0,
+        memory_fraction=0.9,
+        blend=1.0,
     )
     precision = _core.precisions().index("bf16")
     kernels = _core.GemmKernels(
         tiled=True,
         dense16=flat,
-        l2_bytes_per_clock=1e6,
-        blend=1.0,
+        tile_rows=[64, *[0] * 7],
+        tile_columns=[64, *[0] * 7],
         reference_peak_flop_per_s=accelerator.peak_flop_per_s[precision],
         roofline_compute_fraction=of_peak,
         roofline_memory_fraction=0.9,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <tuple>
 
 #include "scalemodel/base/precision.hpp"
@@ -10,7 +11,7 @@
 
 namespace scalemodel {
 
-/// Constants of the tile/wave form of a matrix multiplication (see ops/gemm.hpp).
+/// Constants of one matrix multiplication kernel family in the tile form (see ops/gemm.hpp).
 struct TileGemm {
   Seconds launch;                 ///< fixed time of a call
   double tau_cycles = 0;          ///< shortest time of one 64-deep step of a tile, in clocks
@@ -18,22 +19,33 @@ struct TileGemm {
   double sustained_fraction = 0;  ///< fraction of peak a very long kernel sustains (clocks drop)
   Seconds throttle;               ///< kernel time at which half of that drop has happened
   double memory_fraction = 0;     ///< fraction of memory bandwidth
-  double quantise_passes = 0;     ///< passes over the activation operand to quantise it
+  double cache_bytes_per_clock = 0;     ///< operands into one multiprocessor; 0: never the limit
+  double epilogue_bytes_per_clock = 0;  ///< results out of one multiprocessor; 0: no limit
+  double wave_weight = 0;               ///< 1: a partial wave costs a whole one; 0: its share
+  Seconds split;                        ///< fixed time of a split-k reduction
+  double split_passes = 4;              ///< bytes per partial result of a split-k reduction
+  Seconds memory_ramp;                  ///< most that filling the memory pipeline adds
+  double blend = 3;                     ///< exponent of the smooth maximum of tiles and memory
+  double quantise_passes = 0;           ///< passes over the activation operand to quantise it
+  Seconds host_floor;                   ///< the host cannot issue the call faster
 
   bool operator==(const TileGemm&) const = default;
 };
+
+/// Most tile shapes an accelerator's kernels choose between.
+inline constexpr std::size_t kGemmTiles = 8;
 
 /// How matrix multiplications run on one accelerator.
 struct GemmKernels {
   bool tiled = false;  ///< the tile form was fitted; otherwise the roofline form is used
   TileGemm dense16, fp8, fp4;
-  double l2_bytes_per_clock = 0;  ///< per multiprocessor
-  double blend = 3;               ///< exponent of the smooth maximum
-  double wave_weight = 0;         ///< 1: partial waves cost a whole one; 0: nothing
-  Seconds split;                  ///< fixed time of a split-k reduction
-  double prologue = 0;            ///< 64-deep steps before a tile's pipeline is full
-  FlopPerSecond reference_peak;   ///< BF16 peak the fractions refer to
-  double grouped_fraction = 1;    ///< rate of products launched expert by expert over dense ones
+  std::array<double, kGemmTiles> tile_rows{}, tile_columns{};  ///< 0: fewer shapes
+  int wave_targets = 1;          ///< split-k fills up to so many whole waves
+  double resident_elements = 0;  ///< outputs one multiprocessor works on at once; 0: one tile
+  int resident_most = 1;         ///< most tiles it works on at once
+  double warm_factor = 1;        ///< gain of operands that a benchmark loop left in the cache
+  FlopPerSecond reference_peak;  ///< BF16 peak the fractions refer to
+  double grouped_fraction = 1;   ///< rate of products launched expert by expert over dense ones
   double roofline_compute_fraction = 0;
   double roofline_memory_fraction = 0;
   Seconds roofline_launch;
@@ -98,7 +110,17 @@ struct RecordOf<TileGemm> {
       field("sustained_fraction", &T::sustained_fraction, 0, 2, "fraction of peak, long kernels"),
       field("throttle_s", &T::throttle, 0, 10, "kernel time of half the drop"),
       field("memory_fraction", &T::memory_fraction, 0, 2, "fraction of memory bandwidth"),
-      field("quantise_passes", &T::quantise_passes, 0, 20, "passes to quantise activations")};
+      field("cache_bytes_per_clock", &T::cache_bytes_per_clock, 0, 1e6,
+            "operands into a multiprocessor; 0 = no limit"),
+      field("epilogue_bytes_per_clock", &T::epilogue_bytes_per_clock, 0, 1e6,
+            "results out of a multiprocessor; 0 = no limit"),
+      field("wave_weight", &T::wave_weight, 0, 1, "cost of a partial wave"),
+      field("split_s", &T::split, 0, 1, "fixed time of a split-k reduction"),
+      field("split_passes", &T::split_passes, 0, 1000, "bytes per partial result of a split"),
+      field("memory_ramp_s", &T::memory_ramp, 0, 1, "most that filling the memory pipeline adds"),
+      field("blend", &T::blend, 0.5, 100, "exponent of the smooth maximum"),
+      field("quantise_passes", &T::quantise_passes, 0, 20, "passes to quantise activations"),
+      field("host_floor_s", &T::host_floor, 0, 1, "least time between calls of the host")};
 };
 
 template <>
@@ -110,11 +132,13 @@ struct RecordOf<GemmKernels> {
       field("dense16", &T::dense16, "FP16 and BF16 constants"),
       field("fp8", &T::fp8, "FP8 constants"),
       field("fp4", &T::fp4, "FP4 constants"),
-      field("l2_bytes_per_clock", &T::l2_bytes_per_clock, 0, 1e6, "per multiprocessor"),
-      field("blend", &T::blend, 0.5, 100, "exponent of the smooth maximum"),
-      field("wave_weight", &T::wave_weight, 0, 1, "cost of a partial wave"),
-      field("split_s", &T::split, 0, 1, "fixed time of a split-k reduction"),
-      field("prologue", &T::prologue, 0, 100, "64-deep steps to fill a tile"),
+      field("tile_rows", &T::tile_rows, 0, 1e6, "rows of the tile shapes; 0 = none"),
+      field("tile_columns", &T::tile_columns, 0, 1e6, "columns of the tile shapes"),
+      field("wave_targets", &T::wave_targets, 1, 64, "whole waves that split-k may fill"),
+      field("resident_elements", &T::resident_elements, 0, 1e9,
+            "outputs a multiprocessor works on at once; 0 = one tile"),
+      field("resident_most", &T::resident_most, 1, 64, "most tiles of a multiprocessor at once"),
+      field("warm_factor", &T::warm_factor, 1, 100, "gain of operands left in the cache"),
       field("reference_peak_flop_per_s", &T::reference_peak, 0, 1e20, "BF16 peak of the fit"),
       field("grouped_fraction", &T::grouped_fraction, 0.01, 2,
             "rate of products launched expert by expert over dense ones"),

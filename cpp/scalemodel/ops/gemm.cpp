@@ -28,12 +28,15 @@ double smooth_max(double a, double b, double p) {
   return high > 0 ? high * std::pow(1 + std::pow(low / high, p), 1 / p) : 0;
 }
 
+/// k is cut into at most this many slices.
+constexpr double kMostSplits = 32;
+
 }  // namespace
 
 GemmTimer::GemmTimer(const Accelerator& accelerator, Precision precision)
     : multiprocessors_(accelerator.multiprocessors),
-      operand_bytes_(operand_bytes(precision)),
-      peak_(accelerator.peak_of(precision)),
+      format_{operand_bytes(precision), operand_bytes(precision), accelerator.peak_of(precision),
+              false},
       memory_bandwidth_(accelerator.memory_bandwidth),
       kernels_(accelerator.gemm),
       constants_(constants_of(accelerator.gemm, precision)) {
@@ -42,67 +45,119 @@ GemmTimer::GemmTimer(const Accelerator& accelerator, Precision precision)
   if (!tiled_) return;
   // The fitted fractions refer to the peak the fit used; narrower formats scale with the sheet.
   const FlopPerSecond sheet16 = accelerator.peak_of(Precision::bf16);
-  peak_ = (peak_ / sheet16) * kernels_.reference_peak;
-  constexpr std::array<std::array<double, 2>, kTiles> kShapes{{{256, 128},
-                                                               {128, 256},
-                                                               {128, 128},
-                                                               {128, 64},
-                                                               {64, 128},
-                                                               {64, 64},
-                                                               {128, 32},
-                                                               {64, 32},
-                                                               {32, 64},
-                                                               {16, 64},
-                                                               {64, 16}}};
+  format_.peak = (format_.peak / sheet16) * kernels_.reference_peak;
+  prepare(accelerator);
+}
+
+GemmTimer::GemmTimer(const Accelerator& accelerator, const TileGemm& constants,
+                     const GemmFormat& format)
+    : tiled_(true),
+      multiprocessors_(accelerator.multiprocessors),
+      format_(format),
+      memory_bandwidth_(accelerator.memory_bandwidth),
+      kernels_(accelerator.gemm),
+      constants_(constants) {
+  prepare(accelerator);
+}
+
+void GemmTimer::prepare(const Accelerator& accelerator) {
   const double clock = accelerator.clock.base();
-  const double p = kernels_.blend;
-  for (int i = 0; i < kTiles; ++i) {
-    const auto [a, b] = kShapes[static_cast<std::size_t>(i)];
-    const double math = 128 * a * b / (peak_.base() / multiprocessors_);
-    const double cache = 64 * (a + b) * operand_bytes_ / (kernels_.l2_bytes_per_clock * clock);
-    const double issue = constants_.tau_cycles / clock;
-    const double step =
-        std::pow(std::pow(math, p) + std::pow(cache, p) + std::pow(issue, p), 1 / p);
-    tiles_[static_cast<std::size_t>(i)] = {a, b, step};
+  latency_s_ = constants_.tau_cycles / clock;
+  cache_ = accelerator.l2;
+  warm_gain_ = format_.warm && cache_ > Bytes{} ? kernels_.warm_factor - 1 : 0;
+  for (std::size_t i = 0; i < kGemmTiles; ++i) {
+    const double a = kernels_.tile_rows[i], b = kernels_.tile_columns[i];
+    if (a <= 0 || b <= 0) continue;
+    double arithmetic = 128 * a * b / (format_.peak.base() / multiprocessors_);
+    if (constants_.cache_bytes_per_clock > 0) {
+      const double operands = 64 * (a * format_.activation_bytes + b * format_.weight_bytes);
+      arithmetic = std::max(arithmetic, operands / (constants_.cache_bytes_per_clock * clock));
+    }
+    const double epilogue = constants_.epilogue_bytes_per_clock > 0
+                                ? a * b / (constants_.epilogue_bytes_per_clock * clock)
+                                : 0;
+    const double most = kernels_.resident_most;
+    const double resident = std::clamp(std::floor(kernels_.resident_elements / (a * b)), 1.0, most);
+    tiles_[static_cast<std::size_t>(tiles_used_++)] = {a, b, arithmetic, epilogue, resident};
   }
+  tiled_ = tiles_used_ > 0;
 }
 
 Seconds GemmTimer::time(const GemmShape& shape) const noexcept {
   if (shape.m <= 0 || shape.n <= 0 || shape.k <= 0 || shape.batch <= 0) return Seconds{};
-  const Bytes bytes{shape.batch * (operand_bytes_ * (shape.m * shape.k + shape.n * shape.k) +
+  const Bytes bytes{shape.batch * (format_.activation_bytes * shape.m * shape.k +
+                                   format_.weight_bytes * shape.n * shape.k +
                                    shape.output_bytes * shape.m * shape.n)};
   if (tiled_) return tiled(shape, bytes);
   return kernels_.roofline_launch +
-         max(shape.flop() / (kernels_.roofline_compute_fraction * peak_),
+         max(shape.flop() / (kernels_.roofline_compute_fraction * format_.peak),
              bytes / (kernels_.roofline_memory_fraction * memory_bandwidth_));
+}
+
+double GemmTimer::rounds(double x) const noexcept {
+  if (x <= 1) return 1;
+  return constants_.wave_weight * std::ceil(x) + (1 - constants_.wave_weight) * x;
+}
+
+/// Time of `load` tiles per multiprocessor, each of `steps` steps.
+double GemmTimer::tile_s(const Tile& tile, double load, double steps) const noexcept {
+  const double together = std::min(rounds(load), tile.resident);
+  const double step = std::max(together * tile.arithmetic_s, latency_s_);
+  return rounds(load / tile.resident) * (step * steps + together * tile.epilogue_s);
+}
+
+double GemmTimer::fastest_s(const GemmShape& shape, double memory_rate) const noexcept {
+  const double steps = std::ceil(shape.k / 64);
+  const double most_splits = std::min(steps, kMostSplits);
+  // One more slice: its partial results written and read.
+  const double slice_s = constants_.split_passes * shape.batch * shape.m * shape.n / memory_rate;
+  double best = std::numeric_limits<double>::max();
+  for (int i = 0; i < tiles_used_; ++i) {
+    Tile tile = tiles_[static_cast<std::size_t>(i)];
+    tile.epilogue_s *= shape.output_bytes;
+    const double tiles =
+        std::ceil(shape.m / tile.rows) * std::ceil(shape.n / tile.columns) * shape.batch;
+    best = std::min(best, tile_s(tile, tiles / multiprocessors_, steps));
+    const auto consider = [&](double split) {
+      best = std::min(best, tile_s(tile, tiles * split / multiprocessors_, steps / split) +
+                                constants_.split.base() + split * slice_s);
+    };
+    // Inside one wave steps/split + split slice_s is convex: the best whole split lies beside its
+    // minimum.
+    const double one_wave = std::min(std::floor(multiprocessors_ / tiles), most_splits);
+    if (one_wave >= 2) {
+      const double step = std::max(tile.arithmetic_s, latency_s_);
+      const double ideal = std::floor(std::sqrt(step * steps / std::max(slice_s, 1e-30)));
+      consider(std::clamp(ideal, 2.0, one_wave));
+      consider(std::clamp(ideal + 1, 2.0, one_wave));
+    }
+    for (int waves = 2; waves <= kernels_.wave_targets; ++waves) {
+      const double split = std::floor(waves * multiprocessors_ / tiles);
+      if (split > most_splits) break;
+      if (split >= 2) consider(split);
+    }
+  }
+  return best;
 }
 
 Seconds GemmTimer::tiled(const GemmShape& shape, Bytes bytes) const noexcept {
   const double memory_rate = constants_.memory_fraction * memory_bandwidth_.base();
-  const double q = kernels_.wave_weight;
-  double best = std::numeric_limits<double>::max();
-  for (const Tile& tile : tiles_) {
-    const double tiles_total =
-        std::ceil(shape.m / tile.rows) * std::ceil(shape.n / tile.columns) * shape.batch;
-    for (double split = 1; split <= 32; split *= 2) {
-      const double w = tiles_total * split / multiprocessors_;
-      const double waves = w <= 1 ? 1 : q * std::ceil(w) + (1 - q) * w;
-      const double steps = std::ceil(std::max(shape.k / split, 64.0) / 64) + kernels_.prologue;
-      double time = waves * tile.step_s * steps;
-      if (split > 1) {
-        time += kernels_.split.base() + 4 * split * shape.batch * shape.m * shape.n / memory_rate;
-      }
-      best = std::min(best, time);
-      if (w > 1) break;  // more splits only add waves
-    }
-  }
+  const double best = fastest_s(shape, memory_rate);
   const double burst = constants_.burst_fraction, sustained = constants_.sustained_fraction;
   const double efficiency =
       sustained + (burst - sustained) / (1 + best / (burst * constants_.throttle.base()));
-  const double core = smooth_max(best / efficiency, bytes.base() / memory_rate, kernels_.blend);
+  double moving = bytes.base() / memory_rate;
+  if (warm_gain_ > 0) {
+    const double share = 6 * (bytes / cache_);
+    moving /= 1 + warm_gain_ / (1 + share * share * share);
+  }
+  const double ramp = constants_.memory_ramp.base();
+  if (ramp > 0) moving += ramp * (1 - std::exp(-moving / ramp));
   const double quantise = constants_.quantise_passes * shape.batch * shape.m * shape.k *
-                          (2 + operand_bytes_) / memory_bandwidth_.base();
-  return constants_.launch + Seconds{core + quantise};
+                          (2 + format_.activation_bytes) / memory_bandwidth_.base();
+  const Seconds device = constants_.launch + Seconds{quantise} +
+                         Seconds{smooth_max(best / efficiency, moving, constants_.blend)};
+  return max(device, constants_.host_floor);
 }
 
 }  // namespace scalemodel

@@ -5,6 +5,7 @@
 
 #include "scalemodel/base/precision.hpp"
 #include "scalemodel/base/quantity.hpp"
+#include "scalemodel/base/record.hpp"
 #include "scalemodel/hardware/accelerator.hpp"
 
 namespace scalemodel {
@@ -17,44 +18,85 @@ struct GemmShape {
   constexpr Flop flop() const { return Flop{2 * batch * m * n * k}; }
 };
 
+/// What the operands of a product are stored in, and the peak of the units that multiply them.
+struct GemmFormat {
+  double activation_bytes = 2;  ///< per element of A
+  double weight_bytes = 2;      ///< per element of B
+  FlopPerSecond peak;
+  bool warm = false;  ///< small operands stay in the cache from call to call, as in a benchmark
+
+  bool operator==(const GemmFormat&) const = default;
+};
+
+template <>
+struct RecordOf<GemmFormat> {
+  static constexpr std::string_view name = "GemmFormat";
+  using T = GemmFormat;
+  static constexpr std::tuple fields{
+      field("activation_bytes", &T::activation_bytes, 0.01, 16, "per element of A"),
+      field("weight_bytes", &T::weight_bytes, 0.01, 16, "per element of B"),
+      field("peak_flop_per_s", &T::peak, 1, 1e20, "dense peak of the multiplying units"),
+      field("warm", &T::warm, "whether small operands stay in the cache between calls")};
+};
+
 /// Matrix multiplications of one accelerator in one precision. Construction hoists what does not
-/// depend on the shape; `time` is then about a hundred multiplications.
+/// depend on the shape; `time` is then a few hundred multiplications.
 class GemmTimer {
  public:
   GemmTimer() = default;
   GemmTimer(const Accelerator& accelerator, Precision precision);
+  /// A named kernel with constants of its own, in the tile shapes of the accelerator.
+  GemmTimer(const Accelerator& accelerator, const TileGemm& constants, const GemmFormat& format);
 
-  /// Tile form. A tile of a x b outputs advances 64 elements of k at a time; a step takes the
-  /// smooth maximum (exponent p) of tensor-core, cache and issue time; u tiles (times split-k s)
-  /// run in waves over the SMs:
+  /// Tile form. A tile of a x b outputs advances 64 elements of k in one step, limited by the
+  /// tensor cores, by the operands that reach a multiprocessor (cache rate c) or by the latency
+  /// tau; then it writes its outputs (epilogue rate o; f is the clock):
   ///
-  ///     step  = ((128 a b/(P/SM))^p + (64 (a+b) es/(l2 f))^p + (tau/f)^p)^(1/p)
-  ///     waves = 1 if w <= 1 else q ceil(w) + (1-q) w,   w = u/SM
-  ///     T     = waves step (ceil(max(k/s, 64)/64) + prologue) + [s > 1] (split + 4 s m n/(e_mem
-  ///     W)) t     = t0 + ((min T / eff)^p + (bytes/(e_mem W))^p)^(1/p) + quantisation of A eff   =
-  ///     sustained + (burst - sustained)/(1 + T/(burst throttle))
+  ///     step = max(128 a b/(P/SM), 64 (a ea + b eb)/(c f), tau/f),   end = a b eo/(o f)
   ///
-  /// Mean error on published cuBLAS timings 5-8 % (A100 to GB300). Where no such fit exists the
-  /// roofline form t = t0 + max(flop/(e_c P), bytes/(e_m W)) is used (11-16 %).
+  /// u tiles, each cut into s slices of k, give w = u s/SM tiles per multiprocessor. Up to r of
+  /// them run side by side, which hides the latency but not the arithmetic, so that a round of
+  /// load = min(w, r) tiles takes max(load arithmetic, tau) per step:
+  ///
+  ///     T = rounds(w/r) (step(load) ceil(k/64)/s + load end) + [s > 1] (split + passes s m n/M)
+  ///     rounds(x) = 1 if x <= 1 else q ceil(x) + (1-q) x,   M = memory fraction * bandwidth
+  ///
+  /// The library picks the tile and the split: either the s that balances steps against the
+  /// reduction inside one wave, in closed form, or one that fills 2, 3 ... whole waves. Then
+  ///
+  ///     t = launch + ((min T/eff)^p + (bytes/M + ramp)^p)^(1/p) + quantisation of A
+  ///     eff = sustained + (burst - sustained)/(1 + T/(burst throttle))
+  ///
+  /// where ramp = r (1 - exp(-bytes/(M r))) is the memory pipeline filling. Mean error on cuBLAS
+  /// timings 4.5-7 % (A100, Hopper, Blackwell), the spread between library builds 4-5 %. Where no
+  /// such fit exists the roofline form t = t0 + max(flop/(e_c P), bytes/(e_m W)) is used (11-16 %).
   Seconds time(const GemmShape& shape) const noexcept;
 
  private:
   struct Tile {
     double rows, columns;
-    double step_s;
+    double arithmetic_s;  ///< one step, tensor cores and operands
+    double epilogue_s;
+    double resident;  ///< tiles side by side on a multiprocessor
   };
-  static constexpr int kTiles = 11;
 
+  void prepare(const Accelerator& accelerator);
+  double rounds(double x) const noexcept;
+  double tile_s(const Tile& tile, double load, double steps) const noexcept;
+  double fastest_s(const GemmShape& shape, double memory_rate) const noexcept;
   Seconds tiled(const GemmShape& shape, Bytes bytes) const noexcept;
 
   bool tiled_ = false;
   double multiprocessors_ = 1;
-  double operand_bytes_ = 2;
-  FlopPerSecond peak_;
+  double latency_s_ = 0;
+  double warm_gain_ = 0;
+  GemmFormat format_;
   BytesPerSecond memory_bandwidth_;
+  Bytes cache_;
   GemmKernels kernels_;
   TileGemm constants_;
-  std::array<Tile, kTiles> tiles_{};
+  int tiles_used_ = 0;
+  std::array<Tile, kGemmTiles> tiles_{};
 };
 
 }  // namespace scalemodel

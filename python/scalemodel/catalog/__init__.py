@@ -30,6 +30,7 @@ KINDS = (
     "accelerators",
     "clusters",
     "interconnects",
+    "kernels",
     "models",
     "prices",
     "reference",

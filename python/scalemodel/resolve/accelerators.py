@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from scalemodel import _core, catalog
+from scalemodel.errors import ScaleModelError
 from scalemodel.resolve.reader import Reader, Table, is_path, merged
 
 
@@ -29,7 +30,8 @@ def accelerator_table(source: str | Table) -> dict[str, Any]:
     return table
 
 
-def _tile(reader: Reader) -> _core.TileGemm:
+def tile_constants(reader: Reader) -> _core.TileGemm:
+    """The constants of one kernel family in the tile form."""
     return _core.TileGemm(
         launch_s=reader.quantity("launch", "s"),
         tau_cycles=reader.number("tau_cycles"),
@@ -37,7 +39,29 @@ def _tile(reader: Reader) -> _core.TileGemm:
         sustained_fraction=reader.number("sustained_fraction"),
         throttle_s=reader.quantity("throttle", "s"),
         memory_fraction=reader.number("memory_fraction"),
+        cache_bytes_per_clock=reader.number("cache_bytes_per_clock", 0.0),
+        epilogue_bytes_per_clock=reader.number("epilogue_bytes_per_clock", 0.0),
+        wave_weight=reader.number("wave_weight"),
+        split_s=reader.quantity("split", "s"),
+        split_passes=reader.number("split_passes"),
+        memory_ramp_s=reader.quantity("memory_ramp", "s", 0.0),
+        blend=reader.number("blend"),
         quantise_passes=reader.number("quantise_passes", 0.0),
+        host_floor_s=reader.quantity("host_floor", "s", 0.0),
+    )
+
+
+# How the constants moved from Ampere to Hopper: a shorter start, operands shared between
+# multiprocessors (multicast), results written beside the next tile's arithmetic.
+_LAUNCH_TREND, _CACHE_TREND, _EPILOGUE_TREND = 0.914, 3.1, 2.1
+
+
+def newer(kernel: _core.TileGemm, generations: float) -> _core.TileGemm:
+    """Kernel constants carried to an architecture so many generations newer, without timings."""
+    return kernel.replace(
+        launch_s=_LAUNCH_TREND**generations * kernel.launch_s,
+        cache_bytes_per_clock=_CACHE_TREND**generations * kernel.cache_bytes_per_clock,
+        epilogue_bytes_per_clock=_EPILOGUE_TREND**generations * kernel.epilogue_bytes_per_clock,
     )
 
 
@@ -57,6 +81,30 @@ def _narrow_tile(reader: Reader, key: str, wide: _core.TileGemm) -> _core.TileGe
     return tile
 
 
+def tile_shapes(reader: Reader) -> dict[str, Any]:
+    """Tiles a library chooses between, filled up with zeros, and how they share the chip."""
+    reader.known.add("tiles")
+    shapes = reader.table.get("tiles")
+    most = len(_core.GemmKernels().tile_rows)
+    if (
+        not isinstance(shapes, Sequence)
+        or not 1 <= len(shapes) <= most
+        or not all(isinstance(shape, Sequence) and len(shape) == 2 for shape in shapes)
+    ):
+        raise ScaleModelError(
+            f"{reader.where}.tiles={shapes!r}: must be 1 to {most} pairs [rows, columns]"
+        )
+    filled = [*shapes, *([(0, 0)] * (most - len(shapes)))]
+    return {
+        "tile_rows": [rows for rows, _ in filled],
+        "tile_columns": [columns for _, columns in filled],
+        "wave_targets": reader.count("wave_targets", 1),
+        "resident_elements": reader.number("resident_elements", 0.0),
+        "resident_most": reader.count("resident_most", 1),
+        "warm_factor": reader.number("warm_factor", 1.0),
+    }
+
+
 def _gemm(reader: Reader, sheet_peak: float) -> _core.GemmKernels:
     roofline = reader.sub("roofline")
     common: dict[str, Any] = {
@@ -68,22 +116,18 @@ def _gemm(reader: Reader, sheet_peak: float) -> _core.GemmKernels:
     }
     roofline.finish()
     if reader.text("form", "roofline") != "tile":
-        reader.finish("multiprocessors", "clock", "hot")
+        reader.finish("multiprocessors", "clock", "tiles")
         return _core.GemmKernels(**common)
-    wide = _tile(reader)
+    wide = newer(tile_constants(reader), reader.number("generations", 0.0))
     kernels = _core.GemmKernels(
         tiled=True,
         dense16=wide,
         fp8=_narrow_tile(reader, "fp8", wide),
         fp4=_narrow_tile(reader, "fp4", wide),
-        l2_bytes_per_clock=reader.number("l2_bytes_per_clock"),
-        blend=reader.number("blend"),
-        wave_weight=reader.number("wave_weight"),
-        split_s=reader.quantity("split", "s"),
-        prologue=reader.number("prologue"),
+        **tile_shapes(reader),
         **common,
     )
-    reader.finish("multiprocessors", "clock", "hot")
+    reader.finish("multiprocessors", "clock")
     return kernels
 
 

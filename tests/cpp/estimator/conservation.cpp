@@ -201,8 +201,9 @@ Cluster accelerated(Cluster c) {
   for (TileGemm* tile : {&a.gemm.dense16, &a.gemm.fp8, &a.gemm.fp4}) {
     tile->launch = tile->launch / k;
     tile->throttle = tile->throttle / k;
+    tile->split = tile->split / k;
+    tile->memory_ramp = tile->memory_ramp / k;
   }
-  a.gemm.split = a.gemm.split / k;
   a.gemm.reference_peak = k * a.gemm.reference_peak;
   a.gemm.roofline_launch = a.gemm.roofline_launch / k;
   a.attention.launch = a.attention.launch / k;
