@@ -14,7 +14,8 @@ void check_extents(std::string_view name, const Column& values, py::ssize_t rows
   }
   for (py::ssize_t i = 0; i < rows; ++i) {
     if (!std::isfinite(values.at(i)) || values.at(i) < 1) {
-      throw MalformedQuestion(std::string(name).append("=" + text_of(values.at(i)))
+      throw MalformedQuestion(std::string(name)
+                                  .append("=" + text_of(values.at(i)))
                                   .append(": must be a number from 1 upwards"));
     }
   }

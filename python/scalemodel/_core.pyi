@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'DecoderShape', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'GemmKernels', 'LayeredModel', 'MeasuredRun', 'PowerPhases', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'Tables', 'Task', 'TileGemm', 'canonical', 'collective_time_s', 'columns', 'fit_stack', 'gemm_time_s', 'p2p_time_s', 'pareto_front', 'precisions', 'reasons', 'score', 'search', 'sweep', 'variables']
+__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'DecoderShape', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'GemmFormat', 'GemmKernels', 'LayeredModel', 'MeasuredRun', 'PowerPhases', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'Tables', 'Task', 'TileGemm', 'canonical', 'collective_time_s', 'columns', 'fit_stack', 'gemm_kernel_time_s', 'gemm_time_s', 'p2p_time_s', 'pareto_front', 'precisions', 'reasons', 'score', 'search', 'sweep', 'variables']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -22,7 +22,7 @@ class TileGemm:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, launch_s: float = 0.0, tau_cycles: float = 0.0, burst_fraction: float = 0.0, sustained_fraction: float = 0.0, throttle_s: float = 0.0, memory_fraction: float = 0.0, quantise_passes: float = 0.0) -> None:
+    def __init__(self, *, launch_s: float = 0.0, tau_cycles: float = 0.0, burst_fraction: float = 0.0, sustained_fraction: float = 0.0, throttle_s: float = 0.0, memory_fraction: float = 0.0, cache_bytes_per_clock: float = 0.0, epilogue_bytes_per_clock: float = 0.0, wave_weight: float = 0.0, split_s: float = 0.0, split_passes: float = 4.0, memory_ramp_s: float = 0.0, blend: float = 3.0, quantise_passes: float = 0.0, host_floor_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -37,9 +37,29 @@ class TileGemm:
         Field names and values.
         """
     @property
+    def blend(self) -> float:
+        """
+        exponent of the smooth maximum
+        """
+    @property
     def burst_fraction(self) -> float:
         """
         fraction of peak, short kernels
+        """
+    @property
+    def cache_bytes_per_clock(self) -> float:
+        """
+        operands into a multiprocessor; 0 = no limit
+        """
+    @property
+    def epilogue_bytes_per_clock(self) -> float:
+        """
+        results out of a multiprocessor; 0 = no limit
+        """
+    @property
+    def host_floor_s(self) -> float:
+        """
+        least time between calls of the host
         """
     @property
     def launch_s(self) -> float:
@@ -52,9 +72,24 @@ class TileGemm:
         fraction of memory bandwidth
         """
     @property
+    def memory_ramp_s(self) -> float:
+        """
+        most that filling the memory pipeline adds
+        """
+    @property
     def quantise_passes(self) -> float:
         """
         passes to quantise activations
+        """
+    @property
+    def split_passes(self) -> float:
+        """
+        bytes per partial result of a split
+        """
+    @property
+    def split_s(self) -> float:
+        """
+        fixed time of a split-k reduction
         """
     @property
     def sustained_fraction(self) -> float:
@@ -71,6 +106,11 @@ class TileGemm:
         """
         kernel time of half the drop
         """
+    @property
+    def wave_weight(self) -> float:
+        """
+        cost of a partial wave
+        """
 class GemmKernels:
     """
     How matrix multiplications run on an accelerator.
@@ -86,7 +126,7 @@ class GemmKernels:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, tiled: bool = False, dense16: TileGemm = ..., fp8: TileGemm = ..., fp4: TileGemm = ..., l2_bytes_per_clock: float = 0.0, blend: float = 3.0, wave_weight: float = 0.0, split_s: float = 0.0, prologue: float = 0.0, reference_peak_flop_per_s: float = 0.0, grouped_fraction: float = 1.0, roofline_compute_fraction: float = 0.0, roofline_memory_fraction: float = 0.0, roofline_launch_s: float = 0.0) -> None:
+    def __init__(self, *, tiled: bool = False, dense16: TileGemm = ..., fp8: TileGemm = ..., fp4: TileGemm = ..., tile_rows: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), tile_columns: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), wave_targets: int = 1, resident_elements: float = 0.0, resident_most: int = 1, warm_factor: float = 1.0, reference_peak_flop_per_s: float = 0.0, grouped_fraction: float = 1.0, roofline_compute_fraction: float = 0.0, roofline_memory_fraction: float = 0.0, roofline_launch_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -99,11 +139,6 @@ class GemmKernels:
     def to_dict(self) -> dict:
         """
         Field names and values.
-        """
-    @property
-    def blend(self) -> float:
-        """
-        exponent of the smooth maximum
         """
     @property
     def dense16(self) -> TileGemm:
@@ -126,19 +161,19 @@ class GemmKernels:
         rate of products launched expert by expert over dense ones
         """
     @property
-    def l2_bytes_per_clock(self) -> float:
-        """
-        per multiprocessor
-        """
-    @property
-    def prologue(self) -> float:
-        """
-        64-deep steps to fill a tile
-        """
-    @property
     def reference_peak_flop_per_s(self) -> float:
         """
         BF16 peak of the fit
+        """
+    @property
+    def resident_elements(self) -> float:
+        """
+        outputs a multiprocessor works on at once; 0 = one tile
+        """
+    @property
+    def resident_most(self) -> int:
+        """
+        most tiles of a multiprocessor at once
         """
     @property
     def roofline_compute_fraction(self) -> float:
@@ -156,9 +191,14 @@ class GemmKernels:
         fraction of memory bandwidth, roofline form
         """
     @property
-    def split_s(self) -> float:
+    def tile_columns(self) -> tuple:
         """
-        fixed time of a split-k reduction
+        columns of the tile shapes
+        """
+    @property
+    def tile_rows(self) -> tuple:
+        """
+        rows of the tile shapes; 0 = none
         """
     @property
     def tiled(self) -> bool:
@@ -166,9 +206,14 @@ class GemmKernels:
         whether the tile form was fitted
         """
     @property
-    def wave_weight(self) -> float:
+    def warm_factor(self) -> float:
         """
-        cost of a partial wave
+        gain of operands left in the cache
+        """
+    @property
+    def wave_targets(self) -> int:
+        """
+        whole waves that split-k may fill
         """
 class AttentionKernels:
     """
@@ -701,6 +746,55 @@ class Cluster:
     def scale_up(self) -> ScaleUp:
         """
         network inside a domain
+        """
+class GemmFormat:
+    """
+    Number formats and peak of a matrix multiplication.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: GemmFormat) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, activation_bytes: float = 2.0, weight_bytes: float = 2.0, peak_flop_per_s: float = 0.0, warm: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> GemmFormat:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def activation_bytes(self) -> float:
+        """
+        per element of A
+        """
+    @property
+    def peak_flop_per_s(self) -> float:
+        """
+        dense peak of the multiplying units
+        """
+    @property
+    def warm(self) -> bool:
+        """
+        whether small operands stay in the cache between calls
+        """
+    @property
+    def weight_bytes(self) -> float:
+        """
+        per element of B
         """
 class DecoderShape:
     """
@@ -1645,6 +1739,10 @@ def columns() -> list:
 def fit_stack(start: Stack, runs: collections.abc.Sequence[MeasuredRun]) -> tuple:
     """
     Fitted stack, standard errors of its four constants, predicted seconds of the runs.
+    """
+def gemm_kernel_time_s(accelerator: Accelerator, kernel: TileGemm, format: GemmFormat, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_bytes: typing.SupportsFloat | typing.SupportsIndex = 2.0) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds of each product (m, n, k, batch) with a named kernel's constants.
     """
 def gemm_time_s(accelerator: Accelerator, precision: str, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
     """

@@ -13,13 +13,13 @@ namespace scalemodel {
 
 /// Constants of one matrix multiplication kernel family in the tile form (see ops/gemm.hpp).
 struct TileGemm {
-  Seconds launch;                 ///< fixed time of a call
-  double tau_cycles = 0;          ///< shortest time of one 64-deep step of a tile, in clocks
-  double burst_fraction = 0;      ///< fraction of peak a short kernel sustains
-  double sustained_fraction = 0;  ///< fraction of peak a very long kernel sustains (clocks drop)
-  Seconds throttle;               ///< kernel time at which half of that drop has happened
-  double memory_fraction = 0;     ///< fraction of memory bandwidth
-  double cache_bytes_per_clock = 0;     ///< operands into one multiprocessor; 0: never the limit
+  Seconds launch;                    ///< fixed time of a call
+  double tau_cycles = 0;             ///< shortest time of one 64-deep step of a tile, in clocks
+  double burst_fraction = 0;         ///< fraction of peak a short kernel sustains
+  double sustained_fraction = 0;     ///< fraction of peak a very long kernel sustains (clocks drop)
+  Seconds throttle;                  ///< kernel time at which half of that drop has happened
+  double memory_fraction = 0;        ///< fraction of memory bandwidth
+  double cache_bytes_per_clock = 0;  ///< operands into one multiprocessor; 0: never the limit
   double epilogue_bytes_per_clock = 0;  ///< results out of one multiprocessor; 0: no limit
   double wave_weight = 0;               ///< 1: a partial wave costs a whole one; 0: its share
   Seconds split;                        ///< fixed time of a split-k reduction

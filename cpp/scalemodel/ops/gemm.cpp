@@ -28,6 +28,9 @@ double smooth_max(double a, double b, double p) {
   return high > 0 ? high * std::pow(1 + std::pow(low / high, p), 1 / p) : 0;
 }
 
+/// Whole part of a quotient whose rounding must not lose a slice.
+double whole(double x) { return std::floor(x * (1 + 1e-12)); }
+
 /// k is cut into at most this many slices.
 constexpr double kMostSplits = 32;
 
@@ -78,7 +81,8 @@ void GemmTimer::prepare(const Accelerator& accelerator) {
                                 : 0;
     const double most = kernels_.resident_most;
     const double resident = std::clamp(std::floor(kernels_.resident_elements / (a * b)), 1.0, most);
-    tiles_[static_cast<std::size_t>(tiles_used_++)] = {a, b, arithmetic, epilogue, resident};
+    tiles_[static_cast<std::size_t>(tiles_used_++)] = {
+        a, b, arithmetic, std::max(arithmetic, latency_s_), epilogue, resident};
   }
   tiled_ = tiles_used_ > 0;
 }
@@ -99,11 +103,13 @@ double GemmTimer::rounds(double x) const noexcept {
   return constants_.wave_weight * std::ceil(x) + (1 - constants_.wave_weight) * x;
 }
 
-/// Time of `load` tiles per multiprocessor, each of `steps` steps.
-double GemmTimer::tile_s(const Tile& tile, double load, double steps) const noexcept {
+/// Time of `load` tiles per multiprocessor, each of `steps` steps and an epilogue.
+double GemmTimer::tile_s(const Tile& tile, double load, double steps,
+                         double epilogue) const noexcept {
+  if (tile.resident <= 1 || load <= 1) return rounds(load) * (tile.step_s * steps + epilogue);
   const double together = std::min(rounds(load), tile.resident);
   const double step = std::max(together * tile.arithmetic_s, latency_s_);
-  return rounds(load / tile.resident) * (step * steps + together * tile.epilogue_s);
+  return rounds(load / tile.resident) * (step * steps + together * epilogue);
 }
 
 double GemmTimer::fastest_s(const GemmShape& shape, double memory_rate) const noexcept {
@@ -113,26 +119,29 @@ double GemmTimer::fastest_s(const GemmShape& shape, double memory_rate) const no
   const double slice_s = constants_.split_passes * shape.batch * shape.m * shape.n / memory_rate;
   double best = std::numeric_limits<double>::max();
   for (int i = 0; i < tiles_used_; ++i) {
-    Tile tile = tiles_[static_cast<std::size_t>(i)];
-    tile.epilogue_s *= shape.output_bytes;
-    const double tiles =
-        std::ceil(shape.m / tile.rows) * std::ceil(shape.n / tile.columns) * shape.batch;
-    best = std::min(best, tile_s(tile, tiles / multiprocessors_, steps));
+    const Tile& tile = tiles_[static_cast<std::size_t>(i)];
+    const double epilogue = tile.epilogue_s * shape.output_bytes;
+    const double load = std::ceil(shape.m / tile.rows) * std::ceil(shape.n / tile.columns) *
+                        shape.batch / multiprocessors_;
+    best = std::min(best, tile_s(tile, load, steps, epilogue));
     const auto consider = [&](double split) {
-      best = std::min(best, tile_s(tile, tiles * split / multiprocessors_, steps / split) +
-                                constants_.split.base() + split * slice_s);
+      const double fixed = constants_.split.base() + split * slice_s;
+      if (fixed >= best) return;
+      best = std::min(best, tile_s(tile, load * split, steps / split, epilogue) + fixed);
     };
+    if (2 * load > kernels_.wave_targets) continue;
+    const double fit = 1 / load;
     // Inside one wave steps/split + split slice_s is convex: the best whole split lies beside its
     // minimum.
-    const double one_wave = std::min(std::floor(multiprocessors_ / tiles), most_splits);
+    const double one_wave = std::min(whole(fit), most_splits);
     if (one_wave >= 2) {
-      const double step = std::max(tile.arithmetic_s, latency_s_);
-      const double ideal = std::floor(std::sqrt(step * steps / std::max(slice_s, 1e-30)));
-      consider(std::clamp(ideal, 2.0, one_wave));
-      consider(std::clamp(ideal + 1, 2.0, one_wave));
+      const double ideal = std::floor(std::sqrt(tile.step_s * steps / std::max(slice_s, 1e-30)));
+      const double low = std::clamp(ideal, 2.0, one_wave);
+      consider(low);
+      if (low < one_wave && ideal >= 2) consider(low + 1);
     }
     for (int waves = 2; waves <= kernels_.wave_targets; ++waves) {
-      const double split = std::floor(waves * multiprocessors_ / tiles);
+      const double split = whole(waves * fit);
       if (split > most_splits) break;
       if (split >= 2) consider(split);
     }

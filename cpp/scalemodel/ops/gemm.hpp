@@ -76,13 +76,14 @@ class GemmTimer {
   struct Tile {
     double rows, columns;
     double arithmetic_s;  ///< one step, tensor cores and operands
-    double epilogue_s;
-    double resident;  ///< tiles side by side on a multiprocessor
+    double step_s;        ///< the same for a tile alone: not below the latency
+    double epilogue_s;    ///< per byte of an output element
+    double resident;      ///< tiles side by side on a multiprocessor
   };
 
   void prepare(const Accelerator& accelerator);
   double rounds(double x) const noexcept;
-  double tile_s(const Tile& tile, double load, double steps) const noexcept;
+  double tile_s(const Tile& tile, double load, double steps, double epilogue) const noexcept;
   double fastest_s(const GemmShape& shape, double memory_rate) const noexcept;
   Seconds tiled(const GemmShape& shape, Bytes bytes) const noexcept;
 

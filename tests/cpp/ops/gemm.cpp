@@ -124,5 +124,69 @@ TEST_CASE("FP4 follows its own peak and bytes") {
   }
 }
 
+/// A kernel of its own in the tiles of the reference accelerator.
+GemmTimer narrow_timer(const TileGemm& kernel, double weight_bytes, bool warm = false) {
+  const Accelerator a = testing::reference_accelerator();
+  return {a, kernel, {2, weight_bytes, a.peak_of(Precision::bf16), warm}};
+}
+
+TEST_CASE("a named kernel with the constants and formats of a precision is that precision") {
+  const Accelerator a = testing::reference_accelerator();
+  const GemmTimer precision(a, Precision::bf16), named = narrow_timer(a.gemm.dense16, 2);
+  for_shapes([&](const GemmShape& shape) { CHECK(precision.time(shape) == named.time(shape)); });
+}
+
+TEST_CASE("lighter weights, a warm cache and residency never make a product slower") {
+  Accelerator a = testing::reference_accelerator();
+  a.gemm.warm_factor = 3;
+  const FlopPerSecond peak = a.peak_of(Precision::bf16);
+  const GemmTimer cold(a, a.gemm.dense16, {2, 2, peak, false});
+  const GemmTimer light(a, a.gemm.dense16, {2, 0.52, peak, false});
+  const GemmTimer warm(a, a.gemm.dense16, {2, 2, peak, true});
+  for_shapes([&](const GemmShape& shape) {
+    CHECK(at_most(light.time(shape), cold.time(shape)));
+    CHECK(at_most(warm.time(shape), cold.time(shape)));
+  });
+  const GemmShape small{64, 4096, 1024, 1, 2}, large{16384, 16384, 16384, 1, 2};
+  CHECK(warm.time(small) < cold.time(small));
+  CHECK(warm.time(large) / cold.time(large) == doctest::Approx(1).epsilon(1e-3));
+}
+
+TEST_CASE("the host floor bounds short calls only") {
+  const TileGemm kernel = testing::reference_accelerator().gemm.dense16;
+  TileGemm issued = kernel;
+  issued.host_floor = 60 * unit::us;
+  const GemmTimer device = narrow_timer(kernel, 2), host = narrow_timer(issued, 2);
+  for_shapes([&](const GemmShape& shape) {
+    CHECK(host.time(shape) == max(device.time(shape), issued.host_floor));
+  });
+}
+
+TEST_CASE("side by side tiles hide latency, not arithmetic") {
+  Accelerator alone = testing::reference_accelerator();
+  alone.gemm.tile_rows = {128, 0, 0, 0, 0, 0, 0, 0};
+  alone.gemm.tile_columns = {128, 0, 0, 0, 0, 0, 0, 0};
+  alone.gemm.wave_targets = 1;
+  alone.gemm.dense16.wave_weight = 1;
+  alone.gemm.dense16.tau_cycles = 2000;
+  Accelerator together = alone;
+  together.gemm.resident_elements = 2 * 128 * 128;
+  together.gemm.resident_most = 2;
+  const GemmShape two_each{128, 128.0 * 2 * alone.multiprocessors, 4096, 1, 2};
+  CHECK(GemmTimer(together, Precision::bf16).time(two_each) <
+        GemmTimer(alone, Precision::bf16).time(two_each));
+  alone.gemm.dense16.tau_cycles = together.gemm.dense16.tau_cycles = 0;
+  CHECK(GemmTimer(together, Precision::bf16).time(two_each) ==
+        GemmTimer(alone, Precision::bf16).time(two_each));
+}
+
+TEST_CASE("deep products of few tiles are cut along k") {
+  Accelerator a = testing::reference_accelerator();
+  const GemmShape deep{64, 128, 65536, 1, 2};
+  const Seconds cut = GemmTimer(a, Precision::bf16).time(deep);
+  a.gemm.dense16.split = 1 * unit::s;
+  CHECK(cut < 0.5 * GemmTimer(a, Precision::bf16).time(deep));
+}
+
 }  // namespace
 }  // namespace scalemodel
