@@ -32,7 +32,8 @@ def add_validate(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.set_defaults(run=_validate)
-    parser.add_argument("--kind", required=True, metavar="KIND", help="training, ...")
+    kinds = "training, gemm, attention, moe, elementwise or collectives"
+    parser.add_argument("--kind", required=True, metavar="KIND", help=kinds)
     parser.add_argument("file", nargs="?", metavar="FILE", help="CSV (default: the catalogue's)")
     parser.add_argument("--out", metavar="FILE", help="write the rows with their predictions")
     parser.add_argument("--stack", metavar="NAME", help="software stack of every row")
@@ -61,13 +62,11 @@ def _validate(options: argparse.Namespace) -> int:
     frame = validation.validate(options.kind, options.file, stack=options.stack)
     if options.out:
         validation.write_csv(frame, options.out)
-    scores = validation.score(frame)
+    scores = validation.scores_of(options.kind, frame)
     if options.json:
         print_json(scores.to_dict())
     elif options.csv:
-        document = scores.to_dict()
-        tables = {name: document[name] for name in ("groups", "merged", "kinds", "others")}
-        tables["pooled"] = [document["pooled"]]
+        tables = scores.tables()
         rows = [{"table": name, **row} for name, table in tables.items() for row in table]
         header = list(rows[0])
         print_csv(header, [[row[name] for name in header] for row in rows])

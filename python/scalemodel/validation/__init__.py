@@ -8,22 +8,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scalemodel.errors import ScaleModelError
+from scalemodel.validation.operators.score import OperatorScores
+from scalemodel.validation.operators.score import score as _score_operators
+from scalemodel.validation.operators.table import OPERATOR_KINDS, available_kinds
 from scalemodel.validation.rows import Table, cell_text, read_table
 from scalemodel.validation.score import Scores, score
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["KINDS", "Scores", "score", "validate", "write_csv"]
+__all__ = ["KINDS", "OperatorScores", "Scores", "score", "scores_of", "validate", "write_csv"]
 
-KINDS = ("training", "inference", "gemm", "attention", "moe", "elementwise", "collectives")
-_AVAILABLE = ("training",)
+KINDS = ("training", "inference", *OPERATOR_KINDS)
 
 
 def _check_kind(kind: str) -> None:
-    if kind in _AVAILABLE:
+    known = ("training", *available_kinds())
+    if kind in known:
         return
-    available = f"available: {', '.join(_AVAILABLE)}"
+    available = f"available: {', '.join(known)}"
     if kind in KINDS:
         raise ScaleModelError(
             f"kind {kind!r} is not available yet; {available}", code="unavailable_kind"
@@ -51,11 +54,13 @@ def validate(
     Parameters
     ----------
     kind : str
-        What a row is: ``"training"``.
+        What a row is: ``"training"`` a step of a training run; ``"gemm"``, ``"attention"``,
+        ``"moe"``, ``"elementwise"`` a kernel; ``"collectives"`` a collective operation.
     path : path, optional
         CSV file (UTF-8, comma, quoted). Without it, the curated table of the catalogue.
     stack : str, optional
-        Software stack of every row. Without it, each row's own framework, task and year decide.
+        Software stack of every row of kind training. Without it, each row's own framework, task
+        and year decide.
 
     Returns
     -------
@@ -64,7 +69,9 @@ def validate(
         optimizer step), ``predicted_memory_gb`` (GiB at the peak of the framework allocator on
         the fullest accelerator), ``predicted_fits``, ``predicted_stack``, ``predicted_note``
         (assumptions made for missing cells) and ``skip_reason``, which is empty exactly when
-        the row is predicted. Columns of these names in the file are replaced.
+        the row is predicted. Kernels and collectives have ``predicted_time_us`` (one call, as
+        the benchmark of the table saw it), ``predicted_note`` and ``skip_reason``. Columns of
+        these names in the file are replaced.
 
     Raises
     ------
@@ -72,13 +79,43 @@ def validate(
         The kind or the stack is unknown, the file cannot be read, or it lacks a required column.
         Nothing in a row raises.
     """
+    _check_kind(kind)
+    table = _curated_table(kind) if path is None else read_table(path)
+    if kind in OPERATOR_KINDS:
+        if stack is not None:
+            raise ScaleModelError(
+                f"stack={stack!r}: kind {kind!r} has none, its rows name their software",
+                code="unused_argument",
+            )
+        return _operators(kind, table)
+    return _training(table, stack)
+
+
+def _operators(kind: str, table: Table) -> pd.DataFrame:
+    import pandas as pd
+
+    from scalemodel.validation.operators import table as operators
+
+    table = table.without(operators.OUTPUT_COLUMNS)
+    predictions = operators.predict(kind, table)
+    frame = pd.DataFrame(table.rows, columns=list(table.header), dtype=object)
+    frame["predicted_time_us"] = pd.Series([item.time_us for item in predictions], dtype="float64")
+    frame["predicted_note"] = pd.Series([item.note for item in predictions], dtype=object)
+    frame["skip_reason"] = pd.Series([item.skip_reason for item in predictions], dtype=object)
+    return frame
+
+
+def scores_of(kind: str, frame: pd.DataFrame) -> Scores | OperatorScores:
+    """Errors of a table that `validate` returned, in the form that suits its kind."""
+    return _score_operators(kind, frame) if kind in OPERATOR_KINDS else score(frame)
+
+
+def _training(table: Table, stack: str | None) -> pd.DataFrame:
     import pandas as pd
 
     from scalemodel import catalog
     from scalemodel.validation import prediction
 
-    _check_kind(kind)
-    table = _curated_table(kind) if path is None else read_table(path)
     table = table.without(prediction.OUTPUT_COLUMNS)
     chosen = None if stack is None else catalog.find("stacks", stack)
     predictions = prediction.predict(table, stack=chosen)

@@ -10,6 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scalemodel.validation.errors import (
+    MACRO_ROWS,
+    columns,
+    kendall_tau_b,
+    percent,
+    plain,
+    summarised,
+    without_nan,
+)
 from scalemodel.validation.rows import is_missing, number_in
 
 if TYPE_CHECKING:
@@ -29,31 +38,6 @@ _LABELS = (
     "norm_step_time_s",
     "memory_GB",
 )
-MACRO_ROWS = 5  # groups smaller than this stay out of the macro line
-
-
-def kendall_tau_b(x: Sequence[float], y: Sequence[float]) -> float:
-    """Kendall's rank correlation with the correction for ties (tau-b); NaN when undefined.
-
-    Source: Kendall, Biometrika 33 (1945) 239-251.
-
-    Examples
-    --------
-    >>> kendall_tau_b([1, 2, 3, 4], [10, 20, 30, 40])
-    1.0
-    >>> round(kendall_tau_b([1, 2, 2, 3], [1, 3, 2, 3]), 4)
-    0.8
-    """
-    a, b = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    agreement = untied_a = untied_b = 0.0
-    for i in range(1, a.size):
-        sign_a, sign_b = np.sign(a[:i] - a[i]), np.sign(b[:i] - b[i])
-        agreement += float(sign_a @ sign_b)
-        untied_a += float(np.count_nonzero(sign_a))
-        untied_b += float(np.count_nonzero(sign_b))
-    if untied_a == 0 or untied_b == 0:
-        return math.nan
-    return agreement / math.sqrt(untied_a * untied_b)
 
 
 @dataclass(frozen=True)
@@ -161,21 +145,17 @@ class Scores:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and dicts; NaN becomes None."""
-        return {name: _without_nan(value) for name, value in asdict(self).items()}
+        return {name: without_nan(value) for name, value in asdict(self).items()}
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """The tables of errors by name, all with the same columns."""
+        document = self.to_dict()
+        found = {name: document[name] for name in ("groups", "merged", "kinds", "others")}
+        return {**found, "pooled": [document["pooled"]]}
 
     def text(self) -> str:
         """Tables for a terminal; errors in percent."""
         return "\n".join(_report(self))
-
-
-def _without_nan(value: object) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(item) for item in value]
-    return value
 
 
 # ------------------------------------------------------------------------------------- grouping
@@ -268,7 +248,6 @@ def _errors(rows: Iterable[Case]) -> NDArray[np.float64]:
 
 def _error_row(label: str, gpu: str, rows: Sequence[Case], *, ranked: bool = True) -> ErrorRow:
     errors = _errors(rows)
-    size = np.abs(errors)
     tau = math.nan
     if ranked:
         both = [
@@ -283,11 +262,8 @@ def _error_row(label: str, gpu: str, rows: Sequence[Case], *, ranked: bool = Tru
         rows=len(rows),
         predicted=errors.size,
         skipped=len(rows) - errors.size,
-        mape_fraction=float(size.mean()) if errors.size else math.nan,
-        bias_fraction=float(np.median(errors)) if errors.size else math.nan,
-        mean_error_fraction=float(errors.mean()) if errors.size else math.nan,
-        p90_fraction=float(np.quantile(size, 0.9)) if errors.size else math.nan,
         kendall_tau=tau,
+        **summarised(errors.tolist())._asdict(),
     )
 
 
@@ -410,40 +386,18 @@ def score(frame: pd.DataFrame) -> Scores:
 # ------------------------------------------------------------------------------------- printing
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}" if math.isfinite(value) else "-"
-
-
-def _plain(value: float) -> str:
-    return f"{value:.2f}" if math.isfinite(value) else "-"
-
-
-def _columns(titles: Sequence[str], lines: Sequence[Sequence[str]], texts: int) -> list[str]:
-    """Aligned columns; the first ``texts`` of them to the left, numbers to the right."""
-    widths = [max(len(line[i]) for line in (titles, *lines)) for i in range(len(titles))]
-
-    def line_of(cells: Sequence[str]) -> str:
-        padded = [
-            cell.ljust(width) if i < texts else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
-        return "  ".join(padded).rstrip()
-
-    return [line_of(titles), *(line_of(line) for line in lines)]
-
-
 _ERROR_TITLES = ("n", "predicted", "skipped", "MAPE %", "bias %", "mean %", "P90 %", "tau")
 
 
 def _error_cells(row: ErrorRow) -> list[str]:
     counts = [str(row.rows), str(row.predicted), str(row.skipped)]
     errors = (row.mape_fraction, row.bias_fraction, row.mean_error_fraction, row.p90_fraction)
-    return [*counts, *(_percent(error) for error in errors), _plain(row.kendall_tau)]
+    return [*counts, *(percent(error) for error in errors), plain(row.kendall_tau)]
 
 
 def _error_table(rows: Sequence[ErrorRow], first: str, second: str) -> list[str]:
     lines = [[row.label, row.gpu, *_error_cells(row)] for row in rows]
-    return _columns((first, second, *_ERROR_TITLES), lines, texts=2)
+    return columns((first, second, *_ERROR_TITLES), lines, texts=2)
 
 
 def _summary(scores: Scores) -> list[str]:
@@ -456,14 +410,14 @@ def _summary(scores: Scores) -> list[str]:
         )
     ]
     return [
-        f"macro MAPE {_percent(scores.merged_macro_mape_fraction)} % over "
+        f"macro MAPE {percent(scores.merged_macro_mape_fraction)} % over "
         f"{scores.merged_macro_groups} groups of >= {MACRO_ROWS} core rows "
         "(MLPerf rounds as one source)",
-        f"macro MAPE {_percent(scores.macro_mape_fraction)} % over {scores.macro_groups} groups "
+        f"macro MAPE {percent(scores.macro_mape_fraction)} % over {scores.macro_groups} groups "
         "(MLPerf rounds apart)",
-        f"row-weighted MAPE {_percent(pooled.mape_fraction)} %; pooled median "
-        f"{_percent(scores.pooled_median_fraction)} %, P90 {_percent(pooled.p90_fraction)} %, "
-        f"bias {_percent(pooled.bias_fraction)} %",
+        f"row-weighted MAPE {percent(pooled.mape_fraction)} %; pooled median "
+        f"{percent(scores.pooled_median_fraction)} %, P90 {percent(pooled.p90_fraction)} %, "
+        f"bias {percent(pooled.bias_fraction)} %",
         f"coverage: {'; '.join(coverage)}",
     ]
 
@@ -475,26 +429,26 @@ def _memory_lines(scores: Scores) -> list[str]:
             [
                 row.source,
                 str(row.out_of_memory),
-                _percent(row.out_of_memory_recall),
+                percent(row.out_of_memory_recall),
                 str(row.ran),
-                _percent(row.ran_recall),
-                _percent(row.balanced_accuracy),
+                percent(row.ran_recall),
+                percent(row.balanced_accuracy),
             ]
             for row in scores.fits
         ]
         titles = ("out of memory", "OOM", "recall %", "ran", "recall %", "balanced accuracy %")
-        lines += ["", *_columns(titles, cells, texts=1)]
+        lines += ["", *columns(titles, cells, texts=1)]
     if scores.memory:
         cells = [
-            [row.source, str(row.rows), _percent(row.mape_fraction), _percent(row.bias_fraction)]
+            [row.source, str(row.rows), percent(row.mape_fraction), percent(row.bias_fraction)]
             for row in scores.memory
         ]
         mapes = [row.mape_fraction for row in scores.memory]
         biases = [row.bias_fraction for row in scores.memory]
         total = sum(row.rows for row in scores.memory)
-        macro = [_percent(float(np.mean(values))) for values in (mapes, biases)]
+        macro = [percent(float(np.mean(values))) for values in (mapes, biases)]
         cells.append(["macro over sources", str(total), *macro])
-        lines += ["", *_columns(("memory", "n", "MAPE %", "bias %"), cells, texts=1)]
+        lines += ["", *columns(("memory", "n", "MAPE %", "bias %"), cells, texts=1)]
     return lines
 
 
@@ -505,13 +459,13 @@ def _sheet_lines(scores: Scores) -> list[str]:
         [
             row.sheet or row.source,
             str(row.rows),
-            _plain(row.kendall_tau),
-            _percent(row.regret_fraction),
+            plain(row.kendall_tau),
+            percent(row.regret_fraction),
             str(row.misses),
         ]
         for row in scores.sheets
     ]
-    return ["", *_columns(("sheet", "n", "tau", "regret %", "OOM picks"), cells, texts=1)]
+    return ["", *columns(("sheet", "n", "tau", "regret %", "OOM picks"), cells, texts=1)]
 
 
 def _report(scores: Scores) -> list[str]:
@@ -525,5 +479,5 @@ def _report(scores: Scores) -> list[str]:
     lines += _sheet_lines(scores)
     if scores.skip_reasons:
         cells = [[reason, str(count)] for reason, count in scores.skip_reasons.items()]
-        lines += ["", *_columns(("skip reason", "rows"), cells, texts=1)]
+        lines += ["", *columns(("skip reason", "rows"), cells, texts=1)]
     return lines
