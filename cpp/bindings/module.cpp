@@ -10,6 +10,7 @@ PYBIND11_MODULE(_core, m) {
   bind_hardware(m);
   bind_collectives(m);
   bind_ops(m);
+  bind_calibration(m);
   bind_model(m);
   bind_strategy(m);
   bind_estimator(m);

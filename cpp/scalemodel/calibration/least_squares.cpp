@@ -34,8 +34,16 @@ class Problem {
   VectorXd prior() const {
     VectorXd z(size());
     for (Index i = 0; i < size(); ++i) {
-      const FreeConstant& c = constants_[static_cast<std::size_t>(i)];
-      z[i] = (c.prior - c.low) / (c.high - c.low);
+      z[i] = scaled(i, constants_[static_cast<std::size_t>(i)].prior);
+    }
+    return z;
+  }
+
+  VectorXd start() const {
+    if (options_.start.empty()) return prior();
+    VectorXd z(size());
+    for (Index i = 0; i < size(); ++i) {
+      z[i] = scaled(i, options_.start[static_cast<std::size_t>(i)]);
     }
     return z;
   }
@@ -68,6 +76,11 @@ class Problem {
   const FitOptions& options() const { return options_; }
 
  private:
+  double scaled(Index i, double value) const {
+    const FreeConstant& c = constants_[static_cast<std::size_t>(i)];
+    return (value - c.low) / (c.high - c.low);
+  }
+
   const Residuals& residuals_;
   Index measurements_;
   std::span<const FreeConstant> constants_;
@@ -93,21 +106,19 @@ Normal normal_equations(const Problem& problem, const VectorXd& z, const VectorX
 }
 
 /// Curvature errors: the residual scale over the square root of the normal matrix's inverse.
-std::vector<double> standard_errors(const Problem& problem, std::span<const FreeConstant> constants,
-                                    const VectorXd& z, const VectorXd& r) {
+std::vector<double> curvature_errors(const Problem& problem,
+                                     std::span<const FreeConstant> constants, const VectorXd& z,
+                                     const VectorXd& r) {
   const Normal normal = normal_equations(problem, z, r);
   const double freedom = std::max<double>(1, static_cast<double>(r.size() - z.size()));
-  const double variance = r.squaredNorm() / freedom;
+  const double least = problem.options().least_scatter;
+  const double variance = std::max(r.squaredNorm() / freedom, least * least);
   const MatrixXd inverse =
       normal.matrix.completeOrthogonalDecomposition().pseudoInverse() * variance;
   std::vector<double> errors(constants.size(), 0);
   for (std::size_t i = 0; i < errors.size(); ++i) {
     const auto at = static_cast<Index>(i);
-    const bool at_bound = z[at] <= 0 || z[at] >= 1;
-    if (!at_bound) {
-      errors[i] =
-          (constants[i].high - constants[i].low) * std::sqrt(std::max(0.0, inverse(at, at)));
-    }
+    errors[i] = (constants[i].high - constants[i].low) * std::sqrt(std::max(0.0, inverse(at, at)));
   }
   return errors;
 }
@@ -117,7 +128,7 @@ std::vector<double> standard_errors(const Problem& problem, std::span<const Free
 FitResult fit_bounded(const Residuals& residuals, std::size_t measurements,
                       std::span<const FreeConstant> constants, const FitOptions& options) {
   const Problem problem(residuals, measurements, constants, options);
-  VectorXd z = problem.prior().cwiseMax(0.0).cwiseMin(1.0);
+  VectorXd z = problem.start().cwiseMax(0.0).cwiseMin(1.0);
   VectorXd r = problem.residuals(z);
   double cost = problem.cost(z, r);
   double damping = 1e-2;
@@ -141,7 +152,13 @@ FitResult fit_bounded(const Residuals& residuals, std::size_t measurements,
       damping *= 6;
     }
   }
-  return {problem.values(z), standard_errors(problem, constants, z, r), cost};
+  FitResult result{problem.values(z), {}, curvature_errors(problem, constants, z, r), cost};
+  result.standard_errors = result.curvature_errors;
+  for (std::size_t i = 0; i < result.standard_errors.size(); ++i) {
+    const double at = z[static_cast<Index>(i)];
+    if (at <= 0 || at >= 1) result.standard_errors[i] = 0;
+  }
+  return result;
 }
 
 }  // namespace scalemodel

@@ -16,12 +16,15 @@ struct FreeConstant {
 struct FitOptions {
   double robust_scale = 0.05;  ///< residuals beyond it count linearly (soft L1)
   double prior_weight = 0;     ///< pull towards the prior, per range of a constant
+  double least_scatter = 0;    ///< of a measurement, in standard errors: no instrument is exact
   int iterations = 60;
+  std::vector<double> start;  ///< where the search begins; the priors when empty
 };
 
 struct FitResult {
   std::vector<double> values;
-  std::vector<double> standard_errors;  ///< from the curvature; 0 for a constant at a bound
+  std::vector<double> standard_errors;   ///< from the curvature; 0 for a constant at a bound
+  std::vector<double> curvature_errors;  ///< the same, whatever the bounds
   double cost = 0;
 };
 

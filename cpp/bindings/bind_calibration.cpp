@@ -1,0 +1,216 @@
+#include <algorithm>
+#include <vector>
+
+#include "bindings/bind.hpp"
+#include "bindings/record.hpp"
+#include "scalemodel/calibration/fit_kernels.hpp"
+
+namespace scalemodel::bindings {
+namespace {
+
+using Numbers = py::array_t<double, py::array::c_style | py::array::forcecast>;
+using Counts = py::array_t<int, py::array::c_style | py::array::forcecast>;
+using Ranges = std::vector<std::tuple<std::string, double, double>>;
+
+std::vector<TimedSample> samples_of(const Numbers& time_s, const Numbers& weight,
+                                    const Counts& fold) {
+  if (weight.size() != time_s.size() || fold.size() != time_s.size()) {
+    throw MalformedQuestion("time_s, weight and fold: must have the same length");
+  }
+  std::vector<TimedSample> samples;
+  for (py::ssize_t i = 0; i < time_s.size(); ++i) {
+    if (!(time_s.at(i) > 0) || !(weight.at(i) > 0) || fold.at(i) < 0) {
+      throw MalformedQuestion("time_s, weight, fold: times and weights must be positive");
+    }
+    samples.push_back({Seconds{time_s.at(i)}, weight.at(i), fold.at(i)});
+  }
+  if (samples.empty()) throw MalformedQuestion("time_s=[]: at least one sample is needed");
+  return samples;
+}
+
+template <Record T>
+std::vector<FreeField> fields_of(const T& prior, const Ranges& ranges) {
+  std::vector<FreeField> fields;
+  for (const auto& [name, low, high] : ranges) {
+    T probe = prior;
+    if (!set_number(probe, name, low)) unknown_field(name, RecordOf<T>::name);
+    if (!(low > 0) || !(high > low)) {
+      throw MalformedQuestion(name + ": needs a range with 0 < low < high");
+    }
+    fields.push_back({name, low, high});
+  }
+  return fields;
+}
+
+void require_length(py::ssize_t length, py::ssize_t expected, const char* name) {
+  if (length == expected) return;
+  throw MalformedQuestion(std::string(name) + ": must have the length of time_s");
+}
+
+std::vector<GemmShape> shapes_of(const Numbers& m, const Numbers& n, const Numbers& k,
+                                 const Numbers& batch, py::ssize_t length) {
+  for (const auto& [array, name] : {std::pair{&m, "m"}, {&n, "n"}, {&k, "k"}, {&batch, "batch"}}) {
+    require_length(array->size(), length, name);
+  }
+  std::vector<GemmShape> shapes;
+  for (py::ssize_t i = 0; i < length; ++i) {
+    shapes.push_back({m.at(i), n.at(i), k.at(i), batch.at(i), 2});
+  }
+  return shapes;
+}
+
+std::vector<CollectiveCall> calls_of(const std::vector<Collective>& op, const Numbers& size_bytes,
+                                     const Counts& ranks, const Cluster& cluster) {
+  const auto length = static_cast<py::ssize_t>(op.size());
+  require_length(size_bytes.size(), length, "size_bytes");
+  require_length(ranks.size(), length, "ranks");
+  std::vector<CollectiveCall> calls;
+  for (py::ssize_t i = 0; i < length; ++i) {
+    calls.push_back({op[static_cast<std::size_t>(i)], Bytes{size_bytes.at(i)},
+                     group_shape(cluster, std::max(1, ranks.at(i)), 1)});
+  }
+  return calls;
+}
+
+template <Record T>
+py::tuple answer(const RecordFit<T>& fitted) {
+  return py::make_tuple(fitted.record, fitted.fit.fields,
+                        py::array_t<double>(py::cast(fitted.fit.predicted_s)),
+                        py::array_t<double>(py::cast(fitted.fit.held_out_s)));
+}
+
+template <class Bound>
+py::array_t<double> bounds(std::size_t count, const Bound& bound) {
+  py::array_t<double> times_s(static_cast<py::ssize_t>(count));
+  for (std::size_t i = 0; i < count; ++i) {
+    times_s.mutable_at(static_cast<py::ssize_t>(i)) = bound(i).base();
+  }
+  return times_s;
+}
+
+template <Record T, auto kFit>
+void def_gemm_fit(py::module_& m, const char* name, const char* meaning) {
+  m.def(
+      name,
+      [](const Accelerator& accelerator, Precision precision, const Numbers& m_, const Numbers& n,
+         const Numbers& k, const Numbers& batch, const Numbers& time_s, const Numbers& weight,
+         const Counts& fold, const Ranges& ranges) {
+        const auto samples = samples_of(time_s, weight, fold);
+        const auto shapes = shapes_of(m_, n, k, batch, time_s.size());
+        const auto fields = fields_of(T{}, ranges);
+        const auto fitted = [&] {
+          const py::gil_scoped_release release;
+          return kFit(accelerator, precision, shapes, samples, fields);
+        }();
+        return answer(fitted);
+      },
+      py::arg("accelerator"), py::arg("precision"), py::arg("m"), py::arg("n"), py::arg("k"),
+      py::arg("batch"), py::arg("time_s"), py::arg("weight"), py::arg("fold"), py::arg("ranges"),
+      meaning);
+}
+
+void bind_gemm_fits(py::module_& m) {
+  def_gemm_fit<TileGemm, fit_tile_gemm>(
+      m, "fit_tile_gemm",
+      "Constants of the tile form from measured times: record, fields, predicted_s, held_out_s.");
+  def_gemm_fit<GemmKernels, fit_roofline_gemm>(
+      m, "fit_roofline_gemm",
+      "Constants of the roofline form: record, fields, predicted_s, held_out_s.");
+  m.def(
+      "gemm_bound_s",
+      [](const Accelerator& accelerator, Precision precision, const Numbers& m_, const Numbers& n,
+         const Numbers& k, const Numbers& batch) {
+        const auto shapes = shapes_of(m_, n, k, batch, m_.size());
+        return bounds(shapes.size(),
+                      [&](std::size_t i) { return gemm_bound(shapes[i], precision, accelerator); });
+      },
+      py::arg("accelerator"), py::arg("precision"), py::arg("m"), py::arg("n"), py::arg("k"),
+      py::arg("batch"), "Seconds that no measurement of a multiplication can undercut.");
+}
+
+void bind_elementwise_fits(py::module_& m) {
+  m.def(
+      "fit_elementwise",
+      [](const Accelerator& accelerator, const std::vector<MemoryBound>& family,
+         const Numbers& size_bytes, const Numbers& time_s, const Numbers& weight,
+         const Counts& fold, const Ranges& ranges) {
+        const auto samples = samples_of(time_s, weight, fold);
+        require_length(size_bytes.size(), time_s.size(), "size_bytes");
+        require_length(static_cast<py::ssize_t>(family.size()), time_s.size(), "family");
+        std::vector<MemoryBoundCall> calls;
+        for (std::size_t i = 0; i < family.size(); ++i) {
+          calls.push_back({family[i], Bytes{size_bytes.at(static_cast<py::ssize_t>(i))}});
+        }
+        return answer(
+            fit_elementwise(accelerator, calls, samples, fields_of(ElementwiseKernels{}, ranges)));
+      },
+      py::arg("accelerator"), py::arg("family"), py::arg("size_bytes"), py::arg("time_s"),
+      py::arg("weight"), py::arg("fold"), py::arg("ranges"),
+      "Constants of memory-bound kernels: record, fields, predicted_s, held_out_s.");
+  m.def(
+      "memory_bound_s",
+      [](const Accelerator& accelerator, const Numbers& size_bytes) {
+        return bounds(static_cast<std::size_t>(size_bytes.size()), [&](std::size_t i) {
+          return memory_bound(Bytes{size_bytes.at(static_cast<py::ssize_t>(i))}, accelerator);
+        });
+      },
+      py::arg("accelerator"), py::arg("size_bytes"),
+      "Seconds that no measurement of a memory-bound kernel can undercut.");
+}
+
+template <Record T, auto kFit>
+void def_collective_fit(py::module_& m, const char* name, const char* meaning) {
+  m.def(
+      name,
+      [](const Cluster& cluster, const std::vector<Collective>& op, const Numbers& size_bytes,
+         const Counts& ranks, const Numbers& time_s, const Numbers& weight, const Counts& fold,
+         const Ranges& ranges) {
+        const auto samples = samples_of(time_s, weight, fold);
+        const auto calls = calls_of(op, size_bytes, ranks, cluster);
+        require_length(size_bytes.size(), time_s.size(), "size_bytes");
+        const auto fields = fields_of(T{}, ranges);
+        const auto fitted = [&] {
+          const py::gil_scoped_release release;
+          return kFit(cluster, calls, samples, fields);
+        }();
+        return answer(fitted);
+      },
+      py::arg("cluster"), py::arg("op"), py::arg("size_bytes"), py::arg("ranks"), py::arg("time_s"),
+      py::arg("weight"), py::arg("fold"), py::arg("ranges"), meaning);
+}
+
+void bind_collective_fits(py::module_& m) {
+  def_collective_fit<CollectiveFit, fit_collective>(
+      m, "fit_collective",
+      "Constants of one collective inside a domain: record, fields, predicted_s, held_out_s.");
+  def_collective_fit<Fabric, fit_fabric>(
+      m, "fit_fabric",
+      "Constants of the network between domains: record, fields, predicted_s, held_out_s.");
+  m.def(
+      "collective_bound_s",
+      [](const Cluster& cluster, const std::vector<Collective>& op, const Numbers& size_bytes,
+         const Counts& ranks) {
+        const auto calls = calls_of(op, size_bytes, ranks, cluster);
+        return bounds(calls.size(),
+                      [&](std::size_t i) { return collective_bound(calls[i], cluster); });
+      },
+      py::arg("cluster"), py::arg("op"), py::arg("size_bytes"), py::arg("ranks"),
+      "Seconds that no measurement of a collective can undercut.");
+}
+
+}  // namespace
+
+void bind_calibration(py::module_& m) {
+  py::class_<FittedField>(m, "FittedField", "What a calibration made of one constant.")
+      .def_readonly("name", &FittedField::name, "field of the record")
+      .def_readonly("value", &FittedField::value, "fitted, in base units")
+      .def_readonly("prior", &FittedField::prior, "before the fit")
+      .def_readonly("relative_error", &FittedField::relative_error, "standard error of the log")
+      .def_readonly("frozen", &FittedField::frozen, "the samples cannot see it: kept")
+      .def_readonly("at_bound", &FittedField::at_bound, "ends at an end of its range");
+  bind_gemm_fits(m);
+  bind_elementwise_fits(m);
+  bind_collective_fits(m);
+}
+
+}  // namespace scalemodel::bindings

@@ -1,0 +1,80 @@
+// Calibrations of the kernel and collective models, and the times no measurement can beat.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "scalemodel/base/precision.hpp"
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/calibration/fit_record.hpp"
+#include "scalemodel/collectives/collectives.hpp"
+#include "scalemodel/fabric/levels.hpp"
+#include "scalemodel/hardware/cluster.hpp"
+#include "scalemodel/ops/gemm.hpp"
+
+namespace scalemodel {
+
+/// Fits constants of the tile form that `precision` uses (see ops/gemm.hpp).
+/// Precondition: accelerator.gemm.tiled.
+RecordFit<TileGemm> fit_tile_gemm(const Accelerator& accelerator, Precision precision,
+                                  std::span<const GemmShape> shapes,
+                                  std::span<const TimedSample> samples,
+                                  std::span<const FreeField> fields);
+
+/// Fits constants of the roofline form. Precondition: not accelerator.gemm.tiled.
+RecordFit<GemmKernels> fit_roofline_gemm(const Accelerator& accelerator, Precision precision,
+                                         std::span<const GemmShape> shapes,
+                                         std::span<const TimedSample> samples,
+                                         std::span<const FreeField> fields);
+
+/// Families of memory-bound kernels that share a fraction of the memory bandwidth.
+enum class MemoryBound : std::uint8_t { add, norm, softmax };
+
+template <>
+struct EnumNames<MemoryBound> {
+  static constexpr std::string_view what = "family";
+  static constexpr std::array<std::string_view, 3> names{"add", "norm", "softmax"};
+};
+
+struct MemoryBoundCall {
+  MemoryBound family = MemoryBound::add;
+  Bytes bytes;  ///< read and written
+};
+
+/// Fits the launch time and the fractions of memory-bound kernels (see ops/memory_bound.hpp).
+RecordFit<ElementwiseKernels> fit_elementwise(const Accelerator& accelerator,
+                                              std::span<const MemoryBoundCall> calls,
+                                              std::span<const TimedSample> samples,
+                                              std::span<const FreeField> fields);
+
+struct CollectiveCall {
+  Collective op = Collective::all_reduce;
+  Bytes size;
+  GroupShape group;
+};
+
+/// Fits the constants of one operation inside a scale-up domain. All calls are of that operation.
+RecordFit<CollectiveFit> fit_collective(const Cluster& cluster,
+                                        std::span<const CollectiveCall> calls,
+                                        std::span<const TimedSample> samples,
+                                        std::span<const FreeField> fields);
+
+/// Fits the constants of the network between domains, all operations together.
+RecordFit<Fabric> fit_fabric(const Cluster& cluster, std::span<const CollectiveCall> calls,
+                             std::span<const TimedSample> samples,
+                             std::span<const FreeField> fields);
+
+/// A working set that stays in the last-level cache may be read this much faster than memory.
+inline constexpr double kCacheSpeedup = 6;
+
+/// max(flop/P, bytes/W): no measurement is faster. W counts kCacheSpeedup times while the operands
+/// fit in the last-level cache, which benchmark loops keep warm.
+Seconds gemm_bound(const GemmShape& shape, Precision precision, const Accelerator& accelerator);
+Seconds memory_bound(Bytes bytes, const Accelerator& accelerator);
+
+/// Time the wire needs for what one rank, and one domain, must send whatever the algorithm: an
+/// all-reduce at least once the buffer (a switch that reduces sends the sum back), the others what
+/// leaves the rank.
+Seconds collective_bound(const CollectiveCall& call, const Cluster& cluster);
+
+}  // namespace scalemodel

@@ -1,0 +1,128 @@
+// Chosen constants of a record from measured times.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/base/record.hpp"
+
+namespace scalemodel {
+
+/// One measured time. Samples of one shape share a fold, so that holding a fold out holds the
+/// shape out.
+struct TimedSample {
+  Seconds time;
+  double weight = 1;
+  int fold = 0;
+};
+
+/// A field that may be fitted, and the positive range physics allows it, in base units.
+struct FreeField {
+  std::string name;
+  double low = 0, high = 1;
+};
+
+/// What became of a field.
+struct FittedField {
+  std::string name;
+  double value = 0;
+  double prior = 0;
+  double relative_error = 0;  ///< standard error of the logarithm
+  bool frozen = false;        ///< the samples cannot see it: it keeps its prior
+  bool at_bound = false;      ///< it ends at an end of its range
+};
+
+struct TimesFit {
+  std::vector<FittedField> fields;
+  std::vector<double> predicted_s;  ///< of every sample, all samples fitted
+  std::vector<double> held_out_s;   ///< of every sample, its fold left out; empty with one fold
+};
+
+/// Writes the time of every sample for given values of the free fields.
+using TimesOf = std::function<void(std::span<const double> values, std::span<double> times_s)>;
+
+/// Minimises sum weight soft-L1(ln(predicted/measured)), scale .05, over the logarithms of the
+/// fields, from the prior and from four further starts (a smooth maximum of branches has more than
+/// one basin). A field whose standard error exceeds a quarter of its value is frozen at its prior,
+/// the worst one first, and the rest fitted again: what a sample cannot see it must not move. The
+/// scatter behind a standard error is at least 2 %, what repeated timings of one kernel show.
+TimesFit fit_times(const TimesOf& times_of, std::span<const TimedSample> samples,
+                   std::span<const FreeField> fields, std::span<const double> priors);
+
+// ------------------------------------------------------------------------------------- by name
+template <class M>
+inline constexpr bool kIsNumber = std::is_same_v<M, double>;
+template <Dim D>
+inline constexpr bool kIsNumber<Quantity<D>> = true;
+
+/// Calls `visit` with the numeric member of `record` named `name`, as a reference to its base
+/// units' number; false when there is no such field.
+template <Record T, class Visit>
+bool visit_number(T& record, std::string_view name, Visit&& visit) {
+  bool found = false;
+  for_each_field<std::remove_const_t<T>>([&](const auto& field) {
+    using M = typename std::remove_cvref_t<decltype(field)>::Member;
+    if constexpr (kIsNumber<M>) {
+      if (field.name != name) return;
+      found = true;
+      visit(record.*(field.member));
+    }
+  });
+  return found;
+}
+
+template <Record T>
+bool set_number(T& record, std::string_view name, double value) {
+  return visit_number(record, name, [&](auto& member) {
+    member = std::remove_reference_t<decltype(member)>{value};
+  });
+}
+
+/// The number of a field in base units; 0 where the record has no such field.
+template <Record T>
+double number_of(T record, std::string_view name) {
+  double number = 0;
+  visit_number(record, name, [&](const auto& member) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, double>) {
+      number = member;
+    } else {
+      number = member.base();
+    }
+  });
+  return number;
+}
+
+template <Record T>
+struct RecordFit {
+  T record;
+  TimesFit fit;
+};
+
+/// Fits the named fields of `prior`, everything else of it kept. `times_of(record, times_s)`
+/// writes the time of every sample.
+template <Record T, class TimesOfRecord>
+RecordFit<T> fit_record(const T& prior, std::span<const TimedSample> samples,
+                        std::span<const FreeField> fields, const TimesOfRecord& times_of) {
+  const auto with = [&](std::span<const double> values) {
+    T record = prior;
+    for (std::size_t i = 0; i < fields.size(); ++i) set_number(record, fields[i].name, values[i]);
+    return record;
+  };
+  std::vector<double> priors;
+  for (const FreeField& field : fields) priors.push_back(number_of(prior, field.name));
+  RecordFit<T> result;
+  result.fit = fit_times([&](std::span<const double> values,
+                             std::span<double> times_s) { times_of(with(values), times_s); },
+                         samples, fields, priors);
+  std::vector<double> values;
+  for (const FittedField& field : result.fit.fields) values.push_back(field.value);
+  result.record = with(values);
+  return result;
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,335 @@
+"""Refitting the few constants of a machine to a small table of its own measurements."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalemodel.calibration import kinds
+from scalemodel.calibration.entry import toml_text
+from scalemodel.calibration.kinds import Constant, Fit, Target
+from scalemodel.calibration.samples import FITTED
+from scalemodel.errors import ScaleModelError
+from scalemodel.validation.errors import columns, percent, summarised
+from scalemodel.validation.rows import Table, read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from scalemodel import _core
+    from scalemodel.resolve import Cluster
+
+__all__ = ["KINDS", "Calibration", "calibrate"]
+
+KINDS = ("gemm", "elementwise", "collectives")
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a calibration found. Made by `calibrate`.
+
+    Attributes
+    ----------
+    kind : str
+    table : DataFrame
+        One row per constant: group, constant (key in the catalogue), unit, value, relative_error
+        (standard error of the logarithm), prior, state (``fitted``; ``kept`` where the samples
+        cannot tell, so that the prior stays; ``at_bound`` at an end of the legal range).
+    samples : DataFrame
+        The rows of the file with predicted_time_us, held_out_time_us (predicted with the sample's
+        fold left out) and state (``fitted``, or why the row was set aside).
+    errors : DataFrame
+        One row per group: samples, folds, mape_fraction, held_out_mape_fraction, bias_fraction,
+        prior states counted in kept.
+    entries : dict
+        Catalogue path such as ``accelerators/h100_sxm_80_calibrated.toml`` to TOML text.
+    """
+
+    kind: str
+    table: pd.DataFrame = field(compare=False)
+    samples: pd.DataFrame = field(compare=False)
+    errors: pd.DataFrame = field(compare=False)
+    entries: dict[str, str]
+
+    @property
+    def mape_fraction(self) -> float:
+        """Mean absolute relative error of the fitted samples."""
+        return _weighted(self.errors, "mape_fraction")
+
+    @property
+    def held_out_mape_fraction(self) -> float:
+        """The same, each sample predicted without its fold."""
+        return _weighted(self.errors, "held_out_mape_fraction")
+
+    def write(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write the entries below `folder`, a directory for ``SCALEMODEL_CATALOG_PATH``.
+
+        Raises
+        ------
+        ScaleModelError : a file cannot be written.
+        """
+        paths = []
+        for name, text in self.entries.items():
+            path = Path(folder) / name
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            except OSError as error:
+                raise ScaleModelError(
+                    f"folder={os.fspath(folder)!r}: {path} cannot be written: "
+                    f"{error.strerror or error}",
+                    code="unwritable_file",
+                ) from None
+            paths.append(path)
+        return paths
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and dicts."""
+        return {
+            "kind": self.kind,
+            "constants": self.table.astype(object).to_dict("records"),
+            "errors": self.errors.astype(object).to_dict("records"),
+            "rows": len(self.samples),
+            "rows_fitted": int((self.samples["state"] == FITTED).sum()),
+            "entries": self.entries,
+        }
+
+    def text(self) -> str:
+        """Tables for a terminal; errors in percent."""
+        lines = columns(
+            ("group", "constant", "value", "+- %", "prior", "state"),
+            [
+                [row.group, row.constant, _shown(row.value, row.unit), percent(row.relative_error)]
+                + [_shown(row.prior, row.unit), row.state]
+                for row in self.table.itertuples()
+            ],
+            texts=2,
+        )
+        lines += [
+            "",
+            *columns(
+                ("group", "samples", "MAPE %", "held out %", "bias %"),
+                [
+                    [row.group, str(row.samples), percent(row.mape_fraction)]
+                    + [percent(row.held_out_mape_fraction), percent(row.bias_fraction)]
+                    for row in self.errors.itertuples()
+                ],
+                texts=1,
+            ),
+        ]
+        aside = self.samples.loc[self.samples["state"] != FITTED, "state"].value_counts()
+        if len(aside):
+            cells = [[str(state), str(count)] for state, count in aside.items()]
+            lines += ["", *columns(("set aside", "rows"), cells, texts=1)]
+        return "\n".join(lines)
+
+
+def _weighted(errors: pd.DataFrame, column: str) -> float:
+    return float((errors[column] * errors["samples"]).sum() / errors["samples"].sum())
+
+
+def _shown(value: float, unit: str) -> str:
+    return f"{1e6 * value:.4g} us" if unit == "s" else f"{value:.4g}"
+
+
+def _toml_value(value: float, unit: str) -> str | float:
+    return f"{1e6 * value:.6g} us" if unit == "s" else float(f"{value:.6g}")
+
+
+def _state(found: _core.FittedField) -> str:
+    if found.frozen:
+        return "kept"
+    return "at_bound" if found.at_bound else FITTED
+
+
+def _constant_rows(fit: Fit) -> list[dict[str, Any]]:
+    rows = []
+    for constant, found in zip(fit.constants, fit.fields, strict=True):
+        rows.append(
+            {
+                "group": fit.group.name,
+                "constant": ".".join((*fit.path, constant.key)),
+                "unit": constant.unit,
+                "value": found.value,
+                "relative_error": found.relative_error,
+                "prior": found.prior,
+                "state": _state(found),
+            }
+        )
+    return rows
+
+
+def _error_row(fit: Fit, folds: int) -> dict[str, Any]:
+    measured = fit.group.time_s
+    fitted = summarised((fit.predicted_s / measured - 1).tolist())
+    held_out = fit.held_out_s if fit.held_out_s.size else fit.predicted_s
+    return {
+        "group": fit.group.name,
+        "samples": len(measured),
+        "folds": folds,
+        "mape_fraction": fitted.mape_fraction,
+        "held_out_mape_fraction": summarised((held_out / measured - 1).tolist()).mape_fraction,
+        "bias_fraction": fitted.bias_fraction,
+        "kept": sum(bool(found.frozen) for found in fit.fields),
+    }
+
+
+def _source(constant: Constant, found: _core.FittedField, fit: Fit, file: str, prior: str) -> str:
+    count = len(fit.group.samples)
+    if found.frozen:
+        return f"kept from {prior}: {count} samples of {file} do not determine it"
+    end = ", at an end of its range" if found.at_bound else ""
+    return (
+        f"calibrated on {count} samples of {file}, standard error "
+        f"{100 * found.relative_error:.1f} %{end}"
+    )
+
+
+def _entry(target: Target, name: str, file: str, folds: int) -> str:
+    """The entry of a target with the fitted constants in place of its own."""
+    table: dict[str, Any] = _copied(target.table)
+    if name != target.name:
+        table.pop("aliases", None)
+        if "title" in table:
+            table["title"] = f"{table['title']} ({name})"
+    table = {"name": name, **{key: cell for key, cell in table.items() if key != "name"}}
+    for fit in target.fits:
+        inner = table
+        for key in fit.path:
+            inner = inner.setdefault(key, {})
+        for constant, found in zip(fit.constants, fit.fields, strict=True):
+            inner[constant.key] = {
+                "value": _toml_value(found.value, constant.unit),
+                "source": _source(constant, found, fit, file, target.name),
+            }
+        if fit.path:
+            row = _error_row(fit, folds)
+            inner["source"] = (
+                f"calibrated on {row['samples']} samples of {file}: mean error "
+                f"{percent(row['mape_fraction'])} %, held out "
+                f"{percent(row['held_out_mape_fraction'])} % ({folds} folds by shape); numbers "
+                f"without a source of their own as in {target.name}"
+            )
+    return toml_text(table)
+
+
+def _copied(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _copied(cell) if isinstance(cell, Mapping) else cell for key, cell in table.items()
+    }
+
+
+def _sample_table(table: Table, states: list[str], targets: list[Target]) -> pd.DataFrame:
+    import pandas as pd
+
+    dropped = ("predicted_time_us", "held_out_time_us", "state")
+    kept = table.without(dropped)
+    frame = pd.DataFrame(kept.rows, columns=list(kept.header), dtype=object)
+    predicted: list[float | None] = [None] * len(frame)
+    held_out: list[float | None] = [None] * len(frame)
+    shown = [state or FITTED for state in states]
+    for target in targets:
+        for fit in target.fits:
+            outside = fit.held_out_s if fit.held_out_s.size else fit.predicted_s
+            for i, sample in enumerate(fit.group.samples):
+                predicted[sample.row] = 1e6 * float(fit.predicted_s[i])
+                held_out[sample.row] = 1e6 * float(outside[i])
+    frame["predicted_time_us"] = pd.Series(predicted, dtype="float64")
+    frame["held_out_time_us"] = pd.Series(held_out, dtype="float64")
+    frame["state"] = pd.Series(shown, dtype=object)
+    return frame
+
+
+def calibrate(
+    kind: str,
+    path: str | os.PathLike[str],
+    *,
+    accelerator: str | Mapping[str, Any] | None = None,
+    cluster: str | Mapping[str, Any] | Cluster | None = None,
+    name: str | None = None,
+    folds: int = 5,
+) -> Calibration:
+    """Refit the constants of an accelerator or an interconnect to measured times.
+
+    A few dozen samples are enough, because only a few constants move, from the values the
+    catalogue has, within the ranges physics allows; what the samples cannot see stays. Samples
+    faster than the peak rate of the data sheet are set aside.
+
+    Parameters
+    ----------
+    kind : str
+        ``"gemm"`` (launch, tile step, burst, sustained and memory fractions; 16-bit operands),
+        ``"elementwise"`` (launch and bandwidth fractions) or ``"collectives"`` (latency, bandwidth
+        and fill inside a scale-up domain; latency and bandwidth factors between domains).
+    path : path
+        CSV with the columns of ``validate``, time_us among them, of one machine: what
+        ``scalemodel measure`` writes.
+    accelerator : str or mapping, optional
+        Entry whose data sheet and constants the fit begins from; default: what the column ``gpu``
+        names. For an accelerator of your own pass its TOML, or ``{"base": "h100_sxm_80", ...}``.
+    cluster : str or mapping, optional
+        For collectives: the cluster they were measured on; needed for several nodes.
+    name : str, optional
+        Name of the new entry; default: that of the old one and ``_calibrated``. With the old name
+        the entry replaces it wherever the folder it is written to is on the catalogue's path.
+    folds : int
+        Parts of the held-out error, from 2; shapes are never split between parts.
+
+    Returns
+    -------
+    Calibration
+        Constants with error bars, samples with predictions, and catalogue entries as TOML.
+
+    Raises
+    ------
+    ScaleModelError : unknown kind or machine, a missing column, or no sample that can be used.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "t.csv"
+    >>> lines = [f"L40S,float16,add,{2**i},8192,{5 + 2**i * 0.0668:.3f}" for i in range(6, 16)]
+    >>> _ = path.write_text("gpu,dtype,op,rows,cols,time_us\\n" + "\\n".join(lines) + "\\n")
+    >>> found = calibrate("elementwise", path, name="mine").table.set_index("constant")
+    >>> found.state.to_dict()
+    {'elementwise.launch': 'fitted', 'elementwise.add_fraction': 'fitted',
+     'elementwise.norm_fraction': 'kept', 'elementwise.softmax_fraction': 'kept'}
+    >>> round(1e6 * found.value["elementwise.launch"], 1)
+    5.0
+    """
+    import pandas as pd
+
+    if kind not in KINDS:
+        raise ScaleModelError(
+            f"kind={kind!r}: must be one of {', '.join(KINDS)}", code="unknown_kind"
+        )
+    if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= 1000:
+        raise ScaleModelError(f"folds={folds!r}: must be a whole number from 2 to 1000")
+    if kind == "collectives" and accelerator is not None:
+        raise ScaleModelError(f"accelerator={accelerator!r}: kind {kind!r} takes cluster=")
+    if kind != "collectives" and cluster is not None:
+        raise ScaleModelError(f"cluster={cluster!r}: kind {kind!r} takes accelerator=")
+    table = read_table(path)
+    if kind == "collectives":
+        targets, states = kinds.collectives(table, cluster, folds)
+    else:
+        fit = kinds.gemm if kind == "gemm" else kinds.elementwise
+        targets, states = fit(table, accelerator, folds)
+    file = Path(os.fspath(path)).name
+    fits = [fit for target in targets for fit in target.fits]
+    entries = {}
+    for target in targets:
+        new = name if name is not None else f"{target.name}_calibrated"
+        if len(targets) > 1 and name is not None:
+            new = f"{name}_{target.name}"
+        entries[f"{target.kind}/{new}.toml"] = _entry(target, new, file, folds)
+    return Calibration(
+        kind=kind,
+        table=pd.DataFrame([row for fit in fits for row in _constant_rows(fit)]),
+        samples=_sample_table(table, states, targets),
+        errors=pd.DataFrame([_error_row(fit, folds) for fit in fits]),
+        entries=entries,
+    )

@@ -1,0 +1,331 @@
+"""The kinds a calibration knows: how their rows become samples, and which constants may move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalemodel import _core, catalog, resolve
+from scalemodel.calibration.samples import (
+    Group,
+    one_label,
+    positive,
+    possible,
+    read_samples,
+    require,
+)
+from scalemodel.errors import ScaleModelError
+from scalemodel.resolve import Cluster
+from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
+from scalemodel.validation.rows import Row, SkippedRowError, Table
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant that may move: field of the record, key in the catalogue, unit, legal range."""
+
+    field: str
+    key: str
+    unit: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What the engine found for one group of samples."""
+
+    group: Group
+    path: tuple[str, ...]
+    constants: tuple[Constant, ...]
+    fields: list[_core.FittedField]
+    predicted_s: NDArray[np.float64]
+    held_out_s: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A catalogue entry a calibration changes, and the fits that change it."""
+
+    kind: str
+    name: str
+    table: Mapping[str, Any]
+    fits: tuple[Fit, ...]
+
+
+_TILE = (
+    Constant("launch_s", "launch", "s", 0.3e-6, 50e-6),
+    Constant("tau_cycles", "tau_cycles", "", 5, 2000),
+    Constant("burst_fraction", "burst_fraction", "", 0.1, 1.2),
+    Constant("sustained_fraction", "sustained_fraction", "", 0.1, 1.2),
+    Constant("memory_fraction", "memory_fraction", "", 0.1, 1.2),
+)
+_ROOFLINE = (
+    Constant("roofline_compute_fraction", "compute_fraction", "", 0.02, 1.1),
+    Constant("roofline_memory_fraction", "memory_fraction", "", 0.02, 1.1),
+    Constant("roofline_launch_s", "launch", "s", 0.5e-6, 200e-6),
+)
+_ELEMENTWISE = (
+    Constant("launch_s", "launch", "s", 0.3e-6, 200e-6),
+    Constant("add_fraction", "add_fraction", "", 0.02, 1.2),
+    Constant("norm_fraction", "norm_fraction", "", 0.02, 1.2),
+    Constant("softmax_fraction", "softmax_fraction", "", 0.02, 1.2),
+)
+_COLLECTIVE = (
+    Constant("start1_s", "a1", "s", 0.5e-6, 500e-6),
+    Constant("per_rank1_s", "l1", "s", 1e-9, 50e-6),
+    Constant("bandwidth_fraction1", "b1", "", 0.005, 1.2),
+    Constant("start2_s", "a2", "s", 0.5e-6, 1e-3),
+    Constant("per_rank2_s", "l2", "s", 1e-9, 50e-6),
+    Constant("bandwidth_fraction2", "b2", "", 0.02, 1.2),
+    Constant("pipeline_fill_s", "c", "s", 1e-8, 2e-3),
+)
+_FABRIC = (
+    Constant("latency_factor", "latency_factor", "", 0.1, 50),
+    Constant("bandwidth_fraction", "bandwidth_fraction", "", 0.02, 1.1),
+    Constant("all_to_all_fraction", "all_to_all_fraction", "", 0.02, 1.1),
+)
+
+_SIXTEEN_BIT = ("bfloat16", "bf16", "float16", "fp16", "half")
+_ELEMENT_BYTES = {
+    **dict.fromkeys(_SIXTEEN_BIT, 2.0),
+    **dict.fromkeys(("float32", "fp32", "float"), 4.0),
+}
+# Operation -> family of kernels, and passes over the matrix: inputs read and output written.
+_MEMORY_BOUND = {
+    **dict.fromkeys(("add", "mul", "div"), ("add", 3.0)),
+    **dict.fromkeys(("addu", "mulu", "divu", "relu", "gelu", "tanh", "silu"), ("add", 2.0)),
+    **dict.fromkeys(("ln", "layernorm", "rmsnorm", "input_layernorm"), ("norm", 2.0)),
+    "softmax": ("softmax", 2.0),
+}
+_OPERATIONS = {"alltoall": "all_to_all"}
+
+
+def _ranges(constants: tuple[Constant, ...]) -> list[tuple[str, float, float]]:
+    return [(item.field, item.low, item.high) for item in constants]
+
+
+def _accelerator(table: Table, given: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    label = one_label(table, "gpu")
+    try:
+        return accelerator_table(label if given is None else given)
+    except ScaleModelError as error:
+        if given is not None:
+            raise
+        raise ScaleModelError(
+            f"column 'gpu': {error}; or pass accelerator= with the entry to begin from",
+            code="unknown_accelerator",
+        ) from None
+
+
+def _nonempty(groups: list[Group], states: list[str], kind: str) -> None:
+    if any(group.samples for group in groups):
+        return
+    found = sorted(set(states))
+    why = f" ({', '.join(found[:4])})" if found else ""
+    raise ScaleModelError(
+        f"table: holds no row to calibrate {kind!r} with{why}", code="no_samples"
+    )
+
+
+# ------------------------------------------------------------------------------------------ gemm
+def gemm(
+    table: Table, accelerator: str | Mapping[str, Any] | None, folds: int
+) -> tuple[list[Target], list[str]]:
+    """Dense multiplications of one accelerator, 16-bit operands."""
+    columns = ("gpu", "dtype", "m", "n", "k", "time_us")
+    require(table, columns, "gemm")
+    entry = _accelerator(table, accelerator)
+    core = build_accelerator(entry)
+    precision = "bf16" if core.peak_flop_per_s[_core.precisions().index("bf16")] else "fp16"
+
+    def sample_of(row: Row) -> tuple[str, tuple[float, ...]]:
+        if row.text("dtype").lower() not in _SIXTEEN_BIT:
+            raise SkippedRowError("unsupported:dtype")
+        batch = positive(row, "batch") if row.text("batch") else 1.0
+        return "gemm", (positive(row, "m"), positive(row, "n"), positive(row, "k"), batch)
+
+    groups, states = read_samples(table, (*columns, "batch"), sample_of)
+    fits = []
+    for whole in groups:
+        bound_s = _core.gemm_bound_s(core, precision, *(whole.column(i) for i in range(4)))
+        group = possible(whole, bound_s, states, "peak")
+        if not group.samples:
+            continue
+        tiled = bool(core.gemm.tiled)
+        constants = _TILE if tiled else _ROOFLINE
+        fit = _core.fit_tile_gemm if tiled else _core.fit_roofline_gemm
+        _, fields, predicted_s, held_out_s = fit(
+            core,
+            precision,
+            *(group.column(i) for i in range(4)),
+            group.time_s,
+            group.weight,
+            group.folds(folds),
+            _ranges(constants),
+        )
+        path = ("gemm",) if tiled else ("gemm", "roofline")
+        fits.append(Fit(group, path, constants, fields, predicted_s, held_out_s))
+    _nonempty([fit.group for fit in fits], states, "gemm")
+    return [Target("accelerators", str(entry["name"]), entry, tuple(fits))], states
+
+
+# ----------------------------------------------------------------------------------- elementwise
+def elementwise(
+    table: Table, accelerator: str | Mapping[str, Any] | None, folds: int
+) -> tuple[list[Target], list[str]]:
+    """Kernels that only move bytes."""
+    columns = ("gpu", "dtype", "op", "rows", "cols", "time_us")
+    require(table, columns, "elementwise")
+    entry = _accelerator(table, accelerator)
+    core = build_accelerator(entry)
+    families = ("add", "norm", "softmax")
+
+    def sample_of(row: Row) -> tuple[str, tuple[float, ...]]:
+        op = row.text("op").lower()
+        if op not in _MEMORY_BOUND:
+            raise SkippedRowError("unsupported:op")
+        size = _ELEMENT_BYTES.get(row.text("dtype").lower())
+        if size is None:
+            raise SkippedRowError("unsupported:dtype")
+        family, passes = _MEMORY_BOUND[op]
+        elements = positive(row, "rows") * positive(row, "cols")
+        return "elementwise", (float(families.index(family)), passes * size * elements)
+
+    groups, states = read_samples(table, columns, sample_of)
+    fits = []
+    for whole in groups:
+        bound_s = _core.memory_bound_s(core, whole.column(1))
+        group = possible(whole, bound_s, states, "bandwidth")
+        if not group.samples:
+            continue
+        _, fields, predicted_s, held_out_s = _core.fit_elementwise(
+            core,
+            [families[int(index)] for index in group.column(0)],
+            group.column(1),
+            group.time_s,
+            group.weight,
+            group.folds(folds),
+            _ranges(_ELEMENTWISE),
+        )
+        fits.append(Fit(group, ("elementwise",), _ELEMENTWISE, fields, predicted_s, held_out_s))
+    _nonempty([fit.group for fit in fits], states, "elementwise")
+    return [Target("accelerators", str(entry["name"]), entry, tuple(fits))], states
+
+
+# ----------------------------------------------------------------------------------- collectives
+def _cluster(table: Table, given: str | Mapping[str, Any] | Cluster | None) -> Cluster:
+    most = 1
+    sizes = [row.number("gpus") or 1 for row in table.select(("gpus",))]
+    most = max([most, *(int(size) for size in sizes if size < 1e8)])
+    if given is not None:
+        return resolve.cluster(given, accelerators=most)
+    if any((row.number("nodes") or 1) > 1 for row in table.select(("nodes",))):
+        raise ScaleModelError(
+            "cluster=None: rows of several nodes need the cluster they were measured on "
+            "(a catalogue name, a .toml path or a table), which says the rate of its network",
+            code="missing_cluster",
+        )
+    entry = _accelerator(table, None)
+    return resolve.cluster({"accelerator": entry["name"], "node": {"accelerators": most}})
+
+
+def _interconnect(name: str) -> tuple[str, Mapping[str, Any]]:
+    found = catalog.find("interconnects", name)
+    return found, catalog.load("interconnects", found)
+
+
+def _classes(given: str | Mapping[str, Any] | Cluster | None, cluster: Cluster) -> tuple[str, str]:
+    """Names of the interconnect classes of the links inside a domain and between domains."""
+    inside = accelerator_table(cluster.accelerator).get("scale_up", {}).get("class", "pcie5")
+    outside = "infiniband"
+    written: object = given
+    while written is not None:
+        if isinstance(written, str):
+            is_file = written.endswith(".toml")
+            written = _read(written) if is_file else catalog.load("clusters", written)
+        if not isinstance(written, Mapping):
+            break
+        inside = written.get("scale_up", {}).get("class", inside)
+        if "class" in written.get("fabric", {}):
+            return str(inside), str(written["fabric"]["class"])
+        written = written.get("base")
+    return str(inside), outside
+
+
+def _read(path: str) -> dict[str, Any]:
+    from pathlib import Path
+
+    return catalog.read_toml(Path(path))
+
+
+def collectives(
+    table: Table, cluster: str | Mapping[str, Any] | Cluster | None, folds: int
+) -> tuple[list[Target], list[str]]:
+    """Collectives inside a scale-up domain, one set of constants each, and between domains."""
+    columns = ("gpu", "gpus", "op", "bytes", "time_us")
+    require(table, columns, "collectives")
+    one_label(table, "gpu")
+    built = _cluster(table, cluster)
+    core = built.core
+    domain = int(core.scale_up.domain)
+    known = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+
+    def sample_of(row: Row) -> tuple[str, tuple[float, ...]]:
+        op = _OPERATIONS.get(row.text("op"), row.text("op"))
+        if op not in known:
+            raise SkippedRowError("unsupported:op")
+        if row.text("algo"):
+            raise SkippedRowError("unsupported:algo")
+        ranks, nodes = row.required_count("gpus"), row.count("nodes") or 1
+        if ranks < 2:
+            raise SkippedRowError("illegal:gpus")
+        inside = ranks <= domain
+        if nodes > 1 and (ranks / nodes != min(domain, core.node_accelerators)):
+            raise SkippedRowError("unsupported:layout")
+        numbers = (float(known.index(op)), positive(row, "bytes"), float(ranks))
+        return (op if inside else "fabric"), numbers
+
+    groups, states = read_samples(table, (*columns, "nodes", "algo"), sample_of)
+    inside_fits, fabric_fits = [], []
+    for whole in sorted(groups, key=lambda group: group.name):
+        group = possible(whole, _bound_s(core, whole, known), states, "wire")
+        if not group.samples:
+            continue
+        spanning = group.name == "fabric"
+        constants = _FABRIC if spanning else _COLLECTIVE
+        fit = _core.fit_fabric if spanning else _core.fit_collective
+        _, fields, predicted_s, held_out_s = fit(
+            core,
+            [known[int(index)] for index in group.column(0)],
+            group.column(1),
+            group.column(2).astype(np.int32),
+            group.time_s,
+            group.weight,
+            group.folds(folds),
+            _ranges(constants),
+        )
+        path = () if spanning else (group.name,)
+        found = Fit(group, path, constants, fields, predicted_s, held_out_s)
+        (fabric_fits if spanning else inside_fits).append(found)
+    _nonempty([fit.group for fit in [*inside_fits, *fabric_fits]], states, "collectives")
+    targets = []
+    for name, fits in zip(_classes(cluster, built), (inside_fits, fabric_fits), strict=True):
+        if fits:
+            targets.append(Target("interconnects", *_interconnect(name), tuple(fits)))
+    return targets, states
+
+
+def _bound_s(
+    core: _core.Cluster, group: Group, known: tuple[str, ...]
+) -> NDArray[np.float64]:
+    return _core.collective_bound_s(
+        core,
+        [known[int(index)] for index in group.column(0)],
+        group.column(1),
+        group.column(2).astype(np.int32),
+    )
