@@ -128,6 +128,17 @@ void bind_gemm_fits(py::module_& m) {
       py::arg("batch"), "Seconds that no measurement of a multiplication can undercut.");
 }
 
+void bind_gemm_work(py::module_& m) {
+  m.def(
+      "gemm_work",
+      [](Precision precision, double m_, double n, double k, double batch) {
+        const GemmShape shape{m_, n, k, batch, 2};
+        return py::make_tuple(shape.flop(), gemm_traffic(shape, precision));
+      },
+      py::arg("precision"), py::arg("m"), py::arg("n"), py::arg("k"), py::arg("batch") = 1.0,
+      "Flop of a multiplication, and its bytes when every operand moves once.");
+}
+
 void bind_elementwise_fits(py::module_& m) {
   m.def(
       "fit_elementwise",
@@ -209,6 +220,7 @@ void bind_calibration(py::module_& m) {
       .def_readonly("frozen", &FittedField::frozen, "the samples cannot see it: kept")
       .def_readonly("at_bound", &FittedField::at_bound, "ends at an end of its range");
   bind_gemm_fits(m);
+  bind_gemm_work(m);
   bind_elementwise_fits(m);
   bind_collective_fits(m);
 }

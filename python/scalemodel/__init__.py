@@ -24,6 +24,7 @@ from scalemodel.tasks import FineTuning, Training
 
 if TYPE_CHECKING:
     from scalemodel import plot
+    from scalemodel.calibration import calibrate
     from scalemodel.choice import explain_choice
     from scalemodel.codesign import codesign
     from scalemodel.validation import validate
@@ -39,6 +40,7 @@ __all__ = [
     "Strategy",
     "Training",
     "__version__",
+    "calibrate",
     "cluster",
     "codesign",
     "estimate",
@@ -65,6 +67,11 @@ def __getattr__(name: str) -> Any:
 
         globals()["explain_choice"] = explain_choice
         return explain_choice
+    if name == "calibrate":
+        from scalemodel.calibration import calibrate
+
+        globals()["calibrate"] = calibrate
+        return calibrate
     if name == "validate":
         from scalemodel.validation import validate
 

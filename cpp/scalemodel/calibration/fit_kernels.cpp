@@ -132,10 +132,14 @@ Seconds memory_bound(Bytes bytes, const Accelerator& accelerator) {
   return bytes / (speedup * accelerator.memory_bandwidth);
 }
 
-Seconds gemm_bound(const GemmShape& shape, Precision precision, const Accelerator& accelerator) {
+Bytes gemm_traffic(const GemmShape& shape, Precision precision) {
   const double operands = operand_bytes(precision) * (shape.m * shape.k + shape.n * shape.k);
-  const Bytes bytes{shape.batch * (operands + shape.output_bytes * shape.m * shape.n)};
-  return max(shape.flop() / accelerator.peak_of(precision), memory_bound(bytes, accelerator));
+  return Bytes{shape.batch * (operands + shape.output_bytes * shape.m * shape.n)};
+}
+
+Seconds gemm_bound(const GemmShape& shape, Precision precision, const Accelerator& accelerator) {
+  return max(shape.flop() / accelerator.peak_of(precision),
+             memory_bound(gemm_traffic(shape, precision), accelerator));
 }
 
 Seconds collective_bound(const CollectiveCall& call, const Cluster& cluster) {

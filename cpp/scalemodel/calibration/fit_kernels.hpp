@@ -67,6 +67,9 @@ RecordFit<Fabric> fit_fabric(const Cluster& cluster, std::span<const CollectiveC
 /// A working set that stays in the last-level cache may be read this much faster than memory.
 inline constexpr double kCacheSpeedup = 6;
 
+/// Bytes a multiplication moves when every operand is read and the result written once.
+Bytes gemm_traffic(const GemmShape& shape, Precision precision);
+
 /// max(flop/P, bytes/W): no measurement is faster. W counts kCacheSpeedup times while the operands
 /// fit in the last-level cache, which benchmark loops keep warm.
 Seconds gemm_bound(const GemmShape& shape, Precision precision, const Accelerator& accelerator);

@@ -99,27 +99,26 @@ class Calibration:
 
     def text(self) -> str:
         """Tables for a terminal; errors in percent."""
-        lines = columns(
-            ("group", "constant", "value", "+- %", "prior", "state"),
+        constants, errors = self.table.to_dict("records"), self.errors.to_dict("records")
+        cells = [
             [
-                [row.group, row.constant, _shown(row.value, row.unit), percent(row.relative_error)]
-                + [_shown(row.prior, row.unit), row.state]
-                for row in self.table.itertuples()
-            ],
-            texts=2,
-        )
-        lines += [
-            "",
-            *columns(
-                ("group", "samples", "MAPE %", "held out %", "bias %"),
-                [
-                    [row.group, str(row.samples), percent(row.mape_fraction)]
-                    + [percent(row.held_out_mape_fraction), percent(row.bias_fraction)]
-                    for row in self.errors.itertuples()
-                ],
-                texts=1,
-            ),
+                str(row["group"]),
+                str(row["constant"]),
+                _shown(row["value"], row["unit"]),
+                percent(row["relative_error"]),
+                _shown(row["prior"], row["unit"]),
+                str(row["state"]),
+            ]
+            for row in constants
         ]
+        lines = columns(("group", "constant", "value", "+- %", "prior", "state"), cells, texts=2)
+        shares = ("mape_fraction", "held_out_mape_fraction", "bias_fraction")
+        cells = [
+            [str(row["group"]), str(row["samples"]), *(percent(row[name]) for name in shares)]
+            for row in errors
+        ]
+        titles = ("group", "samples", "MAPE %", "held out %", "bias %")
+        lines += ["", *columns(titles, cells, texts=1)]
         aside = self.samples.loc[self.samples["state"] != FITTED, "state"].value_counts()
         if len(aside):
             cells = [[str(state), str(count)] for state, count in aside.items()]
@@ -252,7 +251,7 @@ def calibrate(
     name: str | None = None,
     folds: int = 5,
 ) -> Calibration:
-    """Refit the constants of an accelerator or an interconnect to measured times.
+    r"""Refit the constants of an accelerator or an interconnect to measured times.
 
     A few dozen samples are enough, because only a few constants move, from the values the
     catalogue has, within the ranges physics allows; what the samples cannot see stays. Samples
@@ -292,7 +291,7 @@ def calibrate(
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "t.csv"
     >>> lines = [f"L40S,float16,add,{2**i},8192,{5 + 2**i * 0.0668:.3f}" for i in range(6, 16)]
-    >>> _ = path.write_text("gpu,dtype,op,rows,cols,time_us\\n" + "\\n".join(lines) + "\\n")
+    >>> _ = path.write_text("gpu,dtype,op,rows,cols,time_us\n" + "\n".join(lines) + "\n")
     >>> found = calibrate("elementwise", path, name="mine").table.set_index("constant")
     >>> found.state.to_dict()
     {'elementwise.launch': 'fitted', 'elementwise.add_fraction': 'fitted',

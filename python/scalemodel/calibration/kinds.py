@@ -23,6 +23,8 @@ from scalemodel.resolve import Cluster
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 from scalemodel.validation.rows import Row, SkippedRowError, Table
 
+Numbers = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Constant:
@@ -43,8 +45,8 @@ class Fit:
     path: tuple[str, ...]
     constants: tuple[Constant, ...]
     fields: list[_core.FittedField]
-    predicted_s: NDArray[np.float64]
-    held_out_s: NDArray[np.float64]
+    predicted_s: Numbers
+    held_out_s: Numbers
 
 
 @dataclass(frozen=True)
@@ -127,12 +129,14 @@ def _nonempty(groups: list[Group], states: list[str], kind: str) -> None:
         return
     found = sorted(set(states))
     why = f" ({', '.join(found[:4])})" if found else ""
-    raise ScaleModelError(
-        f"table: holds no row to calibrate {kind!r} with{why}", code="no_samples"
-    )
+    raise ScaleModelError(f"table: holds no row to calibrate {kind!r} with{why}", code="no_samples")
 
 
 # ------------------------------------------------------------------------------------------ gemm
+def _shape(group: Group) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    return group.column(0), group.column(1), group.column(2), group.column(3)
+
+
 def gemm(
     table: Table, accelerator: str | Mapping[str, Any] | None, folds: int
 ) -> tuple[list[Target], list[str]]:
@@ -152,7 +156,7 @@ def gemm(
     groups, states = read_samples(table, (*columns, "batch"), sample_of)
     fits = []
     for whole in groups:
-        bound_s = _core.gemm_bound_s(core, precision, *(whole.column(i) for i in range(4)))
+        bound_s = _core.gemm_bound_s(core, precision, *_shape(whole))
         group = possible(whole, bound_s, states, "peak")
         if not group.samples:
             continue
@@ -162,7 +166,7 @@ def gemm(
         _, fields, predicted_s, held_out_s = fit(
             core,
             precision,
-            *(group.column(i) for i in range(4)),
+            *_shape(group),
             group.time_s,
             group.weight,
             group.folds(folds),
@@ -291,7 +295,8 @@ def collectives(
         return (op if inside else "fabric"), numbers
 
     groups, states = read_samples(table, (*columns, "nodes", "algo"), sample_of)
-    inside_fits, fabric_fits = [], []
+    inside_fits: list[Fit] = []
+    fabric_fits: list[Fit] = []
     for whole in sorted(groups, key=lambda group: group.name):
         group = possible(whole, _bound_s(core, whole, known), states, "wire")
         if not group.samples:
@@ -320,9 +325,7 @@ def collectives(
     return targets, states
 
 
-def _bound_s(
-    core: _core.Cluster, group: Group, known: tuple[str, ...]
-) -> NDArray[np.float64]:
+def _bound_s(core: _core.Cluster, group: Group, known: tuple[str, ...]) -> Numbers:
     return _core.collective_bound_s(
         core,
         [known[int(index)] for index in group.column(0)],

@@ -131,9 +131,7 @@ def read_samples(
     return [Group(name, tuple(samples)) for name, samples in groups.items()], states
 
 
-def possible(
-    group: Group, bound_s: NDArray[np.float64], states: list[str], why: str
-) -> Group:
+def possible(group: Group, bound_s: NDArray[np.float64], states: list[str], why: str) -> Group:
     """The group without samples faster than their bound; their states say so."""
     kept = []
     for sample, bound in zip(group.samples, bound_s.tolist(), strict=True):

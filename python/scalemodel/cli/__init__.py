@@ -1,4 +1,5 @@
-"""The command line: ``scalemodel estimate | search | sweep | merge | list | validate``.
+"""The command line: ``scalemodel estimate | search | sweep | merge | list | validate |
+calibrate | measure``.
 
 Exit codes: 0 done, 2 malformed question (one line on the error stream), 3 a strategy that cannot
 run or does not fit, 4 nothing feasible found, 130 interrupted.
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from scalemodel._core import __version__
+from scalemodel.cli.calibrations import add_calibrate, add_measure
 from scalemodel.cli.catalogue import add_list, add_validate
 from scalemodel.cli.estimates import add_estimate, record, summary
 from scalemodel.cli.merges import add_merge
@@ -54,7 +56,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"scalemodel {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (add_estimate, add_search, add_sweep, add_merge, add_list, add_validate):
+    searching = (add_estimate, add_search, add_sweep, add_merge)
+    for add in (*searching, add_list, add_validate, add_calibrate, add_measure):
         add(commands)
     return parser
 

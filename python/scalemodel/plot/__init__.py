@@ -16,8 +16,16 @@ import numpy as np
 
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import MEMORY_COLUMNS, TIME_COLUMNS, Estimate
+from scalemodel.plot.operators import (
+    bus_bandwidth,
+    collective_table,
+    gemm_efficiency,
+    gemm_table,
+    roofline,
+)
 from scalemodel.plot.search import heat_map, parallel_coordinates, pareto
 from scalemodel.plot.sensitivity import iso_performance, tornado
+from scalemodel.validation.operators.score import short_source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,11 +34,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "breakdown",
+    "bus_bandwidth",
+    "collective_table",
+    "gemm_efficiency",
+    "gemm_table",
     "heat_map",
     "iso_performance",
     "memory",
     "parallel_coordinates",
     "pareto",
+    "roofline",
     "save",
     "style",
     "tornado",
@@ -244,12 +257,20 @@ def memory(estimates: Estimate | Sequence[Estimate], ax: Axes | None = None) -> 
     return ax
 
 
-def _measured(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows with a measured and a predicted step time, both positive."""
+#: Measured and predicted column of each kind of table, what they are, and their unit.
+_COMPARED = (
+    ("norm_step_time_s", "predicted_step_time_s", "step time", "s"),
+    ("time_us", "predicted_time_us", "time of a call", "us"),
+)
+
+
+def _measured(frame: pd.DataFrame) -> tuple[pd.DataFrame, str, str]:
+    """Rows with a positive measured and predicted time; what the times are; their unit."""
     import pandas as pd
 
-    needed = ("norm_step_time_s", "predicted_step_time_s")
-    for column in needed:
+    found = [row for row in _COMPARED if row[1] in frame.columns]
+    measured, predicted, what, unit = found[0] if found else _COMPARED[0]
+    for column in (measured, predicted):
         if column not in frame.columns:
             raise ScaleModelError(
                 f"frame: column {column} is missing; pass what sm.validate returns",
@@ -257,22 +278,24 @@ def _measured(frame: pd.DataFrame) -> pd.DataFrame:
             )
     kept = pd.DataFrame(
         {
-            "measured_s": pd.to_numeric(frame["norm_step_time_s"], errors="coerce"),
-            "predicted_s": pd.to_numeric(frame["predicted_step_time_s"], errors="coerce"),
+            "measured": pd.to_numeric(frame[measured], errors="coerce"),
+            "predicted": pd.to_numeric(frame[predicted], errors="coerce"),
         }
     )
     for name in ("source", "gpu"):
         kept[name] = frame[name].astype(str) if name in frame.columns else ""
-    return kept[(kept.measured_s > 0) & (kept.predicted_s > 0)]
+    if unit == "us":
+        kept["source"] = kept["source"].map(short_source)
+    return kept[(kept.measured > 0) & (kept.predicted > 0)], what, unit
 
 
 def validation(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draw predicted against measured step time, one marker and colour per source and accelerator.
+    """Draw predicted against measured time, one marker and colour per source and accelerator.
 
     Parameters
     ----------
     frame : DataFrame
-        What ``sm.validate("training", ...)`` returns.
+        What ``sm.validate`` returns: steps of training, kernels or collectives.
     ax : Axes, optional
         Default: a new figure.
 
@@ -286,14 +309,14 @@ def validation(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ------
     ScaleModelError : a column is missing, or no row has both times.
     """
-    rows = _measured(frame)
+    rows, what, unit = _measured(frame)
     if rows.empty:
-        raise ScaleModelError("frame: no row has both a measured and a predicted step time")
+        raise ScaleModelError(f"frame: no row has both a measured and a predicted {what}")
     groups = list(rows.groupby(["source", "gpu"], sort=True))
     ax = _axis(ax, 9.0, max(5.0, 0.19 * len(groups)))
-    error = (rows.predicted_s / rows.measured_s - 1).abs()
-    low = 0.8 * min(rows.measured_s.min(), rows.predicted_s.min())
-    high = 1.25 * max(rows.measured_s.max(), rows.predicted_s.max())
+    error = (rows.predicted / rows.measured - 1).abs()
+    low = 0.8 * min(rows.measured.min(), rows.predicted.min())
+    high = 1.25 * max(rows.measured.max(), rows.predicted.max())
     line = np.array([low, high])
     with style():
         ax.fill_between(
@@ -304,8 +327,8 @@ def validation(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
             # The marker moves on when the colours start again: no two groups look alike.
             shift = index + index // math.lcm(len(_COLOURS), len(_MARKERS))
             ax.plot(
-                group.measured_s,
-                group.predicted_s,
+                group.measured,
+                group.predicted,
                 linestyle="none",
                 marker=_MARKERS[shift % len(_MARKERS)],
                 color=_COLOURS[index % len(_COLOURS)],
@@ -319,8 +342,8 @@ def validation(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
             yscale="log",
             xlim=(low, high),
             ylim=(low, high),
-            xlabel="Measured step time (s)",
-            ylabel="Predicted step time (s)",
+            xlabel=f"Measured {what} ({unit})",
+            ylabel=f"Predicted {what} ({unit})",
             title=f"{len(rows)} rows, MAPE {100 * error.mean():.1f} %",
         )
         ax.set_aspect("equal")

@@ -201,6 +201,14 @@ def _by_source(row: Case) -> tuple[str, str]:
     return row.source, row.gpu
 
 
+def _by_gpu(row: Case) -> tuple[str, str]:
+    return row.gpu, row.part
+
+
+def _by_system(row: Case) -> tuple[str, str]:
+    return row.system, row.part
+
+
 def _subset(name: str, rows: Sequence[Case]) -> SubsetErrors:
     groups = _table(rows, _by_source, ranked=False)
     errors = [row.mape_fraction for row in groups if row.rows >= MACRO_ROWS and row.predicted]
@@ -242,7 +250,6 @@ def score(kind: str, frame: pd.DataFrame) -> OperatorScores:
     """
     rows = cases(kind, frame)
     labels = part_labels(kind, frame.columns)
-    first = (lambda row: row.system) if labels[0] == "system" else (lambda row: row.gpu)
     reasons: dict[str, int] = {}
     for reason in frame["skip_reason"].astype(object).tolist():
         if isinstance(reason, str) and reason:
@@ -251,7 +258,7 @@ def score(kind: str, frame: pd.DataFrame) -> OperatorScores:
     return OperatorScores(
         kind=kind,
         groups=_table(rows, _by_source),
-        parts=_table(rows, lambda row: (first(row), row.part)),
+        parts=_table(rows, _by_system if labels[0] == "system" else _by_gpu),
         part_labels=labels,
         subsets=_subsets(kind, rows),
         rows=len(frame),
