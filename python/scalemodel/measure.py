@@ -11,7 +11,7 @@ import importlib
 import math
 import os
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -176,6 +176,7 @@ class Bench:
         self.device = device
         self.dtype = dtype
         self.repeats = repeats
+        self.no_memory: type[Exception] = torch.cuda.OutOfMemoryError
         self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.int8, device=device)
 
     def tensor(self, *shape: int) -> Any:
@@ -203,51 +204,63 @@ class Bench:
         return statistics.median(1e-3 * float(a.elapsed_time(b)) for a, b in pairs)
 
 
-def gemm_rows(bench: Bench, count: int, seed: int) -> Iterator[dict[str, object]]:
-    """Rows of dense multiplications with a transposed second operand, as a linear layer has it."""
-    for m, n, k in gemm_shapes(count, seed=seed):
-        a, weight = bench.tensor(m, k), bench.tensor(n, k)
-        time_s = bench.time_s(partial(bench.torch.nn.functional.linear, a, weight))
-        yield {"m": m, "n": n, "k": k, "batch": 1, "time_us": 1e6 * time_s}
+def gemm_row(bench: Bench, shape: tuple[int, int, int]) -> dict[str, object]:
+    """Row of a multiplication with a transposed second operand, as a linear layer has it."""
+    m, n, k = shape
+    call = partial(bench.torch.nn.functional.linear, bench.tensor(m, k), bench.tensor(n, k))
+    return {"m": m, "n": n, "k": k, "batch": 1, "time_us": 1e6 * bench.time_s(call)}
 
 
-def elementwise_rows(bench: Bench, count: int, seed: int) -> Iterator[dict[str, object]]:
-    """Rows of kernels that only move bytes."""
+def elementwise_row(bench: Bench, shape: tuple[str, int, int]) -> dict[str, object]:
+    """Row of a kernel that only moves bytes."""
+    op, rows, cols = shape
     functional = bench.torch.nn.functional
-    for op, rows, cols in elementwise_shapes(count, seed=seed):
-        x, y = bench.tensor(rows, cols), bench.tensor(rows, cols)
-        out = bench.torch.empty_like(x)
-        calls: dict[str, Callable[[], object]] = {
-            "add": partial(bench.torch.add, x, y, out=out),
-            "mul": partial(bench.torch.mul, x, y, out=out),
-            "gelu": partial(functional.gelu, x),
-            "ln": partial(functional.layer_norm, x, (cols,)),
-            "softmax": partial(functional.softmax, x, dim=-1),
-        }
-        time_s = bench.time_s(calls[op])
-        yield {"op": op, "rows": rows, "cols": cols, "time_us": 1e6 * time_s}
+    x, y = bench.tensor(rows, cols), bench.tensor(rows, cols)
+    calls: dict[str, Callable[[], object]] = {
+        "add": partial(bench.torch.add, x, y),
+        "mul": partial(bench.torch.mul, x, y),
+        "gelu": partial(functional.gelu, x),
+        "ln": partial(functional.layer_norm, x, (cols,)),
+        "softmax": partial(functional.softmax, x, dim=-1),
+    }
+    return {"op": op, "rows": rows, "cols": cols, "time_us": 1e6 * bench.time_s(calls[op])}
 
 
-def attention_rows(bench: Bench, count: int, seed: int) -> Iterator[dict[str, object]]:
-    """Rows of torch's fused attention."""
+def attention_row(bench: Bench, shape: Mapping[str, int | str]) -> dict[str, object]:
+    """Row of torch's fused attention."""
+    batch, heads, kv_heads = (int(shape[name]) for name in ("batch", "heads", "kv_heads"))
+    width = int(shape["head_dim"])
+    q = bench.tensor(batch, heads, int(shape["seq_q"]), width)
+    k, v = (bench.tensor(batch, kv_heads, int(shape["seq_kv"]), width) for _ in range(2))
+    options: dict[str, object] = {"is_causal": bool(shape["causal"])}
+    if kv_heads != heads:
+        options["enable_gqa"] = True  # torch 2.5 and later
     attention = bench.torch.nn.functional.scaled_dot_product_attention
-    for shape in attention_shapes(count, seed=seed):
-        batch, heads, kv_heads = (int(shape[name]) for name in ("batch", "heads", "kv_heads"))
-        width = int(shape["head_dim"])
-        q = bench.tensor(batch, heads, int(shape["seq_q"]), width)
-        k, v = (bench.tensor(batch, kv_heads, int(shape["seq_kv"]), width) for _ in range(2))
-        options: dict[str, object] = {"is_causal": bool(shape["causal"])}
-        if kv_heads != heads:
-            options["enable_gqa"] = True  # torch 2.5 and later
-        time_s = bench.time_s(partial(attention, q, k, v, **options))
-        yield {
-            **shape,
-            "kv_dtype": bench.dtype,
-            "v_head_dim": width,
-            "window": 0,
-            "kernel": "torch_sdpa",
-            "time_us": 1e6 * time_s,
-        }
+    time_s = bench.time_s(partial(attention, q, k, v, **options))
+    return {
+        **shape,
+        "kv_dtype": bench.dtype,
+        "v_head_dim": width,
+        "window": 0,
+        "kernel": "torch_sdpa",
+        "time_us": 1e6 * time_s,
+    }
+
+
+def kernel_rows(kind: str, bench: Bench, count: int, seed: int) -> Iterator[dict[str, object]]:
+    """Rows of a kind, one per shape that the memory of the device holds."""
+    ways: dict[str, tuple[Callable[..., list[Any]], Callable[..., dict[str, object]]]] = {
+        "gemm": (gemm_shapes, gemm_row),
+        "attention": (attention_shapes, attention_row),
+        "elementwise": (elementwise_shapes, elementwise_row),
+    }
+    draw, row_of = ways[kind]
+    for shape in draw(count, seed=seed):
+        try:
+            row = row_of(bench, shape)
+        except bench.no_memory:
+            continue
+        yield row
 
 
 def _collective(
@@ -342,7 +355,8 @@ def measure(
     kind : str
         ``"gemm"``, ``"attention"``, ``"elementwise"``; or ``"collectives"``, started by torchrun.
     samples : int
-        Shapes; for collectives sizes of each operation and group (at most 21).
+        Shapes, less those that do not fit in memory; for collectives sizes of each operation and
+        group (at most 21).
     seed : int
         Of the shapes.
     repeats : int
@@ -386,9 +400,8 @@ def measure(
         first = distributed.get_rank() == 0
         distributed.destroy_process_group()
         return [{**common, **row} for row in rows] if first else []
-    measured = {"gemm": gemm_rows, "attention": attention_rows, "elementwise": elementwise_rows}
     with torch.inference_mode():
-        return [{**common, **row} for row in measured[kind](bench, samples, seed)]
+        return [{**common, **row} for row in kernel_rows(kind, bench, samples, seed)]
 
 
 def write_table(kind: str, rows: Sequence[dict[str, object]], path: str | os.PathLike[str]) -> None:

@@ -296,7 +296,7 @@ def calibrate(
     >>> found.state.to_dict()
     {'elementwise.launch': 'fitted', 'elementwise.add_fraction': 'fitted',
      'elementwise.norm_fraction': 'kept', 'elementwise.softmax_fraction': 'kept'}
-    >>> round(1e6 * found.value["elementwise.launch"], 1)
+    >>> round(1e6 * float(found.value["elementwise.launch"]), 1)
     5.0
     """
     import pandas as pd
