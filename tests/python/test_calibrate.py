@@ -150,6 +150,27 @@ def test_planted_constants_of_a_network_come_back(tmp_path: Path) -> None:
     assert list(found.entries) == ["interconnects/infiniband_calibrated.toml"]
 
 
+def test_the_class_of_the_links_is_the_given_one(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", planted_collectives("dgx_h100", [2, 8, 16]))
+    for cluster, inside, outside in (
+        ("dgx_h100", "nvlink4", "infiniband"),
+        ("aws_p5", "nvlink4", "efa"),
+        ({"base": "dgx_h100", "fabric": {"class": "roce"}}, "nvlink4", "roce"),
+        ({"base": "aws_p5", "scale_up": {"class": "nvlink3"}}, "nvlink3", "efa"),
+    ):
+        found = calibrate("collectives", path, cluster=cluster)
+        assert list(found.entries) == [
+            f"interconnects/{inside}_calibrated.toml",
+            f"interconnects/{outside}_calibrated.toml",
+        ]
+
+
+def test_one_sample_moves_at_most_one_constant(tmp_path: Path) -> None:
+    (row,) = planted_gemm([(8192, 8192, 8192)])
+    found = calibrate("gemm", written(tmp_path / "t.csv", [row]))
+    assert (found.table.state == "kept").sum() >= 4
+
+
 def test_large_multiplications_leave_the_launch_alone(tmp_path: Path) -> None:
     shapes = [(8192 + 256 * i, 8192, 8192) for i in range(20)]
     rows = planted_gemm(shapes)
@@ -329,6 +350,8 @@ def test_several_nodes_need_their_cluster(tmp_path: Path) -> None:
     [
         ("training", {}, "kind='training'"),
         ("gemm", {"folds": 1}, "folds=1"),
+        ("gemm", {"name": "../mine"}, "name='../mine'"),
+        ("collectives", {"cluster": sm.cluster("dgx_h100")}, "what its networks are called"),
         ("gemm", {"cluster": "dgx_h100"}, "takes accelerator="),
         ("collectives", {"accelerator": "H100"}, "takes cluster="),
     ],
@@ -360,7 +383,7 @@ def test_the_command_prints_writes_and_reports(
     path = str(written(tmp_path / "t.csv", planted_gemm(gemm_shapes(40))))
     samples = tmp_path / "samples.csv"
     folder = tmp_path / "catalogue"
-    arguments = ["calibrate", "--kind", "gemm", path, "--samples", str(samples), "--out"]
+    arguments = ["calibrate", "--kind", "gemm", path, "--rows", str(samples), "--out"]
     assert main([*arguments, str(folder)]) == 0
     text = capsys.readouterr().out
     assert "gemm.burst_fraction" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scalemodel import _core
-    from scalemodel.resolve import Cluster
 
 __all__ = ["KINDS", "Calibration", "calibrate"]
 
 KINDS = ("gemm", "elementwise", "collectives")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Calibration:
         fold left out) and state (``fitted``, or why the row was set aside).
     errors : DataFrame
         One row per group: samples, folds, mape_fraction, held_out_mape_fraction, bias_fraction,
-        prior states counted in kept.
+        kept (constants the samples could not tell).
     entries : dict
         Catalogue path such as ``accelerators/h100_sxm_80_calibrated.toml`` to TOML text.
     """
@@ -247,7 +248,7 @@ def calibrate(
     path: str | os.PathLike[str],
     *,
     accelerator: str | Mapping[str, Any] | None = None,
-    cluster: str | Mapping[str, Any] | Cluster | None = None,
+    cluster: str | Mapping[str, Any] | None = None,
     name: str | None = None,
     folds: int = 5,
 ) -> Calibration:
@@ -307,6 +308,15 @@ def calibrate(
         )
     if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= 1000:
         raise ScaleModelError(f"folds={folds!r}: must be a whole number from 2 to 1000")
+    if name is not None and not _NAME.fullmatch(name):
+        raise ScaleModelError(
+            f"name={name!r}: must be letters, digits, points, hyphens and underscores"
+        )
+    if cluster is not None and not isinstance(cluster, (str, Mapping)):
+        raise ScaleModelError(
+            f"cluster={cluster!r}: must be a catalogue name, a .toml path or a table, which say "
+            "what its networks are called"
+        )
     if kind == "collectives" and accelerator is not None:
         raise ScaleModelError(f"accelerator={accelerator!r}: kind {kind!r} takes cluster=")
     if kind != "collectives" and cluster is not None:

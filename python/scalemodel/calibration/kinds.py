@@ -21,6 +21,8 @@ from scalemodel.calibration.samples import (
 from scalemodel.errors import ScaleModelError
 from scalemodel.resolve import Cluster
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
+from scalemodel.resolve.clusters import _cluster_table as cluster_table
+from scalemodel.units import value_of
 from scalemodel.validation.rows import Row, SkippedRowError, Table
 
 Numbers = NDArray[np.float64]
@@ -124,6 +126,10 @@ def _accelerator(table: Table, given: str | Mapping[str, Any] | None) -> dict[st
         ) from None
 
 
+def _name_of(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("name", "accelerator"))
+
+
 def _nonempty(groups: list[Group], states: list[str], kind: str) -> None:
     if any(group.samples for group in groups):
         return
@@ -175,7 +181,7 @@ def gemm(
         path = ("gemm",) if tiled else ("gemm", "roofline")
         fits.append(Fit(group, path, constants, fields, predicted_s, held_out_s))
     _nonempty([fit.group for fit in fits], states, "gemm")
-    return [Target("accelerators", str(entry["name"]), entry, tuple(fits))], states
+    return [Target("accelerators", _name_of(entry), entry, tuple(fits))], states
 
 
 # ----------------------------------------------------------------------------------- elementwise
@@ -218,14 +224,13 @@ def elementwise(
         )
         fits.append(Fit(group, ("elementwise",), _ELEMENTWISE, fields, predicted_s, held_out_s))
     _nonempty([fit.group for fit in fits], states, "elementwise")
-    return [Target("accelerators", str(entry["name"]), entry, tuple(fits))], states
+    return [Target("accelerators", _name_of(entry), entry, tuple(fits))], states
 
 
 # ----------------------------------------------------------------------------------- collectives
-def _cluster(table: Table, given: str | Mapping[str, Any] | Cluster | None) -> Cluster:
-    most = 1
+def _cluster(table: Table, given: str | Mapping[str, Any] | None) -> Cluster:
     sizes = [row.number("gpus") or 1 for row in table.select(("gpus",))]
-    most = max([most, *(int(size) for size in sizes if size < 1e8)])
+    most = max([1, *(int(size) for size in sizes if size < 1e8)])
     if given is not None:
         return resolve.cluster(given, accelerators=most)
     if any((row.number("nodes") or 1) > 1 for row in table.select(("nodes",))):
@@ -243,32 +248,17 @@ def _interconnect(name: str) -> tuple[str, Mapping[str, Any]]:
     return found, catalog.load("interconnects", found)
 
 
-def _classes(given: str | Mapping[str, Any] | Cluster | None, cluster: Cluster) -> tuple[str, str]:
+def _classes(given: str | Mapping[str, Any] | None, cluster: Cluster) -> tuple[str, str]:
     """Names of the interconnect classes of the links inside a domain and between domains."""
-    inside = accelerator_table(cluster.accelerator).get("scale_up", {}).get("class", "pcie5")
-    outside = "infiniband"
-    written: object = given
-    while written is not None:
-        if isinstance(written, str):
-            is_file = written.endswith(".toml")
-            written = _read(written) if is_file else catalog.load("clusters", written)
-        if not isinstance(written, Mapping):
-            break
-        inside = written.get("scale_up", {}).get("class", inside)
-        if "class" in written.get("fabric", {}):
-            return str(inside), str(written["fabric"]["class"])
-        written = written.get("base")
-    return str(inside), outside
-
-
-def _read(path: str) -> dict[str, Any]:
-    from pathlib import Path
-
-    return catalog.read_toml(Path(path))
+    links = accelerator_table(cluster.accelerator).get("scale_up", {})
+    table = {} if given is None else cluster_table(given)[0]
+    inside = {**links, **table.get("scale_up", {})}.get("class", "pcie5")
+    outside = table.get("fabric", {}).get("class", "infiniband")
+    return str(value_of(inside)), str(value_of(outside))
 
 
 def collectives(
-    table: Table, cluster: str | Mapping[str, Any] | Cluster | None, folds: int
+    table: Table, cluster: str | Mapping[str, Any] | None, folds: int
 ) -> tuple[list[Target], list[str]]:
     """Collectives inside a scale-up domain, one set of constants each, and between domains."""
     columns = ("gpu", "gpus", "op", "bytes", "time_us")

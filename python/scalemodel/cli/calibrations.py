@@ -33,7 +33,7 @@ def add_calibrate(commands: Any) -> None:
     parser.add_argument(
         "--out", metavar="FOLDER", help="write the entry below FOLDER (SCALEMODEL_CATALOG_PATH)"
     )
-    parser.add_argument("--samples", metavar="FILE", help="write the rows with their predictions")
+    parser.add_argument("--rows", metavar="FILE", help="write the rows with their predictions")
     formats = parser.add_mutually_exclusive_group()
     formats.add_argument("--json", action="store_true", help="one JSON document")
     formats.add_argument("--csv", action="store_true", help="a CSV table of the constants")
@@ -76,8 +76,8 @@ def _calibrate(options: argparse.Namespace) -> int:
         folds=options.folds,
     )
     written = found.write(options.out) if options.out else []
-    if options.samples:
-        write_csv(found.samples, options.samples)
+    if options.rows:
+        write_csv(found.samples, options.rows)
     if options.json:
         print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     elif options.csv:
