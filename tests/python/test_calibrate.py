@@ -171,6 +171,16 @@ def test_one_sample_moves_at_most_one_constant(tmp_path: Path) -> None:
     assert (found.table.state == "kept").sum() >= 4
 
 
+def test_samples_that_follow_no_model_are_called_so(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = planted_gemm(gemm_shapes(40))
+    wild = [{**row, "time_us": 1e6 * float(rng.uniform(1, 30))} for row in rows]
+    good, bad = (calibrate("gemm", written(tmp_path / "t.csv", each)) for each in (rows, wild))
+    warning = "gemm: the form does not describe these samples"
+    assert warning in bad.text()
+    assert warning not in good.text()
+
+
 def test_large_multiplications_leave_the_launch_alone(tmp_path: Path) -> None:
     shapes = [(8192 + 256 * i, 8192, 8192) for i in range(20)]
     rows = planted_gemm(shapes)

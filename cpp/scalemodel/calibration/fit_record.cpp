@@ -9,7 +9,7 @@ namespace scalemodel {
 namespace {
 
 constexpr double kLargestError = 0.25;
-constexpr double kLeastScatter = 0.02;
+constexpr double kLeastScatter = 0.02, kMostScatter = 0.1;
 constexpr double kPriorWeight = 0.01;
 constexpr int kStarts = 5;
 
@@ -116,7 +116,7 @@ TimesFit fit_times(const TimesOf& times_of, std::span<const TimedSample> samples
   while (search.anything_moves()) {
     fit = search.best();
     const auto worst = std::max_element(fit.curvature_errors.begin(), fit.curvature_errors.end());
-    if (*worst <= kLargestError) break;
+    if (*worst * std::min(1.0, kMostScatter / fit.scatter) <= kLargestError) break;
     search.freeze(static_cast<std::size_t>(worst - fit.curvature_errors.begin()));
   }
   if (!search.anything_moves()) fit = {};

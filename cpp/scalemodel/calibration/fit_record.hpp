@@ -48,9 +48,10 @@ using TimesOf = std::function<void(std::span<const double> values, std::span<dou
 
 /// Minimises sum weight soft-L1(ln(predicted/measured)), scale .05, over the logarithms of the
 /// fields, from the prior and from four further starts (a smooth maximum of branches has more than
-/// one basin). A field whose standard error exceeds a quarter of its value is frozen at its prior,
-/// the worst one first, and the rest fitted again: what a sample cannot see it must not move. The
-/// scatter behind a standard error is at least 2 %, what repeated timings of one kernel show.
+/// one basin). A field that samples of 2-10 % scatter would leave uncertain by more than a quarter
+/// is frozen at its prior, the worst one first, and the rest fitted again: what the samples cannot
+/// see they must not move. Larger scatter is the model's fault and widens the error bars only;
+/// smaller is luck, as repeated timings of one kernel differ by 2 %.
 TimesFit fit_times(const TimesOf& times_of, std::span<const TimedSample> samples,
                    std::span<const FreeField> fields, std::span<const double> priors);
 

@@ -105,20 +105,23 @@ Normal normal_equations(const Problem& problem, const VectorXd& z, const VectorX
   return normal;
 }
 
-/// Curvature errors: the residual scale over the square root of the normal matrix's inverse.
+/// Standard deviation of a residual.
+double scatter_of(const VectorXd& z, const VectorXd& r, const FitOptions& options) {
+  const double freedom = std::max<double>(1, static_cast<double>(r.size() - z.size()));
+  return std::max(std::sqrt(r.squaredNorm() / freedom), options.least_scatter);
+}
+
+/// Curvature errors: the scatter over the square root of the normal matrix's inverse.
 std::vector<double> curvature_errors(const Problem& problem,
                                      std::span<const FreeConstant> constants, const VectorXd& z,
-                                     const VectorXd& r) {
-  const Normal normal = normal_equations(problem, z, r);
-  const double freedom = std::max<double>(1, static_cast<double>(r.size() - z.size()));
-  const double least = problem.options().least_scatter;
-  const double variance = std::max(r.squaredNorm() / freedom, least * least);
+                                     const VectorXd& r, double scatter) {
   const MatrixXd inverse =
-      normal.matrix.completeOrthogonalDecomposition().pseudoInverse() * variance;
+      normal_equations(problem, z, r).matrix.completeOrthogonalDecomposition().pseudoInverse();
   std::vector<double> errors(constants.size(), 0);
   for (std::size_t i = 0; i < errors.size(); ++i) {
     const auto at = static_cast<Index>(i);
-    errors[i] = (constants[i].high - constants[i].low) * std::sqrt(std::max(0.0, inverse(at, at)));
+    const double range = constants[i].high - constants[i].low;
+    errors[i] = range * scatter * std::sqrt(std::max(0.0, inverse(at, at)));
   }
   return errors;
 }
@@ -152,7 +155,9 @@ FitResult fit_bounded(const Residuals& residuals, std::size_t measurements,
       damping *= 6;
     }
   }
-  FitResult result{problem.values(z), {}, curvature_errors(problem, constants, z, r), cost};
+  const double scatter = scatter_of(z, r, options);
+  FitResult result{
+      problem.values(z), {}, curvature_errors(problem, constants, z, r, scatter), cost, scatter};
   result.standard_errors = result.curvature_errors;
   for (std::size_t i = 0; i < result.standard_errors.size(); ++i) {
     const double at = z[static_cast<Index>(i)];

@@ -26,6 +26,7 @@ struct FitResult {
   std::vector<double> standard_errors;   ///< from the curvature; 0 for a constant at a bound
   std::vector<double> curvature_errors;  ///< the same, whatever the bounds
   double cost = 0;
+  double scatter = 0;  ///< standard deviation of a residual, as the errors take it
 };
 
 /// Writes the residual of every measurement for given constants.

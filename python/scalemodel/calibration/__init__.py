@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "Calibration", "calibrate"]
 
 KINDS = ("gemm", "elementwise", "collectives")
+_MISFIT = 0.3  # held-out error beyond which a calibration is no model of its machine
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -120,6 +121,11 @@ class Calibration:
         ]
         titles = ("group", "samples", "MAPE %", "held out %", "bias %")
         lines += ["", *columns(titles, cells, texts=1)]
+        lines += [
+            f"{row['group']}: the form does not describe these samples; trust no number of it"
+            for row in errors
+            if row["held_out_mape_fraction"] > _MISFIT
+        ]
         aside = self.samples.loc[self.samples["state"] != FITTED, "state"].value_counts()
         if len(aside):
             cells = [[str(state), str(count)] for state, count in aside.items()]

@@ -70,6 +70,38 @@ TEST_CASE("constants stay in their ranges, and one at a bound has no error") {
   CHECK(result.standard_errors[1] >= 0);
 }
 
+TEST_CASE("the curvature still says how sharply a constant at a bound is seen") {
+  const std::vector<FreeConstant> narrow{{.low = 0, .high = 2, .prior = 1},
+                                         {.low = 0, .high = 4, .prior = 2}};
+  const FitResult result = fit(Decay(3, 1), narrow);
+  CHECK(result.curvature_errors[0] > 0);
+  CHECK(result.curvature_errors[1] == result.standard_errors[1]);
+  CHECK(result.scatter > 0);
+}
+
+TEST_CASE("no instrument is exact: the least scatter keeps errors from vanishing") {
+  FitOptions options;
+  double before = fit(Decay(3, 1), kWide, options).standard_errors[0];
+  for (const double least : {0.01, 0.1, 1.0}) {
+    options.least_scatter = least;
+    const FitResult result = fit(Decay(3, 1), kWide, options);
+    CHECK(result.scatter == Approx(least));
+    CHECK(result.standard_errors[0] > before);
+    before = result.standard_errors[0];
+  }
+}
+
+TEST_CASE("a search begins where it is told, and a basin of its own keeps it") {
+  const Residuals two_valleys = [](std::span<const double> constants, std::span<double> out) {
+    for (double& residual : out) residual = std::pow(constants[0], 2) - 1;
+  };
+  const std::vector<FreeConstant> one{{.low = -3, .high = 3, .prior = 2}};
+  CHECK(fit_bounded(two_valleys, 5, one, {}).values[0] == Approx(1).epsilon(1e-3));
+  FitOptions options;
+  options.start = {-2};
+  CHECK(fit_bounded(two_valleys, 5, one, options).values[0] == Approx(-1).epsilon(1e-3));
+}
+
 TEST_CASE("a constant the measurements cannot see stays where its prior has it") {
   const Residuals first_only = [](std::span<const double> constants, std::span<double> out) {
     for (double& residual : out) residual = constants[0] - 0.25;
