@@ -10,6 +10,8 @@ void bind_hardware(pybind11::module_& m);
 void bind_collectives(pybind11::module_& m);
 void bind_ops(pybind11::module_& m);
 void bind_calibration(pybind11::module_& m);
+void bind_moe(pybind11::module_& m);
+void bind_elementwise(pybind11::module_& m);
 void bind_model(pybind11::module_& m);
 void bind_strategy(pybind11::module_& m);
 void bind_estimator(pybind11::module_& m);

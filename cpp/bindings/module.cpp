@@ -11,6 +11,8 @@ PYBIND11_MODULE(_core, m) {
   bind_collectives(m);
   bind_ops(m);
   bind_calibration(m);
+  bind_moe(m);
+  bind_elementwise(m);
   bind_model(m);
   bind_strategy(m);
   bind_estimator(m);

@@ -1,0 +1,84 @@
+#include "scalemodel/ops/moe.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "scalemodel/ops/smooth_max.hpp"
+
+namespace scalemodel {
+namespace {
+
+constexpr double kBlend = 3;  ///< how soft the corner between arithmetic and memory is
+
+/// Peak of the narrowest supported format that is at least as wide as `precision`: a kernel whose
+/// format the chip lacks converts and computes in a wider one.
+FlopPerSecond peak_at_least(const Accelerator& accelerator, Precision precision) {
+  constexpr std::array<Precision, 6> kWidening{Precision::fp4,  Precision::fp8,  Precision::bf16,
+                                               Precision::fp16, Precision::tf32, Precision::fp32};
+  const auto* const first = std::find(kWidening.begin(), kWidening.end(), precision);
+  for (const auto* each = first; each != kWidening.end(); ++each) {
+    if (accelerator.peak_of(*each) > FlopPerSecond{}) return accelerator.peak_of(*each);
+  }
+  return accelerator.peak_of(Precision::fp32);
+}
+
+Bytes activation_bytes(double passes, double rows, double width) {
+  return Bytes{2 * passes * rows * width};
+}
+
+}  // namespace
+
+Seconds grouped_gemm_time(const GroupedShape& shape, Bytes resident,
+                          const GroupedGemmKernel& kernel,
+                          const Accelerator& accelerator) noexcept {
+  if (shape.rows <= 0 || shape.groups <= 0) return Seconds{};
+  const double padded = shape.rows + kernel.tile_rows * shape.groups * shape.rows /
+                                         (shape.rows + kernel.tile_onset * shape.groups);
+  const double weights = shape.columns * shape.depth;
+  const Seconds compute = Flop{2 * padded * weights} /
+                          (kernel.compute_fraction * peak_at_least(accelerator, kernel.math));
+  const double blocks = shape.groups * std::ceil(shape.columns / 64);
+  const double occupancy = std::pow(std::min(1.0, blocks / (2.0 * accelerator.multiprocessors)),
+                                    kernel.occupancy_exponent);
+  const double crowding = accelerator.l2 > Bytes{} ? 2 * (resident / accelerator.l2) : 1e9;
+  const double cached = 1 + (kernel.cached_speedup - 1) / (1 + crowding * crowding * crowding);
+  const Seconds memory =
+      Bytes{shape.groups * weights * kernel.weight_bytes} /
+      (kernel.memory_fraction * occupancy * cached * accelerator.memory_bandwidth);
+  return Seconds{smooth_max(compute.base(), memory.base(), kBlend)};
+}
+
+Seconds expert_layer_time(const ExpertLayer& layer, const GroupedGemmKernel& kernel,
+                          const Accelerator& accelerator) noexcept {
+  if (layer.tokens <= 0) return Seconds{};
+  const ExpertLoad& load = layer.load;
+  const bool remote = kernel.computes_remote && layer.expert_ranks > 1;
+  const double pairs = remote ? std::max(load.touched * layer.topk, load.pairs) : load.pairs;
+  const double entering = kernel.computes_remote ? load.touched : layer.tokens;
+  const double hidden = layer.hidden;
+  const double inner = std::max(layer.intermediate / layer.tensor_ranks, 1.0);
+  const Bytes resident{load.active * layer.matrices * hidden * inner * kernel.weight_bytes};
+  const GroupedShape up{pairs, load.active, (layer.matrices - 1) * inner, hidden};
+  const GroupedShape down{pairs, load.active, hidden, inner};
+  const Bytes moved =
+      activation_bytes(kernel.activation_passes, pairs, 2 * hidden + layer.matrices * inner) +
+      activation_bytes(kernel.gather_passes, entering * layer.topk,
+                       hidden + layer.matrices * inner);
+  return kernel.launch + layer.experts * kernel.expert +
+         (load.active / accelerator.multiprocessors) * kernel.active +
+         grouped_gemm_time(up, resident, kernel, accelerator) +
+         grouped_gemm_time(down, resident, kernel, accelerator) +
+         moved / accelerator.memory_bandwidth;
+}
+
+Seconds grouped_call_time(const GroupedShape& shape, const GroupedGemmKernel& kernel,
+                          const Accelerator& accelerator) noexcept {
+  const Bytes resident{shape.groups * shape.columns * shape.depth * kernel.weight_bytes};
+  return kernel.launch + (shape.groups / accelerator.multiprocessors) * kernel.active +
+         grouped_gemm_time(shape, resident, kernel, accelerator) +
+         activation_bytes(kernel.activation_passes, shape.rows, shape.columns + shape.depth) /
+             accelerator.memory_bandwidth;
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,108 @@
+// Time of the expert layers of a mixture of experts: grouped matrix products over routed tokens.
+#pragma once
+
+#include "scalemodel/base/precision.hpp"
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/base/record.hpp"
+#include "scalemodel/hardware/accelerator.hpp"
+#include "scalemodel/ops/expert_load.hpp"
+
+namespace scalemodel {
+
+/// Constants of one grouped matrix product kernel, of one software stack, on one accelerator.
+struct GroupedGemmKernel {
+  Precision math = Precision::bf16;  ///< format of the tensor-core instructions
+  double weight_bytes = 2;           ///< per weight, scales included
+  Seconds launch;                    ///< fixed time of a call: routing, sorting, kernels
+  Seconds expert;                    ///< per expert of the layer, with or without rows
+  Seconds active;                    ///< per multiprocessor and expert with rows
+  double compute_fraction = 1;       ///< of peak, on long groups
+  double memory_fraction = 1;        ///< of memory bandwidth, on weights outside the cache
+  double cached_speedup = 1;         ///< over that, of weights that stay in the last-level cache
+  double occupancy_exponent = 0;     ///< loss of bandwidth of grids that do not fill the chip
+  double tile_rows = 0;              ///< rows an expert's last tile wastes, at most
+  double tile_onset = 1;             ///< rows per expert at which half of them are wasted
+  double activation_passes = 0;      ///< over the activations of the busiest rank's pairs
+  double gather_passes = 0;          ///< over those of all pairs that enter the kernel
+  bool computes_remote = false;      ///< pairs of other ranks' experts are computed as well
+
+  bool operator==(const GroupedGemmKernel&) const = default;
+};
+
+/// Groups of rows, one per expert, times one matrix each.
+struct GroupedShape {
+  double rows = 0;     ///< of all groups
+  double groups = 0;   ///< with at least one row
+  double columns = 0;  ///< of each matrix
+  double depth = 0;
+};
+
+/// The kernel alone, without launch and routing:
+///
+///     padded = rows + tile_rows groups rows/(rows + tile_onset groups)
+///     t      = smooth_max( 2 padded columns depth/(e P), groups columns depth es/(e_m W occ H) )
+///     occ    = min(1, groups ceil(columns/64)/(2 SM))^om
+///     H      = 1 + (cached - 1)/(1 + (2 resident/L2)^3)
+///
+/// Every group wastes part of its last tile; small groups run on small tiles, hence the onset.
+/// A grid of fewer blocks than the chip holds cannot draw the whole memory bandwidth. `resident`
+/// are the weight bytes of the whole call: a benchmark that repeats a call finds them in the cache
+/// where they fit. Never below the roofline for fractions <= 1 and weights beyond the cache.
+Seconds grouped_gemm_time(const GroupedShape& shape, Bytes resident,
+                          const GroupedGemmKernel& kernel, const Accelerator& accelerator) noexcept;
+
+/// An expert layer as one rank runs it.
+struct ExpertLayer {
+  ExpertLoad load;
+  double tokens = 0;  ///< entering the layer over the expert-parallel group
+  double topk = 1;
+  double experts = 1;
+  double expert_ranks = 1;
+  double hidden = 0;
+  double intermediate = 0;  ///< of one expert before it is split
+  double tensor_ranks = 1;  ///< ranks that split an expert
+  double matrices = 3;      ///< 3 with a gate, 2 without
+};
+
+/// Up (and gate) projection, activation and down projection of the busiest rank:
+///
+///     t = launch + expert experts + active groups/SM + up + down
+///         + 2 activation_passes pairs (2 h + G I)/W + 2 gather_passes entering topk (h + G I)/W
+///
+/// with I the intermediate size of this rank and G the number of matrices. `entering` are the
+/// tokens that the kernel is given: all of the expert-parallel group's. A kernel that computes
+/// remote pairs is given the rank's own tokens, all their pairs, and sends those of other ranks'
+/// experts through one of its own.
+///
+/// Fitted to published timings of 73 (accelerator, format, kernel, stack) cells; median
+/// cross-validated error of a cell 11 %.
+Seconds expert_layer_time(const ExpertLayer& layer, const GroupedGemmKernel& kernel,
+                          const Accelerator& accelerator) noexcept;
+
+/// Products launched for given groups, as training frameworks do: launch, start of every group,
+/// kernel.
+Seconds grouped_call_time(const GroupedShape& shape, const GroupedGemmKernel& kernel,
+                          const Accelerator& accelerator) noexcept;
+
+template <>
+struct RecordOf<GroupedGemmKernel> {
+  static constexpr std::string_view name = "GroupedGemmKernel";
+  using T = GroupedGemmKernel;
+  static constexpr std::tuple fields{
+      field("math", &T::math, "format of the tensor-core instructions"),
+      field("weight_bytes", &T::weight_bytes, 0.1, 16, "bytes per weight, scales included"),
+      field("launch_s", &T::launch, 0, 1, "fixed time of a call"),
+      field("expert_s", &T::expert, 0, 1, "per expert of the layer"),
+      field("active_s", &T::active, 0, 1, "per multiprocessor and expert with rows"),
+      field("compute_fraction", &T::compute_fraction, 1e-3, 2, "of peak, long groups"),
+      field("memory_fraction", &T::memory_fraction, 1e-3, 2, "of memory bandwidth"),
+      field("cached_speedup", &T::cached_speedup, 1, 100, "weights in the last-level cache"),
+      field("occupancy_exponent", &T::occupancy_exponent, 0, 1, "loss of small grids"),
+      field("tile_rows", &T::tile_rows, 0, 1e5, "rows wasted per expert, at most"),
+      field("tile_onset", &T::tile_onset, 1e-3, 1e5, "rows per expert that waste half of them"),
+      field("activation_passes", &T::activation_passes, 0, 1e3, "over the busiest rank's pairs"),
+      field("gather_passes", &T::gather_passes, 0, 1e3, "over all entering pairs"),
+      field("computes_remote", &T::computes_remote, "pairs of other ranks are computed as well")};
+};
+
+}  // namespace scalemodel
