@@ -14,7 +14,7 @@ namespace {
 
 using Column = py::array_t<double, py::array::c_style | py::array::forcecast>;
 
-constexpr py::ssize_t kLoadColumns = 6;
+constexpr py::ssize_t kLoadColumns = 3;
 constexpr double kLargestCount = 1e15;
 
 /// Names a column in messages, and bounds what it may hold.
@@ -84,9 +84,7 @@ py::array_t<double> expert_loads(const Column& tokens, const Column& experts, co
     for (std::size_t i = 0; i < rows; ++i, values += kLoadColumns) {
       const ExpertLoad& load = known.of(
           {t[i], static_cast<int>(e[i]), static_cast<int>(k[i]), static_cast<int>(r[i]), s[i]});
-      const std::array<double, kLoadColumns> row{load.pairs,      load.active,
-                                                 load.touched,    load.rows_of_16,
-                                                 load.rows_of_64, load.rows_of_128};
+      const std::array<double, kLoadColumns> row{load.pairs, load.active, load.touched};
       std::copy(row.begin(), row.end(), values);
     }
   }
@@ -115,8 +113,7 @@ py::array_t<double> expert_layer(const Accelerator& accelerator, const GroupedGe
                *p = tensor_ranks.data(), *g = matrices.data();
   return seconds(rows, [&](std::size_t i) {
     const double* const l = load + static_cast<py::ssize_t>(i) * kLoadColumns;
-    const ExpertLayer layer{
-        {l[0], l[1], l[2], l[3], l[4], l[5]}, t[i], k[i], e[i], r[i], h[i], n[i], p[i], g[i]};
+    const ExpertLayer layer{{l[0], l[1], l[2]}, t[i], k[i], e[i], r[i], h[i], n[i], p[i], g[i]};
     return expert_layer_time(layer, kernel, accelerator);
   });
 }
@@ -161,7 +158,7 @@ void bind_moe(py::module_& m) {
   m.def("expert_loads", &expert_loads, py::arg("tokens"), py::arg("experts"), py::arg("topk"),
         py::arg("ranks"), py::arg("skew"),
         "What the busiest expert-parallel rank receives, one row each: pairs, experts with rows, "
-        "distinct tokens, rows padded to 16, 64 and 128. skew 0: balanced.");
+        "distinct tokens. skew 0: balanced.");
   m.def("expert_layer_time_s", &expert_layer, py::arg("accelerator"), py::arg("kernel"),
         py::arg("loads"), py::arg("tokens"), py::arg("topk"), py::arg("experts"),
         py::arg("expert_ranks"), py::arg("hidden"), py::arg("intermediate"),

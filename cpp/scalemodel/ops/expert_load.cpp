@@ -157,15 +157,9 @@ std::size_t busiest_rank(const Counts& counts, int ranks) {
 /// Everything but the distinct tokens.
 ExpertLoad load_of(std::span<const std::int64_t> counts) {
   ExpertLoad load;
-  const auto padded = [](std::int64_t count, std::int64_t to) {
-    return static_cast<double>((count + to - 1) / to * to);
-  };
   for (const std::int64_t count : counts) {
     load.pairs += static_cast<double>(count);
     load.active += count > 0 ? 1 : 0;
-    load.rows_of_16 += padded(count, 16);
-    load.rows_of_64 += padded(count, 64);
-    load.rows_of_128 += padded(count, 128);
   }
   return load;
 }
@@ -208,9 +202,6 @@ ExpertLoad power_law_load(const Routing& routing) {
     const ExpertLoad load = load_of(std::span(counts).subspan(first, local));
     mean.pairs += load.pairs / kDraws;
     mean.active += load.active / kDraws;
-    mean.rows_of_16 += load.rows_of_16 / kDraws;
-    mean.rows_of_64 += load.rows_of_64 / kDraws;
-    mean.rows_of_128 += load.rows_of_128 / kDraws;
     mean.touched +=
         touched_tokens(counts, first, local, static_cast<std::int64_t>(routing.tokens)) / kDraws;
   }

@@ -19,12 +19,9 @@ struct Routing {
 
 /// What the busiest rank receives.
 struct ExpertLoad {
-  double pairs = 0;        ///< (token, expert) pairs: rows of its grouped matrix products
-  double active = 0;       ///< experts with at least one row
-  double touched = 0;      ///< distinct tokens
-  double rows_of_16 = 0;   ///< rows after padding every expert to a multiple of 16
-  double rows_of_64 = 0;   ///< ... of 64
-  double rows_of_128 = 0;  ///< ... of 128
+  double pairs = 0;    ///< (token, expert) pairs: rows of its grouped matrix products
+  double active = 0;   ///< experts with at least one row
+  double touched = 0;  ///< distinct tokens
 
   bool operator==(const ExpertLoad&) const = default;
 };
@@ -43,7 +40,7 @@ struct ExpertLoad {
 /// (NVIDIA aiconfigurator, collector/helper.py).
 ExpertLoad expert_load(const Routing& routing);
 
-/// Draws behind a power-law load. The mean over 16 differs from that over 64 by about 1 %.
+/// Draws behind a power-law load. Means over 16 differ from those over 64 by 2 % on average.
 inline constexpr int kDraws = 16;
 
 /// Loads already computed: a table of measurements repeats few routings many times.

@@ -38,7 +38,7 @@ Seconds grouped_gemm_time(const GroupedShape& shape, Bytes resident,
   const double weights = shape.columns * shape.depth;
   const Seconds compute = Flop{2 * padded * weights} /
                           (kernel.compute_fraction * peak_at_least(accelerator, kernel.math));
-  const double blocks = shape.groups * std::ceil(shape.columns / 64);
+  const double blocks = shape.groups * std::max(shape.columns / 64, 1.0);
   const double occupancy = std::pow(std::min(1.0, blocks / (2.0 * accelerator.multiprocessors)),
                                     kernel.occupancy_exponent);
   const double crowding = accelerator.l2 > Bytes{} ? 2 * (resident / accelerator.l2) : 1e9;
