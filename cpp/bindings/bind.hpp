@@ -12,6 +12,7 @@ void bind_ops(pybind11::module_& m);
 void bind_calibration(pybind11::module_& m);
 void bind_moe(pybind11::module_& m);
 void bind_elementwise(pybind11::module_& m);
+void bind_attention(pybind11::module_& m);
 void bind_model(pybind11::module_& m);
 void bind_strategy(pybind11::module_& m);
 void bind_estimator(pybind11::module_& m);

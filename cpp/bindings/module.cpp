@@ -13,6 +13,7 @@ PYBIND11_MODULE(_core, m) {
   bind_calibration(m);
   bind_moe(m);
   bind_elementwise(m);
+  bind_attention(m);
   bind_model(m);
   bind_strategy(m);
   bind_estimator(m);

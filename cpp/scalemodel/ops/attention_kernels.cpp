@@ -1,0 +1,152 @@
+#include "scalemodel/ops/attention_kernels.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace scalemodel {
+namespace {
+
+constexpr double kTile = 128;       // queries of a tile, cached tokens of a block
+constexpr double kTensorRows = 16;  // query rows of one tensor-core product
+constexpr double kOutputBytes = 2, kPartialBytes = 4;
+
+double cube(double x) { return x * x * x; }
+
+/// (a^3 + b^3 + c^3)^(1/3): a maximum without a corner.
+Seconds cubic_maximum(Seconds a, Seconds b, Seconds c = Seconds{}) {
+  const Seconds top = max(max(a, b), c);
+  if (top <= Seconds{}) return Seconds{};
+  return std::cbrt(cube(a / top) + cube(b / top) + cube(c / top)) * top;
+}
+
+/// The dense 16-bit rate, or the next wider one of accelerators without it.
+FlopPerSecond dense_rate(const Accelerator& a) {
+  for (const Precision precision : {Precision::bf16, Precision::fp16, Precision::tf32}) {
+    if (a.peak_of(precision) > FlopPerSecond{}) return a.peak_of(precision);
+  }
+  return a.peak_of(Precision::fp32);
+}
+
+/// Bandwidth gain of operands that a repeated call finds in the last-level cache.
+template <class Kernel>
+double residency(const Kernel& kernel, Bytes touched, bool resident, const Accelerator& a) {
+  if (!resident || a.l2 <= Bytes{}) return 1;
+  const double fill = kernel.resident_scale * (touched / a.l2);
+  return 1 + (kernel.resident_gain - 1) / (1 + cube(fill) * cube(fill));
+}
+
+/// A count of waves with its last, partial one rounded up by `share`.
+double rounded(double waves, double share) {
+  return (1 - share) * waves + share * std::ceil(waves - 1e-9);
+}
+
+/// Query-key pairs of a head.
+double pairs(const AttentionWork& w, double diagonal, bool windowed) {
+  if (!w.causal) return w.queries * w.keys;
+  if (windowed) return w.queries * w.window - w.window * w.window / 2 + w.queries * diagonal / 2;
+  return w.queries * (w.queries + diagonal) / 2 + w.queries * std::max(0.0, w.keys - w.queries);
+}
+
+}  // namespace
+
+Seconds prefill_time(const AttentionCall& call, const PrefillKernel& kernel,
+                     const Accelerator& a) noexcept {
+  const AttentionWork& w = call.work;
+  const bool latent = call.latent > 0, absorbed = latent && kernel.absorbed;
+  const bool math8 = call.math == Precision::fp8, cache8 = call.cache == Precision::fp8;
+  const double element = operand_bytes(call.math), kept = operand_bytes(call.cache);
+  const double head = absorbed ? call.latent + call.rotary : w.head_dim;
+  const double value = absorbed ? call.latent : w.v_head_dim;
+  const double kv_heads = absorbed ? 1 : w.kv_heads;
+
+  double width = head + value;
+  if (kernel.pads_width) width = std::exp2(std::ceil(std::log2(width)));
+  const double size = width / 256;  // 1 at head size 128
+  double loss = 1;
+  if (!latent) {
+    loss = (1 + kernel.narrow_penalty / size) / (1 + kernel.narrow_penalty);
+    if (size > 2) loss *= std::pow(size / 2, kernel.wide_penalty);
+    if (w.head_dim != w.v_head_dim) loss *= kernel.mixed_factor;
+  }
+  const double aligned = std::fmod(w.head_dim, 16) == 0 ? 1 : kernel.unaligned_factor;
+  double rate = 1;
+  Seconds launch = kernel.launch;
+  if (math8) {
+    rate = kernel.fp8_math_rate;
+    launch += kernel.fp8_math_launch;
+  } else if (cache8) {
+    rate = kernel.fp8_cache_rate;
+    launch += kernel.fp8_cache_launch;
+  }
+  if (!latent && w.head_dim == 192) launch += kernel.odd_head;
+
+  const double tiles = kernel.packs_groups
+                           ? w.batch * kv_heads * std::ceil(w.queries * w.heads / kv_heads / kTile)
+                           : w.batch * w.heads * std::ceil(w.queries / kTile);
+  const double waves = tiles / a.multiprocessors;
+  const double partial = waves < 1 ? 1 : rounded(waves, kernel.wave_rounding) / waves;
+  const bool windowed = kernel.skips_window && w.window > 0 && w.window < w.keys;
+  const Flop flop{kernel.flop_factor * 2 * w.batch * w.heads * width *
+                  pairs(w, kernel.diagonal, windowed)};
+  const Seconds work =
+      loss * aligned * partial * (flop / (kernel.compute_fraction * rate * dense_rate(a)));
+  const double steps = std::ceil((windowed ? w.window : w.keys) / kTile);
+  const double rows = std::min(1.0, std::max(kTensorRows, w.queries) / kTile);
+  const Seconds chain = (aligned / rate) * steps * rows * (kernel.step + size * kernel.step_width);
+
+  const Bytes in_out{w.batch * w.queries * w.heads * (element * head + kOutputBytes * value)};
+  // The latent is expanded to 16-bit keys and values before attention; absorbed, it is not.
+  const double expanded = latent ? (absorbed ? 0 : 2) : kept;
+  const Bytes keys_values{expanded * w.batch * w.keys * w.kv_heads * (w.head_dim + w.v_head_dim)};
+  const Bytes cached{kept * w.batch * w.keys * (latent ? call.latent + call.rotary : 0)};
+  const double gain = residency(kernel, in_out + keys_values + cached, call.resident, a);
+  const BytesPerSecond bandwidth = gain * a.memory_bandwidth;
+  const double passes = kernel.cache_passes * (cache8 && !latent ? kernel.fp8_passes : 1);
+
+  const Seconds kernel_time =
+      launch + cubic_maximum(work, in_out / (kernel.io_fraction * bandwidth), chain) +
+      (passes * keys_values + kernel.latent_passes * cached) / bandwidth + waves * kernel.wave;
+  return cubic_maximum(kernel.host, kernel_time);
+}
+
+Seconds decode_time(const AttentionCall& call, const DecodeKernel& kernel,
+                    const Accelerator& a) noexcept {
+  const AttentionWork& w = call.work;
+  const bool latent = call.latent > 0, cache8 = call.cache == Precision::fp8;
+  const double head = latent ? call.latent + call.rotary : w.head_dim;
+  const double value = latent ? call.latent : w.v_head_dim;
+  const double kv_heads = latent ? 1 : w.kv_heads;
+  const double keys = w.window > 0 ? std::min(w.window, w.keys) : w.keys;
+  const double width = head + value, units = a.multiprocessors;
+
+  const double group = w.heads / kv_heads;
+  const double lanes = w.batch * kv_heads * std::ceil(group / kernel.most_heads);
+  const double rows = kTensorRows * std::ceil(std::min(group, kernel.most_heads) / kTensorRows);
+  const double blocks = std::ceil(keys / kTile);
+  const double splits = std::max(
+      1.0, std::min({units * kernel.waves / lanes, blocks, std::max(1.0, kernel.most_splits)}));
+  const double tiles = lanes * splits;
+  const double waves = rounded(std::max(1.0, tiles / units), kernel.wave_rounding);
+
+  const Flop block_flop{2 * kTile * rows * width};
+  const Seconds product = block_flop / (kernel.tensor_fraction / units * dense_rate(a));
+  const Seconds shortest = (cache8 ? kernel.fp8_block : 1) * (width / 256) * kernel.block;
+  const Seconds compute = waves * (blocks / splits) * cubic_maximum(product, shortest);
+
+  const Bytes cached{operand_bytes(call.cache) * w.batch * keys * kv_heads *
+                     (latent ? head : width)};
+  const Bytes touched = cached + Bytes{kOutputBytes * w.batch * w.heads * width};
+  const double fraction = kernel.memory_fraction * (cache8 ? kernel.fp8_memory : 1) *
+                          residency(kernel, touched, call.resident, a) *
+                          std::pow(std::min(1.0, tiles / units), kernel.occupancy_exponent);
+  const Seconds memory = touched / (fraction * a.memory_bandwidth);
+  const Bytes partials{kernel.partial_passes * kPartialBytes * w.batch * w.heads * value};
+  const Bytes converted = (cache8 ? kernel.fp8_passes : 0) * cached;
+
+  Seconds fixed = kernel.launch + std::log2(splits) * kernel.split + waves * kernel.wave;
+  if (cache8) fixed += kernel.fp8_launch;
+  if (!latent && w.head_dim == 192) fixed += kernel.odd_head;
+  return fixed + cubic_maximum(compute, memory) + (partials + converted) / a.memory_bandwidth;
+}
+
+}  // namespace scalemodel
