@@ -33,7 +33,12 @@ inline Accelerator reference_accelerator() {
   a.host_bandwidth = 60 * (unit::GB / unit::s);
   a.gemm.tiled = true;
   TileGemm& wide = a.gemm.dense16;
-  wide = {2.5 * unit::us, 140, 0.83, 0.72, 1400 * unit::us, 0.84};
+  wide.launch = 2.5 * unit::us;
+  wide.tau_cycles = 140;
+  wide.burst_fraction = 0.83;
+  wide.sustained_fraction = 0.72;
+  wide.throttle = 1400 * unit::us;
+  wide.memory_fraction = 0.84;
   wide.cache_bytes_per_clock = 113;
   wide.epilogue_bytes_per_clock = 28;
   wide.wave_weight = 0.25;
