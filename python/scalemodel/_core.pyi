@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'DecoderShape', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'GemmFormat', 'GemmKernels', 'LayeredModel', 'MeasuredRun', 'PowerPhases', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'Tables', 'Task', 'TileGemm', 'canonical', 'collective_time_s', 'columns', 'fit_stack', 'gemm_kernel_time_s', 'gemm_time_s', 'p2p_time_s', 'pareto_front', 'precisions', 'reasons', 'score', 'search', 'sweep', 'variables']
+__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'DecodeKernel', 'DecoderShape', 'DispatchKernel', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'FittedField', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'LayeredModel', 'LookupKernel', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'canonical', 'collective_bound_s', 'collective_time_s', 'columns', 'decode_time_s', 'dispatch_time_s', 'expert_layer_time_s', 'expert_loads', 'fit_collective', 'fit_elementwise', 'fit_fabric', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'grouped_call_time_s', 'lookup_time_s', 'memory_bound_s', 'p2p_time_s', 'pareto_front', 'precisions', 'prefill_time_s', 'reasons', 'score', 'search', 'streaming_time_s', 'sweep', 'variables']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -795,6 +795,624 @@ class GemmFormat:
     def weight_bytes(self) -> float:
         """
         per element of B
+        """
+class FittedField:
+    """
+    What a calibration made of one constant.
+    """
+    @property
+    def at_bound(self) -> bool:
+        """
+        ends at an end of its range
+        """
+    @property
+    def frozen(self) -> bool:
+        """
+        the samples cannot see it: kept
+        """
+    @property
+    def name(self) -> str:
+        """
+        field of the record
+        """
+    @property
+    def prior(self) -> float:
+        """
+        before the fit
+        """
+    @property
+    def relative_error(self) -> float:
+        """
+        standard error of the log
+        """
+    @property
+    def value(self) -> float:
+        """
+        fitted, in base units
+        """
+class GroupedGemmKernel:
+    """
+    Constants of a grouped matrix product kernel.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: GroupedGemmKernel) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, math: str = 'bf16', weight_bytes: float = 2.0, launch_s: float = 0.0, expert_s: float = 0.0, active_s: float = 0.0, compute_fraction: float = 1.0, memory_fraction: float = 1.0, cached_speedup: float = 1.0, occupancy_exponent: float = 0.0, tile_rows: float = 0.0, tile_onset: float = 1.0, activation_passes: float = 0.0, gather_passes: float = 0.0, computes_remote: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> GroupedGemmKernel:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def activation_passes(self) -> float:
+        """
+        over the busiest rank's pairs
+        """
+    @property
+    def active_s(self) -> float:
+        """
+        per multiprocessor and expert with rows
+        """
+    @property
+    def cached_speedup(self) -> float:
+        """
+        weights in the last-level cache
+        """
+    @property
+    def compute_fraction(self) -> float:
+        """
+        of peak, long groups
+        """
+    @property
+    def computes_remote(self) -> bool:
+        """
+        pairs of other ranks are computed as well
+        """
+    @property
+    def expert_s(self) -> float:
+        """
+        per expert of the layer
+        """
+    @property
+    def gather_passes(self) -> float:
+        """
+        over all entering pairs
+        """
+    @property
+    def launch_s(self) -> float:
+        """
+        fixed time of a call
+        """
+    @property
+    def math(self) -> str:
+        """
+        format of the tensor-core instructions
+        """
+    @property
+    def memory_fraction(self) -> float:
+        """
+        of memory bandwidth
+        """
+    @property
+    def occupancy_exponent(self) -> float:
+        """
+        loss of small grids
+        """
+    @property
+    def tile_onset(self) -> float:
+        """
+        rows per expert that waste half of them
+        """
+    @property
+    def tile_rows(self) -> float:
+        """
+        rows wasted per expert, at most
+        """
+    @property
+    def weight_bytes(self) -> float:
+        """
+        bytes per weight, scales included
+        """
+class DispatchKernel:
+    """
+    Constants of one direction of token dispatch.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: DispatchKernel) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, launch_s: float = 0.0, doubling_s: float = 0.0, choice_s: float = 0.0, sender_s: float = 0.0, value_bytes: float = 2.0, block_bytes_per_s: float = 0.0, domain_bytes_per_s: float = 0.0, network_bytes_per_s: float = 0.0, blend: float = 1.0, spine_nodes: float = 1.0, spine_fraction: float = 1.0, copies_once: bool = True, counts_ranks: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> DispatchKernel:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def blend(self) -> float:
+        """
+        exponent of the smooth minimum
+        """
+    @property
+    def block_bytes_per_s(self) -> float:
+        """
+        of one communication block
+        """
+    @property
+    def choice_s(self) -> float:
+        """
+        per expert a token chooses
+        """
+    @property
+    def copies_once(self) -> bool:
+        """
+        one copy per rank that holds several choices
+        """
+    @property
+    def counts_ranks(self) -> bool:
+        """
+        doublings of ranks instead of nodes
+        """
+    @property
+    def domain_bytes_per_s(self) -> float:
+        """
+        inside the scale-up domain
+        """
+    @property
+    def doubling_s(self) -> float:
+        """
+        per doubling of nodes or ranks
+        """
+    @property
+    def launch_s(self) -> float:
+        """
+        fixed time of a call
+        """
+    @property
+    def network_bytes_per_s(self) -> float:
+        """
+        of a rank's network port
+        """
+    @property
+    def sender_s(self) -> float:
+        """
+        per token and sending block
+        """
+    @property
+    def spine_fraction(self) -> float:
+        """
+        of it, between more nodes
+        """
+    @property
+    def spine_nodes(self) -> float:
+        """
+        nodes at the full network rate
+        """
+    @property
+    def value_bytes(self) -> float:
+        """
+        bytes per value of a token
+        """
+class StreamingKernel:
+    """
+    Constants of an elementwise or row-wise operation.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: StreamingKernel) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, values_moved: float = 2.0, launch_s: float = 0.0, column_s: float = 0.0, memory_fraction: float = 1.0, cached_speedup: float = 1.0, blend: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> StreamingKernel:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def blend(self) -> float:
+        """
+        exponent of the smooth maximum
+        """
+    @property
+    def cached_speedup(self) -> float:
+        """
+        operands in the last-level cache
+        """
+    @property
+    def column_s(self) -> float:
+        """
+        per column
+        """
+    @property
+    def launch_s(self) -> float:
+        """
+        fixed time of a call
+        """
+    @property
+    def memory_fraction(self) -> float:
+        """
+        of memory bandwidth
+        """
+    @property
+    def values_moved(self) -> float:
+        """
+        read and written per element
+        """
+class LookupKernel:
+    """
+    Constants of an embedding look-up kernel.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: LookupKernel) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, launch_s: float = 0.0, memory_fraction: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> LookupKernel:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def launch_s(self) -> float:
+        """
+        fixed time of a call
+        """
+    @property
+    def memory_fraction(self) -> float:
+        """
+        of memory bandwidth
+        """
+class PrefillKernel:
+    """
+    Constants of an attention kernel that works through prompts.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: PrefillKernel) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, launch_s: float = 0.0, host_s: float = 0.0, flop_factor: float = 1.0, compute_fraction: float = 0.6, diagonal: float = 128.0, step_s: float = 0.0, step_width_s: float = 0.0, wave_s: float = 0.0, wave_rounding: float = 0.0, io_fraction: float = 0.9, cache_passes: float = 1.0, latent_passes: float = 0.0, narrow_penalty: float = 0.0, wide_penalty: float = 0.0, mixed_factor: float = 1.0, unaligned_factor: float = 1.0, odd_head_s: float = 0.0, resident_gain: float = 1.0, resident_scale: float = 1.0, fp8_math_rate: float = 1.0, fp8_math_launch_s: float = 0.0, fp8_cache_rate: float = 1.0, fp8_cache_launch_s: float = 0.0, fp8_passes: float = 1.0, packs_groups: bool = False, skips_window: bool = True, pads_width: bool = False, absorbed: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> PrefillKernel:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def absorbed(self) -> bool:
+        """
+        latent attention works on the latent
+        """
+    @property
+    def cache_passes(self) -> float:
+        """
+        passes over new keys and values
+        """
+    @property
+    def compute_fraction(self) -> float:
+        """
+        fraction of the 16-bit peak
+        """
+    @property
+    def diagonal(self) -> float:
+        """
+        masked block width computed in full
+        """
+    @property
+    def flop_factor(self) -> float:
+        """
+        work over that of a forward pass
+        """
+    @property
+    def fp8_cache_launch_s(self) -> float:
+        """
+        further fixed time, 8-bit cache
+        """
+    @property
+    def fp8_cache_rate(self) -> float:
+        """
+        rate, 8-bit cache only
+        """
+    @property
+    def fp8_math_launch_s(self) -> float:
+        """
+        further fixed time, 8-bit operands
+        """
+    @property
+    def fp8_math_rate(self) -> float:
+        """
+        rate, 8-bit operands
+        """
+    @property
+    def fp8_passes(self) -> float:
+        """
+        multiple of cache_passes, 8-bit cache
+        """
+    @property
+    def host_s(self) -> float:
+        """
+        time of the host to issue a call, hidden by the kernel
+        """
+    @property
+    def io_fraction(self) -> float:
+        """
+        bandwidth fraction, queries and output
+        """
+    @property
+    def latent_passes(self) -> float:
+        """
+        passes over the cached latent
+        """
+    @property
+    def launch_s(self) -> float:
+        """
+        fixed time of a call
+        """
+    @property
+    def mixed_factor(self) -> float:
+        """
+        work, unequal query and value heads
+        """
+    @property
+    def narrow_penalty(self) -> float:
+        """
+        loss at head sizes below 128
+        """
+    @property
+    def odd_head_s(self) -> float:
+        """
+        further launches at head size 192
+        """
+    @property
+    def packs_groups(self) -> bool:
+        """
+        grouped heads share a tile
+        """
+    @property
+    def pads_width(self) -> bool:
+        """
+        heads padded to a power of two
+        """
+    @property
+    def resident_gain(self) -> float:
+        """
+        cache bandwidth over memory bandwidth
+        """
+    @property
+    def resident_scale(self) -> float:
+        """
+        cache sizes per resident byte
+        """
+    @property
+    def skips_window(self) -> bool:
+        """
+        work outside a sliding window is skipped
+        """
+    @property
+    def step_s(self) -> float:
+        """
+        shortest tile time per 128 keys
+        """
+    @property
+    def step_width_s(self) -> float:
+        """
+        shortest tile time per 128 keys and 128 of head
+        """
+    @property
+    def unaligned_factor(self) -> float:
+        """
+        work, head size no multiple of 16
+        """
+    @property
+    def wave_rounding(self) -> float:
+        """
+        share of a partial wave charged in full
+        """
+    @property
+    def wave_s(self) -> float:
+        """
+        start of a tile on every multiprocessor
+        """
+    @property
+    def wide_penalty(self) -> float:
+        """
+        exponent of the loss above head size 256
+        """
+class DecodeKernel:
+    """
+    Constants of an attention kernel with one query per sequence.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: DecodeKernel) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, launch_s: float = 0.0, block_s: float = 0.0, wave_s: float = 0.0, split_s: float = 0.0, waves: float = 1.0, most_splits: float = 1000000.0, most_heads: float = 1000000.0, wave_rounding: float = 0.0, tensor_fraction: float = 0.2, memory_fraction: float = 0.9, occupancy_exponent: float = 0.5, partial_passes: float = 0.0, odd_head_s: float = 0.0, resident_gain: float = 1.0, resident_scale: float = 1.0, fp8_launch_s: float = 0.0, fp8_block: float = 1.0, fp8_memory: float = 1.0, fp8_passes: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> DecodeKernel:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def block_s(self) -> float:
+        """
+        shortest time per 128 cached tokens at head size 128
+        """
+    @property
+    def fp8_block(self) -> float:
+        """
+        multiple of the block time, 8-bit cache
+        """
+    @property
+    def fp8_launch_s(self) -> float:
+        """
+        further fixed time, 8-bit cache
+        """
+    @property
+    def fp8_memory(self) -> float:
+        """
+        multiple of memory_fraction, 8-bit cache
+        """
+    @property
+    def fp8_passes(self) -> float:
+        """
+        passes to convert an 8-bit cache
+        """
+    @property
+    def launch_s(self) -> float:
+        """
+        fixed time of a call
+        """
+    @property
+    def memory_fraction(self) -> float:
+        """
+        fraction of memory bandwidth
+        """
+    @property
+    def most_heads(self) -> float:
+        """
+        query heads of a tile at most
+        """
+    @property
+    def most_splits(self) -> float:
+        """
+        parts of a sequence at most
+        """
+    @property
+    def occupancy_exponent(self) -> float:
+        """
+        bandwidth loss of idle units
+        """
+    @property
+    def odd_head_s(self) -> float:
+        """
+        further launches at head size 192
+        """
+    @property
+    def partial_passes(self) -> float:
+        """
+        FP32 output copies moved to combine
+        """
+    @property
+    def resident_gain(self) -> float:
+        """
+        cache bandwidth over memory bandwidth
+        """
+    @property
+    def resident_scale(self) -> float:
+        """
+        cache sizes per resident byte
+        """
+    @property
+    def split_s(self) -> float:
+        """
+        per doubling of the parts of a sequence
+        """
+    @property
+    def tensor_fraction(self) -> float:
+        """
+        fraction of the 16-bit peak
+        """
+    @property
+    def wave_rounding(self) -> float:
+        """
+        share of a partial wave charged in full
+        """
+    @property
+    def wave_s(self) -> float:
+        """
+        start of a tile on every multiprocessor
+        """
+    @property
+    def waves(self) -> float:
+        """
+        tiles per multiprocessor aimed at
         """
 class DecoderShape:
     """
@@ -1728,6 +2346,10 @@ def canonical(strategy: Strategy, model: LayeredModel, cluster: Cluster, task: T
     """
     The strategy with knobs without effect at their defaults.
     """
+def collective_bound_s(cluster: Cluster, op: collections.abc.Sequence[str], size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.int32]) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds that no measurement of a collective can undercut.
+    """
 def collective_time_s(op: str, size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> float:
     """
     Seconds of one collective over ranks that are `stride` apart.
@@ -1736,9 +2358,49 @@ def columns() -> list:
     """
     Columns an objective or constraint may name.
     """
+def decode_time_s(kernel: DecodeKernel, accelerator: Accelerator, *, batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], causal: bool = True, math: str = 'bf16', cache: str = 'bf16', latent: typing.SupportsFloat | typing.SupportsIndex = 0.0, rotary: typing.SupportsFloat | typing.SupportsIndex = 0.0, resident: bool = False) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds of each call with one query per sequence.
+    """
+def dispatch_time_s(accelerator: Accelerator, kernel: DispatchKernel, tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], hidden: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], nodes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], communication_blocks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds of sending tokens to their experts or back, one per row of the columns.
+    """
+def expert_layer_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, loads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], expert_ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], hidden: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], intermediate: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], tensor_ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], matrices: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds of an expert layer on its busiest rank, one per row of the columns.
+    """
+def expert_loads(tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], skew: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    What the busiest expert-parallel rank receives, one row each: pairs, experts with rows, distinct tokens. skew 0: balanced.
+    """
+def fit_collective(cluster: Cluster, op: collections.abc.Sequence[str], size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], ranges: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex]]) -> tuple:
+    """
+    Constants of one collective inside a domain: record, fields, predicted_s, held_out_s.
+    """
+def fit_elementwise(accelerator: Accelerator, family: collections.abc.Sequence[str], size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], ranges: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex]]) -> tuple:
+    """
+    Constants of memory-bound kernels: record, fields, predicted_s, held_out_s.
+    """
+def fit_fabric(cluster: Cluster, op: collections.abc.Sequence[str], size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], ranges: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex]]) -> tuple:
+    """
+    Constants of the network between domains: record, fields, predicted_s, held_out_s.
+    """
+def fit_roofline_gemm(accelerator: Accelerator, precision: str, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], ranges: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex]]) -> tuple:
+    """
+    Constants of the roofline form: record, fields, predicted_s, held_out_s.
+    """
 def fit_stack(start: Stack, runs: collections.abc.Sequence[MeasuredRun]) -> tuple:
     """
     Fitted stack, standard errors of its four constants, predicted seconds of the runs.
+    """
+def fit_tile_gemm(accelerator: Accelerator, precision: str, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], ranges: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex]]) -> tuple:
+    """
+    Constants of the tile form from measured times: record, fields, predicted_s, held_out_s.
+    """
+def gemm_bound_s(accelerator: Accelerator, precision: str, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds that no measurement of a multiplication can undercut.
     """
 def gemm_kernel_time_s(accelerator: Accelerator, kernel: TileGemm, format: GemmFormat, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_bytes: typing.SupportsFloat | typing.SupportsIndex = 2.0) -> numpy.typing.NDArray[numpy.float64]:
     """
@@ -1747,6 +2409,22 @@ def gemm_kernel_time_s(accelerator: Accelerator, kernel: TileGemm, format: GemmF
 def gemm_time_s(accelerator: Accelerator, precision: str, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
     """
     Seconds of C[m,n] = A[m,k] B[k,n]; m, n, k broadcast.
+    """
+def gemm_work(precision: str, m: typing.SupportsFloat | typing.SupportsIndex, n: typing.SupportsFloat | typing.SupportsIndex, k: typing.SupportsFloat | typing.SupportsIndex, batch: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> tuple[float, float]:
+    """
+    Flop of a multiplication, and its bytes when every operand moves once.
+    """
+def grouped_call_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, rows: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], groups: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], columns: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], depth: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds of products over groups of rows, one per row of the columns.
+    """
+def lookup_time_s(accelerator: Accelerator, kernel: LookupKernel, tables: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], pooling: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], value_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds of one embedding look-up, one per row.
+    """
+def memory_bound_s(accelerator: Accelerator, size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds that no measurement of a memory-bound kernel can undercut.
     """
 def p2p_time_s(size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> float:
     """
@@ -1760,6 +2438,10 @@ def precisions() -> tuple:
     """
     Every precision, in the order of peak rates.
     """
+def prefill_time_s(kernel: PrefillKernel, accelerator: Accelerator, *, batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], causal: bool = True, math: str = 'bf16', cache: str = 'bf16', latent: typing.SupportsFloat | typing.SupportsIndex = 0.0, rotary: typing.SupportsFloat | typing.SupportsIndex = 0.0, resident: bool = False) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds of each whole-prompt call; one number per call and column.
+    """
 def reasons() -> tuple:
     """
     Every reason code, in the order of the engine.
@@ -1771,6 +2453,10 @@ def score(estimate: Estimate, objective: collections.abc.Sequence[tuple[str, typ
 def search(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, prune: bool, too_big: bool, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> dict:
     """
     Best strategies of the rows [first, last).
+    """
+def streaming_time_s(accelerator: Accelerator, kernel: StreamingKernel, rows: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], columns: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], value_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds of one operation over matrices, one per row.
     """
 def sweep(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, wanted: collections.abc.Sequence[str] | None, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> tuple:
     """
