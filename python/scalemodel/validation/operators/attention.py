@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -192,7 +192,7 @@ def predict(rows: Sequence[Row]) -> list[OperatorPrediction]:
     True
     """
 
-    @lru_cache(maxsize=None)
+    @cache
     def choose(
         name: str, phase: str, kernel: str, engine: str, version: str, group: int
     ) -> AttentionEntry:
