@@ -1,4 +1,4 @@
-"""The command line: `estimate`, `search`, `sweep`, `merge`, `list`, `validate`, `calibrate`, `measure`.
+"""The command line; `make_parser` lists its commands.
 
 Exit codes: 0 done, 2 malformed question (one line on the error stream), 3 a strategy that cannot
 run or does not fit, 4 nothing feasible found, 130 interrupted.
