@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+<<<<<<< HEAD
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
+=======
+from collections.abc import Sequence
+from functools import cache
+>>>>>>> 317f697 (Laws and accuracy of the attention predictions; stubs of the new records)
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +44,7 @@ _LATENT_HEAD, _LATENT_VALUE, _LATENT, _ROTARY = 192, 128, 512, 64
 class _Call(NamedTuple):
     """What rows must share to be timed together."""
 
-    accelerator: str
+    gpu: str
     phase: str
     latent: bool
     causal: bool
@@ -93,13 +98,34 @@ def _shape(row: Row, *, latent: bool) -> _Shape:
     return _Shape(batch, queries, keys, heads, kv_heads, head_dim, value, window)
 
 
-@lru_cache(maxsize=256)
-def _accelerator(label: str) -> tuple[str, _core.Accelerator, AttentionKernels] | None:
-    try:
-        name = catalog.find("accelerators", label)
-    except ScaleModelError:
-        return None
-    return name, build_accelerator(accelerator_table(name)), AttentionKernels(name)
+class _Lookup:
+    """What the catalogue says, looked up once per table."""
+
+    def __init__(self) -> None:
+        self.accelerator = cache(self._accelerator)
+        self.entry = cache(self._entry)
+
+    def _accelerator(self, label: str) -> tuple[str, _core.Accelerator, AttentionKernels] | None:
+        try:
+            name = catalog.find("accelerators", label)
+        except ScaleModelError:
+            return None
+        return name, build_accelerator(accelerator_table(name)), AttentionKernels(name)
+
+    def _entry(
+        self, label: str, phase: str, kernel: str, engine: str, version: str, group: int
+    ) -> AttentionEntry:
+        _, _, kernels = self.known(label)
+        return kernels.choose(phase, kernel=kernel, engine=engine, version=version, group=group)
+
+    def known(self, label: str) -> tuple[str, _core.Accelerator, AttentionKernels]:
+        """Return name, engine value and kernels of the accelerator a row means."""
+        if not label:
+            raise SkippedRowError("missing:gpu")
+        found = self.accelerator(label)
+        if found is None:
+            raise SkippedRowError(f"unknown_accelerator:{label}")
+        return found
 
 
 def _stack(source: str) -> tuple[str, str]:
@@ -107,16 +133,10 @@ def _stack(source: str) -> tuple[str, str]:
     return (match[1].lower(), match[2]) if match else ("", "")
 
 
-def _question(
-    row: Row, choose: Callable[[str, str, str, str, str, int], AttentionEntry]
-) -> tuple[_Call, _Shape, str]:
+def _question(row: Row, lookup: _Lookup) -> tuple[_Call, _Shape, str]:
     """Key, shape and note of a row; a row that is no question raises SkippedRowError."""
     label = row.text("gpu")
-    if not label:
-        raise SkippedRowError("missing:gpu")
-    found = _accelerator(label)
-    if found is None:
-        raise SkippedRowError(f"unknown_accelerator:{label}")
+    name, _, _ = lookup.known(label)
     phase = _named(row, "phase", _PHASES)
     math = _named(row, "dtype", _DTYPES)
     cache = _named(row, "kv_dtype", _DTYPES) if row.text("kv_dtype") else math
@@ -128,14 +148,14 @@ def _question(
     group = shape.heads if latent else max(1, round(shape.heads / shape.kv_heads))
     kernel = row.text("kernel")
     engine, version = _stack(row.text("source"))
-    entry = choose(found[0], phase, kernel, engine, version, group)
+    entry = lookup.entry(label, phase, kernel, engine, version, group)
     notes = []
     if kernel and entry.kernel != kernel:
         notes.append(f"kernel {kernel} not fitted: {entry.kernel} of {entry.engine}")
-    if entry.accelerator != found[0]:
+    if entry.accelerator != name:
         notes.append(f"constants of {entry.accelerator}")
     call = _Call(
-        found[0],
+        label,
         phase,
         latent,
         phase != "encoder" if causal is None else causal,
@@ -146,9 +166,7 @@ def _question(
     return call, shape, "; ".join(notes)
 
 
-def _times_s(call: _Call, shapes: Sequence[_Shape]) -> list[float]:
-    found = _accelerator(call.accelerator)
-    assert found is not None  # the call was made from it
+def _times_s(call: _Call, shapes: Sequence[_Shape], accelerator: _core.Accelerator) -> list[float]:
     columns = np.asarray(shapes, dtype=float).T
     arguments = {
         **dict(zip(_Shape._fields, columns, strict=True)),
@@ -162,9 +180,9 @@ def _times_s(call: _Call, shapes: Sequence[_Shape]) -> list[float]:
     }
     constants = call.entry.constants
     if isinstance(constants, _core.DecodeKernel):
-        times = _core.decode_time_s(constants, found[1], **arguments)
+        times = _core.decode_time_s(constants, accelerator, **arguments)
     else:
-        times = _core.prefill_time_s(constants, found[1], **arguments)
+        times = _core.prefill_time_s(constants, accelerator, **arguments)
     return [float(time) for time in times]
 
 
@@ -191,6 +209,7 @@ def predict(rows: Sequence[Row]) -> list[OperatorPrediction]:
     >>> 300 < prediction.time_us < 420
     True
     """
+<<<<<<< HEAD
 
     @cache
     def choose(
@@ -200,17 +219,21 @@ def predict(rows: Sequence[Row]) -> list[OperatorPrediction]:
         assert found is not None  # `name` came out of it
         return found[2].choose(phase, kernel=kernel, engine=engine, version=version, group=group)
 
+=======
+    lookup = _Lookup()
+>>>>>>> 317f697 (Laws and accuracy of the attention predictions; stubs of the new records)
     predictions = [OperatorPrediction(None)] * len(rows)
     calls: dict[_Call, list[tuple[int, _Shape, str]]] = {}
     for index, row in enumerate(rows):
         try:
-            call, shape, note = _question(row, choose)
+            call, shape, note = _question(row, lookup)
         except SkippedRowError as skipped:
             predictions[index] = OperatorPrediction(None, str(skipped))
         else:
             calls.setdefault(call, []).append((index, shape, note))
     for call, items in calls.items():
-        times = _times_s(call, [shape for _, shape, _ in items])
+        _, accelerator, _ = lookup.known(call.gpu)
+        times = _times_s(call, [shape for _, shape, _ in items], accelerator)
         for (index, _, note), time in zip(items, times, strict=True):
             if np.isfinite(time) and time > 0:
                 predictions[index] = OperatorPrediction(1e6 * time, "", note)
