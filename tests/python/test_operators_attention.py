@@ -181,6 +181,19 @@ def test_every_accelerator_answers_every_phase(name: str) -> None:
         assert time_us(LATENT, gpu=name, phase=phase, kernel="") > 0
 
 
+def test_constants_come_from_the_nearest_accelerator() -> None:
+    def origin(name: str) -> str:
+        return AttentionKernels(name).choose("decode").accelerator
+
+    assert origin("h100_sxm_80") == origin("h800_sxm_80") == "h100_sxm_80"
+    assert origin("gh200_144") == "h200"
+    assert origin("a40") == origin("v100_sxm_32") == "a100_sxm_80"
+    assert origin("l40") == origin("rtx_4090") == "l40s"
+    assert origin("b100") == "b200"
+    assert origin("mi300x") == origin("tpu_v5p") == "h100_sxm_80"
+    assert origin("rubin") == "b200"
+
+
 def test_a_foreign_kernel_is_said_to_be_one() -> None:
     (known,) = predict([Row(GROUPED)])
     assert known.note == ""
@@ -229,7 +242,9 @@ def test_a_private_entry_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("SCALEMODEL_CATALOG_PATH", str(tmp_path))
     entry = AttentionKernels("H100").choose("decode", kernel="mine")
     assert entry.constants.launch_s == pytest.approx(3e-6)
-    (folder / "h100_sxm_80_attention.toml").write_text('[decode.mine]\nlunch = "3 us"\n')
+    (folder / "h100_sxm_80_attention.toml").write_text(
+        'accelerator = "h100_sxm_80"\n[decode.mine]\nlunch = "3 us"\n'
+    )
     with pytest.raises(ScaleModelError, match=r"decode\.mine\.lunch"):
         AttentionKernels("H100")
 

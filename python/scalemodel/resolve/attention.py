@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 from scalemodel import _core, catalog
 from scalemodel.errors import ScaleModelError, nearest
 from scalemodel.resolve.accelerators import accelerator_table
-from scalemodel.resolve.reader import Reader
+from scalemodel.resolve.reader import Reader, Table
 from scalemodel.units import value_of
 
 Kernel = _core.PrefillKernel | _core.DecodeKernel
@@ -26,6 +27,9 @@ PHASES: dict[str, type[Kernel]] = {
     "train_backward": _core.PrefillKernel,
 }
 _EVERY = 2**31
+# Parts of one architecture whose bandwidths differ by more (natural logarithm) are another class:
+# cards against data-centre modules.
+_OTHER_MEMORY = math.log(3)
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class AttentionEntry:
 class _File:
     """The kernels of one accelerator, by phase."""
 
+    accelerator: str
     covers: tuple[str, ...]
     defaults: Mapping[str, str]
     phases: Mapping[str, tuple[AttentionEntry, ...]]
@@ -118,14 +123,16 @@ def _read(name: str) -> _File:
     defaults = {key: str(value_of(cell)) for key, cell in top.sub("defaults").table.items()}
     covers = tuple(str(item) for item in top.table.get("covers", ()))
     top.finish("name", "title", "aliases", "covers")
-    return _File(covers, defaults, {key: items for key, items in phases.items() if items})
+    return _File(
+        accelerator, covers, defaults, {key: items for key, items in phases.items() if items}
+    )
 
 
 class AttentionKernels:
     """The catalogue's attention kernels as one accelerator sees them: its own first.
 
-    Then come those of the accelerator it takes its kernels from, of its architecture, of the
-    accelerator that stands for everything else, and of all others.
+    Then come those of the accelerator it takes its kernels from, of its architecture (nearest
+    memory bandwidth first), of the accelerator that stands for its architecture, and of all others.
 
     Parameters
     ----------
@@ -150,9 +157,11 @@ class AttentionKernels:
         table = accelerator_table(name)
         files = {entry: _read(entry) for entry in _attention_files()}
         first = [f"{name}_attention", f"{table.get('kernels', name)}_attention"]
-        for cover in (str(table.get("architecture", "")), "any"):
-            first += [entry for entry, file in files.items() if cover in file.covers]
-        order = dict.fromkeys([entry for entry in [*first, *files] if entry in files])
+        near, others = _by_distance(table, files)
+        first += near
+        architecture = table.get("architecture", "")
+        first += [entry for entry, file in files.items() if architecture in file.covers]
+        order = dict.fromkeys([entry for entry in [*first, *others] if entry in files])
         self._files = [files[entry] for entry in order]
 
     def choose(
@@ -196,6 +205,26 @@ class AttentionKernels:
 
 def _attention_files() -> Iterator[str]:
     return (name for name in catalog.names("kernels") if name.endswith("_attention"))
+
+
+def _by_distance(table: Table, files: Mapping[str, _File]) -> tuple[list[str], list[str]]:
+    """Files of the same architecture, and all others; nearest memory bandwidth first."""
+
+    def bandwidth(of: Table) -> float:
+        return Reader(of.get("memory", {}), "memory").quantity("bandwidth", "bytes_per_s")
+
+    tables = {entry: accelerator_table(file.accelerator) for entry, file in files.items()}
+    distance = {
+        entry: abs(math.log(bandwidth(other) / bandwidth(table))) for entry, other in tables.items()
+    }
+    ordered = sorted(files, key=lambda entry: distance[entry])
+    near = [
+        entry
+        for entry in ordered
+        if tables[entry].get("architecture") == table.get("architecture")
+        and distance[entry] < _OTHER_MEMORY
+    ]
+    return near, [entry for entry in ordered if entry not in near]
 
 
 def _best(entries: list[AttentionEntry], version: str, group: int) -> AttentionEntry:
