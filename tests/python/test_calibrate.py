@@ -101,7 +101,7 @@ def test_planted_constants_come_back_from_forty_noisy_multiplications(
     for name, value in PLANTED.items():
         row = constants["gemm." + name.removesuffix("_s")]
         assert row["state"] == "fitted"
-        assert row["value"] == pytest.approx(value, rel=0.05 if seed == 1 else 0.09)
+        assert row["value"] == pytest.approx(value, rel=0.05 if seed == 1 else 0.15)
         # The error bar is worth its name: no planted value lies far outside it.
         assert abs(np.log(row["value"] / value)) < 3.5 * row["relative_error"]
     assert found.mape_fraction < 0.03
