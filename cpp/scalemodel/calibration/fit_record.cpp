@@ -13,6 +13,8 @@ constexpr double kLeastScatter = 0.02, kMostScatter = 0.1;
 constexpr double kPriorWeight = 0.01;
 constexpr int kStarts = 5;
 
+double soft_l1(double r, double s) { return 2 * s * s * (std::sqrt(1 + (r / s) * (r / s)) - 1); }
+
 /// The fields that still move, and how their logarithms become the values of all fields.
 class Search {
  public:
@@ -45,13 +47,7 @@ class Search {
     std::vector<FreeConstant> constants;
     for (const std::size_t i : moving_) constants.push_back(constant(i));
     const Residuals residuals = [&](std::span<const double> logarithms, std::span<double> out) {
-      const std::vector<double> times_s = times(logarithms);
-      for (std::size_t i = 0; i < out.size(); ++i) {
-        const TimedSample& sample = samples_[i];
-        const double weight = sample.fold == left_out ? 0 : sample.weight;
-        const double ratio = std::max(times_s[i], 1e-12) / sample.time.base();
-        out[i] = std::sqrt(weight) * std::log(ratio);
-      }
+      write_residuals(left_out, logarithms, out);
     };
     FitOptions options;
     options.prior_weight = kPriorWeight;
@@ -59,6 +55,32 @@ class Search {
     options.start = std::move(start);
     return fit_bounded(residuals, samples_.size(), constants, options);
   }
+
+  /// How far the logarithms are seen, with scatter as good samples have it: the curvature's error,
+  /// or how far one of them alone may move before the fit is worse by one standard error's worth.
+  /// Forms with branches have plateaus that a curvature at their edge knows nothing of.
+  std::vector<double> errors(const FitResult& fit) const {
+    const double scatter = seen_scatter(fit);
+    const double worse = cost(fit.values) + scatter * scatter;
+    std::vector<double> errors;
+    for (std::size_t i = 0; i < moving_.size(); ++i) {
+      const FreeConstant range = constant(moving_[i]);
+      double error = fit.curvature_errors[i] * scatter / fit.scatter;
+      for (const double side : {-1.0, 1.0}) {
+        std::vector<double> moved = fit.values;
+        double step = std::max(error, 0.01);
+        for (; step <= 1; step *= 1.25) {
+          moved[i] = fit.values[i] + side * step;
+          if (moved[i] < range.low || moved[i] > range.high || cost(moved) >= worse) break;
+        }
+        if (moved[i] >= range.low && moved[i] <= range.high) error = std::max(error, step / 1.25);
+      }
+      errors.push_back(error);
+    }
+    return errors;
+  }
+
+  static double seen_scatter(const FitResult& fit) { return std::min(fit.scatter, kMostScatter); }
 
   /// The best fit of several starts: the priors, then points spread over the ranges.
   FitResult best() const {
@@ -78,6 +100,26 @@ class Search {
   }
 
  private:
+  void write_residuals(int left_out, std::span<const double> logarithms,
+                       std::span<double> out) const {
+    const std::vector<double> times_s = times(logarithms);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const TimedSample& sample = samples_[i];
+      const double weight = sample.fold == left_out ? 0 : sample.weight;
+      const double ratio = std::max(times_s[i], 1e-12) / sample.time.base();
+      out[i] = std::sqrt(weight) * std::log(ratio);
+    }
+  }
+
+  /// What a fit minimises, less the pull of the priors.
+  double cost(std::span<const double> logarithms) const {
+    std::vector<double> residuals(samples_.size());
+    write_residuals(-1, logarithms, residuals);
+    double sum = 0;
+    for (const double r : residuals) sum += soft_l1(r, FitOptions{}.robust_scale);
+    return sum;
+  }
+
   FreeConstant constant(std::size_t i) const {
     const FreeField& field = fields_[i];
     const double prior = std::clamp(priors_[i], field.low, field.high);
@@ -113,11 +155,13 @@ TimesFit fit_times(const TimesOf& times_of, std::span<const TimedSample> samples
                    std::span<const FreeField> fields, std::span<const double> priors) {
   Search search(times_of, samples, fields, priors);
   FitResult fit;
+  std::vector<double> errors;
   while (search.anything_moves()) {
     fit = search.best();
-    const auto worst = std::max_element(fit.curvature_errors.begin(), fit.curvature_errors.end());
-    if (*worst * std::min(1.0, kMostScatter / fit.scatter) <= kLargestError) break;
-    search.freeze(static_cast<std::size_t>(worst - fit.curvature_errors.begin()));
+    errors = search.errors(fit);
+    const auto worst = std::max_element(errors.begin(), errors.end());
+    if (*worst <= kLargestError) break;
+    search.freeze(static_cast<std::size_t>(worst - errors.begin()));
   }
   if (!search.anything_moves()) fit = {};
   TimesFit result;
@@ -128,7 +172,7 @@ TimesFit fit_times(const TimesOf& times_of, std::span<const TimedSample> samples
   for (std::size_t i = 0; i < search.moving().size(); ++i) {
     FittedField& field = result.fields[search.moving()[i]];
     field.value = values[search.moving()[i]];
-    field.relative_error = fit.curvature_errors[i];
+    field.relative_error = errors[i] * fit.scatter / Search::seen_scatter(fit);
     field.frozen = false;
     field.at_bound = fit.standard_errors[i] == 0;
   }
