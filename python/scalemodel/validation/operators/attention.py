@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import re
-<<<<<<< HEAD
-from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
-=======
 from collections.abc import Sequence
 from functools import cache
->>>>>>> 317f697 (Laws and accuracy of the attention predictions; stubs of the new records)
 from typing import NamedTuple
 
 import numpy as np
@@ -209,19 +204,7 @@ def predict(rows: Sequence[Row]) -> list[OperatorPrediction]:
     >>> 300 < prediction.time_us < 420
     True
     """
-<<<<<<< HEAD
-
-    @cache
-    def choose(
-        name: str, phase: str, kernel: str, engine: str, version: str, group: int
-    ) -> AttentionEntry:
-        found = _accelerator(name)
-        assert found is not None  # `name` came out of it
-        return found[2].choose(phase, kernel=kernel, engine=engine, version=version, group=group)
-
-=======
     lookup = _Lookup()
->>>>>>> 317f697 (Laws and accuracy of the attention predictions; stubs of the new records)
     predictions = [OperatorPrediction(None)] * len(rows)
     calls: dict[_Call, list[tuple[int, _Shape, str]]] = {}
     for index, row in enumerate(rows):
