@@ -1,17 +1,91 @@
+#include <pybind11/numpy.h>
+
+#include <string>
+
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
+#include "scalemodel/base/error.hpp"
 #include "scalemodel/collectives/collectives.hpp"
+#include "scalemodel/collectives/custom_all_reduce.hpp"
 
 namespace scalemodel::bindings {
+namespace {
+
+using Column = py::array_t<double, py::array::c_style | py::array::forcecast>;
+
+void require_legal(Collective op, Algorithm algorithm, const GroupShape& group,
+                   const Cluster& cluster) {
+  if (is_legal(op, algorithm, group, cluster)) return;
+  std::string legal;
+  for (std::size_t i = 0; i < EnumNames<Algorithm>::names.size(); ++i) {
+    const auto other = static_cast<Algorithm>(i);
+    if (!is_legal(op, other, group, cluster)) continue;
+    if (!legal.empty()) legal.append(", ");
+    legal.append(name_of(other));
+  }
+  std::string message("algorithm='");
+  message.append(name_of(algorithm)).append("': must be one of ").append(legal);
+  message.append(" (").append(name_of(op)).append(" on this group and cluster)");
+  throw MalformedQuestion(message);
+}
+
+/// One time per size, computed without the interpreter.
+template <class Time>
+py::array_t<double> times_of(const Column& sizes, const Time& time) {
+  py::array_t<double> times(sizes.size());
+  const double* size = sizes.data();
+  double* out = times.mutable_data();
+  const py::ssize_t count = sizes.size();
+  const py::gil_scoped_release released;
+  for (py::ssize_t i = 0; i < count; ++i) out[i] = time(Bytes{size[i]}).base();
+  return times;
+}
+
+}  // namespace
 
 void bind_collectives(py::module_& m) {
+  bind_record<CustomAllReduce>(m, "Constants of an all-reduce kernel of a serving engine.");
   m.def(
       "collective_time_s",
-      [](Collective op, double size_bytes, int ranks, int stride, const Cluster& cluster) {
-        return collective_time(op, Bytes{size_bytes}, group_shape(cluster, ranks, stride), cluster);
+      [](Collective op, double size_bytes, int ranks, int stride, const Cluster& cluster,
+         Algorithm algorithm) {
+        const GroupShape group = group_shape(cluster, ranks, stride);
+        require_legal(op, algorithm, group, cluster);
+        return collective_time(op, Bytes{size_bytes}, group, cluster, algorithm);
       },
       py::arg("op"), py::arg("size_bytes"), py::arg("ranks"), py::arg("stride"), py::arg("cluster"),
+      py::arg("algorithm") = Algorithm::best,
       "Seconds of one collective over ranks that are `stride` apart.");
+  m.def(
+      "collective_times_s",
+      [](Collective op, const Column& size_bytes, int ranks, int stride, const Cluster& cluster,
+         Algorithm algorithm) {
+        const GroupShape group = group_shape(cluster, ranks, stride);
+        require_legal(op, algorithm, group, cluster);
+        return times_of(size_bytes, [&](Bytes size) {
+          return collective_time(op, size, group, cluster, algorithm);
+        });
+      },
+      py::arg("op"), py::arg("size_bytes"), py::arg("ranks"), py::arg("stride"), py::arg("cluster"),
+      py::arg("algorithm") = Algorithm::best,
+      "Seconds of one collective for every size of an array.");
+  m.def(
+      "best_algorithm",
+      [](Collective op, double size_bytes, int ranks, int stride, const Cluster& cluster) {
+        return best_algorithm(op, Bytes{size_bytes}, group_shape(cluster, ranks, stride), cluster);
+      },
+      py::arg("op"), py::arg("size_bytes"), py::arg("ranks"), py::arg("stride"), py::arg("cluster"),
+      "Name of the fastest algorithm that the library would consider.");
+  m.def(
+      "custom_all_reduce_times_s",
+      [](const Column& size_bytes, int ranks, double bandwidth_bytes_per_s,
+         const CustomAllReduce& kernel) {
+        return times_of(size_bytes, [&](Bytes size) {
+          return custom_all_reduce_time(size, ranks, BytesPerSecond{bandwidth_bytes_per_s}, kernel);
+        });
+      },
+      py::arg("size_bytes"), py::arg("ranks"), py::arg("bandwidth_bytes_per_s"), py::arg("kernel"),
+      "Seconds of an engine's own all-reduce inside a domain, for every size of an array.");
   m.def(
       "p2p_time_s",
       [](double size_bytes, int ranks, int stride, const Cluster& cluster) {

@@ -13,6 +13,8 @@ void bind_hardware(py::module_& m) {
   bind_record<PowerPhases>(m, "Power of an accelerator by phase.");
   bind_record<Accelerator>(m, "An accelerator.");
   bind_record<CollectiveFit>(m, "Constants of one collective inside a domain.");
+  bind_record<InSwitchFit>(m, "Constants of reduction inside the switch of a domain.");
+  bind_record<MeasuredCurve>(m, "Measured times of one collective on one shape of group.");
   bind_record<ScaleUp>(m, "The network inside a scale-up domain.");
   bind_record<Fabric>(m, "The network between domains.");
   bind_record<Cluster>(m, "A cluster.");

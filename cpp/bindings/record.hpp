@@ -306,6 +306,9 @@ struct type_caster<scalemodel::bindings::Argument<M>> {
       return const_name("float");
     } else if constexpr (scalemodel::Record<M>) {
       return make_caster<M>::name;
+    } else if constexpr (requires { requires scalemodel::Record<typename M::value_type>; }) {
+      return const_name("collections.abc.Sequence[") + make_caster<typename M::value_type>::name +
+             const_name("]");
     } else {
       return const_name("collections.abc.Sequence[float]");
     }

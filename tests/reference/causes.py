@@ -137,14 +137,17 @@ def calculon_links(c: Comparison) -> Comparison:
     def fit(passes: float) -> _core.CollectiveFit:
         fraction = 0.65 / passes
         return _core.CollectiveFit(
-            start1_s=10e-6,
+            start1_s=1.0,  # never the faster branch: one straight line
             start2_s=10e-6,
             bandwidth_fraction1=fraction,
             bandwidth_fraction2=fraction,
         )
 
     scale_up = cluster.scale_up.replace(
-        all_reduce=fit(1), all_gather=fit(halves), reduce_scatter=fit(halves)
+        all_reduce=fit(1),
+        all_gather=fit(halves),
+        reduce_scatter=fit(halves),
+        in_switch=_core.InSwitchFit(),
     )
     one_buffer = (d - 1) / d * (2 if peer.sharding == "ddp" else 1) if d > 1 else 1
     sharing = max(1, min(cluster.scale_up.domain // n, d))

@@ -291,6 +291,7 @@ def wire_only(asked: Question, *, domain: int | None = None) -> Question:
         all_gather=ring,
         reduce_scatter=ring,
         all_to_all=ring,
+        in_switch=_core.InSwitchFit(),
         p2p_latency_s=0.0,
         p2p_fraction=1.0,
     )

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "scalemodel/collectives/curve.hpp"
+
 namespace scalemodel {
 namespace {
 
@@ -23,109 +25,360 @@ const CollectiveFit& fit_of(Collective op, const ScaleUp& scale_up) {
 /// Passes of the buffer over the wire: an all-reduce is a reduce-scatter and an all-gather.
 double passes(Collective op) { return op == Collective::all_reduce ? 2 : 1; }
 
-/// Inside one scale-up domain, with w = f S (n-1)/n bytes on the bus and f (n-1) ring steps:
-///
-///     t = min( a1 + f (n-1) l1 + w/(b1 L),  a2 + f (n-1) l2 + x + sqrt(c x) ),  x = w/(b2 L)
-///
-/// The root is pipeline fill; the branches stand for NCCL's latency (LL) and bandwidth (Simple)
-/// protocols. Form and constants fitted to published nccl-tests runs (9 % mean error).
-Seconds inside_domain(Collective op, Bytes size, int ranks, const ScaleUp& scale_up) {
-  const CollectiveFit& fit = fit_of(op, scale_up);
-  const double steps = passes(op) * (ranks - 1);
-  const Bytes on_bus = (steps / ranks) * size;
-  const Seconds x = on_bus / (fit.bandwidth_fraction2 * scale_up.bandwidth);
-  const Seconds fill{std::sqrt(fit.pipeline_fill.base() * x.base())};
-  const Seconds latency_branch =
-      fit.start1 + steps * fit.per_rank1 + on_bus / (fit.bandwidth_fraction1 * scale_up.bandwidth);
-  return min(latency_branch, fit.start2 + steps * fit.per_rank2 + x + fill);
+Seconds geometric_mean(Seconds a, Seconds b) { return Seconds{std::sqrt(a.base() * b.base())}; }
+
+/// Smooth minimum (a^-6 + b^-6)^(-1/6): a call changes its protocol over a range of sizes.
+Seconds faster(Seconds a, Seconds b) {
+  const Seconds low = min(a, b), high = max(a, b);
+  const double ratio = high > Seconds{} ? low / high : 0;
+  const double cubed = ratio * ratio * ratio;
+  return (1 / std::cbrt(std::sqrt(1 + cubed * cubed))) * low;
 }
 
-/// NCCL's tabulated latencies (NVIDIA/nccl src/graph/tuning.cc): base of a call and one step over
-/// a scale-up link, by protocol.
+/// Smooth maximum (a^8 + b^8)^(1/8) of two stages of a pipeline: near balance each waits for the
+/// other now and then.
+Seconds slower(Seconds a, Seconds b) {
+  const Seconds low = min(a, b), high = max(a, b);
+  const double ratio = high > Seconds{} ? low / high : 0;
+  const double squared = ratio * ratio, fourth = squared * squared;
+  return std::sqrt(std::sqrt(std::sqrt(1 + fourth * fourth))) * high;
+}
+
+/// Loss of a ring's bandwidth branch among `ranks` ranks of a domain: the share that a rank moves
+/// although it is its own (felt in small groups), and host crossings where links are PCIe.
+double ring_loss(const CollectiveFit& fit, int ranks) {
+  return 1 + fit.own_share / ranks + fit.host_share * std::max(0, ranks - 2);
+}
+
+/// Inside one scale-up domain, with w = f S (n-1)/n bytes on the bus and f (n-1) ring steps:
+///
+///     t = smooth min( a1 + f (n-1) l1 + w h/(b1 L),  a2 + f (n-1) l2 + x + sqrt(c x) ),
+///     x = w (h + k/n)/(b2 L),  h = 1 + host share (n-2),  never below the wire's w/L
+///
+/// The root is pipeline fill; the branches stand for NCCL's latency (LL) and bandwidth (Simple)
+/// protocols. Form and constants fitted to published nccl-tests runs.
+Seconds ring_inside(Collective op, Bytes size, int ranks, const ScaleUp& scale_up) {
+  const CollectiveFit& fit = fit_of(op, scale_up);
+  const double steps = passes(op) * (ranks - 1);
+  const Seconds wire = ((steps / ranks) * size) / scale_up.bandwidth;
+  const double host = 1 + fit.host_share * std::max(0, ranks - 2);
+  const Seconds x = (ring_loss(fit, ranks) / fit.bandwidth_fraction2) * wire;
+  const Seconds latency_branch =
+      fit.start1 + steps * fit.per_rank1 + (host / fit.bandwidth_fraction1) * wire;
+  const Seconds bandwidth_branch =
+      fit.start2 + steps * fit.per_rank2 + x + geometric_mean(fit.pipeline_fill, x);
+  return max(wire, faster(latency_branch, bandwidth_branch));
+}
+
+/// Bytes a rank sends or receives, whichever is more, when the switch reduces and multicasts: an
+/// all-reduce sends S for the switch to reduce and S/n of the result for it to multicast.
+Bytes through_switch(Collective op, Bytes size, int ranks) {
+  return op == Collective::all_reduce ? (1 + 1.0 / ranks) * size : size;
+}
+
+/// t = a + x + sqrt(c x),  x = S (1 + 1/n)/(b L) for an all-reduce, S/(b L) for its halves. With
+/// more ranks an all-reduce moves *less* per rank, as measured: 8 H100 beat 4.
+Seconds nvls_inside(Collective op, Bytes size, int ranks, const ScaleUp& scale_up) {
+  const InSwitchFit& fit = scale_up.in_switch;
+  const Seconds x = through_switch(op, size, ranks) / (fit.bandwidth_fraction * scale_up.bandwidth);
+  return fit.start + x + geometric_mean(fit.pipeline_fill, x);
+}
+
+bool switch_reduces(const ScaleUp& scale_up) { return scale_up.in_switch.bandwidth_fraction > 0; }
+
+/// NCCL's tabulated latencies (NVIDIA/nccl src/graph/tuning.cc), by protocol: base of a call, one
+/// step over a scale-up link in a ring and in a tree.
 struct Protocol {
-  Seconds base, hop;
+  Seconds ring_base, tree_base, ring_hop, tree_hop;
   double bandwidth_fraction;
 };
-constexpr Protocol kLl128{14 * unit::us, 1.9 * unit::us, 0.92};
-constexpr Protocol kSimple{8.4 * unit::us, 3.4 * unit::us, 1.0};
-constexpr Seconds kTreeHopLl128 = 1.25 * unit::us, kTreeHopSimple = 4.0 * unit::us;
-constexpr double kTreeBandwidth = 0.92;
+constexpr Protocol kLl{6.6 * unit::us, 6.8 * unit::us, 0.6 * unit::us, 0.6 * unit::us, 0.5};
+constexpr Protocol kLl128{14 * unit::us, 14 * unit::us, 1.9 * unit::us, 1.25 * unit::us, 0.92};
+constexpr Protocol kSimple{8.4 * unit::us, 8.4 * unit::us, 3.4 * unit::us, 4 * unit::us, 1};
+/// Its steps over the network that do not depend on the class.
+constexpr Seconds kRingHopLl = 2.7 * unit::us, kTreeHopLl = 5 * unit::us;
+constexpr Seconds kSwitchBase = 25 * unit::us;
+constexpr Seconds kPatBase = 8 * unit::us, kPatStep = 4 * unit::us, kPatRank = 2.8 * unit::us;
+constexpr double kPatBandwidth = 0.75;
 
-/// Bytes per second one rank of a group that spans domains moves over its ring: the slower of the
-/// links inside a domain and the network ports of its ranks in that domain, taken together.
-BytesPerSecond spanning_bandwidth(Collective op, const GroupShape& group, const Cluster& cluster) {
-  const BytesPerSecond ports = (cluster.fabric.bandwidth_fraction * group.per_domain) *
-                               fabric_bandwidth(cluster.fabric, group);
-  if (group.per_domain == 1) return ports;
-  return min(ports, fit_of(op, cluster.scale_up).bandwidth_fraction2 * cluster.scale_up.bandwidth);
+// Fitted to all-reduces and all-gathers of 1 MiB to 16 GiB over 2 to 1024 nodes, 20 systems and two
+// published scans, with one latency factor per network class; 11 % mean error with a system left
+// out. Trees reach less of a domain's ring bandwidth than NCCL's 0.92 says, and a step of an
+// NVLSTree takes half of its 20.9 us.
+constexpr Seconds kSwitchTreeHop = 10.6 * unit::us;
+constexpr double kTreeBandwidth = 0.766;
+constexpr double kTreeFill = 1.05;
+/// LL sends flags with the data and is capped far below the link between nodes; Volta to Blackwell
+/// 0.06-0.1 of it.
+constexpr double kLlBandwidth = 0.06;
+
+BytesPerSecond ports_of(const GroupShape& group, const Fabric& fabric) {
+  return (fabric.bandwidth_fraction * group.per_domain) * fabric_bandwidth(fabric, group);
+}
+
+/// Rate of a ring inside a domain, without its latency.
+BytesPerSecond ring_rate(Collective op, const GroupShape& group, const ScaleUp& scale_up) {
+  const CollectiveFit& fit = fit_of(op, scale_up);
+  return (fit.bandwidth_fraction2 / ring_loss(fit, group.per_domain)) * scale_up.bandwidth;
+}
+
+/// Time on the wire of a ring that carries `bytes` through every port and every link.
+Seconds ring_wire(Collective op, Bytes bytes, const GroupShape& group, const Cluster& cluster) {
+  const Seconds outside = bytes / ports_of(group, cluster.fabric);
+  if (group.per_domain == 1) return outside;
+  return max(outside, bytes / ring_rate(op, group, cluster.scale_up));
 }
 
 /// Ring over n ranks in N domains, with NCCL's latency shape and the fabric's measured factor:
 ///
 ///     t = kappa (base + f [(n - N) hop_up + (N - 1) hop_out]) + f S (n-1)/n / B,  f = 2 all-reduce
 ///
-/// the faster of LL128 and Simple. Linear in n: all-gather and reduce-scatter have no tree on
-/// plain nodes.
+/// the fastest of LL, LL128 and Simple. Linear in n: all-gather and reduce-scatter have no tree on
+/// plain nodes. Its steps leave no room for pipeline fill beyond the latency; fitted, it is zero.
 Seconds spanning_ring(Collective op, Bytes size, const GroupShape& group, const Cluster& cluster) {
-  const BytesPerSecond bandwidth = spanning_bandwidth(op, group, cluster);
+  const Fabric& fabric = cluster.fabric;
   const double f = passes(op);
   const Bytes on_wire = (f * (group.ranks - 1) / group.ranks) * size;
-  const auto with = [&](const Protocol& protocol, Seconds hop_out) {
-    const Seconds latency =
-        protocol.base + f * (static_cast<double>(group.ranks - group.domains) * protocol.hop +
-                             static_cast<double>(group.domains - 1) * hop_out);
-    return cluster.fabric.latency_factor * latency +
-           on_wire / (protocol.bandwidth_fraction * bandwidth);
+  const Seconds wire = ring_wire(op, on_wire, group, cluster);
+  const double inside = f * (group.ranks - group.domains), outside = f * (group.domains - 1);
+  const auto latency = [&](const Protocol& protocol, Seconds hop_out) {
+    return fabric.latency_factor *
+           (protocol.ring_base + inside * protocol.ring_hop + outside * hop_out);
   };
-  return min(with(kLl128, cluster.fabric.ring_hop_ll128),
-             with(kSimple, cluster.fabric.ring_hop_simple));
+  const Seconds ll_wire = max((1 / kLl.bandwidth_fraction) * wire,
+                              on_wire / (kLlBandwidth * cluster.scale_up.bandwidth));
+  return min(min(latency(kLl, kRingHopLl) + ll_wire,
+                 latency(kLl128, fabric.ring_hop_ll128) + (1 / kLl128.bandwidth_fraction) * wire),
+             latency(kSimple, fabric.ring_hop_simple) + wire);
 }
 
-/// Tree all-reduce: t = kappa (base + 2 [(p - 1) hop_up + log2(N) hop_out]) + 2 S / (0.92 B).
+/// A tree fills its depth before it streams: cut into chunks of the best size, x seconds of wire
+/// and a latency l take l + x + sqrt(c l x).
+Seconds pipelined(Seconds latency, Seconds wire) {
+  return latency + wire + geometric_mean(kTreeFill * latency, wire);
+}
+
+/// Bytes through the ports of a domain by a double binary tree, in buffers: with four domains or
+/// more some domain is inner node of one tree and leaf of the other; two exchange halves.
+double tree_buffers(int domains) { return domains == 2 ? 1 : domains == 3 ? 1.5 : 2; }
+
+/// Tree all-reduce: latency kappa (base + 2 [(p - 1) hop_up + log2(N) hop_out]), pipelined with
+/// the slower of ports (tree_buffers) and chain inside (2 S).
 Seconds spanning_tree(Bytes size, const GroupShape& group, const Cluster& cluster) {
-  const BytesPerSecond bandwidth =
-      kTreeBandwidth * spanning_bandwidth(Collective::all_reduce, group, cluster);
+  const Fabric& fabric = cluster.fabric;
   const double depth = std::log2(static_cast<double>(group.domains));
-  const auto with = [&](const Protocol& protocol, Seconds hop_up, Seconds hop_out) {
+  Seconds wire = (tree_buffers(group.domains) * size) / ports_of(group, fabric);
+  if (group.per_domain > 1) {
+    wire = slower(wire, (2 / kTreeBandwidth * size) /
+                            ring_rate(Collective::all_reduce, group, cluster.scale_up));
+  }
+  const auto with = [&](const Protocol& protocol, Seconds hop_out, Seconds on_wire) {
     const Seconds latency =
-        protocol.base + 2 * (static_cast<double>(group.per_domain - 1) * hop_up + depth * hop_out);
-    return cluster.fabric.latency_factor * latency +
-           (2 * size) / (protocol.bandwidth_fraction * bandwidth);
+        protocol.tree_base + 2 * ((group.per_domain - 1.0) * protocol.tree_hop + depth * hop_out);
+    return pipelined(fabric.latency_factor * latency, on_wire);
   };
-  return min(with(kLl128, kTreeHopLl128, cluster.fabric.tree_hop_ll128),
-             with(kSimple, kTreeHopSimple, cluster.fabric.tree_hop_simple));
+  const Seconds ll_wire = max((1 / kLl.bandwidth_fraction) * wire,
+                              (2 * size) / (kLlBandwidth * cluster.scale_up.bandwidth));
+  return min(min(with(kLl, kTreeHopLl, ll_wire),
+                 with(kLl128, fabric.tree_hop_ll128, (1 / kLl128.bandwidth_fraction) * wire)),
+             with(kSimple, fabric.tree_hop_simple, wire));
 }
 
-/// All-to-all over domains: traffic inside and outside a domain runs at once.
+/// The switch reduces inside domains; between them a double binary tree:
 ///
-///     t = latency + n l + max( S (p-1)/n / (b2 L), S (n-p)/n / (eta NIC) )
+///     latency kappa (25 us + 2 log2(N) hop), wire the slower of tree_buffers S/ports and
+///     S (1 + 1/p)/(b L)
+Seconds spanning_nvls_tree(Bytes size, const GroupShape& group, const Cluster& cluster) {
+  const ScaleUp& scale_up = cluster.scale_up;
+  const double depth = std::log2(static_cast<double>(group.domains));
+  const Seconds outside = (tree_buffers(group.domains) * size) / ports_of(group, cluster.fabric);
+  const Seconds inside = through_switch(Collective::all_reduce, size, group.per_domain) /
+                         (scale_up.in_switch.bandwidth_fraction * scale_up.bandwidth);
+  const Seconds latency = kSwitchBase + 2 * depth * kSwitchTreeHop;
+  return pipelined(cluster.fabric.latency_factor * latency, slower(outside, inside));
+}
+
+/// The switches between domains reduce: ports carry the buffer once, up and down one hop each.
+/// Derived, no timings of its own; NVIDIA prints 480 against 370 GB/s on 32 H100.
+Seconds spanning_sharp(Bytes size, const GroupShape& group, const Cluster& cluster) {
+  const ScaleUp& scale_up = cluster.scale_up;
+  const Seconds outside = size / ports_of(group, cluster.fabric);
+  const Seconds latency = cluster.fabric.latency_factor * (kSwitchBase + 2 * kSwitchTreeHop);
+  if (group.per_domain == 1) return pipelined(latency, outside);
+  const Seconds inside =
+      switch_reduces(scale_up)
+          ? through_switch(Collective::all_reduce, size, group.per_domain) /
+                (scale_up.in_switch.bandwidth_fraction * scale_up.bandwidth)
+          : (2 / kTreeBandwidth * size) / ring_rate(Collective::all_reduce, group, scale_up);
+  return pipelined(latency, slower(outside, inside));
+}
+
+/// Parallel aggregated trees: t = kappa (8 us + 4 us log2(N) + 2.8 us n) + S (n-1)/n / (0.75 ports)
+Seconds spanning_pat(Bytes size, const GroupShape& group, const Cluster& cluster) {
+  const double n = group.ranks;
+  const Seconds latency = kPatBase + std::log2(n) * kPatStep + n * kPatRank;
+  return cluster.fabric.latency_factor * latency +
+         ((n - 1) / n / kPatBandwidth * size) / ports_of(group, cluster.fabric);
+}
+
+/// All-to-all over domains: traffic inside and outside a domain runs at once, unless both share
+/// the links of the accelerator (PCIe).
+///
+///     t = latency + (n-1) l + max( x + sqrt(c x), S (n-p)/n / (eta NIC) ),  x = S (p-1)/n h/(b2 L)
 Seconds spanning_all_to_all(Bytes size, const GroupShape& group, const Cluster& cluster) {
   const CollectiveFit& fit = cluster.scale_up.all_to_all;
   const double n = group.ranks;
-  const Bytes inside = ((group.per_domain - 1) / n) * size;
   const Bytes outside = ((n - group.per_domain) / n) * size;
-  const Seconds inside_time = inside / (fit.bandwidth_fraction2 * cluster.scale_up.bandwidth);
+  const double through_links = cluster.scale_up.carries_fabric ? n - 1 : group.per_domain - 1.0;
+  const Seconds inside =
+      ((through_links / n) * size) / ring_rate(Collective::all_to_all, group, cluster.scale_up);
   const Seconds outside_time =
       outside / (cluster.fabric.all_to_all_fraction * fabric_bandwidth(cluster.fabric, group));
-  return cluster.fabric.p2p_latency + (n - 1) * fit.per_rank2 + max(inside_time, outside_time);
+  return fit.start2 + cluster.fabric.p2p_latency + (n - 1) * fit.per_rank2 +
+         max(inside + geometric_mean(fit.pipeline_fill, inside), outside_time);
 }
 
-}  // namespace
+/// What a rank of a domain exchanges with its counterparts of the other domains.
+GroupShape rail(const GroupShape& group) {
+  return {.ranks = group.domains,
+          .per_domain = 1,
+          .domains = group.domains,
+          .leaves_pod = group.leaves_pod};
+}
 
-Seconds collective_time(Collective op, Bytes size, const GroupShape& group,
-                        const Cluster& cluster) noexcept {
-  if (group.ranks <= 1 || size <= Bytes{}) return Seconds{};
-  if (group.domains == 1) return inside_domain(op, size, group.ranks, cluster.scale_up);
+/// Inside domains first, then along rails, with a p-th of the buffer each:
+/// all-reduce = reduce-scatter inside, all-reduce along the rail, all-gather inside; an all-to-all
+/// exchanges inside so that every message leaves from the rail it arrives on, N - 1 messages.
+Seconds hierarchical(Collective op, Bytes size, const GroupShape& group, const Cluster& cluster) {
+  const ScaleUp& up = cluster.scale_up;
+  const GroupShape along = rail(group);
+  const int p = group.per_domain;
+  const Bytes share = size / static_cast<double>(p);
   switch (op) {
     case Collective::all_reduce:
-      return min(spanning_ring(op, size, group, cluster), spanning_tree(size, group, cluster));
+      return ring_inside(Collective::reduce_scatter, size, p, up) +
+             min(spanning_ring(op, share, along, cluster), spanning_tree(share, along, cluster)) +
+             ring_inside(Collective::all_gather, size, p, up);
     case Collective::all_gather:
     case Collective::reduce_scatter:
-      return spanning_ring(op, size, group, cluster);
+      return spanning_ring(op, share, along, cluster) + ring_inside(op, size, p, up);
+    case Collective::all_to_all:
+      return ring_inside(op, size, p, up) + spanning_all_to_all(size, along, cluster);
+  }
+  return Seconds{};
+}
+
+Seconds best_spanning(Collective op, Bytes size, const GroupShape& group, const Cluster& cluster) {
+  switch (op) {
+    case Collective::all_reduce: {
+      Seconds best =
+          min(spanning_ring(op, size, group, cluster), spanning_tree(size, group, cluster));
+      if (is_legal(op, Algorithm::nvls_tree, group, cluster)) {
+        best = min(best, spanning_nvls_tree(size, group, cluster));
+      }
+      if (cluster.fabric.in_network_reduction) {
+        best = min(best, spanning_sharp(size, group, cluster));
+      }
+      return best;
+    }
+    case Collective::all_gather:
+    case Collective::reduce_scatter: {
+      const Seconds ring = spanning_ring(op, size, group, cluster);
+      return group.per_domain == 1 ? min(ring, spanning_pat(size, group, cluster)) : ring;
+    }
     case Collective::all_to_all:
       return spanning_all_to_all(size, group, cluster);
   }
   return Seconds{};
+}
+
+}  // namespace
+
+bool is_legal(Collective op, Algorithm algorithm, const GroupShape& group,
+              const Cluster& cluster) noexcept {
+  const bool spans = group.domains > 1, shares = group.per_domain > 1;
+  const bool reduces = op == Collective::all_reduce;
+  const bool exchanges = op == Collective::all_to_all;
+  switch (algorithm) {
+    case Algorithm::best:
+      return true;
+    case Algorithm::ring:
+      return !exchanges;
+    case Algorithm::tree:
+      return reduces && spans;
+    case Algorithm::nvls:
+      return !exchanges && !spans && shares && switch_reduces(cluster.scale_up);
+    case Algorithm::nvls_tree:
+      return reduces && spans && shares && switch_reduces(cluster.scale_up);
+    case Algorithm::pat:
+      return !reduces && !exchanges && spans && !shares;
+    case Algorithm::sharp:
+      return reduces && spans && cluster.fabric.in_network_reduction;
+    case Algorithm::hierarchical:
+      return spans && shares;
+    case Algorithm::direct:
+      return exchanges;
+  }
+  return false;
+}
+
+Seconds collective_time(Collective op, Bytes size, const GroupShape& group,
+                        const Cluster& cluster) noexcept {
+  if (group.ranks <= 1 || size <= Bytes{}) return Seconds{};
+  if (const MeasuredCurve* curve = curve_of(op, group, cluster.measured)) {
+    return measured_time(*curve, size);
+  }
+  if (group.domains > 1) return best_spanning(op, size, group, cluster);
+  const Seconds ring = ring_inside(op, size, group.ranks, cluster.scale_up);
+  if (op == Collective::all_to_all || !switch_reduces(cluster.scale_up)) return ring;
+  return min(ring, nvls_inside(op, size, group.ranks, cluster.scale_up));
+}
+
+Seconds collective_time(Collective op, Bytes size, const GroupShape& group, const Cluster& cluster,
+                        Algorithm algorithm) noexcept {
+  if (group.ranks <= 1 || size <= Bytes{}) return Seconds{};
+  const bool spans = group.domains > 1;
+  switch (algorithm) {
+    case Algorithm::best:
+      return collective_time(op, size, group, cluster);
+    case Algorithm::ring:
+      return spans ? spanning_ring(op, size, group, cluster)
+                   : ring_inside(op, size, group.ranks, cluster.scale_up);
+    case Algorithm::tree:
+      return spanning_tree(size, group, cluster);
+    case Algorithm::nvls:
+      return nvls_inside(op, size, group.ranks, cluster.scale_up);
+    case Algorithm::nvls_tree:
+      return spanning_nvls_tree(size, group, cluster);
+    case Algorithm::pat:
+      return spanning_pat(size, group, cluster);
+    case Algorithm::sharp:
+      return spanning_sharp(size, group, cluster);
+    case Algorithm::hierarchical:
+      return hierarchical(op, size, group, cluster);
+    case Algorithm::direct:
+      return spans ? spanning_all_to_all(size, group, cluster)
+                   : ring_inside(op, size, group.ranks, cluster.scale_up);
+  }
+  return Seconds{};
+}
+
+Algorithm best_algorithm(Collective op, Bytes size, const GroupShape& group,
+                         const Cluster& cluster) noexcept {
+  constexpr Algorithm kOfLibrary[] = {Algorithm::ring,      Algorithm::tree, Algorithm::nvls,
+                                      Algorithm::nvls_tree, Algorithm::pat,  Algorithm::sharp,
+                                      Algorithm::direct};
+  Algorithm best = Algorithm::best;
+  Seconds least;
+  for (const Algorithm algorithm : kOfLibrary) {
+    if (!is_legal(op, algorithm, group, cluster)) continue;
+    const Seconds time = collective_time(op, size, group, cluster, algorithm);
+    if (best == Algorithm::best || time < least) {
+      best = algorithm;
+      least = time;
+    }
+  }
+  return best;
 }
 
 Seconds p2p_time(Bytes size, const GroupShape& group, const Cluster& cluster) noexcept {

@@ -11,20 +11,45 @@
 
 namespace scalemodel {
 
-enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
+/// How a collective is carried out. `best` is the fastest that the library has for the group;
+/// protocols (LL, LL128, Simple) are branches of each, not algorithms.
+enum class Algorithm : std::uint8_t {
+  best,
+  ring,
+  tree,          ///< double binary tree over domains, chains inside
+  nvls,          ///< the switch of a domain reduces or multicasts
+  nvls_tree,     ///< the switch inside domains, a double binary tree over them
+  pat,           ///< logarithmic all-gather and reduce-scatter, one rank per domain
+  sharp,         ///< the switches between domains reduce
+  hierarchical,  ///< inside domains first, then along rails; no library chooses it for reductions
+  direct,        ///< every pair of ranks exchanges messages
+};
 
 template <>
-struct EnumNames<Collective> {
-  static constexpr std::string_view what = "collective";
-  static constexpr std::array<std::string_view, 4> names{"all_reduce", "all_gather",
-                                                         "reduce_scatter", "all_to_all"};
+struct EnumNames<Algorithm> {
+  static constexpr std::string_view what = "algorithm";
+  static constexpr std::array<std::string_view, 9> names{
+      "best", "ring", "tree", "nvls", "nvls_tree", "pat", "sharp", "hierarchical", "direct"};
 };
+
+/// Whether the hardware of `cluster` and the shape of `group` allow `algorithm` for `op`.
+bool is_legal(Collective op, Algorithm algorithm, const GroupShape& group,
+              const Cluster& cluster) noexcept;
 
 /// Time of one operation on `group`. `size` follows the convention of nccl-tests: all-reduce, the
 /// buffer of a rank; all-gather and reduce-scatter, the whole buffer of all ranks together;
-/// all-to-all, what one rank sends to all. A group of one rank costs nothing.
+/// all-to-all, what one rank sends to all. A group of one rank costs nothing. A measured curve of
+/// the cluster for this operation and group wins over the model.
 Seconds collective_time(Collective op, Bytes size, const GroupShape& group,
                         const Cluster& cluster) noexcept;
+
+/// The same with a given algorithm, without measured curves. Precondition: is_legal.
+Seconds collective_time(Collective op, Bytes size, const GroupShape& group, const Cluster& cluster,
+                        Algorithm algorithm) noexcept;
+
+/// The fastest legal algorithm that the library itself would consider. Precondition: ranks >= 2.
+Algorithm best_algorithm(Collective op, Bytes size, const GroupShape& group,
+                         const Cluster& cluster) noexcept;
 
 /// Time of one transfer of `size` between neighbours of `group`.
 Seconds p2p_time(Bytes size, const GroupShape& group, const Cluster& cluster) noexcept;

@@ -6,6 +6,7 @@
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/base/record.hpp"
 #include "scalemodel/hardware/accelerator.hpp"
+#include "scalemodel/hardware/measured.hpp"
 
 namespace scalemodel {
 
@@ -17,8 +18,19 @@ struct CollectiveFit {
   Seconds start2, per_rank2;
   double bandwidth_fraction2 = 0;
   Seconds pipeline_fill;
+  double own_share = 0;  ///< traffic beyond the ring's, in shares of a rank: small groups lose more
+  double host_share = 0;  ///< slow-down by every rank beyond two, where all cross the host
 
   bool operator==(const CollectiveFit&) const = default;
+};
+
+/// Reduction inside the switch of a scale-up domain (NVLink SHARP).
+struct InSwitchFit {
+  Seconds start;
+  double bandwidth_fraction = 0;  ///< of the link; 0 = the switch cannot reduce
+  Seconds pipeline_fill;
+
+  bool operator==(const InSwitchFit&) const = default;
 };
 
 /// The network that joins accelerators into one domain (NVLink and its like).
@@ -28,6 +40,8 @@ struct ScaleUp {
   CollectiveFit all_reduce, all_gather, reduce_scatter, all_to_all;
   Seconds p2p_latency;
   double p2p_fraction = 0;  ///< of the bandwidth, one large transfer
+  InSwitchFit in_switch;
+  bool carries_fabric = false;  ///< adapters share the links (PCIe)
 
   bool operator==(const ScaleUp&) const = default;
 };
@@ -43,6 +57,7 @@ struct Fabric {
   double all_to_all_fraction = 0;
   Seconds p2p_latency;
   double p2p_fraction = 0;
+  bool in_network_reduction = false;  ///< switches reduce (InfiniBand SHARP)
 
   bool operator==(const Fabric&) const = default;
 };
@@ -55,8 +70,9 @@ struct Cluster {
   Bytes host_memory;  ///< of a node
   ScaleUp scale_up;
   Fabric fabric;
-  double pue = 1;          ///< facility power over equipment power
-  DollarsPerSecond price;  ///< per accelerator; 0 = unknown
+  double pue = 1;             ///< facility power over equipment power
+  DollarsPerSecond price;     ///< per accelerator; 0 = unknown
+  MeasuredCurves measured{};  ///< win over the model where they apply
 
   bool operator==(const Cluster&) const = default;
 };
@@ -73,6 +89,18 @@ struct RecordOf<CollectiveFit> {
       field("per_rank2_s", &T::per_rank2, 0, 1, "time per ring step, bandwidth branch"),
       field("bandwidth_fraction2", &T::bandwidth_fraction2, 1e-4, 2,
             "of the link, bandwidth branch"),
+      field("pipeline_fill_s", &T::pipeline_fill, 0, 1, "constant of the pipeline fill"),
+      field("own_share", &T::own_share, 0, 1, "traffic beyond the ring's, shares of a rank"),
+      field("host_share", &T::host_share, 0, 100, "slow-down by every rank beyond two")};
+};
+
+template <>
+struct RecordOf<InSwitchFit> {
+  static constexpr std::string_view name = "InSwitchFit";
+  using T = InSwitchFit;
+  static constexpr std::tuple fields{
+      field("start_s", &T::start, 0, 1, "fixed time"),
+      field("bandwidth_fraction", &T::bandwidth_fraction, 0, 1, "of the link; 0 = no reduction"),
       field("pipeline_fill_s", &T::pipeline_fill, 0, 1, "constant of the pipeline fill")};
 };
 
@@ -88,7 +116,9 @@ struct RecordOf<ScaleUp> {
       field("reduce_scatter", &T::reduce_scatter, "constants of the operation"),
       field("all_to_all", &T::all_to_all, "constants of the operation"),
       field("p2p_latency_s", &T::p2p_latency, 0, 1, "one transfer"),
-      field("p2p_fraction", &T::p2p_fraction, 1e-4, 2, "of the bandwidth, one large transfer")};
+      field("p2p_fraction", &T::p2p_fraction, 1e-4, 2, "of the bandwidth, one large transfer"),
+      field("in_switch", &T::in_switch, "reduction inside the switch"),
+      field("carries_fabric", &T::carries_fabric, "adapters share the links")};
 };
 
 template <>
@@ -107,7 +137,8 @@ struct RecordOf<Fabric> {
       field("bandwidth_fraction", &T::bandwidth_fraction, 1e-4, 2, "rings and trees"),
       field("all_to_all_fraction", &T::all_to_all_fraction, 1e-4, 2, "all-to-all"),
       field("p2p_latency_s", &T::p2p_latency, 0, 1, "one transfer"),
-      field("p2p_fraction", &T::p2p_fraction, 1e-4, 2, "of the bandwidth, one large transfer")};
+      field("p2p_fraction", &T::p2p_fraction, 1e-4, 2, "of the bandwidth, one large transfer"),
+      field("in_network_reduction", &T::in_network_reduction, "switches reduce")};
 };
 
 template <>
@@ -123,7 +154,8 @@ struct RecordOf<Cluster> {
       field("scale_up", &T::scale_up, "network inside a domain"),
       field("fabric", &T::fabric, "network between domains"),
       field("pue", &T::pue, 1, 10, "facility power over equipment power"),
-      field("price_usd_per_s", &T::price, 0, 1e3, "per accelerator; 0 = unknown")};
+      field("price_usd_per_s", &T::price, 0, 1e3, "per accelerator; 0 = unknown"),
+      field("measured", &T::measured, "timed collectives; they win over the model")};
 };
 
 }  // namespace scalemodel

@@ -11,7 +11,7 @@ from typing import Any
 from scalemodel import _core, catalog
 from scalemodel.errors import ScaleModelError
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
-from scalemodel.resolve.networks import build_fabric, build_scale_up
+from scalemodel.resolve.networks import build_fabric, build_measured, build_scale_up
 from scalemodel.resolve.reader import Reader, Table, freeze, is_path, merged
 from scalemodel.units import parse_quantity, value_of
 
@@ -210,10 +210,11 @@ def cluster_from_tables(table: Table, accelerator: Table, name: str) -> Cluster:
         fabric=build_fabric(top.sub("fabric")),
         pue=power.number("pue", usual.sub("power").number("pue")),
         price_usd_per_s=price.quantity("usd_per_accelerator_hour", "usd_per_s", price_per_s),
+        measured=build_measured(table.get("measured", []), f"{name}.measured"),
     )
     for reader in (node, power, price):
         reader.finish()
-    top.finish("name", "title", "aliases", "accelerator", "nodes", "scale_up")
+    top.finish("name", "title", "aliases", "accelerator", "nodes", "scale_up", "measured")
     return Cluster(
         name=name,
         core=core,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from scalemodel import _core, catalog
 from scalemodel.errors import ScaleModelError
 from scalemodel.resolve.reader import Reader, Table
+from scalemodel.units import parse_quantity, value_of
 
 
 @lru_cache(maxsize=64)
@@ -30,6 +33,20 @@ def _collective(table: Table, op: str) -> _core.CollectiveFit:
         per_rank2_s=reader.quantity("l2", "s"),
         bandwidth_fraction2=reader.number("b2"),
         pipeline_fill_s=reader.quantity("c", "s"),
+        own_share=reader.number("own_share", 0.0),
+        host_share=reader.number("host_share", 0.0),
+    )
+
+
+def _in_switch(table: Table) -> _core.InSwitchFit:
+    """Constants of reduction in the switch; a class without that table has none."""
+    if "in_switch" not in table:
+        return _core.InSwitchFit()
+    reader = Reader(table["in_switch"], "in_switch")
+    return _core.InSwitchFit(
+        start_s=reader.quantity("start", "s"),
+        bandwidth_fraction=reader.number("bandwidth_fraction"),
+        pipeline_fill_s=reader.quantity("fill", "s"),
     )
 
 
@@ -44,7 +61,52 @@ def _collectives(link_class: str) -> dict[str, Any]:
         },
         "p2p_latency_s": p2p.quantity("latency", "s"),
         "p2p_fraction": p2p.number("bandwidth_fraction"),
+        "in_switch": _in_switch(table),
+        "carries_fabric": bool(value_of(table.get("carries_fabric", False))),
     }
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+@lru_cache(maxsize=256)
+def custom_all_reduce(
+    link_class: str, kernel: str, version: str, accelerator: str = ""
+) -> _core.CustomAllReduce | None:
+    """Constants of an engine's own all-reduce, or None where the link class has no such kernel.
+
+    The newest release that is not newer than `version` speaks for it, else the oldest known;
+    an entry of the accelerator itself wins over one of its links alone.
+
+    Examples
+    --------
+    >>> custom_all_reduce("nvlink4", "sglang_graph", "0.5.12").host_floor_s
+    0.0
+    >>> custom_all_reduce("infinity_fabric", "sglang_graph", "0.5.12") is None
+    True
+    """
+    table = _interconnect(catalog.find("interconnects", link_class), "scale_up")
+    table = _interconnect(str(table.get("kernels", link_class)), "scale_up")
+    entries = [entry for entry in table.get("custom_all_reduce", ()) if entry["kernel"] == kernel]
+    own = [entry for entry in entries if accelerator in entry.get("accelerators", ())]
+    entries = own or [entry for entry in entries if "accelerators" not in entry]
+    if not entries:
+        return None
+    entries.sort(key=lambda entry: _version(entry["version"]))
+    asked = _version(version)
+    known = [entry for entry in entries if _version(entry["version"]) <= asked]
+    reader = Reader((known or entries[:1])[-1], f"{link_class}.{kernel}")
+    return _core.CustomAllReduce(
+        start1_s=reader.quantity("a1", "s"),
+        per_rank1_s=reader.quantity("l1", "s"),
+        bandwidth_fraction1=reader.number("b1"),
+        start2_s=reader.quantity("a2", "s"),
+        per_rank2_s=reader.quantity("l2", "s"),
+        bandwidth_fraction2=reader.number("b2"),
+        host_share=reader.number("host_share", 0.0),
+        host_floor_s=reader.quantity("host_floor", "s", 0.0),
+    )
 
 
 def build_scale_up(reader: Reader) -> _core.ScaleUp:
@@ -87,7 +149,59 @@ def build_fabric(reader: Reader) -> _core.Fabric:
         ),
         oversubscription=reader.number("oversubscription", 1.0),
         pod=reader.count("pod", 0),
+        in_network_reduction=reader.flag("in_network_reduction"),
         **_fabric_class(fabric_class),
     )
     reader.finish()
     return built
+
+
+def build_measured(curves: object, where: str) -> tuple[_core.MeasuredCurve, ...]:
+    """Collectives timed on this very cluster, which win over the model where they apply.
+
+    Every curve is a table with ``op``, ``ranks``, ``domains`` (1 when missing), ascending ``sizes``
+    (quantities or bytes) and either ``times`` or ``bus_bandwidths``, as nccl-tests prints them.
+    """
+    if not isinstance(curves, Sequence) or isinstance(curves, str):
+        raise ScaleModelError(f"{where}={curves!r}: must be a list of tables")
+    most = len(_core.Cluster().measured)
+    if len(curves) > most:
+        raise ScaleModelError(f"{where}: {len(curves)} curves; at most {most}")
+    built = [_measured(Reader(curve, f"{where}[{i}]")) for i, curve in enumerate(curves)]
+    return (*built, *[_core.MeasuredCurve()] * (most - len(built)))
+
+
+def _points(reader: Reader, key: str, dimension: str) -> list[float]:
+    reader.known.add(key)
+    cells = reader.table.get(key, ())
+    if not isinstance(cells, Sequence) or isinstance(cells, str):
+        raise ScaleModelError(f"{reader.where}.{key}={cells!r}: must be a list")
+    return [parse_quantity(cell, dimension, f"{reader.where}.{key}") for cell in cells]
+
+
+def _measured(reader: Reader) -> _core.MeasuredCurve:
+    op = reader.text("op", "all_reduce")
+    ranks, domains = reader.count("ranks"), reader.count("domains", 1)
+    sizes = _points(reader, "sizes", "bytes")
+    times = _points(reader, "times", "s")
+    bandwidths = _points(reader, "bus_bandwidths", "bytes_per_s")
+    reader.finish()
+    empty = _core.MeasuredCurve().time_s
+    if (bool(times) == bool(bandwidths)) or len(times or bandwidths) != len(sizes):
+        raise ScaleModelError(
+            f"{reader.where}: give times or bus_bandwidths, as many as sizes ({len(sizes)})"
+        )
+    if not 1 <= len(sizes) <= len(empty):
+        raise ScaleModelError(
+            f"{reader.where}.sizes: {len(sizes)} points; must be 1 to {len(empty)}"
+        )
+    if any(b <= a for a, b in pairwise(sizes)) or sizes[0] <= 0:
+        raise ScaleModelError(f"{reader.where}.sizes={sizes}: must ascend from above zero")
+    if min(times or bandwidths) <= 0 or ranks < 2:
+        raise ScaleModelError(f"{reader.where}: ranks, times and bandwidths must be positive")
+    passes = (2 if op == "all_reduce" else 1) * (ranks - 1) / ranks
+    times = times or [passes * s / b for s, b in zip(sizes, bandwidths, strict=True)]
+    padding = [0.0] * (len(empty) - len(sizes))
+    return _core.MeasuredCurve(
+        op=op, ranks=ranks, domains=domains, size_bytes=sizes + padding, time_s=times + padding
+    )

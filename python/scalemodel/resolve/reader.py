@@ -99,6 +99,14 @@ class Reader:
         self._note(key, "text", value)
         return value
 
+    def flag(self, key: str, default: bool = False) -> bool:
+        """True or false."""
+        self.known.add(key)
+        value = value_of(self.table.get(key, default))
+        if not isinstance(value, bool):
+            raise ScaleModelError(f"{self.where}.{key}={value!r}: must be true or false")
+        return value
+
     def sub(self, key: str) -> Reader:
         """The reader of a table inside this one; of an empty one when it is missing."""
         self.known.add(key)

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "scalemodel/collectives/custom_all_reduce.hpp"
 #include "support.hpp"
 
 namespace scalemodel {
@@ -69,6 +70,9 @@ TEST_CASE("a field table names every member of its type once") {
   check_record<PowerPhases>();
   check_record<Accelerator>();
   check_record<CollectiveFit>();
+  check_record<InSwitchFit>();
+  check_record<MeasuredCurve>();
+  check_record<CustomAllReduce>();
   check_record<ScaleUp>();
   check_record<Fabric>();
   check_record<Cluster>();

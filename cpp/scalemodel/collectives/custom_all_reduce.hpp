@@ -1,0 +1,58 @@
+// The all-reduce kernels that serving engines use inside a domain in place of the library's.
+#pragma once
+
+#include <tuple>
+
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/base/record.hpp"
+
+namespace scalemodel {
+
+/// Two kernels: every rank reads every other's buffer (one-shot), or its share of them and then
+/// the reduced shares (two-shot). Constants belong to a kernel and a link class.
+struct CustomAllReduce {
+  Seconds start1, per_rank1;
+  double bandwidth_fraction1 = 1;
+  Seconds start2, per_rank2;
+  double bandwidth_fraction2 = 1;
+  double host_share = 0;  ///< slow-down by every rank beyond two, where all cross the host
+  Seconds host_floor;     ///< a call launched by the host takes at least as long; 0 in a graph
+
+  bool operator==(const CustomAllReduce&) const = default;
+};
+
+template <>
+struct RecordOf<CustomAllReduce> {
+  static constexpr std::string_view name = "CustomAllReduce";
+  using T = CustomAllReduce;
+  static constexpr std::tuple fields{
+      field("start1_s", &T::start1, 0, 1, "fixed time, one-shot"),
+      field("per_rank1_s", &T::per_rank1, 0, 1, "time per rank, one-shot"),
+      field("bandwidth_fraction1", &T::bandwidth_fraction1, 1e-4, 1, "of the link, one-shot"),
+      field("start2_s", &T::start2, 0, 1, "fixed time, two-shot"),
+      field("per_rank2_s", &T::per_rank2, 0, 1, "time per rank, two-shot"),
+      field("bandwidth_fraction2", &T::bandwidth_fraction2, 1e-4, 1, "of the link, two-shot"),
+      field("host_share", &T::host_share, 0, 100, "slow-down by every rank beyond two"),
+      field("host_floor_s", &T::host_floor, 0, 1, "least time of a call from the host")};
+};
+
+/// With n ranks on links of L bytes per second:
+///
+///     t = max( host floor, min( a1 + l1 (n-1) + h S (n-1)/(b1 L),
+///                               a2 + l2 (n-1) + 2 h S (n-1)/(n b2 L) ) )
+///
+/// h = 1 + host share (n-2); without it every pair is joined at full link rate (a switch). A group
+/// of one rank costs nothing.
+constexpr Seconds custom_all_reduce_time(Bytes size, int ranks, BytesPerSecond bandwidth,
+                                         const CustomAllReduce& kernel) noexcept {
+  if (ranks <= 1 || size <= Bytes{}) return Seconds{};
+  const double others = ranks - 1;
+  size = (1 + kernel.host_share * (others - 1)) * size;
+  const Seconds one_shot = kernel.start1 + others * kernel.per_rank1 +
+                           (others * size) / (kernel.bandwidth_fraction1 * bandwidth);
+  const Seconds two_shot = kernel.start2 + others * kernel.per_rank2 +
+                           (2 * others / ranks * size) / (kernel.bandwidth_fraction2 * bandwidth);
+  return max(kernel.host_floor, min(one_shot, two_shot));
+}
+
+}  // namespace scalemodel
