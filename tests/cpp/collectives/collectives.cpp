@@ -386,10 +386,16 @@ TEST_CASE("a full table of curves is searched to its end") {
 
 TEST_CASE("an engine's all-reduce is one-shot when small and two-shot when large") {
   const BytesPerSecond link = 450 * (unit::GB / unit::s);
-  const CustomAllReduce kernel{3 * unit::us, 0.1 * unit::us, 0.6, 8 * unit::us, 0.3 * unit::us,
-                               0.7,          Seconds{}};
+  const CustomAllReduce kernel{.start1 = 3 * unit::us,
+                               .per_rank1 = 0.1 * unit::us,
+                               .bandwidth_fraction1 = 0.6,
+                               .start2 = 8 * unit::us,
+                               .per_rank2 = 0.3 * unit::us,
+                               .bandwidth_fraction2 = 0.7};
   CustomAllReduce eager = kernel;
   eager.host_floor = 30 * unit::us;
+  CustomAllReduce crossing = kernel;
+  crossing.host_share = 0.7;
   CHECK(custom_all_reduce_time(1 * unit::GB, 1, link, kernel) == Seconds{});
   for (const int ranks : {2, 4, 8}) {
     Seconds before;
@@ -397,6 +403,8 @@ TEST_CASE("an engine's all-reduce is one-shot when small and two-shot when large
       const Seconds now = custom_all_reduce_time(Bytes{size}, ranks, link, kernel);
       CHECK(at_most(before, now));
       CHECK(now >= (2.0 * (ranks - 1) / ranks * Bytes{size}) / link);
+      const Seconds slow = custom_all_reduce_time(Bytes{size}, ranks, link, crossing);
+      CHECK((ranks == 2 ? about_equal(slow, now) : slow > now));
       CHECK(custom_all_reduce_time(Bytes{size}, ranks, link, eager) == max(now, eager.host_floor));
       before = now;
     }

@@ -203,11 +203,17 @@ class TestAccelerators:
 def test_interconnects_are_complete(name: str, entry: dict[str, Any]) -> None:
     assert {"latency", "bandwidth_fraction", "source"} == entry["p2p"].keys()
     if entry["kind"] == "scale_up":
-        assert isinstance(entry["nvls"], bool)
         for operation in OPERATIONS:
-            assert {*BRANCHES, "source"} == entry[operation].keys()
+            branches = entry[operation].keys() - {"own_share", "host_share"}
+            assert {*BRANCHES, "source"} == branches
             assert 0 < entry[operation]["b1"] < 1
             assert 0 < entry[operation]["b2"] < 1
+            assert 0 <= entry[operation].get("own_share", 0) <= 1
+        switch = entry.get("in_switch", {"bandwidth_fraction": 0.5})
+        assert 0 < switch["bandwidth_fraction"] < 1
+        for kernel in entry.get("custom_all_reduce", ()):
+            assert kernel.keys() >= {"kernel", "version", *BRANCHES, "source"} - {"c"}
+            assert ("host_floor" in kernel) == kernel["kernel"].endswith("_eager")
     else:
         assert entry["kind"] == "fabric"
         assert entry["latency_factor"]["value"] >= 1
