@@ -226,7 +226,7 @@ def _read(row: Row) -> _Reading:
     links = row.text("interconnect").lower()
     inside, _, outside = links.partition("+")
     if "pairwise" in inside:  # bridges join two cards; beyond them the slots carry all
-        inside = inside if ranks <= 2 else re.sub(r".*nvlink.(\d).*", _slot, inside)
+        inside = inside if ranks <= 2 else re.sub(r".*nvlink\s?(\d).*", _slot, inside)
         outside = outside.partition("+")[2]
     per_domain, nodes = _placement(row, ranks, links, notes)
     accelerator = _accelerator(row, inside, notes)
@@ -260,7 +260,7 @@ def _read(row: Row) -> _Reading:
 
 def _slot(found: re.Match[str]) -> str:
     """PCIe generation of the servers of an NVLink generation: 3 and 4, 4 and 5."""
-    return f"pcie{min(5, int(found.group(1)) + 1)}"
+    return f"pcie{min(5, int(found.group(1)) + 1)} bridged"
 
 
 def _placement(row: Row, ranks: int, links: str, notes: list[str]) -> tuple[int, int]:
@@ -307,7 +307,9 @@ def _scale_up(inside: str, per_domain: int) -> tuple[tuple[str, Any], ...]:
         named = f"nvlink{int(switch.group(1)) + (1 if switch.group(1) == '1' else 0)}"
     if named.startswith("pcie"):
         generation = min(5, max(3, int(named[4:])))
-        table |= {"class": f"pcie{generation}", "bandwidth": _PCIE_BANDWIDTH[generation]}
+        # Bridges take half of a ring's crossings off the host: the better of the measured boards.
+        board = 5 if "bridged" in inside else generation
+        table |= {"class": f"pcie{board}", "bandwidth": _PCIE_BANDWIDTH[generation]}
     elif named in _LINK_BANDWIDTH:
         table |= {"class": named, "bandwidth": _LINK_BANDWIDTH[named]}
     return tuple(sorted(table.items()))
