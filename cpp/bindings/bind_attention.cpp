@@ -1,6 +1,7 @@
 #include <array>
 #include <string>
 
+#include "bindings/arrays.hpp"
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/ops/attention_kernels.hpp"
@@ -8,9 +9,7 @@
 namespace scalemodel::bindings {
 namespace {
 
-using Column = py::array_t<double, py::array::c_style | py::array::forcecast>;
-
-void require_counts(const char* name, const Column& column, py::ssize_t rows, double least) {
+void require_counts(const char* name, const NumberColumn& column, py::ssize_t rows, double least) {
   const auto fail = [&](const std::string& what) {
     std::string message(name);
     throw MalformedQuestion(message.append(": ").append(what));
@@ -28,15 +27,16 @@ void require_counts(const char* name, const Column& column, py::ssize_t rows, do
 
 /// Seconds of every row of eight equally long columns.
 template <class Kernel, class Time>
-Column times(const Kernel& kernel, const Accelerator& accelerator, const AttentionCall& common,
-             const std::array<const Column*, 8>& columns, Time time) {
+NumberColumn times(const Kernel& kernel, const Accelerator& accelerator,
+                   const AttentionCall& common, const std::array<const NumberColumn*, 8>& columns,
+                   Time time) {
   constexpr std::array<const char*, 8> names{"batch",    "queries",  "keys",       "heads",
                                              "kv_heads", "head_dim", "v_head_dim", "window"};
   const py::ssize_t rows = columns[0]->size();
   for (std::size_t i = 0; i < names.size(); ++i) {
     require_counts(names[i], *columns[i], rows, i + 1 < names.size() ? 1 : 0);
   }
-  Column result(rows);
+  NumberColumn result(rows);
   double* out = result.mutable_data();
   std::array<const double*, 8> in{};
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = columns[i]->data();
@@ -57,9 +57,10 @@ template <class Kernel, class Time>
 void define_times(py::module_& m, const char* name, Time time, const char* meaning) {
   m.def(
       name,
-      [time](const Kernel& kernel, const Accelerator& accelerator, const Column& batch,
-             const Column& queries, const Column& keys, const Column& heads, const Column& kv_heads,
-             const Column& head_dim, const Column& v_head_dim, const Column& window, bool causal,
+      [time](const Kernel& kernel, const Accelerator& accelerator, const NumberColumn& batch,
+             const NumberColumn& queries, const NumberColumn& keys, const NumberColumn& heads,
+             const NumberColumn& kv_heads, const NumberColumn& head_dim,
+             const NumberColumn& v_head_dim, const NumberColumn& window, bool causal,
              Precision math, Precision cache, double latent, double rotary, bool resident) {
         AttentionCall common;
         common.work.causal = causal;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "bindings/arrays.hpp"
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/calibration/fit_kernels.hpp"
@@ -8,11 +9,10 @@
 namespace scalemodel::bindings {
 namespace {
 
-using Numbers = py::array_t<double, py::array::c_style | py::array::forcecast>;
 using Counts = py::array_t<int, py::array::c_style | py::array::forcecast>;
 using Ranges = std::vector<std::tuple<std::string, double, double>>;
 
-std::vector<TimedSample> samples_of(const Numbers& time_s, const Numbers& weight,
+std::vector<TimedSample> samples_of(const NumberColumn& time_s, const NumberColumn& weight,
                                     const Counts& fold) {
   if (weight.size() != time_s.size() || fold.size() != time_s.size()) {
     throw MalformedQuestion("time_s, weight and fold: must have the same length");
@@ -47,8 +47,9 @@ void require_length(py::ssize_t length, py::ssize_t expected, const char* name) 
   throw MalformedQuestion(std::string(name) + ": must have the length of time_s");
 }
 
-std::vector<GemmShape> shapes_of(const Numbers& m, const Numbers& n, const Numbers& k,
-                                 const Numbers& batch, py::ssize_t length) {
+std::vector<GemmShape> shapes_of(const NumberColumn& m, const NumberColumn& n,
+                                 const NumberColumn& k, const NumberColumn& batch,
+                                 py::ssize_t length) {
   for (const auto& [array, name] : {std::pair{&m, "m"}, {&n, "n"}, {&k, "k"}, {&batch, "batch"}}) {
     require_length(array->size(), length, name);
   }
@@ -59,8 +60,9 @@ std::vector<GemmShape> shapes_of(const Numbers& m, const Numbers& n, const Numbe
   return shapes;
 }
 
-std::vector<CollectiveCall> calls_of(const std::vector<Collective>& op, const Numbers& size_bytes,
-                                     const Counts& ranks, const Cluster& cluster) {
+std::vector<CollectiveCall> calls_of(const std::vector<Collective>& op,
+                                     const NumberColumn& size_bytes, const Counts& ranks,
+                                     const Cluster& cluster) {
   const auto length = static_cast<py::ssize_t>(op.size());
   require_length(size_bytes.size(), length, "size_bytes");
   require_length(ranks.size(), length, "ranks");
@@ -92,9 +94,10 @@ template <Record T, auto kFit>
 void def_gemm_fit(py::module_& m, const char* name, const char* meaning) {
   m.def(
       name,
-      [](const Accelerator& accelerator, Precision precision, const Numbers& m_, const Numbers& n,
-         const Numbers& k, const Numbers& batch, const Numbers& time_s, const Numbers& weight,
-         const Counts& fold, const Ranges& ranges) {
+      [](const Accelerator& accelerator, Precision precision, const NumberColumn& m_,
+         const NumberColumn& n, const NumberColumn& k, const NumberColumn& batch,
+         const NumberColumn& time_s, const NumberColumn& weight, const Counts& fold,
+         const Ranges& ranges) {
         const auto samples = samples_of(time_s, weight, fold);
         const auto shapes = shapes_of(m_, n, k, batch, time_s.size());
         const auto fields = fields_of(T{}, ranges);
@@ -118,8 +121,8 @@ void bind_gemm_fits(py::module_& m) {
       "Constants of the roofline form: record, fields, predicted_s, held_out_s.");
   m.def(
       "gemm_bound_s",
-      [](const Accelerator& accelerator, Precision precision, const Numbers& m_, const Numbers& n,
-         const Numbers& k, const Numbers& batch) {
+      [](const Accelerator& accelerator, Precision precision, const NumberColumn& m_,
+         const NumberColumn& n, const NumberColumn& k, const NumberColumn& batch) {
         const auto shapes = shapes_of(m_, n, k, batch, m_.size());
         return bounds(shapes.size(),
                       [&](std::size_t i) { return gemm_bound(shapes[i], precision, accelerator); });
@@ -143,7 +146,7 @@ void bind_elementwise_fits(py::module_& m) {
   m.def(
       "fit_elementwise",
       [](const Accelerator& accelerator, const std::vector<MemoryBound>& family,
-         const Numbers& size_bytes, const Numbers& time_s, const Numbers& weight,
+         const NumberColumn& size_bytes, const NumberColumn& time_s, const NumberColumn& weight,
          const Counts& fold, const Ranges& ranges) {
         const auto samples = samples_of(time_s, weight, fold);
         require_length(size_bytes.size(), time_s.size(), "size_bytes");
@@ -160,7 +163,7 @@ void bind_elementwise_fits(py::module_& m) {
       "Constants of memory-bound kernels: record, fields, predicted_s, held_out_s.");
   m.def(
       "memory_bound_s",
-      [](const Accelerator& accelerator, const Numbers& size_bytes) {
+      [](const Accelerator& accelerator, const NumberColumn& size_bytes) {
         return bounds(static_cast<std::size_t>(size_bytes.size()), [&](std::size_t i) {
           return memory_bound(Bytes{size_bytes.at(static_cast<py::ssize_t>(i))}, accelerator);
         });
@@ -173,9 +176,9 @@ template <Record T, auto kFit>
 void def_collective_fit(py::module_& m, const char* name, const char* meaning) {
   m.def(
       name,
-      [](const Cluster& cluster, const std::vector<Collective>& op, const Numbers& size_bytes,
-         const Counts& ranks, const Numbers& time_s, const Numbers& weight, const Counts& fold,
-         const Ranges& ranges) {
+      [](const Cluster& cluster, const std::vector<Collective>& op, const NumberColumn& size_bytes,
+         const Counts& ranks, const NumberColumn& time_s, const NumberColumn& weight,
+         const Counts& fold, const Ranges& ranges) {
         const auto samples = samples_of(time_s, weight, fold);
         const auto calls = calls_of(op, size_bytes, ranks, cluster);
         require_length(size_bytes.size(), time_s.size(), "size_bytes");
@@ -199,7 +202,7 @@ void bind_collective_fits(py::module_& m) {
       "Constants of the network between domains: record, fields, predicted_s, held_out_s.");
   m.def(
       "collective_bound_s",
-      [](const Cluster& cluster, const std::vector<Collective>& op, const Numbers& size_bytes,
+      [](const Cluster& cluster, const std::vector<Collective>& op, const NumberColumn& size_bytes,
          const Counts& ranks) {
         const auto calls = calls_of(op, size_bytes, ranks, cluster);
         return bounds(calls.size(),

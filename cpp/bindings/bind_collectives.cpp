@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "bindings/arrays.hpp"
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/base/error.hpp"
@@ -10,8 +11,6 @@
 
 namespace scalemodel::bindings {
 namespace {
-
-using Column = py::array_t<double, py::array::c_style | py::array::forcecast>;
 
 void require_legal(Collective op, Algorithm algorithm, const GroupShape& group,
                    const Cluster& cluster) {
@@ -31,7 +30,7 @@ void require_legal(Collective op, Algorithm algorithm, const GroupShape& group,
 
 /// One time per size, computed without the interpreter.
 template <class Time>
-py::array_t<double> times_of(const Column& sizes, const Time& time) {
+py::array_t<double> times_of(const NumberColumn& sizes, const Time& time) {
   py::array_t<double> times(sizes.size());
   const double* size = sizes.data();
   double* out = times.mutable_data();
@@ -58,8 +57,8 @@ void bind_collectives(py::module_& m) {
       "Seconds of one collective over ranks that are `stride` apart.");
   m.def(
       "collective_times_s",
-      [](Collective op, const Column& size_bytes, int ranks, int stride, const Cluster& cluster,
-         Algorithm algorithm) {
+      [](Collective op, const NumberColumn& size_bytes, int ranks, int stride,
+         const Cluster& cluster, Algorithm algorithm) {
         const GroupShape group = group_shape(cluster, ranks, stride);
         require_legal(op, algorithm, group, cluster);
         return times_of(size_bytes, [&](Bytes size) {
@@ -78,7 +77,7 @@ void bind_collectives(py::module_& m) {
       "Name of the fastest algorithm that the library would consider.");
   m.def(
       "custom_all_reduce_times_s",
-      [](const Column& size_bytes, int ranks, double bandwidth_bytes_per_s,
+      [](const NumberColumn& size_bytes, int ranks, double bandwidth_bytes_per_s,
          const CustomAllReduce& kernel) {
         return times_of(size_bytes, [&](Bytes size) {
           return custom_all_reduce_time(size, ranks, BytesPerSecond{bandwidth_bytes_per_s}, kernel);

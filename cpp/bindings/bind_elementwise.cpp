@@ -1,3 +1,4 @@
+#include "bindings/arrays.hpp"
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/ops/elementwise.hpp"
@@ -6,9 +7,7 @@
 namespace scalemodel::bindings {
 namespace {
 
-using Column = py::array_t<double, py::array::c_style | py::array::forcecast>;
-
-void require_equal(const char* name, const Column& values, py::ssize_t rows) {
+void require_equal(const char* name, const NumberColumn& values, py::ssize_t rows) {
   if (values.ndim() == 1 && values.size() == rows) return;
   throw MalformedQuestion(std::string(name) + ": must have one dimension of " +
                           std::to_string(rows) + " values");
@@ -21,8 +20,8 @@ void bind_elementwise(py::module_& m) {
   bind_record<LookupKernel>(m, "Constants of an embedding look-up kernel.");
   m.def(
       "streaming_time_s",
-      [](const Accelerator& accelerator, const StreamingKernel& kernel, const Column& rows,
-         const Column& columns, const Column& value_bytes) {
+      [](const Accelerator& accelerator, const StreamingKernel& kernel, const NumberColumn& rows,
+         const NumberColumn& columns, const NumberColumn& value_bytes) {
         const py::ssize_t count = rows.size();
         require_equal("rows", rows, count);
         require_equal("columns", columns, count);
@@ -42,8 +41,9 @@ void bind_elementwise(py::module_& m) {
       py::arg("value_bytes"), "Seconds of one operation over matrices, one per row.");
   m.def(
       "lookup_time_s",
-      [](const Accelerator& accelerator, const LookupKernel& kernel, const Column& tables,
-         const Column& batch, const Column& pooling, const Column& dim, const Column& value_bytes) {
+      [](const Accelerator& accelerator, const LookupKernel& kernel, const NumberColumn& tables,
+         const NumberColumn& batch, const NumberColumn& pooling, const NumberColumn& dim,
+         const NumberColumn& value_bytes) {
         const py::ssize_t count = tables.size();
         require_equal("tables", tables, count);
         require_equal("batch", batch, count);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/arrays.hpp"
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/ops/dispatch.hpp"
@@ -12,15 +13,13 @@
 namespace scalemodel::bindings {
 namespace {
 
-using Column = py::array_t<double, py::array::c_style | py::array::forcecast>;
-
 constexpr py::ssize_t kLoadColumns = 3;
 constexpr double kLargestCount = 1e15;
 
 /// Names a column in messages, and bounds what it may hold.
 struct Named {
   const char* name;
-  const Column& values;
+  const NumberColumn& values;
   double low;
   bool whole = false;
 };
@@ -59,8 +58,9 @@ py::array_t<double> seconds(std::size_t rows, const TimeOf& time_of) {
   return out;
 }
 
-py::array_t<double> expert_loads(const Column& tokens, const Column& experts, const Column& topk,
-                                 const Column& ranks, const Column& skew) {
+py::array_t<double> expert_loads(const NumberColumn& tokens, const NumberColumn& experts,
+                                 const NumberColumn& topk, const NumberColumn& ranks,
+                                 const NumberColumn& skew) {
   const std::size_t rows = checked_rows({{"tokens", tokens, 1, true},
                                          {"experts", experts, 1, true},
                                          {"topk", topk, 1, true},
@@ -92,10 +92,11 @@ py::array_t<double> expert_loads(const Column& tokens, const Column& experts, co
 }
 
 py::array_t<double> expert_layer(const Accelerator& accelerator, const GroupedGemmKernel& kernel,
-                                 const Column& loads, const Column& tokens, const Column& topk,
-                                 const Column& experts, const Column& expert_ranks,
-                                 const Column& hidden, const Column& intermediate,
-                                 const Column& tensor_ranks, const Column& matrices) {
+                                 const NumberColumn& loads, const NumberColumn& tokens,
+                                 const NumberColumn& topk, const NumberColumn& experts,
+                                 const NumberColumn& expert_ranks, const NumberColumn& hidden,
+                                 const NumberColumn& intermediate, const NumberColumn& tensor_ranks,
+                                 const NumberColumn& matrices) {
   const std::size_t rows = checked_rows({{"tokens", tokens, 0},
                                          {"topk", topk, 1},
                                          {"experts", experts, 1},
@@ -119,8 +120,8 @@ py::array_t<double> expert_layer(const Accelerator& accelerator, const GroupedGe
 }
 
 py::array_t<double> grouped_call(const Accelerator& accelerator, const GroupedGemmKernel& kernel,
-                                 const Column& rows_of_all, const Column& groups,
-                                 const Column& columns, const Column& depth) {
+                                 const NumberColumn& rows_of_all, const NumberColumn& groups,
+                                 const NumberColumn& columns, const NumberColumn& depth) {
   const std::size_t rows = checked_rows({{"rows", rows_of_all, 0},
                                          {"groups", groups, 0},
                                          {"columns", columns, 1},
@@ -132,9 +133,10 @@ py::array_t<double> grouped_call(const Accelerator& accelerator, const GroupedGe
 }
 
 py::array_t<double> dispatch(const Accelerator& accelerator, const DispatchKernel& kernel,
-                             const Column& tokens, const Column& hidden, const Column& topk,
-                             const Column& experts, const Column& ranks, const Column& nodes,
-                             const Column& communication_blocks) {
+                             const NumberColumn& tokens, const NumberColumn& hidden,
+                             const NumberColumn& topk, const NumberColumn& experts,
+                             const NumberColumn& ranks, const NumberColumn& nodes,
+                             const NumberColumn& communication_blocks) {
   const std::size_t rows = checked_rows({{"tokens", tokens, 0},
                                          {"hidden", hidden, 1},
                                          {"topk", topk, 1},

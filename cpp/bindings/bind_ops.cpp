@@ -1,3 +1,4 @@
+#include "bindings/arrays.hpp"
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/hardware/accelerator.hpp"
@@ -6,9 +7,7 @@
 namespace scalemodel::bindings {
 namespace {
 
-using Column = py::array_t<double, py::array::c_style | py::array::forcecast>;
-
-void check_extents(std::string_view name, const Column& values, py::ssize_t rows) {
+void check_extents(std::string_view name, const NumberColumn& values, py::ssize_t rows) {
   if (values.ndim() != 1 || values.size() != rows) {
     throw MalformedQuestion(std::string(name).append(": one number per row is needed"));
   }
@@ -39,14 +38,14 @@ void bind_ops(py::module_& m) {
   m.def(
       "gemm_kernel_time_s",
       [](const Accelerator& accelerator, const TileGemm& kernel, const GemmFormat& format,
-         const Column& m_, const Column& n, const Column& k, const Column& batch,
-         double output_bytes) {
+         const NumberColumn& m_, const NumberColumn& n, const NumberColumn& k,
+         const NumberColumn& batch, double output_bytes) {
         const py::ssize_t rows = m_.size();
         check_extents("m", m_, rows);
         check_extents("n", n, rows);
         check_extents("k", k, rows);
         check_extents("batch", batch, rows);
-        Column seconds(rows);
+        NumberColumn seconds(rows);
         double* const out = seconds.mutable_data();
         const double *const a = m_.data(), *const b = n.data(), *const c = k.data(),
                             *const d = batch.data();

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "bindings/arrays.hpp"
 #include "bindings/bind.hpp"
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/search/pareto.hpp"
@@ -13,14 +14,12 @@ namespace scalemodel::bindings {
 
 namespace py = pybind11;
 
-using Column = py::array_t<double, py::array::c_style | py::array::forcecast>;
-
 void bind_pareto(py::module_& m) {
   m.def(
       "pareto_front",
-      [](const std::vector<Column>& columns) {
+      [](const std::vector<NumberColumn>& columns) {
         std::vector<std::span<const double>> views;
-        for (const Column& column : columns) {
+        for (const NumberColumn& column : columns) {
           if (column.ndim() != 1) throw MalformedQuestion("columns: each must have one dimension");
           views.emplace_back(column.data(), static_cast<std::size_t>(column.size()));
         }

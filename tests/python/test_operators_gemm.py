@@ -90,7 +90,7 @@ class TestKernels:
             assert kernel.format.peak_flop_per_s > 0
             assert kernel.accelerator.memory_bandwidth_bytes_per_s > 0
 
-    @pytest.mark.parametrize("name", catalog.names("kernels"))
+    @pytest.mark.parametrize("name", [n for n in catalog.names("kernels") if n.endswith("_gemm")])
     def test_entries_name_their_accelerator_and_source(self, name: str) -> None:
         entry = catalog.load("kernels", name)
         assert entry["accelerator"] in catalog.names("accelerators")
