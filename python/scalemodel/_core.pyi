@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'DecodeKernel', 'DecoderShape', 'DispatchKernel', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'FittedField', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'LayeredModel', 'LookupKernel', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'canonical', 'collective_bound_s', 'collective_time_s', 'columns', 'decode_time_s', 'dispatch_time_s', 'expert_layer_time_s', 'expert_loads', 'fit_collective', 'fit_elementwise', 'fit_fabric', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'grouped_call_time_s', 'lookup_time_s', 'memory_bound_s', 'p2p_time_s', 'pareto_front', 'precisions', 'prefill_time_s', 'reasons', 'score', 'search', 'streaming_time_s', 'sweep', 'variables']
+__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'CustomAllReduce', 'DecodeKernel', 'DecoderShape', 'DispatchKernel', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'FittedField', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'LayeredModel', 'LookupKernel', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'best_algorithm', 'canonical', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'custom_all_reduce_times_s', 'decode_time_s', 'dispatch_time_s', 'expert_layer_time_s', 'expert_loads', 'fit_collective', 'fit_elementwise', 'fit_fabric', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'grouped_call_time_s', 'lookup_time_s', 'memory_bound_s', 'p2p_time_s', 'pareto_front', 'precisions', 'prefill_time_s', 'reasons', 'score', 'search', 'streaming_time_s', 'sweep', 'variables']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -466,7 +466,7 @@ class CollectiveFit:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, start1_s: float = 0.0, per_rank1_s: float = 0.0, bandwidth_fraction1: float = 0.0, start2_s: float = 0.0, per_rank2_s: float = 0.0, bandwidth_fraction2: float = 0.0, pipeline_fill_s: float = 0.0) -> None:
+    def __init__(self, *, start1_s: float = 0.0, per_rank1_s: float = 0.0, bandwidth_fraction1: float = 0.0, start2_s: float = 0.0, per_rank2_s: float = 0.0, bandwidth_fraction2: float = 0.0, pipeline_fill_s: float = 0.0, own_share: float = 0.0, host_share: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -489,6 +489,16 @@ class CollectiveFit:
     def bandwidth_fraction2(self) -> float:
         """
         of the link, bandwidth branch
+        """
+    @property
+    def host_share(self) -> float:
+        """
+        slow-down by every rank beyond two
+        """
+    @property
+    def own_share(self) -> float:
+        """
+        traffic beyond the ring's, shares of a rank
         """
     @property
     def per_rank1_s(self) -> float:
@@ -515,6 +525,104 @@ class CollectiveFit:
         """
         fixed time, bandwidth branch
         """
+class InSwitchFit:
+    """
+    Constants of reduction inside the switch of a domain.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: InSwitchFit) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, start_s: float = 0.0, bandwidth_fraction: float = 0.0, pipeline_fill_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> InSwitchFit:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def bandwidth_fraction(self) -> float:
+        """
+        of the link; 0 = no reduction
+        """
+    @property
+    def pipeline_fill_s(self) -> float:
+        """
+        constant of the pipeline fill
+        """
+    @property
+    def start_s(self) -> float:
+        """
+        fixed time
+        """
+class MeasuredCurve:
+    """
+    Measured times of one collective on one shape of group.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: MeasuredCurve) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, op: str = 'all_reduce', ranks: int = 0, domains: int = 1, size_bytes: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), time_s: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> MeasuredCurve:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def domains(self) -> int:
+        """
+        scale-up domains the group spanned
+        """
+    @property
+    def op(self) -> str:
+        """
+        collective that was timed
+        """
+    @property
+    def ranks(self) -> int:
+        """
+        of the group; 0 = no curve
+        """
+    @property
+    def size_bytes(self) -> tuple:
+        """
+        ascending sizes, in nccl-tests convention; 0 = unused
+        """
+    @property
+    def time_s(self) -> tuple:
+        """
+        measured times; 0 = unused
+        """
 class ScaleUp:
     """
     The network inside a scale-up domain.
@@ -530,7 +638,7 @@ class ScaleUp:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, domain: int = 1, bandwidth_bytes_per_s: float = 0.0, all_reduce: CollectiveFit = ..., all_gather: CollectiveFit = ..., reduce_scatter: CollectiveFit = ..., all_to_all: CollectiveFit = ..., p2p_latency_s: float = 0.0, p2p_fraction: float = 0.0) -> None:
+    def __init__(self, *, domain: int = 1, bandwidth_bytes_per_s: float = 0.0, all_reduce: CollectiveFit = ..., all_gather: CollectiveFit = ..., reduce_scatter: CollectiveFit = ..., all_to_all: CollectiveFit = ..., p2p_latency_s: float = 0.0, p2p_fraction: float = 0.0, in_switch: InSwitchFit = ..., carries_fabric: bool = False) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -565,9 +673,19 @@ class ScaleUp:
         per accelerator, one direction
         """
     @property
+    def carries_fabric(self) -> bool:
+        """
+        adapters share the links
+        """
+    @property
     def domain(self) -> int:
         """
         accelerators joined
+        """
+    @property
+    def in_switch(self) -> InSwitchFit:
+        """
+        reduction inside the switch
         """
     @property
     def p2p_fraction(self) -> float:
@@ -599,7 +717,7 @@ class Fabric:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, bandwidth_bytes_per_s: float = 0.0, oversubscription: float = 1.0, pod: int = 0, ring_hop_ll128_s: float = 0.0, ring_hop_simple_s: float = 0.0, tree_hop_ll128_s: float = 0.0, tree_hop_simple_s: float = 0.0, latency_factor: float = 1.0, bandwidth_fraction: float = 0.0, all_to_all_fraction: float = 0.0, p2p_latency_s: float = 0.0, p2p_fraction: float = 0.0) -> None:
+    def __init__(self, *, bandwidth_bytes_per_s: float = 0.0, oversubscription: float = 1.0, pod: int = 0, ring_hop_ll128_s: float = 0.0, ring_hop_simple_s: float = 0.0, tree_hop_ll128_s: float = 0.0, tree_hop_simple_s: float = 0.0, latency_factor: float = 1.0, bandwidth_fraction: float = 0.0, all_to_all_fraction: float = 0.0, p2p_latency_s: float = 0.0, p2p_fraction: float = 0.0, in_network_reduction: bool = False) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -627,6 +745,11 @@ class Fabric:
     def bandwidth_fraction(self) -> float:
         """
         rings and trees
+        """
+    @property
+    def in_network_reduction(self) -> bool:
+        """
+        switches reduce
         """
     @property
     def latency_factor(self) -> float:
@@ -688,7 +811,7 @@ class Cluster:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, accelerator: Accelerator = ..., accelerators: int = 1, node_accelerators: int = 1, host_power_w: float = 0.0, host_memory_bytes: float = 0.0, scale_up: ScaleUp = ..., fabric: Fabric = ..., pue: float = 1.0, price_usd_per_s: float = 0.0) -> None:
+    def __init__(self, *, accelerator: Accelerator = ..., accelerators: int = 1, node_accelerators: int = 1, host_power_w: float = 0.0, host_memory_bytes: float = 0.0, scale_up: ScaleUp = ..., fabric: Fabric = ..., pue: float = 1.0, price_usd_per_s: float = 0.0, measured: collections.abc.Sequence[MeasuredCurve] = ...) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -728,6 +851,11 @@ class Cluster:
         of a node beside its accelerators
         """
     @property
+    def measured(self) -> tuple:
+        """
+        timed collectives; they win over the model
+        """
+    @property
     def node_accelerators(self) -> int:
         """
         in a node
@@ -746,6 +874,75 @@ class Cluster:
     def scale_up(self) -> ScaleUp:
         """
         network inside a domain
+        """
+class CustomAllReduce:
+    """
+    Constants of an all-reduce kernel of a serving engine.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: CustomAllReduce) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, start1_s: float = 0.0, per_rank1_s: float = 0.0, bandwidth_fraction1: float = 1.0, start2_s: float = 0.0, per_rank2_s: float = 0.0, bandwidth_fraction2: float = 1.0, host_share: float = 0.0, host_floor_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> CustomAllReduce:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def bandwidth_fraction1(self) -> float:
+        """
+        of the link, one-shot
+        """
+    @property
+    def bandwidth_fraction2(self) -> float:
+        """
+        of the link, two-shot
+        """
+    @property
+    def host_floor_s(self) -> float:
+        """
+        least time of a call from the host
+        """
+    @property
+    def host_share(self) -> float:
+        """
+        slow-down by every rank beyond two
+        """
+    @property
+    def per_rank1_s(self) -> float:
+        """
+        time per rank, one-shot
+        """
+    @property
+    def per_rank2_s(self) -> float:
+        """
+        time per rank, two-shot
+        """
+    @property
+    def start1_s(self) -> float:
+        """
+        fixed time, one-shot
+        """
+    @property
+    def start2_s(self) -> float:
+        """
+        fixed time, two-shot
         """
 class GemmFormat:
     """
@@ -2342,6 +2539,10 @@ class Enumeration:
         """
         Strategies.
         """
+def best_algorithm(op: str, size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> str:
+    """
+    Name of the fastest algorithm that the library would consider.
+    """
 def canonical(strategy: Strategy, model: LayeredModel, cluster: Cluster, task: Task) -> Strategy:
     """
     The strategy with knobs without effect at their defaults.
@@ -2350,13 +2551,21 @@ def collective_bound_s(cluster: Cluster, op: collections.abc.Sequence[str], size
     """
     Seconds that no measurement of a collective can undercut.
     """
-def collective_time_s(op: str, size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> float:
+def collective_time_s(op: str, size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster, algorithm: str = 'best') -> float:
     """
     Seconds of one collective over ranks that are `stride` apart.
+    """
+def collective_times_s(op: str, size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster, algorithm: str = 'best') -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds of one collective for every size of an array.
     """
 def columns() -> list:
     """
     Columns an objective or constraint may name.
+    """
+def custom_all_reduce_times_s(size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.SupportsInt | typing.SupportsIndex, bandwidth_bytes_per_s: typing.SupportsFloat | typing.SupportsIndex, kernel: CustomAllReduce) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds of an engine's own all-reduce inside a domain, for every size of an array.
     """
 def decode_time_s(kernel: DecodeKernel, accelerator: Accelerator, *, batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], causal: bool = True, math: str = 'bf16', cache: str = 'bf16', latent: typing.SupportsFloat | typing.SupportsIndex = 0.0, rotary: typing.SupportsFloat | typing.SupportsIndex = 0.0, resident: bool = False) -> numpy.typing.NDArray[numpy.float64]:
     """
