@@ -104,11 +104,18 @@ def dumps(document: object) -> str:
 
 def _record(kind: Any, values: Mapping[str, Any]) -> Any:
     """An engine record from its field names and values, those of records within included."""
-    given: dict[str, Any] = {}
-    for row in kind.fields():
-        value, default = values[row["name"]], row["default"]
-        given[row["name"]] = _record(type(default), value) if hasattr(default, "to_dict") else value
-    return kind(**given)
+    return kind(
+        **{row["name"]: _member(row["default"], values[row["name"]]) for row in kind.fields()}
+    )
+
+
+def _member(default: Any, value: Any) -> Any:
+    """A value of a field whose default is given: a record, a sequence of them, or as it is."""
+    if hasattr(default, "to_dict"):
+        return _record(type(default), value)
+    if isinstance(default, tuple) and default and hasattr(default[0], "to_dict"):
+        return tuple(_record(type(default[0]), item) for item in value)
+    return value
 
 
 # ------------------------------------------------------------------------------------- questions

@@ -433,7 +433,7 @@ def test_llm_analysis_gathers_where_nothing_is_sharded(peer: Peer) -> None:
 #: Rows more than 15 % apart as asked, or near it, and what brings them together: `causes.CAUSES`.
 EXPLAINED: dict[str, dict[int, tuple[str, ...]]] = {
     CALCULON: {
-        **dict.fromkeys((5, 6, 7, 12, 18, 20, 33, 34), ("losses",)),
+        **dict.fromkeys((5, 6, 7, 12, 18, 20, 32, 33, 34), ("losses",)),
         10: ("losses", "overlap"),
         **dict.fromkeys((21, 26), ("scores",)),
         **dict.fromkeys((22, 23), ("losses", "scores")),

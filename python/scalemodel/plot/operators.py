@@ -287,7 +287,7 @@ def collective_table(
     Examples
     --------
     >>> table = collective_table("dgx_h100", "all_reduce", ranks=[8], sizes_bytes=[1e9])
-    >>> bool(300e9 < table.bus_bandwidth_bytes_per_s[0] < 450e9)
+    >>> bool(300e9 < table.bus_bandwidth_bytes_per_s[0] < 500e9)
     True
     """
     import pandas as pd

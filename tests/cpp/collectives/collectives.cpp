@@ -386,12 +386,13 @@ TEST_CASE("a full table of curves is searched to its end") {
 
 TEST_CASE("an engine's all-reduce is one-shot when small and two-shot when large") {
   const BytesPerSecond link = 450 * (unit::GB / unit::s);
-  const CustomAllReduce kernel{.start1 = 3 * unit::us,
-                               .per_rank1 = 0.1 * unit::us,
-                               .bandwidth_fraction1 = 0.6,
-                               .start2 = 8 * unit::us,
-                               .per_rank2 = 0.3 * unit::us,
-                               .bandwidth_fraction2 = 0.7};
+  CustomAllReduce kernel;
+  kernel.start1 = 3 * unit::us;
+  kernel.per_rank1 = 0.1 * unit::us;
+  kernel.bandwidth_fraction1 = 0.6;
+  kernel.start2 = 8 * unit::us;
+  kernel.per_rank2 = 0.3 * unit::us;
+  kernel.bandwidth_fraction2 = 0.7;
   CustomAllReduce eager = kernel;
   eager.host_floor = 30 * unit::us;
   CustomAllReduce crossing = kernel;
