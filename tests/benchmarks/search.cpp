@@ -9,25 +9,12 @@
 #include <set>
 #include <vector>
 
+#include "questions.hpp"
 #include "scalemodel/costs/tables.hpp"
 #include "scalemodel/model/decoder.hpp"
 
 namespace scalemodel {
 namespace {
-
-/// GPT-3 175B: 96 layers, multi-head attention.
-DecoderShape gpt3_175b() {
-  DecoderShape s;
-  s.layers = 96;
-  s.hidden = 12288;
-  s.vocab = 51200;
-  s.position = Position::learned;
-  s.positions = 2048;
-  s.heads = 96;
-  s.ffn = 49152;
-  s.norm = Norm::layernorm;
-  return s;
-}
 
 /// Llama 3.1 405B: 126 layers, eight key/value heads.
 DecoderShape llama_405b() {
@@ -40,45 +27,6 @@ DecoderShape llama_405b() {
   s.ffn = 53248;
   s.gated = true;
   return s;
-}
-
-/// Nodes of eight 80 GB accelerators; the constants matter to no branch but the tile form's.
-Cluster cluster(int accelerators) {
-  Cluster c;
-  Accelerator& a = c.accelerator;
-  a.peak.fill(FlopPerSecond{989e12});
-  a.multiprocessors = 132;
-  a.clock = Hertz{1.8e9};
-  a.memory_capacity = 80 * unit::GiB;
-  a.memory_bandwidth = BytesPerSecond{3.35e12};
-  a.host_bandwidth = BytesPerSecond{60e9};
-  a.gemm.tiled = true;
-  a.gemm.dense16 = a.gemm.fp8 = {2.5 * unit::us, 130, 0.87, 0.73, 980 * unit::us, 0.84, 0};
-  a.gemm.l2_bytes_per_clock = 370;
-  a.gemm.wave_weight = 0.25;
-  a.gemm.split = 2.8 * unit::us;
-  a.gemm.prologue = 2.4;
-  a.gemm.reference_peak = FlopPerSecond{989e12};
-  a.attention = {0.34, 0.3, 0.62, 0.54, 10 * unit::us};
-  a.elementwise = {0.88, 0.6, 0.76, 2 * unit::us};
-  a.power = {700 * unit::W, 75 * unit::W, 0.94, 0.79};
-  c.accelerators = accelerators;
-  c.node_accelerators = 8;
-  c.host_memory = Bytes{2e12};
-  const CollectiveFit fit{5 * unit::us, 0.9 * unit::us, 0.28, 10 * unit::us, 0.4 * unit::us,
-                          0.8,          10 * unit::us};
-  c.scale_up.domain = 8;
-  c.scale_up.bandwidth = BytesPerSecond{450e9};
-  c.scale_up.all_reduce = c.scale_up.all_gather = fit;
-  c.scale_up.reduce_scatter = c.scale_up.all_to_all = fit;
-  c.scale_up.p2p_fraction = 0.75;
-  c.fabric.bandwidth = BytesPerSecond{50e9};
-  c.fabric.ring_hop_ll128 = c.fabric.tree_hop_ll128 = 4 * unit::us;
-  c.fabric.ring_hop_simple = c.fabric.tree_hop_simple = 14 * unit::us;
-  c.fabric.bandwidth_fraction = 0.93;
-  c.fabric.all_to_all_fraction = 0.74;
-  c.fabric.p2p_fraction = 0.7;
-  return c;
 }
 
 template <auto Member>
