@@ -45,6 +45,7 @@ class Search {
   /// Fit to all samples but those of fold `left_out` (-1: none), from one start.
   FitResult fit(int left_out, std::vector<double> start) const {
     std::vector<FreeConstant> constants;
+    constants.reserve(moving_.size());
     for (const std::size_t i : moving_) constants.push_back(constant(i));
     const Residuals residuals = [&](std::span<const double> logarithms, std::span<double> out) {
       write_residuals(left_out, logarithms, out);
@@ -159,7 +160,7 @@ TimesFit fit_times(const TimesOf& times_of, std::span<const TimedSample> samples
   while (search.anything_moves()) {
     fit = search.best();
     errors = search.errors(fit);
-    const auto worst = std::max_element(errors.begin(), errors.end());
+    const auto worst = std::ranges::max_element(errors);
     if (*worst <= kLargestError) break;
     search.freeze(static_cast<std::size_t>(worst - errors.begin()));
   }

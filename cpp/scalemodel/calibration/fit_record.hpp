@@ -121,6 +121,7 @@ RecordFit<T> fit_record(const T& prior, std::span<const TimedSample> samples,
                              std::span<double> times_s) { times_of(with(values), times_s); },
                          samples, fields, priors);
   std::vector<double> values;
+  values.reserve(result.fit.fields.size());
   for (const FittedField& field : result.fit.fields) values.push_back(field.value);
   result.record = with(values);
   return result;

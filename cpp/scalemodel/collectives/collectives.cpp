@@ -1,6 +1,7 @@
 #include "scalemodel/collectives/collectives.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -372,9 +373,9 @@ Seconds collective_time(Collective op, Bytes size, const GroupShape& group, cons
 
 Algorithm best_algorithm(Collective op, Bytes size, const GroupShape& group,
                          const Cluster& cluster) noexcept {
-  constexpr Algorithm kOfLibrary[] = {Algorithm::ring,      Algorithm::tree, Algorithm::nvls,
-                                      Algorithm::nvls_tree, Algorithm::pat,  Algorithm::sharp,
-                                      Algorithm::direct};
+  constexpr std::array kOfLibrary{Algorithm::ring,      Algorithm::tree, Algorithm::nvls,
+                                  Algorithm::nvls_tree, Algorithm::pat,  Algorithm::sharp,
+                                  Algorithm::direct};
   Algorithm best = Algorithm::best;
   Seconds least;
   for (const Algorithm algorithm : kOfLibrary) {

@@ -56,7 +56,7 @@ class PowerLaw {
 /// Adds `amount` one by one to the smallest of `counts`. Leaves them in ascending order: which of
 /// several equal experts is raised is nobody's business.
 void raise_lowest(std::span<std::int64_t> counts, std::int64_t amount) {
-  std::sort(counts.begin(), counts.end());
+  std::ranges::sort(counts);
   std::size_t level = 1;  // the first `level` counts are equal
   while (amount > 0) {
     while (level < counts.size() && counts[level] == counts[0]) ++level;
@@ -171,8 +171,8 @@ double touched_tokens(const Counts& counts, std::size_t first, std::size_t local
   if (local == counts.size()) return static_cast<double>(tokens);
   std::vector<std::size_t> order(counts.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return counts[a] > counts[b]; });
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return counts[a] > counts[b]; });
   std::vector<std::pair<std::int64_t, std::int64_t>> taken;
   std::int64_t start = 0;
   for (const std::size_t expert : order) {
@@ -183,7 +183,7 @@ double touched_tokens(const Counts& counts, std::size_t first, std::size_t local
     }
     start = end % tokens;
   }
-  std::sort(taken.begin(), taken.end());
+  std::ranges::sort(taken);
   std::int64_t touched = 0, reached = 0;
   for (const auto& [begin, end] : taken) {
     touched += std::max<std::int64_t>(end - std::max(begin, reached), 0);
@@ -194,7 +194,7 @@ double touched_tokens(const Counts& counts, std::size_t first, std::size_t local
 
 ExpertLoad power_law_load(const Routing& routing) {
   ExpertLoad mean;
-  const std::size_t local = static_cast<std::size_t>(routing.experts / routing.ranks);
+  const auto local = static_cast<std::size_t>(routing.experts / routing.ranks);
   for (int draw = 0; draw < kDraws; ++draw) {
     Generator generator(static_cast<std::uint64_t>(draw));
     const Counts counts = drawn_counts(routing, generator);

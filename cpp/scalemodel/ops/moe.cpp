@@ -16,7 +16,7 @@ constexpr double kBlend = 3;  ///< how soft the corner between arithmetic and me
 FlopPerSecond peak_at_least(const Accelerator& accelerator, Precision precision) {
   constexpr std::array<Precision, 6> kWidening{Precision::fp4,  Precision::fp8,  Precision::bf16,
                                                Precision::fp16, Precision::tf32, Precision::fp32};
-  const auto* const first = std::find(kWidening.begin(), kWidening.end(), precision);
+  const auto* const first = std::ranges::find(kWidening, precision);
   for (const auto* each = first; each != kWidening.end(); ++each) {
     if (accelerator.peak_of(*each) > FlopPerSecond{}) return accelerator.peak_of(*each);
   }

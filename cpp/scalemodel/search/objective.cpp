@@ -29,11 +29,11 @@ double field_value(const Estimate& estimate) {
 double tokens(const Estimate& e) { return e.tokens_per_s * e.step_time.base(); }
 
 bool is_any(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 template <std::size_t... I>
-std::array<Column, kColumns> make_columns(std::index_sequence<I...>) {
+std::array<Column, kColumns> make_columns(std::index_sequence<I...> /*fields*/) {
   // Field 0 is the verdict.
   std::array<Column, kColumns> all{
       Column{std::get<I + 1>(RecordOf<Estimate>::fields).name, &field_value<I + 1>}...,
@@ -76,8 +76,7 @@ double Objective::score(const Estimate& estimate) const {
 }
 
 bool Objective::bounded() const {
-  return std::all_of(terms.begin(), terms.end(),
-                     [](const Term& term) { return term.column->bounded; });
+  return std::ranges::all_of(terms, [](const Term& term) { return term.column->bounded; });
 }
 
 bool Constraint::holds(const Estimate& estimate) const {

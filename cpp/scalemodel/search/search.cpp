@@ -202,7 +202,7 @@ class PrunedSearch {
   /// In rounds: within one the threshold is fixed, so that what is skipped does not depend on who
   /// was faster.
   bool evaluate_best_first() {
-    std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+    std::ranges::sort(candidates_, [](const Candidate& a, const Candidate& b) {
       return std::tie(a.bound, a.point, a.group) < std::tie(b.bound, b.point, b.group);
     });
     std::size_t done = 0, round = kFirstRound;

@@ -32,12 +32,12 @@ auto values_or_default(const Space& space) {
 
 template <class T>
 bool contains(const std::vector<T>& values, T value) {
-  return std::find(values.begin(), values.end(), value) != values.end();
+  return std::ranges::find(values, value) != values.end();
 }
 
 bool routed(const Model& model) {
-  return std::any_of(model.kinds.begin(), model.kinds.end(),
-                     [](const LayerKind& kind) { return kind.feed_forward.routed(); });
+  return std::ranges::any_of(model.kinds,
+                             [](const LayerKind& kind) { return kind.feed_forward.routed(); });
 }
 
 double value_of(Variable variable, const Degrees& d, const Model& model, const Cluster& cluster,
@@ -566,9 +566,8 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
 }
 
 std::size_t Enumeration::point_of(std::uint64_t row) const noexcept {
-  const auto after =
-      std::upper_bound(points_.begin(), points_.end(), row,
-                       [](std::uint64_t r, const Point& point) { return r < point.first_row; });
+  const auto after = std::ranges::upper_bound(points_, row, {},
+                                              [](const Point& point) { return point.first_row; });
   return static_cast<std::size_t>(after - points_.begin()) - 1;
 }
 

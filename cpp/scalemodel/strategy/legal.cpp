@@ -84,8 +84,9 @@ Degrees resolve_degrees(const Strategy& s, const Cluster& cluster, const Task& t
                     : std::clamp(cluster.node_accelerators / std::max(1, d.tp), 1, replicas);
       break;
   }
-  const double sequences = task.batch_is_limit ? static_cast<double>(task.global_batch / d.dp)
-                                               : static_cast<double>(task.global_batch) / d.dp;
+  const int whole = task.global_batch / d.dp;
+  const double sequences =
+      task.batch_is_limit ? whole : static_cast<double>(task.global_batch) / d.dp;
   d.micro_batches = sequences / d.micro_batch;
   return d;
 }
