@@ -171,8 +171,10 @@ double touched_tokens(const Counts& counts, std::size_t first, std::size_t local
   if (local == counts.size()) return static_cast<double>(tokens);
   std::vector<std::size_t> order(counts.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order,
-                           [&](std::size_t a, std::size_t b) { return counts[a] > counts[b]; });
+  // Equal counts in the order of their experts.
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    return counts[a] != counts[b] ? counts[a] > counts[b] : a < b;
+  });
   std::vector<std::pair<std::int64_t, std::int64_t>> taken;
   std::int64_t start = 0;
   for (const std::size_t expert : order) {
