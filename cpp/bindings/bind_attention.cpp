@@ -1,54 +1,20 @@
-#include <array>
-#include <string>
+#include <vector>
 
-#include "bindings/arrays.hpp"
+#include "bindings/attention_calls.hpp"
 #include "bindings/bind.hpp"
-#include "bindings/record.hpp"
-#include "scalemodel/ops/attention_kernels.hpp"
 
 namespace scalemodel::bindings {
 namespace {
 
-void require_counts(const char* name, const NumberColumn& column, py::ssize_t rows, double least) {
-  const auto fail = [&](const std::string& what) {
-    std::string message(name);
-    throw MalformedQuestion(message.append(": ").append(what));
-  };
-  if (column.ndim() != 1 || column.size() != rows) {
-    fail("must be one number per call, as `batch` is");
-  }
-  for (py::ssize_t i = 0; i < rows; ++i) {
-    const double value = column.data()[i];
-    if (!std::isfinite(value) || value < least) {
-      fail("must be finite numbers of at least " + text_of(least));
-    }
-  }
-}
-
-/// Seconds of every row of eight equally long columns.
 template <class Kernel, class Time>
 NumberColumn times(const Kernel& kernel, const Accelerator& accelerator,
-                   const AttentionCall& common, const std::array<const NumberColumn*, 8>& columns,
-                   Time time) {
-  constexpr std::array<const char*, 8> names{"batch",    "queries",  "keys",       "heads",
-                                             "kv_heads", "head_dim", "v_head_dim", "window"};
-  const py::ssize_t rows = columns[0]->size();
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    require_counts(names[i], *columns[i], rows, i + 1 < names.size() ? 1 : 0);
-  }
-  NumberColumn result(rows);
+                   const AttentionCall& common, const AttentionColumns& columns, Time time) {
+  const std::vector<AttentionCall> calls = attention_calls(common, columns);
+  NumberColumn result(static_cast<py::ssize_t>(calls.size()));
   double* out = result.mutable_data();
-  std::array<const double*, 8> in{};
-  for (std::size_t i = 0; i < in.size(); ++i) in[i] = columns[i]->data();
   {
     const py::gil_scoped_release release;
-    AttentionCall call = common;
-    for (py::ssize_t i = 0; i < rows; ++i) {
-      AttentionWork& w = call.work;
-      w.batch = in[0][i], w.queries = in[1][i], w.keys = in[2][i], w.heads = in[3][i];
-      w.kv_heads = in[4][i], w.head_dim = in[5][i], w.v_head_dim = in[6][i], w.window = in[7][i];
-      out[i] = time(call, kernel, accelerator).base();
-    }
+    for (const AttentionCall& call : calls) *out++ = time(call, kernel, accelerator).base();
   }
   return result;
 }

@@ -1,16 +1,16 @@
 #include <algorithm>
 #include <vector>
 
-#include "bindings/arrays.hpp"
+#include "bindings/attention_calls.hpp"
 #include "bindings/bind.hpp"
-#include "bindings/record.hpp"
 #include "scalemodel/calibration/fit_kernels.hpp"
 
 namespace scalemodel::bindings {
 namespace {
 
 using Counts = py::array_t<int, py::array::c_style | py::array::forcecast>;
-using Ranges = std::vector<std::tuple<std::string, double, double>>;
+/// A free field, its range, and the fields tied to it.
+using Ranges = std::vector<std::tuple<std::string, double, double, std::vector<std::string>>>;
 
 std::vector<TimedSample> samples_of(const NumberColumn& time_s, const NumberColumn& weight,
                                     const Counts& fold) {
@@ -31,13 +31,16 @@ std::vector<TimedSample> samples_of(const NumberColumn& time_s, const NumberColu
 template <Record T>
 std::vector<FreeField> fields_of(const T& prior, const Ranges& ranges) {
   std::vector<FreeField> fields;
-  for (const auto& [name, low, high] : ranges) {
+  for (const auto& [name, low, high, tied] : ranges) {
     T probe = prior;
     if (!set_number(probe, name, low)) unknown_field(name, RecordOf<T>::name);
+    for (const std::string& other : tied) {
+      if (!set_number(probe, other, low)) unknown_field(other, RecordOf<T>::name);
+    }
     if (!(low > 0) || !(high > low)) {
       throw MalformedQuestion(name + ": needs a range with 0 < low < high");
     }
-    fields.push_back({name, low, high});
+    fields.push_back({name, low, high, tied});
   }
   return fields;
 }
@@ -173,6 +176,60 @@ void bind_elementwise_fits(py::module_& m) {
 }
 
 template <Record T, auto kFit>
+void def_attention_fit(py::module_& m, const char* name, const char* meaning) {
+  m.def(
+      name,
+      [](const Accelerator& accelerator, const T& kernel, const NumberColumn& batch,
+         const NumberColumn& queries, const NumberColumn& keys, const NumberColumn& heads,
+         const NumberColumn& kv_heads, const NumberColumn& head_dim, const NumberColumn& v_head_dim,
+         const NumberColumn& window, bool causal, const NumberColumn& time_s,
+         const NumberColumn& weight, const Counts& fold, const Ranges& ranges) {
+        AttentionCall common;
+        common.work.causal = causal;
+        const auto samples = samples_of(time_s, weight, fold);
+        require_length(batch.size(), time_s.size(), "batch");
+        const auto calls = attention_calls(common, {&batch, &queries, &keys, &heads, &kv_heads,
+                                                    &head_dim, &v_head_dim, &window});
+        const auto fields = fields_of(T{}, ranges);
+        const auto fitted = [&] {
+          const py::gil_scoped_release release;
+          return kFit(accelerator, kernel, calls, samples, fields);
+        }();
+        return answer(fitted);
+      },
+      py::arg("accelerator"), py::arg("kernel"), py::arg("batch"), py::arg("queries"),
+      py::arg("keys"), py::arg("heads"), py::arg("kv_heads"), py::arg("head_dim"),
+      py::arg("v_head_dim"), py::arg("window"), py::kw_only(), py::arg("causal"),
+      py::arg("time_s"), py::arg("weight"), py::arg("fold"), py::arg("ranges"), meaning);
+}
+
+void bind_attention_fits(py::module_& m) {
+  def_attention_fit<PrefillKernel, fit_prefill>(
+      m, "fit_prefill",
+      "Constants of a whole-prompt attention kernel: record, fields, predicted_s, held_out_s.");
+  def_attention_fit<DecodeKernel, fit_decode>(
+      m, "fit_decode",
+      "Constants of a one-query attention kernel: record, fields, predicted_s, held_out_s.");
+  m.def(
+      "attention_bound_s",
+      [](const Accelerator& accelerator, const NumberColumn& batch, const NumberColumn& queries,
+         const NumberColumn& keys, const NumberColumn& heads, const NumberColumn& kv_heads,
+         const NumberColumn& head_dim, const NumberColumn& v_head_dim, const NumberColumn& window,
+         bool causal) {
+        AttentionCall common;
+        common.work.causal = causal;
+        const auto calls = attention_calls(common, {&batch, &queries, &keys, &heads, &kv_heads,
+                                                    &head_dim, &v_head_dim, &window});
+        return bounds(calls.size(),
+                      [&](std::size_t i) { return attention_bound(calls[i], accelerator); });
+      },
+      py::arg("accelerator"), py::arg("batch"), py::arg("queries"), py::arg("keys"),
+      py::arg("heads"), py::arg("kv_heads"), py::arg("head_dim"), py::arg("v_head_dim"),
+      py::arg("window"), py::kw_only(), py::arg("causal"),
+      "Seconds that no measurement of an attention call can undercut.");
+}
+
+template <Record T, auto kFit>
 void def_collective_fit(py::module_& m, const char* name, const char* meaning) {
   m.def(
       name,
@@ -225,6 +282,7 @@ void bind_calibration(py::module_& m) {
   bind_gemm_fits(m);
   bind_gemm_work(m);
   bind_elementwise_fits(m);
+  bind_attention_fits(m);
   bind_collective_fits(m);
 }
 

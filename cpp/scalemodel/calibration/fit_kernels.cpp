@@ -61,6 +61,18 @@ void collective_times(const Cluster& cluster, std::span<const CollectiveCall> ca
   }
 }
 
+template <class Kernel, class Time>
+RecordFit<Kernel> fit_attention(const Accelerator& accelerator, const Kernel& prior,
+                                std::span<const AttentionCall> calls,
+                                std::span<const TimedSample> samples,
+                                std::span<const FreeField> fields, Time time) {
+  return fit_record(prior, samples, fields, [&](const Kernel& kernel, std::span<double> times_s) {
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      times_s[i] = time(calls[i], kernel, accelerator).base();
+    }
+  });
+}
+
 }  // namespace
 
 RecordFit<TileGemm> fit_tile_gemm(const Accelerator& accelerator, Precision precision,
@@ -103,6 +115,20 @@ RecordFit<ElementwiseKernels> fit_elementwise(const Accelerator& accelerator,
                     });
 }
 
+RecordFit<PrefillKernel> fit_prefill(const Accelerator& accelerator, const PrefillKernel& prior,
+                                     std::span<const AttentionCall> calls,
+                                     std::span<const TimedSample> samples,
+                                     std::span<const FreeField> fields) {
+  return fit_attention(accelerator, prior, calls, samples, fields, &prefill_time);
+}
+
+RecordFit<DecodeKernel> fit_decode(const Accelerator& accelerator, const DecodeKernel& prior,
+                                   std::span<const AttentionCall> calls,
+                                   std::span<const TimedSample> samples,
+                                   std::span<const FreeField> fields) {
+  return fit_attention(accelerator, prior, calls, samples, fields, &decode_time);
+}
+
 RecordFit<CollectiveFit> fit_collective(const Cluster& cluster,
                                         std::span<const CollectiveCall> calls,
                                         std::span<const TimedSample> samples,
@@ -140,6 +166,25 @@ Bytes gemm_traffic(const GemmShape& shape, Precision precision) {
 Seconds gemm_bound(const GemmShape& shape, Precision precision, const Accelerator& accelerator) {
   return max(shape.flop() / accelerator.peak_of(precision),
              memory_bound(gemm_traffic(shape, precision), accelerator));
+}
+
+Seconds attention_bound(const AttentionCall& call, const Accelerator& accelerator) {
+  const AttentionWork& w = call.work;
+  const bool windowed = w.window > 0 && w.window < w.keys;
+  const double keys = windowed ? w.window : w.keys;
+  // Keys a query sees on average, without the blocks on the diagonal.
+  double seen = keys;
+  if (w.causal) seen -= windowed ? keys * keys / (2 * w.queries) : w.queries / 2;
+  const double width = w.head_dim + w.v_head_dim;
+  const FlopPerSecond peak =
+      max(accelerator.peak_of(Precision::bf16), accelerator.peak_of(Precision::fp16));
+  const Seconds products =
+      peak > FlopPerSecond{} ? Flop{2 * w.batch * w.heads * width * w.queries * std::max(0.0, seen)} / peak
+                             : Seconds{};
+  const Bytes touched{w.batch * width *
+                      (operand_bytes(call.math) * w.queries * w.heads +
+                       operand_bytes(call.cache) * keys * w.kv_heads)};
+  return max(products, memory_bound(touched, accelerator));
 }
 
 Seconds collective_bound(const CollectiveCall& call, const Cluster& cluster) {

@@ -10,6 +10,7 @@
 #include "scalemodel/collectives/collectives.hpp"
 #include "scalemodel/fabric/levels.hpp"
 #include "scalemodel/hardware/cluster.hpp"
+#include "scalemodel/ops/attention_kernels.hpp"
 #include "scalemodel/ops/gemm.hpp"
 
 namespace scalemodel {
@@ -47,6 +48,16 @@ RecordFit<ElementwiseKernels> fit_elementwise(const Accelerator& accelerator,
                                               std::span<const TimedSample> samples,
                                               std::span<const FreeField> fields);
 
+/// Fits constants of a whole-prompt or a one-query kernel (see ops/attention_kernels.hpp).
+RecordFit<PrefillKernel> fit_prefill(const Accelerator& accelerator, const PrefillKernel& prior,
+                                     std::span<const AttentionCall> calls,
+                                     std::span<const TimedSample> samples,
+                                     std::span<const FreeField> fields);
+RecordFit<DecodeKernel> fit_decode(const Accelerator& accelerator, const DecodeKernel& prior,
+                                   std::span<const AttentionCall> calls,
+                                   std::span<const TimedSample> samples,
+                                   std::span<const FreeField> fields);
+
 struct CollectiveCall {
   Collective op = Collective::all_reduce;
   Bytes size;
@@ -74,6 +85,7 @@ Bytes gemm_traffic(const GemmShape& shape, Precision precision);
 /// fit in the last-level cache, which benchmark loops keep warm.
 Seconds gemm_bound(const GemmShape& shape, Precision precision, const Accelerator& accelerator);
 Seconds memory_bound(Bytes bytes, const Accelerator& accelerator);
+Seconds attention_bound(const AttentionCall& call, const Accelerator& accelerator);
 
 /// Time the wire needs for what one rank, and one domain, must send whatever the algorithm: an
 /// all-reduce at least once the buffer (a switch that reduces sends the sum back), the others what

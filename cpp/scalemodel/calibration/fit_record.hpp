@@ -5,7 +5,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "scalemodel/base/quantity.hpp"
@@ -21,10 +23,12 @@ struct TimedSample {
   int fold = 0;
 };
 
-/// A field that may be fitted, and the positive range physics allows it, in base units.
+/// A field that may be fitted, and the positive range physics allows it, in base units. Tied fields
+/// follow it by the same factor: where samples show one scale but not its parts.
 struct FreeField {
   std::string name;
   double low = 0, high = 1;
+  std::vector<std::string> tied{};
 };
 
 /// What became of a field.
@@ -98,6 +102,25 @@ double number_of(T record, std::string_view name) {
   return number;
 }
 
+/// The fitted fields, each followed by the fields tied to it. `numbers_of(name)` gives the value
+/// and the prior of a field.
+template <class NumbersOf>
+std::vector<FittedField> with_tied(std::span<const FittedField> fitted,
+                                   std::span<const FreeField> fields,
+                                   const NumbersOf& numbers_of) {
+  std::vector<FittedField> all;
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    all.push_back(fitted[i]);
+    for (const std::string& name : fields[i].tied) {
+      FittedField follower = fitted[i];
+      follower.name = name;
+      std::tie(follower.value, follower.prior) = numbers_of(name);
+      all.push_back(follower);
+    }
+  }
+  return all;
+}
+
 template <Record T>
 struct RecordFit {
   T record;
@@ -109,13 +132,19 @@ struct RecordFit {
 template <Record T, class TimesOfRecord>
 RecordFit<T> fit_record(const T& prior, std::span<const TimedSample> samples,
                         std::span<const FreeField> fields, const TimesOfRecord& times_of) {
-  const auto with = [&](std::span<const double> values) {
-    T record = prior;
-    for (std::size_t i = 0; i < fields.size(); ++i) set_number(record, fields[i].name, values[i]);
-    return record;
-  };
   std::vector<double> priors;
   for (const FreeField& field : fields) priors.push_back(number_of(prior, field.name));
+  const auto with = [&](std::span<const double> values) {
+    T record = prior;
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      set_number(record, fields[i].name, values[i]);
+      const double factor = priors[i] > 0 ? values[i] / priors[i] : 1;
+      for (const std::string& name : fields[i].tied) {
+        set_number(record, name, factor * number_of(prior, name));
+      }
+    }
+    return record;
+  };
   RecordFit<T> result;
   result.fit = fit_times([&](std::span<const double> values,
                              std::span<double> times_s) { times_of(with(values), times_s); },
@@ -124,6 +153,9 @@ RecordFit<T> fit_record(const T& prior, std::span<const TimedSample> samples,
   values.reserve(result.fit.fields.size());
   for (const FittedField& field : result.fit.fields) values.push_back(field.value);
   result.record = with(values);
+  result.fit.fields = with_tied(result.fit.fields, fields, [&](const std::string& name) {
+    return std::pair{number_of(result.record, name), number_of(prior, name)};
+  });
   return result;
 }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalemodel.calibration import kinds
+from scalemodel.calibration.attention import attention
 from scalemodel.calibration.entry import toml_text
 from scalemodel.calibration.kinds import Constant, Fit, Target
 from scalemodel.calibration.samples import FITTED
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "Calibration", "calibrate"]
 
-KINDS = ("gemm", "elementwise", "collectives")
+KINDS = ("gemm", "attention", "elementwise", "collectives")
 _MISFIT = 0.3  # held-out error beyond which a calibration is no model of its machine
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -159,9 +160,9 @@ def _constant_rows(fit: Fit) -> list[dict[str, Any]]:
                 "group": fit.group.name,
                 "constant": ".".join((*fit.path, constant.key)),
                 "unit": constant.unit,
-                "value": found.value,
+                "value": found.value / constant.unit_value,
                 "relative_error": found.relative_error,
-                "prior": found.prior,
+                "prior": found.prior / constant.unit_value,
                 "state": _state(found),
             }
         )
@@ -208,7 +209,7 @@ def _entry(target: Target, name: str, file: str, folds: int) -> str:
             inner = inner.setdefault(key, {})
         for constant, found in zip(fit.constants, fit.fields, strict=True):
             inner[constant.key] = {
-                "value": _toml_value(found.value, constant.unit),
+                "value": _toml_value(found.value / constant.unit_value, constant.unit),
                 "source": _source(constant, found, fit, file, target.name),
             }
         if fit.path:
@@ -267,9 +268,11 @@ def calibrate(
     Parameters
     ----------
     kind : str
-        ``"gemm"`` (launch, tile step, burst, sustained and memory fractions; 16-bit operands),
-        ``"elementwise"`` (launch and bandwidth fractions) or ``"collectives"`` (latency, bandwidth
-        and fill inside a scale-up domain; latency and bandwidth factors between domains).
+        ``"gemm"`` (launch, tile step, burst, sustained and memory fractions of 16-bit operands;
+        for fp8 and fp4 their share of these fractions), ``"attention"`` (launch, rate and tile step
+        of whole prompts; launch, bandwidth and block step of one query), ``"elementwise"`` (launch
+        and bandwidth fractions) or ``"collectives"`` (one scale of latencies and one of bandwidths
+        inside a scale-up domain; latency and bandwidth factors between domains).
     path : path
         CSV with the columns of ``validate``, time_us among them, of one machine: what
         ``scalemodel measure`` writes.
@@ -281,6 +284,7 @@ def calibrate(
     name : str, optional
         Name of the new entry; default: that of the old one and ``_calibrated``. With the old name
         the entry replaces it wherever the folder it is written to is on the catalogue's path.
+        Attention kernels always extend the file of their accelerator.
     folds : int
         Parts of the held-out error, from 2; shapes are never split between parts.
 
@@ -327,17 +331,23 @@ def calibrate(
         raise ScaleModelError(f"accelerator={accelerator!r}: kind {kind!r} takes cluster=")
     if kind != "collectives" and cluster is not None:
         raise ScaleModelError(f"cluster={cluster!r}: kind {kind!r} takes accelerator=")
+    if kind == "attention" and name is not None:
+        raise ScaleModelError(
+            f"name={name!r}: attention kernels are kept under the name of their accelerator, which "
+            "accelerator= chooses"
+        )
     table = read_table(path)
     if kind == "collectives":
         targets, states = kinds.collectives(table, cluster, folds)
     else:
-        fit = kinds.gemm if kind == "gemm" else kinds.elementwise
+        fit = {"gemm": kinds.gemm, "attention": attention, "elementwise": kinds.elementwise}[kind]
         targets, states = fit(table, accelerator, folds)
     file = Path(os.fspath(path)).name
     fits = [fit for target in targets for fit in target.fits]
     entries = {}
     for target in targets:
-        new = name if name is not None else f"{target.name}_calibrated"
+        usual = target.name if kind == "attention" else f"{target.name}_calibrated"
+        new = name if name is not None else usual
         if len(targets) > 1 and name is not None:
             new = f"{name}_{target.name}"
         entries[f"{target.kind}/{new}.toml"] = _entry(target, new, file, folds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from scalemodel.calibration.samples import (
 from scalemodel.errors import ScaleModelError
 from scalemodel.resolve import Cluster
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
-from scalemodel.resolve.clusters import _cluster_table as cluster_table
+from scalemodel.resolve.clusters import cluster_table
 from scalemodel.units import value_of
 from scalemodel.validation.rows import Row, SkippedRowError, Table
 
@@ -30,13 +30,18 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant that may move: field of the record, key in the catalogue, unit, legal range."""
+    """A constant that may move: field of the record, key in the catalogue, unit, legal range.
+
+    Those tied to it follow by the same factor.
+    """
 
     field: str
     key: str
     unit: str
     low: float
     high: float
+    tied: tuple[Constant, ...] = ()
+    unit_value: float = 1.0  # of the field, where the catalogue's number is 1
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,10 @@ _TILE = (
     Constant("sustained_fraction", "sustained_fraction", "", 0.1, 1.2),
     Constant("memory_fraction", "memory_fraction", "", 0.1, 1.2),
 )
+_NARROW = Constant(
+    *("burst_fraction", "relative_fraction", "", 0.1, 1.2),
+    tied=(Constant("sustained_fraction", "", "", 0.1, 1.2),),
+)
 _ROOFLINE = (
     Constant("roofline_compute_fraction", "compute_fraction", "", 0.02, 1.1),
     Constant("roofline_memory_fraction", "memory_fraction", "", 0.02, 1.1),
@@ -79,14 +88,22 @@ _ELEMENTWISE = (
     Constant("norm_fraction", "norm_fraction", "", 0.02, 1.2),
     Constant("softmax_fraction", "softmax_fraction", "", 0.02, 1.2),
 )
+# One scale of all latencies and one of all bandwidths. The form has seven constants, as thousands
+# of timings can tell protocols apart; forty leave each of the seven 3 to 40 % wrong.
 _COLLECTIVE = (
-    Constant("start1_s", "a1", "s", 0.5e-6, 500e-6),
-    Constant("per_rank1_s", "l1", "s", 1e-9, 50e-6),
-    Constant("bandwidth_fraction1", "b1", "", 0.005, 1.2),
-    Constant("start2_s", "a2", "s", 0.5e-6, 1e-3),
-    Constant("per_rank2_s", "l2", "s", 1e-9, 50e-6),
-    Constant("bandwidth_fraction2", "b2", "", 0.02, 1.2),
-    Constant("pipeline_fill_s", "c", "s", 1e-8, 2e-3),
+    Constant(
+        *("start1_s", "a1", "s", 0.5e-6, 500e-6),
+        tied=(
+            Constant("per_rank1_s", "l1", "s", 1e-9, 50e-6),
+            Constant("start2_s", "a2", "s", 0.5e-6, 1e-3),
+            Constant("per_rank2_s", "l2", "s", 1e-9, 50e-6),
+            Constant("pipeline_fill_s", "c", "s", 1e-8, 2e-3),
+        ),
+    ),
+    Constant(
+        *("bandwidth_fraction2", "b2", "", 0.02, 1.2),
+        tied=(Constant("bandwidth_fraction1", "b1", "", 0.005, 1.2),),
+    ),
 )
 _FABRIC = (
     Constant("latency_factor", "latency_factor", "", 0.1, 50),
@@ -109,11 +126,21 @@ _MEMORY_BOUND = {
 _OPERATIONS = {"alltoall": "all_to_all"}
 
 
-def _ranges(constants: tuple[Constant, ...]) -> list[tuple[str, float, float]]:
-    return [(item.field, item.low, item.high) for item in constants]
+def ranges(constants: tuple[Constant, ...]) -> list[tuple[str, float, float, list[str]]]:
+    """Fields that move, their ranges and the fields tied to them, as the engine asks for them."""
+    return [
+        (item.field, item.low, item.high, [other.field for other in item.tied])
+        for item in constants
+    ]
 
 
-def _accelerator(table: Table, given: str | Mapping[str, Any] | None) -> dict[str, Any]:
+def listed(constants: tuple[Constant, ...]) -> tuple[Constant, ...]:
+    """Every constant, each followed by those tied to it: the order of a fit's fields."""
+    return tuple(each for item in constants for each in (item, *item.tied))
+
+
+def accelerator_entry(table: Table, given: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """The entry a fit begins from: the given one, else what the column gpu names."""
     label = one_label(table, "gpu")
     try:
         return accelerator_table(label if given is None else given)
@@ -126,11 +153,18 @@ def _accelerator(table: Table, given: str | Mapping[str, Any] | None) -> dict[st
         ) from None
 
 
-def _name_of(entry: Mapping[str, Any]) -> str:
+def name_of(entry: Mapping[str, Any]) -> str:
+    """Catalogue name of an entry; a table of one's own may have none."""
     return str(entry.get("name", "accelerator"))
 
 
-def _nonempty(groups: list[Group], states: list[str], kind: str) -> None:
+def nonempty(groups: list[Group], states: list[str], kind: str) -> None:
+    """Refuse a table without a single sample.
+
+    Raises
+    ------
+    ScaleModelError : says why its rows were set aside.
+    """
     if any(group.samples for group in groups):
         return
     found = sorted(set(states))
@@ -143,45 +177,66 @@ def _shape(group: Group) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     return group.column(0), group.column(1), group.column(2), group.column(3)
 
 
+def _gemm_fit(
+    core: _core.Accelerator, precision: str, group: Group, folds: int
+) -> tuple[_core.Accelerator, Fit]:
+    """Fit one number format; the accelerator comes back with the fitted constants."""
+    samples = (group.time_s, group.weight, group.folds(folds))
+    gemm = core.gemm
+    if not gemm.tiled:
+        record, *found = _core.fit_roofline_gemm(
+            core, precision, *_shape(group), *samples, ranges(_ROOFLINE)
+        )
+        fit = Fit(group, ("gemm", "roofline"), _ROOFLINE, *found)
+        return core.replace(gemm=record), fit
+    if precision in ("fp8", "fp4"):
+        # The entry gives a narrow format as a share of the 16-bit fractions: one number to fit.
+        share = replace(_NARROW, unit_value=gemm.dense16.burst_fraction)
+        tile, fields, *times = _core.fit_tile_gemm(
+            core, precision, *_shape(group), *samples, ranges((share,))
+        )
+        fit = Fit(group, ("gemm", precision), (share,), fields[:1], *times)
+        return core.replace(gemm=gemm.replace(**{precision: tile})), fit
+    tile, *found = _core.fit_tile_gemm(core, precision, *_shape(group), *samples, ranges(_TILE))
+    return core.replace(gemm=gemm.replace(dense16=tile)), Fit(group, ("gemm",), _TILE, *found)
+
+
 def gemm(
     table: Table, accelerator: str | Mapping[str, Any] | None, folds: int
 ) -> tuple[list[Target], list[str]]:
-    """Dense multiplications of one accelerator, 16-bit operands."""
+    """Dense multiplications of one accelerator: 16-bit operands, then narrower ones beside them."""
     columns = ("gpu", "dtype", "m", "n", "k", "time_us")
     require(table, columns, "gemm")
-    entry = _accelerator(table, accelerator)
+    entry = accelerator_entry(table, accelerator)
     core = build_accelerator(entry)
-    precision = "bf16" if core.peak_flop_per_s[_core.precisions().index("bf16")] else "fp16"
+    peaks = dict(zip(_core.precisions(), core.peak_flop_per_s, strict=True))
+    wide = "bf16" if peaks["bf16"] else "fp16"
+    narrow = {
+        name: name
+        for name in ("fp8", "fp4")
+        if peaks[name] and core.gemm.tiled and getattr(core.gemm, name).burst_fraction > 0
+    }
+    precisions = {**dict.fromkeys(_SIXTEEN_BIT, wide), **narrow}
 
     def sample_of(row: Row) -> tuple[str, tuple[float, ...]]:
-        if row.text("dtype").lower() not in _SIXTEEN_BIT:
+        precision = precisions.get(row.text("dtype").lower())
+        if precision is None:
             raise SkippedRowError("unsupported:dtype")
         batch = positive(row, "batch") if row.text("batch") else 1.0
-        return "gemm", (positive(row, "m"), positive(row, "n"), positive(row, "k"), batch)
+        name = "gemm" if precision == wide else f"gemm.{precision}"
+        return name, (positive(row, "m"), positive(row, "n"), positive(row, "k"), batch)
 
     groups, states = read_samples(table, (*columns, "batch"), sample_of)
     fits = []
-    for whole in groups:
+    for whole in sorted(groups, key=lambda group: group.name):
+        precision = whole.name.partition(".")[2] or wide
         bound_s = _core.gemm_bound_s(core, precision, *_shape(whole))
         group = possible(whole, bound_s, states, "peak")
-        if not group.samples:
-            continue
-        tiled = bool(core.gemm.tiled)
-        constants = _TILE if tiled else _ROOFLINE
-        fit = _core.fit_tile_gemm if tiled else _core.fit_roofline_gemm
-        _, fields, predicted_s, held_out_s = fit(
-            core,
-            precision,
-            *_shape(group),
-            group.time_s,
-            group.weight,
-            group.folds(folds),
-            _ranges(constants),
-        )
-        path = ("gemm",) if tiled else ("gemm", "roofline")
-        fits.append(Fit(group, path, constants, fields, predicted_s, held_out_s))
-    _nonempty([fit.group for fit in fits], states, "gemm")
-    return [Target("accelerators", _name_of(entry), entry, tuple(fits))], states
+        if group.samples:
+            core, fit = _gemm_fit(core, precision, group, folds)
+            fits.append(fit)
+    nonempty([fit.group for fit in fits], states, "gemm")
+    return [Target("accelerators", name_of(entry), entry, tuple(fits))], states
 
 
 # ----------------------------------------------------------------------------------- elementwise
@@ -191,7 +246,7 @@ def elementwise(
     """Kernels that only move bytes."""
     columns = ("gpu", "dtype", "op", "rows", "cols", "time_us")
     require(table, columns, "elementwise")
-    entry = _accelerator(table, accelerator)
+    entry = accelerator_entry(table, accelerator)
     core = build_accelerator(entry)
     families = ("add", "norm", "softmax")
 
@@ -220,11 +275,11 @@ def elementwise(
             group.time_s,
             group.weight,
             group.folds(folds),
-            _ranges(_ELEMENTWISE),
+            ranges(_ELEMENTWISE),
         )
         fits.append(Fit(group, ("elementwise",), _ELEMENTWISE, fields, predicted_s, held_out_s))
-    _nonempty([fit.group for fit in fits], states, "elementwise")
-    return [Target("accelerators", _name_of(entry), entry, tuple(fits))], states
+    nonempty([fit.group for fit in fits], states, "elementwise")
+    return [Target("accelerators", name_of(entry), entry, tuple(fits))], states
 
 
 # ----------------------------------------------------------------------------------- collectives
@@ -239,7 +294,7 @@ def _cluster(table: Table, given: str | Mapping[str, Any] | None) -> Cluster:
             "(a catalogue name, a .toml path or a table), which says the rate of its network",
             code="missing_cluster",
         )
-    entry = _accelerator(table, None)
+    entry = accelerator_entry(table, None)
     return resolve.cluster({"accelerator": entry["name"], "node": {"accelerators": most}})
 
 
@@ -302,12 +357,12 @@ def collectives(
             group.time_s,
             group.weight,
             group.folds(folds),
-            _ranges(constants),
+            ranges(constants),
         )
         path = () if spanning else (group.name,)
-        found = Fit(group, path, constants, fields, predicted_s, held_out_s)
+        found = Fit(group, path, listed(constants), fields, predicted_s, held_out_s)
         (fabric_fits if spanning else inside_fits).append(found)
-    _nonempty([fit.group for fit in [*inside_fits, *fabric_fits]], states, "collectives")
+    nonempty([fit.group for fit in [*inside_fits, *fabric_fits]], states, "collectives")
     targets = []
     for name, fits in zip(_classes(cluster, built), (inside_fits, fabric_fits), strict=True):
         if fits:

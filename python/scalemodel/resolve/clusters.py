@@ -79,10 +79,11 @@ def _newest_price(accelerator: str) -> tuple[float, str]:
     return (best[1], best[2]) if best else (0.0, "")
 
 
-def _cluster_table(source: str | Path | Table) -> tuple[dict[str, Any], str]:
+def cluster_table(source: str | Path | Table) -> tuple[dict[str, Any], str]:
+    """Table of a cluster with what it inherits filled in, and its name."""
     if isinstance(source, Mapping):
         base = source.get("base")
-        table = _cluster_table(str(base))[0] if base is not None else {}
+        table = cluster_table(str(base))[0] if base is not None else {}
         table = merged(table, {key: cell for key, cell in source.items() if key != "base"})
         return table, str(source.get("name", table.get("name", "cluster")))
     text = str(source)
@@ -137,7 +138,7 @@ def cluster(
     if isinstance(source, Cluster):
         built = source
     elif isinstance(source, (str, Path, Mapping)):
-        table, name = _cluster_table(source)
+        table, name = cluster_table(source)
         built = _build_cluster(table, name)
         if nodes is None and accelerators is None:
             nodes = _count(Reader(table, name).count("nodes", 1), "nodes")
