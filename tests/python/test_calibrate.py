@@ -540,7 +540,11 @@ def test_the_engine_refuses_what_it_cannot_fit() -> None:
         ({"ranges": [("launch_s", 0.0, 1.0, [])]}, "0 < low < high"),
         ({"ranges": [("launch_s", 1e-6, 1e-4, ["nope"])]}, "no such field"),
     ):
-        arguments: dict[str, Any] = {"time_s": one, "ranges": [("launch_s", 1e-6, 1e-4, [])], **changes}
+        arguments: dict[str, Any] = {
+            "time_s": one,
+            "ranges": [("launch_s", 1e-6, 1e-4, [])],
+            **changes,
+        }
         with pytest.raises(ValueError, match=named):
             _core.fit_tile_gemm(core, "bf16", *shape, weight=one, fold=fold, **arguments)
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "scalemodel/ops/smooth_max.hpp"
+
 namespace scalemodel {
 namespace {
 
@@ -20,12 +22,6 @@ const TileGemm& constants_of(const GemmKernels& kernels, Precision precision) {
       return kernels.fp4;
   }
   return kernels.dense16;
-}
-
-/// (a^p + b^p)^(1/p): a maximum without a corner.
-double smooth_max(double a, double b, double p) {
-  const double high = std::max(a, b), low = std::min(a, b);
-  return high > 0 ? high * std::pow(1 + std::pow(low / high, p), 1 / p) : 0;
 }
 
 /// Whole part of a quotient whose rounding must not lose a slice.

@@ -23,6 +23,7 @@ from scalemodel.resolve import Cluster
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 from scalemodel.resolve.clusters import cluster_table
 from scalemodel.units import value_of
+from scalemodel.validation.operators.elementwise import CLASS_OF
 from scalemodel.validation.rows import Row, SkippedRowError, Table
 
 Numbers = NDArray[np.float64]
@@ -116,11 +117,13 @@ _ELEMENT_BYTES = {
     **dict.fromkeys(_SIXTEEN_BIT, 2.0),
     **dict.fromkeys(("float32", "fp32", "float"), 4.0),
 }
-# Operation -> family of kernels, and passes over the matrix: inputs read and output written.
+# What a kernel does with memory -> family of kernels that share a fraction of the bandwidth, and
+# passes over the matrix: inputs read and output written.
 _MEMORY_BOUND = {
-    **dict.fromkeys(("add", "mul", "div"), ("add", 3.0)),
-    **dict.fromkeys(("addu", "mulu", "divu", "relu", "gelu", "tanh", "silu"), ("add", 2.0)),
-    **dict.fromkeys(("ln", "layernorm", "rmsnorm", "input_layernorm"), ("norm", 2.0)),
+    "add": ("add", 3.0),
+    "unary": ("add", 2.0),
+    "layernorm": ("norm", 2.0),
+    "rmsnorm": ("norm", 2.0),
     "softmax": ("softmax", 2.0),
 }
 _OPERATIONS = {"alltoall": "all_to_all"}
@@ -251,13 +254,13 @@ def elementwise(
     families = ("add", "norm", "softmax")
 
     def sample_of(row: Row) -> tuple[str, tuple[float, ...]]:
-        op = row.text("op").lower()
-        if op not in _MEMORY_BOUND:
+        memory_bound = _MEMORY_BOUND.get(CLASS_OF.get(row.text("op").lower(), ""))
+        if memory_bound is None:
             raise SkippedRowError("unsupported:op")
         size = _ELEMENT_BYTES.get(row.text("dtype").lower())
         if size is None:
             raise SkippedRowError("unsupported:dtype")
-        family, passes = _MEMORY_BOUND[op]
+        family, passes = memory_bound
         elements = positive(row, "rows") * positive(row, "cols")
         return "elementwise", (float(families.index(family)), passes * size * elements)
 

@@ -40,7 +40,8 @@ _CLASSES = {
     "quantise": ("scale_matrix",),
     "quantise_scale": ("computescale",),
 }
-_CLASS_OF = {op: name for name, ops in _CLASSES.items() for op in ops}
+#: Operation, by the names that measured tables use -> what its kernel does with memory.
+CLASS_OF = {op: name for name, ops in _CLASSES.items() for op in ops}
 _VALUE_BYTES = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "fp8": 1.0, "fp8_block": 1.0}
 # Kernels of other widths were timed inside other frameworks, whose start they include.
 _OTHER_WIDTH, _OTHER_ENGINE = 20.0, 2.0
@@ -121,10 +122,10 @@ def _case(row: Row, known: _Catalogue) -> _Case:
         numbers = (tables, batch, pooling, dim, width)
         kernel = known.nearest(name, "token_embedding", dtype, Stack())
     else:
-        if op not in _CLASS_OF:
+        if op not in CLASS_OF:
             raise SkippedRowError(f"unsupported:{op}")
         numbers = (positive_number(row, "rows"), positive_number(row, "cols"), width)
-        kernel = known.nearest(name, _CLASS_OF[op], dtype, stack_of(row))
+        kernel = known.nearest(name, CLASS_OF[op], dtype, stack_of(row))
     return _Case(lookup, name, kernel.record, numbers, _note(kernel, name))
 
 
