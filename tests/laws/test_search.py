@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import scalemodel as sm
 from scalemodel import _core
-from scalemodel.search import SWEEP_COLUMNS, Question, merge, objective_terms
+from scalemodel.objective import SWEEP_COLUMNS, objective_terms
+from scalemodel.search import Question, merge
 
 if TYPE_CHECKING:
     import pandas as pd

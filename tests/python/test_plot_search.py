@@ -21,8 +21,8 @@ from matplotlib.patches import Rectangle
 
 import scalemodel as sm
 from scalemodel import plot
+from scalemodel.objective import is_maximised
 from scalemodel.plot.columns import number_text, scale_of, strategy_text
-from scalemodel.search import is_maximised
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from scalemodel.cli import rankings
 from scalemodel.cli.options import add_formats
 from scalemodel.cli.output import OK, print_csv, print_json
 from scalemodel.errors import ScaleModelError
-from scalemodel.search import SWEEP_COLUMNS
+from scalemodel.objective import SWEEP_COLUMNS
 
 _KINDS = ".json (rankings), .csv or .parquet (sweeps)"
 

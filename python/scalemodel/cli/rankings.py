@@ -121,7 +121,7 @@ def _aim_text(question: Question) -> str:
         aim = terms[0][0]
     else:
         aim = " + ".join(f"{weight:g} ln {column}" for column, weight in terms)
-    from scalemodel.search import is_maximised
+    from scalemodel.objective import is_maximised
 
     goal = "most" if len(terms) == 1 and is_maximised(terms[0][0]) else "least"
     return ", ".join([f"{goal} {aim}", *question.constraints])

@@ -25,7 +25,8 @@ from scalemodel.cli.options import (
     task_of,
 )
 from scalemodel.cli.output import NOTHING_FEASIBLE, OK, print_json, question_text, strategy_text
-from scalemodel.search import SWEEP_COLUMNS, Question, Shard, search, sweep
+from scalemodel.objective import SWEEP_COLUMNS
+from scalemodel.search import Question, Shard, search, sweep
 from scalemodel.space import Space, enumeration
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from scalemodel.codesign.study import (
 )
 from scalemodel.codesign.vary import Hardware, Setting
 from scalemodel.errors import ScaleModelError
-from scalemodel.search import ClusterLike, ModelLike, Objective
+from scalemodel.objective import Objective
+from scalemodel.search import ClusterLike, ModelLike
 from scalemodel.space import Space
 from scalemodel.tasks import Training
 

@@ -13,15 +13,9 @@ from scalemodel.codesign import budget as budgets
 from scalemodel.codesign.vary import Hardware, Setting, Value, Values, designs_of
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import DEFAULT_STACK, Estimate
+from scalemodel.objective import Objective, is_maximised
 from scalemodel.resolve import Cluster
-from scalemodel.search import (
-    ClusterLike,
-    ModelLike,
-    Objective,
-    is_maximised,
-    search,
-    worker_threads,
-)
+from scalemodel.search import ClusterLike, ModelLike, search, worker_threads
 from scalemodel.space import Space
 from scalemodel.tasks import Training
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from scalemodel import _core, plot
 from scalemodel.errors import ScaleModelError
+from scalemodel.objective import is_maximised
 from scalemodel.pareto import knees as knee_rows
 from scalemodel.pareto import numbers, reads_log, table_of
 from scalemodel.pareto import pareto as front_of
@@ -25,7 +26,6 @@ from scalemodel.plot.columns import (
     strategy_text,
     whole,
 )
-from scalemodel.search import is_maximised
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,6 +9,7 @@ import numpy as np
 
 from scalemodel import plot
 from scalemodel.errors import ScaleModelError
+from scalemodel.objective import is_maximised
 from scalemodel.pareto import reads_log, table_of
 from scalemodel.plot.columns import (
     Floats,
@@ -19,7 +20,6 @@ from scalemodel.plot.columns import (
     scale_of,
     whole,
 )
-from scalemodel.search import is_maximised
 
 if TYPE_CHECKING:
     import pandas as pd
