@@ -3,6 +3,7 @@
 
 #include "scalemodel/economics/step.hpp"
 #include "scalemodel/estimator/estimate.hpp"
+#include "scalemodel/estimator/stage_parts.hpp"
 #include "scalemodel/ops/memory_bound.hpp"
 #include "scalemodel/power/phases.hpp"
 #include "scalemodel/schedule/pipeline.hpp"
@@ -43,7 +44,8 @@ struct StageCost {
   Seconds weight_gradient;
   Seconds gather_exposed;  ///< sharded parameters
   Seconds offload_exposed;
-  double dense = 0, expert = 0;  ///< parameters
+  Seconds forward_gather, forward_offload;  ///< parts of them in the forward pass
+  double dense = 0, expert = 0;             ///< parameters
   double trainable_dense = 0, trainable_expert = 0;
 
   Phase passes() const { return forward + backward + recompute; }
@@ -80,6 +82,18 @@ GatherTimes gather_times(const Context& c, double dense, double expert, double t
   return times;
 }
 
+/// Of one layer of each kind, where they are gathered layer by layer.
+std::array<GatherTimes, kMaxLayerKinds> layer_gather_times(const Context& c) {
+  std::array<GatherTimes, kMaxLayerKinds> gathers{};
+  if (!c.gathered) return gathers;
+  for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
+    const LayerCost& layer = c.cell.layers[k];
+    gathers[k] = gather_times(c, layer.dense_parameters, layer.expert_parameters,
+                              layer.trainable_dense, layer.trainable_expert);
+  }
+  return gathers;
+}
+
 /// Parameters of the token table and head that a stage holds; the last stage of a pipeline keeps
 /// its own copy of a shared token table.
 struct EndParameters {
@@ -102,8 +116,8 @@ EndParameters end_parameters(const Context& c, const StageClass& stage) {
 double recompute_share(const Strategy& strategy, const StageClass& stage) {
   if (strategy.recompute == Recompute::none) return 0;
   if (strategy.recompute_layers == 0) return 1;
-  const double layers = std::max(1, stage.total_layers());
-  return std::min(1.0, strategy.recompute_layers / layers);
+  const int own = stage.stage_layers > 0 ? stage.stage_layers : stage.total_layers();
+  return std::min(1.0, strategy.recompute_layers / static_cast<double>(std::max(1, own)));
 }
 
 /// Fully sharded parameters: each layer is gathered before its forward and before its backward
@@ -132,12 +146,14 @@ void add_parameter_gathering(StageCost& cost, const Context& c, const StageClass
     const Seconds backward_exposed = uncovered(backward_traffic, backward_cover);
     const double n = share * stage.layers[k];
     cost.gather_exposed += n * (open + forward_exposed + backward_exposed);
+    cost.forward_gather += n * (hide_gather ? forward_exposed : gathers[k].gather);
     cost.forward.hidden += n * (forward_traffic - forward_exposed);
     cost.backward.hidden += n * (backward_traffic - backward_exposed);
   }
   const EndParameters ends = end_parameters(c, stage);
   const GatherTimes at_ends = gather_times(c, ends.all, 0, ends.trainable, 0);
   cost.gather_exposed += share * (at_ends.gather + at_ends.reduce);
+  cost.forward_gather += share * at_ends.gather;
 }
 
 /// Compute of a pass that nothing runs under yet.
@@ -155,6 +171,7 @@ void add_host_traffic(StageCost& cost, const Context& c, Bytes saved) {
   const Seconds forward_exposed = uncovered(one_way, cover_left(c, cost.forward));
   const Seconds backward_exposed = uncovered(one_way, cover_left(c, cost.backward));
   cost.offload_exposed = forward_exposed + backward_exposed;
+  cost.forward_offload = forward_exposed;
   cost.forward.hidden += one_way - forward_exposed;
   cost.backward.hidden += one_way - backward_exposed;
 }
@@ -171,6 +188,24 @@ Bytes saved_bytes(const Context& c, const StageClass& stage) {
                            (1 - recomputed) * bytes[static_cast<std::size_t>(Recompute::none)]);
   }
   return saved;
+}
+
+/// What stays in the open of `traffic` in as many buckets as the stage has layers: at least one.
+Seconds exposed_traffic(Seconds traffic, Seconds cover, double buckets, bool hide) {
+  return hide ? max(uncovered(traffic, cover), traffic / buckets) : traffic;
+}
+
+/// ZeRO-2 keeps only a shard of the gradients, so every micro-batch reduces them, under its own
+/// backward pass.
+void add_repeated_reduction(StageCost& cost, const Context& c, const StageClass& stage,
+                            double share) {
+  const bool hide = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
+  const Seconds reduce =
+      share * gather_times(c, 0, 0, cost.trainable_dense, cost.trainable_expert).reduce;
+  const Seconds cover = cover_left(c, cost.backward + cost.recompute);
+  const Seconds exposed = exposed_traffic(reduce, cover, std::max(1, stage.total_layers()), hide);
+  cost.gather_exposed += exposed;
+  cost.backward.hidden += reduce - exposed;
 }
 
 StageCost stage_cost(const Context& c, const StageClass& stage,
@@ -207,6 +242,7 @@ StageCost stage_cost(const Context& c, const StageClass& stage,
     add_parameter_gathering(cost, c, stage, gathers, share);
   }
   add_host_traffic(cost, c, share * saved_bytes(c, stage));
+  if (c.strategy.sharding == Sharding::zero2) add_repeated_reduction(cost, c, stage, share);
   if (c.stages.mirrored) {
     // DualPipe runs one direction's dispatch and combine under the other direction's compute.
     const Seconds ep = cost.forward.ep + cost.backward.ep + cost.recompute.ep;
@@ -237,22 +273,17 @@ StepTraffic step_traffic(const Context& c, const StageClass& stage, const StageC
   const bool hide_reduce = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
   const bool hide_gather = enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
   const double buckets = std::max(1, stage.total_layers());
-  // ZeRO-2 keeps only a shard of the gradients, so every micro-batch reduces.
-  const double repeats = sharding == Sharding::zero2 ? c.degrees.micro_batches : 1;
+  const Seconds reduce = sharding == Sharding::zero2 ? Seconds{} : times.reduce;
   const Seconds gather = sharding == Sharding::ddp ? Seconds{} : times.gather;
   const double chunks = c.degrees.vpp;
   const double group = std::min(c.degrees.micro_batches, static_cast<double>(c.degrees.pp));
   const double passes = (1 + (chunks - 1) * group) / chunks;
-  const Seconds backward =
-      (sharding == Sharding::zero2 ? 1 : passes) * cover_left(c, cost.backward + cost.recompute);
+  const Seconds backward = passes * cover_left(c, cost.backward + cost.recompute);
   const Seconds forward = passes * cover_left(c, cost.forward);
-  const auto exposed = [&](Seconds traffic, Seconds cover, bool hide) {
-    return hide ? max(uncovered(traffic, cover), traffic / buckets) : traffic;
-  };
   StepTraffic traffic;
-  traffic.exposed = repeats * exposed(times.reduce, backward, hide_reduce) +
-                    exposed(gather, forward, hide_gather);
-  traffic.hidden = repeats * times.reduce + gather - traffic.exposed;
+  traffic.exposed = exposed_traffic(reduce, backward, buckets, hide_reduce) +
+                    exposed_traffic(gather, forward, buckets, hide_gather);
+  traffic.hidden = reduce + gather - traffic.exposed;
   return traffic;
 }
 
@@ -296,21 +327,27 @@ Bytes boundary(const Context& c) {
   return parts ? c.cell.boundary : c.degrees.tp * c.cell.boundary;
 }
 
+/// One transfer between neighbouring stages. The slowest pair sets the pace: once the pipeline
+/// spans domains, some pair talks over the fabric.
+Seconds hop_time(const Context& c) {
+  const int stride = axis_strides(c.strategy.placement, c.degrees).pp;
+  GroupShape pair = group_shape(c.cluster(), c.degrees.pp, stride);
+  pair.ranks = 2;
+  return p2p_time(boundary(c), pair, c.cluster());
+}
+
+bool transfers_overlap(const Context& c) {
+  return c.stack().overlap_p2p && c.schedule != Schedule::gpipe &&
+         c.schedule != Schedule::one_f_one_b;
+}
+
 /// Pipeline transfers that no compute covers: two per micro-batch and chunk in the steady state
 /// unless the stack overlaps them, and two per stage while the pipeline fills and drains.
 Seconds exposed_transfers(const Context& c) {
   const Degrees& d = c.degrees;
   if (d.pp == 1) return Seconds{};
-  const int stride = axis_strides(c.strategy.placement, d).pp;
-  // The slowest pair sets the pace: once the pipeline spans domains, some pair talks over the
-  // fabric.
-  GroupShape pair = group_shape(c.cluster(), d.pp, stride);
-  pair.ranks = 2;
-  const Seconds hop = p2p_time(boundary(c), pair, c.cluster());
-  const bool overlapped =
-      c.stack().overlap_p2p && c.schedule != Schedule::gpipe && c.schedule != Schedule::one_f_one_b;
-  const double steady = overlapped ? 0 : d.micro_batches * d.vpp;
-  return 2 * (steady + d.pp - 1) * hop;
+  const double steady = transfers_overlap(c) ? 0 : d.micro_batches * d.vpp;
+  return 2 * (steady + d.pp - 1) * hop_time(c);
 }
 
 struct MemoryByKind {
@@ -492,15 +529,7 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
   e.memory_capacity = cluster.accelerator.memory_capacity;
   const double contention = c.stack().contention;
 
-  std::array<GatherTimes, kMaxLayerKinds> gathers{};
-  if (c.gathered) {
-    for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
-      const LayerCost& layer = c.cell.layers[k];
-      gathers[k] = gather_times(c, layer.dense_parameters, layer.expert_parameters,
-                                layer.trainable_dense, layer.trainable_expert);
-    }
-  }
-
+  const std::array<GatherTimes, kMaxLayerKinds> gathers = layer_gather_times(c);
   StageTimes times;
   StageCost slowest;
   StepTraffic traffic;
@@ -575,6 +604,90 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
 Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                   const Cell& cell, const StageLayout& stages) noexcept {
   return estimate_of(make_context(tables, strategy, degrees, cell, stages), nullptr);
+}
+
+StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
+                       const Cell& cell, const StageLayout& stages, const StageClass& stage,
+                       double gradient_compression) {
+  const Context c = make_context(tables, strategy, degrees, cell, stages);
+  Context wire = c;
+  wire.gradient_bytes *= gradient_compression;
+  const auto gathers = layer_gather_times(wire);
+  const StageCost cost = stage_cost(wire, stage, gathers);
+  const double share = stages.mirrored ? 0.5 : 1;
+  StageParts parts;
+  parts.forward = cost.forward;
+  parts.backward = cost.backward;
+  parts.recompute = cost.recompute;
+  parts.weight_gradient = cost.weight_gradient;
+  parts.forward_dp = cost.forward_gather;
+  parts.backward_dp = cost.gather_exposed - cost.forward_gather;
+  parts.forward_offload = cost.forward_offload;
+  parts.backward_offload = cost.offload_exposed - cost.forward_offload;
+  parts.saved = share * saved_bytes(c, stage);
+  parts.head_saved = stage.head ? cell.head.saved : Bytes{};
+  const double stored = cost.dense + cost.expert;
+  const double trainable = cost.trainable_dense + cost.trainable_expert;
+  parts.parameter_bytes = Bytes{c.storage_bytes * stored};
+  parts.gradient_bytes = Bytes{wire.gradient_bytes * trainable};
+  if (strategy.offload_weights) parts.host_bytes += parts.parameter_bytes;
+  if (strategy.offload_activations) parts.host_bytes += parts.saved;
+  parts.host_one_way = host_transfer_time(parts.host_bytes, c.cluster().accelerator);
+  if (c.gathered) {
+    const EndParameters ends = end_parameters(c, stage);
+    const GatherTimes at_ends = gather_times(wire, ends.all, 0, ends.trainable, 0);
+    parts.pass_gather = share * at_ends.gather;
+    parts.pass_reduce = share * at_ends.reduce;
+    for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+      parts.pass_gather += share * stage.layers[k] * gathers[k].gather;
+      parts.pass_reduce += share * stage.layers[k] * gathers[k].reduce;
+    }
+  } else {
+    const GatherTimes times = gather_times(wire, cost.trainable_dense, cost.trainable_expert,
+                                           cost.trainable_dense, cost.trainable_expert);
+    if (strategy.sharding != Sharding::ddp) parts.step_gather = times.gather;
+    if (strategy.sharding == Sharding::zero2) {
+      parts.pass_reduce = share * times.reduce;
+    } else {
+      parts.step_reduce = times.reduce;
+    }
+  }
+  if (gradient_compression < 1) {
+    const Accelerator& accelerator = c.cluster().accelerator;
+    parts.encode = memory_time(Bytes{c.gradient_bytes * trainable} + parts.gradient_bytes,
+                               accelerator.elementwise.add_fraction * c.stack().memory_efficiency,
+                               accelerator);
+  }
+  parts.optimizer = optimizer_time(c, cost);
+  parts.optimizer_transfer = optimizer_transfer(c, cost);
+  const MemoryByKind memory = stage_memory(c, stage, cost);
+  const Bytes allocated = memory.allocated();
+  parts.memory = {memory.weights,
+                  memory.gradients,
+                  memory.optimizer,
+                  memory.activations,
+                  memory.logits,
+                  memory.temporary,
+                  memory.communication,
+                  memory.gathered,
+                  c.stack().reserve + c.stack().fragmentation_fraction * allocated};
+  parts.in_flight =
+      in_flight(c.schedule, degrees.pp, degrees.vpp, stage.first_index, degrees.micro_batches) *
+      (stages.mirrored ? 2 : 1);
+  return parts;
+}
+
+PipelineParts pipeline_parts(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
+                             const Cell& cell, const StageLayout& stages) {
+  const Context c = make_context(tables, strategy, degrees, cell, stages);
+  PipelineParts parts;
+  if (degrees.pp > 1) parts.hop = hop_time(c);
+  parts.boundary = boundary(c);
+  parts.transfers_overlap = transfers_overlap(c);
+  parts.gathered = c.gathered;
+  parts.hide_gather = enabled(strategy.overlap_param_gather, c.stack().overlap_param_gather);
+  parts.hide_reduce = enabled(strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
+  return parts;
 }
 
 Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degrees& degrees,

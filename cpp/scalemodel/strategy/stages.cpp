@@ -18,22 +18,29 @@ void add(StageClass& stage, const StageClass& other) {
   stage.head = stage.head || other.head;
 }
 
+/// Chunks in the order a micro-batch passes them.
+std::vector<StageClass> chunks_in_order(const Model& model, int count) {
+  std::vector<StageClass> chunks(static_cast<std::size_t>(count));
+  int layer = 0;
+  for (int c = 0; c < count; ++c) {
+    for (int n = chunk_layers(model.layers(), count, c); n > 0; --n, ++layer) {
+      const std::uint8_t kind = model.layer_kind[static_cast<std::size_t>(layer)];
+      ++chunks[static_cast<std::size_t>(c)].layers[kind];
+    }
+  }
+  chunks.front().embedding = true;
+  chunks.back().head = true;
+  // Multi-token-prediction modules follow the last layer and look like it.
+  chunks.back().layers[model.layer_kind.back()] += model.mtp_layers;
+  return chunks;
+}
+
 }  // namespace
 
 StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored) {
-  const int chunks = pp * vpp;
+  const std::vector<StageClass> chunks = chunks_in_order(model, pp * vpp);
   std::vector<StageClass> stages(static_cast<std::size_t>(pp));
-  int layer = 0;
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    StageClass& stage = stages[static_cast<std::size_t>(chunk % pp)];
-    for (int n = chunk_layers(model.layers(), chunks, chunk); n > 0; --n, ++layer) {
-      ++stage.layers[model.layer_kind[static_cast<std::size_t>(layer)]];
-    }
-  }
-  stages.front().embedding = true;
-  stages.back().head = true;
-  // Multi-token-prediction modules follow the last layer and look like it.
-  stages.back().layers[model.layer_kind.back()] += model.mtp_layers;
+  for (std::size_t c = 0; c < chunks.size(); ++c) add(stages[c % stages.size()], chunks[c]);
   if (mirrored) {
     const std::vector<StageClass> one_way = stages;
     for (std::size_t i = 0; i < stages.size(); ++i) add(stages[i], one_way[stages.size() - 1 - i]);
@@ -53,6 +60,25 @@ StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored
     layout.classes.back().count = 1;
   }
   return layout;
+}
+
+std::vector<StageClass> make_chunks(const Model& model, int pp, int vpp, bool mirrored) {
+  const std::vector<StageClass> in_order = chunks_in_order(model, pp * vpp);
+  std::vector<StageClass> chunks;
+  const auto stages = static_cast<std::size_t>(pp);
+  const std::size_t per_stage = mirrored ? 2 : static_cast<std::size_t>(vpp);
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    int layers = 0;
+    for (std::size_t i = 0; i < per_stage; ++i) {
+      const bool turned = mirrored && i == 1;
+      chunks.push_back(in_order[turned ? stages - 1 - stage : i * stages + stage]);
+      chunks.back().first_index = static_cast<int>(stage);
+      chunks.back().count = 1;
+      layers += chunks.back().total_layers();
+    }
+    for (std::size_t i = 0; i < per_stage; ++i) chunks[chunks.size() - 1 - i].stage_layers = layers;
+  }
+  return chunks;
 }
 
 }  // namespace scalemodel

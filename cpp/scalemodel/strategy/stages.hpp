@@ -17,6 +17,7 @@ struct StageClass {
   bool embedding = false, head = false;
   int first_index = 0;  ///< the earliest such stage: the one with most micro-batches in flight
   int count = 0;
+  int stage_layers = 0;  ///< of a chunk: layers of its whole stage; 0 for a stage
 
   int total_layers() const {
     int total = 0;
@@ -34,5 +35,9 @@ struct StageLayout {
 };
 
 StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored);
+
+/// The chunks each stage runs, all of stage 0 first: its virtual stages or, mirrored, what it holds
+/// in either direction.
+std::vector<StageClass> make_chunks(const Model& model, int pp, int vpp, bool mirrored);
 
 }  // namespace scalemodel

@@ -1,0 +1,48 @@
+// The parts that an estimate of one pipeline stage is summed up from.
+#pragma once
+
+#include "scalemodel/costs/tables.hpp"
+#include "scalemodel/strategy/stages.hpp"
+#include "scalemodel/timeline/step_costs.hpp"
+
+namespace scalemodel {
+
+/// One stage, or one chunk of it that `StageClass` describes: times of one micro-batch unless a
+/// comment says otherwise. In a mirrored layout half of the micro-batches pass, hence half of each
+/// time and of `saved`.
+struct StageParts {
+  Phase forward, backward, recompute;
+  Seconds weight_gradient;
+  Seconds forward_dp, backward_dp;            ///< exposed traffic of parameters and gradients
+  Seconds forward_offload, backward_offload;  ///< exposed host transfers
+  Seconds host_one_way;                       ///< host transfers of either pass, hidden or not
+  Bytes host_bytes;
+  Seconds pass_gather, pass_reduce;       ///< data-parallel traffic of every pass, hidden or not
+  Seconds step_gather, step_reduce;       ///< data-parallel traffic once per step
+  Bytes parameter_bytes, gradient_bytes;  ///< gathered, reduced: as stored
+  Seconds encode;                         ///< a gradient compressed or restored, once per step
+  Seconds optimizer, optimizer_transfer;  ///< once per step
+  Bytes saved;                            ///< kept of a micro-batch by the layers
+  Bytes head_saved;                       ///< and by the head
+  MemoryKinds memory;                     ///< at the peak
+  double in_flight = 0;                   ///< micro-batches that memory.activations holds
+};
+
+/// What all stages share.
+struct PipelineParts {
+  Seconds hop;
+  Bytes boundary;
+  bool transfers_overlap = false;
+  bool gathered = false;  ///< parameters live sharded
+  bool hide_gather = false, hide_reduce = false;
+};
+
+/// `gradient_compression`: bytes of a reduced gradient over those of a plain one.
+/// Preconditions as of `evaluate` with cell and stages.
+StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
+                       const Cell& cell, const StageLayout& stages, const StageClass& stage,
+                       double gradient_compression);
+PipelineParts pipeline_parts(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
+                             const Cell& cell, const StageLayout& stages);
+
+}  // namespace scalemodel

@@ -1,0 +1,63 @@
+// The passes each pipeline stage runs, in order, under every schedule.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "scalemodel/strategy/strategy.hpp"
+
+namespace scalemodel {
+
+/// A backward pass makes both gradients; schedules without bubbles split it. A pair runs the
+/// forward pass of one micro-batch and the backward pass of another under each other.
+enum class Pass : std::uint8_t { forward, backward, input_gradient, weight_gradient, pair };
+
+template <>
+struct EnumNames<Pass> {
+  static constexpr std::string_view what = "pass";
+  static constexpr std::array<std::string_view, 5> names{"forward", "backward", "input_gradient",
+                                                         "weight_gradient", "pair"};
+};
+
+constexpr bool runs_forward(Pass pass) { return pass == Pass::forward || pass == Pass::pair; }
+
+/// The gradient of the pass's input leaves for the stage before.
+constexpr bool makes_input_gradient(Pass pass) {
+  return pass == Pass::backward || pass == Pass::input_gradient || pass == Pass::pair;
+}
+
+/// The gradients of the chunk's weights are complete for the micro-batch.
+constexpr bool makes_weight_gradient(Pass pass) {
+  return pass == Pass::backward || pass == Pass::weight_gradient || pass == Pass::pair;
+}
+
+/// A micro-batch in a chunk of a stage: one of its virtual stages or, in DualPipe, one of its two
+/// directions.
+struct ChunkBatch {
+  int chunk = 0;
+  int micro_batch = 0;
+
+  bool operator==(const ChunkBatch&) const = default;
+};
+
+struct PassSlot {
+  Pass pass = Pass::forward;
+  ChunkBatch at;        ///< of a pair: its forward pass
+  ChunkBatch backward;  ///< of a pair: its backward pass
+
+  /// What the backward part of the slot works on.
+  ChunkBatch backward_at() const { return pass == Pass::pair ? backward : at; }
+};
+
+using StageOrder = std::vector<PassSlot>;
+
+/// Passes of pipeline stage `stage`. Every micro-batch passes every chunk once each way.
+///
+/// GPipe (arXiv 1811.06965), 1F1B (arXiv 2104.04473), interleaved 1F1B with micro-batches in groups
+/// of pp and Megatron's warm-up of 2 (pp - stage - 1) + (vpp - 1) pp passes, zero-bubble H1
+/// (arXiv 2401.10241: stage i puts i weight gradients off, so that no stage keeps more than pp
+/// micro-batches), DualPipe (arXiv 2412.19437: half of the micro-batches enter at each end).
+/// Preconditions: the strategy is legal, micro_batches >= 1.
+StageOrder stage_order(Schedule schedule, int pp, int vpp, int stage, int micro_batches);
+
+}  // namespace scalemodel
