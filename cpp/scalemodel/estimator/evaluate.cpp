@@ -50,6 +50,9 @@ struct StageCost {
 
   Phase passes() const { return forward + backward + recompute; }
   Seconds hidden() const { return passes().hidden; }
+  Seconds forward_busy(double contention) const {
+    return forward.total() + contention * forward.hidden + forward_gather + forward_offload;
+  }
   Seconds busy(double contention) const {
     return passes().total() + contention * hidden() + gather_exposed + offload_exposed;
   }
@@ -541,7 +544,7 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
     const Seconds busy = cost.busy(contention);
     times.sum += stage.count * busy;
     if (extremes != nullptr) add_extremes(*extremes, cost.passes().compute, busy);
-    times.mean_backward += stage.count * (cost.backward.total() + cost.recompute.total()) / d.pp;
+    times.mean_backward += stage.count * (busy - cost.forward_busy(contention)) / d.pp;
     times.mean_weight += stage.count * cost.weight_gradient / d.pp;
     // The stage that ends last: its micro-batches and its own traffic after them.
     const StepTraffic own = step_traffic(c, stage, cost);

@@ -19,28 +19,39 @@ struct StageTimes {
   Seconds mean_weight;    ///< weight gradients
 };
 
-/// Idle time of the slowest stage in a step.
+/// Idle time of the slowest stage in a step. B includes the weight gradients W, I = B - W is the
+/// rest of it.
 ///
 /// | schedule | bubble |
 /// |---|---|
 /// | GPipe, 1F1B | sum of the other stages, (p-1)(F+B) when equal (arXiv 1811.06965, 2104.04473) |
 /// | interleaved | the same / v (arXiv 2104.04473) |
-/// | zero-bubble H1 | (p-1)(F+B-2W) (arXiv 2401.10241; B includes W) |
-/// | DualPipe | (p/2-1)(F&B+B-3W) (DeepSeek-V3 report, arXiv 2412.19437) |
+/// | zero-bubble H1 | (p-1)(F+I-min(W,F,I)): a gap takes no more work than it is long |
+/// | DualPipe | max((p/2-1)(2F+I-W), (p/2-1)(F+2I-W)-F, (p-2)F) |
+///
+/// H1's published form (p-1)(F+I-W) (arXiv 2401.10241) assumes W <= F, I. DualPipe's,
+/// (p/2-1)(F&B+B-3W) (arXiv 2412.19437), is (p/2-1)(F+2I-W) where pairs take as long as their
+/// parts; the critical paths of its published order of passes are the three above.
 constexpr Seconds pipeline_bubble(Schedule schedule, int pp, int vpp, const StageTimes& times) {
   if (pp == 1) return Seconds{};
   const Seconds others = times.sum - times.slowest;
+  const Seconds forward = max(Seconds{}, times.sum / pp - times.mean_backward);
+  const Seconds input = max(Seconds{}, times.mean_backward - times.mean_weight);
   switch (schedule) {
     case Schedule::gpipe:
     case Schedule::one_f_one_b:
       return others;
     case Schedule::interleaved:
       return others / vpp;
-    case Schedule::zero_bubble:
-      return max(Seconds{}, others - (2.0 * (pp - 1)) * times.mean_weight);
+    case Schedule::zero_bubble: {
+      const Seconds filled = min(times.mean_weight, min(forward, input));
+      return max(Seconds{}, others - (pp - 1.0) * (times.mean_weight + filled));
+    }
     case Schedule::dualpipe: {
-      const Seconds both = times.sum / pp;
-      return max(Seconds{}, (0.5 * pp - 1) * (both + times.mean_backward - 3 * times.mean_weight));
+      const double pairs = 0.5 * pp - 1;
+      const Seconds outward = pairs * (2 * forward + input - times.mean_weight);
+      const Seconds inward = pairs * (forward + 2 * input - times.mean_weight) - forward;
+      return max(max(outward, inward), 2 * pairs * forward);
     }
   }
   return others;
