@@ -45,6 +45,7 @@ struct StageCost {
   Seconds gather_exposed;  ///< sharded parameters
   Seconds offload_exposed;
   Seconds forward_gather, forward_offload;  ///< parts of them in the forward pass
+  Seconds first_gather, last_reduce;        ///< of sharded parameters: without a neighbour to hide
   double dense = 0, expert = 0;             ///< parameters
   double trainable_dense = 0, trainable_expert = 0;
 
@@ -152,6 +153,9 @@ void add_parameter_gathering(StageCost& cost, const Context& c, const StageClass
     cost.forward_gather += n * (hide_gather ? forward_exposed : gathers[k].gather);
     cost.forward.hidden += n * (forward_traffic - forward_exposed);
     cost.backward.hidden += n * (backward_traffic - backward_exposed);
+    const double part = stage.layers[k] / static_cast<double>(stage.total_layers());
+    if (hide_gather) cost.first_gather += part * min(gathers[k].gather, forward_cover);
+    if (hide_reduce) cost.last_reduce += part * min(gathers[k].reduce, backward_cover);
   }
   const EndParameters ends = end_parameters(c, stage);
   const GatherTimes at_ends = gather_times(c, ends.all, 0, ends.trainable, 0);
@@ -164,11 +168,12 @@ Seconds cover_left(const Context& c, const Phase& pass) {
   return uncovered(c.reach * pass.compute, pass.hidden);
 }
 
-/// Weights and activations in host memory travel once each way per micro-batch, under compute.
-void add_host_traffic(StageCost& cost, const Context& c, Bytes saved) {
+/// Weights and activations in host memory travel once each way per micro-batch, under compute;
+/// `share`: of the weights that a micro-batch meets.
+void add_host_traffic(StageCost& cost, const Context& c, Bytes saved, double share) {
   const Strategy& s = c.strategy;
   if (c.free_host || (!s.offload_weights && !s.offload_activations)) return;
-  const Bytes weights{s.offload_weights ? c.storage_bytes * (cost.dense + cost.expert) : 0};
+  const Bytes weights{s.offload_weights ? share * c.storage_bytes * (cost.dense + cost.expert) : 0};
   const Bytes activations = s.offload_activations ? saved : Bytes{};
   const Seconds one_way = host_transfer_time(weights + activations, c.cluster().accelerator);
   const Seconds forward_exposed = uncovered(one_way, cover_left(c, cost.forward));
@@ -193,9 +198,17 @@ Bytes saved_bytes(const Context& c, const StageClass& stage) {
   return saved;
 }
 
-/// What stays in the open of `traffic` in as many buckets as the stage has layers: at least one.
+/// What stays in the open of `traffic` in as many buckets as the stage has layers: at least one,
+/// and all but one layer's compute cover the others.
 Seconds exposed_traffic(Seconds traffic, Seconds cover, double buckets, bool hide) {
-  return hide ? max(uncovered(traffic, cover), traffic / buckets) : traffic;
+  if (!hide) return traffic;
+  return max(uncovered(traffic, (1 - 1 / buckets) * cover), traffic / buckets);
+}
+
+/// Layers that one pass of a stage, or of one of its chunks, goes through.
+double layers_per_chunk(const Context& c, const StageClass& stage) {
+  const double passes = stage.stage_layers > 0 ? 1 : (c.stages.mirrored ? 2 : c.degrees.vpp);
+  return std::max(1.0, stage.total_layers() / passes);
 }
 
 /// ZeRO-2 keeps only a shard of the gradients, so every micro-batch reduces them, under its own
@@ -206,7 +219,7 @@ void add_repeated_reduction(StageCost& cost, const Context& c, const StageClass&
   const Seconds reduce =
       share * gather_times(c, 0, 0, cost.trainable_dense, cost.trainable_expert).reduce;
   const Seconds cover = cover_left(c, cost.backward + cost.recompute);
-  const Seconds exposed = exposed_traffic(reduce, cover, std::max(1, stage.total_layers()), hide);
+  const Seconds exposed = exposed_traffic(reduce, cover, layers_per_chunk(c, stage), hide);
   cost.gather_exposed += exposed;
   cost.backward.hidden += reduce - exposed;
 }
@@ -244,12 +257,16 @@ StageCost stage_cost(const Context& c, const StageClass& stage,
   if (c.gathered) {
     add_parameter_gathering(cost, c, stage, gathers, share);
   }
-  add_host_traffic(cost, c, share * saved_bytes(c, stage));
+  add_host_traffic(cost, c, share * saved_bytes(c, stage), share);
   if (c.strategy.sharding == Sharding::zero2) add_repeated_reduction(cost, c, stage, share);
   if (c.stages.mirrored) {
     // DualPipe runs one direction's dispatch and combine under the other direction's compute.
     const Seconds ep = cost.forward.ep + cost.backward.ep + cost.recompute.ep;
-    const Seconds covered = min(ep, cover_left(c, cost.forward) + cover_left(c, cost.backward));
+    // Passes without a partner fill and drain the pipeline: 1.5 p - 1 of m.
+    const double alone =
+        (1.5 * c.degrees.pp - (c.degrees.pp > 2 ? 1 : 0)) / c.degrees.micro_batches;
+    const Seconds covered = std::max(0.0, 1 - alone) *
+                            min(ep, cover_left(c, cost.forward) + cover_left(c, cost.backward));
     const double left = ep > Seconds{} ? 1 - covered / ep : 1;
     cost.forward.ep = left * cost.forward.ep;
     cost.backward.ep = left * cost.backward.ep;
@@ -262,15 +279,21 @@ StageCost stage_cost(const Context& c, const StageClass& stage,
 /// Traffic of gradients and parameters once per step (not sharded layer by layer).
 struct StepTraffic {
   Seconds exposed, hidden;
+  Seconds drain_hidden;  ///< under the last backward pass, for which the stage before waits
 };
 
 /// Gradient reduction hides under the last micro-batch's backward pass, parameter gathering under
 /// the first one's forward pass, in as many buckets as the stage has layers: at least the last
 /// bucket stays in the open. An interleaved stage finishes its chunks one after the other, each
 /// with a group of up to pp micro-batches, so that all but the last chunk hide under whole groups.
+/// A schedule that defers weight gradients reduces under nothing else. Parameters gathered layer by
+/// layer hide under their neighbours, which the first and the last layer of a step lack.
 StepTraffic step_traffic(const Context& c, const StageClass& stage, const StageCost& cost) {
   const Sharding sharding = c.strategy.sharding;
-  if (c.gathered) return {};
+  if (c.gathered) {
+    const Seconds at_ends = cost.first_gather + cost.last_reduce;
+    return {at_ends, Seconds{} - at_ends, Seconds{}};
+  }
   const GatherTimes times = gather_times(c, cost.trainable_dense, cost.trainable_expert,
                                          cost.trainable_dense, cost.trainable_expert);
   const bool hide_reduce = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
@@ -281,12 +304,30 @@ StepTraffic step_traffic(const Context& c, const StageClass& stage, const StageC
   const double chunks = c.degrees.vpp;
   const double group = std::min(c.degrees.micro_batches, static_cast<double>(c.degrees.pp));
   const double passes = (1 + (chunks - 1) * group) / chunks;
-  const Seconds backward = passes * cover_left(c, cost.backward + cost.recompute);
+  const bool deferred =
+      c.degrees.pp > 1 && (c.schedule == Schedule::zero_bubble || c.schedule == Schedule::dualpipe);
+  const Seconds backward = deferred ? c.reach * cost.weight_gradient
+                                    : passes * cover_left(c, cost.backward + cost.recompute);
   const Seconds forward = passes * cover_left(c, cost.forward);
   StepTraffic traffic;
-  traffic.exposed = exposed_traffic(reduce, backward, buckets, hide_reduce) +
-                    exposed_traffic(gather, forward, buckets, hide_gather);
+  if (c.stages.mirrored && hide_reduce) {
+    // The far chunk of a DualPipe stage is done one backward pass earlier.
+    const Seconds half = 0.5 * reduce;
+    const Seconds far = uncovered(half, cover_left(c, cost.backward + cost.recompute));
+    traffic.exposed = exposed_traffic(half + far, backward, 0.5 * buckets, true);
+  } else {
+    traffic.exposed = exposed_traffic(reduce, backward, buckets, hide_reduce);
+  }
+  const Seconds reduce_hidden = reduce - traffic.exposed;
+  if (c.stages.mirrored && hide_gather) {
+    const Seconds half = 0.5 * gather;
+    traffic.exposed +=
+        exposed_traffic(half + uncovered(half, forward), forward, 0.5 * buckets, true);
+  } else {
+    traffic.exposed += exposed_traffic(gather, forward, buckets, hide_gather);
+  }
   traffic.hidden = reduce + gather - traffic.exposed;
+  if (!deferred) traffic.drain_hidden = reduce_hidden / chunks;
   return traffic;
 }
 
@@ -344,13 +385,24 @@ bool transfers_overlap(const Context& c) {
          c.schedule != Schedule::one_f_one_b;
 }
 
-/// Pipeline transfers that no compute covers: two per micro-batch and chunk in the steady state
-/// unless the stack overlaps them, and two per stage while the pipeline fills and drains.
-Seconds exposed_transfers(const Context& c) {
+/// Pipeline transfers that no compute covers: what an inner stage sends, two per micro-batch and
+/// chunk, unless the stack overlaps them, and two per stage while the pipeline fills and drains.
+/// Overlapped, a first micro-batch goes round the pipeline once for every further chunk and back.
+/// An interleaved stage before the last one has `slack` to send what the last one does not.
+Seconds exposed_transfers(const Context& c, Seconds slack) {
   const Degrees& d = c.degrees;
   if (d.pp == 1) return Seconds{};
-  const double steady = transfers_overlap(c) ? 0 : d.micro_batches * d.vpp;
-  return 2 * (steady + d.pp - 1) * hop_time(c);
+  const double ends = 2.0 * (d.pp - 1);
+  if (transfers_overlap(c)) {
+    const double wraps = 2.0 * (d.vpp - 1) * d.pp;
+    const double deferred = c.schedule == Schedule::zero_bubble ? ends : 0;
+    return (ends + wraps + deferred) * hop_time(c);
+  }
+  // The last stage sends no output of its last chunk; of two stages, neither does the first back.
+  const Seconds hop = hop_time(c);
+  const Seconds once = d.micro_batches * hop;
+  const Seconds saved = d.pp == 2 ? once : (d.vpp > 1 ? min(once, slack) : Seconds{});
+  return (2.0 * d.vpp * d.micro_batches + ends) * hop - saved;
 }
 
 struct MemoryByKind {
@@ -572,10 +624,11 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
   e.exposed_tp = m * passes.tp;
   e.exposed_cp = m * passes.cp;
   e.exposed_ep = m * passes.ep;
-  e.exposed_pp = exposed_transfers(c);
+  e.exposed_pp = exposed_transfers(c, times.slowest / chunks);
   e.exposed_dp = m * slowest.gather_exposed + traffic.exposed;
   e.exposed_offload += m * slowest.offload_exposed;
-  e.bubble = pipeline_bubble(c.schedule, d.pp, d.vpp, times);
+  e.bubble = pipeline_bubble(c.schedule, d.pp, d.vpp, times) +
+             ((d.pp - 1) * contention) * traffic.drain_hidden;
   e.overhead = c.stack().step_overhead;
   e.hidden = m * slowest.hidden() + traffic.hidden;
   e.step_time = e.compute + e.exposed_tp + e.exposed_cp + e.exposed_ep + e.exposed_pp +
@@ -623,6 +676,8 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
   parts.backward = cost.backward;
   parts.recompute = cost.recompute;
   parts.weight_gradient = cost.weight_gradient;
+  parts.first_gather = cost.first_gather;
+  parts.last_reduce = cost.last_reduce;
   parts.forward_dp = cost.forward_gather;
   parts.backward_dp = cost.gather_exposed - cost.forward_gather;
   parts.forward_offload = cost.forward_offload;
@@ -633,7 +688,7 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
   const double trainable = cost.trainable_dense + cost.trainable_expert;
   parts.parameter_bytes = Bytes{c.storage_bytes * stored};
   parts.gradient_bytes = Bytes{wire.gradient_bytes * trainable};
-  if (strategy.offload_weights) parts.host_bytes += parts.parameter_bytes;
+  if (strategy.offload_weights) parts.host_bytes += share * parts.parameter_bytes;
   if (strategy.offload_activations) parts.host_bytes += parts.saved;
   parts.host_one_way = host_transfer_time(parts.host_bytes, c.cluster().accelerator);
   if (c.gathered) {

@@ -18,6 +18,7 @@ struct StageParts {
   Seconds host_one_way;                       ///< host transfers of either pass, hidden or not
   Bytes host_bytes;
   Seconds pass_gather, pass_reduce;       ///< data-parallel traffic of every pass, hidden or not
+  Seconds first_gather, last_reduce;      ///< of these: without a neighbour to hide under
   Seconds step_gather, step_reduce;       ///< data-parallel traffic once per step
   Bytes parameter_bytes, gradient_bytes;  ///< gathered, reduced: as stored
   Seconds encode;                         ///< a gradient compressed or restored, once per step

@@ -117,11 +117,10 @@ class Builder {
     const int layers = std::max(1, cost.total_layers());
     const auto part = [](Bytes own, Bytes all) { return all > Bytes{} ? own / all : 0; };
     if (pipeline_.gathered) {
-      if (first_used && pipeline_.hide_gather) {
-        cost.gather = {chunk.pass_gather / layers, chunk.parameter_bytes / layers, 1};
-      }
-      if (first_used && pipeline_.hide_reduce) {
-        cost.reduce = {chunk.pass_reduce / layers, chunk.gradient_bytes / layers, 1};
+      // Their bytes travel in the passes.
+      if (first_used) {
+        cost.gather.time = chunk.first_gather;
+        cost.reduce.time = chunk.last_reduce;
       }
       return;
     }

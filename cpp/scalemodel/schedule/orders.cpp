@@ -180,6 +180,8 @@ StageOrder stage_order(Schedule schedule, int pp, int vpp, int stage, int micro_
     case Schedule::interleaved:
       return interleaved_order(pp, vpp, stage, micro_batches);
     case Schedule::zero_bubble:
+      // Without other stages there are no gaps to fill.
+      if (pp == 1) return one_f_one_b_order(pp, stage, micro_batches);
       return zero_bubble_order(pp, stage, micro_batches);
     case Schedule::dualpipe:
       return DualPipeWriter(pp, stage, micro_batches).take();
