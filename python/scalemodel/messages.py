@@ -155,7 +155,7 @@ TEMPLATES: dict[str, Template] = {
     ),
     "pp_layers": Template(
         "pp*vpp = {pp}*{vpp} = {chunks} chunks but the model has {layers} layers.",
-        "Each chunk holds at least one layer: pp*vpp at most {layers}.",
+        "A chunk holds a layer, the embedding or the head: pp at most {layers}, pp*vpp two more.",
     ),
     "vpp_without_pp": Template(
         "vpp={vpp} needs a pipeline, but pp={pp}.",

@@ -15,7 +15,7 @@ enum class Reason : std::uint8_t {
   mesh,              // tp pp cp dp does not equal the accelerators of the cluster
   tp_heads,          // tp does not divide the attention heads
   tp_ffn,            // tp does not divide the width of the feed-forward layer
-  pp_layers,         // more pipeline stages or chunks than layers
+  pp_layers,         // more pipeline stages than layers, or chunks than layers and ends
   vpp_without_pp,    // interleaving needs a pipeline
   vpp_schedule,      // the schedule has no interleaved form, or needs one
   dualpipe_stages,   // DualPipe needs an even number of stages and twice as many micro-batches

@@ -36,7 +36,9 @@ Reason feed_forward_violation(const Degrees& d, const Model& model) {
 
 Reason pipeline_violation(const Strategy& strategy, const Degrees& d, const Model& model) {
   if (d.vpp > 1 && d.pp == 1) return Reason::vpp_without_pp;
-  if (static_cast<long long>(d.pp) * d.vpp > model.layers()) return Reason::pp_layers;
+  // Embedding and head may be chunks of their own.
+  const long long chunks = static_cast<long long>(d.pp) * d.vpp;
+  if (d.pp > model.layers() || chunks > model.layers() + 2LL) return Reason::pp_layers;
   switch (strategy.schedule) {
     case Schedule::one_f_one_b:
       return Reason::ok;

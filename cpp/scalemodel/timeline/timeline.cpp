@@ -241,22 +241,22 @@ class Simulation {
 
   /// Whether all inputs have arrived; moves the start of the pass to the last of them.
   bool await_inputs(int s, PassEvent& pass) const {
-    const auto await = [&](const Arrival& arrival) {
+    const auto await = [&](const Arrival& arrival, Wait wait) {
       if (arrival.time < Seconds{}) return false;
-      if (arrival.time > pass.start) {
-        pass.start = arrival.time;
+      if (arrival.time > pass.ready) {
+        pass.ready = arrival.time;
         pass.before = arrival.producer;
-        pass.wait = Wait::transfer;
+        pass.wait = wait;
       }
       return true;
     };
     const PassSlot& slot = pass.slot;
     if (runs_forward(slot.pass) && before(s, slot.at.chunk).exists &&
-        !await(forward_inputs_[input(s, slot.at)])) {
+        !await(forward_inputs_[input(s, slot.at)], Wait::activations)) {
       return false;
     }
     return !makes_input_gradient(slot.pass) ||
-           await(gradient_inputs_[input(s, slot.backward_at())]);
+           await(gradient_inputs_[input(s, slot.backward_at())], Wait::gradient);
   }
 
   bool run_next(int s) {
@@ -267,13 +267,14 @@ class Simulation {
     PassEvent pass;
     pass.slot = stage.order[stage.position];
     pass.stage = s;
-    pass.start = stage.free;
+    pass.ready = stage.free;
     if (stage.position > 0) {
       pass.before = index - 1;
       pass.wait = Wait::order;
     }
     if (!await_inputs(s, pass)) return false;
-    stage.traffic.advance(stage.kernels_end, pass.start, pass.start - stage.kernels_end);
+    stage.traffic.advance(stage.kernels_end, pass.ready, pass.ready - stage.kernels_end);
+    pass.start = pass.ready;
     time_pass(stage, pass);
     stage.kernels_end = stage.free = pass.end;
     result_.passes[at(index)] = pass;
@@ -339,8 +340,6 @@ class Simulation {
       if (first > Seconds{}) {
         stage.traffic.advance(pass.start, pass.start + first, first);
         pass.start += first;
-        pass.wait = Wait::traffic;
-        pass.before = -1;
         gather = stage.traffic.parameters_of(slot.at.chunk);
       }
     }

@@ -45,22 +45,22 @@ struct RecordOf<TimelineOptions> {
       field("contention", &T::contention, "hidden communication slows compute down")};
 };
 
-/// What let a pass start when it did.
+/// What a pass waited for last.
 enum class Wait : std::uint8_t {
-  none,      ///< start of the step
-  order,     ///< the pass before it on the same stage
-  transfer,  ///< its input from another stage
-  traffic    ///< its parameters
+  none,         ///< the step begins with it
+  order,        ///< the pass before it on the same stage, and what that one sent
+  activations,  ///< its input from another stage
+  gradient      ///< the gradient of its output from another stage
 };
 
 /// A slot of a stage's order in time. From `start` on: kernels, slowed by what runs underneath,
-/// then the communication they wait for.
+/// then the communication they wait for. From `ready` to `start` it waits for parameters.
 struct PassEvent {
   PassSlot slot;
   std::int32_t stage = 0;
   std::int32_t before = -1;  ///< the pass it waited for, as an index into Timeline::passes
   Wait wait = Wait::none;
-  Seconds start, end;
+  Seconds ready, start, end;
   Seconds compute;  ///< kernels, slow-down included
   Seconds stall;    ///< of the pass, waiting for parameters after its first layer
 };

@@ -64,8 +64,9 @@ TEST_CASE("interleaving multiplies the transfers between stages") {
   const Estimate one = run(Schedule::one_f_one_b, 64), two = run(Schedule::interleaved, 64, 2),
                  three = run(Schedule::interleaved, 64, 3);
   CHECK(one.exposed_pp > Seconds{});
-  CHECK(about_equal(three.exposed_pp - two.exposed_pp, two.exposed_pp - one.exposed_pp));
-  CHECK(two.exposed_pp > 1.5 * one.exposed_pp);
+  CHECK(two.exposed_pp > 1.4 * one.exposed_pp);
+  // The slack of inner stages saves the same once.
+  CHECK(three.exposed_pp - two.exposed_pp >= two.exposed_pp - one.exposed_pp);
 }
 
 TEST_CASE("a transfer moves micro-batch s h bytes, twice per micro-batch") {

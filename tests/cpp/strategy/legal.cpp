@@ -95,7 +95,7 @@ TEST_CASE("every reason has a question that it answers") {
 TEST_CASE("further ways to break the same rules") {
   CHECK(after([](Case& c) { c.strategy = degrees(64, 2); }) == Reason::mesh);
   CHECK(after([](Case& c) { c.strategy = degrees(3); }) == Reason::mesh);
-  CHECK(after([](Case& c) { c.strategy.vpp = 17; }) == Reason::pp_layers);
+  CHECK(after([](Case& c) { c.strategy.vpp = 18; }) == Reason::pp_layers);
   CHECK(after([](Case& c) {
           c.strategy.vpp = 2;
           c.strategy.schedule = Schedule::gpipe;

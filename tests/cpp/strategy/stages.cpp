@@ -66,6 +66,38 @@ TEST_CASE("a remainder of layers spares the ends, which also hold embedding and 
   }
 }
 
+TEST_CASE("embedding and head may be chunks of their own") {
+  DecoderShape shape = testing::dense_7b_shape();
+  shape.layers = 126;
+  const Model model = make_decoder(shape);
+  const std::vector<StageClass> chunks = make_chunks(model, 16, 8, false);
+  REQUIRE(chunks.size() == 128);
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    const StageClass& chunk = chunks[i];
+    CHECK(chunk.total_layers() == (chunk.embedding || chunk.head ? 0 : 1));
+    CHECK(chunk.embedding == (i == 0));
+    CHECK(chunk.head == (i == 127));
+    CHECK(chunk.stage_layers == (i < 8 || i >= 120 ? 7 : 8));
+  }
+}
+
+TEST_CASE("chunks together are their stages") {
+  for (const bool mirrored : {false, true}) {
+    for (const int pp : {2, 4, 8}) {
+      const int vpp = mirrored ? 1 : 3;
+      const Model model = make_decoder(testing::latent_experts_shape());
+      const StageLayout layout = make_stage_layout(model, pp, vpp, mirrored);
+      const std::vector<StageClass> chunks = make_chunks(model, pp, vpp, mirrored);
+      std::array<int, kMaxLayerKinds> held{}, wanted{};
+      for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+        for (const StageClass& chunk : chunks) held[k] += chunk.layers[k];
+        for (const StageClass& stage : layout.classes) wanted[k] += stage.count * stage.layers[k];
+      }
+      CHECK(held == wanted);
+    }
+  }
+}
+
 TEST_CASE("DualPipe holds everything twice, stage i with stage pp - 1 - i") {
   for (const int pp : {2, 4, 8}) {
     const Model model = make_decoder(testing::gpt3_shape());

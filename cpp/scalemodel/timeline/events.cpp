@@ -1,0 +1,328 @@
+#include "scalemodel/timeline/events.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace scalemodel {
+namespace {
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+constexpr std::array<std::pair<Stream, Activity>, 4> kPassStreams{
+    {{Stream::tp, Activity::tensor_parallel},
+     {Stream::cp, Activity::context_parallel},
+     {Stream::ep, Activity::expert_parallel},
+     {Stream::host, Activity::offload}}};
+
+/// A half of a pass: the kernels and traffic of one micro-batch in one chunk.
+struct Part {
+  Activity activity = Activity::forward;
+  ChunkBatch what;
+  const PassCost* cost = nullptr;
+  Seconds recompute, compute;  ///< before the slow-down; compute without recomputation
+};
+
+/// The one or two halves of a pass.
+class Parts {
+ public:
+  Parts(const Timeline& timeline, const PassEvent& pass) {
+    const StepCosts& costs = timeline.costs;
+    const PassSlot& slot = pass.slot;
+    const bool pair = slot.pass == Pass::pair;
+    const ChunkCost& ahead = costs.chunk(pass.stage, slot.at.chunk);
+    const ChunkCost& back = costs.chunk(pass.stage, slot.backward_at().chunk);
+    const PassCost& forward = pair ? ahead.paired_forward : ahead.forward;
+    const PassCost& backward = pair ? back.paired_backward : back.backward;
+    if (runs_forward(slot.pass)) {
+      add({Activity::forward, slot.at, &forward, Seconds{}, forward.compute});
+    }
+    const Seconds kernels = backward.compute - back.recompute;
+    const ChunkBatch what = slot.backward_at();
+    switch (slot.pass) {
+      case Pass::forward:
+        break;
+      case Pass::backward:
+      case Pass::pair:
+        add({Activity::backward, what, &backward, back.recompute, kernels});
+        break;
+      case Pass::input_gradient:
+        add({Activity::input_gradient, what, &backward, back.recompute,
+             kernels - back.weight_gradient});
+        break;
+      case Pass::weight_gradient:
+        add({Activity::weight_gradient, what, nullptr, Seconds{}, back.weight_gradient});
+        break;
+    }
+  }
+
+  const Part* begin() const { return parts_.data(); }
+  const Part* end() const { return parts_.data() + count_; }
+  Seconds compute() const {
+    Seconds sum;
+    for (const Part& part : *this) sum += part.recompute + part.compute;
+    return sum;
+  }
+
+ private:
+  void add(const Part& part) { parts_[count_++] = part; }
+
+  std::array<Part, 2> parts_;
+  std::size_t count_ = 0;
+};
+
+class EventList {
+ public:
+  explicit EventList(const Timeline& timeline) : streams_(at(timeline.costs.stages) * kStreams) {}
+
+  void add(const Event& event) {
+    if (event.duration <= Seconds{}) return;
+    streams_[at(event.rank) * kStreams + static_cast<std::size_t>(event.stream)].push_back(event);
+    ++count_;
+  }
+
+  /// By rank and stream, then in time.
+  std::vector<Event> take() {
+    const auto start = [](const Event& event) { return event.start.base(); };
+    std::vector<Event> all;
+    all.reserve(count_);
+    for (std::vector<Event>& stream : streams_) {
+      if (!std::ranges::is_sorted(stream, {}, start)) std::ranges::stable_sort(stream, {}, start);
+      all.insert(all.end(), stream.begin(), stream.end());
+    }
+    return all;
+  }
+
+ private:
+  std::vector<std::vector<Event>> streams_;
+  std::size_t count_ = 0;
+};
+
+/// Kernels, then the exposed part of each stream's traffic.
+void add_pass(EventList& list, const Timeline& timeline, const PassEvent& pass) {
+  const Parts parts(timeline, pass);
+  const Seconds plain = parts.compute();
+  const double slow = plain > Seconds{} ? pass.compute / plain : 0;
+  Seconds now = pass.start;
+  const auto kernels = [&](Activity activity, const Part& part, Seconds compute) {
+    list.add({pass.stage, Stream::compute, activity, part.what.chunk, part.what.micro_batch, now,
+              slow * compute, Bytes{}});
+    now += slow * compute;
+  };
+  for (const Part& part : parts) {
+    kernels(Activity::recompute, part, part.recompute);
+    kernels(part.activity, part, part.compute);
+  }
+  now += pass.stall;
+  for (const auto& [stream, activity] : kPassStreams) {
+    // Halves of a pair share a stream: one after the other, the exposed parts at the end.
+    Seconds exposed, busy;
+    for (const Part& part : parts) {
+      if (part.cost == nullptr) continue;
+      exposed += part.cost->on(stream).exposed;
+      busy += part.cost->on(stream).busy;
+    }
+    now += exposed;
+    Seconds start = max(pass.start, now - busy);
+    for (const Part& part : parts) {
+      if (part.cost == nullptr) continue;
+      const StreamUse& use = part.cost->on(stream);
+      const Seconds duration = min(use.busy, now - start);
+      list.add({pass.stage, stream, activity, part.what.chunk, part.what.micro_batch, start,
+                duration, use.bytes});
+      start += duration;
+    }
+  }
+  // Last, so that traffic between the passes goes on before it.
+  Seconds busy;
+  for (const Part& part : parts) {
+    if (part.cost != nullptr) busy += part.cost->on(Stream::dp).busy;
+  }
+  Seconds start = max(pass.start, pass.end - busy);
+  for (const Part& part : parts) {
+    if (part.cost == nullptr) continue;
+    const StreamUse& use = part.cost->on(Stream::dp);
+    const Activity activity = part.activity == Activity::forward ? Activity::gather_parameters
+                                                                 : Activity::reduce_gradients;
+    const Seconds duration = min(use.busy, pass.end - start);
+    list.add({pass.stage, Stream::dp, activity, part.what.chunk, part.what.micro_batch, start,
+              duration, use.bytes});
+    start += duration;
+  }
+}
+
+void add_transfer(EventList& list, const Timeline& timeline, const TransferEvent& transfer) {
+  const Seconds duration = transfer.end - transfer.start;
+  const Bytes bytes = timeline.costs.boundary;
+  const Activity sends = transfer.gradient ? Activity::send_gradients : Activity::send_activations;
+  const Activity receives =
+      transfer.gradient ? Activity::receive_gradients : Activity::receive_activations;
+  list.add({transfer.from, transfer.to_next ? Stream::send_next : Stream::send_previous, sends,
+            transfer.at.chunk, transfer.at.micro_batch, transfer.start, duration, bytes});
+  list.add({transfer.to, transfer.to_next ? Stream::receive_previous : Stream::receive_next,
+            receives, transfer.at.chunk, transfer.at.micro_batch, transfer.start, duration, bytes});
+}
+
+void add_end_of_step(EventList& list, const Timeline& timeline) {
+  const StepCosts& costs = timeline.costs;
+  for (std::int32_t s = 0; s < costs.stages; ++s) {
+    const StageResources& r = costs.resources[at(s)];
+    const Seconds end = timeline.stage_end[at(s)];
+    list.add({s, Stream::compute, Activity::decode_gradients, -1, -1, end - r.decode, r.decode,
+              Bytes{}});
+    list.add({s, Stream::host, Activity::optimizer_transfer, -1, -1, timeline.update,
+              r.optimizer_transfer, Bytes{}});
+    list.add({s, Stream::compute, Activity::optimizer, -1, -1,
+              timeline.update + r.optimizer_transfer, r.optimizer, Bytes{}});
+    list.add(
+        {s, Stream::host, Activity::overhead, -1, -1, timeline.overhead, costs.overhead, Bytes{}});
+  }
+}
+
+/// Collects a path from its end to its beginning.
+class PathWriter {
+ public:
+  explicit PathWriter(const Timeline& timeline) : t_(timeline), now_(timeline.step_time) {}
+
+  std::vector<Event> write() {
+    const StepCosts& costs = t_.costs;
+    step(0, Stream::host, Activity::overhead, {-1, -1}, t_.overhead);
+    const std::int32_t slowest = slowest_update();
+    const StageResources& r = costs.resources[at(slowest)];
+    step(slowest, Stream::compute, Activity::optimizer, {-1, -1}, now_ - r.optimizer);
+    step(slowest, Stream::host, Activity::optimizer_transfer, {-1, -1}, t_.update);
+    const auto last = std::ranges::max_element(t_.stage_end);
+    const auto stage = static_cast<std::int32_t>(last - t_.stage_end.begin());
+    step(stage, Stream::compute, Activity::decode_gradients, {-1, -1},
+         now_ - costs.resources[at(stage)].decode);
+    follow_passes(stage);
+    std::ranges::reverse(path_);
+    return std::move(path_);
+  }
+
+ private:
+  std::int32_t slowest_update() const {
+    const auto& all = t_.costs.resources;
+    const auto found = std::ranges::max_element(
+        all, {}, [](const StageResources& r) { return r.optimizer + r.optimizer_transfer; });
+    return static_cast<std::int32_t>(found - all.begin());
+  }
+
+  void step(std::int32_t rank, Stream stream, Activity activity, ChunkBatch what, Seconds start) {
+    if (start >= now_) return;
+    path_.push_back(
+        {rank, stream, activity, what.chunk, what.micro_batch, start, now_ - start, Bytes{}});
+    now_ = start;
+  }
+
+  void follow_passes(std::int32_t stage) {
+    std::int32_t index = t_.first_pass[at(stage + 1)] - 1;
+    const Seconds kernels_end = t_.passes[at(index)].end;
+    step(stage, Stream::dp, Activity::reduce_gradients, {-1, -1}, kernels_end);
+    while (true) {
+      const PassEvent& pass = t_.passes[at(index)];
+      const Part last = *(Parts(t_, pass).end() - 1);
+      step(pass.stage, Stream::compute, last.activity, last.what, pass.start);
+      const ChunkBatch parameters{pass.slot.at.chunk, -1};
+      step(pass.stage, Stream::dp, Activity::gather_parameters, parameters, pass.ready);
+      if (pass.wait == Wait::none) {
+        step(pass.stage, Stream::dp, Activity::gather_parameters, {-1, -1}, Seconds{});
+        return;
+      }
+      index = pass.before;
+      const PassEvent& before = t_.passes[at(index)];
+      send(before, pass.wait == Wait::gradient ||
+                       (pass.wait == Wait::order && !runs_forward(before.slot.pass)));
+    }
+  }
+
+  /// From the end of a pass to the arrival of what it sent.
+  void send(const PassEvent& pass, bool gradient) {
+    const ChunkBatch what = gradient ? pass.slot.backward_at() : pass.slot.at;
+    const bool turned = t_.costs.schedule == Schedule::dualpipe && what.chunk == 1;
+    step(pass.stage, gradient != turned ? Stream::send_previous : Stream::send_next,
+         gradient ? Activity::send_gradients : Activity::send_activations, what, pass.end);
+  }
+
+  const Timeline& t_;
+  Seconds now_;
+  std::vector<Event> path_;
+};
+
+/// Changes of what one stage holds.
+class StageMemory {
+ public:
+  StageMemory(const Timeline& timeline, std::int32_t stage, std::vector<MemorySample>& samples)
+      : t_(timeline), stage_(stage), samples_(samples) {}
+
+  void write() {
+    MemoryKinds held = t_.costs.resources[at(stage_)].resident;
+    record(Seconds{}, held);
+    for (std::int32_t i = t_.first_pass[at(stage_)]; i < t_.first_pass[at(stage_ + 1)]; ++i) {
+      const PassEvent& pass = t_.passes[at(i)];
+      const PassSlot& slot = pass.slot;
+      if (runs_forward(slot.pass)) {
+        const ChunkCost& chunk = t_.costs.chunk(stage_, slot.at.chunk);
+        held.activations += chunk.activations;
+        held.logits += chunk.logits;
+      }
+      const ChunkCost& back = t_.costs.chunk(stage_, slot.backward_at().chunk);
+      const ChunkCost& ahead = t_.costs.chunk(stage_, slot.at.chunk);
+      held.temporary = max(back.temporary, ahead.temporary);
+      record(pass.start, held);
+      held.temporary = Bytes{};
+      if (makes_input_gradient(slot.pass)) held.logits = without(held.logits, back.logits);
+      if (makes_weight_gradient(slot.pass)) {
+        held.activations = without(held.activations, back.activations);
+      }
+      record(pass.end, held);
+    }
+    held.activations = held.logits = Bytes{};
+    record(t_.step_time, held);
+  }
+
+ private:
+  /// Sums of many terms come back to zero only nearly.
+  static Bytes without(Bytes held, Bytes freed) { return max(Bytes{}, held - freed); }
+
+  void record(Seconds time, const MemoryKinds& held) {
+    if (!samples_.empty() && samples_.back().rank == stage_ && samples_.back().time == time) {
+      samples_.back().held = held;
+      return;
+    }
+    samples_.push_back({stage_, time, held});
+  }
+
+  const Timeline& t_;
+  std::int32_t stage_;
+  std::vector<MemorySample>& samples_;
+};
+
+}  // namespace
+
+std::vector<Event> events(const Timeline& timeline) {
+  EventList list(timeline);
+  for (const PassEvent& pass : timeline.passes) add_pass(list, timeline, pass);
+  for (const TransferEvent& transfer : timeline.transfers) {
+    add_transfer(list, timeline, transfer);
+  }
+  for (const TrafficEvent& traffic : timeline.traffic) {
+    list.add({traffic.stage, Stream::dp,
+              traffic.reduce ? Activity::reduce_gradients : Activity::gather_parameters,
+              traffic.chunk, -1, traffic.start, traffic.end - traffic.start, traffic.bytes});
+  }
+  add_end_of_step(list, timeline);
+  return list.take();
+}
+
+std::vector<Event> critical_path(const Timeline& timeline) { return PathWriter(timeline).write(); }
+
+std::vector<MemorySample> memory_profile(const Timeline& timeline) {
+  std::vector<MemorySample> samples;
+  for (std::int32_t s = 0; s < timeline.costs.stages; ++s) {
+    StageMemory(timeline, s, samples).write();
+  }
+  return samples;
+}
+
+}  // namespace scalemodel
