@@ -58,6 +58,13 @@ void bind_estimator(py::module_& m) {
            py::arg("step_time_s"), py::arg("weight") = 1.0);
   m.def("fit_stack", &fit_stack_to, py::arg("start"), py::arg("runs"),
         "Fitted stack, standard errors of its four constants, predicted seconds of the runs.");
+  m.def(
+      "reported_memory_bytes",
+      [](const Estimate& estimate, const Stack& stack) {
+        return reported_memory(estimate, stack).base();
+      },
+      py::arg("estimate"), py::arg("stack"),
+      "Memory of an estimate as the log of the stack states it.");
   py::class_<Tables>(m, "Tables", "Costs of a (model, cluster, task, stack) on small axes.")
       .def(py::init<Model, Cluster, Task, Stack>(), py::arg("model"), py::arg("cluster"),
            py::arg("task"), py::arg("stack"))

@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'CustomAllReduce', 'DecodeKernel', 'DecoderShape', 'DispatchKernel', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'FittedField', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'LayeredModel', 'LookupKernel', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'attention_bound_s', 'best_algorithm', 'canonical', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'custom_all_reduce_times_s', 'decode_time_s', 'dispatch_time_s', 'expert_layer_time_s', 'expert_loads', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'grouped_call_time_s', 'lookup_time_s', 'memory_bound_s', 'p2p_time_s', 'pareto_front', 'precisions', 'prefill_time_s', 'reasons', 'score', 'search', 'streaming_time_s', 'sweep', 'variables']
+__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'CustomAllReduce', 'DecodeKernel', 'DecoderShape', 'DispatchKernel', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'FittedField', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'LayeredModel', 'LookupKernel', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'attention_bound_s', 'best_algorithm', 'canonical', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'custom_all_reduce_times_s', 'decode_time_s', 'dispatch_time_s', 'expert_layer_time_s', 'expert_loads', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'grouped_call_time_s', 'lookup_time_s', 'memory_bound_s', 'p2p_time_s', 'pareto_front', 'precisions', 'prefill_time_s', 'reasons', 'reported_memory_bytes', 'score', 'search', 'streaming_time_s', 'sweep', 'variables']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -2141,7 +2141,7 @@ class Stack:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, grouped_launch: bool = False, dropout: bool = False, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, deduplicated_dispatch: bool = False, optimizer_copy_bytes: float = 0.0, contention: float = 0.1, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, grouped_launch: bool = False, dropout: bool = False, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, deduplicated_dispatch: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2178,7 +2178,7 @@ class Stack:
     @property
     def fragmentation_fraction(self) -> float:
         """
-        lost by the allocator
+        lost by the allocator, of what comes and goes
         """
     @property
     def fused_activation(self) -> bool:
@@ -2221,9 +2221,39 @@ class Stack:
         host time per kernel
         """
     @property
+    def keep_gathered(self) -> bool:
+        """
+        gathered inputs are kept for the backward pass
+        """
+    @property
+    def keep_stage_outputs(self) -> bool:
+        """
+        micro-batches in flight keep their stage's output
+        """
+    @property
+    def loss_per_logit_bytes(self) -> float:
+        """
+        unfused loss on the whole vocabulary, per logit
+        """
+    @property
+    def master_shards(self) -> bool:
+        """
+        fully sharded weights are master weights only
+        """
+    @property
     def memory_efficiency(self) -> float:
         """
         memory-bound kernels in a step over the same in a tight loop
+        """
+    @property
+    def memory_report(self) -> str:
+        """
+        what its log calls memory
+        """
+    @property
+    def narrow_gradients(self) -> bool:
+        """
+        gradients in the storage format beside the FP32 ones
         """
     @property
     def optimizer_copy_bytes(self) -> float:
@@ -2271,9 +2301,24 @@ class Stack:
         what selective recomputation repeats
         """
     @property
+    def split_loss_per_logit_bytes(self) -> float:
+        """
+        unfused loss behind a head split over tensor ranks, per logit
+        """
+    @property
     def step_overhead_s(self) -> float:
         """
         once per step
+        """
+    @property
+    def unused_gradients(self) -> bool:
+        """
+        a placeholder gradient per weight shape beside the FP32 one
+        """
+    @property
+    def whole_logits(self) -> bool:
+        """
+        tensor ranks hold the whole vocabulary's logits
         """
 class Estimate:
     """
@@ -2666,6 +2711,10 @@ def prefill_time_s(kernel: PrefillKernel, accelerator: Accelerator, *, batch: ty
 def reasons() -> tuple:
     """
     Every reason code, in the order of the engine.
+    """
+def reported_memory_bytes(estimate: Estimate, stack: Stack) -> float:
+    """
+    Memory of an estimate as the log of the stack states it.
     """
 def score(estimate: Estimate, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]]) -> float:
     """

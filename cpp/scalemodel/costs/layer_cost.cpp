@@ -468,16 +468,29 @@ Bytes saved_everything(const Model& model, const LayerKind& kind, const LayerLay
   return Bytes{bytes};
 }
 
+double score_elements(const LayerLayout& layout, const LocalSizes& size,
+                      const Conditions& conditions) {
+  return layout.micro_batch * size.heads * (static_cast<double>(conditions.sequence) / layout.cp) *
+         conditions.sequence;
+}
+
 /// Score maps that attention without flash kernels stores: softmax output, and with dropout the
 /// mask and the dropped-out copy.
 Bytes score_maps(const LayerLayout& layout, const LocalSizes& size, const Conditions& conditions) {
   if (is_flash(conditions.attention)) return Bytes{};
-  const double maps = layout.micro_batch * size.heads *
-                      (static_cast<double>(conditions.sequence) / layout.cp) * conditions.sequence;
   double per_element = size.element;
   if (conditions.attention == AttentionKernel::unfused) per_element += size.element;
   if (conditions.dropout) per_element += size.element + 1;
-  return Bytes{maps * per_element};
+  return Bytes{score_elements(layout, size, conditions) * per_element};
+}
+
+/// Peak beside the stored maps while attention without flash kernels is differentiated: gradients
+/// of both sides of the softmax; unfused also its FP32 input, output and their gradients.
+Bytes score_maps_in_work(const LayerLayout& layout, const LocalSizes& size,
+                         const Conditions& conditions) {
+  if (is_flash(conditions.attention)) return Bytes{};
+  const bool unfused = conditions.attention == AttentionKernel::unfused;
+  return Bytes{score_elements(layout, size, conditions) * (2 * size.element + (unfused ? 12 : 0))};
 }
 
 /// Stored outputs of norms and activation functions.
@@ -494,16 +507,55 @@ Bytes cheap_outputs(const Model& model, const LayerKind& kind, const LayerLayout
   return Bytes{elements * size.linear_input};
 }
 
-/// Share of the stored bytes that PyTorch's selective checkpointing keeps: every second matrix
-/// product and the attention output, taken as half of everything (assumed; torchtitan's printed
-/// memory agrees to 9 %).
-constexpr double kOperatorCheckpointShare = 0.5;
+/// What PyTorch's selective checkpointing keeps: the layer's input, the outputs of every second
+/// matrix product (in the order they run) and of attention, and the results of tensor-parallel
+/// reductions. Source: torchtitan, the policy of its activation checkpointing.
+Bytes every_second_product(const Model& model, const LayerKind& kind, const LayerLayout& layout,
+                           const LocalSizes& size) {
+  const AttentionShape& a = kind.attention;
+  const FeedForwardShape& ff = kind.feed_forward;
+  const double h = model.hidden, tp = layout.tp;
+  double kept = 0;  // elements per token
+  bool keep = true;
+  const auto product = [&](double columns) {
+    if (keep) kept += columns;
+    keep = !keep;
+  };
+  if (a.latent()) {
+    if (a.q_lora_rank > 0) product(a.q_lora_rank);
+    product(size.q);
+    product(a.kv_lora_rank + a.rope_head_dim);
+    product(size.heads * (a.head_dim - a.rope_head_dim + a.v_head_dim));
+  } else {
+    product(size.q);
+    product(size.k);
+    product(size.v);
+  }
+  product(h);
+  if (ff.routed()) product(ff.experts);
+  const double width = ff.routed() ? ff.shared_width : ff.width;
+  if (width > 0) {
+    product(width / tp);
+    if (ff.gated) product(width / tp);
+    product(h);
+  }
+  const double attended = size.heads * (a.v_head_dim * size.element + 4);
+  const double streams = layout.tp > 1 ? 3 : 1;  // the input, two reductions
+  return Bytes{size.tokens * (kept * size.element + attended) +
+               streams * size.split_tokens * h * size.element};
+}
+
+/// Bytes that a layer may keep instead of everything.
+struct KeptBytes {
+  Bytes everything, maps, layer_input, cheap, second_products;
+};
 
 void set_recomputation(LayerCost& cost, const LayerBuilder& builder, const Conditions& conditions,
-                       Bytes everything, Bytes maps, Bytes layer_input, Bytes cheap) {
+                       const KeptBytes& kept) {
+  const Bytes everything = kept.everything, maps = kept.maps;
   const auto index = [](Recompute mode) { return static_cast<std::size_t>(mode); };
   cost.saved[index(Recompute::none)] = everything + maps;
-  cost.saved[index(Recompute::full)] = layer_input;
+  cost.saved[index(Recompute::full)] = kept.layer_input;
   cost.recompute[index(Recompute::full)] = cost.forward;
   Phase& selective = cost.recompute[index(Recompute::selective)];
   Bytes& selective_saved = cost.saved[index(Recompute::selective)];
@@ -514,11 +566,11 @@ void set_recomputation(LayerCost& cost, const LayerBuilder& builder, const Condi
       break;
     case Selective::modules:
       selective.compute = builder.moving_forward();
-      selective_saved = everything + maps - cheap;
+      selective_saved = everything + maps - kept.cheap;
       break;
     case Selective::operators:
       selective.compute = builder.moving_forward() + 0.5 * builder.linear_forward();
-      selective_saved = kOperatorCheckpointShare * everything;
+      selective_saved = min(kept.second_products, everything);
       break;
   }
 }
@@ -568,14 +620,18 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
 
   const double stream_bytes = size.split_tokens * model.hidden * size.element;
   set_recomputation(cost, builder, conditions,
-                    saved_everything(model, kind, layout, size, conditions),
-                    score_maps(layout, size, conditions), Bytes{stream_bytes},
-                    cheap_outputs(model, kind, layout, size, conditions));
+                    {saved_everything(model, kind, layout, size, conditions),
+                     score_maps(layout, size, conditions), Bytes{stream_bytes},
+                     cheap_outputs(model, kind, layout, size, conditions),
+                     every_second_product(model, kind, layout, size)});
   const FeedForwardShape& ff = kind.feed_forward;
   const double widest = ff.routed()
                             ? routed_rows(kind, layout, size, conditions) * ff.width / layout.etp
                             : size.tokens * ff.width / layout.tp;
-  cost.working = Bytes{size.element * widest * (ff.gated ? 3 : 2) + 2 * stream_bytes};
+  // The feed-forward part and attention are differentiated one after the other.
+  cost.working = max(Bytes{size.element * widest * (ff.gated ? 3 : 2)},
+                     score_maps_in_work(layout, size, conditions)) +
+                 Bytes{2 * stream_bytes};
 
   const double down = kind.attention.latent()
                           ? static_cast<double>(model.hidden) *
@@ -591,6 +647,9 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   cost.dense_parameters = (kind.attention_parameters - down + kind.dense_parameters) / layout.tp +
                           down + copied + kind.norm_parameters;
   cost.expert_parameters = kind.expert_parameters / (layout.ep * layout.etp);
+  cost.distinct_parameters =
+      cost.dense_parameters +
+      (ff.routed() ? kind.expert_parameters / (static_cast<double>(ff.experts) * layout.etp) : 0);
   cost.trainable_dense = conditions.frozen_base ? adapters : cost.dense_parameters;
   cost.trainable_expert = conditions.frozen_base ? 0 : cost.expert_parameters;
   return cost;
@@ -658,8 +717,13 @@ EndCost head_cost(const Model& model, const LayerLayout& layout, const Condition
                     model.mtp_layers * model.mtp_projection_parameters / layout.tp;
   cost.trainable = conditions.frozen_base ? 0 : cost.parameters;
   cost.saved = Bytes{tokens * model.hidden * element * 2};
-  // Logits in the storage format; unfused also in FP32 three times: cast, softmax, gradient.
-  cost.working = Bytes{logits * (fused ? 2 * element : element + 12)};
+  // Fused: logits and their gradient in the storage format. Unfused: copies in FP32 beside them,
+  // as many as the stack's loss makes.
+  const Stack& stack = conditions.stack;
+  const double held = stack.whole_logits ? tokens * model.vocab : logits;
+  cost.working = held * (fused            ? Bytes{2 * element}
+                         : layout.tp == 1 ? stack.loss_per_logit
+                                          : stack.split_loss_per_logit);
   return cost;
 }
 

@@ -43,6 +43,7 @@ struct LayerCost {
   double dense_parameters = 0;       ///< of this rank, sharded by tp
   double expert_parameters = 0;      ///< of this rank, sharded by ep and etp
   double trainable_dense = 0, trainable_expert = 0;
+  double distinct_parameters = 0;  ///< of this rank, experts of one shape counted once
 };
 
 /// Embedding or head with loss, on the stage that holds it.

@@ -232,7 +232,7 @@ LayerLayout Tables::layout_of(const Strategy& s, const Degrees& d) const noexcep
   layout.etp = d.etp;
   layout.micro_batch = d.micro_batch;
   layout.sequence_parallel = s.sequence_parallel && d.tp > 1;
-  layout.regather = s.regather || !layout.sequence_parallel;
+  layout.regather = (s.regather && !stack_.keep_gathered) || !layout.sequence_parallel;
   layout.overlap_tp = resolve(s.overlap_tp, stack_.overlap_tp);
   layout.context = s.context;
   const Strides strides = axis_strides(s.placement, d);

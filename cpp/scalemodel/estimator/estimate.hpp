@@ -43,6 +43,9 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept;
 Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                   const Cell& cell, const StageLayout& stages) noexcept;
 
+/// The memory of an estimate as the log of a stack states it.
+Bytes reported_memory(const Estimate& estimate, const Stack& stack) noexcept;
+
 /// What a group of strategies may still choose: shardings, and what goes to host memory.
 struct Freedom {
   bool shards_gradients = false, shards_weights = false;  ///< some member does

@@ -413,6 +413,12 @@ struct MemoryByKind {
     return weights + gradients + optimizer + activations + logits + temporary + communication +
            gathered;
   }
+  /// What the allocator hands out once and never takes back.
+  Bytes persistent() const { return weights + gradients + optimizer; }
+  /// Lost between blocks of what comes and goes.
+  Bytes fragments(const Stack& stack) const {
+    return stack.fragmentation_fraction * (allocated() - persistent());
+  }
 };
 
 MemoryByKind stage_memory(const Context& c, const StageClass& stage, const StageCost& cost) {
@@ -432,11 +438,20 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
       c.conditions.frozen_base
           ? narrow_bytes
           : c.storage_bytes + (narrow && !c.weights_sharded ? narrow_bytes : 0);
-  memory.weights = Bytes{weight_bytes * shared(cost.dense, cost.expert, c.weights_sharded)};
+  const Stack& stack = c.stack();
+  // Where what is gathered is cast from the master weights, there is no other shard.
+  const bool masters_only = c.weights_sharded && stack.master_shards && c.task().master_bytes > 0 &&
+                            !c.conditions.frozen_base;
+  if (!masters_only) {
+    memory.weights = Bytes{weight_bytes * shared(cost.dense, cost.expert, c.weights_sharded)};
+  }
   memory.gradients = Bytes{c.gradient_bytes *
                            shared(cost.trainable_dense, cost.trainable_expert, gradients_sharded)};
-  memory.optimizer = Bytes{(state_bytes(c.task()) + c.stack().optimizer_copy.base()) *
-                           updated_parameters(c, cost)};
+  if (stack.narrow_gradients && c.gradient_bytes > c.storage_bytes) {
+    memory.gradients += Bytes{c.storage_bytes * (cost.trainable_dense + cost.trainable_expert)};
+  }
+  memory.optimizer =
+      Bytes{(state_bytes(c.task()) + stack.optimizer_copy.base()) * updated_parameters(c, cost)};
 
   const double share = c.stages.mirrored ? 0.5 : 1;
   const double held = in_flight(c.schedule, c.degrees.pp, c.degrees.vpp, stage.first_index,
@@ -445,10 +460,13 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
   const Bytes per_micro_batch = share * saved_bytes(c, stage);
   memory.activations = held * per_micro_batch;
   if (stage.head) memory.activations += c.cell.head.saved;
+  if (stack.keep_stage_outputs && !stage.head) {
+    memory.activations += held * (s.sequence_parallel ? 1 : c.degrees.tp) * c.cell.boundary;
+  }
 
   const auto none = static_cast<std::size_t>(Recompute::none);
   const auto mode = static_cast<std::size_t>(s.recompute);
-  double widest_layer = 0, widest_trainable = 0;
+  double widest_layer = 0, widest_trainable = 0, distinct = 0;
   Bytes temporary;
   for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
     if (stage.layers[k] == 0) continue;
@@ -459,9 +477,14 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
     temporary = max(temporary, layer.working + whole);
     widest_layer = std::max(widest_layer, layer.dense_parameters + layer.expert_parameters);
     widest_trainable = std::max(widest_trainable, layer.trainable_dense + layer.trainable_expert);
+    distinct = std::max(distinct, layer.distinct_parameters);
   }
   if (stage.head) memory.logits = c.cell.head.working;
   memory.temporary = max(Bytes{}, temporary - memory.logits);
+  if (stack.unused_gradients && c.gradient_bytes > c.storage_bytes && !c.conditions.frozen_base) {
+    memory.temporary +=
+        Bytes{c.storage_bytes * (distinct + (stage.head ? c.cell.head.parameters : 0))};
+  }
 
   // Sequence parallelism gathers the whole stream in front of a block.
   if (s.sequence_parallel && c.degrees.tp > 1) {
@@ -494,8 +517,7 @@ void set_memory(Estimate& estimate, const MemoryByKind& memory, const Stack& sta
   estimate.memory_communication = memory.communication;
   estimate.memory_gathered = memory.gathered;
   estimate.memory_allocated = memory.allocated();
-  estimate.memory_reserve =
-      stack.reserve + stack.fragmentation_fraction * estimate.memory_allocated;
+  estimate.memory_reserve = stack.reserve + memory.fragments(stack);
   estimate.memory = estimate.memory_allocated + estimate.memory_reserve;
   estimate.fullest_stage = stage;
 }
@@ -611,8 +633,9 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
     e.optimizer = max(e.optimizer, optimizer_time(c, cost));
     e.exposed_offload = max(e.exposed_offload, optimizer_transfer(c, cost));
     const MemoryByKind memory = stage_memory(c, stage, cost);
-    if (memory.allocated() > peak) {
-      peak = memory.allocated();
+    const Bytes taken = memory.allocated() + memory.fragments(c.stack());
+    if (taken > peak) {
+      peak = taken;
       set_memory(e, memory, c.stack(), stage.first_index);
     }
     e.host_memory = max(e.host_memory, cluster.node_accelerators * memory.host);
@@ -746,6 +769,18 @@ PipelineParts pipeline_parts(const Tables& tables, const Strategy& strategy, con
   parts.hide_gather = enabled(strategy.overlap_param_gather, c.stack().overlap_param_gather);
   parts.hide_reduce = enabled(strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
   return parts;
+}
+
+Bytes reported_memory(const Estimate& estimate, const Stack& stack) noexcept {
+  switch (stack.memory_report) {
+    case MemoryReport::allocated:
+      return estimate.memory_allocated;
+    case MemoryReport::reserved:
+      return estimate.memory - stack.reserve;
+    case MemoryReport::device:
+      return estimate.memory;
+  }
+  return estimate.memory_allocated;
 }
 
 Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degrees& degrees,

@@ -22,6 +22,17 @@ struct EnumNames<Selective> {
   static constexpr std::array<std::string_view, 3> names{"core_attention", "modules", "operators"};
 };
 
+/// What a stack's log calls the memory of a run: live tensors at their peak, what the caching
+/// allocator took from the device, or what the device itself counts (context and communication
+/// buffers included).
+enum class MemoryReport : std::uint8_t { allocated, reserved, device };
+
+template <>
+struct EnumNames<MemoryReport> {
+  static constexpr std::string_view what = "memory report";
+  static constexpr std::array<std::string_view, 3> names{"allocated", "reserved", "device"};
+};
+
 struct Stack {
   // Free constants, fitted per stack and bounded by physics.
   double gemm_efficiency = 1;     ///< matrix products in a step over the same in a tight loop
@@ -39,9 +50,19 @@ struct Stack {
   bool overlap_tp = false, overlap_p2p = false, overlap_ep = false;
   bool deduplicated_dispatch = false;  ///< one copy of a token per rank, not one per expert
   Bytes optimizer_copy;                ///< per parameter it updates: copies of gradient and weight
-  double contention = 0.1;             ///< slow-down of compute, per second of hidden communication
-  Seconds step_overhead;               ///< data, logging, clipping: once per step
-  double fragmentation_fraction = 0;   ///< of what the allocator hands out
+  // Facts that only memory knows.
+  Bytes loss_per_logit{14};        ///< unfused loss, vocabulary on one rank: peak over both passes
+  Bytes split_loss_per_logit{14};  ///< the same with the head split over tensor ranks
+  bool whole_logits = false;       ///< every tensor rank gathers the whole vocabulary's logits
+  bool keep_gathered = false;  ///< sequence parallelism: gathered inputs are kept, not regathered
+  bool keep_stage_outputs = false;  ///< each micro-batch in flight also keeps its stage's output
+  bool master_shards = false;       ///< fully sharded weights exist as master weights only
+  bool unused_gradients = false;    ///< a placeholder gradient per weight shape beside the FP32 one
+  bool narrow_gradients = false;    ///< gradients in the storage format beside the FP32 ones
+  MemoryReport memory_report = MemoryReport::allocated;
+  double contention = 0.1;            ///< slow-down of compute, per second of hidden communication
+  Seconds step_overhead;              ///< data, logging, clipping: once per step
+  double fragmentation_fraction = 0;  ///< of what the allocator hands out and takes back
   Bytes reserve;  ///< driver context, communication buffers outside the allocator
 
   bool operator==(const Stack&) const = default;
@@ -77,9 +98,24 @@ struct RecordOf<Stack> {
             "one copy of a token per rank, not one per expert"),
       field("optimizer_copy_bytes", &T::optimizer_copy, 0, 64,
             "per updated parameter: copies of gradient and weight"),
+      field("loss_per_logit_bytes", &T::loss_per_logit, 0, 64,
+            "unfused loss on the whole vocabulary, per logit"),
+      field("split_loss_per_logit_bytes", &T::split_loss_per_logit, 0, 64,
+            "unfused loss behind a head split over tensor ranks, per logit"),
+      field("whole_logits", &T::whole_logits, "tensor ranks hold the whole vocabulary's logits"),
+      field("keep_gathered", &T::keep_gathered, "gathered inputs are kept for the backward pass"),
+      field("keep_stage_outputs", &T::keep_stage_outputs,
+            "micro-batches in flight keep their stage's output"),
+      field("master_shards", &T::master_shards, "fully sharded weights are master weights only"),
+      field("unused_gradients", &T::unused_gradients,
+            "a placeholder gradient per weight shape beside the FP32 one"),
+      field("narrow_gradients", &T::narrow_gradients,
+            "gradients in the storage format beside the FP32 ones"),
+      field("memory_report", &T::memory_report, "what its log calls memory"),
       field("contention", &T::contention, 0, 2, "slow-down per second of hidden communication"),
       field("step_overhead_s", &T::step_overhead, 0, 100, "once per step"),
-      field("fragmentation_fraction", &T::fragmentation_fraction, 0, 1, "lost by the allocator"),
+      field("fragmentation_fraction", &T::fragmentation_fraction, 0, 1,
+            "lost by the allocator, of what comes and goes"),
       field("reserve_bytes", &T::reserve, 0, 1e12, "outside the allocator")};
 };
 

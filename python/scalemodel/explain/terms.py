@@ -170,12 +170,15 @@ def _memory(est: Estimate, sources: Sources) -> Explanation:
         size = float(getattr(core, column))
         inputs: dict[str, object]
         if kind == "reserve":
-            formula = "reserve + fragmentation × what the allocator hands out"
+            formula = "reserve + fragmentation × (allocated - persistent)"
             source = sources.stack
             inputs = {
                 "reserve_bytes": stack.reserve_bytes,
                 "fragmentation_fraction": stack.fragmentation_fraction,
                 "allocated_bytes": core.memory_allocated_bytes,
+                "persistent_bytes": core.memory_weights_bytes
+                + core.memory_gradients_bytes
+                + core.memory_optimizer_bytes,
             }
         else:
             formula, source, knobs = MEMORY_FACTS[kind]
