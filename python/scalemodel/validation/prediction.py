@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scalemodel import _core
 from scalemodel.errors import ScaleModelError
+from scalemodel.estimate import stack_of
 from scalemodel.validation.architecture import ARCHITECTURE_COLUMNS
 from scalemodel.validation.rows import SkippedRowError, Table
 from scalemodel.validation.training import INPUT_COLUMNS, Question, is_language_model, question
@@ -99,7 +101,9 @@ class Predictor:
                 f"recompute {recompute}{f' of {layers} layers' if layers else ''} assumed: {why}"
             )
         step_time_s = _positive(estimate.step_time_s, "step_time")
-        memory_bytes = _positive(estimate.memory_allocated_bytes, "memory")
+        memory_bytes = _positive(
+            _core.reported_memory_bytes(estimate.core, stack_of(estimate)), "memory"
+        )
         return Prediction(
             step_time_s=step_time_s,
             memory_gb=memory_bytes / _GIB,
