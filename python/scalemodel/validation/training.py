@@ -321,6 +321,11 @@ def _chunks(row: Row, layers: int, stages: int, notes: list[str]) -> int:
     return chunks
 
 
+def _ends_as_layers(layers: int, chunks: int) -> bool:
+    """Whether a pipeline is even only with the token table and the head counted as layers."""
+    return layers % chunks != 0 and (layers + 2) % chunks == 0
+
+
 def _strategy(
     row: Row, accelerators: int, node: int, layers: int, notes: list[str]
 ) -> dict[str, Any]:
@@ -414,7 +419,10 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         strategy=_frozen(strategy | extra),
         stack=stack
         or stack_for(
-            row.text("framework"), None if year is None else round(year), row.text("task")
+            row.text("framework"),
+            None if year is None else round(year),
+            row.text("task"),
+            ends_as_layers=_ends_as_layers(model["layers"], strategy["pp"] * strategy["vpp"]),
         ),
         precisions=_precisions(row, notes),
         recomputations=recomputations,
