@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "scalemodel/costs/layer_memory.hpp"
 #include "scalemodel/ops/attention.hpp"
 #include "scalemodel/ops/memory_bound.hpp"
 
@@ -115,34 +116,6 @@ class LayerBuilder {
   double kernels_forward_ = 0, kernels_backward_ = 0, kernels_weight_ = 0;
 };
 
-/// Sizes a layer is made of on one rank, for one micro-batch.
-struct LocalSizes {
-  double tokens;        ///< after context parallelism
-  double split_tokens;  ///< also after sequence parallelism
-  double q, k, v;       ///< widths of this rank's query, key and value
-  double heads, kv_heads;
-  double element;       ///< bytes of a stored activation
-  double linear_input;  ///< bytes of a saved input of a linear layer
-};
-
-LocalSizes local_sizes(const LayerKind& kind, const LayerLayout& layout,
-                       const Conditions& conditions) {
-  LocalSizes size{};
-  const AttentionShape& a = kind.attention;
-  size.tokens = static_cast<double>(layout.micro_batch) * conditions.sequence / layout.cp;
-  size.split_tokens = layout.sequence_parallel ? size.tokens / layout.tp : size.tokens;
-  size.heads = static_cast<double>(a.heads) / layout.tp;
-  // Fewer key/value heads than tensor ranks: each rank keeps a copy of one.
-  const int kv_heads = a.latent() ? a.heads : a.kv_heads;
-  size.kv_heads = std::max(1.0, static_cast<double>(kv_heads) / layout.tp);
-  size.q = size.heads * a.head_dim;
-  size.k = size.kv_heads * a.head_dim;
-  size.v = size.kv_heads * a.v_head_dim;
-  size.element = operand_bytes(conditions.storage);
-  size.linear_input = std::min(size.element, operand_bytes(conditions.precision));
-  return size;
-}
-
 /// Low-rank adapters beside one frozen k x n matrix: two thin products each way.
 double lora_linear(LayerBuilder& builder, const Conditions& conditions, const GemmTimer& timer,
                    double tokens, double n, double k) {
@@ -245,13 +218,6 @@ double add_mlp(LayerBuilder& builder, double hidden, double tokens, double width
   if (conditions.lora_rank == 0 || !conditions.lora_everywhere) return 0;
   return lora_linear(builder, conditions, adapter_timer, tokens, up, hidden) +
          lora_linear(builder, conditions, adapter_timer, tokens, hidden, width);
-}
-
-/// Rows the routed experts of the busiest rank compute: the tokens of its expert group, k copies.
-double routed_rows(const LayerKind& kind, const LayerLayout& layout, const LocalSizes& size,
-                   const Conditions& conditions) {
-  return size.tokens / layout.tp * layout.etp * kind.feed_forward.experts_per_token *
-         conditions.imbalance;
 }
 
 double add_feed_forward(LayerBuilder& builder, const Model& model, const LayerKind& kind,
@@ -432,145 +398,20 @@ void add_expert_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   backward.hidden += b.hidden;
 }
 
-/// Bytes a layer keeps from its forward to its backward pass, everything stored. Source of the
-/// terms: Korthikanti et al., arXiv 2205.05198, section 4, extended to gated layers, grouped
-/// heads, latent attention and experts.
-Bytes saved_everything(const Model& model, const LayerKind& kind, const LayerLayout& layout,
-                       const LocalSizes& size, const Conditions& conditions) {
-  const AttentionShape& a = kind.attention;
-  const FeedForwardShape& ff = kind.feed_forward;
-  const double h = model.hidden, e = size.element, input = size.linear_input;
-  const double stream = size.split_tokens * h;
-  double bytes = stream * (2 * e + 2 * input);  // inputs of both norms and of both linear blocks
-  if (layout.sequence_parallel && !layout.regather) {
-    const double dense_blocks = ff.routed() && ff.shared_width == 0 ? 1 : 2;
-    bytes += (size.tokens * h - stream) * dense_blocks * input;  // kept whole
-  }
-  if (!conditions.fused_norm) bytes += kind.norms * stream * 8;  // FP32 copies of eager norms
-  if (conditions.dropout) bytes += 2 * stream;                   // masks
-  bytes += size.tokens * (size.q + size.k + size.v) * e;
-  if (a.latent()) bytes += size.tokens * (a.q_lora_rank + a.kv_lora_rank + a.rope_head_dim) * 2 * e;
-  bytes += size.tokens * size.heads * (a.v_head_dim * input + 4);
-  const auto mlp = [&](double tokens, double width) {
-    const double up = ff.gated ? 2 * width : width;
-    const double product = conditions.stack.fused_activation || !ff.gated ? width : 2 * width;
-    return tokens * (up * e + product * input);
-  };
-  if (!ff.routed())
-    return Bytes{bytes + mlp(size.tokens, static_cast<double>(ff.width) / layout.tp)};
-  if (ff.shared_width > 0) {
-    bytes += mlp(size.tokens, static_cast<double>(ff.shared_width) / layout.tp);
-  }
-  const double rows = routed_rows(kind, layout, size, conditions);
-  bytes += mlp(rows, static_cast<double>(ff.width) / layout.etp);
-  bytes += rows * h * (input + e);              // permuted inputs, outputs before weighting
-  bytes += size.split_tokens * ff.experts * 4;  // router probabilities
-  return Bytes{bytes};
-}
-
-double score_elements(const LayerLayout& layout, const LocalSizes& size,
-                      const Conditions& conditions) {
-  return layout.micro_batch * size.heads * (static_cast<double>(conditions.sequence) / layout.cp) *
-         conditions.sequence;
-}
-
-/// Score maps that attention without flash kernels stores: softmax output, and with dropout the
-/// mask and the dropped-out copy.
-Bytes score_maps(const LayerLayout& layout, const LocalSizes& size, const Conditions& conditions) {
-  if (is_flash(conditions.attention)) return Bytes{};
-  double per_element = size.element;
-  if (conditions.attention == AttentionKernel::unfused) per_element += size.element;
-  if (conditions.dropout) per_element += size.element + 1;
-  return Bytes{score_elements(layout, size, conditions) * per_element};
-}
-
-/// Peak beside the stored maps while attention without flash kernels is differentiated: gradients
-/// of both sides of the softmax; unfused also its FP32 input, output and their gradients.
-Bytes score_maps_in_work(const LayerLayout& layout, const LocalSizes& size,
-                         const Conditions& conditions) {
-  if (is_flash(conditions.attention)) return Bytes{};
-  const bool unfused = conditions.attention == AttentionKernel::unfused;
-  return Bytes{score_elements(layout, size, conditions) * (2 * size.element + (unfused ? 12 : 0))};
-}
-
-/// Stored outputs of norms and activation functions.
-Bytes cheap_outputs(const Model& model, const LayerKind& kind, const LayerLayout& layout,
-                    const LocalSizes& size, const Conditions& conditions) {
-  const FeedForwardShape& ff = kind.feed_forward;
-  double elements = 2 * size.split_tokens * model.hidden;
-  if (ff.routed()) {
-    elements += routed_rows(kind, layout, size, conditions) * ff.width / layout.etp +
-                size.tokens * ff.shared_width / layout.tp;
-  } else {
-    elements += size.tokens * ff.width / layout.tp;
-  }
-  return Bytes{elements * size.linear_input};
-}
-
-/// What PyTorch's selective checkpointing keeps: the layer's input, the outputs of every second
-/// matrix product (in the order they run) and of attention, and the results of tensor-parallel
-/// reductions. Source: torchtitan, the policy of its activation checkpointing.
-Bytes every_second_product(const Model& model, const LayerKind& kind, const LayerLayout& layout,
-                           const LocalSizes& size) {
-  const AttentionShape& a = kind.attention;
-  const FeedForwardShape& ff = kind.feed_forward;
-  const double h = model.hidden, tp = layout.tp;
-  double kept = 0;  // elements per token
-  bool keep = true;
-  const auto product = [&](double columns) {
-    if (keep) kept += columns;
-    keep = !keep;
-  };
-  if (a.latent()) {
-    if (a.q_lora_rank > 0) product(a.q_lora_rank);
-    product(size.q);
-    product(a.kv_lora_rank + a.rope_head_dim);
-    product(size.heads * (a.head_dim - a.rope_head_dim + a.v_head_dim));
-  } else {
-    product(size.q);
-    product(size.k);
-    product(size.v);
-  }
-  product(h);
-  if (ff.routed()) product(ff.experts);
-  const double width = ff.routed() ? ff.shared_width : ff.width;
-  if (width > 0) {
-    product(width / tp);
-    if (ff.gated) product(width / tp);
-    product(h);
-  }
-  const double attended = size.heads * (a.v_head_dim * size.element + 4);
-  const double streams = layout.tp > 1 ? 3 : 1;  // the input, two reductions
-  return Bytes{size.tokens * (kept * size.element + attended) +
-               streams * size.split_tokens * h * size.element};
-}
-
-/// Bytes that a layer may keep instead of everything.
-struct KeptBytes {
-  Bytes everything, maps, layer_input, cheap, second_products;
-};
-
-void set_recomputation(LayerCost& cost, const LayerBuilder& builder, const Conditions& conditions,
-                       const KeptBytes& kept) {
-  const Bytes everything = kept.everything, maps = kept.maps;
+/// What is run again before the backward pass.
+void set_recomputation(LayerCost& cost, const LayerBuilder& builder, const Conditions& conditions) {
   const auto index = [](Recompute mode) { return static_cast<std::size_t>(mode); };
-  cost.saved[index(Recompute::none)] = everything + maps;
-  cost.saved[index(Recompute::full)] = kept.layer_input;
   cost.recompute[index(Recompute::full)] = cost.forward;
   Phase& selective = cost.recompute[index(Recompute::selective)];
-  Bytes& selective_saved = cost.saved[index(Recompute::selective)];
   switch (conditions.stack.selective) {
     case Selective::core_attention:
       selective.compute = builder.attention_recompute();
-      selective_saved = everything;
       break;
     case Selective::modules:
       selective.compute = builder.moving_forward();
-      selective_saved = everything + maps - kept.cheap;
       break;
     case Selective::operators:
       selective.compute = builder.moving_forward() + 0.5 * builder.linear_forward();
-      selective_saved = min(kept.second_products, everything);
       break;
   }
 }
@@ -618,20 +459,11 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   add_expert_parallel(cost.forward, cost.backward, builder, model, kind, layout, size, conditions,
                       cluster);
 
-  const double stream_bytes = size.split_tokens * model.hidden * size.element;
-  set_recomputation(cost, builder, conditions,
-                    {saved_everything(model, kind, layout, size, conditions),
-                     score_maps(layout, size, conditions), Bytes{stream_bytes},
-                     cheap_outputs(model, kind, layout, size, conditions),
-                     every_second_product(model, kind, layout, size)});
+  set_recomputation(cost, builder, conditions);
+  const LayerBytes bytes = layer_bytes(model, kind, layout, size, conditions);
+  cost.saved = bytes.saved;
+  cost.working = bytes.working;
   const FeedForwardShape& ff = kind.feed_forward;
-  const double widest = ff.routed()
-                            ? routed_rows(kind, layout, size, conditions) * ff.width / layout.etp
-                            : size.tokens * ff.width / layout.tp;
-  // The feed-forward part and attention are differentiated one after the other.
-  cost.working = max(Bytes{size.element * widest * (ff.gated ? 3 : 2)},
-                     score_maps_in_work(layout, size, conditions)) +
-                 Bytes{2 * stream_bytes};
 
   const double down = kind.attention.latent()
                           ? static_cast<double>(model.hidden) *

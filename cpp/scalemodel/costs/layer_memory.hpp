@@ -1,0 +1,33 @@
+// Bytes one layer keeps and needs on one rank for one micro-batch.
+#pragma once
+
+#include "scalemodel/costs/layer_cost.hpp"
+
+namespace scalemodel {
+
+/// Sizes a layer is made of on one rank, for one micro-batch.
+struct LocalSizes {
+  double tokens;        ///< after context parallelism
+  double split_tokens;  ///< also after sequence parallelism
+  double q, k, v;       ///< widths of this rank's query, key and value
+  double heads, kv_heads;
+  double element;       ///< bytes of a stored activation
+  double linear_input;  ///< bytes of a saved input of a linear layer
+};
+
+LocalSizes local_sizes(const LayerKind& kind, const LayerLayout& layout,
+                       const Conditions& conditions);
+
+/// Rows the routed experts of the busiest rank compute: the tokens of its expert group, k copies.
+double routed_rows(const LayerKind& kind, const LayerLayout& layout, const LocalSizes& size,
+                   const Conditions& conditions);
+
+struct LayerBytes {
+  BytesByRecompute saved{};  ///< kept from forward to backward
+  Bytes working;             ///< temporary peak beside what is saved
+};
+
+LayerBytes layer_bytes(const Model& model, const LayerKind& kind, const LayerLayout& layout,
+                       const LocalSizes& size, const Conditions& conditions);
+
+}  // namespace scalemodel
