@@ -12,8 +12,16 @@ struct FlashRate {
   double forward, backward;
 };
 
-/// FlashAttention-1 runs at about half the rate of its successor: Dao, arXiv 2307.08691.
-constexpr double kFlash1OverFlash2 = 0.6;
+/// FlashAttention-1 over its successor, A100, causal, sequences of 2k to 16k: 0.47 at head size 128
+/// and nearly the same absolute rate at 64 (Dao, arXiv 2307.08691, figures 4 and 5).
+constexpr double kFlash1OverFlash2 = 0.47;
+/// The Triton kernel of 2022-23 likewise: its successor is 1.3 to 2.5 times as fast (same source).
+constexpr double kTritonOverFlash2 = 0.58;
+
+/// The first kernels lose nothing on small heads: they are not limited by their products.
+bool even_over_head_sizes(AttentionKernel kernel) {
+  return kernel == AttentionKernel::flash1 || kernel == AttentionKernel::flash_triton;
+}
 
 FlashRate flash_rate(AttentionKernel kernel, const AttentionKernels& rates) {
   switch (kernel) {
@@ -25,6 +33,8 @@ FlashRate flash_rate(AttentionKernel kernel, const AttentionKernels& rates) {
       return {kFlash1OverFlash2 * rates.flash2_forward, kFlash1OverFlash2 * rates.flash2_backward};
     case AttentionKernel::flash3:
       return {rates.flash3_forward, rates.flash3_backward};
+    case AttentionKernel::flash_triton:
+      return {kTritonOverFlash2 * rates.flash2_forward, kTritonOverFlash2 * rates.flash2_backward};
   }
   return {};
 }
@@ -51,9 +61,10 @@ struct ScorePasses {
 };
 
 ScorePasses score_passes(AttentionKernel kernel, bool dropout) {
-  // Fused: read and write once, each way. Separate kernels: scale, mask, softmax in FP32, cast.
+  // Fused: read and write once, each way. Separate kernels: cast to FP32 3, mask filled in 4,
+  // softmax 4, cast back 3; the same back with two operands of the softmax 3 + 6 + 4 + 3.
   const ScorePasses softmax =
-      kernel == AttentionKernel::unfused ? ScorePasses{10, 8} : ScorePasses{2, 3};
+      kernel == AttentionKernel::unfused ? ScorePasses{14, 16} : ScorePasses{2, 3};
   const double mask = dropout ? 2.5 : 0;
   return {softmax.forward + mask, softmax.backward + mask};
 }
@@ -75,7 +86,9 @@ AttentionTime attention_time(const AttentionWork& work, AttentionKernel kernel,
   if (is_flash(kernel)) {
     const FlashRate rate = flash_rate(kernel, accelerator.attention);
     const Flop flop{2 * work.batch * work.heads * width * attention_area(work)};
-    const FlopPerSecond peak = accelerator.peak_of(precision) / head_dim_penalty(work.head_dim);
+    const bool even = even_over_head_sizes(kernel) && work.head_dim < 128;
+    const FlopPerSecond peak =
+        accelerator.peak_of(precision) / (even ? 1 : head_dim_penalty(work.head_dim));
     const Bytes in_out{element * work.batch * width *
                        (work.queries * work.heads + work.keys * work.kv_heads)};
     const Seconds memory = memory_time(in_out, accelerator.elementwise.add_fraction, accelerator);

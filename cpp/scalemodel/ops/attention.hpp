@@ -14,14 +14,22 @@ namespace scalemodel {
 
 /// Which kernel computes attention. `unfused`: matrix products and separate softmax kernels;
 /// `fused_softmax`: Megatron's fused scale-mask-softmax; `flash1..3`: FlashAttention generations,
-/// 3 standing for the best native kernel of the accelerator (FlashAttention-3, cuDNN).
-enum class AttentionKernel : std::uint8_t { unfused, fused_softmax, flash1, flash2, flash3 };
+/// 3 standing for the best native kernel of the accelerator (FlashAttention-3, cuDNN);
+/// `flash_triton`: the Triton kernel of FlashAttention-1's time.
+enum class AttentionKernel : std::uint8_t {
+  unfused,
+  fused_softmax,
+  flash1,
+  flash2,
+  flash3,
+  flash_triton
+};
 
 template <>
 struct EnumNames<AttentionKernel> {
   static constexpr std::string_view what = "attention kernel";
-  static constexpr std::array<std::string_view, 5> names{"unfused", "fused_softmax", "flash1",
-                                                         "flash2", "flash3"};
+  static constexpr std::array<std::string_view, 6> names{
+      "unfused", "fused_softmax", "flash1", "flash2", "flash3", "flash_triton"};
 };
 
 constexpr bool is_flash(AttentionKernel kernel) {
@@ -54,9 +62,9 @@ struct AttentionTime {
 };
 
 /// Flash kernels: t = launch + max(2 b h (d+dv) area/(e P), bytes/(e_add W)); the backward pass has
-/// 2.5 times the flop at its own e. Head sizes below 128 lose (1 + .33 128/d)/1.33, above 128
-/// (d/128)^.5. Unfused: two batched matrix products over the full square, then passes over the
-/// scores.
+/// 2.5 times the flop at its own e. Head sizes below 128 lose (1 + .33 128/d)/1.33, except in the
+/// first kernels, and above 128 (d/128)^.5. Unfused: two batched matrix products over the full
+/// square, then passes over the scores.
 AttentionTime attention_time(const AttentionWork& work, AttentionKernel kernel,
                              const Accelerator& accelerator, Precision precision,
                              const GemmTimer& gemm) noexcept;

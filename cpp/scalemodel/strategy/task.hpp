@@ -33,13 +33,21 @@ constexpr int moments(Optimizer optimizer) {
   return 0;
 }
 
-enum class AttentionChoice : std::uint8_t { stack, unfused, fused_softmax, flash1, flash2, flash3 };
+enum class AttentionChoice : std::uint8_t {
+  stack,
+  unfused,
+  fused_softmax,
+  flash1,
+  flash2,
+  flash3,
+  flash_triton
+};
 
 template <>
 struct EnumNames<AttentionChoice> {
   static constexpr std::string_view what = "attention kernel";
-  static constexpr std::array<std::string_view, 6> names{"stack",  "unfused", "fused_softmax",
-                                                         "flash1", "flash2",  "flash3"};
+  static constexpr std::array<std::string_view, 7> names{
+      "stack", "unfused", "fused_softmax", "flash1", "flash2", "flash3", "flash_triton"};
 };
 
 enum class GradientPrecision : std::uint8_t { stack, fp32, bf16 };

@@ -30,8 +30,8 @@ bool same(const AttentionTime& a, const AttentionTime& b) {
 }
 
 constexpr AttentionKernel kAll[] = {AttentionKernel::unfused, AttentionKernel::fused_softmax,
-                                    AttentionKernel::flash1, AttentionKernel::flash2,
-                                    AttentionKernel::flash3};
+                                    AttentionKernel::flash1,  AttentionKernel::flash2,
+                                    AttentionKernel::flash3,  AttentionKernel::flash_triton};
 
 TEST_CASE("a causal map is half a square, and computes its diagonal blocks too") {
   for (const double s : {1024.0, 8192.0, 131072.0}) {
