@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <vector>
 
 #include "bindings/attention_calls.hpp"
 #include "bindings/bind.hpp"
+#include "scalemodel/calibration/conformal.hpp"
 #include "scalemodel/calibration/fit_kernels.hpp"
 
 namespace scalemodel::bindings {
@@ -47,7 +50,7 @@ std::vector<FreeField> fields_of(const T& prior, const Ranges& ranges) {
 
 void require_length(py::ssize_t length, py::ssize_t expected, const char* name) {
   if (length == expected) return;
-  throw MalformedQuestion(std::string(name) + ": must have the length of time_s");
+  throw MalformedQuestion(std::string(name) + ": must be as long as the other columns");
 }
 
 std::vector<GemmShape> shapes_of(const NumberColumn& m, const NumberColumn& n,
@@ -269,6 +272,26 @@ void bind_collective_fits(py::module_& m) {
       "Seconds that no measurement of a collective can undercut.");
 }
 
+void bind_conformal(py::module_& m) {
+  m.def(
+      "conformal_bound",
+      [](const NumberColumn& values, const NumberColumn& weights, double coverage) {
+        require_length(weights.size(), values.size(), "weights");
+        if (!(coverage > 0) || !(coverage < 1)) {
+          throw MalformedQuestion("coverage: must lie between 0 and 1");
+        }
+        for (py::ssize_t i = 0; i < values.size(); ++i) {
+          if (!std::isfinite(values.at(i)) || !(weights.at(i) > 0)) {
+            throw MalformedQuestion("values, weights: must be finite, weights positive");
+          }
+        }
+        const auto length = static_cast<std::size_t>(values.size());
+        return conformal_bound({values.data(), length}, {weights.data(), length}, coverage);
+      },
+      py::arg("values"), py::arg("weights"), py::arg("coverage"),
+      "What the next value does not exceed with that probability; infinite for too few values.");
+}
+
 }  // namespace
 
 void bind_calibration(py::module_& m) {
@@ -284,6 +307,7 @@ void bind_calibration(py::module_& m) {
   bind_elementwise_fits(m);
   bind_attention_fits(m);
   bind_collective_fits(m);
+  bind_conformal(m);
 }
 
 }  // namespace scalemodel::bindings

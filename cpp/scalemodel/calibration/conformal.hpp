@@ -1,0 +1,21 @@
+// How far measurements stray from predictions, by those that were compared before.
+#pragma once
+
+#include <span>
+
+namespace scalemodel {
+
+/// The value that the next one of a weighted sample does not exceed with probability `coverage`:
+/// the smallest v with
+///
+///     sum of the weights of values <= v  >=  coverage * (sum of all weights + mean weight)
+///
+/// The mean weight stands for the next value itself, which may lie beyond all seen; infinite where
+/// the sample is too small to promise anything. Holds for any distribution whose values are
+/// exchangeable: Vovk, Gammerman, Shafer, Algorithmic Learning in a Random World (2005), section
+/// 2.2; with weights: Tibshirani et al., Conformal prediction under covariate shift (2019).
+/// Preconditions: as many weights as values, all positive; 0 < coverage < 1.
+double conformal_bound(std::span<const double> values, std::span<const double> weights,
+                       double coverage);
+
+}  // namespace scalemodel
