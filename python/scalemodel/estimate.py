@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from scalemodel.diagnose import Fix
     from scalemodel.explain import Explanation
+    from scalemodel.uncertainty import Interval
 
 #: Columns of an estimate that say where the time of a step goes; they sum to ``step_time_s``.
 TIME_COLUMNS = (
@@ -44,11 +45,16 @@ MEMORY_COLUMNS = (
     "memory_reserve_bytes",
 )
 
+#: What `Estimate.to_dict` adds to the columns of a sweep.
+INTERVAL_COLUMNS = ("step_time_low_s", "step_time_high_s", "extrapolates")
+
 DEFAULT_STACK = "plain"
 
 
 @lru_cache(maxsize=128)
-def tables_for(model: Model, cluster: Cluster, task: Training, stack: str) -> _core.Tables:
+def tables_for(
+    model: Model, cluster: Cluster, task: Training, stack: str | _core.Stack
+) -> _core.Tables:
     """The cost tables of a question, built once and kept for the strategies to come."""
     return _core.Tables(model.core, cluster.core, task.core, resolve.stack(stack))
 
@@ -116,8 +122,10 @@ class Estimate:
     def __repr__(self) -> str:
         if self.illegal:
             return f"Estimate({self.verdict})"
+        interval = self.interval()
+        between = f" ({interval.low_s:.4g} to {interval.high_s:.4g})" if interval else ""
         return (
-            f"Estimate({self.verdict}, step {self.step_time_s:.4g} s, "
+            f"Estimate({self.verdict}, step {self.step_time_s:.4g} s{between}, "
             f"{self.tokens_per_s:.4g} tokens/s, MFU {self.mfu_fraction:.1%}, "
             f"{self.memory_bytes / 2**30:.1f} GiB)"
         )
@@ -148,8 +156,60 @@ class Estimate:
         known = self.cluster.core.price_usd_per_s > 0 and not self.illegal
         return float(self.core.cost_usd) if known else None
 
+    def interval(self) -> Interval | None:
+        """Where a measured step would lie four times in five, by comparable published runs.
+
+        Runs are comparable by accelerator architecture, number format and size of the job; their
+        predictions used constants that had not seen them. An estimate that `extrapolates` has a
+        wider interval. None for an illegal strategy.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+        ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2))
+        >>> est.interval().low_s < est.step_time_s < est.interval().high_s
+        True
+        """
+        from scalemodel import uncertainty
+
+        if self.illegal:
+            return None
+        situation = uncertainty.situation_of(self)
+        return uncertainty.embedded().interval(situation, float(self.core.step_time_s))
+
+    @property
+    def step_time_low_s(self) -> float | None:
+        """Lower end of `interval`."""
+        interval = self.interval()
+        return None if interval is None else interval.low_s
+
+    @property
+    def step_time_high_s(self) -> float | None:
+        """Upper end of `interval`."""
+        interval = self.interval()
+        return None if interval is None else interval.high_s
+
+    @property
+    def extrapolates(self) -> tuple[str, ...]:
+        """In what the question lies beyond every measured run; empty inside what was measured.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = sm.Training(global_batch=64, sequence=8192)
+        >>> sm.estimate("llama3_8b", sm.cluster("dgx_h100"), task).extrapolates
+        ()
+        >>> sm.estimate("llama3_8b", sm.cluster({"accelerator": "MI300X"}), task).extrapolates[0]
+        'no measured run on architecture cdna3'
+        """
+        from scalemodel import uncertainty
+
+        reasons = uncertainty.embedded().reasons(uncertainty.situation_of(self))
+        return tuple(reasons.values())
+
     def to_dict(self) -> dict[str, Any]:
-        """The strategy's fields, then every column of the answer.
+        """The columns of a sweep, then the interval of the step time and what extrapolates.
 
         Examples
         --------
@@ -158,6 +218,23 @@ class Estimate:
         ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2))
         >>> list(est.to_dict())[:3], est.to_dict()["verdict"]
         (['tp', 'cp', 'pp'], 'ok')
+        """
+        interval = self.interval()
+        low_s, high_s = (None, None) if interval is None else interval[:2]
+        ends = (low_s, high_s, "; ".join(self.extrapolates))
+        return {**self.row(), **dict(zip(INTERVAL_COLUMNS, ends, strict=True))}
+
+    def row(self) -> dict[str, Any]:
+        """The strategy's fields, then every column of the answer, as in a row of `sm.sweep`.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+        ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2))
+        >>> set(est.to_dict()) - set(est.row()) == {
+        ...     "step_time_low_s", "step_time_high_s", "extrapolates"}
+        True
         """
         row: dict[str, Any] = dict(self.strategy.to_dict())
         answer = self.core.to_dict()

@@ -30,6 +30,16 @@ def time_text(seconds: float) -> str:
     return f"{_three_digits(seconds / 1e-9)} ns"
 
 
+def step_text(est: Estimate) -> str:
+    """The step time of an estimate with its interval."""
+    interval = est.interval()
+    text = time_text(float(est.core.step_time_s))
+    if interval is None:
+        return text
+    share = f"{100 * interval.coverage_fraction:.0f} %"
+    return f"{text} ({share}: {time_text(interval.low_s)} to {time_text(interval.high_s)})"
+
+
 def size_text(size_bytes: float) -> str:
     """Bytes in the binary unit that suits them.
 

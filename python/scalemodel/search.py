@@ -312,7 +312,7 @@ class Ranking(Sequence[Estimate]):
         weighted = len(self.question.objective) > 1
         rows = []
         for hit in self._hits:
-            values = self._estimate(hit).to_dict()
+            values = self._estimate(hit).row()
             first = self.question.objective[0][0]
             shown = hit.score if weighted or not is_maximised(first) else -hit.score
             rows.append({**values, "objective": shown, "row": hit.row})

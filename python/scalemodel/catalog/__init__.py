@@ -153,8 +153,19 @@ def load(kind: str, name: str) -> dict[str, Any]:
     >>> load("clusters", "dgx_h100")["accelerator"]
     'h100_sxm_80'
     """
+    return _read(path_of(kind, name))
+
+
+def path_of(kind: str, name: str) -> Path:
+    """File of an entry, for readers that keep what they made of it.
+
+    Examples
+    --------
+    >>> path_of("stacks", "plain").name
+    'plain.toml'
+    """
     entry = find(kind, name)
-    return _read(_paths(kind)[entry])
+    return _paths(kind)[entry]
 
 
 def _flatten(table: Mapping[str, object], prefix: str = "") -> list[tuple[str, object, str]]:

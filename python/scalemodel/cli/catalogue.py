@@ -37,6 +37,9 @@ def add_validate(commands: Any) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="CSV (default: the catalogue's)")
     parser.add_argument("--out", metavar="FILE", help="write the rows with their predictions")
     parser.add_argument("--stack", metavar="NAME", help="software stack of every row")
+    parser.add_argument(
+        "--left-out", action="store_true", help="constants from the other sources of FILE only"
+    )
     add_formats(parser)
 
 
@@ -59,7 +62,9 @@ def _list(options: argparse.Namespace) -> int:
 def _validate(options: argparse.Namespace) -> int:
     from scalemodel import validation
 
-    frame = validation.validate(options.kind, options.file, stack=options.stack)
+    frame = validation.validate(
+        options.kind, options.file, stack=options.stack, left_out=options.left_out
+    )
     if options.out:
         validation.write_csv(frame, options.out)
     scores = validation.scores_of(options.kind, frame)

@@ -61,13 +61,13 @@ def _header(est: Estimate) -> str:
 
 def rates_text(est: Estimate) -> str:
     """Speed, power and cost of a step."""
-    from scalemodel.messages import count_text, money_text, percent_text, time_text
+    from scalemodel.messages import count_text, money_text, percent_text, step_text
 
     core, cluster = est.core, est.cluster
     tokens = est.task.global_batch * est.task.sequence
     facility_w = core.energy_j / core.step_time_s
     parts = [
-        f"step {time_text(core.step_time_s)}",
+        f"step {step_text(est)}",
         f"{count_text(core.tokens_per_s)} tokens/s",
         f"{core.tokens_per_s / cluster.accelerators:,.0f} tokens/s per accelerator",
         f"MFU {percent_text(core.mfu_fraction)}",
@@ -121,6 +121,8 @@ def summary(est: Estimate) -> str:
     core = est.core
     spare = core.memory_capacity_bytes - core.memory_bytes
     lines = [_header(est), rates_text(est), _time_line(est)]
+    if est.extrapolates:
+        lines.append(f"extrapolates: {'; '.join(est.extrapolates)}")
     if not est.fits:
         return "\n".join([*lines, message(est)])
     lines.append(

@@ -77,7 +77,7 @@ def _value(est: Estimate, objective: str) -> float | None:
     """The objective of a strategy that was not searched, if it runs."""
     if not est.fits:
         return None
-    value = est.to_dict().get(objective)
+    value = est.row().get(objective)
     return None if value is None else float(value)
 
 

@@ -97,7 +97,7 @@ class Study:
             return None
         best = ranking[0]
         if isinstance(self.objective, str):
-            value = best.to_dict().get(self.objective)
+            value = best.row().get(self.objective)
             if value is not None:
                 return Answer(best, float(value))
         return Answer(best, float(ranking.table["objective"].iloc[0]))
@@ -140,7 +140,7 @@ def _column_types() -> dict[str, str]:
 def row_of(answer: Answer | None, verdict: str = "infeasible") -> dict[str, Any]:
     """Columns of the best strategy; without one all are None but the verdict."""
     if answer is not None:
-        return {**answer.estimate.to_dict(), "objective": answer.objective}
+        return {**answer.estimate.row(), "objective": answer.objective}
     names = [row["name"] for row in (*_core.Strategy.fields(), *_core.Estimate.fields())]
     return {**dict.fromkeys(names), "verdict": verdict, "objective": None}
 

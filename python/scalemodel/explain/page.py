@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scalemodel.diagnose import what_limits
 from scalemodel.explain.explanation import BOX, Explanation, folded_html, safe
 from scalemodel.explain.terms import term_tree
-from scalemodel.messages import count_text, message, time_text
+from scalemodel.messages import count_text, message, step_text
 
 if TYPE_CHECKING:
     from scalemodel.estimate import Estimate
@@ -38,6 +38,12 @@ def _table_html(caption: str, first: str, parts: tuple[Explanation, ...]) -> str
     )
 
 
+def _warning_html(est: Estimate) -> str:
+    """In what the question lies beyond every measured run."""
+    listed = "; ".join(est.extrapolates)
+    return f"<p>extrapolates: {safe(listed)}</p>" if listed else ""
+
+
 def estimate_html(est: Estimate) -> str:
     """An estimate for notebooks: self-contained, foldable, readable without colours."""
     title = f"{est.model.name} on {est.cluster.accelerators} × {est.cluster.accelerator}"
@@ -48,7 +54,7 @@ def estimate_html(est: Estimate) -> str:
     step, memory, energy, cost, mfu, _ = tree.children
     facts = [
         f"verdict {est.verdict}",
-        f"step {time_text(est.core.step_time_s)}",
+        f"step {step_text(est)}",
         f"{count_text(est.core.tokens_per_s)} tokens/s",
         f"MFU {mfu.value_text()}",
         f"memory {memory.value_text()}",
@@ -65,6 +71,6 @@ def estimate_html(est: Estimate) -> str:
     )
     return (
         f'<div style="{BOX}">{head}<p>{safe(" · ".join(facts))}</p>'
-        f"<p>limited by: {safe(what_limits(est))}</p>{tables}"
+        f"<p>limited by: {safe(what_limits(est))}</p>{_warning_html(est)}{tables}"
         f"<details><summary>Explanation</summary>{folded_html(tree, is_open=True)}</details></div>"
     )

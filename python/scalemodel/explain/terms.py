@@ -145,6 +145,21 @@ def _cause_node(
     return Explanation(name, value, "s", value / step, formula, source, inputs, tuple(below))
 
 
+def _uncertainty(est: Estimate) -> dict[str, object]:
+    """Where a measured step would lie, and in what the question is unlike any measured one."""
+    interval = est.interval()
+    if interval is None:
+        return {}
+    facts: dict[str, object] = {
+        "low_s": interval.low_s,
+        "high_s": interval.high_s,
+        "coverage_fraction": interval.coverage_fraction,
+    }
+    if est.extrapolates:
+        facts["extrapolates"] = "; ".join(est.extrapolates)
+    return facts
+
+
 def _step_time(est: Estimate, sources: Sources) -> Explanation:
     rows = operator_rows(est)
     causes = tuple(_cause_node(est, column, rows, sources) for column in TIME_COLUMNS)
@@ -154,8 +169,9 @@ def _step_time(est: Estimate, sources: Sources) -> Explanation:
         "s",
         1.0,
         "sum of its causes",
-        "estimator/evaluate.cpp",
-        {"micro_batches": est.core.micro_batches, "hidden_s": est.core.hidden_s},
+        "estimator/evaluate.cpp; interval: published runs, reference/uncertainty",
+        {"micro_batches": est.core.micro_batches, "hidden_s": est.core.hidden_s}
+        | _uncertainty(est),
         causes,
     )
 

@@ -14,14 +14,16 @@ _STACK_DIMENSIONS = {"_s": "s", "_bytes": "bytes"}
 
 
 @lru_cache(maxsize=64)
-def stack(name: str) -> _core.Stack:
-    """The engine's constants of a named software stack.
+def stack(name: str | _core.Stack) -> _core.Stack:
+    """The engine's constants of a named software stack; constants themselves are returned.
 
     Examples
     --------
     >>> stack("plain").gradients_fp32
     True
     """
+    if isinstance(name, _core.Stack):
+        return name
     entry = catalog.find("stacks", name)
     table = catalog.load("stacks", entry)
     facts = Reader(table.get("stack", {}), f"stacks/{entry}.toml: stack")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scalemodel.errors import ScaleModelError
 from scalemodel.validation.operators.score import OperatorScores
@@ -16,6 +16,8 @@ from scalemodel.validation.score import Scores, score
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from scalemodel.validation.prediction import Bounds, Prediction
 
 __all__ = ["KINDS", "OperatorScores", "Scores", "score", "scores_of", "validate", "write_csv"]
 
@@ -47,7 +49,11 @@ def _curated_table(kind: str) -> Table:
 
 
 def validate(
-    kind: str, path: str | os.PathLike[str] | None = None, *, stack: str | None = None
+    kind: str,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    stack: str | None = None,
+    left_out: bool = False,
 ) -> pd.DataFrame:
     """Predict every row of a table of measurements.
 
@@ -61,13 +67,19 @@ def validate(
     stack : str, optional
         Software stack of every row of kind training. Without it, each row's own framework, task
         and year decide.
+    left_out : bool
+        Predict every training run by constants fitted to the other sources of the same table, and
+        its interval by their residuals: how far a run of a new source would be off. Needs the
+        column ``source`` and measured times; see `scalemodel.validation.left_out`.
 
     Returns
     -------
     DataFrame, one row per row of the file, in its order
         All columns of the file as text, unchanged, then ``predicted_step_time_s`` (seconds per
         optimizer step), ``predicted_memory_gb`` (GiB at the peak of the framework allocator on
-        the fullest accelerator), ``predicted_fits``, ``predicted_stack``, ``predicted_note``
+        the fullest accelerator), ``predicted_fits``, ``predicted_low`` and ``predicted_high``
+        (seconds between which four of five measured steps lie), ``predicted_extrapolates`` (in
+        what the row is unlike any measured one), ``predicted_stack``, ``predicted_note``
         (assumptions made for missing cells) and ``skip_reason``, which is empty exactly when
         the row is predicted. Kernels and collectives have ``predicted_time_us`` (one call, as
         the benchmark of the table saw it), ``predicted_note`` and ``skip_reason``. Columns of
@@ -78,6 +90,13 @@ def validate(
     ScaleModelError
         The kind or the stack is unknown, the file cannot be read, or it lacks a required column.
         Nothing in a row raises.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> runs = sm.validate("training")
+    >>> bool((runs["predicted_low"] < runs["predicted_high"]).any())
+    True
     """
     _check_kind(kind)
     table = _curated_table(kind) if path is None else read_table(path)
@@ -87,8 +106,18 @@ def validate(
                 f"stack={stack!r}: kind {kind!r} has none, its rows name their software",
                 code="unused_argument",
             )
+        if left_out:
+            raise ScaleModelError(
+                f"left_out=True: constants of kind {kind!r} belong to accelerators and kernels, not "
+                "to sources",
+                code="unused_argument",
+            )
         return _operators(kind, table)
-    return _training(table, stack)
+    if left_out and stack is not None:
+        raise ScaleModelError(
+            f"stack={stack!r}, left_out=True: give one of the two; left out, each row keeps its own"
+        )
+    return _training(table, stack, left_out=left_out)
 
 
 def _operators(kind: str, table: Table) -> pd.DataFrame:
@@ -110,26 +139,56 @@ def scores_of(kind: str, frame: pd.DataFrame) -> Scores | OperatorScores:
     return _score_operators(kind, frame) if kind in OPERATOR_KINDS else score(frame)
 
 
-def _training(table: Table, stack: str | None) -> pd.DataFrame:
+def _left_out(table: Table) -> tuple[list[Prediction], list[Bounds]]:
+    """Predictions and intervals by constants and residuals of the other sources."""
+    from scalemodel.validation import fit
+    from scalemodel.validation.left_out import predict_left_out
+    from scalemodel.validation.residuals import residuals_of, uncertainties_without
+
+    rows = predict_left_out(table)
+    columns = (*fit.JUDGED_COLUMNS, "norm_step_time_s")
+    measured = [fit.measured_step_time_s(row) for row in table.select(columns)]
+    uncertainty = uncertainties_without(
+        residuals_of(
+            (row.source, row.prediction, measured_s)
+            for row, measured_s in zip(rows, measured, strict=True)
+            if measured_s is not None
+        )
+    )
+    return (
+        [row.prediction for row in rows],
+        [row.prediction.interval(uncertainty(row.source)) for row in rows],
+    )
+
+
+def _training(table: Table, stack: str | None, *, left_out: bool) -> pd.DataFrame:
     import pandas as pd
 
     from scalemodel import catalog
+    from scalemodel.uncertainty import embedded
     from scalemodel.validation import prediction
 
     table = table.without(prediction.OUTPUT_COLUMNS)
-    chosen = None if stack is None else catalog.find("stacks", stack)
-    predictions = prediction.predict(table, stack=chosen)
+    if left_out:
+        predictions, intervals = _left_out(table)
+    else:
+        chosen = None if stack is None else catalog.find("stacks", stack)
+        predictions = prediction.predict(table, stack=chosen)
+        intervals = [item.interval(embedded()) for item in predictions]
+    columns: dict[str, tuple[list[Any], str]] = {
+        "predicted_step_time_s": ([item.step_time_s for item in predictions], "float64"),
+        "predicted_memory_gb": ([item.memory_gb for item in predictions], "float64"),
+        "predicted_fits": ([item.fits for item in predictions], "boolean"),
+        "predicted_low": ([low_s for low_s, _, _ in intervals], "float64"),
+        "predicted_high": ([high_s for _, high_s, _ in intervals], "float64"),
+        "predicted_extrapolates": ([reasons for _, _, reasons in intervals], "object"),
+        "predicted_stack": ([item.stack for item in predictions], "object"),
+        "predicted_note": ([item.note for item in predictions], "object"),
+        "skip_reason": ([item.skip_reason for item in predictions], "object"),
+    }
     frame = pd.DataFrame(table.rows, columns=list(table.header), dtype=object)
-    frame["predicted_step_time_s"] = pd.Series(
-        [item.step_time_s for item in predictions], dtype="float64"
-    )
-    frame["predicted_memory_gb"] = pd.Series(
-        [item.memory_gb for item in predictions], dtype="float64"
-    )
-    frame["predicted_fits"] = pd.Series([item.fits for item in predictions], dtype="boolean")
-    frame["predicted_stack"] = pd.Series([item.stack for item in predictions], dtype=object)
-    frame["predicted_note"] = pd.Series([item.note for item in predictions], dtype=object)
-    frame["skip_reason"] = pd.Series([item.skip_reason for item in predictions], dtype=object)
+    for name, (values, dtype) in columns.items():
+        frame[name] = pd.Series(values, dtype=dtype)
     return frame
 
 

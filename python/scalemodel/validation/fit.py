@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError
 from scalemodel.validation.prediction import Predictor
-from scalemodel.validation.rows import SkippedRowError, read_table
+from scalemodel.validation.rows import Row, SkippedRowError, Table, read_table
 from scalemodel.validation.training import INPUT_COLUMNS, Question, question
 
 if TYPE_CHECKING:
@@ -17,9 +18,22 @@ if TYPE_CHECKING:
 
 CONSTANTS = ("gemm_efficiency", "memory_efficiency", "host_launch_s", "overlap_efficiency")
 
+#: What `measured_step_time_s` judges a row by, beside its time.
+JUDGED_COLUMNS = ("status", "complete", "quality")
 
-def _measured_step_time_s(row: Any) -> float | None:
-    """Measured seconds of a row that may be fitted to: complete, believed, steady state."""
+
+class Run(NamedTuple):
+    """A run that constants may be fitted to: complete, believed, in steady state."""
+
+    question: Question
+    step_time_s: float
+    source: str
+    gpu: str
+    measured: _core.MeasuredRun
+
+
+def measured_step_time_s(row: Row) -> float | None:
+    """Measured seconds of a row that may be fitted to."""
     if row.text("status") not in ("", "ok") or row.text("complete") not in ("", "yes"):
         return None
     if row.text("quality") not in ("", "A", "B"):
@@ -45,12 +59,44 @@ def _measured_run(
     )
 
 
+def read_runs(table: Table) -> list[Run]:
+    """The runs of a table that constants may be fitted to.
+
+    The weight of a run falls with the square root of the number of runs of its source and
+    accelerator, so that no long table decides alone.
+    """
+    columns = [*INPUT_COLUMNS, "source", *JUDGED_COLUMNS, "norm_step_time_s"]
+    asked: list[tuple[Question, float, tuple[str, str]]] = []
+    for row in table.select(tuple(columns)):
+        step_time_s = measured_step_time_s(row)
+        if step_time_s is None:
+            continue
+        try:
+            asked.append((question(row), step_time_s, (row.text("source"), row.text("gpu"))))
+        except SkippedRowError:
+            continue
+    groups = Counter(group for _, _, group in asked)
+    predictor = Predictor()
+    runs = []
+    for case, step_time_s, group in asked:
+        measured = _measured_run(predictor, case, step_time_s, groups[group] ** -0.5)
+        if measured is not None:
+            runs.append(Run(case, step_time_s, *group, measured))
+    return runs
+
+
 def _start(name: str) -> _core.Stack:
     """The facts of a stack with the constants of the plain one: where runs say nothing."""
     plain = resolve.stack("plain")
     return resolve.stack(name).replace(
         **{constant: getattr(plain, constant) for constant in CONSTANTS}
     )
+
+
+def fit(name: str, runs: Sequence[Run]) -> tuple[_core.Stack, list[float], list[float]]:
+    """Fits the constants of a stack: the stack, their standard errors, predicted seconds."""
+    stack, errors, predicted = _core.fit_stack(_start(name), [run.measured for run in runs])
+    return stack, list(errors), list(predicted)
 
 
 def fit_stacks(path: str | Path, *, stacks: list[str] | None = None) -> pd.DataFrame:
@@ -67,8 +113,7 @@ def fit_stacks(path: str | Path, *, stacks: list[str] | None = None) -> pd.DataF
     -------
     DataFrame
         One row per stack and constant: stack, constant, value, standard_error, runs,
-        mape_fraction. The weight of a run falls with the square root of the number of runs of its
-        source and accelerator, so that no long table decides alone.
+        mape_fraction.
 
     Raises
     ------
@@ -76,36 +121,18 @@ def fit_stacks(path: str | Path, *, stacks: list[str] | None = None) -> pd.DataF
     """
     import pandas as pd
 
-    table = read_table(path)
-    columns = [*INPUT_COLUMNS, "source", "status", "complete", "quality", "norm_step_time_s"]
-    asked: list[tuple[Question, float, tuple[str, str]]] = []
-    for row in table.select(tuple(columns)):
-        step_time_s = _measured_step_time_s(row)
-        if step_time_s is None:
-            continue
-        try:
-            asked.append((question(row), step_time_s, (row.text("source"), row.text("gpu"))))
-        except SkippedRowError:
-            continue
-    groups = Counter(group for _, _, group in asked)
-    predictor = Predictor()
+    runs = read_runs(read_table(path))
     results = []
-    for name in sorted({item[0].stack for item in asked}):
+    for name in sorted({run.question.stack for run in runs}):
         if stacks is not None and name not in stacks:
             continue
-        runs, measured = [], []
-        for case, step_time_s, group in asked:
-            if case.stack == name:
-                run = _measured_run(predictor, case, step_time_s, groups[group] ** -0.5)
-                if run is not None:
-                    runs.append(run)
-                    measured.append(step_time_s)
-        if not runs:
-            continue
-        fitted, errors, predicted = _core.fit_stack(_start(name), runs)
-        mape = sum(abs(p / m - 1) for p, m in zip(predicted, measured, strict=True)) / len(runs)
+        own = [run for run in runs if run.question.stack == name]
+        fitted, errors, predicted = fit(name, own)
+        mape = sum(
+            abs(p / run.step_time_s - 1) for p, run in zip(predicted, own, strict=True)
+        ) / len(own)
         results += [
-            (name, constant, getattr(fitted, constant), error, len(runs), mape)
+            (name, constant, getattr(fitted, constant), error, len(own), mape)
             for constant, error in zip(CONSTANTS, errors, strict=True)
         ]
     if not results:

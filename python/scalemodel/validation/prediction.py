@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scalemodel import _core
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import stack_of
+from scalemodel.uncertainty import Situation, Uncertainty, situation_of
 from scalemodel.validation.architecture import ARCHITECTURE_COLUMNS
 from scalemodel.validation.rows import SkippedRowError, Table
 from scalemodel.validation.training import INPUT_COLUMNS, Question, is_language_model, question
 
 if TYPE_CHECKING:
-    from scalemodel import Cluster, Estimate, Model
+    from scalemodel import Cluster, Estimate, Model, _core
     from scalemodel.tasks import Precision
 
 REQUIRED_COLUMNS = ("gpu", "n_gpus", "global_batch")
@@ -23,12 +25,18 @@ OUTPUT_COLUMNS = (
     "predicted_step_time_s",
     "predicted_memory_gb",
     "predicted_fits",
+    "predicted_low",
+    "predicted_high",
+    "predicted_extrapolates",
     "predicted_stack",
     "predicted_note",
     "skip_reason",
 )
 
 _GIB = 2.0**30
+
+#: Ends of the interval of a step time in seconds, and in what the row extrapolates.
+Bounds = tuple[float | None, float | None, str]
 
 
 @dataclass(frozen=True)
@@ -41,12 +49,28 @@ class Prediction:
     stack: str = ""
     note: str = ""
     skip_reason: str = ""
+    situation: Situation | None = None
+
+    def interval(self, uncertainty: Uncertainty) -> Bounds:
+        """Ends of the interval of the step time, and in what the row extrapolates."""
+        if self.situation is None or self.step_time_s is None:
+            return None, None, ""
+        reasons = "; ".join(uncertainty.reasons(self.situation).values())
+        interval = uncertainty.interval(self.situation, self.step_time_s)
+        return (None, None, reasons) if interval is None else (*interval[:2], reasons)
 
 
 class Predictor:
-    """Answers questions; remembers models, clusters and whole answers, because rows repeat."""
+    """Answers questions; remembers models, clusters and whole answers, because rows repeat.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    stacks : mapping of str to _core.Stack, optional
+        Constants to take in place of the catalogue's, by name of a stack.
+    """
+
+    def __init__(self, stacks: Mapping[str, _core.Stack] | None = None) -> None:
+        self._stacks = dict(stacks or {})
         self._models: dict[object, Model] = {}
         self._clusters: dict[object, Cluster] = {}
         self._answers: dict[Question, Prediction] = {}
@@ -110,6 +134,7 @@ class Predictor:
             fits=bool(estimate.fits),
             stack=question.stack,
             note="; ".join(notes),
+            situation=situation_of(estimate),
         )
 
     def _fewest_layers(self, question: Question, precision: Precision, full: Estimate) -> Estimate:
@@ -128,22 +153,22 @@ class Predictor:
         self, question: Question, precision: Precision, recompute: str, recompute_layers: int = 0
     ) -> Estimate:
         import scalemodel as sm
+        from scalemodel.estimate import tables_for
 
         task_of = sm.Training if question.method == "pretrain" else sm.FineTuning
         arguments = dict(question.task)
         if question.method != "pretrain":
             arguments["method"] = question.method
+        constants = self._stacks.get(question.stack, question.stack)
         try:
-            estimate = sm.estimate(
-                self._model(question),
-                self._cluster(question),
-                task_of(precision=precision, **arguments),
-                sm.Strategy(
-                    **{"recompute_layers": recompute_layers, **dict(question.strategy)},
-                    recompute=recompute,
-                ),
-                stack=question.stack,
+            model, cluster = self._model(question), self._cluster(question)
+            task = task_of(precision=precision, **arguments)
+            strategy = sm.Strategy(
+                **{"recompute_layers": recompute_layers, **dict(question.strategy)},
+                recompute=recompute,
             )
+            core = tables_for(model, cluster, task, constants).estimate(strategy)
+            estimate = sm.Estimate(model, cluster, task, strategy, question.stack, core)
         except ScaleModelError as error:
             raise _refused(f"illegal:{error.code}") from None
         except (ValueError, TypeError, OverflowError):

@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CORE_QUALITIES = ("A", "B")
+WORST_GROUPS = 10
+WORST_ROWS = 3  # smaller groups are one odd row
 _LABELS = (
     "source",
     "source_path",
     "gpu",
     "task",
+    "model",
     "model_family",
     "status",
     "quality",
@@ -47,6 +50,7 @@ class Case:
     source: str
     sheet: str
     gpu: str
+    model: str
     kind: str
     core: bool
     out_of_memory: bool
@@ -56,11 +60,20 @@ class Case:
     predicted_gb: float | None
     predicted_fits: bool | None
     skip_reason: str
+    low_s: float | None = None
+    high_s: float | None = None
 
     @property
     def timed(self) -> bool:
         """Whether there is a measured step time to compare with."""
         return self.measured_s is not None and not self.out_of_memory
+
+    @property
+    def covered(self) -> bool | None:
+        """Whether the measured time lies in the predicted interval; None without either."""
+        if self.measured_s is None or self.low_s is None or self.high_s is None:
+            return None
+        return self.low_s <= self.measured_s <= self.high_s
 
     @property
     def error_fraction(self) -> float | None:
@@ -132,6 +145,8 @@ class Scores:
     merged_macro_groups: int
     pooled: ErrorRow
     pooled_median_fraction: float
+    covered_fraction: float
+    worst: list[ErrorRow]
     kinds: list[ErrorRow]
     others: list[ErrorRow]
     fits: list[FitRow]
@@ -150,7 +165,7 @@ class Scores:
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """The tables of errors by name, all with the same columns."""
         document = self.to_dict()
-        found = {name: document[name] for name in ("groups", "merged", "kinds", "others")}
+        found = {name: document[name] for name in ("groups", "merged", "worst", "kinds", "others")}
         return {**found, "pooled": [document["pooled"]]}
 
     def text(self) -> str:
@@ -201,11 +216,14 @@ def cases(frame: pd.DataFrame) -> list[Case]:
         frame["predicted_memory_gb"].tolist(),
         frame["predicted_fits"].astype(object).tolist(),
         column("skip_reason"),
+        column("predicted_low"),
+        column("predicted_high"),
         strict=True,
     )
     labels = zip(*(column(name) for name in _LABELS), strict=True)
-    for label, (seconds, gigabytes, fits, skip_reason) in zip(labels, predicted, strict=True):
-        source, sheet, gpu, task, family, status, quality, complete, measured, memory = label
+    for label, prediction in zip(labels, predicted, strict=True):
+        source, sheet, gpu, task, model, family, status, quality, complete, measured, memory = label
+        seconds, gigabytes, fits, skip_reason, low_s, high_s = prediction
         out_of_memory = str(status).strip().lower() in ("oom", "out_of_memory", "out of memory")
         ran = not out_of_memory and (is_missing(str(status)) or str(status).lower() == "ok")
         measured_s = _positive_number(measured) if ran else None
@@ -219,6 +237,7 @@ def cases(frame: pd.DataFrame) -> list[Case]:
                 source=str(source),
                 sheet=str(sheet),
                 gpu=str(gpu),
+                model=str(model),
                 kind=_kind(str(task), str(family)),
                 core=core,
                 out_of_memory=out_of_memory,
@@ -228,6 +247,8 @@ def cases(frame: pd.DataFrame) -> list[Case]:
                 predicted_gb=_number_or_none(gigabytes),
                 predicted_fits=fits if isinstance(fits, bool) else None,
                 skip_reason=str(skip_reason),
+                low_s=_number_or_none(low_s),
+                high_s=_number_or_none(high_s),
             )
         )
     return result
@@ -276,6 +297,13 @@ def _macro(groups: Iterable[ErrorRow]) -> tuple[float, int]:
     """Unweighted mean error of the groups that are large enough, and their number."""
     errors = [row.mape_fraction for row in groups if row.rows >= MACRO_ROWS and row.predicted]
     return (float(np.mean(errors)) if errors else math.nan), len(errors)
+
+
+def _worst(rows: Iterable[Case]) -> list[ErrorRow]:
+    """The groups of source, accelerator and model with the largest errors, the worst first."""
+    table = _table(rows, lambda row: (merged_source(row.source), f"{row.gpu} {row.model}".strip()))
+    kept = [row for row in table if row.predicted >= WORST_ROWS]
+    return sorted(kept, key=lambda row: -row.mape_fraction)[:WORST_GROUPS]
 
 
 # ---------------------------------------------------------------------------- memory and ranking
@@ -354,6 +382,7 @@ def score(frame: pd.DataFrame) -> Scores:
     macro, macro_groups = _macro(groups)
     merged_macro, merged_groups = _macro(merged)
     size = np.abs(_errors(core))
+    covered = [row.covered for row in core if row.covered is not None]
     reasons: dict[str, int] = {}
     for row in rows:
         if row.skip_reason:
@@ -367,6 +396,8 @@ def score(frame: pd.DataFrame) -> Scores:
         merged_macro_groups=merged_groups,
         pooled=_error_row("all core rows", "", core, ranked=False),
         pooled_median_fraction=float(np.median(size)) if size.size else math.nan,
+        covered_fraction=sum(covered) / len(covered) if covered else math.nan,
+        worst=_worst(core),
         kinds=_table(core, lambda row: (row.kind, "")),
         others=_table(
             (row for row in rows if row.timed and not row.core),
@@ -418,6 +449,7 @@ def _summary(scores: Scores) -> list[str]:
         f"row-weighted MAPE {percent(pooled.mape_fraction)} %; pooled median "
         f"{percent(scores.pooled_median_fraction)} %, P90 {percent(pooled.p90_fraction)} %, "
         f"bias {percent(pooled.bias_fraction)} %",
+        f"inside the predicted interval: {percent(scores.covered_fraction)} %",
         f"coverage: {'; '.join(coverage)}",
     ]
 
@@ -473,6 +505,8 @@ def _report(scores: Scores) -> list[str]:
     lines += ["", *_summary(scores)]
     if scores.kinds:
         lines += ["", *_error_table(scores.kinds, "core rows by task", "")]
+    if scores.worst:
+        lines += ["", *_error_table(scores.worst, "worst groups", "gpu, model")]
     if scores.others:
         lines += ["", *_error_table(scores.others, "rows outside the core", "source")]
     lines += _memory_lines(scores)
