@@ -108,8 +108,7 @@ def validate(
             )
         if left_out:
             raise ScaleModelError(
-                f"left_out=True: constants of kind {kind!r} belong to accelerators and kernels, not "
-                "to sources",
+                f"left_out=True: constants of kind {kind!r} belong to accelerators and kernels",
                 code="unused_argument",
             )
         return _operators(kind, table)

@@ -34,7 +34,7 @@ LEAST_RUNS = 3  # fewer say less about four constants than all other stacks do
 
 
 class Constants(NamedTuple):
-    """Constants of a stack, and their origin: its ``own`` runs, the ``mean`` of others, ``plain``."""
+    """Constants of a stack; origin: its ``own`` runs, the ``mean`` of others or ``plain``."""
 
     stack: _core.Stack
     origin: str
