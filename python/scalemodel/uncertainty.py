@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scalemodel import catalog
 from scalemodel.units import value_of
@@ -219,7 +219,9 @@ def _beyond(seen: Iterable[Seen], *asked: tuple[str, float, str]) -> dict[str, s
 
 
 # ------------------------------------------------------------------------------------- catalogue
-def _from_table(table: Mapping[str, Any]) -> Uncertainty:
+def read(path: Path) -> Uncertainty:
+    """The uncertainty that a file such as ``reference/uncertainty.toml`` holds."""
+    table = catalog.read_toml(path)
     cells = {
         CellKey(item["constants"], item["architecture"], item["precision"], item["scale"]): Cell(
             item["factor"], item["rows"], item["sources"]
@@ -236,7 +238,7 @@ def _from_table(table: Mapping[str, Any]) -> Uncertainty:
 
 @lru_cache(maxsize=4)
 def _loaded(path: Path, modified_ns: int) -> Uncertainty:
-    return _from_table(catalog.read_toml(path))
+    return read(path)
 
 
 def embedded() -> Uncertainty:

@@ -93,7 +93,7 @@ def test_more_never_hurts_the_best(model: str, path: str, low: float, factor: fl
 def test_scale_one_is_the_search_on_the_base(model: str, path: str) -> None:
     (row,) = study(model, vary={path: 1}).to_dict("records")
     ranking = sm.search(model, base(), TASK, space(), top=1)
-    assert {name: row[name] for name in ranking[0].to_dict()} == ranking[0].to_dict()
+    assert {name: row[name] for name in ranking[0].row()} == ranking[0].row()
     assert row[path] * row[f"{path}_scale"] == row[path]
 
 
@@ -139,7 +139,7 @@ def test_a_row_can_be_had_again(model: str, scales: dict[str, float]) -> None:
     assert cluster == design_cluster(base(), scales)
     if row["verdict"] == "ok":
         est = sm.estimate(model, cluster, TASK, design_strategy(row))
-        again = est.to_dict()
+        again = est.row()
         assert {name: row[name] for name in again} == again
         assert est.step_time_s == row["objective"]
     else:

@@ -331,7 +331,7 @@ def test_a_row_of_a_sweep_is_the_estimate_of_its_strategy(
             del got["cost_usd"], expected["cost_usd"]
         assert got == expected
         if not est.illegal:
-            assert est.to_dict() == {"cost_usd": None, **got}
+            assert est.row() == {"cost_usd": None, **got}
 
 
 def wide_axes(placement: str, row: Any) -> list[str]:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import scalemodel as sm
-from scalemodel import resolve
+from scalemodel import catalog, resolve, uncertainty
 from scalemodel.errors import ScaleModelError
-from scalemodel.validation import Scores, score
+from scalemodel.validation import Scores, accuracy, score
 from scalemodel.validation.fit import CONSTANTS, fit_stacks
+from scalemodel.validation.rows import read_table
+
+TRAINING = Path(sm.__file__).parent / "catalog" / "measurements" / "training.csv"
+ROWS_OF_A_GROUP = 5
+WORSE = 0.01  # what a refit of other stacks may move a group by
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +65,114 @@ def test_a_table_without_measurements_cannot_be_fitted(tmp_path: Path) -> None:
     path.write_text("gpu,n_gpus,global_batch,seq_len,micro_batch,model\nH100,8,8,4096,1,gpt2\n")
     with pytest.raises(ScaleModelError, match="holds no measured run"):
         fit_stacks(path)
+
+
+# -------------------------------------------------------------------------- the committed tables
+def committed() -> dict[str, Any]:
+    return catalog.load("reference", "accuracy")
+
+
+@pytest.fixture(scope="module")
+def measured(corpora: Path) -> accuracy.Accuracy:
+    return accuracy.measure(read_table(corpora / "train_measured.csv"))
+
+
+@pytest.fixture(scope="module")
+def small() -> accuracy.Accuracy:
+    """The tables that the published runs of the catalogue give."""
+    return accuracy.measure(read_table(TRAINING))
+
+
+def keyed(lines: list[dict[str, Any]], *keys: str) -> dict[tuple[str, ...], dict[str, Any]]:
+    return {tuple(line[key] for key in ("way", *keys)): line for line in lines}
+
+
+def test_no_group_got_worse_than_the_committed_table(
+    corpora: Path, measured: accuracy.Accuracy
+) -> None:
+    digest = hashlib.sha256((corpora / "train_measured.csv").read_bytes()).hexdigest()[:12]
+    if digest not in committed()["source"]:
+        pytest.skip("the committed table was measured on other runs")
+    keys = ("source", "gpu", "precision")
+    now = keyed(accuracy.table_of(measured)["groups"], *keys)
+    worse = [
+        f"{key}: {now[key]['mape_fraction']:.3f}, committed {line['mape_fraction']:.3f}"
+        for key, line in keyed(committed()["groups"], *keys).items()
+        if line["rows"] >= ROWS_OF_A_GROUP
+        and now[key]["mape_fraction"] > line["mape_fraction"] + WORSE
+    ]
+    assert not worse, "measure the tables again, or undo what made these groups worse:\n" + (
+        "\n".join(worse)
+    )
+
+
+def test_intervals_hold_what_they_promise_of_sources_left_out_twice(
+    measured: accuracy.Accuracy,
+) -> None:
+    for way in ("left_out", "plain"):
+        covered = accuracy.errors_of(measured.rows[way]).covered_fraction
+        assert 0.75 <= covered <= 0.85, f"{way}: {covered:.3f}"
+
+
+def test_the_readme_shows_the_committed_table(repository: Path) -> None:
+    readme = (repository / "README.md").read_text(encoding="utf-8")
+    assert accuracy.with_section(readme, accuracy.readme_section(committed())) == readme
+    with pytest.raises(ScaleModelError, match="accuracy: begin"):
+        accuracy.with_section("no place", "section")
+
+
+def test_the_committed_tables_are_of_the_same_runs() -> None:
+    other = catalog.load("reference", "uncertainty")
+    assert (committed()["source"], committed()["date"]) == (other["source"], other["date"])
+    totals = keyed(committed()["totals"])
+    assert totals["fitted",]["mape_fraction"] < totals["left_out",]["mape_fraction"]
+    assert totals["left_out",]["mape_fraction"] < totals["plain",]["mape_fraction"]
+
+
+@pytest.mark.parametrize("name", ["totals", "sources", "stacks", "groups"])
+def test_every_way_counts_the_same_rows(small: accuracy.Accuracy, name: str) -> None:
+    ran = sum(status == "ok" for status in read_table(TRAINING).column("status"))
+    lines = accuracy.table_of(small)[name]
+    for way in accuracy.WAYS:
+        assert sum(line["rows"] for line in lines if line["way"] == way) == ran
+    for line in lines:
+        assert 0 <= line["predicted"] <= line["rows"]
+        assert all(math.isfinite(value) for value in line.values() if isinstance(value, float))
+
+
+def test_macro_is_the_mean_of_large_groups(small: accuracy.Accuracy) -> None:
+    for way in accuracy.WAYS:
+        groups = small.groups(way, lambda row: (row.source, row.gpu)).values()
+        errors = [accuracy.errors_of(rows).mape_fraction for rows in groups if len(rows) >= 5]
+        macro, count = small.macro(way)
+        assert count == len(errors) > 0
+        assert macro == pytest.approx(sum(errors) / count)
+
+
+def test_one_command_writes_both_tables_and_the_readme(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], small: accuracy.Accuracy
+) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- accuracy: begin -->\nold\n<!-- accuracy: end -->\nafter\n")
+    folder = tmp_path / "new" / "reference"
+    code = accuracy.main([str(TRAINING), "--out", str(folder), "--readme", str(readme)])
+    assert code == 0
+    assert "left_out macro" in capsys.readouterr().out
+    table = catalog.read_toml(folder / "accuracy.toml")
+    expected = accuracy.table_of(small)
+    assert {name: table[name] for name in expected} == expected
+    text = readme.read_text(encoding="utf-8")
+    assert text.startswith("before\n<!-- accuracy: begin -->\n| source |")
+    assert text.endswith("<!-- accuracy: end -->\nafter\n")
+    assert "old" not in text
+    known = uncertainty.read(folder / "uncertainty.toml")
+    assert known.seen == small.uncertainty.seen
+    for key, cell in small.uncertainty.cells.items():
+        assert known.cells[key].factor == pytest.approx(cell.factor, abs=1e-4)
+
+
+def test_a_table_without_measured_runs_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("gpu,n_gpus,global_batch,seq_len,micro_batch,model\nH100,8,8,4096,1,gpt2\n")
+    with pytest.raises(ScaleModelError, match="no measured run"):
+        accuracy.measure(read_table(path))

@@ -747,6 +747,30 @@ def test_memory_out_of_memory_and_regret() -> None:
     assert result.to_dict()["groups"][0]["kendall_tau"] is not None
 
 
+def test_the_worst_groups_stand_first_and_alone() -> None:
+    rows = []
+    for index in range(14):
+        rows += [run("a", 1.0 + i, 0.05 * index, model=f"m{index}", gpu="H100") for i in range(3)]
+    rows += [run("odd", 1.0, 9.0, model="one")]
+    result = score(scored(rows))
+    assert [row.gpu for row in result.worst] == [f"H100 m{index}" for index in range(13, 3, -1)]
+    assert "worst groups" in result.text()
+    assert len(result.tables()["worst"]) == 10
+
+
+def test_what_lies_inside_its_interval_is_counted() -> None:
+    rows = [
+        run("a", 1.0, 0.1, predicted_low=0.9, predicted_high=1.3),
+        run("a", 1.0, 0.1, predicted_low=1.05, predicted_high=1.3),
+        run("a", 1.0, 0.1, predicted_low=0.5, predicted_high=0.9),
+        run("a", 1.0, 0.1, predicted_low=0.5, predicted_high=1.0),
+        run("a", 1.0, None, predicted_low=None, predicted_high=None),
+    ]
+    result = score(scored(rows))
+    assert result.covered_fraction == pytest.approx(0.5)
+    assert "inside the predicted interval: 50.0 %" in result.text()
+
+
 def test_scores_read_a_written_table(tmp_path: Path, predicted) -> None:
     frame = predicted(*RUNS)
     write_csv(frame, tmp_path / "out.csv")

@@ -304,7 +304,7 @@ def accuracy_text(accuracy: Accuracy, described: str, date: str) -> str:
     """``accuracy.toml``."""
     table = table_of(accuracy)
     lines = _header("accuracy", "Errors against published training runs", described, date)
-    counted = _inline({"value": len(accuracy.rows["fitted"]), "source": described})
+    counted = _inline({"value": len(accuracy.rows["fitted"]), "unit": "runs", "source": described})
     for name in ("totals", "sources", "stacks", "groups"):
         lines += ["", *_array(name, table[name])]
     return "\n".join([*lines, "", "[data]", f"runs = {counted}", ""])
@@ -325,10 +325,16 @@ def uncertainty_text(uncertainty: Uncertainty, described: str, date: str) -> str
     ]
     seen = [item._asdict() for item in uncertainty.seen]
     lines += ["", *_array("cells", cells), "", *_array("seen", seen)]
-    share = _inline({"value": uncertainty.coverage_fraction, "source": "chosen"})
+    share = _inline(
+        {"value": uncertainty.coverage_fraction, "unit": "of measured steps", "source": "chosen"}
+    )
     lines += ["", "[interval]", f"coverage_fraction = {share}", "", "[widening]"]
     for kind, factor in uncertainty.widening.items():
-        record = {"value": round(factor, 3), "source": "the runs above with what is named left out"}
+        record = {
+            "value": round(factor, 3),
+            "unit": "on the logarithm of the factor",
+            "source": "the same runs, what is named left out",
+        }
         lines.append(f"{kind} = {_inline(record)}")
     return "\n".join([*lines, ""])
 

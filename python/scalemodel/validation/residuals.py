@@ -114,11 +114,9 @@ def _stretch(parts: Iterable[Iterable[float]]) -> float | None:
     Each part counts alike: a new architecture is one draw among architectures, however many runs
     were published on the old ones.
     """
-    scores, weights = [], []
-    for part in parts:
-        listed = list(part)
-        scores += listed
-        weights += [1 / len(listed)] * len(listed)
+    listed = [list(part) for part in parts]
+    scores = [score for part in listed for score in part]
+    weights = [1 / len(part) for part in listed for _ in part]
     bound = float(_core.conformal_bound(scores, weights, COVERAGE))
     return bound if math.isfinite(bound) else None
 
