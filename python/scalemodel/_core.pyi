@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'CustomAllReduce', 'DecodeKernel', 'DecoderShape', 'DispatchKernel', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'FittedField', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'LayeredModel', 'LookupKernel', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'attention_bound_s', 'best_algorithm', 'canonical', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'custom_all_reduce_times_s', 'decode_time_s', 'dispatch_time_s', 'expert_layer_time_s', 'expert_loads', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'grouped_call_time_s', 'lookup_time_s', 'memory_bound_s', 'p2p_time_s', 'pareto_front', 'precisions', 'prefill_time_s', 'reasons', 'reported_memory_bytes', 'score', 'search', 'streaming_time_s', 'sweep', 'variables']
+__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'CustomAllReduce', 'DecodeKernel', 'DecoderShape', 'DispatchKernel', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'FittedField', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'LayeredModel', 'LookupKernel', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'attention_bound_s', 'best_algorithm', 'canonical', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'conformal_bound', 'custom_all_reduce_times_s', 'decode_time_s', 'dispatch_time_s', 'expert_layer_time_s', 'expert_loads', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'grouped_call_time_s', 'lookup_time_s', 'memory_bound_s', 'p2p_time_s', 'pareto_front', 'precisions', 'prefill_time_s', 'reasons', 'reported_memory_bytes', 'score', 'search', 'streaming_time_s', 'sweep', 'variables']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -2611,6 +2611,10 @@ def collective_times_s(op: str, size_bytes: typing.Annotated[numpy.typing.ArrayL
 def columns() -> list:
     """
     Columns an objective or constraint may name.
+    """
+def conformal_bound(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weights: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], coverage: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    What the next value does not exceed with that probability; infinite for too few values.
     """
 def custom_all_reduce_times_s(size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.SupportsInt | typing.SupportsIndex, bandwidth_bytes_per_s: typing.SupportsFloat | typing.SupportsIndex, kernel: CustomAllReduce) -> numpy.typing.NDArray[numpy.float64]:
     """
