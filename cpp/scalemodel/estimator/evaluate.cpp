@@ -282,6 +282,24 @@ struct StepTraffic {
   Seconds drain_hidden;  ///< under the last backward pass, for which the stage before waits
 };
 
+/// What stays in the open of a stage's traffic when chunk after chunk takes its part: all but the
+/// critical chunk's have whole groups of up to pp micro-batches to hide under, that one a single
+/// pass. `cover`: of a pass through all chunks (in DualPipe, through one); `critical`: of the pass
+/// next to the end of the step, likewise.
+Seconds exposed_by_chunk(const Context& c, Seconds traffic, Seconds cover, Seconds critical,
+                         double buckets) {
+  if (c.stages.mirrored) {
+    // The far chunk of a DualPipe stage has one more pass to hide under.
+    const Seconds half = 0.5 * traffic;
+    return exposed_traffic(half + uncovered(half, cover), critical, 0.5 * buckets, true);
+  }
+  const double chunks = c.degrees.vpp;
+  const double group = std::min(c.degrees.micro_batches, static_cast<double>(c.degrees.pp));
+  const double passes = (1 - chunks / buckets + (chunks - 1) * group) / chunks;
+  return max(uncovered(traffic, passes * critical),
+             exposed_traffic(traffic / chunks, critical / chunks, buckets / chunks, true));
+}
+
 /// Gradient reduction hides under the last micro-batch's backward pass, parameter gathering under
 /// the first one's forward pass, in as many buckets as the stage has layers: at least the last
 /// bucket stays in the open. An interleaved stage finishes its chunks one after the other, each
@@ -301,33 +319,18 @@ StepTraffic step_traffic(const Context& c, const StageClass& stage, const StageC
   const double buckets = std::max(1, stage.total_layers());
   const Seconds reduce = sharding == Sharding::zero2 ? Seconds{} : times.reduce;
   const Seconds gather = sharding == Sharding::ddp ? Seconds{} : times.gather;
-  const double chunks = c.degrees.vpp;
-  const double group = std::min(c.degrees.micro_batches, static_cast<double>(c.degrees.pp));
-  const double passes = (1 + (chunks - 1) * group) / chunks;
   const bool deferred =
       c.degrees.pp > 1 && (c.schedule == Schedule::zero_bubble || c.schedule == Schedule::dualpipe);
-  const Seconds backward = deferred ? c.reach * cost.weight_gradient
-                                    : passes * cover_left(c, cost.backward + cost.recompute);
-  const Seconds forward = passes * cover_left(c, cost.forward);
-  StepTraffic traffic;
-  if (c.stages.mirrored && hide_reduce) {
-    // The far chunk of a DualPipe stage is done one backward pass earlier.
-    const Seconds half = 0.5 * reduce;
-    const Seconds far = uncovered(half, cover_left(c, cost.backward + cost.recompute));
-    traffic.exposed = exposed_traffic(half + far, backward, 0.5 * buckets, true);
-  } else {
-    traffic.exposed = exposed_traffic(reduce, backward, buckets, hide_reduce);
+  const Seconds backward = cover_left(c, cost.backward + cost.recompute);
+  const Seconds last = deferred ? c.reach * cost.weight_gradient : backward;
+  const Seconds forward = cover_left(c, cost.forward);
+  const Seconds late = hide_reduce ? exposed_by_chunk(c, reduce, backward, last, buckets) : reduce;
+  const Seconds early =
+      hide_gather ? exposed_by_chunk(c, gather, forward, forward, buckets) : gather;
+  StepTraffic traffic{late + early, reduce + gather - late - early, Seconds{}};
+  if (!deferred) {
+    traffic.drain_hidden = max(Seconds{}, reduce - c.degrees.vpp * late);
   }
-  const Seconds reduce_hidden = reduce - traffic.exposed;
-  if (c.stages.mirrored && hide_gather) {
-    const Seconds half = 0.5 * gather;
-    traffic.exposed +=
-        exposed_traffic(half + uncovered(half, forward), forward, 0.5 * buckets, true);
-  } else {
-    traffic.exposed += exposed_traffic(gather, forward, buckets, hide_gather);
-  }
-  traffic.hidden = reduce + gather - traffic.exposed;
-  if (!deferred) traffic.drain_hidden = reduce_hidden / chunks;
   return traffic;
 }
 
@@ -388,7 +391,7 @@ bool transfers_overlap(const Context& c) {
 /// Pipeline transfers that no compute covers: what an inner stage sends, two per micro-batch and
 /// chunk, unless the stack overlaps them, and two per stage while the pipeline fills and drains.
 /// Overlapped, a first micro-batch goes round the pipeline once for every further chunk and back.
-/// An interleaved stage before the last one has `slack` to send what the last one does not.
+/// Inner stages have `slack` to send what the first and the last do not.
 Seconds exposed_transfers(const Context& c, Seconds slack) {
   const Degrees& d = c.degrees;
   if (d.pp == 1) return Seconds{};
@@ -401,7 +404,10 @@ Seconds exposed_transfers(const Context& c, Seconds slack) {
   // The last stage sends no output of its last chunk; of two stages, neither does the first back.
   const Seconds hop = hop_time(c);
   const Seconds once = d.micro_batches * hop;
-  const Seconds saved = d.pp == 2 ? once : (d.vpp > 1 ? min(once, slack) : Seconds{});
+  // GPipe's forward phase waits for what all but the last stage send, its backward phase likewise.
+  const Seconds saved = c.schedule == Schedule::gpipe ? Seconds{}
+                        : d.pp == 2                   ? once
+                                                      : min(once, slack);
   return (2.0 * d.vpp * d.micro_batches + ends) * hop - saved;
 }
 
@@ -610,7 +616,7 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
   StageTimes times;
   StageCost slowest;
   StepTraffic traffic;
-  Seconds latest{-1};
+  Seconds latest{-1}, slowest_forward, slowest_backward, slowest_inner;
   const double chunks = c.schedule == Schedule::interleaved ? d.vpp : 1;
   Bytes peak{-1};
   for (const StageClass& stage : c.stages.classes) {
@@ -618,7 +624,11 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
     const Seconds busy = cost.busy(contention);
     times.sum += stage.count * busy;
     if (extremes != nullptr) add_extremes(*extremes, cost.passes().compute, busy);
-    times.mean_backward += stage.count * (busy - cost.forward_busy(contention)) / d.pp;
+    const Seconds forward = cost.forward_busy(contention);
+    times.mean_backward += stage.count * (busy - forward) / d.pp;
+    slowest_forward = max(slowest_forward, forward);
+    slowest_backward = max(slowest_backward, busy - forward);
+    if (!stage.embedding && !stage.head) slowest_inner = max(slowest_inner, busy);
     times.mean_weight += stage.count * cost.weight_gradient / d.pp;
     // The stage that ends last: its micro-batches and its own traffic after them.
     const StepTraffic own = step_traffic(c, stage, cost);
@@ -647,11 +657,17 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
   e.exposed_tp = m * passes.tp;
   e.exposed_cp = m * passes.cp;
   e.exposed_ep = m * passes.ep;
-  e.exposed_pp = exposed_transfers(c, times.slowest / chunks);
+  const Seconds head_start = chunks > 1 ? times.slowest / chunks : Seconds{};
+  e.exposed_pp =
+      exposed_transfers(c, head_start + m * max(Seconds{}, times.slowest - slowest_inner));
   e.exposed_dp = m * slowest.gather_exposed + traffic.exposed;
   e.exposed_offload += m * slowest.offload_exposed;
   e.bubble = pipeline_bubble(c.schedule, d.pp, d.vpp, times) +
              ((d.pp - 1) * contention) * traffic.drain_hidden;
+  if (c.schedule == Schedule::gpipe && d.pp > 1) {
+    // Each of its two phases is paced by the stage that is slowest in it.
+    e.bubble += (m - 1) * (slowest_forward + slowest_backward - times.slowest);
+  }
   e.overhead = c.stack().step_overhead;
   e.hidden = m * slowest.hidden() + traffic.hidden;
   e.step_time = e.compute + e.exposed_tp + e.exposed_cp + e.exposed_ep + e.exposed_pp +
