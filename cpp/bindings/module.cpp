@@ -17,6 +17,7 @@ PYBIND11_MODULE(_core, m) {
   bind_model(m);
   bind_strategy(m);
   bind_estimator(m);
+  bind_timeline(m);
   bind_search(m);
   bind_pareto(m);
 }

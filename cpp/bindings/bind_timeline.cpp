@@ -1,0 +1,117 @@
+#include <optional>
+
+#include "bindings/bind.hpp"
+#include "bindings/record.hpp"
+#include "scalemodel/estimator/step_timeline.hpp"
+#include "scalemodel/timeline/events.hpp"
+#include "scalemodel/timeline/trace.hpp"
+
+namespace scalemodel::bindings {
+namespace {
+
+/// A column of `rows`, one value of type Out per row.
+template <class Out, class Row, class Get>
+py::array_t<Out> column(const std::vector<Row>& rows, Get&& get) {
+  py::array_t<Out> values(static_cast<py::ssize_t>(rows.size()));
+  Out* at = values.mutable_data();
+  for (const Row& row : rows) *at++ = static_cast<Out>(get(row));
+  return values;
+}
+
+py::dict event_columns(const std::vector<Event>& events) {
+  py::dict columns;
+  columns["rank"] = column<std::int32_t>(events, [](const Event& e) { return e.rank; });
+  columns["stream"] = column<std::int8_t>(events, [](const Event& e) { return e.stream; });
+  columns["kind"] = column<std::int8_t>(events, [](const Event& e) { return e.activity; });
+  columns["chunk"] = column<std::int32_t>(events, [](const Event& e) { return e.chunk; });
+  columns["micro_batch"] =
+      column<std::int32_t>(events, [](const Event& e) { return e.micro_batch; });
+  columns["start_s"] = column<double>(events, [](const Event& e) { return e.start.base(); });
+  columns["duration_s"] = column<double>(events, [](const Event& e) { return e.duration.base(); });
+  columns["bytes"] = column<double>(events, [](const Event& e) { return e.bytes.base(); });
+  return columns;
+}
+
+py::dict memory_columns(const std::vector<MemorySample>& samples) {
+  using Sample = MemorySample;
+  py::dict columns;
+  columns["rank"] = column<std::int32_t>(samples, [](const Sample& s) { return s.rank; });
+  columns["time_s"] = column<double>(samples, [](const Sample& s) { return s.time.base(); });
+  const auto kind = [&](const char* name, Bytes MemoryKinds::* member) {
+    columns[name] =
+        column<double>(samples, [&](const Sample& s) { return (s.held.*member).base(); });
+  };
+  kind("memory_weights_bytes", &MemoryKinds::weights);
+  kind("memory_gradients_bytes", &MemoryKinds::gradients);
+  kind("memory_optimizer_bytes", &MemoryKinds::optimizer);
+  kind("memory_activations_bytes", &MemoryKinds::activations);
+  kind("memory_logits_bytes", &MemoryKinds::logits);
+  kind("memory_temporary_bytes", &MemoryKinds::temporary);
+  kind("memory_communication_bytes", &MemoryKinds::communication);
+  kind("memory_gathered_bytes", &MemoryKinds::gathered);
+  kind("memory_reserve_bytes", &MemoryKinds::reserve);
+  columns["memory_bytes"] =
+      column<double>(samples, [](const Sample& s) { return s.held.total().base(); });
+  return columns;
+}
+
+template <NamedEnum E>
+py::list names_of() {
+  py::list names;
+  for (const std::string_view name : EnumNames<E>::names) {
+    names.append(py::str(name.data(), name.size()));
+  }
+  return names;
+}
+
+py::bytes trace_of(const Timeline& timeline, const Tables& tables,
+                   const std::optional<Strategy>& operators_of) {
+  std::string text;
+  {
+    const py::gil_scoped_release release;
+    std::vector<OperatorList> operators;
+    if (operators_of) operators = operators_by_kind(tables, *operators_of);
+    text = trace_json(timeline, operators);
+  }
+  return {text};
+}
+
+}  // namespace
+
+void bind_timeline(py::module_& m) {
+  bind_record<TimelineOptions>(m, "How traffic is ordered and what disturbs a step.");
+  py::class_<Timeline>(m, "Timeline", "One step as events.")
+      .def_property_readonly(
+          "step_time_s", [](const Timeline& t) { return t.step_time; }, "One optimizer step.")
+      .def_property_readonly(
+          "stages", [](const Timeline& t) { return t.costs.stages; }, "Ranks simulated.")
+      .def_property_readonly(
+          "chunks_per_stage", [](const Timeline& t) { return t.costs.chunks_per_stage; },
+          "Virtual stages, or DualPipe's two directions.")
+      .def_property_readonly(
+          "passes", [](const Timeline& t) { return t.passes.size(); }, "Passes of all ranks.")
+      .def(
+          "events", [](const Timeline& t) { return event_columns(events(t)); },
+          "Columns of all events.")
+      .def(
+          "critical_path", [](const Timeline& t) { return event_columns(critical_path(t)); },
+          "Columns of the events that make the step as long as it is.")
+      .def(
+          "memory", [](const Timeline& t) { return memory_columns(memory_profile(t)); },
+          "Columns of what every rank holds after each change.")
+      .def("trace", &trace_of, py::arg("tables"), py::arg("operators_of"),
+           "JSON in the Trace Event Format; with a strategy, passes broken down into operators.");
+  m.def(
+      "timeline",
+      [](Tables& tables, const Strategy& strategy, const TimelineOptions& options,
+         const std::vector<double>& slowdown) {
+        const py::gil_scoped_release release;
+        return step_timeline(tables, strategy, options, slowdown);
+      },
+      py::arg("tables"), py::arg("strategy"), py::arg("options"), py::arg("slowdown"),
+      "Simulates one step of a strategy that can run.");
+  m.attr("STREAMS") = names_of<Stream>();
+  m.attr("ACTIVITIES") = names_of<Activity>();
+}
+
+}  // namespace scalemodel::bindings

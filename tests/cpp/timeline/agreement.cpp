@@ -1,0 +1,137 @@
+// Closed form and timeline: two fidelities, one meaning.
+#include "scalemodel/timeline/events.hpp"
+#include "timeline/regular.hpp"
+
+namespace scalemodel {
+namespace {
+
+using testing::at_most;
+using testing::for_regular_strategies;
+using testing::Question;
+
+constexpr double kTolerance = 0.005;
+
+/// DualPipe's passes without a partner hide no expert traffic: the closed form spreads that evenly.
+bool spreads_evenly(const Strategy& s, const Estimate& e) {
+  return s.schedule == Schedule::dualpipe && s.pp > 1 && e.exposed_ep > Seconds{};
+}
+
+TEST_CASE("on regular strategies the timeline takes as long as the closed form says") {
+  for_regular_strategies(500, 41, [](Question& q, const Strategy& s, const Estimate& e) {
+    const Timeline timeline = step_timeline(q.tables, s, {});
+    CAPTURE(q.name);
+    CAPTURE(name_of(s.schedule));
+    CAPTURE(name_of(s.sharding));
+    CAPTURE(static_cast<int>(s.pp));
+    CAPTURE(static_cast<int>(s.vpp));
+    CAPTURE(static_cast<int>(s.tp));
+    CAPTURE(e.micro_batches);
+    const double tolerance = spreads_evenly(s, e) ? 0.03 : kTolerance;
+    CHECK(timeline.step_time / e.step_time == doctest::Approx(1).epsilon(tolerance));
+  });
+}
+
+TEST_CASE("any strategy: never shorter than the kernels of its busiest stage, never endless") {
+  testing::for_random_estimates(200, 42, [](Question& q, const Strategy& s, const Estimate& e) {
+    if (e.micro_batches * s.pp * s.vpp > 1e4) return;
+    const Timeline timeline = step_timeline(q.tables, s, {});
+    CAPTURE(q.name);
+    CAPTURE(name_of(s.schedule));
+    CHECK(at_most(e.compute + e.optimizer + e.overhead, 1.05 * timeline.step_time));
+    CHECK(timeline.step_time < 1.5 * e.step_time);
+  });
+}
+
+TEST_CASE("memory over time peaks where the estimate says, kind by kind") {
+  for_regular_strategies(300, 43, [](Question& q, const Strategy& s, const Estimate& e) {
+    // The last stage of GPipe keeps the head's inputs of all micro-batches.
+    const bool head_moves = s.pp > 1;
+    const Timeline timeline = step_timeline(q.tables, s, {});
+    MemoryKinds peak;
+    Bytes total;
+    for (const MemorySample& sample : memory_profile(timeline)) {
+      if (sample.rank != e.fullest_stage) continue;
+      peak.activations = max(peak.activations, sample.held.activations);
+      peak.logits = max(peak.logits, sample.held.logits);
+      peak.temporary = max(peak.temporary, sample.held.temporary);
+      total = max(total, sample.held.total());
+      CHECK(sample.held.weights == e.memory_weights);
+      CHECK(sample.held.gradients == e.memory_gradients);
+      CHECK(sample.held.optimizer == e.memory_optimizer);
+      CHECK(sample.held.communication == e.memory_communication);
+      CHECK(sample.held.gathered == e.memory_gathered);
+      CHECK(sample.held.reserve == e.memory_reserve);
+    }
+    if (head_moves && e.fullest_stage == s.pp - 1) return;
+    CAPTURE(q.name);
+    CAPTURE(name_of(s.schedule));
+    CAPTURE(static_cast<int>(s.pp));
+    CAPTURE(static_cast<int>(s.vpp));
+    CAPTURE(e.micro_batches);
+    CHECK(peak.activations / e.memory_activations == doctest::Approx(1).epsilon(1e-9));
+    CHECK(testing::about_equal(peak.logits, e.memory_logits));
+    CHECK(testing::about_equal(peak.temporary, e.memory_temporary));
+    CHECK(testing::about_equal(total, e.memory));
+  });
+}
+
+TEST_CASE("a straggler paces the pipeline: its kernels, not the sum of all delays") {
+  for_regular_strategies(60, 44, [](Question& q, const Strategy& s, const Estimate&) {
+    if (s.pp == 1) return;
+    const Seconds plain = step_timeline(q.tables, s, {}).step_time;
+    std::vector<double> slow(s.pp, 1.0);
+    slow[s.pp / 2u] = 1.5;
+    const Seconds one = step_timeline(q.tables, s, {}, slow).step_time;
+    const Seconds all = step_timeline(q.tables, s, {}, std::vector<double>(s.pp, 1.5)).step_time;
+    CHECK(at_most(plain, one));
+    CHECK(at_most(one, all));
+    CHECK(at_most(all, 1.5 * plain));
+    CHECK(step_timeline(q.tables, s, {}, std::vector<double>(s.pp, 1.0)).step_time == plain);
+  });
+}
+
+TEST_CASE("without contention nothing gets slower, nor by need, nor sliced, nor compressed") {
+  for_regular_strategies(100, 45, [](Question& q, const Strategy& s, const Estimate&) {
+    const Seconds plain = step_timeline(q.tables, s, {}).step_time;
+    TimelineOptions options;
+    options.contention = false;
+    CHECK(at_most(step_timeline(q.tables, s, options).step_time, plain));
+    options = {};
+    options.priority = Priority::by_need;
+    const Seconds by_need = step_timeline(q.tables, s, options).step_time;
+    CHECK(at_most(by_need, plain));
+    options.slices = 4;
+    CHECK(at_most(step_timeline(q.tables, s, options).step_time, 1.001 * by_need));
+  });
+}
+
+TEST_CASE("compression shortens traffic and pays for itself only where traffic is exposed") {
+  std::vector<testing::Question> questions = testing::regular_questions();
+  Strategy s = testing::degrees(1);
+  s.sharding = Sharding::ddp;
+  s.overlap_grad_reduce = Switch::off;
+  Tables& tables = questions[2].tables;
+  TimelineOptions options;
+  const Seconds plain = step_timeline(tables, s, options).step_time;
+  options.gradient_compression = 0.25;
+  const Timeline compressed = step_timeline(tables, s, options);
+  CHECK(compressed.step_time < plain);
+  CHECK(compressed.costs.resources.front().decode > Seconds{});
+  // One rank reduces nothing: what is left is encoding in vain.
+  Tables alone(tables.model(), testing::reference_cluster(8), tables.task(), tables.stack());
+  Strategy whole = testing::degrees(8);
+  whole.sharding = Sharding::ddp;
+  const Seconds nothing = step_timeline(alone, whole, {}).step_time;
+  CHECK(at_most(nothing, step_timeline(alone, whole, options).step_time));
+}
+
+TEST_CASE("questions without a timeline are refused") {
+  std::vector<testing::Question> questions = testing::regular_questions();
+  Tables& tables = questions[2].tables;
+  CHECK_THROWS_AS(step_timeline(tables, testing::degrees(7), {}), MalformedQuestion);
+  CHECK_THROWS_AS(step_timeline(tables, testing::degrees(8, 4), {}, {1, 1}), MalformedQuestion);
+  CHECK_THROWS_AS(step_timeline(tables, testing::degrees(8, 2), {}, {1, 0.5}), MalformedQuestion);
+}
+
+}  // namespace
+}  // namespace scalemodel
