@@ -21,6 +21,7 @@ from scalemodel.resolve import Cluster, Model, cluster, model
 from scalemodel.search import Ranking, search, sweep, sweep_chunks
 from scalemodel.space import Space
 from scalemodel.tasks import FineTuning, Training
+from scalemodel.timeline import Timeline
 
 if TYPE_CHECKING:
     from scalemodel import plot
@@ -38,6 +39,7 @@ __all__ = [
     "ScaleModelError",
     "Space",
     "Strategy",
+    "Timeline",
     "Training",
     "__version__",
     "calibrate",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from scalemodel.diagnose import Fix
     from scalemodel.explain import Explanation
+    from scalemodel.timeline import Timeline
     from scalemodel.uncertainty import Interval
 
 #: Columns of an estimate that say where the time of a step goes; they sum to ``step_time_s``.
@@ -327,6 +330,64 @@ class Estimate:
         from scalemodel import explain
 
         return explain.explain(self, term)
+
+    def timeline(
+        self,
+        *,
+        priority: str = "fifo",
+        slices: int = 1,
+        gradient_compression: float = 1.0,
+        contention: bool = True,
+        slowdown: Sequence[float] = (),
+    ) -> Timeline:
+        """Simulate the step event by event, on one representative rank per pipeline stage.
+
+        Parameters
+        ----------
+        priority : {"fifo", "by_need"}
+            Order of gradient traffic. ``"by_need"``: what the next step needs first goes first,
+            and the rest may hide under the next step's first forward pass; it supposes updates
+            layer by layer.
+        slices : int
+            Buckets of gradients and parameters per layer.
+        gradient_compression : float
+            Bytes of a reduced gradient over those of a plain one, 1 = not compressed. Compressing
+            and restoring take the time of reading and writing both at memory bandwidth.
+        contention : bool
+            Whether communication slows the kernels it hides under.
+        slowdown : sequence of float
+            Stragglers: for each pipeline stage, the factor >= 1 by which its kernels take longer.
+
+        Returns
+        -------
+        Timeline
+            On equal stages without stragglers its step time is that of the estimate.
+
+        Raises
+        ------
+        ScaleModelError : the strategy cannot run, or an option is out of range.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+        ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2, pp=4))
+        >>> est.timeline().critical_path().kind.iloc[0]
+        'forward'
+        """
+        from scalemodel.timeline import Timeline
+
+        options = _core.TimelineOptions(
+            priority=priority,
+            slices=slices,
+            gradient_compression=gradient_compression,
+            contention=contention,
+        )
+        return Timeline(self, options, slowdown)
+
+    def trace(self, path: str | PathLike[str], *, operators: bool = False) -> Path:
+        """Write the timeline as a trace for Chrome or Perfetto; see `Timeline.trace`."""
+        return self.timeline().trace(path, operators=operators)
 
     def fixes(self, count: int = 5) -> list[Fix]:
         """Changes that make the strategy run, fastest first; see `diagnose.fixes`."""

@@ -25,6 +25,7 @@ from scalemodel.plot.operators import (
 )
 from scalemodel.plot.search import heat_map, parallel_coordinates, pareto
 from scalemodel.plot.sensitivity import iso_performance, tornado
+from scalemodel.plot.timeline import memory_timeline, timeline
 from scalemodel.validation.operators.score import short_source
 
 if TYPE_CHECKING:
@@ -41,11 +42,13 @@ __all__ = [
     "heat_map",
     "iso_performance",
     "memory",
+    "memory_timeline",
     "parallel_coordinates",
     "pareto",
     "roofline",
     "save",
     "style",
+    "timeline",
     "tornado",
     "validation",
 ]
