@@ -2156,6 +2156,16 @@ class Stack:
         Field names and values.
         """
     @property
+    def all_reduces_gradients(self) -> bool:
+        """
+        gradients are all-reduced even where optimizer states are sharded
+        """
+    @property
+    def async_tp(self) -> bool:
+        """
+        backward tensor-parallel exchange under the weight gradient's product
+        """
+    @property
     def attention(self) -> str:
         """
         attention kernel
@@ -2176,9 +2186,24 @@ class Stack:
         dropout masks are kept
         """
     @property
+    def early_stop(self) -> bool:
+        """
+        recomputation ends at the last tensor that is needed
+        """
+    @property
+    def ends_as_layers(self) -> bool:
+        """
+        pipeline stages count embedding, final norm and head as layers
+        """
+    @property
     def fragmentation_fraction(self) -> float:
         """
         lost by the allocator, of what comes and goes
+        """
+    @property
+    def fused_accumulation(self) -> bool:
+        """
+        weight gradients add up inside their matrix products
         """
     @property
     def fused_activation(self) -> bool:
@@ -2289,6 +2314,16 @@ class Stack:
     def overlap_tp(self) -> bool:
         """
         tensor-parallel communication hidden
+        """
+    @property
+    def parallel_loss(self) -> bool:
+        """
+        each tensor rank keeps its part of the vocabulary up to the loss
+        """
+    @property
+    def reduces_fp32(self) -> bool:
+        """
+        gradients travel in FP32
         """
     @property
     def reserve_bytes(self) -> float:

@@ -363,6 +363,14 @@ inline std::vector<Question> all_questions(int accelerators = 64) {
   eager.selective = Selective::operators;
   eager.fused_activation = eager.fused_rope = false;
   eager.fused_loss = eager.overlap_p2p = eager.overlap_tp = true;
+  Stack plain_pytorch = reference_stack();
+  plain_pytorch.fused_accumulation = false;
+  plain_pytorch.split_gate = plain_pytorch.ends_as_layers = true;
+  plain_pytorch.whole_logits = plain_pytorch.keep_gathered = true;
+  plain_pytorch.serial_p2p = plain_pytorch.whole_p2p = plain_pytorch.async_tp = true;
+  plain_pytorch.all_reduces_gradients = plain_pytorch.reduces_fp32 = true;
+  plain_pytorch.tensor_gathers = plain_pytorch.early_stop = true;
+  plain_pytorch.gradients_fp32 = false;
   Accelerator measured_little = cluster.accelerator;
   measured_little.gemm.tiled = false;
   Cluster roofline = cluster;
@@ -379,6 +387,7 @@ inline std::vector<Question> all_questions(int accelerators = 64) {
   add("8x7B", experts_8x7b_shape(), cluster, fp8, reference_stack());
   add("latent experts", latent_experts_shape(), cluster, training(256, 4096), eager);
   add("window", window_shape(), roofline, training(256, 8192), reference_stack());
+  add("plain PyTorch", grouped_70b_shape(), cluster, training(256, 4096), plain_pytorch);
   add("adapters", grouped_70b_shape(), cluster, adapters, reference_stack());
   return all;
 }

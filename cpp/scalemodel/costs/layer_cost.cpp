@@ -38,33 +38,53 @@ class LayerBuilder {
     };
     const Seconds forward = run(m, n, k, element);
     const Seconds input_gradient = run(m, k, n, element);
-    const Seconds weight_gradient =
-        options.frozen ? Seconds{} : run(n, k, m, conditions_.gradients_fp32 ? 8 : element);
+    // Added up inside the product: FP32 read and written. Otherwise the product writes a gradient
+    // of its own and a second kernel adds it to the sum.
+    const bool fused = conditions_.stack.fused_accumulation;
+    const double sum = conditions_.gradients_fp32 ? 4 : element;
+    const double output = fused && conditions_.gradients_fp32 ? 8 : element;
+    Seconds weight_gradient = options.frozen ? Seconds{} : run(n, k, m, output);
+    const bool added = !fused && !options.frozen;
+    if (added) {
+      weight_gradient += memory_time(
+          Bytes{options.batch * n * k * (element + 2 * sum)},
+          cluster_.accelerator.elementwise.add_fraction * conditions_.stack.memory_efficiency,
+          cluster_.accelerator);
+    }
     forward_ += forward;
     backward_ += input_gradient + weight_gradient;
     weight_gradient_ += weight_gradient;
     linear_forward_ += forward;
     linear_backward_ += input_gradient + weight_gradient;
+    last_linear_ = forward;
     // Multi-stream grouped products launch one kernel per expert.
     const double launches = conditions_.stack.grouped_launch ? 1 : options.batch;
     kernels_forward_ += launches;
-    kernels_backward_ += launches * (options.frozen ? 1 : 2);
-    kernels_weight_ += options.frozen ? 0 : launches;
+    kernels_backward_ += launches * (options.frozen ? 1 : 2) + (added ? 1 : 0);
+    kernels_weight_ += options.frozen ? 0 : launches + (added ? 1 : 0);
     note({name, m, n, k, options.batch, forward, input_gradient + weight_gradient, Bytes{}});
   }
 
   /// A memory-bound step of `forward_bytes` and `backward_bytes` in `kernels` launches each way.
   void moving(std::string_view name, Bytes forward_bytes, Bytes backward_bytes, double fraction,
               int kernels = 1) {
+    moving(name, forward_bytes, backward_bytes, fraction, kernels, kernels);
+  }
+
+  void moving(std::string_view name, Bytes forward_bytes, Bytes backward_bytes, double fraction,
+              int forward_kernels, int backward_kernels) {
     const double rate = fraction * conditions_.stack.memory_efficiency;
-    const Seconds extra = (kernels - 1) * cluster_.accelerator.elementwise.launch;
-    const Seconds forward = memory_time(forward_bytes, rate, cluster_.accelerator) + extra;
-    const Seconds backward = memory_time(backward_bytes, rate, cluster_.accelerator) + extra;
+    const auto run = [&](Bytes bytes, int kernels) {
+      return memory_time(bytes, rate, cluster_.accelerator) +
+             (kernels - 1) * cluster_.accelerator.elementwise.launch;
+    };
+    const Seconds forward = run(forward_bytes, forward_kernels);
+    const Seconds backward = run(backward_bytes, backward_kernels);
     forward_ += forward;
     backward_ += backward;
     moving_forward_ += forward;
-    kernels_forward_ += kernels;
-    kernels_backward_ += kernels;
+    kernels_forward_ += forward_kernels;
+    kernels_backward_ += backward_kernels;
     note({name, 0, 0, 0, 0, forward, backward, forward_bytes});
   }
 
@@ -97,6 +117,7 @@ class LayerBuilder {
   Seconds idle_backward() const { return backward() - backward_; }
   Seconds linear_forward() const { return linear_forward_; }
   Seconds linear_backward() const { return linear_backward_; }
+  Seconds last_linear() const { return last_linear_; }
   Seconds moving_forward() const { return moving_forward_; }
   Seconds attention_forward() const { return attention_forward_; }
   Seconds attention_backward() const { return attention_backward_; }
@@ -111,7 +132,7 @@ class LayerBuilder {
   const Cluster& cluster_;
   OperatorList* list_;
   Seconds forward_, backward_, weight_gradient_;
-  Seconds linear_forward_, linear_backward_, moving_forward_;
+  Seconds linear_forward_, linear_backward_, moving_forward_, last_linear_;
   Seconds attention_forward_, attention_backward_, attention_recompute_;
   double kernels_forward_ = 0, kernels_backward_ = 0, kernels_weight_ = 0;
 };
@@ -127,14 +148,15 @@ double lora_linear(LayerBuilder& builder, const Conditions& conditions, const Ge
 }
 
 /// Norms, as bytes per element of the residual stream. Fused: x in, y out; backward x, dy in, dx
-/// out. Unfused: the reads and writes of separate cast, square, mean, scale and cast-back kernels
-/// in FP32, counted, not measured.
+/// out. Unfused: counted from eager kernels at two bytes an element. Forward: square 2, mean 1,
+/// scale 2, cast to FP32 3 and back 3, weight 2. Backward: of the weight 2 + 4, of the casts 3 + 3,
+/// of the scale 2 + 4, of mean and square 2 + 2, and the sum of both branches 3.
 struct NormPasses {
   double forward, backward;
-  int kernels;
+  int forward_kernels, backward_kernels;
 };
-constexpr NormPasses kFusedNorm{2, 3, 1};
-constexpr NormPasses kUnfusedNorm{7, 10, 6};
+constexpr NormPasses kFusedNorm{2, 3, 1, 1};
+constexpr NormPasses kUnfusedNorm{13, 25, 6, 12};
 
 void add_norms(LayerBuilder& builder, const Model& model, const LayerKind& kind,
                const LocalSizes& size, const Conditions& conditions, const Cluster& cluster) {
@@ -142,7 +164,8 @@ void add_norms(LayerBuilder& builder, const Model& model, const LayerKind& kind,
   const Bytes stream{size.split_tokens * model.hidden * size.element};
   builder.moving("norms", kind.norms * passes.forward * stream,
                  kind.norms * passes.backward * stream,
-                 cluster.accelerator.elementwise.norm_fraction, kind.norms * passes.kernels);
+                 cluster.accelerator.elementwise.norm_fraction, kind.norms * passes.forward_kernels,
+                 kind.norms * passes.backward_kernels);
   // Two residual additions: two in, one out; backward, the gradients of both branches meet.
   const double mask = conditions.dropout ? 0.5 : 0;
   builder.moving("residual", 2 * (3 + mask) * stream, 2 * (2 + 2 * mask) * stream,
@@ -179,11 +202,12 @@ double add_attention(LayerBuilder& builder, const Model& model, const LayerKind&
     project("qkv", size.q + size.k + size.v, h);
   }
   if (a.rotary) {
-    const double passes = conditions.stack.fused_rope ? 2 : 6;
+    // Eager: times cosine 2, halves swapped and negated 3, times sine 2, added 3; the same back.
+    const bool fused = conditions.stack.fused_rope;
+    const double passes = fused ? 2 : 10;
     const Bytes rotated{n * (size.q + size.k) * size.element};
     builder.moving("rope", passes * rotated, passes * rotated,
-                   cluster.accelerator.elementwise.add_fraction,
-                   conditions.stack.fused_rope ? 1 : 4);
+                   cluster.accelerator.elementwise.add_fraction, fused ? 1 : 10);
   }
   AttentionWork work;
   work.batch = layout.micro_batch;
@@ -207,13 +231,23 @@ double add_mlp(LayerBuilder& builder, double hidden, double tokens, double width
                const GemmTimer& adapter_timer) {
   const double up = gated ? 2 * width : width;
   const double rows = tokens / options.batch;
-  builder.linear("mlp_up", rows, up, hidden, options);
   const double element = operand_bytes(conditions.storage);
+  if (gated && conditions.stack.split_gate) {
+    builder.linear("mlp_gate", rows, width, hidden, options);
+    builder.linear("mlp_up", rows, width, hidden, options);
+    // The input gradients of both meet.
+    builder.moving("gate_sum", Bytes{}, Bytes{3 * tokens * hidden * element},
+                   cluster.accelerator.elementwise.add_fraction, 0, 1);
+  } else {
+    builder.linear("mlp_up", rows, up, hidden, options);
+  }
   const Bytes activated{tokens * width * element};
-  const double extra = conditions.stack.fused_activation ? 0 : 2;
-  builder.moving(
-      "activation", ((gated ? 3 : 2) + extra) * activated, ((gated ? 5 : 3) + extra) * activated,
-      cluster.accelerator.elementwise.add_fraction, conditions.stack.fused_activation ? 1 : 3);
+  // Gated, eager: activation 2 and product 3; back, 3 + 3 of the product and 3 of the activation.
+  const bool fused = conditions.stack.fused_activation;
+  const double forward = (gated ? 3 : 2) + (fused ? 0 : 2);
+  const double backward = gated ? (fused ? 5 : 9) : (fused ? 3 : 5);
+  builder.moving("activation", forward * activated, backward * activated,
+                 cluster.accelerator.elementwise.add_fraction, fused ? 1 : 3);
   builder.linear("mlp_down", rows, hidden, width, options);
   if (conditions.lora_rank == 0 || !conditions.lora_everywhere) return 0;
   return lora_linear(builder, conditions, adapter_timer, tokens, up, hidden) +
@@ -294,7 +328,11 @@ void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
     each_forward = run(Collective::all_reduce);
     each_backward = each_forward;
   }
-  const Seconds total_forward = blocks * each_forward, total_backward = blocks * each_backward;
+  // A gate that is a column-parallel product of its own reduces its own input gradient.
+  const bool gate = conditions.stack.split_gate && ff.gated && !ff.routed();
+  const double extra = gate && !layout.sequence_parallel ? 1 : 0;
+  const Seconds total_forward = blocks * each_forward;
+  const Seconds total_backward = (blocks + extra) * each_backward;
   builder.communicate("tensor_parallel", total_forward, total_backward, blocks * stream);
   // A ring exchange under its own matrix product moves tp chunks; the first chunk is in the open.
   const bool hidden = layout.overlap_tp != TensorOverlap::off;
@@ -303,8 +341,16 @@ void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   const double pipelined = (pieces - 1) / pieces;
   const Split f =
       hide(total_forward, reach * (builder.linear_forward() + builder.idle_forward()), pipelined);
-  const Split b = hide(total_backward,
-                       reach * (builder.linear_backward() + builder.idle_backward()), pipelined);
+  Split b = hide(total_backward, reach * (builder.linear_backward() + builder.idle_backward()),
+                 pipelined);
+  if (!hidden && conditions.stack.async_tp) {
+    // The exchange of an input gradient runs beside the weight gradient of the same product; those
+    // behind a reduction hide nothing. Query-key-value and up make this share of the products.
+    const double share =
+        (builder.linear_forward() - builder.last_linear()) / (2 * builder.linear_forward());
+    b = hide(total_backward, conditions.stack.overlap_efficiency * share *
+                                 (builder.weight_gradient() + builder.idle_backward()));
+  }
   forward.tp = f.exposed;
   forward.hidden += f.hidden;
   backward.tp = b.exposed;
@@ -402,6 +448,11 @@ void add_expert_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
 void set_recomputation(LayerCost& cost, const LayerBuilder& builder, const Conditions& conditions) {
   const auto index = [](Recompute mode) { return static_cast<std::size_t>(mode); };
   cost.recompute[index(Recompute::full)] = cost.forward;
+  if (conditions.stack.early_stop) {
+    // Nothing in the backward pass asks for the output of the last product.
+    Phase& full = cost.recompute[index(Recompute::full)];
+    full.compute = full.compute - builder.last_linear();
+  }
   Phase& selective = cost.recompute[index(Recompute::selective)];
   switch (conditions.stack.selective) {
     case Selective::core_attention:
@@ -524,11 +575,15 @@ EndCost head_cost(const Model& model, const LayerLayout& layout, const Condition
                    2.0 * model.hidden, {conditions.frozen_base, 1, &timers.linear});
   }
   // Cross-entropy over the logits. Unfused: cast to FP32, maximum, exponential and sum, gradient,
-  // cast back; fused: one pass forward and one back.
-  const double logits = tokens * columns;
+  // cast back; fused: one pass forward and one back. Not split over the tensor ranks, every rank
+  // copies the gathered logits together and sees the whole vocabulary.
+  const bool whole = layout.tp > 1 && conditions.stack.whole_logits;
+  const double logits = tokens * (whole ? model.vocab : columns);
   const bool fused = conditions.stack.fused_loss;
-  builder.moving("loss", Bytes{logits * (fused ? 2 : 22)}, Bytes{logits * (fused ? 4 : 10)},
-                 cluster.accelerator.elementwise.add_fraction, fused ? 2 : 8);
+  const double copy_bytes = whole ? 4 * element : 0;
+  builder.moving("loss", Bytes{logits * ((fused ? 2 : 22) + copy_bytes)},
+                 Bytes{logits * (fused ? 4 : 10)}, cluster.accelerator.elementwise.add_fraction,
+                 fused ? 2 : 8);
   EndCost cost;
   // Each multi-token-prediction module runs the shared head once more.
   const double heads = 1.0 + model.mtp_layers;
@@ -543,6 +598,10 @@ EndCost head_cost(const Model& model, const LayerLayout& layout, const Condition
           collective_time(Collective::reduce_scatter, stream, layout.tp_group, cluster);
     } else {
       cost.backward.tp = collective_time(Collective::all_reduce, stream, layout.tp_group, cluster);
+    }
+    if (whole) {
+      cost.forward.tp += collective_time(Collective::all_gather, Bytes{heads * logits * element},
+                                         layout.tp_group, cluster);
     }
   }
   cost.parameters = model.head_parameters / layout.tp + model.final_norm_parameters +

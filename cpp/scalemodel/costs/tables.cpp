@@ -249,8 +249,8 @@ void Tables::tabulate(const Strategy& strategy) {
   if (first_violation(strategy, d, model_, cluster_, task_) != Reason::ok) return;
   const Key stage = stage_key(strategy, d);
   if (stage_index_.find(stage) < 0) {
-    stages_.push_back(
-        make_stage_layout(model_, d.pp, d.vpp, strategy.schedule == Schedule::dualpipe));
+    stages_.push_back(make_stage_layout(
+        model_, d.pp, d.vpp, strategy.schedule == Schedule::dualpipe, stack_.ends_as_layers));
     stage_index_.insert(stage, static_cast<std::int32_t>(stages_.size()) - 1);
   }
   const Setting& setting = setting_of(strategy);

@@ -63,6 +63,9 @@ Seconds uncovered(Seconds communication, Seconds cover) {
   return max(Seconds{}, communication - cover);
 }
 
+/// Large matrices of a dense layer: query-key-value, attention output, up and down.
+constexpr double kLayerMatrices = 4;
+
 /// Gathering and reducing `dense` and `expert` parameters over their shard groups; across shard
 /// groups (HSDP) the reduced shard is all-reduced.
 GatherTimes gather_times(const Context& c, double dense, double expert, double trainable_dense,
@@ -70,19 +73,25 @@ GatherTimes gather_times(const Context& c, double dense, double expert, double t
   const Cluster& cluster = c.cluster();
   const DataParallelGroups& g = c.groups;
   GatherTimes times;
-  times.gather = collective_time(Collective::all_gather, Bytes{c.storage_bytes * dense},
-                                 g.dense_shard, cluster) +
-                 collective_time(Collective::all_gather, Bytes{c.storage_bytes * expert},
-                                 g.expert_shard, cluster);
-  const Bytes dense_gradient{c.gradient_bytes * trainable_dense};
-  const Bytes expert_gradient{c.gradient_bytes * trainable_expert};
-  times.reduce =
-      collective_time(Collective::reduce_scatter, dense_gradient, g.dense_shard, cluster) +
-      collective_time(Collective::reduce_scatter, expert_gradient, g.expert_shard, cluster) +
-      collective_time(Collective::all_reduce, dense_gradient / g.dense_shard_ranks, g.dense_replica,
-                      cluster) +
-      collective_time(Collective::all_reduce, expert_gradient / g.expert_shard_ranks,
-                      g.expert_replica, cluster);
+  // Tensor by tensor a layer takes as many collectives as it has large matrices.
+  const double pieces = c.gathered && c.stack().tensor_gathers ? kLayerMatrices : 1;
+  const bool whole = !c.gathered && c.stack().all_reduces_gradients;
+  const Collective reduction = whole ? Collective::all_reduce : Collective::reduce_scatter;
+  const double kept_bytes = c.conditions.gradients_fp32 ? 4 : c.storage_bytes;
+  const double travelling_bytes = c.gradient_bytes * (c.stack().reduces_fp32 ? 4 / kept_bytes : 1);
+  const auto run = [&](Collective op, Bytes size, const GroupShape& group) {
+    return pieces * collective_time(op, size / pieces, group, cluster);
+  };
+  times.gather = run(Collective::all_gather, Bytes{c.storage_bytes * dense}, g.dense_shard) +
+                 run(Collective::all_gather, Bytes{c.storage_bytes * expert}, g.expert_shard);
+  const Bytes dense_gradient{travelling_bytes * trainable_dense};
+  const Bytes expert_gradient{travelling_bytes * trainable_expert};
+  times.reduce = run(reduction, dense_gradient, g.dense_shard) +
+                 run(reduction, expert_gradient, g.expert_shard) +
+                 collective_time(Collective::all_reduce, dense_gradient / g.dense_shard_ranks,
+                                 g.dense_replica, cluster) +
+                 collective_time(Collective::all_reduce, expert_gradient / g.expert_shard_ranks,
+                                 g.expert_replica, cluster);
   return times;
 }
 
@@ -141,11 +150,13 @@ void add_parameter_gathering(StageCost& cost, const Context& c, const StageClass
     const Seconds forward_cover = uncovered(c.reach * layer.forward.compute, layer.forward.hidden);
     const Seconds backward_cover = uncovered(c.reach * (layer.backward.compute + again.compute),
                                              layer.backward.hidden + again.hidden);
-    const Seconds open = (hide_gather ? Seconds{} : 2 * gathers[k].gather) +
+    // A repeated forward pass that released its parameters gathers them once more.
+    const double again_gathers = c.stack().tensor_gathers ? recomputed : 0;
+    const Seconds open = (hide_gather ? Seconds{} : (2 + again_gathers) * gathers[k].gather) +
                          (hide_reduce ? Seconds{} : gathers[k].reduce);
     const Seconds forward_traffic = hide_gather ? gathers[k].gather : Seconds{};
     const Seconds backward_traffic =
-        forward_traffic + (hide_reduce ? gathers[k].reduce : Seconds{});
+        (1 + again_gathers) * forward_traffic + (hide_reduce ? gathers[k].reduce : Seconds{});
     const Seconds forward_exposed = uncovered(forward_traffic, forward_cover);
     const Seconds backward_exposed = uncovered(backward_traffic, backward_cover);
     const double n = share * stage.layers[k];
@@ -353,8 +364,12 @@ Seconds optimizer_time(const Context& c, const StageCost& cost) {
   const double held = c.gathered || c.strategy.sharding == Sharding::zero2
                           ? updated
                           : cost.trainable_dense + cost.trainable_expert;
+  // Gradients that are all-reduced in another format are flattened, divided, cast, cast back and
+  // copied out: 24 bytes each at two bytes stored.
+  const bool copied = c.stack().reduces_fp32 && c.gradient_bytes < 4 && c.groups.dense_ranks > 1;
+  const double copies = copied ? 8 * c.gradient_bytes + 8 : 0;
   const Bytes bytes{updated * (2 * c.gradient_bytes + 2 * state_bytes(c.task()) + c.storage_bytes) +
-                    held * c.gradient_bytes};
+                    held * (c.gradient_bytes + copies)};
   const Accelerator& accelerator = c.cluster().accelerator;
   return memory_time(bytes, accelerator.elementwise.add_fraction * c.stack().memory_efficiency,
                      accelerator);
@@ -370,7 +385,7 @@ Seconds optimizer_transfer(const Context& c, const StageCost& cost) {
 /// What one rank sends to the next stage: tensor ranks hold the same tokens and may send a part
 /// each, gathered on the other side; under sequence parallelism each holds only its part.
 Bytes boundary(const Context& c) {
-  const bool parts = c.strategy.split_p2p || c.strategy.sequence_parallel;
+  const bool parts = (c.strategy.split_p2p && !c.stack().whole_p2p) || c.strategy.sequence_parallel;
   return parts ? c.cell.boundary : c.degrees.tp * c.cell.boundary;
 }
 
@@ -390,6 +405,7 @@ bool transfers_overlap(const Context& c) {
 
 /// Pipeline transfers that no compute covers: what an inner stage sends, two per micro-batch and
 /// chunk, unless the stack overlaps them, and two per stage while the pipeline fills and drains.
+/// What it receives travels meanwhile, unless the stack makes every transfer wait for the last.
 /// Overlapped, a first micro-batch goes round the pipeline once for every further chunk and back.
 /// Inner stages have `slack` to send what the first and the last do not.
 Seconds exposed_transfers(const Context& c, Seconds slack) {
@@ -408,7 +424,8 @@ Seconds exposed_transfers(const Context& c, Seconds slack) {
   const Seconds saved = c.schedule == Schedule::gpipe ? Seconds{}
                         : d.pp == 2                   ? once
                                                       : min(once, slack);
-  return (2.0 * d.vpp * d.micro_batches + ends) * hop - saved;
+  const double exchanges = c.stack().serial_p2p && d.pp > 2 ? 2 : 1;
+  return (2.0 * exchanges * d.vpp * d.micro_batches + ends) * hop - saved;
 }
 
 struct MemoryByKind {

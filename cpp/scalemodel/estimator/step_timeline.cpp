@@ -40,7 +40,8 @@ class Builder {
     costs.contention = tables_.stack().contention;
     costs.overhead = tables_.stack().step_overhead;
     const std::vector<StageClass> chunks =
-        make_chunks(tables_.model(), degrees_.pp, degrees_.vpp, layout_.mirrored);
+        make_chunks(tables_.model(), degrees_.pp, degrees_.vpp, layout_.mirrored,
+                    tables_.stack().ends_as_layers);
     const auto per_stage = static_cast<std::size_t>(costs.chunks_per_stage);
     for (std::size_t first = 0; first < chunks.size(); first += per_stage) {
       add_stage(costs, {chunks.begin() + static_cast<std::ptrdiff_t>(first),

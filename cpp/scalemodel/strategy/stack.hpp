@@ -49,8 +49,18 @@ struct Stack {
   bool overlap_grad_reduce = true, overlap_param_gather = true;
   bool overlap_tp = false, overlap_p2p = false, overlap_ep = false;
   bool deduplicated_dispatch = false;  ///< one copy of a token per rank, not one per expert
+  bool fused_accumulation = true;      ///< weight gradients add up inside their products
+  bool split_gate = false;             ///< gate and up are products of their own
+  bool async_tp = false;               ///< backward exchange under the weight gradient's product
+  bool ends_as_layers = false;         ///< stages count embedding, final norm and head as layers
+  bool serial_p2p = false;             ///< a stage's four transfers follow one another
+  bool whole_p2p = false;              ///< every tensor rank sends the whole boundary
+  bool all_reduces_gradients = false;  ///< even where optimizer states are sharded
+  bool reduces_fp32 = false;           ///< gradients travel in FP32 whatever they are kept in
+  bool tensor_gathers = false;         ///< sharded parameters: tensor by tensor, in every pass
+  bool early_stop = false;             ///< recomputation ends at the last tensor that is needed
   Bytes optimizer_copy;                ///< per parameter it updates: copies of gradient and weight
-  // Facts that only memory knows.
+  // Facts about what it keeps.
   Bytes loss_per_logit{14};        ///< unfused loss, vocabulary on one rank: peak over both passes
   Bytes split_loss_per_logit{14};  ///< the same with the head split over tensor ranks
   bool whole_logits = false;       ///< every tensor rank gathers the whole vocabulary's logits
@@ -96,6 +106,21 @@ struct RecordOf<Stack> {
       field("overlap_ep", &T::overlap_ep, "expert-parallel communication hidden"),
       field("deduplicated_dispatch", &T::deduplicated_dispatch,
             "one copy of a token per rank, not one per expert"),
+      field("fused_accumulation", &T::fused_accumulation,
+            "weight gradients add up inside their matrix products"),
+      field("split_gate", &T::split_gate, "gate and up are matrix products of their own"),
+      field("async_tp", &T::async_tp,
+            "backward tensor-parallel exchange under the weight gradient's product"),
+      field("ends_as_layers", &T::ends_as_layers,
+            "pipeline stages count embedding, final norm and head as layers"),
+      field("serial_p2p", &T::serial_p2p, "the four transfers of a stage follow one another"),
+      field("whole_p2p", &T::whole_p2p, "every tensor rank sends the whole stage boundary"),
+      field("all_reduces_gradients", &T::all_reduces_gradients,
+            "gradients are all-reduced even where optimizer states are sharded"),
+      field("reduces_fp32", &T::reduces_fp32, "gradients travel in FP32"),
+      field("tensor_gathers", &T::tensor_gathers,
+            "sharded parameters are gathered tensor by tensor, in every pass"),
+      field("early_stop", &T::early_stop, "recomputation ends at the last tensor that is needed"),
       field("optimizer_copy_bytes", &T::optimizer_copy, 0, 64,
             "per updated parameter: copies of gradient and weight"),
       field("loss_per_logit_bytes", &T::loss_per_logit, 0, 64,

@@ -12,6 +12,17 @@ int chunk_layers(int layers, int chunks, int c) {
   return base + (c >= first && c < first + extra ? 1 : 0);
 }
 
+/// Layers of chunk `c` when the embedding stands before the first layer and norm and head behind
+/// the last: even, the remainder on the first chunks.
+int chunk_layers_with_ends(int layers, int chunks, int c) {
+  constexpr int kBefore = 1, kBehind = 2;
+  const int items = layers + kBefore + kBehind;
+  const int base = items / chunks, extra = items % chunks;
+  const auto position = [&](int chunk) { return chunk * base + std::min(chunk, extra); };
+  const auto layers_before = [&](int item) { return std::clamp(item - kBefore, 0, layers); };
+  return layers_before(position(c + 1)) - layers_before(position(c));
+}
+
 void add(StageClass& stage, const StageClass& other) {
   for (std::size_t k = 0; k < kMaxLayerKinds; ++k) stage.layers[k] += other.layers[k];
   stage.embedding = stage.embedding || other.embedding;
@@ -19,11 +30,13 @@ void add(StageClass& stage, const StageClass& other) {
 }
 
 /// Chunks in the order a micro-batch passes them.
-std::vector<StageClass> chunks_in_order(const Model& model, int count) {
+std::vector<StageClass> chunks_in_order(const Model& model, int count, bool ends_as_layers) {
   std::vector<StageClass> chunks(static_cast<std::size_t>(count));
   int layer = 0;
   for (int c = 0; c < count; ++c) {
-    for (int n = chunk_layers(model.layers(), count, c); n > 0; --n, ++layer) {
+    const int held = ends_as_layers ? chunk_layers_with_ends(model.layers(), count, c)
+                                    : chunk_layers(model.layers(), count, c);
+    for (int n = held; n > 0; --n, ++layer) {
       const std::uint8_t kind = model.layer_kind[static_cast<std::size_t>(layer)];
       ++chunks[static_cast<std::size_t>(c)].layers[kind];
     }
@@ -37,8 +50,9 @@ std::vector<StageClass> chunks_in_order(const Model& model, int count) {
 
 }  // namespace
 
-StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored) {
-  const std::vector<StageClass> chunks = chunks_in_order(model, pp * vpp);
+StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored,
+                              bool ends_as_layers) {
+  const std::vector<StageClass> chunks = chunks_in_order(model, pp * vpp, ends_as_layers);
   std::vector<StageClass> stages(static_cast<std::size_t>(pp));
   for (std::size_t c = 0; c < chunks.size(); ++c) add(stages[c % stages.size()], chunks[c]);
   if (mirrored) {
@@ -62,8 +76,9 @@ StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored
   return layout;
 }
 
-std::vector<StageClass> make_chunks(const Model& model, int pp, int vpp, bool mirrored) {
-  const std::vector<StageClass> in_order = chunks_in_order(model, pp * vpp);
+std::vector<StageClass> make_chunks(const Model& model, int pp, int vpp, bool mirrored,
+                                    bool ends_as_layers) {
+  const std::vector<StageClass> in_order = chunks_in_order(model, pp * vpp, ends_as_layers);
   std::vector<StageClass> chunks;
   const auto stages = static_cast<std::size_t>(pp);
   const std::size_t per_stage = mirrored ? 2 : static_cast<std::size_t>(vpp);

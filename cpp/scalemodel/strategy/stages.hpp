@@ -27,17 +27,21 @@ struct StageClass {
 };
 
 /// Layers go to chunks in order, evenly, a remainder to the middle chunks first; chunk c sits on
-/// stage c mod pp. DualPipe holds the layers of stages i and pp - 1 - i.
+/// stage c mod pp. DualPipe holds the layers of stages i and pp - 1 - i. With `ends_as_layers`
+/// embedding, final norm and head stand in the row as layers do, and a remainder goes to the first
+/// chunks.
 struct StageLayout {
   int pp = 1, vpp = 1;
   bool mirrored = false;
   std::vector<StageClass> classes;
 };
 
-StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored);
+StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored,
+                              bool ends_as_layers = false);
 
 /// The chunks each stage runs, all of stage 0 first: its virtual stages or, mirrored, what it holds
 /// in either direction.
-std::vector<StageClass> make_chunks(const Model& model, int pp, int vpp, bool mirrored);
+std::vector<StageClass> make_chunks(const Model& model, int pp, int vpp, bool mirrored,
+                                    bool ends_as_layers = false);
 
 }  // namespace scalemodel

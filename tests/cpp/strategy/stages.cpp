@@ -98,6 +98,27 @@ TEST_CASE("chunks together are their stages") {
   }
 }
 
+TEST_CASE("counted as layers, the ends stand in the row: no stage holds two items more") {
+  DecoderShape shape = testing::dense_7b_shape();
+  for (const int layers : {8, 30, 40, 61, 96}) {
+    shape.layers = layers;
+    const Model model = make_decoder(shape);
+    for (const int pp : {1, 2, 4, 8}) {
+      CAPTURE(layers);
+      CAPTURE(pp);
+      const StageLayout layout = make_stage_layout(model, pp, 1, false, true);
+      CHECK(layers_of(layout) == layers);
+      int most = 0, least = layers + 3;
+      for (const StageClass& stage : layout.classes) {
+        const int items = stage.total_layers() + (stage.embedding ? 1 : 0) + (stage.head ? 2 : 0);
+        most = std::max(most, items);
+        least = std::min(least, items);
+      }
+      CHECK(most - least <= 1);
+    }
+  }
+}
+
 TEST_CASE("DualPipe holds everything twice, stage i with stage pp - 1 - i") {
   for (const int pp : {2, 4, 8}) {
     const Model model = make_decoder(testing::gpt3_shape());
