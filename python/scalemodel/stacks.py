@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from scalemodel import catalog
+from scalemodel.units import value_of
 
 FALLBACK = "plain"
 
@@ -115,3 +116,26 @@ def stack_for(
         if best is None or rank > best[0]:
             best = (rank, claim.name)
     return best[1] if best else FALLBACK
+
+
+@lru_cache(maxsize=64)
+def unstated(name: str) -> Mapping[str, object]:
+    """What the scripts of a stack do where a run does not say.
+
+    Parameters
+    ----------
+    name : str
+        Catalogue name of the stack.
+
+    Returns
+    -------
+    Mapping of str to object
+        The ``[unstated]`` table of its entry without the sources; empty when it has none.
+
+    Examples
+    --------
+    >>> unstated("plain")
+    {}
+    """
+    table = catalog.load("stacks", name).get("unstated", {})
+    return {key: value_of(cell) for key, cell in table.items()}

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from scalemodel.errors import ScaleModelError
-from scalemodel.stacks import stack_for
+from scalemodel.stacks import stack_for, unstated
 from scalemodel.tasks import Precision
 from scalemodel.validation.architecture import architecture
 from scalemodel.validation.rows import Row, SkippedRowError
@@ -306,15 +307,24 @@ def _overlap(row: Row) -> dict[str, bool]:
     return {name: True for name, pattern in stated.items() if re.search(pattern, text)}
 
 
-def _chunks(row: Row, layers: int, stages: int, notes: list[str]) -> int:
-    """Model chunks per pipeline stage."""
+def _chunks(
+    row: Row, layers: int, stages: int, defaults: Mapping[str, object], notes: list[str]
+) -> int:
+    """Model chunks per pipeline stage.
+
+    Scripts that interleave unless told otherwise publish 1 where a configuration sets nothing.
+    """
     text = row.text("vpp").lower()
     stated = row.count("vpp")
     wanted = stated if stated is not None else (2 if "interleav" in text else 1)
     if stages == 1:
         return 1
+    usual = defaults.get("vpp")
+    assumed = stated is None and wanted > 1
+    if isinstance(usual, int) and wanted == 1:
+        wanted, assumed = usual, True
     chunks = max(1, min(wanted, layers // stages))
-    if stated is None and wanted > 1:
+    if assumed:
         notes.append(f"vpp {chunks} assumed")
     elif chunks < wanted:
         notes.append(f"vpp {chunks}: fewer layers than chunks")
@@ -326,8 +336,30 @@ def _ends_as_layers(layers: int, chunks: int) -> bool:
     return layers % chunks != 0 and (layers + 2) % chunks == 0
 
 
+def _expert_split(
+    row: Row, defaults: Mapping[str, object], ranks: int, tp: int, notes: list[str]
+) -> int:
+    """Tensor-parallel degree of the experts; 0 leaves it to the engine.
+
+    ``ranks`` are those of one pipeline stage. Scripts that split experts like the dense part where
+    nothing is said can do so only where expert groups of that size divide the stage.
+    """
+    stated = row.count("etp")
+    ep = row.count("ep") or 1
+    if stated is not None or ep == 1 or defaults.get("etp") != "tp" or ranks % (ep * tp):
+        return stated or 0
+    if tp > 1:
+        notes.append(f"etp {tp} assumed")
+    return tp
+
+
 def _strategy(
-    row: Row, accelerators: int, node: int, layers: int, notes: list[str]
+    row: Row,
+    accelerators: int,
+    node: int,
+    layers: int,
+    defaults: Mapping[str, object],
+    notes: list[str],
 ) -> dict[str, Any]:
     tp, pp, cp = (row.count(name) or 1 for name in ("tp", "pp", "cp"))
     if accelerators % (tp * pp * cp):
@@ -335,7 +367,7 @@ def _strategy(
     dp = accelerators // (tp * pp * cp)
     if row.count("dp") not in (None, dp):
         raise SkippedRowError("illegal:mesh")
-    chunks = _chunks(row, layers, pp, notes)
+    chunks = _chunks(row, layers, pp, defaults, notes)
     stated = row.flag("seq_parallel")
     sequence_parallel = tp > 1 and (_is_megatron(row) if stated is None else stated)
     if stated is None and tp > 1:
@@ -346,7 +378,7 @@ def _strategy(
         "pp": pp,
         "dp": dp,
         "ep": row.count("ep") or 1,
-        "etp": row.count("etp") or 0,
+        "etp": _expert_split(row, defaults, accelerators // pp, tp, notes),
         "vpp": chunks,
         "micro_batch": row.required_count("micro_batch"),
         "sequence_parallel": sequence_parallel,
@@ -385,15 +417,24 @@ def question(row: Row, *, stack: str | None = None) -> Question:
     label = row.text("gpu")
     if not label:
         raise SkippedRowError("missing:gpu")
+    year = row.number("year")
     method = _method(row)
     accelerators = row.required_count("n_gpus")
     sequence = row.required_count("seq_len")
     row.required_count("micro_batch")
     row.required_count("global_batch")
     model = architecture(row, notes)
+    stack = stack or stack_for(
+        row.text("framework"),
+        None if year is None else round(year),
+        row.text("task"),
+        ends_as_layers=_ends_as_layers(
+            model["layers"], (row.count("pp") or 1) * (row.count("vpp") or 1)
+        ),
+    )
     accelerator = accelerator_name(label, row.number("gpu_mem_GB"))
     node = _node_accelerators(row, accelerators, notes)
-    strategy = _strategy(row, accelerators, node, model["layers"], notes)
+    strategy = _strategy(row, accelerators, node, model["layers"], unstated(stack), notes)
     recomputations, extra = _recomputation(row, notes)
     task: dict[str, Any] = {
         "global_batch": _global_batch(row, strategy["micro_batch"], strategy["dp"], notes),
@@ -406,7 +447,6 @@ def question(row: Row, *, stack: str | None = None) -> Question:
     if method == "lora":
         task |= {"lora_rank": 16, "lora_targets": "attention"}
         notes.append("LoRA rank 16 on attention assumed")
-    year = row.number("year")
     return Question(
         model=_frozen(model),
         accelerator=accelerator,
@@ -417,13 +457,7 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         method=method,
         task=_frozen(task),
         strategy=_frozen(strategy | extra),
-        stack=stack
-        or stack_for(
-            row.text("framework"),
-            None if year is None else round(year),
-            row.text("task"),
-            ends_as_layers=_ends_as_layers(model["layers"], strategy["pp"] * strategy["vpp"]),
-        ),
+        stack=stack,
         precisions=_precisions(row, notes),
         recomputations=recomputations,
         notes=tuple(notes),
