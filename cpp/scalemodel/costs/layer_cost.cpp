@@ -29,12 +29,13 @@ class LayerBuilder {
   void linear(std::string_view name, double m, double n, double k, const LinearOptions& options) {
     const double element = operand_bytes(conditions_.storage);
     const GemmTimer& timer = *options.timer;
-    const double efficiency =
-        conditions_.stack.gemm_efficiency * (options.grouped && !conditions_.stack.grouped_launch
-                                                 ? cluster_.accelerator.gemm.grouped_fraction
-                                                 : 1);
+    const double efficiency = conditions_.stack.gemm_efficiency;
+    // Products launched expert by expert fill the accelerator one at a time.
+    const bool one_by_one = options.grouped && !conditions_.stack.grouped_launch;
+    const double together = one_by_one ? 1 : options.batch;
     const auto run = [&](double rows, double columns, double depth, double output_bytes) {
-      return timer.time({rows, columns, depth, options.batch, output_bytes}) / efficiency;
+      return (options.batch / together) *
+             timer.time({rows, columns, depth, together, output_bytes}) / efficiency;
     };
     const Seconds forward = run(m, n, k, element);
     const Seconds input_gradient = run(m, k, n, element);
@@ -315,17 +316,21 @@ void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   // Every chunk of a pipelined overlap is a collective of its own and pays its latency.
   const bool chunked = layout.overlap_tp == TensorOverlap::pipelined;
   const double chunks = chunked ? kPipelinedChunks : 1;
-  const auto run = [&](Collective op) {
-    return chunks * collective_time(op, stream / chunks, layout.tp_group, cluster);
+  const auto run = [&](Collective op, Bytes bytes) {
+    return chunks * collective_time(op, bytes / chunks, layout.tp_group, cluster);
   };
   Seconds each_forward, each_backward;
   if (layout.sequence_parallel) {
-    const Seconds gather = run(Collective::all_gather);
-    const Seconds scatter = run(Collective::reduce_scatter);
+    // Inputs may travel quantised; partial sums may not.
+    const double narrow = conditions.stack.narrow_gather ? size.linear_input / size.element : 1;
+    const Seconds gather = run(Collective::all_gather, narrow * stream);
+    const Seconds scatter = run(Collective::reduce_scatter, stream);
+    // Frozen weights have no gradient that would need the input again.
+    const bool again = layout.regather && !conditions.frozen_base;
     each_forward = gather + scatter;
-    each_backward = (layout.regather ? 2 : 1) * gather + scatter;
+    each_backward = (again ? 2 : 1) * gather + scatter;
   } else {
-    each_forward = run(Collective::all_reduce);
+    each_forward = run(Collective::all_reduce, stream);
     each_backward = each_forward;
   }
   // A gate that is a column-parallel product of its own reduces its own input gradient.

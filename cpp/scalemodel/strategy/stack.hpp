@@ -59,6 +59,7 @@ struct Stack {
   bool reduces_fp32 = false;           ///< gradients travel in FP32 whatever they are kept in
   bool tensor_gathers = false;         ///< sharded parameters: tensor by tensor, in every pass
   bool early_stop = false;             ///< recomputation ends at the last tensor that is needed
+  bool narrow_gather = false;  ///< tensor ranks gather inputs in the format of the linear layers
   Bytes optimizer_copy;                ///< per parameter it updates: copies of gradient and weight
   // Facts about what it keeps.
   Bytes loss_per_logit{14};        ///< unfused loss, vocabulary on one rank: peak over both passes
@@ -121,6 +122,7 @@ struct RecordOf<Stack> {
       field("tensor_gathers", &T::tensor_gathers,
             "sharded parameters are gathered tensor by tensor, in every pass"),
       field("early_stop", &T::early_stop, "recomputation ends at the last tensor that is needed"),
+      field("narrow_gather", &T::narrow_gather, "tensor ranks gather quantised inputs"),
       field("optimizer_copy_bytes", &T::optimizer_copy, 0, 64,
             "per updated parameter: copies of gradient and weight"),
       field("loss_per_logit_bytes", &T::loss_per_logit, 0, 64,

@@ -312,14 +312,14 @@ def _chunks(
 ) -> int:
     """Model chunks per pipeline stage.
 
-    Scripts that interleave unless told otherwise publish 1 where a configuration sets nothing.
+    Scripts that interleave dense models unless told otherwise publish 1 where nothing was set.
     """
     text = row.text("vpp").lower()
     stated = row.count("vpp")
     wanted = stated if stated is not None else (2 if "interleav" in text else 1)
     if stages == 1:
         return 1
-    usual = defaults.get("vpp")
+    usual = None if row.count("moe_experts", least=0) else defaults.get("vpp")
     assumed = stated is None and wanted > 1
     if isinstance(usual, int) and wanted == 1:
         wanted, assumed = usual, True
