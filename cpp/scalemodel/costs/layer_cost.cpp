@@ -16,6 +16,7 @@ struct LinearOptions {
   double batch = 1;     ///< independent products (experts)
   const GemmTimer* timer = nullptr;
   bool grouped = false;  ///< one product per expert
+  bool fused = false;    ///< with the activation and quantisation beside it
 };
 
 /// Collects the operators of a layer.
@@ -25,7 +26,8 @@ class LayerBuilder {
       : conditions_(conditions), cluster_(cluster), list_(list) {}
 
   /// y[m,n] = x[m,k] w[k,n]: forward, dx = dy w' and dw = x' dy, the last accumulated into the
-  /// gradient buffer (read and write when that is FP32).
+  /// gradient buffer (read and write when that is FP32). Narrow formats quantise x and dy once, in
+  /// the layouts of both products that read them.
   void linear(std::string_view name, double m, double n, double k, const LinearOptions& options) {
     const double element = operand_bytes(conditions_.storage);
     const GemmTimer& timer = *options.timer;
@@ -33,18 +35,19 @@ class LayerBuilder {
     // Products launched expert by expert fill the accelerator one at a time.
     const bool one_by_one = options.grouped && !conditions_.stack.grouped_launch;
     const double together = one_by_one ? 1 : options.batch;
-    const auto run = [&](double rows, double columns, double depth, double output_bytes) {
+    const auto run = [&](double rows, double columns, double depth, double output_bytes,
+                         bool quantised) {
       return (options.batch / together) *
-             timer.time({rows, columns, depth, together, output_bytes}) / efficiency;
+             timer.time({rows, columns, depth, together, output_bytes, quantised}) / efficiency;
     };
-    const Seconds forward = run(m, n, k, element);
-    const Seconds input_gradient = run(m, k, n, element);
+    const Seconds forward = run(m, n, k, element, options.fused);
+    const Seconds input_gradient = run(m, k, n, element, options.fused);
     // Added up inside the product: FP32 read and written. Otherwise the product writes a gradient
     // of its own and a second kernel adds it to the sum.
     const bool fused = conditions_.stack.fused_accumulation;
     const double sum = conditions_.gradients_fp32 ? 4 : element;
     const double output = fused && conditions_.gradients_fp32 ? 8 : element;
-    Seconds weight_gradient = options.frozen ? Seconds{} : run(n, k, m, output);
+    Seconds weight_gradient = options.frozen ? Seconds{} : run(n, k, m, output, true);
     const bool added = !fused && !options.frozen;
     if (added) {
       weight_gradient += memory_time(
@@ -58,10 +61,13 @@ class LayerBuilder {
     linear_forward_ += forward;
     linear_backward_ += input_gradient + weight_gradient;
     last_linear_ = forward;
-    // Multi-stream grouped products launch one kernel per expert.
+    // Multi-stream grouped products launch one kernel per expert; narrow formats quantise one
+    // operand each way.
     const double launches = conditions_.stack.grouped_launch ? 1 : options.batch;
-    kernels_forward_ += launches;
-    kernels_backward_ += launches * (options.frozen ? 1 : 2) + (added ? 1 : 0);
+    const int quantising = conditions_.precision == conditions_.storage ? 0 : 1;
+    kernels_forward_ += launches * (1 + quantising);
+    kernels_backward_ +=
+        launches * ((options.frozen ? 1 : 2) + quantising) + (added ? 1 : 0);
     kernels_weight_ += options.frozen ? 0 : launches + (added ? 1 : 0);
     note({name, m, n, k, options.batch, forward, input_gradient + weight_gradient, Bytes{}});
   }
@@ -247,12 +253,34 @@ double add_mlp(LayerBuilder& builder, double hidden, double tokens, double width
   const bool fused = conditions.stack.fused_activation;
   const double forward = (gated ? 3 : 2) + (fused ? 0 : 2);
   const double backward = gated ? (fused ? 5 : 9) : (fused ? 3 : 5);
-  builder.moving("activation", forward * activated, backward * activated,
-                 cluster.accelerator.elementwise.add_fraction, fused ? 1 : 3);
+  if (!options.fused) {
+    builder.moving("activation", forward * activated, backward * activated,
+                   cluster.accelerator.elementwise.add_fraction, fused ? 1 : 3);
+  }
   builder.linear("mlp_down", rows, hidden, width, options);
   if (conditions.lora_rank == 0 || !conditions.lora_everywhere) return 0;
   return lora_linear(builder, conditions, adapter_timer, tokens, up, hidden) +
          lora_linear(builder, conditions, adapter_timer, tokens, hidden, width);
+}
+
+/// Copies of a token that leave for other ranks: k, or, sent once per rank that holds any of its
+/// experts, the expected number of distinct ranks n (1 - (1 - 1/n)^k).
+double dispatched_copies(int experts_per_token, int ranks, bool deduplicated) {
+  const double n = ranks;
+  return deduplicated ? n * (1 - std::pow(1 - 1 / n, experts_per_token)) : experts_per_token;
+}
+
+/// Rows brought into the order of their experts and back, `rows` bytes once. One rank, or one copy
+/// per rank: read what came in, write the rows, and the reverse. An all-to-all wants the rows in the
+/// order of ranks first and of experts afterwards.
+Bytes permutation_bytes(const LayerKind& kind, const LayerLayout& layout,
+                        const Conditions& conditions, Bytes rows) {
+  if (layout.ep == 1) return 4 * rows;
+  const int topk = kind.feed_forward.experts_per_token;
+  if (!conditions.stack.deduplicated_dispatch) {
+    return (kind.feed_forward.experts > layout.ep ? 8 : 4) * rows;
+  }
+  return (2 + 2 * dispatched_copies(topk, layout.ep, true) / topk) * rows;
 }
 
 double add_feed_forward(LayerBuilder& builder, const Model& model, const LayerKind& kind,
@@ -276,13 +304,13 @@ double add_feed_forward(LayerBuilder& builder, const Model& model, const LayerKi
   const double rows = routed_rows(kind, layout, size, conditions);
   const double local_experts = std::max(1.0, static_cast<double>(ff.experts) / layout.ep);
   const double busy_experts = std::min(local_experts, std::max(1.0, rows));
-  // Permute to expert order and back: read and write the rows, both ways.
-  const Bytes permuted{rows * h * size.element};
-  // Scores, top-k, counts, offsets and losses are small kernels around them.
-  builder.moving("permute", 4 * permuted, 4 * permuted,
+  // Scores, top-k, counts, offsets and losses are small kernels around the permutation.
+  const Bytes permuted = permutation_bytes(kind, layout, conditions, Bytes{rows * h * size.element});
+  builder.moving("permute", permuted, permuted,
                  cluster.accelerator.elementwise.add_fraction,
                  conditions.stack.grouped_launch ? 6 : 30);
-  const LinearOptions grouped{conditions.frozen_base, busy_experts, &timers.linear, true};
+  const LinearOptions grouped{conditions.frozen_base, busy_experts, &timers.linear, true,
+                              conditions.stack.fused_experts};
   adapters += add_mlp(builder, h, rows, static_cast<double>(ff.width) / layout.etp, ff.gated,
                       conditions, cluster, grouped, timers.storage);
   return adapters;
@@ -410,13 +438,6 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
   backward.hidden += b.hidden;
 }
 
-/// Copies of a token that leave for other ranks: k, or, sent once per rank that holds any of its
-/// experts, the expected number of distinct ranks n (1 - (1 - 1/n)^k).
-double dispatched_copies(int experts_per_token, int ranks, bool deduplicated) {
-  const double n = ranks;
-  return deduplicated ? n * (1 - std::pow(1 - 1 / n, experts_per_token)) : experts_per_token;
-}
-
 /// Expert-parallel dispatch and combine: all-to-all of the copies of each token, each way; between
 /// domains a deduplicating dispatch sends one copy per domain. With tensor-parallel experts the
 /// copies are gathered and reduced inside the expert's group too.
@@ -439,8 +460,12 @@ void add_expert_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   }
   const Seconds total = one_way + way_back;
   builder.communicate("expert_parallel", total, total, 2 * copies);
-  // Hidden under the dense part and the experts of a neighbouring micro-batch.
-  const double reach = conditions.stack.overlap_ep ? conditions.stack.overlap_efficiency : 0;
+  // Hidden under the dense part and the experts of a neighbouring micro-batch; between domains
+  // under all of it, which schedules that pair two micro-batches are made for.
+  const bool between = layout.ep_group.domains > 1 && conditions.stack.overlap_ep_between;
+  const double reach = between                       ? 1
+                       : conditions.stack.overlap_ep ? conditions.stack.overlap_efficiency
+                                                     : 0;
   const Split f = hide(total, reach * forward.compute);
   const Split b = hide(total, reach * backward.compute);
   forward.ep = f.exposed;

@@ -158,8 +158,10 @@ Seconds GemmTimer::tiled(const GemmShape& shape, Bytes bytes) const noexcept {
   }
   const double ramp = constants_.memory_ramp.base();
   if (ramp > 0) moving += ramp * (1 - std::exp(-moving / ramp));
-  const double quantise = constants_.quantise_passes * shape.batch * shape.m * shape.k *
-                          (2 + format_.activation_bytes) / memory_bandwidth_.base();
+  const double quantise = shape.quantised
+                              ? 0
+                              : constants_.quantise_passes * shape.batch * shape.m * shape.k *
+                                    (2 + format_.activation_bytes) / memory_bandwidth_.base();
   const Seconds device = constants_.launch + Seconds{quantise} +
                          Seconds{smooth_max(best / efficiency, moving, constants_.blend)};
   return max(device, constants_.host_floor);

@@ -14,6 +14,7 @@ struct GemmShape {
   double m = 0, n = 0, k = 0;
   double batch = 1;
   double output_bytes = 2;  ///< per element of C; 8 where C is accumulated into in FP32
+  bool quantised = false;   ///< A is in the narrow format already
 
   constexpr Flop flop() const { return Flop{2 * batch * m * n * k}; }
 };

@@ -45,9 +45,11 @@ struct Stack {
   bool fused_norm = true, fused_activation = true, fused_rope = true, fused_loss = false;
   bool dropout = false;
   bool grouped_launch = false;  ///< the products of all experts are one kernel
+  bool fused_experts = false;   ///< their activation and quantisation are inside the products
   bool gradients_fp32 = true;
   bool overlap_grad_reduce = true, overlap_param_gather = true;
   bool overlap_tp = false, overlap_p2p = false, overlap_ep = false;
+  bool overlap_ep_between = false;     ///< the same where experts span scale-up domains
   bool deduplicated_dispatch = false;  ///< one copy of a token per rank, not one per expert
   bool fused_accumulation = true;      ///< weight gradients add up inside their products
   bool split_gate = false;             ///< gate and up are products of their own
@@ -98,6 +100,7 @@ struct RecordOf<Stack> {
       field("fused_rope", &T::fused_rope, "rotary embedding in one kernel"),
       field("fused_loss", &T::fused_loss, "cross-entropy in one kernel"),
       field("grouped_launch", &T::grouped_launch, "all experts in one kernel"),
+      field("fused_experts", &T::fused_experts, "experts with activation and quantisation fused"),
       field("dropout", &T::dropout, "dropout masks are kept"),
       field("gradients_fp32", &T::gradients_fp32, "gradients accumulated and reduced in FP32"),
       field("overlap_grad_reduce", &T::overlap_grad_reduce, "gradient reduction hidden"),
@@ -105,6 +108,8 @@ struct RecordOf<Stack> {
       field("overlap_tp", &T::overlap_tp, "tensor-parallel communication hidden"),
       field("overlap_p2p", &T::overlap_p2p, "pipeline transfers hidden"),
       field("overlap_ep", &T::overlap_ep, "expert-parallel communication hidden"),
+      field("overlap_ep_between", &T::overlap_ep_between,
+            "expert-parallel communication between scale-up domains hidden"),
       field("deduplicated_dispatch", &T::deduplicated_dispatch,
             "one copy of a token per rank, not one per expert"),
       field("fused_accumulation", &T::fused_accumulation,
