@@ -26,7 +26,7 @@ class LayerBuilder {
       : conditions_(conditions), cluster_(cluster), list_(list) {}
 
   /// y[m,n] = x[m,k] w[k,n]: forward, dx = dy w' and dw = x' dy, the last accumulated into the
-  /// gradient buffer (read and write when that is FP32). Narrow formats quantise x and dy once, in
+  /// gradient buffer (read and written). Narrow formats quantise x and dy once, in
   /// the layouts of both products that read them.
   void linear(std::string_view name, double m, double n, double k, const LinearOptions& options) {
     const double element = operand_bytes(conditions_.storage);
@@ -42,11 +42,11 @@ class LayerBuilder {
     };
     const Seconds forward = run(m, n, k, element, options.fused);
     const Seconds input_gradient = run(m, k, n, element, options.fused);
-    // Added up inside the product: FP32 read and written. Otherwise the product writes a gradient
+    // Added up inside the product, the sum is read and written. Otherwise the product writes a gradient
     // of its own and a second kernel adds it to the sum.
     const bool fused = conditions_.stack.fused_accumulation;
     const double sum = conditions_.gradients_fp32 ? 4 : element;
-    const double output = fused && conditions_.gradients_fp32 ? 8 : element;
+    const double output = fused ? 2 * sum : element;
     Seconds weight_gradient = options.frozen ? Seconds{} : run(n, k, m, output, true);
     const bool added = !fused && !options.frozen;
     if (added) {
@@ -93,6 +93,24 @@ class LayerBuilder {
     kernels_forward_ += forward_kernels;
     kernels_backward_ += backward_kernels;
     note({name, 0, 0, 0, 0, forward, backward, forward_bytes});
+  }
+
+  /// Scores of `experts` experts in FP32: the input is widened, and no tensor core multiplies.
+  void wide_router(double tokens, double experts, double hidden, bool frozen) {
+    const Accelerator& accelerator = cluster_.accelerator;
+    const double element = operand_bytes(conditions_.storage);
+    const Seconds cast = memory_time(Bytes{tokens * hidden * (element + 4)},
+                                     accelerator.elementwise.add_fraction, accelerator);
+    const Seconds product = Flop{2 * tokens * experts * hidden} /
+                            (accelerator.gemm.roofline_compute_fraction *
+                             accelerator.peak_of(Precision::fp32));
+    const Seconds forward = cast + product;
+    const Seconds backward = cast + (frozen ? 1 : 2) * product;
+    forward_ += forward;
+    backward_ += backward;
+    kernels_forward_ += 2;
+    kernels_backward_ += 3;
+    note({"router", tokens, experts, hidden, 1, forward, backward, Bytes{}});
   }
 
   void attention(const AttentionTime& time) {
@@ -273,14 +291,18 @@ double dispatched_copies(int experts_per_token, int ranks, bool deduplicated) {
 /// Rows brought into the order of their experts and back, `rows` bytes once. One rank, or one copy
 /// per rank: read what came in, write the rows, and the reverse. An all-to-all wants the rows in the
 /// order of ranks first and of experts afterwards.
+/// Narrow products want a multiple of their block of rows per expert: a router that does not see to
+/// it leaves copies into padded rows and back.
 Bytes permutation_bytes(const LayerKind& kind, const LayerLayout& layout,
                         const Conditions& conditions, Bytes rows) {
-  if (layout.ep == 1) return 4 * rows;
+  const bool narrow = conditions.precision != conditions.storage;
+  const double padding = narrow && conditions.stack.pads_experts ? 4 : 0;
+  if (layout.ep == 1) return (4 + padding) * rows;
   const int topk = kind.feed_forward.experts_per_token;
   if (!conditions.stack.deduplicated_dispatch) {
-    return (kind.feed_forward.experts > layout.ep ? 8 : 4) * rows;
+    return ((kind.feed_forward.experts > layout.ep ? 8 : 4) + padding) * rows;
   }
-  return (2 + 2 * dispatched_copies(topk, layout.ep, true) / topk) * rows;
+  return (2 + 2 * dispatched_copies(topk, layout.ep, true) / topk + padding) * rows;
 }
 
 double add_feed_forward(LayerBuilder& builder, const Model& model, const LayerKind& kind,
@@ -295,8 +317,12 @@ double add_feed_forward(LayerBuilder& builder, const Model& model, const LayerKi
                    conditions, cluster, base, timers.storage);
   }
   double adapters = 0;
-  const LinearOptions router{conditions.frozen_base, 1, &timers.storage};
-  builder.linear("router", size.split_tokens, ff.experts, h, router);
+  if (conditions.stack.fp32_router) {
+    builder.wide_router(size.split_tokens, ff.experts, h, conditions.frozen_base);
+  } else {
+    builder.linear("router", size.split_tokens, ff.experts, h,
+                   {conditions.frozen_base, 1, &timers.storage});
+  }
   if (ff.shared_width > 0) {
     adapters += add_mlp(builder, h, size.tokens, static_cast<double>(ff.shared_width) / layout.tp,
                         ff.gated, conditions, cluster, base, timers.storage);
@@ -446,8 +472,10 @@ void add_expert_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
                          const Conditions& conditions, const Cluster& cluster) {
   const FeedForwardShape& ff = kind.feed_forward;
   if (!ff.routed() || (layout.ep == 1 && layout.etp == 1)) return;
-  const bool deduplicated = conditions.stack.deduplicated_dispatch;
-  const int targets = layout.ep_group.domains > 1 ? layout.ep_group.domains : layout.ep;
+  const bool spans = layout.ep_group.domains > 1;
+  const bool deduplicated = spans ? conditions.stack.deduplicated_between
+                                  : conditions.stack.deduplicated_dispatch;
+  const int targets = spans ? layout.ep_group.domains : layout.ep;
   const double sent = dispatched_copies(ff.experts_per_token, targets, deduplicated);
   const Bytes copies{size.tokens / layout.tp * sent * model.hidden * size.element *
                      conditions.imbalance};
@@ -462,7 +490,7 @@ void add_expert_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   builder.communicate("expert_parallel", total, total, 2 * copies);
   // Hidden under the dense part and the experts of a neighbouring micro-batch; between domains
   // under all of it, which schedules that pair two micro-batches are made for.
-  const bool between = layout.ep_group.domains > 1 && conditions.stack.overlap_ep_between;
+  const bool between = spans && conditions.stack.overlap_ep_between;
   const double reach = between                       ? 1
                        : conditions.stack.overlap_ep ? conditions.stack.overlap_efficiency
                                                      : 0;

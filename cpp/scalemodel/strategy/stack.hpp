@@ -61,6 +61,9 @@ struct Stack {
   bool reduces_fp32 = false;           ///< gradients travel in FP32 whatever they are kept in
   bool tensor_gathers = false;         ///< sharded parameters: tensor by tensor, in every pass
   bool early_stop = false;             ///< recomputation ends at the last tensor that is needed
+  bool deduplicated_between = false;   ///< one per domain where experts span several
+  bool pads_experts = false;           ///< rows are copied into whole blocks of narrow formats
+  bool fp32_router = false;            ///< scores of experts are computed in FP32
   bool narrow_gather = false;  ///< tensor ranks gather inputs in the format of the linear layers
   Bytes optimizer_copy;                ///< per parameter it updates: copies of gradient and weight
   // Facts about what it keeps.
@@ -127,6 +130,10 @@ struct RecordOf<Stack> {
       field("tensor_gathers", &T::tensor_gathers,
             "sharded parameters are gathered tensor by tensor, in every pass"),
       field("early_stop", &T::early_stop, "recomputation ends at the last tensor that is needed"),
+      field("deduplicated_between", &T::deduplicated_between,
+            "one copy of a token per scale-up domain"),
+      field("pads_experts", &T::pads_experts, "rows copied into whole blocks of narrow formats"),
+      field("fp32_router", &T::fp32_router, "scores of experts in FP32"),
       field("narrow_gather", &T::narrow_gather, "tensor ranks gather quantised inputs"),
       field("optimizer_copy_bytes", &T::optimizer_copy, 0, 64,
             "per updated parameter: copies of gradient and weight"),

@@ -442,8 +442,11 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         "attention": _attention_kernel(row),
         "gradient_precision": _gradient_precision(row),
     }
-    if "rms kernel" in row.text("other_flags").lower():
+    flags = row.text("other_flags").lower()
+    if "rms kernel" in flags:
         task["fused_norm"] = True
+    elif re.search(r"\beager\b", flags):
+        task["fused_norm"] = False
     if method == "lora":
         task |= {"lora_rank": 16, "lora_targets": "attention"}
         notes.append("LoRA rank 16 on attention assumed")
