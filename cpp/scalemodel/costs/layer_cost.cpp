@@ -19,6 +19,10 @@ struct LinearOptions {
   bool fused = false;    ///< with the activation and quantisation beside it
 };
 
+/// Kernels of one product in a narrow format: scale factors of both operands are laid out for the
+/// tensor cores, then multiplied (counted in Transformer Engine, not timed).
+constexpr double kNarrowKernels = 3;
+
 /// Collects the operators of a layer.
 class LayerBuilder {
  public:
@@ -61,14 +65,19 @@ class LayerBuilder {
     linear_forward_ += forward;
     linear_backward_ += input_gradient + weight_gradient;
     last_linear_ = forward;
-    // Multi-stream grouped products launch one kernel per expert; narrow formats quantise one
-    // operand each way.
-    const double launches = conditions_.stack.grouped_launch ? 1 : options.batch;
-    const int quantising = conditions_.precision == conditions_.storage ? 0 : 1;
-    kernels_forward_ += launches * (1 + quantising);
-    kernels_backward_ +=
-        launches * ((options.frozen ? 1 : 2) + quantising) + (added ? 1 : 0);
-    kernels_weight_ += options.frozen ? 0 : launches + (added ? 1 : 0);
+    // Narrow formats quantise one operand each way and arrange the scales of both for each product.
+    const bool narrow = conditions_.precision != conditions_.storage;
+    const double product = narrow ? kNarrowKernels : 1, quantising = narrow ? 1 : 0;
+    const double weight_gradients = options.frozen ? 0 : product + (added ? 1 : 0);
+    if (one_by_one) {
+      expert_launches_forward_ += options.batch * (product + quantising);
+      expert_launches_backward_ += options.batch * (product + quantising);
+      expert_launches_weight_ += options.batch * weight_gradients;
+    } else {
+      kernels_forward_ += product + quantising;
+      kernels_backward_ += product + quantising + weight_gradients;
+      kernels_weight_ += weight_gradients;
+    }
     note({name, m, n, k, options.batch, forward, input_gradient + weight_gradient, Bytes{}});
   }
 
@@ -130,13 +139,18 @@ class LayerBuilder {
   }
 
   Seconds host(double kernels) const { return kernels * conditions_.stack.host_launch; }
-  Seconds forward() const { return max(forward_, host(kernels_forward_)); }
+  /// The host queues kernels ahead, but those of single experts only once it knows their rows.
+  Seconds forward() const {
+    return max(forward_, host(kernels_forward_)) + host(expert_launches_forward_);
+  }
   /// Input and weight gradients keep their own launch floor: a schedule may defer the latter.
   Seconds backward() const {
     return max(backward_ - weight_gradient_, host(kernels_backward_ - kernels_weight_)) +
-           weight_gradient();
+           host(expert_launches_backward_) + weight_gradient();
   }
-  Seconds weight_gradient() const { return max(weight_gradient_, host(kernels_weight_)); }
+  Seconds weight_gradient() const {
+    return max(weight_gradient_, host(kernels_weight_)) + host(expert_launches_weight_);
+  }
   /// Accelerator idle for want of launches: what is in flight goes on meanwhile.
   Seconds idle_forward() const { return forward() - forward_; }
   Seconds idle_backward() const { return backward() - backward_; }
@@ -160,6 +174,7 @@ class LayerBuilder {
   Seconds linear_forward_, linear_backward_, moving_forward_, last_linear_;
   Seconds attention_forward_, attention_backward_, attention_recompute_;
   double kernels_forward_ = 0, kernels_backward_ = 0, kernels_weight_ = 0;
+  double expert_launches_forward_ = 0, expert_launches_backward_ = 0, expert_launches_weight_ = 0;
 };
 
 /// Low-rank adapters beside one frozen k x n matrix: two thin products each way.
