@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'CustomAllReduce', 'DecodeKernel', 'DecoderShape', 'DispatchKernel', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'FittedField', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'LayeredModel', 'LookupKernel', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'attention_bound_s', 'best_algorithm', 'canonical', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'conformal_bound', 'custom_all_reduce_times_s', 'decode_time_s', 'dispatch_time_s', 'expert_layer_time_s', 'expert_loads', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'grouped_call_time_s', 'lookup_time_s', 'memory_bound_s', 'p2p_time_s', 'pareto_front', 'precisions', 'prefill_time_s', 'reasons', 'reported_memory_bytes', 'score', 'search', 'streaming_time_s', 'sweep', 'variables']
+__all__: list[str] = ['ACTIVITIES', 'Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'CustomAllReduce', 'DecodeKernel', 'DecoderShape', 'DispatchKernel', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'FittedField', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'LayeredModel', 'LookupKernel', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'STREAMS', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'attention_bound_s', 'best_algorithm', 'canonical', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'conformal_bound', 'custom_all_reduce_times_s', 'decode_time_s', 'dispatch_time_s', 'expert_layer_time_s', 'expert_loads', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'grouped_call_time_s', 'lookup_time_s', 'memory_bound_s', 'p2p_time_s', 'pareto_front', 'precisions', 'prefill_time_s', 'reasons', 'reported_memory_bytes', 'score', 'search', 'streaming_time_s', 'sweep', 'timeline', 'variables']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -2141,7 +2141,7 @@ class Stack:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, grouped_launch: bool = False, dropout: bool = False, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, deduplicated_dispatch: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, grouped_launch: bool = False, fused_experts: bool = False, dropout: bool = False, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2176,6 +2176,11 @@ class Stack:
         slow-down per second of hidden communication
         """
     @property
+    def deduplicated_between(self) -> bool:
+        """
+        one copy of a token per scale-up domain
+        """
+    @property
     def deduplicated_dispatch(self) -> bool:
         """
         one copy of a token per rank, not one per expert
@@ -2196,6 +2201,11 @@ class Stack:
         pipeline stages count embedding, final norm and head as layers
         """
     @property
+    def fp32_router(self) -> bool:
+        """
+        scores of experts in FP32
+        """
+    @property
     def fragmentation_fraction(self) -> float:
         """
         lost by the allocator, of what comes and goes
@@ -2209,6 +2219,11 @@ class Stack:
     def fused_activation(self) -> bool:
         """
         activations in one kernel
+        """
+    @property
+    def fused_experts(self) -> bool:
+        """
+        experts with activation and quantisation fused
         """
     @property
     def fused_loss(self) -> bool:
@@ -2276,6 +2291,11 @@ class Stack:
         what its log calls memory
         """
     @property
+    def narrow_gather(self) -> bool:
+        """
+        tensor ranks gather quantised inputs
+        """
+    @property
     def narrow_gradients(self) -> bool:
         """
         gradients in the storage format beside the FP32 ones
@@ -2294,6 +2314,11 @@ class Stack:
     def overlap_ep(self) -> bool:
         """
         expert-parallel communication hidden
+        """
+    @property
+    def overlap_ep_between(self) -> bool:
+        """
+        expert-parallel communication between scale-up domains hidden
         """
     @property
     def overlap_grad_reduce(self) -> bool:
@@ -2316,9 +2341,9 @@ class Stack:
         tensor-parallel communication hidden
         """
     @property
-    def parallel_loss(self) -> bool:
+    def pads_experts(self) -> bool:
         """
-        each tensor rank keeps its part of the vocabulary up to the loss
+        rows copied into whole blocks of narrow formats
         """
     @property
     def reduces_fp32(self) -> bool:
@@ -2336,6 +2361,16 @@ class Stack:
         what selective recomputation repeats
         """
     @property
+    def serial_p2p(self) -> bool:
+        """
+        the four transfers of a stage follow one another
+        """
+    @property
+    def split_gate(self) -> bool:
+        """
+        gate and up are matrix products of their own
+        """
+    @property
     def split_loss_per_logit_bytes(self) -> float:
         """
         unfused loss behind a head split over tensor ranks, per logit
@@ -2346,6 +2381,11 @@ class Stack:
         once per step
         """
     @property
+    def tensor_gathers(self) -> bool:
+        """
+        sharded parameters are gathered tensor by tensor, in every pass
+        """
+    @property
     def unused_gradients(self) -> bool:
         """
         a placeholder gradient per weight shape beside the FP32 one
@@ -2354,6 +2394,11 @@ class Stack:
     def whole_logits(self) -> bool:
         """
         tensor ranks hold the whole vocabulary's logits
+        """
+    @property
+    def whole_p2p(self) -> bool:
+        """
+        every tensor rank sends the whole stage boundary
         """
 class Estimate:
     """
@@ -2588,6 +2633,95 @@ class Tables:
         """
         Tabulated degrees.
         """
+class TimelineOptions:
+    """
+    How traffic is ordered and what disturbs a step.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: TimelineOptions) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, priority: str = 'fifo', slices: int = 1, gradient_compression: float = 1.0, contention: bool = True) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> TimelineOptions:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def contention(self) -> bool:
+        """
+        hidden communication slows compute down
+        """
+    @property
+    def gradient_compression(self) -> float:
+        """
+        bytes of a reduced gradient over those of a plain one
+        """
+    @property
+    def priority(self) -> str:
+        """
+        order of gradient traffic
+        """
+    @property
+    def slices(self) -> int:
+        """
+        buckets of gradients and parameters per layer
+        """
+class Timeline:
+    """
+    One step as events.
+    """
+    def critical_path(self) -> dict:
+        """
+        Columns of the events that make the step as long as it is.
+        """
+    def events(self) -> dict:
+        """
+        Columns of all events.
+        """
+    def memory(self) -> dict:
+        """
+        Columns of what every rank holds after each change.
+        """
+    def trace(self, tables: Tables, operators_of: Strategy | None) -> bytes:
+        """
+        JSON in the Trace Event Format; with a strategy, passes broken down into operators.
+        """
+    @property
+    def chunks_per_stage(self) -> int:
+        """
+        Virtual stages, or DualPipe's two directions.
+        """
+    @property
+    def passes(self) -> int:
+        """
+        Passes of all ranks.
+        """
+    @property
+    def stages(self) -> int:
+        """
+        Ranks simulated.
+        """
+    @property
+    def step_time_s(self) -> float:
+        """
+        One optimizer step.
+        """
 class Space:
     """
     Values of every knob and the rules between them.
@@ -2771,8 +2905,14 @@ def sweep(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing
     """
     Columns of the rows [first, last): of the strategies, of the estimates.
     """
+def timeline(tables: Tables, strategy: Strategy, options: TimelineOptions, slowdown: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex]) -> Timeline:
+    """
+    Simulates one step of a strategy that can run.
+    """
 def variables() -> str:
     """
     Variables a relation may name.
     """
+ACTIVITIES: list = ['forward', 'recompute', 'backward', 'input_gradient', 'weight_gradient', 'tensor_parallel', 'context_parallel', 'expert_parallel', 'gather_parameters', 'reduce_gradients', 'send_activations', 'receive_activations', 'send_gradients', 'receive_gradients', 'offload', 'decode_gradients', 'optimizer', 'optimizer_transfer', 'overhead', 'wait']
+STREAMS: list = ['compute', 'tp', 'cp', 'ep', 'dp', 'send_next', 'send_previous', 'receive_previous', 'receive_next', 'host']
 __version__: str = '0.1.0'
