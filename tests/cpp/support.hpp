@@ -371,6 +371,8 @@ inline std::vector<Question> all_questions(int accelerators = 64) {
   plain_pytorch.all_reduces_gradients = plain_pytorch.reduces_fp32 = true;
   plain_pytorch.tensor_gathers = plain_pytorch.early_stop = true;
   plain_pytorch.gradients_fp32 = false;
+  eager.keep_gathered = eager.keep_stage_outputs = eager.whole_logits = true;
+  eager.master_shards = eager.unused_gradients = eager.narrow_gradients = true;
   Accelerator measured_little = cluster.accelerator;
   measured_little.gemm.tiled = false;
   Cluster roofline = cluster;

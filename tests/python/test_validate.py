@@ -605,6 +605,19 @@ def test_unknown_recomputation_is_the_lightest_that_fits(predicted) -> None:
     assert "recompute" in unknown["predicted_note"].item()
 
 
+@pytest.mark.parametrize(
+    ("layers", "stages", "ends"),
+    [("70", "12", True), ("70", "10", False), ("72", "12", False), ("78", "12", False)],
+)
+def test_a_pipeline_even_only_with_its_ends_dates_the_stack(
+    layers: str, stages: str, ends: bool
+) -> None:
+    run = asked(
+        framework="Megatron-DeepSpeed", n_layers=layers, pp=stages, tp="1", n_gpus=stages, dp="1"
+    )
+    assert run.stack == ("megatron_deepspeed_bf16" if ends else "megatron_deepspeed_2022")
+
+
 def test_a_row_needs_whole_positive_counts() -> None:
     for text in ("0", "-2", "1.5", "1e17"):
         with pytest.raises(SkippedRowError, match="illegal:tp"):
@@ -622,6 +635,8 @@ def test_stacks_are_chosen_by_task_then_era_then_framework(
         "new": {"frameworks": ["Megatron"], "year_min": 2023},
         "branch": {"frameworks": ["Megatron-Fork"], "priority": 1},
         "contest": {"tasks": ["(Contest)"]},
+        "later": {"frameworks": ["DeepPipe"], "ends_as_layers": True},
+        "sooner": {"frameworks": ["DeepPipe"]},
         "plain": {},
     }
     claims = tuple(stacks._claim(name, table) for name, table in tables.items())
@@ -632,6 +647,9 @@ def test_stacks_are_chosen_by_task_then_era_then_framework(
     assert stacks.stack_for("Megatron-Fork 3", 2026, "pretrain") == "branch"
     assert stacks.stack_for("anything", 2026, "pretrain (contest)") == "contest"
     assert stacks.stack_for("something else") == "plain"
+    assert stacks.stack_for("DeepPipe") == "sooner"
+    assert stacks.stack_for("DeepPipe", ends_as_layers=True) == "later"
+    assert stacks.stack_for("Megatron-LM", 2026, ends_as_layers=True) == "new"
     stacks.stack_for.cache_clear()
 
 

@@ -1,0 +1,151 @@
+// What a software stack keeps in memory beyond what the mathematics asks for.
+#include "support.hpp"
+
+namespace scalemodel {
+namespace {
+
+using doctest::Approx;
+using testing::about_equal;
+using testing::degrees;
+using testing::estimate;
+
+constexpr double kVocab = 128256, kHidden = 8192, kSequence = 4096;
+
+Estimate of_70b(const Strategy& s, const Stack& stack) {
+  return estimate(testing::grouped_70b_shape(), testing::reference_cluster(64),
+                  testing::training(64, static_cast<int>(kSequence)), s, stack);
+}
+
+TEST_CASE("an unfused loss holds its bytes per logit, a gathering head those of all ranks") {
+  Stack stack = testing::reference_stack();
+  stack.loss_per_logit = Bytes{18};
+  stack.split_loss_per_logit = Bytes{22};
+  CHECK(of_70b(degrees(1), stack).memory_logits.base() == Approx(18 * kSequence * kVocab));
+  CHECK(of_70b(degrees(8), stack).memory_logits.base() == Approx(22 * kSequence * kVocab / 8));
+  stack.whole_logits = true;
+  CHECK(of_70b(degrees(8), stack).memory_logits.base() == Approx(22 * kSequence * kVocab));
+  stack.fused_loss = true;
+  CHECK(of_70b(degrees(8), stack).memory_logits.base() == Approx(4 * kSequence * kVocab));
+}
+
+TEST_CASE("master weights that serve as the shards take the place of the stored ones") {
+  Stack stack = testing::reference_stack();
+  Strategy s = degrees(1);
+  s.sharding = Sharding::zero3;
+  const Estimate both = of_70b(s, stack);
+  stack.master_shards = true;
+  const Estimate one = of_70b(s, stack);
+  CHECK(both.memory_weights > Bytes{});
+  CHECK(one.memory_weights == Bytes{});
+  CHECK(one.memory_optimizer == both.memory_optimizer);
+  CHECK(about_equal(one.memory + both.memory_weights, both.memory));
+  // Without sharded weights there is nothing to take the place of.
+  s.sharding = Sharding::zero1;
+  CHECK(of_70b(s, stack) == of_70b(s, testing::reference_stack()));
+}
+
+TEST_CASE("fused accumulation leaves one placeholder gradient per shape of a weight") {
+  Stack stack = testing::reference_stack();
+  const Estimate without = of_70b(degrees(8), stack);
+  stack.unused_gradients = true;
+  const Estimate with = of_70b(degrees(8), stack);
+  const Model model = make_decoder(testing::grouped_70b_shape());
+  const LayerKind& kind = model.kinds[0];
+  const double layer =
+      (kind.attention_parameters + kind.dense_parameters) / 8 + kind.norm_parameters;
+  const double head = kVocab * kHidden / 8 + kHidden;  // and the last norm
+  CHECK((with.memory_temporary - without.memory_temporary).base() == Approx(2 * (layer + head)));
+  Task narrow = testing::training(64, 4096);
+  narrow.gradient_precision = GradientPrecision::bf16;
+  CHECK(estimate(testing::grouped_70b_shape(), testing::reference_cluster(64), narrow, degrees(8),
+                 stack) ==
+        estimate(testing::grouped_70b_shape(), testing::reference_cluster(64), narrow, degrees(8)));
+}
+
+TEST_CASE("experts of one shape share a placeholder gradient") {
+  Stack stack = testing::reference_stack();
+  const auto extra = [&](int ep) {
+    Strategy s = degrees(1, 1, 1, ep);
+    const auto temporary = [&](bool unused) {
+      stack.unused_gradients = unused;
+      return estimate(testing::experts_8x7b_shape(), testing::reference_cluster(64),
+                      testing::training(64, 4096), s, stack)
+          .memory_temporary;
+    };
+    return temporary(true) - temporary(false);
+  };
+  CHECK(about_equal(extra(1), extra(8), 1e-12));
+}
+
+TEST_CASE("gradients in two formats: the narrow ones are never shared out") {
+  Stack stack = testing::reference_stack();
+  const double parameters = make_decoder(testing::grouped_70b_shape()).parameters();
+  for (const Sharding sharding : {Sharding::ddp, Sharding::zero1, Sharding::zero2}) {
+    Strategy s = degrees(1);
+    s.sharding = sharding;
+    stack.narrow_gradients = false;
+    const Bytes wide = of_70b(s, stack).memory_gradients;
+    stack.narrow_gradients = true;
+    CHECK((of_70b(s, stack).memory_gradients - wide).base() == Approx(2 * parameters));
+  }
+}
+
+TEST_CASE("kept stage outputs: one per micro-batch in flight, whole unless the sequence is split") {
+  Stack stack = testing::reference_stack();
+  for (const bool sequence_parallel : {false, true}) {
+    Strategy s = degrees(4, 8);
+    s.sequence_parallel = sequence_parallel;
+    stack.keep_stage_outputs = false;
+    const Estimate without = of_70b(s, stack);
+    stack.keep_stage_outputs = true;
+    const Estimate with = of_70b(s, stack);
+    REQUIRE(with.fullest_stage == 0);
+    const double output = 2 * kSequence * kHidden / (sequence_parallel ? 4 : 1);
+    CHECK((with.memory_activations - without.memory_activations).base() == Approx(8 * output));
+  }
+  CHECK(of_70b(degrees(8), stack) == of_70b(degrees(8), testing::reference_stack()));
+}
+
+TEST_CASE("a stack that keeps gathered inputs is as if the strategy did") {
+  Stack stack = testing::reference_stack();
+  Strategy s = degrees(8, 2);
+  s.sequence_parallel = true;
+  const Estimate again = of_70b(s, stack);
+  s.regather = false;
+  const Estimate kept = of_70b(s, stack);
+  s.regather = true;
+  stack.keep_gathered = true;
+  CHECK(of_70b(s, stack) == kept);
+  CHECK(kept.memory_activations > again.memory_activations);
+}
+
+TEST_CASE("every second matrix product: the widths kept, by hand") {
+  Stack stack = testing::reference_stack();
+  stack.selective = Selective::operators;
+  Strategy s = degrees(1);
+  s.recompute = Recompute::selective;
+  const Estimate e = of_70b(s, stack);
+  // The input, query, value, attention's output and statistics, gate and the layer's output; the
+  // head keeps its input twice.
+  const double per_token = 2 * (8192.0 + 8192 + 1024 + 8192 + 28672 + 8192) + 4 * 64;
+  CHECK(e.memory_activations.base() ==
+        Approx(80 * kSequence * per_token + kSequence * kHidden * 4));
+}
+
+TEST_CASE("what a log calls memory: allocated, with fragments, with everything on the device") {
+  Stack stack = testing::reference_stack();
+  stack.fragmentation_fraction = 0.1;
+  stack.reserve = 3 * unit::GiB;
+  const Estimate e = of_70b(degrees(8, 4), stack);
+  const auto reported = [&](MemoryReport report) {
+    stack.memory_report = report;
+    return reported_memory(e, stack);
+  };
+  CHECK(reported(MemoryReport::allocated) == e.memory_allocated);
+  CHECK(reported(MemoryReport::device) == e.memory);
+  CHECK(about_equal(reported(MemoryReport::reserved) + stack.reserve, e.memory));
+  CHECK(reported(MemoryReport::reserved) > e.memory_allocated);
+}
+
+}  // namespace
+}  // namespace scalemodel
