@@ -462,7 +462,8 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
           ? narrow_bytes
           : c.storage_bytes + (narrow && !c.weights_sharded ? narrow_bytes : 0);
   const Stack& stack = c.stack();
-  // Where what is gathered is cast from the master weights, there is no other shard.
+  // Where what is gathered is cast from the master weights, these are the shards. A lower bound
+  // leaves them with the optimizer unless weights may go to the host.
   const bool masters_only = c.weights_sharded && stack.master_shards && c.task().master_bytes > 0 &&
                             !c.conditions.frozen_base;
   if (!masters_only) {
@@ -475,6 +476,10 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
   }
   memory.optimizer =
       Bytes{(state_bytes(c.task()) + stack.optimizer_copy.base()) * updated_parameters(c, cost)};
+  if (masters_only && (gathered || s.offload_weights)) {
+    memory.weights = Bytes{c.task().master_bytes * updated_parameters(c, cost)};
+    memory.optimizer = memory.optimizer - memory.weights;
+  }
 
   const double share = c.stages.mirrored ? 0.5 : 1;
   const double held = in_flight(c.schedule, c.degrees.pp, c.degrees.vpp, stage.first_index,
