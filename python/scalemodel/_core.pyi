@@ -2301,9 +2301,14 @@ class Stack:
         gradients in the storage format beside the FP32 ones
         """
     @property
+    def norm_copy_bytes(self) -> float:
+        """
+        kept by an unfused norm, per element of its input
+        """
+    @property
     def optimizer_copy_bytes(self) -> float:
         """
-        per updated parameter: copies of gradient and weight
+        per sharded parameter it updates: copies of gradient and weight
         """
     @property
     def overlap_efficiency(self) -> float:

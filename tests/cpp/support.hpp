@@ -373,6 +373,7 @@ inline std::vector<Question> all_questions(int accelerators = 64) {
   plain_pytorch.gradients_fp32 = false;
   eager.keep_gathered = eager.keep_stage_outputs = eager.whole_logits = true;
   eager.master_shards = eager.unused_gradients = eager.narrow_gradients = true;
+  eager.optimizer_copy = Bytes{6};
   Accelerator measured_little = cluster.accelerator;
   measured_little.gemm.tiled = false;
   Cluster roofline = cluster;

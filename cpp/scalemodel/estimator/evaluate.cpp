@@ -474,8 +474,10 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
   if (stack.narrow_gradients && c.gradient_bytes > c.storage_bytes) {
     memory.gradients += Bytes{c.storage_bytes * (cost.trainable_dense + cost.trainable_expert)};
   }
-  memory.optimizer =
-      Bytes{(state_bytes(c.task()) + stack.optimizer_copy.base()) * updated_parameters(c, cost)};
+  // A lower bound must not copy either: it may stand for replicas that do not share states out.
+  const bool copies = s.sharding != Sharding::ddp && !c.free_host;
+  const double copy = copies ? stack.optimizer_copy.base() : 0;
+  memory.optimizer = Bytes{(state_bytes(c.task()) + copy) * updated_parameters(c, cost)};
   if (masters_only && (gathered || s.offload_weights)) {
     memory.weights = Bytes{c.task().master_bytes * updated_parameters(c, cost)};
     memory.optimizer = memory.optimizer - memory.weights;

@@ -65,10 +65,11 @@ struct Stack {
   bool pads_experts = false;           ///< rows are copied into whole blocks of narrow formats
   bool fp32_router = false;            ///< scores of experts are computed in FP32
   bool narrow_gather = false;  ///< tensor ranks gather inputs in the format of the linear layers
-  Bytes optimizer_copy;                ///< per parameter it updates: copies of gradient and weight
+  Bytes optimizer_copy;        ///< per sharded parameter it updates: copies of gradient and weight
   // Facts about what it keeps.
   Bytes loss_per_logit{14};        ///< unfused loss, vocabulary on one rank: peak over both passes
   Bytes split_loss_per_logit{14};  ///< the same with the head split over tensor ranks
+  Bytes norm_copy{8};              ///< kept by an unfused norm, per element of its input
   bool whole_logits = false;       ///< every tensor rank gathers the whole vocabulary's logits
   bool keep_gathered = false;  ///< sequence parallelism: gathered inputs are kept, not regathered
   bool keep_stage_outputs = false;  ///< each micro-batch in flight also keeps its stage's output
@@ -136,11 +137,13 @@ struct RecordOf<Stack> {
       field("fp32_router", &T::fp32_router, "scores of experts in FP32"),
       field("narrow_gather", &T::narrow_gather, "tensor ranks gather quantised inputs"),
       field("optimizer_copy_bytes", &T::optimizer_copy, 0, 64,
-            "per updated parameter: copies of gradient and weight"),
+            "per sharded parameter it updates: copies of gradient and weight"),
       field("loss_per_logit_bytes", &T::loss_per_logit, 0, 64,
             "unfused loss on the whole vocabulary, per logit"),
       field("split_loss_per_logit_bytes", &T::split_loss_per_logit, 0, 64,
             "unfused loss behind a head split over tensor ranks, per logit"),
+      field("norm_copy_bytes", &T::norm_copy, 0, 64,
+            "kept by an unfused norm, per element of its input"),
       field("whole_logits", &T::whole_logits, "tensor ranks hold the whole vocabulary's logits"),
       field("keep_gathered", &T::keep_gathered, "gathered inputs are kept for the backward pass"),
       field("keep_stage_outputs", &T::keep_stage_outputs,

@@ -90,6 +90,29 @@ TEST_CASE("gradients in two formats: the narrow ones are never shared out") {
   }
 }
 
+TEST_CASE("states that are shared out are copied while they step, replicated ones are not") {
+  Stack stack = testing::reference_stack();
+  stack.optimizer_copy = Bytes{6};
+  Strategy s = degrees(1);
+  s.sharding = Sharding::ddp;
+  CHECK(of_70b(s, stack) == of_70b(s, testing::reference_stack()));
+  s.sharding = Sharding::zero1;
+  CHECK(about_equal(of_70b(s, stack).memory_optimizer / 18,
+                    of_70b(s, testing::reference_stack()).memory_optimizer / 12));
+}
+
+TEST_CASE("an unfused norm keeps its bytes per element, a fused one none") {
+  Stack stack = testing::reference_stack();
+  const auto activations = [&](bool fused, double copy) {
+    stack.fused_norm = fused;
+    stack.norm_copy = Bytes{copy};
+    return of_70b(degrees(1), stack).memory_activations;
+  };
+  CHECK(activations(true, 8) == activations(false, 0));
+  CHECK((activations(false, 8) - activations(true, 8)).base() ==
+        Approx(80 * 2 * kSequence * kHidden * 8));
+}
+
 TEST_CASE("kept stage outputs: one per micro-batch in flight, whole unless the sequence is split") {
   Stack stack = testing::reference_stack();
   for (const bool sequence_parallel : {false, true}) {
