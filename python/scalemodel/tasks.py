@@ -8,7 +8,9 @@ from typing import Any, Literal
 from scalemodel import _core
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
-AttentionName = Literal["stack", "unfused", "fused_softmax", "flash1", "flash2", "flash3", "flash_triton"]
+AttentionName = Literal[
+    "stack", "unfused", "fused_softmax", "flash1", "flash2", "flash3", "flash_triton"
+]
 Choice = Literal["stack", "on", "off"] | bool | None
 
 

@@ -71,12 +71,8 @@ class Timeline:
         self.estimate = estimate
         self.options = options
         self.slowdown = _checked_slowdown(slowdown, estimate.strategy.pp)
-        self._tables = tables_for(
-            estimate.model, estimate.cluster, estimate.task, estimate.stack
-        )
-        self.core = _core.timeline(
-            self._tables, estimate.strategy, options, list(self.slowdown)
-        )
+        self._tables = tables_for(estimate.model, estimate.cluster, estimate.task, estimate.stack)
+        self.core = _core.timeline(self._tables, estimate.strategy, options, list(self.slowdown))
 
     def __repr__(self) -> str:
         return (

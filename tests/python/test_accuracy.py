@@ -39,6 +39,12 @@ def test_out_of_memory_is_told_from_what_ran(scores: Scores) -> None:
         assert source["balanced_accuracy"] > 0.96
 
 
+def test_what_ran_is_nearly_always_said_to_fit(corpora: Path) -> None:
+    frame = sm.validate("training", corpora / "train_measured.csv")
+    ran = frame[(frame["status"] != "OOM") & (frame["skip_reason"] == "")]
+    assert ran["predicted_fits"].astype(str).str.lower().eq("true").mean() > 0.97
+
+
 def test_memory_is_within_the_stated_error(scores: Scores) -> None:
     errors = [source["mape_fraction"] for source in scores.to_dict()["memory"]]
     assert sum(errors) / len(errors) < 0.04

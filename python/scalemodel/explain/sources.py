@@ -34,17 +34,17 @@ MEMORY_FACTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("tp", "pp", "ep", "sharding", "offload_optimizer"),
     ),
     "activations": (
-        "micro-batches in flight × bytes kept per layer × layers of the stage",
+        "micro-batches in flight × (bytes kept per layer × layers of the stage, stage outputs)",
         f"{_ACTIVATIONS}; micro-batches in flight: Narayanan et al., arXiv 2104.04473",
         ("micro_batch", "tp", "cp", "pp", "vpp", "schedule", "recompute", "offload_activations"),
     ),
     "logits": (
-        "tokens × vocab / tp × bytes of logits, gradient and FP32 copies",
+        "tokens × vocab / tp × bytes per logit of the stack's loss; whole vocab where it gathers",
         "cross-entropy kernels, costs/layer_cost.cpp",
         ("micro_batch", "tp", "cp"),
     ),
     "temporary": (
-        "largest working set of a layer, a recomputed layer included, beyond the logits",
+        "largest working set of a layer, recomputed or not, beyond the logits; unused gradients",
         _ACTIVATIONS,
         ("micro_batch", "tp", "cp", "recompute"),
     ),

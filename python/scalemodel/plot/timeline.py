@@ -104,13 +104,17 @@ def timeline(
     table = events.events if isinstance(events, Timeline) else events
     rows = _columns_of(table, "events", _EVENT_COLUMNS)
     end_s = (rows.start_s + rows.duration_s).to_numpy()
-    low_s, high_s = (float(rows.start_s.min()), float(end_s.max())) if window_s is None else window_s
+    low_s, high_s = (
+        (float(rows.start_s.min()), float(end_s.max())) if window_s is None else window_s
+    )
     rows = rows[(end_s > low_s) & (rows.start_s < high_s).to_numpy()]
     occurring = list(dict.fromkeys(rows.stream.astype(str)))
     chosen = occurring if streams is None else [name for name in streams if name in occurring]
     if not chosen:
         known = ", ".join(occurring) or "none in this window"
-        raise ScaleModelError(f"streams={streams!r}: no event to draw; streams with events: {known}")
+        raise ScaleModelError(
+            f"streams={streams!r}: no event to draw; streams with events: {known}"
+        )
     ranks = sorted(set(rows["rank"].tolist()))
     ax = plot._axis(ax, 10.0, max(2.4, 1.2 + 0.28 * len(ranks) * len(chosen)))
     seconds, unit = _unit_of(high_s - low_s)

@@ -113,7 +113,7 @@ class SheetRow:
 
 @dataclass(frozen=True)
 class MemoryRow:
-    """Errors of the allocated memory of one source."""
+    """Errors of the printed memory of one source."""
 
     source: str
     rows: int
