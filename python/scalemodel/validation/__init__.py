@@ -77,10 +77,11 @@ def validate(
     DataFrame, one row per row of the file, in its order
         All columns of the file as text, unchanged, then ``predicted_step_time_s`` (seconds per
         optimizer step), ``predicted_memory_gb`` (GiB at the peak of the fullest accelerator, live
-        tensors unless the stack's log states something else), ``predicted_fits``, ``predicted_low`` and ``predicted_high``
-        (seconds between which four of five measured steps lie), ``predicted_extrapolates`` (in
-        what the row is unlike any measured one), ``predicted_stack``, ``predicted_note``
-        (assumptions made for missing cells) and ``skip_reason``, which is empty exactly when
+        tensors unless the stack's log states something else), ``predicted_fits``,
+        ``predicted_low`` and ``predicted_high`` (seconds between which four of five measured
+        steps lie), ``predicted_extrapolates`` (in what the row is unlike any measured one),
+        ``predicted_stack``, ``predicted_note`` (assumptions made for missing cells) and
+        ``skip_reason``, which is empty exactly when
         the row is predicted. Kernels and collectives have ``predicted_time_us`` (one call, as
         the benchmark of the table saw it), ``predicted_note`` and ``skip_reason``. Columns of
         these names in the file are replaced.
