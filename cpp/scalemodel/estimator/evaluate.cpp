@@ -216,21 +216,24 @@ Seconds exposed_traffic(Seconds traffic, Seconds cover, double buckets, bool hid
   return max(uncovered(traffic, (1 - 1 / buckets) * cover), traffic / buckets);
 }
 
-/// Layers that one pass of a stage, or of one of its chunks, goes through.
-double layers_per_chunk(const Context& c, const StageClass& stage) {
-  const double passes = stage.stage_layers > 0 ? 1 : (c.stages.mirrored ? 2 : c.degrees.vpp);
-  return std::max(1.0, stage.total_layers() / passes);
+/// Chunks of a stage, or of one of its chunks: what passes of their own reduce.
+double chunks_of(const Context& c, const StageClass& stage) {
+  if (stage.stage_layers > 0) return 1;
+  return c.stages.mirrored ? 2 : c.degrees.vpp;
 }
 
-/// ZeRO-2 keeps only a shard of the gradients, so every micro-batch reduces them, under its own
-/// backward pass.
+/// ZeRO-2 keeps only a shard of the gradients, so every micro-batch reduces them chunk by chunk,
+/// each under its own backward pass.
 void add_repeated_reduction(StageCost& cost, const Context& c, const StageClass& stage,
                             double share) {
   const bool hide = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
-  const Seconds reduce =
-      share * gather_times(c, 0, 0, cost.trainable_dense, cost.trainable_expert).reduce;
+  const double chunks = chunks_of(c, stage);
+  const double layers = std::max(1.0, stage.total_layers() / chunks);
+  const GatherTimes each =
+      gather_times(c, 0, 0, cost.trainable_dense / chunks, cost.trainable_expert / chunks);
+  const Seconds reduce = share * chunks * each.reduce;
   const Seconds cover = cover_left(c, cost.backward + cost.recompute);
-  const Seconds exposed = exposed_traffic(reduce, cover, layers_per_chunk(c, stage), hide);
+  const Seconds exposed = exposed_traffic(reduce, cover, layers, hide);
   cost.gather_exposed += exposed;
   cost.backward.hidden += reduce - exposed;
 }
@@ -782,16 +785,10 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
   parts.optimizer = optimizer_time(c, cost);
   parts.optimizer_transfer = optimizer_transfer(c, cost);
   const MemoryByKind memory = stage_memory(c, stage, cost);
-  const Bytes allocated = memory.allocated();
-  parts.memory = {memory.weights,
-                  memory.gradients,
-                  memory.optimizer,
-                  memory.activations,
-                  memory.logits,
-                  memory.temporary,
-                  memory.communication,
-                  memory.gathered,
-                  c.stack().reserve + c.stack().fragmentation_fraction * allocated};
+  parts.memory = {
+      memory.weights,       memory.gradients, memory.optimizer,
+      memory.activations,   memory.logits,    memory.temporary,
+      memory.communication, memory.gathered,  c.stack().reserve + memory.fragments(c.stack())};
   parts.in_flight =
       in_flight(c.schedule, degrees.pp, degrees.vpp, stage.first_index, degrees.micro_batches) *
       (stages.mirrored ? 2 : 1);

@@ -381,11 +381,11 @@ class Simulation {
   void send(int s, std::int32_t index) {
     const PassEvent& pass = result_.passes[at(index)];
     const PassSlot& slot = pass.slot;
-    // In a pair, the weight gradients of the last layer come after both outputs.
+    // In a pair, the last layer's backward pass covers what is sent.
     Seconds ready = pass.end;
     if (slot.pass == Pass::pair && !c_.transfers_block) {
       const ChunkCost& back = c_.chunk(s, slot.backward.chunk);
-      ready = ready - back.weight_gradient / std::max(1, back.total_layers());
+      ready = ready - back.paired_backward.compute / std::max(1, back.total_layers());
     }
     if (runs_forward(slot.pass)) {
       const Neighbour next = after(s, slot.at.chunk);

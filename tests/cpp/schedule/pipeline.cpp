@@ -32,11 +32,11 @@ TEST_CASE("bubbles of equal stages equal the published closed forms") {
       CHECK(bubble(Schedule::interleaved, v) == Approx((p - 1) * (f + b) / v));
     }
     CHECK(bubble(Schedule::zero_bubble) == Approx((p - 1) * (f + b - 2 * w)));
-    // The forward pass is shorter than what is left of the backward pass: it comes twice.
-    const double dual = bubble(Schedule::dualpipe), published = (p / 2 - 1) * (f + b + b - 3 * w);
-    CHECK(dual == Approx((p / 2 - 1) * (2 * f + b - 2 * w)));
+    // The published form, with at most one forward pass less on the way back and forth.
+    const double published = (p / 2 - 1) * (f + b + b - 3 * w);
+    const double dual = bubble(Schedule::dualpipe);
+    CHECK(dual == Approx(std::max((p / 2 - 1) * (2 * f + b - 2 * w), p > 2 ? published - f : 0)));
     CHECK(dual <= published);
-    CHECK(dual >= published - (p / 2 - 1) * (b - w - f) * 1.0001);
   }
 }
 

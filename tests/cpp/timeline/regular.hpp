@@ -35,19 +35,20 @@ inline bool is_regular(const Strategy& s, const Estimate& e) {
   return effective_schedule(s.schedule, s.vpp) != Schedule::interleaved || m % s.pp == 0;
 }
 
-/// Calls `visit(question, strategy, estimate)` for `count` random regular strategies.
-template <class Visit>
-void for_regular_strategies(int count, std::uint64_t seed, Visit&& visit) {
+/// Calls `visit(question, strategy, estimate)` for `count` random regular strategies that
+/// `wanted(strategy, estimate)` selects.
+template <class Wanted, class Visit>
+void for_regular_strategies(int count, std::uint64_t seed, Wanted&& wanted, Visit&& visit) {
   std::vector<Question> questions = regular_questions();
   Random random(seed);
   int seen = 0;
-  for (int attempt = 0; seen < count && attempt < 200 * count; ++attempt) {
+  for (int attempt = 0; seen < count && attempt < 2000 * count; ++attempt) {
     Question& question =
         questions[static_cast<std::size_t>(random.below(static_cast<int>(questions.size())))];
     const Strategy strategy = random_strategy(random);
     question.tables.tabulate(strategy);
     const Estimate e = evaluate(question.tables, strategy);
-    if (!can_run(e) || !is_regular(strategy, e)) continue;
+    if (!can_run(e) || !is_regular(strategy, e) || !wanted(strategy, e)) continue;
     ++seen;
     visit(question, strategy, e);
   }
