@@ -71,6 +71,11 @@ class Parts {
   std::size_t count_ = 0;
 };
 
+Activity pass_traffic(const Part& part) {
+  return part.activity == Activity::forward ? Activity::gather_parameters
+                                            : Activity::reduce_gradients;
+}
+
 class EventList {
  public:
   explicit EventList(const Timeline& timeline) : streams_(at(timeline.costs.stages) * kStreams) {}
@@ -142,8 +147,7 @@ void add_pass(EventList& list, const Timeline& timeline, const PassEvent& pass) 
   for (const Part& part : parts) {
     if (part.cost == nullptr) continue;
     const StreamUse& use = part.cost->on(Stream::dp);
-    const Activity activity = part.activity == Activity::forward ? Activity::gather_parameters
-                                                                 : Activity::reduce_gradients;
+    const Activity activity = pass_traffic(part);
     const Seconds duration = min(use.busy, pass.end - start);
     list.add({pass.stage, Stream::dp, activity, part.what.chunk, part.what.micro_batch, start,
               duration, use.bytes});
@@ -221,8 +225,7 @@ class PathWriter {
     step(stage, Stream::dp, Activity::reduce_gradients, {-1, -1}, kernels_end);
     while (true) {
       const PassEvent& pass = t_.passes[at(index)];
-      const Part last = *(Parts(t_, pass).end() - 1);
-      step(pass.stage, Stream::compute, last.activity, last.what, pass.start);
+      follow_pass(pass);
       const ChunkBatch parameters{pass.slot.at.chunk, -1};
       step(pass.stage, Stream::dp, Activity::gather_parameters, parameters, pass.ready);
       if (pass.wait == Wait::none) {
@@ -234,6 +237,28 @@ class PathWriter {
       send(before, pass.wait == Wait::gradient ||
                        (pass.wait == Wait::order && !runs_forward(before.slot.pass)));
     }
+  }
+
+  /// Through a pass, from what its kernels wait for to the kernels.
+  void follow_pass(const PassEvent& pass) {
+    const Parts parts(t_, pass);
+    const Part last = *(parts.end() - 1);
+    const auto exposed = [&](Stream stream) {
+      Seconds sum;
+      for (const Part& part : parts) {
+        if (part.cost != nullptr) sum += part.cost->on(stream).exposed;
+      }
+      return sum;
+    };
+    Seconds start = pass.end - exposed(Stream::dp);
+    step(pass.stage, Stream::dp, pass_traffic(last), last.what, start);
+    for (std::size_t i = kPassStreams.size(); i > 0; --i) {
+      const auto& [stream, activity] = kPassStreams[i - 1];
+      start = start - exposed(stream);
+      step(pass.stage, stream, activity, last.what, start);
+    }
+    step(pass.stage, Stream::dp, Activity::gather_parameters, last.what, start - pass.stall);
+    step(pass.stage, Stream::compute, last.activity, last.what, pass.start);
   }
 
   /// From the end of a pass to the arrival of what it sent.

@@ -183,7 +183,7 @@ def memory_timeline(
     >>> import scalemodel as sm
     >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
     ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2, pp=4))
-    >>> memory_timeline(est.timeline()).get_title()
+    >>> memory_timeline(est.timeline()).get_title(loc="left")
     'Memory of stage 0 over a step'
     """
     table = memory.memory if isinstance(memory, Timeline) else memory

@@ -45,12 +45,13 @@ TEST_CASE("DualPipe: the closed form spreads lone passes and their exposed traff
       differences(200, 47, [](const Strategy& s, const Estimate&) { return dualpipe(s); });
   CHECK(above(found, 0.1) == 0);
   CHECK(above(found, 0.02) <= 20);
-  // Without traffic that pairs hide, and with transfers that block, it is exact here too.
+  // Without traffic that only pairs hide, little is left.
   const std::vector<double> plain = differences(200, 48, [](const Strategy& s, const Estimate& e) {
     return dualpipe(s) && e.exposed_ep == Seconds{} && e.exposed_dp < 0.02 * e.step_time &&
            e.exposed_pp < 0.01 * e.step_time;
   });
-  CHECK(above(plain, 0.015) == 0);
+  CHECK(above(plain, 0.02) == 0);
+  CHECK(above(plain, 0.01) <= 10);
 }
 
 TEST_CASE("any strategy: never shorter than the kernels of its busiest stage, never endless") {
