@@ -406,6 +406,11 @@ bool transfers_overlap(const Context& c) {
          c.schedule != Schedule::one_f_one_b;
 }
 
+/// Between two stages, what one sends the other receives: there is nothing to wait for.
+bool transfers_serial(const Context& c) {
+  return c.stack().serial_p2p && c.degrees.pp > 2 && !transfers_overlap(c);
+}
+
 /// Pipeline transfers that no compute covers: what an inner stage sends, two per micro-batch and
 /// chunk, unless the stack overlaps them, and two per stage while the pipeline fills and drains.
 /// What it receives travels meanwhile, unless the stack makes every transfer wait for the last.
@@ -422,12 +427,12 @@ Seconds exposed_transfers(const Context& c, Seconds slack) {
   }
   // The last stage sends no output of its last chunk; of two stages, neither does the first back.
   const Seconds hop = hop_time(c);
-  const Seconds once = d.micro_batches * hop;
+  const double exchanges = transfers_serial(c) ? 2 : 1;
+  const Seconds once = exchanges * d.micro_batches * hop;
   // GPipe's forward phase waits for what all but the last stage send, its backward phase likewise.
   const Seconds saved = c.schedule == Schedule::gpipe ? Seconds{}
                         : d.pp == 2                   ? once
                                                       : min(once, slack);
-  const double exchanges = c.stack().serial_p2p && d.pp > 2 ? 2 : 1;
   return (2.0 * exchanges * d.vpp * d.micro_batches + ends) * hop - saved;
 }
 
@@ -802,6 +807,7 @@ PipelineParts pipeline_parts(const Tables& tables, const Strategy& strategy, con
   if (degrees.pp > 1) parts.hop = hop_time(c);
   parts.boundary = boundary(c);
   parts.transfers_overlap = transfers_overlap(c);
+  parts.transfers_serial = transfers_serial(c);
   parts.gathered = c.gathered;
   parts.hide_gather = enabled(strategy.overlap_param_gather, c.stack().overlap_param_gather);
   parts.hide_reduce = enabled(strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);

@@ -33,7 +33,7 @@ struct StageParts {
 struct PipelineParts {
   Seconds hop;
   Bytes boundary;
-  bool transfers_overlap = false;
+  bool transfers_overlap = false, transfers_serial = false;
   bool gathered = false;  ///< parameters live sharded
   bool hide_gather = false, hide_reduce = false;
 };

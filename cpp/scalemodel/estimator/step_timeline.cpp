@@ -34,6 +34,7 @@ class Builder {
     costs.hop = pipeline_.hop;
     costs.boundary = pipeline_.boundary;
     costs.transfers_block = !pipeline_.transfers_overlap;
+    costs.transfers_serial = pipeline_.transfers_serial;
     costs.hide_gather = pipeline_.hide_gather;
     costs.hide_reduce = pipeline_.hide_reduce;
     costs.reach = tables_.stack().overlap_efficiency;

@@ -113,7 +113,8 @@ struct StepCosts {
   std::vector<StageResources> resources;
   Seconds hop;  ///< boundary between neighbouring stages, one way
   Bytes boundary;
-  bool transfers_block = true;  ///< kernels wait for them
+  bool transfers_block = true;    ///< kernels wait for them
+  bool transfers_serial = false;  ///< receiving, too, keeps a stage from running and sending
   bool hide_gather = true, hide_reduce = true;
   double reach = 1;       ///< share of compute that can hide communication
   double contention = 0;  ///< slow-down of compute per second of hidden communication

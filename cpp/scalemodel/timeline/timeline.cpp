@@ -273,6 +273,12 @@ class Simulation {
       pass.wait = Wait::order;
     }
     if (!await_inputs(s, pass)) return false;
+    const Seconds received = stage.free + c_.hop;
+    if (c_.transfers_serial && receives(s, pass.slot) && received > pass.ready) {
+      pass.ready = received;
+      pass.before = stage.position > 0 ? index - 1 : pass.before;
+      pass.wait = stage.position > 0 ? Wait::order : pass.wait;
+    }
     stage.traffic.advance(stage.kernels_end, pass.ready, pass.ready - stage.kernels_end);
     pass.start = pass.ready;
     time_pass(stage, pass);
@@ -281,6 +287,12 @@ class Simulation {
     send(s, index);
     ++stage.position;
     return true;
+  }
+
+  /// Whether a pass works on something that another stage sent.
+  bool receives(int s, const PassSlot& slot) const {
+    return (runs_forward(slot.pass) && before(s, slot.at.chunk).exists) ||
+           (makes_input_gradient(slot.pass) && after(s, slot.backward_at().chunk).exists);
   }
 
   /// Sum of what the slot runs.

@@ -23,7 +23,9 @@ inline std::vector<Question> regular_questions() {
     // A fabric that is not oversubscribed: transfers between stages stay small beside the passes.
     Cluster cluster = q.tables.cluster();
     cluster.fabric.oversubscription = 1;
-    regular.push_back({q.name, Tables(model, cluster, q.tables.task(), q.tables.stack())});
+    Stack stack = q.tables.stack();
+    stack.ends_as_layers = false;
+    regular.push_back({q.name, Tables(model, cluster, q.tables.task(), stack)});
   }
   return regular;
 }
