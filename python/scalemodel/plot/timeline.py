@@ -189,7 +189,7 @@ def memory_timeline(
     table = memory.memory if isinstance(memory, Timeline) else memory
     frame = _columns_of(table, "memory", ("rank", "time_s", "memory_bytes", *MEMORY_COLUMNS))
     if rank is None:
-        rank = int(frame.loc[frame.memory_bytes.idxmax(), "rank"])
+        rank = int(frame["rank"].iloc[int(frame.memory_bytes.to_numpy().argmax())])
     rows = frame[frame["rank"] == rank]
     if rows.empty:
         known = ", ".join(str(item) for item in sorted(set(frame["rank"].tolist())))
