@@ -66,33 +66,40 @@ Seconds uncovered(Seconds communication, Seconds cover) {
 /// Large matrices of a dense layer: query-key-value, attention output, up and down.
 constexpr double kLayerMatrices = 4;
 
-/// Gathering and reducing `dense` and `expert` parameters over their shard groups; across shard
+/// Collectives that a group of parameters travels in: tensor by tensor a layer takes as many as it
+/// has large matrices.
+double gather_pieces(const Context& c) {
+  return c.gathered && c.stack().tensor_gathers ? kLayerMatrices : 1;
+}
+
+/// Gathering `dense` and `expert` parameters over their shard groups.
+Seconds gather_time(const Context& c, double dense, double expert) {
+  const double pieces = gather_pieces(c);
+  const auto run = [&](double parameters, const GroupShape& group) {
+    const Bytes size{c.storage_bytes * parameters / pieces};
+    return pieces * collective_time(Collective::all_gather, size, group, c.cluster());
+  };
+  return run(dense, c.groups.dense_shard) + run(expert, c.groups.expert_shard);
+}
+
+/// Reducing the gradients of `dense` and `expert` parameters over their shard groups; across shard
 /// groups (HSDP) the reduced shard is all-reduced.
-GatherTimes gather_times(const Context& c, double dense, double expert, double trainable_dense,
-                         double trainable_expert) {
+Seconds reduce_time(const Context& c, double dense, double expert) {
   const Cluster& cluster = c.cluster();
   const DataParallelGroups& g = c.groups;
-  GatherTimes times;
-  // Tensor by tensor a layer takes as many collectives as it has large matrices.
-  const double pieces = c.gathered && c.stack().tensor_gathers ? kLayerMatrices : 1;
+  const double pieces = gather_pieces(c);
   const bool whole = !c.gathered && c.stack().all_reduces_gradients;
   const Collective reduction = whole ? Collective::all_reduce : Collective::reduce_scatter;
   const double kept_bytes = c.conditions.gradients_fp32 ? 4 : c.storage_bytes;
   const double travelling_bytes = c.gradient_bytes * (c.stack().reduces_fp32 ? 4 / kept_bytes : 1);
-  const auto run = [&](Collective op, Bytes size, const GroupShape& group) {
-    return pieces * collective_time(op, size / pieces, group, cluster);
+  const auto run = [&](double parameters, const GroupShape& shard, int shards,
+                       const GroupShape& replica) {
+    const Bytes size{travelling_bytes * parameters};
+    return pieces * collective_time(reduction, size / pieces, shard, cluster) +
+           collective_time(Collective::all_reduce, size / shards, replica, cluster);
   };
-  times.gather = run(Collective::all_gather, Bytes{c.storage_bytes * dense}, g.dense_shard) +
-                 run(Collective::all_gather, Bytes{c.storage_bytes * expert}, g.expert_shard);
-  const Bytes dense_gradient{travelling_bytes * trainable_dense};
-  const Bytes expert_gradient{travelling_bytes * trainable_expert};
-  times.reduce = run(reduction, dense_gradient, g.dense_shard) +
-                 run(reduction, expert_gradient, g.expert_shard) +
-                 collective_time(Collective::all_reduce, dense_gradient / g.dense_shard_ranks,
-                                 g.dense_replica, cluster) +
-                 collective_time(Collective::all_reduce, expert_gradient / g.expert_shard_ranks,
-                                 g.expert_replica, cluster);
-  return times;
+  return run(dense, g.dense_shard, g.dense_shard_ranks, g.dense_replica) +
+         run(expert, g.expert_shard, g.expert_shard_ranks, g.expert_replica);
 }
 
 /// Of one layer of each kind, where they are gathered layer by layer.
@@ -101,8 +108,8 @@ std::array<GatherTimes, kMaxLayerKinds> layer_gather_times(const Context& c) {
   if (!c.gathered) return gathers;
   for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
     const LayerCost& layer = c.cell.layers[k];
-    gathers[k] = gather_times(c, layer.dense_parameters, layer.expert_parameters,
-                              layer.trainable_dense, layer.trainable_expert);
+    gathers[k] = {gather_time(c, layer.dense_parameters, layer.expert_parameters),
+                  reduce_time(c, layer.trainable_dense, layer.trainable_expert)};
   }
   return gathers;
 }
@@ -169,7 +176,7 @@ void add_parameter_gathering(StageCost& cost, const Context& c, const StageClass
     if (hide_reduce) cost.last_reduce += part * min(gathers[k].reduce, backward_cover);
   }
   const EndParameters ends = end_parameters(c, stage);
-  const GatherTimes at_ends = gather_times(c, ends.all, 0, ends.trainable, 0);
+  const GatherTimes at_ends{gather_time(c, ends.all, 0), reduce_time(c, ends.trainable, 0)};
   cost.gather_exposed += share * (at_ends.gather + at_ends.reduce);
   cost.forward_gather += share * at_ends.gather;
 }
@@ -229,9 +236,9 @@ void add_repeated_reduction(StageCost& cost, const Context& c, const StageClass&
   const bool hide = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
   const double chunks = chunks_of(c, stage);
   const double layers = std::max(1.0, stage.total_layers() / chunks);
-  const GatherTimes each =
-      gather_times(c, 0, 0, cost.trainable_dense / chunks, cost.trainable_expert / chunks);
-  const Seconds reduce = share * chunks * each.reduce;
+  const Seconds each =
+      reduce_time(c, cost.trainable_dense / chunks, cost.trainable_expert / chunks);
+  const Seconds reduce = share * chunks * each;
   const Seconds cover = cover_left(c, cost.backward + cost.recompute);
   const Seconds exposed = exposed_traffic(reduce, cover, layers, hide);
   cost.gather_exposed += exposed;
@@ -302,11 +309,13 @@ struct StepTraffic {
 /// next to the end of the step, likewise.
 Seconds exposed_by_chunk(const Context& c, Seconds traffic, Seconds cover, Seconds critical,
                          double buckets) {
+  if (traffic <= Seconds{}) return Seconds{};
   if (c.stages.mirrored) {
     // The far chunk of a DualPipe stage has one more pass to hide under.
     const Seconds half = 0.5 * traffic;
     return exposed_traffic(half + uncovered(half, cover), critical, 0.5 * buckets, true);
   }
+  if (c.degrees.vpp == 1) return exposed_traffic(traffic, critical, buckets, true);
   const double chunks = c.degrees.vpp;
   const double group = std::min(c.degrees.micro_batches, static_cast<double>(c.degrees.pp));
   const double passes = (1 - chunks / buckets + (chunks - 1) * group) / chunks;
@@ -326,13 +335,12 @@ StepTraffic step_traffic(const Context& c, const StageClass& stage, const StageC
     const Seconds at_ends = cost.first_gather + cost.last_reduce;
     return {at_ends, Seconds{} - at_ends, Seconds{}};
   }
-  const GatherTimes times = gather_times(c, cost.trainable_dense, cost.trainable_expert,
-                                         cost.trainable_dense, cost.trainable_expert);
   const bool hide_reduce = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
   const bool hide_gather = enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
   const double buckets = std::max(1, stage.total_layers());
-  const Seconds reduce = sharding == Sharding::zero2 ? Seconds{} : times.reduce;
-  const Seconds gather = sharding == Sharding::ddp ? Seconds{} : times.gather;
+  const double dense = cost.trainable_dense, expert = cost.trainable_expert;
+  const Seconds reduce = sharding == Sharding::zero2 ? Seconds{} : reduce_time(c, dense, expert);
+  const Seconds gather = sharding == Sharding::ddp ? Seconds{} : gather_time(c, dense, expert);
   const bool deferred =
       c.degrees.pp > 1 && (c.schedule == Schedule::zero_bubble || c.schedule == Schedule::dualpipe);
   const Seconds backward = cover_left(c, cost.backward + cost.recompute);
@@ -764,22 +772,18 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
   parts.host_one_way = host_transfer_time(parts.host_bytes, c.cluster().accelerator);
   if (c.gathered) {
     const EndParameters ends = end_parameters(c, stage);
-    const GatherTimes at_ends = gather_times(wire, ends.all, 0, ends.trainable, 0);
-    parts.pass_gather = share * at_ends.gather;
-    parts.pass_reduce = share * at_ends.reduce;
+    parts.pass_gather = share * gather_time(wire, ends.all, 0);
+    parts.pass_reduce = share * reduce_time(wire, ends.trainable, 0);
     for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
       parts.pass_gather += share * stage.layers[k] * gathers[k].gather;
       parts.pass_reduce += share * stage.layers[k] * gathers[k].reduce;
     }
   } else {
-    const GatherTimes times = gather_times(wire, cost.trainable_dense, cost.trainable_expert,
-                                           cost.trainable_dense, cost.trainable_expert);
-    if (strategy.sharding != Sharding::ddp) parts.step_gather = times.gather;
-    if (strategy.sharding == Sharding::zero2) {
-      parts.pass_reduce = share * times.reduce;
-    } else {
-      parts.step_reduce = times.reduce;
-    }
+    const double dense = cost.trainable_dense, expert = cost.trainable_expert;
+    const Seconds reduce = reduce_time(wire, dense, expert);
+    if (strategy.sharding != Sharding::ddp) parts.step_gather = gather_time(wire, dense, expert);
+    const bool every_pass = strategy.sharding == Sharding::zero2;
+    (every_pass ? parts.pass_reduce : parts.step_reduce) = every_pass ? share * reduce : reduce;
   }
   if (gradient_compression < 1) {
     const Accelerator& accelerator = c.cluster().accelerator;
