@@ -1,0 +1,475 @@
+// What one pipeline stage costs: the terms that estimates and timelines are summed up from. Private
+// to the estimator; inline, because an evaluation calls everything here once or twice.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "scalemodel/costs/tables.hpp"
+#include "scalemodel/ops/memory_bound.hpp"
+#include "scalemodel/schedule/pipeline.hpp"
+#include "scalemodel/timeline/step_costs.hpp"
+
+namespace scalemodel::detail {
+
+/// What an evaluation reads again and again.
+struct Context {
+  const Tables& tables;
+  const Strategy& strategy;
+  Degrees degrees;
+  const Cell& cell;
+  const StageLayout& stages;
+  const Conditions& conditions;
+  DataParallelGroups groups;
+  Schedule schedule;
+  double storage_bytes;   ///< of a weight or activation
+  double gradient_bytes;  ///< of a gradient as accumulated and reduced
+  double reach;           ///< share of compute that can hide communication
+  bool gathered;          ///< parameters live sharded and are gathered layer by layer
+  bool weights_sharded;   ///< the same but in a lower bound, which pays for no gathering
+  bool free_host;         ///< lower bound: host transfers cost nothing
+
+  const Cluster& cluster() const { return tables.cluster(); }
+  const Stack& stack() const { return tables.stack(); }
+  const Task& task() const { return tables.task(); }
+};
+
+/// Parameter-gathering traffic of one layer kind (or of the ends) per micro-batch.
+struct GatherTimes {
+  Seconds gather, reduce;
+};
+
+/// One pipeline stage, one micro-batch.
+struct StageCost {
+  Phase forward, backward, recompute;
+  Seconds weight_gradient;
+  Seconds gather_exposed;  ///< sharded parameters
+  Seconds offload_exposed;
+  Seconds forward_gather, forward_offload;  ///< parts of them in the forward pass
+  Seconds first_gather, last_reduce;        ///< of sharded parameters: without a neighbour to hide
+  double dense = 0, expert = 0;             ///< parameters
+  double trainable_dense = 0, trainable_expert = 0;
+
+  Phase passes() const { return forward + backward + recompute; }
+  Seconds hidden() const { return passes().hidden; }
+  Seconds forward_busy(double contention) const {
+    return forward.total() + contention * forward.hidden + forward_gather + forward_offload;
+  }
+  Seconds busy(double contention) const {
+    return passes().total() + contention * hidden() + gather_exposed + offload_exposed;
+  }
+};
+
+inline Seconds uncovered(Seconds communication, Seconds cover) {
+  return max(Seconds{}, communication - cover);
+}
+
+/// Large matrices of a dense layer: query-key-value, attention output, up and down.
+inline constexpr double kLayerMatrices = 4;
+
+/// Collectives that a group of parameters travels in: tensor by tensor a layer takes as many as it
+/// has large matrices.
+inline double gather_pieces(const Context& c) {
+  return c.gathered && c.stack().tensor_gathers ? kLayerMatrices : 1;
+}
+
+/// Gathering `dense` and `expert` parameters over their shard groups.
+inline Seconds gather_time(const Context& c, double dense, double expert) {
+  const double pieces = gather_pieces(c);
+  const auto run = [&](double parameters, const GroupShape& group) {
+    const Bytes size{c.storage_bytes * parameters / pieces};
+    return pieces * collective_time(Collective::all_gather, size, group, c.cluster());
+  };
+  return run(dense, c.groups.dense_shard) + run(expert, c.groups.expert_shard);
+}
+
+/// Reducing the gradients of `dense` and `expert` parameters over their shard groups; across shard
+/// groups (HSDP) the reduced shard is all-reduced.
+inline Seconds reduce_time(const Context& c, double dense, double expert) {
+  const Cluster& cluster = c.cluster();
+  const DataParallelGroups& g = c.groups;
+  const double pieces = gather_pieces(c);
+  const bool whole = !c.gathered && c.stack().all_reduces_gradients;
+  const Collective reduction = whole ? Collective::all_reduce : Collective::reduce_scatter;
+  const double kept_bytes = c.conditions.gradients_fp32 ? 4 : c.storage_bytes;
+  const double travelling_bytes = c.gradient_bytes * (c.stack().reduces_fp32 ? 4 / kept_bytes : 1);
+  const auto run = [&](double parameters, const GroupShape& shard, int shards,
+                       const GroupShape& replica) {
+    const Bytes size{travelling_bytes * parameters};
+    return pieces * collective_time(reduction, size / pieces, shard, cluster) +
+           collective_time(Collective::all_reduce, size / shards, replica, cluster);
+  };
+  return run(dense, g.dense_shard, g.dense_shard_ranks, g.dense_replica) +
+         run(expert, g.expert_shard, g.expert_shard_ranks, g.expert_replica);
+}
+
+/// Of one layer of each kind, where they are gathered layer by layer.
+inline std::array<GatherTimes, kMaxLayerKinds> layer_gather_times(const Context& c) {
+  std::array<GatherTimes, kMaxLayerKinds> gathers{};
+  if (!c.gathered) return gathers;
+  for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
+    const LayerCost& layer = c.cell.layers[k];
+    gathers[k] = {gather_time(c, layer.dense_parameters, layer.expert_parameters),
+                  reduce_time(c, layer.trainable_dense, layer.trainable_expert)};
+  }
+  return gathers;
+}
+
+/// Parameters of the token table and head that a stage holds; the last stage of a pipeline keeps
+/// its own copy of a shared token table.
+struct EndParameters {
+  double all = 0, trainable = 0;
+};
+
+inline EndParameters end_parameters(const Context& c, const StageClass& stage) {
+  EndParameters ends;
+  const auto add = [&](const EndCost& end) {
+    ends.all += end.parameters;
+    ends.trainable += end.trainable;
+  };
+  const bool copy = stage.head && !stage.embedding && c.tables.model().tied_embeddings;
+  if (stage.embedding || copy) add(c.cell.embedding);
+  if (stage.head) add(c.cell.head);
+  return ends;
+}
+
+/// Share of a stage's layers that is recomputed.
+inline double recompute_share(const Strategy& strategy, const StageClass& stage) {
+  if (strategy.recompute == Recompute::none) return 0;
+  if (strategy.recompute_layers == 0) return 1;
+  const int own = stage.stage_layers > 0 ? stage.stage_layers : stage.total_layers();
+  return std::min(1.0, strategy.recompute_layers / static_cast<double>(std::max(1, own)));
+}
+
+/// Fully sharded parameters: each layer is gathered before its forward and before its backward
+/// pass, its gradient reduced after; one layer ahead is in flight, so a layer hides what its
+/// neighbour's compute covers. The ends are gathered and reduced in the open.
+inline void add_parameter_gathering(StageCost& cost, const Context& c, const StageClass& stage,
+                                    const std::array<GatherTimes, kMaxLayerKinds>& gathers,
+                                    double share) {
+  const bool hide_gather = enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
+  const bool hide_reduce = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
+  const double recomputed = recompute_share(c.strategy, stage);
+  const auto mode = static_cast<std::size_t>(c.strategy.recompute);
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    if (stage.layers[k] == 0) continue;
+    const LayerCost& layer = c.cell.layers[k];
+    // What tensor, context and expert parallelism hid already is no cover any more.
+    const Phase again = recomputed * layer.recompute[mode];
+    const Seconds forward_cover = uncovered(c.reach * layer.forward.compute, layer.forward.hidden);
+    const Seconds backward_cover = uncovered(c.reach * (layer.backward.compute + again.compute),
+                                             layer.backward.hidden + again.hidden);
+    // A repeated forward pass that released its parameters gathers them once more.
+    const double again_gathers = c.stack().tensor_gathers ? recomputed : 0;
+    const Seconds open = (hide_gather ? Seconds{} : (2 + again_gathers) * gathers[k].gather) +
+                         (hide_reduce ? Seconds{} : gathers[k].reduce);
+    const Seconds forward_traffic = hide_gather ? gathers[k].gather : Seconds{};
+    const Seconds backward_traffic =
+        (1 + again_gathers) * forward_traffic + (hide_reduce ? gathers[k].reduce : Seconds{});
+    const Seconds forward_exposed = uncovered(forward_traffic, forward_cover);
+    const Seconds backward_exposed = uncovered(backward_traffic, backward_cover);
+    const double n = share * stage.layers[k];
+    cost.gather_exposed += n * (open + forward_exposed + backward_exposed);
+    cost.forward_gather += n * (hide_gather ? forward_exposed : gathers[k].gather);
+    cost.forward.hidden += n * (forward_traffic - forward_exposed);
+    cost.backward.hidden += n * (backward_traffic - backward_exposed);
+    const double part = stage.layers[k] / static_cast<double>(stage.total_layers());
+    if (hide_gather) cost.first_gather += part * min(gathers[k].gather, forward_cover);
+    if (hide_reduce) cost.last_reduce += part * min(gathers[k].reduce, backward_cover);
+  }
+  const EndParameters ends = end_parameters(c, stage);
+  const GatherTimes at_ends{gather_time(c, ends.all, 0), reduce_time(c, ends.trainable, 0)};
+  cost.gather_exposed += share * (at_ends.gather + at_ends.reduce);
+  cost.forward_gather += share * at_ends.gather;
+}
+
+/// Compute of a pass that nothing runs under yet.
+inline Seconds cover_left(const Context& c, const Phase& pass) {
+  return uncovered(c.reach * pass.compute, pass.hidden);
+}
+
+/// Bytes a stage keeps of one micro-batch.
+inline Bytes saved_bytes(const Context& c, const StageClass& stage) {
+  const double recomputed = recompute_share(c.strategy, stage);
+  const auto mode = static_cast<std::size_t>(c.strategy.recompute);
+  Bytes saved;
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    const BytesByRecompute& bytes = c.cell.layers[k].saved;
+    saved +=
+        stage.layers[k] * (recomputed * bytes[mode] +
+                           (1 - recomputed) * bytes[static_cast<std::size_t>(Recompute::none)]);
+  }
+  return saved;
+}
+
+/// Weights and activations in host memory travel once each way per micro-batch, under compute;
+/// `share`: of the weights that a micro-batch meets.
+inline void add_host_traffic(StageCost& cost, const Context& c, const StageClass& stage,
+                             double share) {
+  const Strategy& s = c.strategy;
+  if (c.free_host || (!s.offload_weights && !s.offload_activations)) return;
+  const Bytes weights{s.offload_weights ? share * c.storage_bytes * (cost.dense + cost.expert) : 0};
+  const Bytes activations = s.offload_activations ? share * saved_bytes(c, stage) : Bytes{};
+  const Seconds one_way = host_transfer_time(weights + activations, c.cluster().accelerator);
+  const Seconds forward_exposed = uncovered(one_way, cover_left(c, cost.forward));
+  const Seconds backward_exposed = uncovered(one_way, cover_left(c, cost.backward));
+  cost.offload_exposed = forward_exposed + backward_exposed;
+  cost.forward_offload = forward_exposed;
+  cost.forward.hidden += one_way - forward_exposed;
+  cost.backward.hidden += one_way - backward_exposed;
+}
+
+/// What stays in the open of `traffic` in as many buckets as the stage has layers: at least one,
+/// and all but one layer's compute cover the others.
+inline Seconds exposed_traffic(Seconds traffic, Seconds cover, double buckets, bool hide) {
+  if (!hide) return traffic;
+  return max(uncovered(traffic, (1 - 1 / buckets) * cover), traffic / buckets);
+}
+
+/// Chunks of a stage, or of one of its chunks: what passes of their own reduce.
+inline double chunks_of(const Context& c, const StageClass& stage) {
+  if (stage.stage_layers > 0) return 1;
+  return c.stages.mirrored ? 2 : c.degrees.vpp;
+}
+
+/// ZeRO-2 keeps only a shard of the gradients, so every micro-batch reduces them chunk by chunk,
+/// each under its own backward pass.
+inline void add_repeated_reduction(StageCost& cost, const Context& c, const StageClass& stage,
+                                   double share) {
+  const bool hide = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
+  const double chunks = chunks_of(c, stage);
+  const double layers = std::max(1.0, stage.total_layers() / chunks);
+  const Seconds each =
+      reduce_time(c, cost.trainable_dense / chunks, cost.trainable_expert / chunks);
+  const Seconds reduce = share * chunks * each;
+  const Seconds cover = cover_left(c, cost.backward + cost.recompute);
+  const Seconds exposed = exposed_traffic(reduce, cover, layers, hide);
+  cost.gather_exposed += exposed;
+  cost.backward.hidden += reduce - exposed;
+}
+
+inline StageCost stage_cost(const Context& c, const StageClass& stage,
+                            const std::array<GatherTimes, kMaxLayerKinds>& gathers) {
+  // A DualPipe stage holds two chunks and runs half of the micro-batches through each.
+  const double share = c.stages.mirrored ? 0.5 : 1;
+  const double recomputed = recompute_share(c.strategy, stage);
+  const auto mode = static_cast<std::size_t>(c.strategy.recompute);
+  StageCost cost;
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    if (stage.layers[k] == 0) continue;
+    const LayerCost& layer = c.cell.layers[k];
+    const double n = stage.layers[k];
+    cost.forward = cost.forward + share * n * layer.forward;
+    cost.backward = cost.backward + share * n * layer.backward;
+    cost.recompute = cost.recompute + share * n * recomputed * layer.recompute[mode];
+    cost.weight_gradient += share * n * layer.weight_gradient;
+    cost.dense += n * layer.dense_parameters;
+    cost.expert += n * layer.expert_parameters;
+    cost.trainable_dense += n * layer.trainable_dense;
+    cost.trainable_expert += n * layer.trainable_expert;
+  }
+  const auto add_end = [&](const EndCost& end) {
+    cost.forward = cost.forward + share * end.forward;
+    cost.backward = cost.backward + share * end.backward;
+    cost.weight_gradient += share * end.weight_gradient;
+  };
+  if (stage.embedding) add_end(c.cell.embedding);
+  if (stage.head) add_end(c.cell.head);
+  const EndParameters ends = end_parameters(c, stage);
+  cost.dense += ends.all;
+  cost.trainable_dense += ends.trainable;
+  if (c.gathered) {
+    add_parameter_gathering(cost, c, stage, gathers, share);
+  }
+  add_host_traffic(cost, c, stage, share);
+  if (c.strategy.sharding == Sharding::zero2) add_repeated_reduction(cost, c, stage, share);
+  if (c.stages.mirrored) {
+    // DualPipe runs one direction's dispatch and combine under the other direction's compute.
+    const Seconds ep = cost.forward.ep + cost.backward.ep + cost.recompute.ep;
+    // Passes without a partner fill and drain the pipeline: 1.5 p - 1 of m.
+    const double alone =
+        (1.5 * c.degrees.pp - (c.degrees.pp > 2 ? 1 : 0)) / c.degrees.micro_batches;
+    const Seconds covered = std::max(0.0, 1 - alone) *
+                            min(ep, cover_left(c, cost.forward) + cover_left(c, cost.backward));
+    const double left = ep > Seconds{} ? 1 - covered / ep : 1;
+    cost.forward.ep = left * cost.forward.ep;
+    cost.backward.ep = left * cost.backward.ep;
+    cost.recompute.ep = left * cost.recompute.ep;
+    cost.forward.hidden += covered;
+  }
+  return cost;
+}
+
+/// Traffic of gradients and parameters once per step (not sharded layer by layer).
+struct StepTraffic {
+  Seconds exposed, hidden;
+  Seconds drain_hidden;  ///< under the last backward pass, for which the stage before waits
+};
+
+/// What stays in the open of a stage's traffic when chunk after chunk takes its part: all but the
+/// critical chunk's have whole groups of up to pp micro-batches to hide under, that one a single
+/// pass. `cover`: of a pass through all chunks (in DualPipe, through one); `critical`: of the pass
+/// next to the end of the step, likewise.
+inline Seconds exposed_by_chunk(const Context& c, Seconds traffic, Seconds cover, Seconds critical,
+                                double buckets) {
+  if (traffic <= Seconds{}) return Seconds{};
+  if (c.stages.mirrored) {
+    // The far chunk of a DualPipe stage has one more pass to hide under.
+    const Seconds half = 0.5 * traffic;
+    return exposed_traffic(half + uncovered(half, cover), critical, 0.5 * buckets, true);
+  }
+  if (c.degrees.vpp == 1) return exposed_traffic(traffic, critical, buckets, true);
+  const double chunks = c.degrees.vpp;
+  const double group = std::min(c.degrees.micro_batches, static_cast<double>(c.degrees.pp));
+  const double passes = (1 - chunks / buckets + (chunks - 1) * group) / chunks;
+  return max(uncovered(traffic, passes * critical),
+             exposed_traffic(traffic / chunks, critical / chunks, buckets / chunks, true));
+}
+
+/// Gradient reduction hides under the last micro-batch's backward pass, parameter gathering under
+/// the first one's forward pass, in as many buckets as the stage has layers: at least the last
+/// bucket stays in the open. An interleaved stage finishes its chunks one after the other, each
+/// with a group of up to pp micro-batches, so that all but the last chunk hide under whole groups.
+/// A schedule that defers weight gradients reduces under nothing else. Parameters gathered layer by
+/// layer hide under their neighbours, which the first and the last layer of a step lack.
+inline StepTraffic step_traffic(const Context& c, const StageClass& stage, const StageCost& cost) {
+  const Sharding sharding = c.strategy.sharding;
+  if (c.gathered) {
+    const Seconds at_ends = cost.first_gather + cost.last_reduce;
+    return {at_ends, Seconds{} - at_ends, Seconds{}};
+  }
+  const bool hide_reduce = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
+  const bool hide_gather = enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
+  const double buckets = std::max(1, stage.total_layers());
+  const double dense = cost.trainable_dense, expert = cost.trainable_expert;
+  const Seconds reduce = sharding == Sharding::zero2 ? Seconds{} : reduce_time(c, dense, expert);
+  const Seconds gather = sharding == Sharding::ddp ? Seconds{} : gather_time(c, dense, expert);
+  const bool deferred =
+      c.degrees.pp > 1 && (c.schedule == Schedule::zero_bubble || c.schedule == Schedule::dualpipe);
+  const Seconds backward = cover_left(c, cost.backward + cost.recompute);
+  const Seconds last = deferred ? c.reach * cost.weight_gradient : backward;
+  const Seconds forward = cover_left(c, cost.forward);
+  const Seconds late = hide_reduce ? exposed_by_chunk(c, reduce, backward, last, buckets) : reduce;
+  const Seconds early =
+      hide_gather ? exposed_by_chunk(c, gather, forward, forward, buckets) : gather;
+  StepTraffic traffic{late + early, reduce + gather - late - early, Seconds{}};
+  if (!deferred) {
+    traffic.drain_hidden = max(Seconds{}, reduce - c.degrees.vpp * late);
+  }
+  return traffic;
+}
+
+/// Trainable parameters a rank holds optimizer states of.
+inline double updated_parameters(const Context& c, const StageCost& cost) {
+  if (c.strategy.sharding == Sharding::ddp) return cost.trainable_dense + cost.trainable_expert;
+  return cost.trainable_dense / c.groups.dense_shard_ranks +
+         cost.trainable_expert / c.groups.expert_shard_ranks;
+}
+
+/// Bytes of master weight and moments of one parameter.
+inline double state_bytes(const Task& task) {
+  return task.master_bytes + moments(task.optimizer) * task.moment_bytes;
+}
+
+/// Adam reads the gradient and reads and writes master weight and moments; the stored weight is
+/// written; clipping reads the gradient once more and zeroing writes it.
+inline Seconds optimizer_time(const Context& c, const StageCost& cost) {
+  const double updated = updated_parameters(c, cost);
+  const double held = c.gathered || c.strategy.sharding == Sharding::zero2
+                          ? updated
+                          : cost.trainable_dense + cost.trainable_expert;
+  // Gradients that are all-reduced in another format are flattened, divided, cast, cast back and
+  // copied out: 24 bytes each at two bytes stored.
+  const bool copied = c.stack().reduces_fp32 && c.gradient_bytes < 4 && c.groups.dense_ranks > 1;
+  const double copies = copied ? 8 * c.gradient_bytes + 8 : 0;
+  const Bytes bytes{updated * (2 * c.gradient_bytes + 2 * state_bytes(c.task()) + c.storage_bytes) +
+                    held * (c.gradient_bytes + copies)};
+  const Accelerator& accelerator = c.cluster().accelerator;
+  return memory_time(bytes, accelerator.elementwise.add_fraction * c.stack().memory_efficiency,
+                     accelerator);
+}
+
+/// Offloaded optimizer states travel in and out of the accelerator once per step.
+inline Seconds optimizer_transfer(const Context& c, const StageCost& cost) {
+  if (c.free_host || !c.strategy.offload_optimizer) return Seconds{};
+  const Bytes states{updated_parameters(c, cost) * state_bytes(c.task())};
+  return 2 * host_transfer_time(states, c.cluster().accelerator);
+}
+
+/// What one rank sends to the next stage: tensor ranks hold the same tokens and may send a part
+/// each, gathered on the other side; under sequence parallelism each holds only its part.
+inline Bytes boundary(const Context& c) {
+  const bool parts = (c.strategy.split_p2p && !c.stack().whole_p2p) || c.strategy.sequence_parallel;
+  return parts ? c.cell.boundary : c.degrees.tp * c.cell.boundary;
+}
+
+/// One transfer between neighbouring stages. The slowest pair sets the pace: once the pipeline
+/// spans domains, some pair talks over the fabric.
+inline Seconds hop_time(const Context& c) {
+  const int stride = axis_strides(c.strategy.placement, c.degrees).pp;
+  GroupShape pair = group_shape(c.cluster(), c.degrees.pp, stride);
+  pair.ranks = 2;
+  return p2p_time(boundary(c), pair, c.cluster());
+}
+
+inline bool transfers_overlap(const Context& c) {
+  return c.stack().overlap_p2p && c.schedule != Schedule::gpipe &&
+         c.schedule != Schedule::one_f_one_b;
+}
+
+/// Between two stages, what one sends the other receives: there is nothing to wait for.
+inline bool transfers_serial(const Context& c) {
+  return c.stack().serial_p2p && c.degrees.pp > 2 && !transfers_overlap(c);
+}
+
+/// Pipeline transfers that no compute covers: what an inner stage sends, two per micro-batch and
+/// chunk, unless the stack overlaps them, and two per stage while the pipeline fills and drains.
+/// What it receives travels meanwhile, unless the stack makes every transfer wait for the last.
+/// Overlapped, a first micro-batch goes round the pipeline once for every further chunk and back.
+/// Inner stages have `slack` to send what the first and the last do not.
+inline Seconds exposed_transfers(const Context& c, Seconds slack) {
+  const Degrees& d = c.degrees;
+  if (d.pp == 1) return Seconds{};
+  const double ends = 2.0 * (d.pp - 1);
+  if (transfers_overlap(c)) {
+    const double wraps = 2.0 * (d.vpp - 1) * d.pp;
+    const double deferred = c.schedule == Schedule::zero_bubble ? ends : 0;
+    return (ends + wraps + deferred) * hop_time(c);
+  }
+  // The last stage sends no output of its last chunk; of two stages, neither does the first back.
+  const Seconds hop = hop_time(c);
+  const double exchanges = transfers_serial(c) ? 2 : 1;
+  const Seconds once = exchanges * d.micro_batches * hop;
+  // GPipe's forward phase waits for what all but the last stage send, its backward phase likewise.
+  const Seconds saved = c.schedule == Schedule::gpipe ? Seconds{}
+                        : d.pp == 2                   ? once
+                                                      : min(once, slack);
+  return (2.0 * exchanges * d.vpp * d.micro_batches + ends) * hop - saved;
+}
+
+inline Context make_context(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
+                            const Cell& cell, const StageLayout& stages) {
+  const Conditions& conditions = tables.conditions(strategy);
+  const DataParallelGroups groups = data_parallel_groups(tables.cluster(), strategy, degrees);
+  const bool gathered = gathers_parameters(strategy.sharding) &&
+                        (groups.dense_shard_ranks > 1 || groups.expert_shard_ranks > 1);
+  return {tables,
+          strategy,
+          degrees,
+          cell,
+          stages,
+          conditions,
+          groups,
+          effective_schedule(strategy.schedule, degrees.vpp),
+          operand_bytes(conditions.storage),
+          conditions.gradients_fp32 ? 4.0 : operand_bytes(conditions.storage),
+          conditions.stack.overlap_efficiency,
+          gathered,
+          gathered,
+          false};
+}
+
+/// Bytes of a stage at its peak.
+MemoryKinds peak_memory(const Context& c, const StageClass& stage, const StageCost& cost);
+
+}  // namespace scalemodel::detail

@@ -1,0 +1,82 @@
+#include "scalemodel/estimator/stage_parts.hpp"
+
+#include "scalemodel/estimator/stage_cost.hpp"
+
+namespace scalemodel {
+
+using namespace detail;  // one file of the estimator in two
+
+StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
+                       const Cell& cell, const StageLayout& stages, const StageClass& stage,
+                       double gradient_compression) {
+  const Context c = make_context(tables, strategy, degrees, cell, stages);
+  Context wire = c;
+  wire.gradient_bytes *= gradient_compression;
+  const auto gathers = layer_gather_times(wire);
+  const StageCost cost = stage_cost(wire, stage, gathers);
+  const double share = stages.mirrored ? 0.5 : 1;
+  StageParts parts;
+  parts.forward = cost.forward;
+  parts.backward = cost.backward;
+  parts.recompute = cost.recompute;
+  parts.weight_gradient = cost.weight_gradient;
+  parts.first_gather = cost.first_gather;
+  parts.last_reduce = cost.last_reduce;
+  parts.forward_dp = cost.forward_gather;
+  parts.backward_dp = cost.gather_exposed - cost.forward_gather;
+  parts.forward_offload = cost.forward_offload;
+  parts.backward_offload = cost.offload_exposed - cost.forward_offload;
+  parts.saved = share * saved_bytes(c, stage);
+  parts.head_saved = stage.head ? cell.head.saved : Bytes{};
+  const double stored = cost.dense + cost.expert;
+  const double trainable = cost.trainable_dense + cost.trainable_expert;
+  parts.parameter_bytes = Bytes{c.storage_bytes * stored};
+  parts.gradient_bytes = Bytes{wire.gradient_bytes * trainable};
+  if (strategy.offload_weights) parts.host_bytes += share * parts.parameter_bytes;
+  if (strategy.offload_activations) parts.host_bytes += parts.saved;
+  parts.host_one_way = host_transfer_time(parts.host_bytes, c.cluster().accelerator);
+  if (c.gathered) {
+    const EndParameters ends = end_parameters(c, stage);
+    parts.pass_gather = share * gather_time(wire, ends.all, 0);
+    parts.pass_reduce = share * reduce_time(wire, ends.trainable, 0);
+    for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+      parts.pass_gather += share * stage.layers[k] * gathers[k].gather;
+      parts.pass_reduce += share * stage.layers[k] * gathers[k].reduce;
+    }
+  } else {
+    const double dense = cost.trainable_dense, expert = cost.trainable_expert;
+    const Seconds reduce = reduce_time(wire, dense, expert);
+    if (strategy.sharding != Sharding::ddp) parts.step_gather = gather_time(wire, dense, expert);
+    const bool every_pass = strategy.sharding == Sharding::zero2;
+    (every_pass ? parts.pass_reduce : parts.step_reduce) = every_pass ? share * reduce : reduce;
+  }
+  if (gradient_compression < 1) {
+    const Accelerator& accelerator = c.cluster().accelerator;
+    parts.encode = memory_time(Bytes{c.gradient_bytes * trainable} + parts.gradient_bytes,
+                               accelerator.elementwise.add_fraction * c.stack().memory_efficiency,
+                               accelerator);
+  }
+  parts.optimizer = optimizer_time(c, cost);
+  parts.optimizer_transfer = optimizer_transfer(c, cost);
+  parts.memory = peak_memory(c, stage, cost);
+  parts.in_flight =
+      in_flight(c.schedule, degrees.pp, degrees.vpp, stage.first_index, degrees.micro_batches) *
+      (stages.mirrored ? 2 : 1);
+  return parts;
+}
+
+PipelineParts pipeline_parts(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
+                             const Cell& cell, const StageLayout& stages) {
+  const Context c = make_context(tables, strategy, degrees, cell, stages);
+  PipelineParts parts;
+  if (degrees.pp > 1) parts.hop = hop_time(c);
+  parts.boundary = boundary(c);
+  parts.transfers_overlap = transfers_overlap(c);
+  parts.transfers_serial = transfers_serial(c);
+  parts.gathered = c.gathered;
+  parts.hide_gather = enabled(strategy.overlap_param_gather, c.stack().overlap_param_gather);
+  parts.hide_reduce = enabled(strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
+  return parts;
+}
+
+}  // namespace scalemodel
