@@ -54,6 +54,15 @@ def _latent_attention(head_dim: str, arch_note: str, notes: list[str]) -> dict[s
     return table
 
 
+def _head_dim(size: float, notes: list[str]) -> int:
+    """A whole head size; a fraction stands for heads of uneven count, aligned as kernels like it."""
+    if size == int(size):
+        return int(size)
+    aligned = max(8, 8 * round(size / 8))
+    notes.append(f"head_dim {size:g} taken as {aligned}")
+    return aligned
+
+
 def _attention(row: Row, base: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     heads = row.count("n_heads") or base.get("heads")
@@ -70,7 +79,7 @@ def _attention(row: Row, base: dict[str, Any], notes: list[str]) -> dict[str, An
     if head_dim.lower().startswith("mla"):
         table |= _latent_attention(head_dim, row.text("arch_note"), notes)
     elif (size := row.number("head_dim")) is not None and size >= 1:
-        table["head_dim"] = round(size)
+        table["head_dim"] = _head_dim(size, notes)
     elif "head_dim" not in base:
         table["head_dim"] = max(1, round((row.count("hidden") or base["hidden"]) / heads))
     note = row.text("arch_note").lower()
