@@ -46,16 +46,18 @@ class LayerBuilder {
     };
     const Seconds forward = run(m, n, k, element, options.fused);
     const Seconds input_gradient = run(m, k, n, element, options.fused);
-    // Added up inside the product, the sum is read and written. Otherwise the product writes a gradient
-    // of its own and a second kernel adds it to the sum.
+    // Added up inside the product, the sum is read and written. Otherwise the product writes a
+    // gradient of its own, which another kernel adds to the sum: 3 values; where the sum is in FP32
+    // this one is then cast (6 bytes), added to that (12) and zeroed (2).
     const bool fused = conditions_.stack.fused_accumulation;
     const double sum = conditions_.gradients_fp32 ? 4 : element;
+    const double widened = conditions_.gradients_fp32 ? 16 + 2 * element : 0;
     const double output = fused ? 2 * sum : element;
     Seconds weight_gradient = options.frozen ? Seconds{} : run(n, k, m, output, true);
     const bool added = !fused && !options.frozen;
     if (added) {
       weight_gradient += memory_time(
-          Bytes{options.batch * n * k * (element + 2 * sum)},
+          Bytes{options.batch * n * k * (3 * element + widened)},
           cluster_.accelerator.elementwise.add_fraction * conditions_.stack.memory_efficiency,
           cluster_.accelerator);
     }

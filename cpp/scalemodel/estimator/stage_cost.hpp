@@ -67,18 +67,21 @@ inline Seconds uncovered(Seconds communication, Seconds cover) {
 /// Large matrices of a dense layer: query-key-value, attention output, up and down.
 inline constexpr double kLayerMatrices = 4;
 
-/// Collectives that a group of parameters travels in: tensor by tensor a layer takes as many as it
-/// has large matrices.
-inline double gather_pieces(const Context& c) {
-  return c.gathered && c.stack().tensor_gathers ? kLayerMatrices : 1;
+/// Moving parameters or gradients of `size` over a shard group. Tensor by tensor a layer takes as
+/// many collectives as it has large matrices, and each of them as many copies as it has ranks: lists
+/// of tensors are copied from and to a flat buffer.
+inline Seconds shard_time(const Context& c, Collective op, Bytes size, const GroupShape& group) {
+  if (group.ranks <= 1) return Seconds{};
+  const bool tensors = c.gathered && c.stack().tensor_gathers;
+  const double pieces = tensors ? kLayerMatrices : 1;
+  const Seconds copies = tensors ? group.ranks * c.stack().host_launch : Seconds{};
+  return pieces * (collective_time(op, size / pieces, group, c.cluster()) + copies);
 }
 
 /// Gathering `dense` and `expert` parameters over their shard groups.
 inline Seconds gather_time(const Context& c, double dense, double expert) {
-  const double pieces = gather_pieces(c);
   const auto run = [&](double parameters, const GroupShape& group) {
-    const Bytes size{c.storage_bytes * parameters / pieces};
-    return pieces * collective_time(Collective::all_gather, size, group, c.cluster());
+    return shard_time(c, Collective::all_gather, Bytes{c.storage_bytes * parameters}, group);
   };
   return run(dense, c.groups.dense_shard) + run(expert, c.groups.expert_shard);
 }
@@ -88,7 +91,6 @@ inline Seconds gather_time(const Context& c, double dense, double expert) {
 inline Seconds reduce_time(const Context& c, double dense, double expert) {
   const Cluster& cluster = c.cluster();
   const DataParallelGroups& g = c.groups;
-  const double pieces = gather_pieces(c);
   const bool whole = !c.gathered && c.stack().all_reduces_gradients;
   const Collective reduction = whole ? Collective::all_reduce : Collective::reduce_scatter;
   const double kept_bytes = c.conditions.gradients_fp32 ? 4 : c.storage_bytes;
@@ -96,7 +98,7 @@ inline Seconds reduce_time(const Context& c, double dense, double expert) {
   const auto run = [&](double parameters, const GroupShape& shard, int shards,
                        const GroupShape& replica) {
     const Bytes size{travelling_bytes * parameters};
-    return pieces * collective_time(reduction, size / pieces, shard, cluster) +
+    return shard_time(c, reduction, size, shard) +
            collective_time(Collective::all_reduce, size / shards, replica, cluster);
   };
   return run(dense, g.dense_shard, g.dense_shard_ranks, g.dense_replica) +
