@@ -413,7 +413,7 @@ def test_architecture_notes() -> None:
     assert (sliding["window"], sliding["full_attention_every"]) == (128, 2)
     sparse = dict(asked(moe_experts="8", moe_topk="1", arch_note="MoE every 2nd layer").model)
     assert (sparse["moe_every"], sparse["expert_ffn"]) == (2, 14336)
-    assert dict(asked(head_dim="149.33333333333334").model)["head_dim"] == 149
+    assert dict(asked(head_dim="149.33333333333334").model)["head_dim"] == 152
 
 
 def test_an_incomplete_architecture_comes_from_the_catalogue() -> None:

@@ -649,15 +649,16 @@ EndCost head_cost(const Model& model, const LayerLayout& layout, const Condition
     builder.linear("mtp_projection", tokens, static_cast<double>(model.hidden) / layout.tp,
                    2.0 * model.hidden, {conditions.frozen_base, 1, &timers.linear});
   }
-  // Cross-entropy over the logits. Unfused: cast to FP32, maximum, exponential and sum, gradient,
-  // cast back; fused: one pass forward and one back. Not split over the tensor ranks, every rank
+  // Cross-entropy over the logits. Unfused, in bytes: cast to FP32 6, maximum 4, difference 8,
+  // exponential 8, sum 4, quotient 8; back, the gradient 8 and its cast 6. Fused: one pass forward
+  // and one back. Not split over the tensor ranks, every rank
   // copies the gathered logits together and sees the whole vocabulary.
   const bool whole = layout.tp > 1 && conditions.stack.whole_logits;
   const double logits = tokens * (whole ? model.vocab : columns);
   const bool fused = conditions.stack.fused_loss;
   const double copy_bytes = whole ? 4 * element : 0;
-  builder.moving("loss", Bytes{logits * ((fused ? 2 : 22) + copy_bytes)},
-                 Bytes{logits * (fused ? 4 : 10)}, cluster.accelerator.elementwise.add_fraction,
+  builder.moving("loss", Bytes{logits * ((fused ? 2 : 38) + copy_bytes)},
+                 Bytes{logits * (fused ? 4 : 14)}, cluster.accelerator.elementwise.add_fraction,
                  fused ? 2 : 8);
   EndCost cost;
   // Each multi-token-prediction module runs the shared head once more.

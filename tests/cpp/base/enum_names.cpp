@@ -36,7 +36,7 @@ TEST_CASE("every enumeration survives the round trip through its names") {
   check_names(Precision::fp4);
   check_names(Reason::offload);
   check_names(Collective::all_to_all);
-  check_names(AttentionKernel::flash3);
+  check_names(AttentionKernel::flash_triton);
   check_names(Position::none);
   check_names(Norm::nonparametric);
   check_names(Schedule::dualpipe);
@@ -46,7 +46,7 @@ TEST_CASE("every enumeration survives the round trip through its names") {
   check_names(Switch::on);
   check_names(Placement{23});
   check_names(Optimizer::sgd_momentum);
-  check_names(AttentionChoice::flash3);
+  check_names(AttentionChoice::flash_triton);
   check_names(GradientPrecision::bf16);
   check_names(Method::lora);
   check_names(LoraTargets::all);
