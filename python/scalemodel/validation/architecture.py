@@ -55,7 +55,7 @@ def _latent_attention(head_dim: str, arch_note: str, notes: list[str]) -> dict[s
 
 
 def _head_dim(size: float, notes: list[str]) -> int:
-    """A whole head size; a fraction stands for heads of uneven count, aligned as kernels like it."""
+    """A whole head size; a fraction, of an uneven count, stands for an aligned one."""
     if size == int(size):
         return int(size)
     aligned = max(8, 8 * round(size / 8))
