@@ -136,6 +136,12 @@ class LayerBuilder {
     note({"attention", 0, 0, 0, 0, time.forward, time.backward, Bytes{}});
   }
 
+  /// Kernels too short to cost an accelerator anything: they occupy the host only.
+  void launches(double forward, double backward) {
+    kernels_forward_ += forward;
+    kernels_backward_ += backward;
+  }
+
   void communicate(std::string_view name, Seconds forward, Seconds backward, Bytes bytes) {
     note({name, 0, 0, 0, 0, forward, backward, bytes});
   }
@@ -179,6 +185,8 @@ class LayerBuilder {
   double expert_launches_forward_ = 0, expert_launches_backward_ = 0, expert_launches_weight_ = 0;
 };
 
+constexpr double kAdapterLaunches = 6;  ///< of one adapter each way; counted in NeMo's, not timed
+
 /// Low-rank adapters beside one frozen k x n matrix: two thin products each way.
 double lora_linear(LayerBuilder& builder, const Conditions& conditions, const GemmTimer& timer,
                    double tokens, double n, double k) {
@@ -186,6 +194,8 @@ double lora_linear(LayerBuilder& builder, const Conditions& conditions, const Ge
   const double rank = conditions.lora_rank;
   builder.linear("adapter_down", tokens, rank, k, {false, 1, &timer});
   builder.linear("adapter_up", tokens, n, rank, {false, 1, &timer});
+  // Dropout, scaling and addition beside the products, module by module.
+  builder.launches(kAdapterLaunches, kAdapterLaunches);
   return rank * (n + k);
 }
 
@@ -433,12 +443,34 @@ void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   backward.hidden += b.hidden;
 }
 
+constexpr double kBlockLaunches = 8;  ///< of one ring block each way; counted, not timed
+
+/// Gathers along the sequence of batch-first tensors arrive rank by rank and are copied into place.
+/// Products fused with their collectives write where it belongs.
+void add_gather_copies(LayerBuilder& builder, const Model& model, const LayerKind& kind,
+                       const LayerLayout& layout, const LocalSizes& size,
+                       const Conditions& conditions, const Cluster& cluster) {
+  const bool copies = conditions.stack.batch_first && layout.sequence_parallel &&
+                      layout.overlap_tp == TensorOverlap::off;
+  if (layout.tp == 1 || !copies) return;
+  const FeedForwardShape& ff = kind.feed_forward;
+  const double blocks = ff.routed() && ff.shared_width == 0 ? 1 : 2;
+  const double element = conditions.stack.narrow_gather ? size.linear_input : size.element;
+  const Bytes copied{2 * blocks * size.tokens * model.hidden * element};
+  builder.moving("gather_copies", copied, (layout.regather ? 2 : 1) * copied,
+                 cluster.accelerator.elementwise.add_fraction, 2);
+}
+
 /// Context-parallel exchange of keys and values (or of heads, all-to-all).
 void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
                           const LayerLayout& layout, const LocalSizes& size,
                           const Conditions& conditions, const Cluster& cluster) {
   if (layout.cp == 1) return;
   const double cp = layout.cp;
+  if (layout.context == ContextParallel::ring) {
+    // Each block is an attention of its own, and its result is merged with those before.
+    builder.launches(kBlockLaunches * (cp - 1), kBlockLaunches * (cp - 1));
+  }
   const Bytes kv{size.tokens * (size.k + size.v) * size.element};
   const GroupShape& group = layout.cp_group;
   Split f{}, b{};
@@ -574,6 +606,7 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   add_norms(builder, model, kind, size, conditions, cluster);
   adapters += add_attention(builder, model, kind, layout, size, conditions, cluster, timers);
   adapters += add_feed_forward(builder, model, kind, layout, size, conditions, cluster, timers);
+  add_gather_copies(builder, model, kind, layout, size, conditions, cluster);
 
   LayerCost cost;
   cost.forward.compute = builder.forward();

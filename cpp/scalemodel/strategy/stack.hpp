@@ -64,6 +64,7 @@ struct Stack {
   bool deduplicated_between = false;   ///< one per domain where experts span several
   bool pads_experts = false;           ///< rows are copied into whole blocks of narrow formats
   bool fp32_router = false;            ///< scores of experts are computed in FP32
+  bool batch_first = false;  ///< gathers along the sequence copy the tensor into place
   bool narrow_gather = false;  ///< tensor ranks gather inputs in the format of the linear layers
   Bytes optimizer_copy;        ///< per sharded parameter it updates: copies of gradient and weight
   // Facts about what it keeps.
@@ -135,6 +136,7 @@ struct RecordOf<Stack> {
             "one copy of a token per scale-up domain"),
       field("pads_experts", &T::pads_experts, "rows copied into whole blocks of narrow formats"),
       field("fp32_router", &T::fp32_router, "scores of experts in FP32"),
+      field("batch_first", &T::batch_first, "gathers along the sequence are copied into place"),
       field("narrow_gather", &T::narrow_gather, "tensor ranks gather quantised inputs"),
       field("optimizer_copy_bytes", &T::optimizer_copy, 0, 64,
             "per sharded parameter it updates: copies of gradient and weight"),
