@@ -374,6 +374,12 @@ inline std::vector<Question> all_questions(int accelerators = 64) {
   eager.keep_gathered = eager.keep_stage_outputs = eager.whole_logits = true;
   eager.master_shards = eager.unused_gradients = eager.narrow_gradients = true;
   eager.optimizer_copy = Bytes{6};
+  Stack routed = reference_stack();
+  routed.deduplicated_dispatch = routed.deduplicated_between = routed.overlap_ep_between = true;
+  routed.pads_experts = routed.fp32_router = routed.narrow_gather = routed.batch_first = true;
+  routed.overlap_tp = routed.overlap_tp_in_node = true;
+  Stack whole_graph = routed;
+  whole_graph.grouped_launch = whole_graph.fused_experts = true;
   Accelerator measured_little = cluster.accelerator;
   measured_little.gemm.tiled = false;
   Cluster roofline = cluster;
@@ -389,6 +395,8 @@ inline std::vector<Question> all_questions(int accelerators = 64) {
   add("70B", grouped_70b_shape(), pods, training(256, 8192), reference_stack());
   add("8x7B", experts_8x7b_shape(), cluster, fp8, reference_stack());
   add("latent experts", latent_experts_shape(), cluster, training(256, 4096), eager);
+  add("routed FP8", latent_experts_shape(), cluster, fp8, routed);
+  add("whole graph", experts_8x7b_shape(), pods, fp8, whole_graph);
   add("window", window_shape(), roofline, training(256, 8192), reference_stack());
   add("plain PyTorch", grouped_70b_shape(), cluster, training(256, 4096), plain_pytorch);
   add("adapters", grouped_70b_shape(), cluster, adapters, reference_stack());

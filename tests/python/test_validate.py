@@ -577,6 +577,22 @@ def test_chunks_and_batches() -> None:
     assert any("126" in note for note in odd.notes)
 
 
+def test_scripts_decide_what_a_row_leaves_open() -> None:
+    dense = {"task": "pretrain (MLPerf)", "n_layers": "96", "pp": "4", "dp": "2"}
+    assert strategy(**dense, vpp="1")["vpp"] == 12
+    assert strategy(**dense, vpp="6")["vpp"] == 6
+    assert strategy(**dense | {"n_layers": "16"}, vpp="unknown")["vpp"] == 4
+    routed = {"moe_experts": "8", "moe_topk": "2", "moe_ffn": "14336"}
+    assert strategy(**dense, **routed, vpp="1")["vpp"] == 1
+    assert any("vpp 12" in note for note in asked(**dense, vpp="1").notes)
+
+    nemo = {"framework": "NeMo", **routed, "ep": "2"}
+    assert strategy(**nemo)["etp"] == int(LLAMA["tp"])
+    assert strategy(**nemo, etp="1")["etp"] == 1
+    assert strategy(**nemo | {"ep": "8"})["etp"] == 0  # groups would not divide the stage
+    assert strategy(**nemo | {"framework": "Megatron-LM"})["etp"] == 0
+
+
 def test_capacity_chooses_among_parts_of_one_name() -> None:
     small = asked(gpu="A100", gpu_mem_GB="40", precision="bf16").accelerator
     large = asked(gpu="A100", gpu_mem_GB="80", precision="bf16").accelerator
@@ -594,6 +610,7 @@ def test_flags_reach_the_task() -> None:
     assert dict(asked(other_flags="mixed_precision=PURE").task)["gradient_precision"] == "bf16"
     assert dict(asked(other_flags="mixed_precision=DEFAULT").task)["gradient_precision"] == "fp32"
     assert dict(asked(other_flags="kernel=flash_attention2 + RMS kernel").task)["fused_norm"]
+    assert dict(asked(other_flags="eager").task)["fused_norm"] is False
 
 
 def test_unknown_recomputation_is_the_lightest_that_fits(predicted) -> None:

@@ -233,9 +233,11 @@ LayerLayout Tables::layout_of(const Strategy& s, const Degrees& d) const noexcep
   layout.micro_batch = d.micro_batch;
   layout.sequence_parallel = s.sequence_parallel && d.tp > 1;
   layout.regather = (s.regather && !stack_.keep_gathered) || !layout.sequence_parallel;
-  layout.overlap_tp = resolve(s.overlap_tp, stack_.overlap_tp);
-  layout.context = s.context;
   const Strides strides = axis_strides(s.placement, d);
+  const bool one_node = d.tp * strides.tp <= cluster_.node_accelerators;
+  layout.overlap_tp =
+      resolve(s.overlap_tp, stack_.overlap_tp && (one_node || !stack_.overlap_tp_in_node));
+  layout.context = s.context;
   const int inside = ranks_inside_pipeline(s.placement, d);
   layout.tp_group = group_shape(cluster_, d.tp, strides.tp);
   layout.cp_group = group_shape(cluster_, d.cp, strides.cp);

@@ -45,7 +45,6 @@ struct GemmKernels {
   int resident_most = 1;         ///< most tiles it works on at once
   double warm_factor = 1;        ///< gain of operands that a benchmark loop left in the cache
   FlopPerSecond reference_peak;  ///< BF16 peak the fractions refer to
-  double grouped_fraction = 1;   ///< rate of products launched expert by expert over dense ones
   double roofline_compute_fraction = 0;
   double roofline_memory_fraction = 0;
   Seconds roofline_launch;
@@ -140,8 +139,6 @@ struct RecordOf<GemmKernels> {
       field("resident_most", &T::resident_most, 1, 64, "most tiles of a multiprocessor at once"),
       field("warm_factor", &T::warm_factor, 1, 100, "gain of operands left in the cache"),
       field("reference_peak_flop_per_s", &T::reference_peak, 0, 1e20, "BF16 peak of the fit"),
-      field("grouped_fraction", &T::grouped_fraction, 0.01, 2,
-            "rate of products launched expert by expert over dense ones"),
       field("roofline_compute_fraction", &T::roofline_compute_fraction, 0, 2,
             "fraction of peak, roofline form"),
       field("roofline_memory_fraction", &T::roofline_memory_fraction, 0, 2,

@@ -49,6 +49,7 @@ struct Stack {
   bool gradients_fp32 = true;
   bool overlap_grad_reduce = true, overlap_param_gather = true;
   bool overlap_tp = false, overlap_p2p = false, overlap_ep = false;
+  bool overlap_tp_in_node = false;     ///< only among accelerators of one node
   bool overlap_ep_between = false;     ///< the same where experts span scale-up domains
   bool deduplicated_dispatch = false;  ///< one copy of a token per rank, not one per expert
   bool fused_accumulation = true;      ///< weight gradients add up inside their products
@@ -64,7 +65,7 @@ struct Stack {
   bool deduplicated_between = false;   ///< one per domain where experts span several
   bool pads_experts = false;           ///< rows are copied into whole blocks of narrow formats
   bool fp32_router = false;            ///< scores of experts are computed in FP32
-  bool batch_first = false;  ///< gathers along the sequence copy the tensor into place
+  bool batch_first = false;            ///< gathers along the sequence copy the tensor into place
   bool narrow_gather = false;  ///< tensor ranks gather inputs in the format of the linear layers
   Bytes optimizer_copy;        ///< per sharded parameter it updates: copies of gradient and weight
   // Facts about what it keeps.
@@ -111,6 +112,7 @@ struct RecordOf<Stack> {
       field("overlap_grad_reduce", &T::overlap_grad_reduce, "gradient reduction hidden"),
       field("overlap_param_gather", &T::overlap_param_gather, "parameter gathering hidden"),
       field("overlap_tp", &T::overlap_tp, "tensor-parallel communication hidden"),
+      field("overlap_tp_in_node", &T::overlap_tp_in_node, "the same, inside a node only"),
       field("overlap_p2p", &T::overlap_p2p, "pipeline transfers hidden"),
       field("overlap_ep", &T::overlap_ep, "expert-parallel communication hidden"),
       field("overlap_ep_between", &T::overlap_ep_between,

@@ -112,7 +112,6 @@ def _gemm(reader: Reader, sheet_peak: float) -> _core.GemmKernels:
         "roofline_memory_fraction": roofline.number("memory_fraction"),
         "roofline_launch_s": roofline.quantity("launch", "s"),
         "reference_peak_flop_per_s": reader.quantity("peak_reference", "flop_per_s", sheet_peak),
-        "grouped_fraction": reader.number("grouped_fraction", 1.0),
     }
     roofline.finish()
     if reader.text("form", "roofline") != "tile":

@@ -1,0 +1,187 @@
+// Collects the operators of one layer: what each costs, and what the host pays to launch it.
+#pragma once
+
+#include <string_view>
+
+#include "scalemodel/costs/layer_cost.hpp"
+#include "scalemodel/ops/attention.hpp"
+#include "scalemodel/ops/memory_bound.hpp"
+
+namespace scalemodel {
+
+/// Which passes a matrix product has.
+struct LinearOptions {
+  bool frozen = false;  ///< no weight gradient
+  double batch = 1;     ///< independent products (experts)
+  const GemmTimer* timer = nullptr;
+  bool grouped = false;  ///< one product per expert
+  bool fused = false;    ///< with the activation and quantisation beside it
+};
+
+/// Kernels of one product in a narrow format: scale factors of both operands are laid out for the
+/// tensor cores, then multiplied (counted in Transformer Engine, not timed).
+inline constexpr double kNarrowKernels = 3;
+
+/// Collects the operators of a layer.
+class LayerBuilder {
+ public:
+  LayerBuilder(const Conditions& conditions, const Cluster& cluster, OperatorList* list)
+      : conditions_(conditions), cluster_(cluster), list_(list) {}
+
+  /// y[m,n] = x[m,k] w[k,n]: forward, dx = dy w' and dw = x' dy, the last accumulated into the
+  /// gradient buffer (read and written). Narrow formats quantise x and dy once, in
+  /// the layouts of both products that read them.
+  void linear(std::string_view name, double m, double n, double k, const LinearOptions& options) {
+    const double element = operand_bytes(conditions_.storage);
+    const GemmTimer& timer = *options.timer;
+    const double efficiency = conditions_.stack.gemm_efficiency;
+    // Products launched expert by expert fill the accelerator one at a time.
+    const bool one_by_one = options.grouped && !conditions_.stack.grouped_launch;
+    const double together = one_by_one ? 1 : options.batch;
+    const auto run = [&](double rows, double columns, double depth, double output_bytes,
+                         bool quantised) {
+      return (options.batch / together) *
+             timer.time({rows, columns, depth, together, output_bytes, quantised}) / efficiency;
+    };
+    const Seconds forward = run(m, n, k, element, options.fused);
+    const Seconds input_gradient = run(m, k, n, element, options.fused);
+    // Added up inside the product, the sum is read and written. Otherwise the product writes a
+    // gradient of its own, which another kernel adds to the sum: 3 values; where the sum is in FP32
+    // this one is then cast (6 bytes), added to that (12) and zeroed (2).
+    const bool fused = conditions_.stack.fused_accumulation;
+    const double sum = conditions_.gradients_fp32 ? 4 : element;
+    const double widened = conditions_.gradients_fp32 ? 16 + 2 * element : 0;
+    const double output = fused ? 2 * sum : element;
+    Seconds weight_gradient = options.frozen ? Seconds{} : run(n, k, m, output, true);
+    const bool added = !fused && !options.frozen;
+    if (added) {
+      weight_gradient += memory_time(
+          Bytes{options.batch * n * k * (3 * element + widened)},
+          cluster_.accelerator.elementwise.add_fraction * conditions_.stack.memory_efficiency,
+          cluster_.accelerator);
+    }
+    forward_ += forward;
+    backward_ += input_gradient + weight_gradient;
+    weight_gradient_ += weight_gradient;
+    linear_forward_ += forward;
+    linear_backward_ += input_gradient + weight_gradient;
+    last_linear_ = forward;
+    // Narrow formats quantise one operand each way and arrange the scales of both for each product.
+    const bool narrow = conditions_.precision != conditions_.storage;
+    const double product = narrow ? kNarrowKernels : 1, quantising = narrow ? 1 : 0;
+    const double weight_gradients = options.frozen ? 0 : product + (added ? 1 : 0);
+    if (one_by_one) {
+      expert_launches_forward_ += options.batch * (product + quantising);
+      expert_launches_backward_ += options.batch * (product + quantising);
+      expert_launches_weight_ += options.batch * weight_gradients;
+    } else {
+      kernels_forward_ += product + quantising;
+      kernels_backward_ += product + quantising + weight_gradients;
+      kernels_weight_ += weight_gradients;
+    }
+    note({name, m, n, k, options.batch, forward, input_gradient + weight_gradient, Bytes{}});
+  }
+
+  /// A memory-bound step of `forward_bytes` and `backward_bytes` in `kernels` launches each way.
+  void moving(std::string_view name, Bytes forward_bytes, Bytes backward_bytes, double fraction,
+              int kernels = 1) {
+    moving(name, forward_bytes, backward_bytes, fraction, kernels, kernels);
+  }
+
+  void moving(std::string_view name, Bytes forward_bytes, Bytes backward_bytes, double fraction,
+              int forward_kernels, int backward_kernels) {
+    const double rate = fraction * conditions_.stack.memory_efficiency;
+    const auto run = [&](Bytes bytes, int kernels) {
+      return memory_time(bytes, rate, cluster_.accelerator) +
+             (kernels - 1) * cluster_.accelerator.elementwise.launch;
+    };
+    const Seconds forward = run(forward_bytes, forward_kernels);
+    const Seconds backward = run(backward_bytes, backward_kernels);
+    forward_ += forward;
+    backward_ += backward;
+    moving_forward_ += forward;
+    kernels_forward_ += forward_kernels;
+    kernels_backward_ += backward_kernels;
+    note({name, 0, 0, 0, 0, forward, backward, forward_bytes});
+  }
+
+  /// Scores of `experts` experts in FP32: the input is widened, and no tensor core multiplies.
+  void wide_router(double tokens, double experts, double hidden, bool frozen) {
+    const Accelerator& accelerator = cluster_.accelerator;
+    const double element = operand_bytes(conditions_.storage);
+    const Seconds cast = memory_time(Bytes{tokens * hidden * (element + 4)},
+                                     accelerator.elementwise.add_fraction, accelerator);
+    const Seconds product =
+        Flop{2 * tokens * experts * hidden} /
+        (accelerator.gemm.roofline_compute_fraction * accelerator.peak_of(Precision::fp32));
+    const Seconds forward = cast + product;
+    const Seconds backward = cast + (frozen ? 1 : 2) * product;
+    forward_ += forward;
+    backward_ += backward;
+    kernels_forward_ += 2;
+    kernels_backward_ += 3;
+    note({"router", tokens, experts, hidden, 1, forward, backward, Bytes{}});
+  }
+
+  void attention(const AttentionTime& time) {
+    forward_ += time.forward;
+    backward_ += time.backward;
+    attention_forward_ += time.forward;
+    attention_backward_ += time.backward;
+    attention_recompute_ += time.recompute;
+    const int kernels = is_flash(conditions_.attention) ? 1 : 5;
+    kernels_forward_ += kernels;
+    kernels_backward_ += 2 * kernels;
+    note({"attention", 0, 0, 0, 0, time.forward, time.backward, Bytes{}});
+  }
+
+  /// Kernels too short to cost an accelerator anything: they occupy the host only.
+  void launches(double forward, double backward) {
+    kernels_forward_ += forward;
+    kernels_backward_ += backward;
+  }
+
+  void communicate(std::string_view name, Seconds forward, Seconds backward, Bytes bytes) {
+    note({name, 0, 0, 0, 0, forward, backward, bytes});
+  }
+
+  Seconds host(double kernels) const { return kernels * conditions_.stack.host_launch; }
+  /// The host queues kernels ahead, but those of single experts only once it knows their rows.
+  Seconds forward() const {
+    return max(forward_, host(kernels_forward_)) + host(expert_launches_forward_);
+  }
+  /// Input and weight gradients keep their own launch floor: a schedule may defer the latter.
+  Seconds backward() const {
+    return max(backward_ - weight_gradient_, host(kernels_backward_ - kernels_weight_)) +
+           host(expert_launches_backward_) + weight_gradient();
+  }
+  Seconds weight_gradient() const {
+    return max(weight_gradient_, host(kernels_weight_)) + host(expert_launches_weight_);
+  }
+  /// Accelerator idle for want of launches: what is in flight goes on meanwhile.
+  Seconds idle_forward() const { return forward() - forward_; }
+  Seconds idle_backward() const { return backward() - backward_; }
+  Seconds linear_forward() const { return linear_forward_; }
+  Seconds linear_backward() const { return linear_backward_; }
+  Seconds last_linear() const { return last_linear_; }
+  Seconds moving_forward() const { return moving_forward_; }
+  Seconds attention_forward() const { return attention_forward_; }
+  Seconds attention_backward() const { return attention_backward_; }
+  Seconds attention_recompute() const { return attention_recompute_; }
+
+ private:
+  void note(const OperatorCost& cost) {
+    if (list_ != nullptr) list_->push_back(cost);
+  }
+
+  const Conditions& conditions_;
+  const Cluster& cluster_;
+  OperatorList* list_;
+  Seconds forward_, backward_, weight_gradient_;
+  Seconds linear_forward_, linear_backward_, moving_forward_, last_linear_;
+  Seconds attention_forward_, attention_backward_, attention_recompute_;
+  double kernels_forward_ = 0, kernels_backward_ = 0, kernels_weight_ = 0;
+  double expert_launches_forward_ = 0, expert_launches_backward_ = 0, expert_launches_weight_ = 0;
+};
+
+}  // namespace scalemodel

@@ -1,0 +1,171 @@
+// What the facts of a software stack do to the cost of a layer.
+#include <string_view>
+
+#include "scalemodel/costs/layer_cost.hpp"
+#include "support.hpp"
+
+namespace scalemodel {
+namespace {
+
+using doctest::Approx;
+using testing::about_equal;
+
+/// A layer of experts in FP8, and what is around it.
+struct Case {
+  DecoderShape shape = testing::latent_experts_shape();
+  Cluster cluster = testing::reference_cluster(64);
+  Task task = testing::training(64, 4096, Precision::fp8);
+  Stack stack = testing::plain_sum_stack();
+  Strategy strategy = testing::degrees(1, 1, 1, 8);
+};
+
+constexpr std::size_t kExperts = 1;  // behind the leading dense layers
+
+LayerCost layer_of(const Case& c, std::size_t kind = kExperts) {
+  Tables tables(make_decoder(c.shape), c.cluster, c.task, c.stack);
+  tables.tabulate(c.strategy);
+  const Cell* cell =
+      tables.find_cell(c.strategy, resolve_degrees(c.strategy, tables.cluster(), tables.task()));
+  REQUIRE(cell != nullptr);
+  return cell->layers[kind];
+}
+
+OperatorCost operator_of(const Case& c, std::string_view name, std::size_t kind = kExperts) {
+  const Tables tables(make_decoder(c.shape), c.cluster, c.task, c.stack);
+  for (const OperatorCost& cost : tables.operators(c.strategy, kind)) {
+    if (cost.name == name) return cost;
+  }
+  return {};
+}
+
+TEST_CASE("single experts cost what as many single products cost, together they cost less") {
+  Case c;
+  const LayerCost single = layer_of(c);
+  c.stack.grouped_launch = true;
+  const LayerCost together = layer_of(c);
+  CHECK(together.forward.compute < single.forward.compute);
+  CHECK(together.backward.compute < single.backward.compute);
+  c.stack.gemm_efficiency = 0.45;  // half of what it was
+  CHECK(layer_of(c).forward.compute > together.forward.compute);
+}
+
+TEST_CASE("the host launches single experts late: their kernels add to the layer") {
+  Case c;
+  c.stack.host_launch = 5 * unit::us;
+  const LayerCost slow = layer_of(c);
+  c.stack.host_launch = Seconds{};
+  const LayerCost free = layer_of(c);
+  // 64 experts over 8 ranks, two products each: quantise, arrange two scales, multiply.
+  CHECK(about_equal(slow.forward.compute - free.forward.compute, 8 * 2 * 4 * (5 * unit::us)));
+  CHECK(about_equal(slow.backward.compute - free.backward.compute, 8 * 2 * 7 * (5 * unit::us)));
+  CHECK(about_equal(slow.weight_gradient - free.weight_gradient, 8 * 2 * 3 * (5 * unit::us)));
+  c.stack.host_launch = 5 * unit::us;
+  c.stack.grouped_launch = true;
+  const LayerCost grouped = layer_of(c);
+  c.stack.host_launch = Seconds{};
+  CHECK(about_equal(grouped.forward.compute, layer_of(c).forward.compute));
+}
+
+TEST_CASE("fused experts pay neither for an activation nor for quantising") {
+  Case c;
+  const LayerCost apart = layer_of(c);
+  c.stack.fused_experts = true;
+  const LayerCost fused = layer_of(c);
+  CHECK(fused.forward.compute < apart.forward.compute);
+  CHECK(fused.backward.compute < apart.backward.compute);
+  CHECK(fused.saved == apart.saved);
+}
+
+TEST_CASE("rows are permuted once more for ranks, less where copies are shared") {
+  Case c;
+  const Bytes eight = operator_of(c, "permute").bytes;
+  c.stack.deduplicated_dispatch = true;
+  const Bytes shared = operator_of(c, "permute").bytes;
+  CHECK(shared < 0.5 * eight);
+  c.stack.deduplicated_dispatch = false;
+  c.stack.pads_experts = true;
+  CHECK(about_equal(operator_of(c, "permute").bytes, 1.5 * eight));
+  c.task.precision = Precision::bf16;  // nothing to pad for
+  CHECK(about_equal(operator_of(c, "permute").bytes, eight));
+}
+
+TEST_CASE("a router in FP32 multiplies without tensor cores") {
+  Case c;
+  const OperatorCost narrow = operator_of(c, "router");
+  c.stack.fp32_router = true;
+  const OperatorCost wide = operator_of(c, "router");
+  CHECK(wide.forward > narrow.forward);
+  CHECK(wide.backward > wide.forward);
+  CHECK(wide.m * wide.n * wide.k == narrow.m * narrow.n * narrow.k);
+}
+
+TEST_CASE("between domains copies are shared and hidden where the stack says so") {
+  Case c;
+  c.strategy = testing::degrees(1, 1, 1, 32);  // four domains of eight
+  const LayerCost open = layer_of(c);
+  c.stack.deduplicated_dispatch = true;  // inside a domain only
+  CHECK(layer_of(c).forward.ep == open.forward.ep);
+  c.stack.deduplicated_between = true;
+  const LayerCost shared = layer_of(c);
+  CHECK(shared.forward.ep < open.forward.ep);
+  c.stack.overlap_ep_between = true;
+  const LayerCost hidden = layer_of(c);
+  CHECK(hidden.forward.ep < shared.forward.ep);
+  CHECK(about_equal(hidden.forward.ep + hidden.forward.hidden, shared.forward.ep));
+  c.strategy = testing::degrees(1, 1, 1, 8);
+  CHECK(layer_of(c).forward.hidden == Seconds{});
+}
+
+TEST_CASE("inputs gathered in FP8 take half the wire; partial sums do not") {
+  Case c;
+  c.shape = testing::grouped_70b_shape();
+  c.cluster = testing::without_latency(c.cluster);
+  c.strategy = testing::degrees(4);
+  const LayerCost wide = layer_of(c, 0);
+  c.stack.narrow_gather = true;
+  const LayerCost narrow = layer_of(c, 0);
+  CHECK(about_equal(narrow.forward.tp, 0.75 * wide.forward.tp));
+  CHECK(about_equal(narrow.backward.tp, (2.0 / 3) * wide.backward.tp));
+  c.task.precision = Precision::bf16;
+  const LayerCost plain = layer_of(c, 0);
+  CHECK(about_equal(plain.forward.tp, wide.forward.tp));
+}
+
+TEST_CASE("frozen weights need their inputs only once") {
+  Case c;
+  c.shape = testing::grouped_70b_shape();
+  c.cluster = testing::without_latency(c.cluster);
+  c.strategy = testing::degrees(4);
+  c.task.method = Method::lora;
+  const LayerCost frozen = layer_of(c, 0);
+  CHECK(about_equal(frozen.backward.tp, frozen.forward.tp));
+}
+
+TEST_CASE("batch-first tensors are copied after a gather unless the product does it") {
+  Case c;
+  c.shape = testing::grouped_70b_shape();
+  c.strategy = testing::degrees(4);
+  const LayerCost plain = layer_of(c, 0);
+  c.stack.batch_first = true;
+  const LayerCost copied = layer_of(c, 0);
+  CHECK(copied.forward.compute > plain.forward.compute);
+  CHECK(copied.backward.compute > plain.backward.compute);
+  c.strategy.overlap_tp = TensorOverlap::ring;
+  CHECK(operator_of(c, "gather_copies", 0).forward == Seconds{});
+}
+
+TEST_CASE("tensor-parallel overlap may end at the node") {
+  Case c;
+  c.shape = testing::grouped_70b_shape();
+  c.cluster.node_accelerators = 4;
+  c.stack.overlap_tp = c.stack.overlap_tp_in_node = true;
+  c.strategy = testing::degrees(4);
+  CHECK(layer_of(c, 0).forward.hidden > Seconds{});
+  c.strategy = testing::degrees(8);
+  CHECK(layer_of(c, 0).forward.hidden == Seconds{});
+  c.strategy.overlap_tp = TensorOverlap::ring;  // stated, whatever the stack does
+  CHECK(layer_of(c, 0).forward.hidden > Seconds{});
+}
+
+}  // namespace
+}  // namespace scalemodel
