@@ -19,5 +19,7 @@ void bind_estimator(pybind11::module_& m);
 void bind_timeline(pybind11::module_& m);
 void bind_search(pybind11::module_& m);
 void bind_pareto(pybind11::module_& m);
+void bind_fabric(pybind11::module_& m);
+void bind_routing(pybind11::module_& m);
 
 }  // namespace scalemodel::bindings

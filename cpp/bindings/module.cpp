@@ -8,6 +8,7 @@ PYBIND11_MODULE(_core, m) {
   m.attr("__version__") = SCALEMODEL_VERSION;
   bind_base(m);
   bind_hardware(m);
+  bind_fabric(m);
   bind_collectives(m);
   bind_ops(m);
   bind_calibration(m);
@@ -20,4 +21,5 @@ PYBIND11_MODULE(_core, m) {
   bind_timeline(m);
   bind_search(m);
   bind_pareto(m);
+  bind_routing(m);
 }

@@ -1,0 +1,234 @@
+#include <pybind11/numpy.h>
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/arrays.hpp"
+#include "bindings/bind.hpp"
+#include "bindings/record.hpp"
+#include "scalemodel/base/error.hpp"
+#include "scalemodel/routing/ecmp.hpp"
+#include "scalemodel/routing/route.hpp"
+#include "scalemodel/traffic/flows.hpp"
+#include "scalemodel/traffic/patterns.hpp"
+#include "scalemodel/traffic/ring_jobs.hpp"
+
+namespace scalemodel::bindings {
+namespace {
+
+using IndexColumn = py::array_t<std::int32_t, py::array::c_style | py::array::forcecast>;
+
+template <class T>
+py::array_t<T> array_of(const std::vector<T>& values) {
+  return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+template <class T, class Column>
+std::vector<T> vector_of(const Column& column) {
+  return {column.data(), column.data() + column.size()};
+}
+
+[[noreturn]] void reject_flow(const char* column, std::size_t flow, const std::string& legal) {
+  throw MalformedQuestion(std::string(column) + "[" + std::to_string(flow) + "]: must be " + legal);
+}
+
+/// Checks what the engine takes for granted; groups must be consecutive.
+Flows make_flows(const IndexColumn& job, const IndexColumn& group, const IndexColumn& source,
+                 const IndexColumn& destination, const NumberColumn& bytes, std::int32_t jobs) {
+  for (const py::ssize_t size : {group.size(), source.size(), destination.size(), bytes.size()}) {
+    if (size != job.size()) throw MalformedQuestion("flows: columns must have the same length");
+  }
+  Flows flows;
+  flows.job = vector_of<std::int32_t>(job);
+  flows.group = vector_of<std::int32_t>(group);
+  flows.source = vector_of<std::int32_t>(source);
+  flows.destination = vector_of<std::int32_t>(destination);
+  flows.bytes = vector_of<double>(bytes);
+  flows.jobs = jobs;
+  for (std::size_t f = 0; f < flows.size(); ++f) {
+    if (flows.job[f] < 0 || flows.job[f] >= jobs) {
+      reject_flow("job", f, "below " + std::to_string(jobs));
+    }
+    const std::int32_t next = f == 0 ? 0 : flows.group[f - 1];
+    if (flows.group[f] < next || flows.group[f] > next + (f == 0 ? 0 : 1)) {
+      reject_flow("group", f, "consecutive from 0");
+    }
+    if (!(flows.bytes[f] > 0 && flows.bytes[f] < 1e18)) {
+      reject_flow("size_bytes", f, "above 0 and below 1e18");
+    }
+    flows.groups = flows.group[f] + 1;
+  }
+  return flows;
+}
+
+void require_nics(const LinkGraph& graph, const Flows& flows) {
+  for (std::size_t f = 0; f < flows.size(); ++f) {
+    const std::int32_t from = flows.source[f], to = flows.destination[f];
+    const std::string legal = "a NIC, 0 to " + std::to_string(graph.nics() - 1);
+    if (from < 0 || from >= graph.nics()) reject_flow("source", f, legal);
+    if (to < 0 || to >= graph.nics()) reject_flow("destination", f, legal);
+    if (from == to) reject_flow("destination", f, "another NIC than the source");
+  }
+}
+
+py::dict flow_columns(const Flows& flows) {
+  py::dict columns;
+  columns["job"] = array_of(flows.job);
+  columns["group"] = array_of(flows.group);
+  columns["source"] = array_of(flows.source);
+  columns["destination"] = array_of(flows.destination);
+  columns["size_bytes"] = array_of(flows.bytes);
+  return columns;
+}
+
+/// Number of the plane of every part of a two-tier routing, position of the path elsewhere.
+std::vector<std::int32_t> planes_of(const RoutingInstance& instance, const Routing& routing) {
+  std::vector<std::int32_t> planes(routing.choice.size(), PathSets::kNone);
+  for (std::size_t f = 0; f < instance.size(); ++f) {
+    for (std::int32_t p = routing.first[f]; p < routing.first[f + 1]; ++p) {
+      if (routing.choice[p] == PathSets::kNone) continue;
+      const std::int32_t path = instance.paths.path_first[instance.paths.set[f]];
+      planes[p] = instance.paths.via[path + routing.choice[p]];
+    }
+  }
+  return planes;
+}
+
+py::dict quality_columns(const RoutingInstance& instance, const Routing& routing,
+                         const RoutingQuality& q, const std::vector<double>& bytes) {
+  py::dict answer;
+  answer["first"] = array_of(routing.first);
+  answer["path"] = array_of(routing.choice);
+  answer["plane"] = array_of(planes_of(instance, routing));
+  answer["share"] = array_of(routing.share);
+  answer["sprayed"] = routing.sprayed;
+  answer["rate_bytes_per_s"] = array_of(q.rates);
+  answer["fair_steps_per_s"] = array_of(q.fair);
+  answer["allocated_steps_per_s"] = array_of(q.allocated);
+  answer["isolated_steps_per_s"] = array_of(q.isolated);
+  answer["link_bytes"] = array_of(bytes);
+  answer["max_flows"] = q.load.flows;
+  answer["max_bytes"] = q.load.bytes.base();
+  answer["drain_s"] = q.load.drain.base();
+  answer["bound_flows"] = q.bound.flows;
+  answer["bound_s"] = q.bound.drain().base();
+  answer["spray_bound_s"] = q.bound.spread.base();
+  answer["disconnected"] = instance.disconnected();
+  return answer;
+}
+
+Routing given_routing(const RoutingInstance& instance, const IndexColumn& path) {
+  if (static_cast<std::size_t>(path.size()) != instance.size()) {
+    throw MalformedQuestion("path: must have one entry per flow");
+  }
+  Choice choice = vector_of<std::int32_t>(path);
+  for (std::size_t f = 0; f < choice.size(); ++f) {
+    const std::int32_t paths = instance.paths_of(f);
+    if (paths == 0 ? choice[f] != PathSets::kNone : choice[f] < 0 || choice[f] >= paths) {
+      reject_flow("path", f, paths == 0 ? "-1" : "0 to " + std::to_string(paths - 1));
+    }
+  }
+  return single_path(std::move(choice));
+}
+
+PathLimits limits_of(int max_paths, int detours) {
+  if (max_paths < 1) throw MalformedQuestion("max_paths: must be at least 1");
+  if (detours < 0) throw MalformedQuestion("detours: must be at least 0");
+  return {max_paths, detours};
+}
+
+py::dict route_flows(const LinkGraph& graph, const Flows& flows, const RouteOptions& options,
+                     int max_paths, int detours) {
+  require_nics(graph, flows);
+  const PathLimits limits = limits_of(max_paths, detours);
+  const py::gil_scoped_release release;
+  const RoutingInstance instance(graph, flows, limits);
+  const auto start = std::chrono::steady_clock::now();
+  const Routing routing = route(instance, options);
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  const RoutingQuality q = quality(instance, routing);
+  const std::vector<double> bytes = link_bytes(instance, routing);
+  const py::gil_scoped_acquire acquire;
+  py::dict answer = quality_columns(instance, routing, q, bytes);
+  answer["assignment_s"] = spent.count();
+  return answer;
+}
+
+py::dict judge_routing(const LinkGraph& graph, const Flows& flows, const IndexColumn& path,
+                       int max_paths, int detours) {
+  require_nics(graph, flows);
+  const RoutingInstance instance(graph, flows, limits_of(max_paths, detours));
+  const Routing routing = given_routing(instance, path);
+  return quality_columns(instance, routing, quality(instance, routing),
+                         link_bytes(instance, routing));
+}
+
+/// Links of every path of every flow: rows (flow, path, link), and the planes of the paths.
+py::dict path_columns(const LinkGraph& graph, const Flows& flows, int max_paths, int detours) {
+  require_nics(graph, flows);
+  const RoutingInstance instance(graph, flows, limits_of(max_paths, detours));
+  std::vector<std::int32_t> flow, path, link;
+  for (std::size_t f = 0; f < instance.size(); ++f) {
+    for (std::int32_t p = 0; p < instance.paths_of(f); ++p) {
+      for (const std::int32_t l : instance.links(f, p)) {
+        flow.push_back(static_cast<std::int32_t>(f));
+        path.push_back(p);
+        link.push_back(l);
+      }
+    }
+  }
+  py::dict columns;
+  columns["flow"] = array_of(flow);
+  columns["path"] = array_of(path);
+  columns["link"] = array_of(link);
+  columns["host_up"] = array_of(instance.paths.host_up);
+  columns["host_down"] = array_of(instance.paths.host_down);
+  return columns;
+}
+
+py::tuple ring_traffic(const LinkGraph& graph, const std::vector<RingJob>& jobs,
+                       JobPlacement placement, std::int32_t server, std::uint64_t seed,
+                       bool drop_local) {
+  const auto nics = place_jobs(graph, jobs, placement, server, seed);
+  py::list placed;
+  for (const auto& of_job : nics) placed.append(array_of(of_job));
+  return py::make_tuple(ring_flows(graph, jobs, nics, drop_local), placed);
+}
+
+}  // namespace
+
+void bind_routing(py::module_& m) {
+  bind_record<RingJob>(m, "Copies of a model that exchange gradients in rings.")
+      .def_property_readonly(
+          "step_bytes", [](const RingJob& job) { return ring_step_bytes(job); },
+          "Bytes of a NIC in one step of its ring.")
+      .def_property_readonly(
+          "steps", [](const RingJob& job) { return ring_steps(job); }, "Steps of an all-reduce.")
+      .def("compute_s", &scaled_compute_time, py::arg("peak_flop_per_s"),
+           "Scaled seconds between two all-reduces.");
+  bind_record<RouteOptions>(m, "How paths are chosen.");
+  py::class_<Flows>(m, "Flows", "Who sends how much to whom in one step.")
+      .def(py::init(&make_flows), py::arg("job"), py::arg("group"), py::arg("source"),
+           py::arg("destination"), py::arg("size_bytes"), py::arg("jobs"))
+      .def_property_readonly("size", &Flows::size, "Flows.")
+      .def_readonly("jobs", &Flows::jobs, "Jobs.")
+      .def("columns", &flow_columns, "Job, group, source, destination and size of every flow.");
+  m.def("ring_traffic", &ring_traffic, py::arg("graph"), py::arg("jobs"), py::arg("placement"),
+        py::arg("server"), py::arg("seed"), py::arg("drop_local"),
+        "Flows of placed ring jobs, and the NICs of every job.");
+  m.def("route_flows", &route_flows, py::arg("graph"), py::arg("flows"), py::arg("options"),
+        py::arg("max_paths") = 256, py::arg("detours") = 0,
+        "Chosen paths, rates, job values, loads and bounds.");
+  m.def("judge_routing", &judge_routing, py::arg("graph"), py::arg("flows"), py::arg("path"),
+        py::arg("max_paths") = 256, py::arg("detours") = 0,
+        "Rates, job values, loads and bounds of given paths.");
+  m.def("path_columns", &path_columns, py::arg("graph"), py::arg("flows"),
+        py::arg("max_paths") = 256, py::arg("detours") = 0, "Every path that a flow may take.");
+  m.def("ecmp_hash", &ecmp_hash, py::arg("value"), "The mixing hash of the ECMP router.");
+}
+
+}  // namespace scalemodel::bindings

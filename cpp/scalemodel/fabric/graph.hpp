@@ -1,0 +1,96 @@
+// The network between accelerators as a directed graph of links.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "scalemodel/base/enum_names.hpp"
+#include "scalemodel/base/quantity.hpp"
+
+namespace scalemodel {
+
+/// What a node of the network is. A `nic` stands for an accelerator with its network port; a
+/// `domain` is the switch of a scale-up domain.
+enum class NodeKind : std::uint8_t { nic, leaf, spine, core, domain };
+
+template <>
+struct EnumNames<NodeKind> {
+  static constexpr std::string_view what = "kind of node";
+  static constexpr std::array<std::string_view, 5> names{"nic", "leaf", "spine", "core", "domain"};
+};
+
+/// Two tiers of switches, every leaf with one cable to every plane. A plane is a spine, or one of
+/// the parallel cables of a spine: a path between two leaves is the choice of a plane.
+struct TwoTier {
+  std::int32_t leaves = 0;  ///< 0: the fabric has another structure
+  std::int32_t planes = 0;
+  std::vector<std::int32_t> up;    ///< by leaf * planes + plane: link from the leaf
+  std::vector<std::int32_t> down;  ///< by leaf * planes + plane: link to the leaf
+
+  std::size_t at(std::int32_t leaf, std::int32_t plane) const {
+    return static_cast<std::size_t>(leaf) * static_cast<std::size_t>(planes) +
+           static_cast<std::size_t>(plane);
+  }
+};
+
+/// Directed links between nodes. Each cable is two links with consecutive numbers, 2c and 2c + 1,
+/// one per direction. Capacities are bytes per second of one direction, latencies seconds; a link
+/// whose capacity is zero is down.
+class LinkGraph {
+ public:
+  std::int32_t add_node(NodeKind kind);
+  /// The link from `a` to `b`; the one from `b` to `a` has the next number.
+  std::int32_t add_cable(std::int32_t a, std::int32_t b, BytesPerSecond capacity, Seconds latency);
+  /// Declares a node the next NIC. NICs are numbered in the order of their declaration.
+  void add_nic(std::int32_t node);
+  /// Lists the links by node; call once after the last cable.
+  void finish();
+
+  std::int32_t nodes() const { return static_cast<std::int32_t>(kinds_.size()); }
+  std::int32_t links() const { return static_cast<std::int32_t>(from_.size()); }
+  std::int32_t nics() const { return static_cast<std::int32_t>(nic_nodes_.size()); }
+
+  NodeKind kind(std::int32_t node) const { return kinds_[node]; }
+  std::int32_t from(std::int32_t link) const { return from_[link]; }
+  std::int32_t to(std::int32_t link) const { return to_[link]; }
+  static std::int32_t reverse(std::int32_t link) {
+    return link % 2 == 0 ? link + 1 : link - 1;
+  }
+  BytesPerSecond capacity(std::int32_t link) const { return BytesPerSecond{capacity_[link]}; }
+  Seconds latency(std::int32_t link) const { return Seconds{latency_[link]}; }
+  bool alive(std::int32_t link) const { return capacity_[link] > 0; }
+  std::span<const double> capacities() const { return capacity_; }
+  std::span<const std::int32_t> links_from(std::int32_t node) const {
+    return std::span(out_links_).subspan(out_first_[node], out_first_[node + 1] - out_first_[node]);
+  }
+  std::int32_t nic_node(std::int32_t nic) const { return nic_nodes_[nic]; }
+  /// The link out of a NIC whose only cable leads to a switch of the network; -1 otherwise.
+  std::int32_t only_link(std::int32_t nic) const;
+
+  /// Takes down every link of a node.
+  void fail_node(std::int32_t node);
+  /// Takes down both directions of the cable that `link` belongs to.
+  void fail_cable(std::int32_t link);
+  /// Both directions of a cable get this fraction of their capacity as built; 1 repairs them.
+  void scale_cable(std::int32_t link, double factor);
+
+  const TwoTier& two_tier() const { return two_tier_; }
+  void set_two_tier(TwoTier tiers) { two_tier_ = std::move(tiers); }
+  /// Switch of a NIC that has an `only_link`.
+  std::int32_t leaf_of(std::int32_t nic) const { return to_[only_link(nic)]; }
+
+ private:
+  std::vector<NodeKind> kinds_;
+  std::vector<std::int32_t> from_, to_;
+  std::vector<double> capacity_, built_, latency_;
+  std::vector<std::int32_t> nic_nodes_;
+  std::vector<std::int32_t> out_first_, out_links_;
+  TwoTier two_tier_;
+};
+
+}  // namespace scalemodel

@@ -1,0 +1,48 @@
+// The paths that traffic may take, once per pair of end switches.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "scalemodel/fabric/graph.hpp"
+
+namespace scalemodel {
+
+struct PathLimits {
+  int shortest = 256;  ///< at most this many shortest paths per pair
+  int detours = 0;     ///< further paths by way of another switch (Valiant), per pair
+};
+
+/// Paths of commodities. Commodities between the same switches share a set; the links of their NICs
+/// are kept apart, so that a set is small. Only links that are up are used.
+struct PathSets {
+  static constexpr std::int32_t kNone = -1;
+
+  // By commodity.
+  std::vector<std::int32_t> set;        ///< kNone: both NICs hang on one switch
+  std::vector<std::int32_t> host_up;    ///< link out of the source; kNone: part of the path
+  std::vector<std::int32_t> host_down;  ///< link into the destination; kNone: part of the path
+  // By set, path and link of a path (compressed rows).
+  std::vector<std::int32_t> path_first{0};
+  std::vector<std::int32_t> link_first{0};
+  std::vector<std::int32_t> link;
+  std::vector<std::int32_t> via;  ///< by path: plane of a two-tier fabric, otherwise its position
+
+  std::int32_t paths(std::int32_t of_set) const {
+    return path_first[of_set + 1] - path_first[of_set];
+  }
+  std::span<const std::int32_t> links(std::int32_t path) const {
+    return std::span(link).subspan(link_first[path], link_first[path + 1] - link_first[path]);
+  }
+  std::size_t commodities() const { return set.size(); }
+};
+
+/// Paths of every (source NIC, destination NIC). In a two-tier fabric: every plane with both links
+/// up, in the order of planes. Elsewhere: shortest paths in the order of link numbers, then detours.
+/// A commodity without any path has a set without paths, also where its own NIC is down.
+PathSets find_paths(const LinkGraph& graph, std::span<const std::int32_t> sources,
+                    std::span<const std::int32_t> destinations, const PathLimits& limits = {});
+
+}  // namespace scalemodel

@@ -1,0 +1,304 @@
+#include "scalemodel/routing/colouring.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "scalemodel/base/pair_numbers.hpp"
+
+namespace scalemodel {
+namespace {
+
+constexpr std::int32_t kNobody = -1;
+
+using Numbers = std::vector<std::int32_t>;
+
+/// Splits edges into two halves with floor or ceil of half the degree at every vertex.
+class EulerSplit {
+ public:
+  EulerSplit(std::int32_t left_vertices, std::int32_t right_vertices)
+      : open_left_(left_vertices, kNobody), open_right_(right_vertices, kNobody) {}
+
+  void clear() {
+    left_.clear();
+    right_.clear();
+  }
+  void add(std::int32_t left, std::int32_t right) {
+    left_.push_back(left);
+    right_.push_back(right);
+  }
+  /// Half of every added edge, 0 or 1.
+  const std::vector<signed char>& split() {
+    pair_up(left_, open_left_, left_partner_);
+    pair_up(right_, open_right_, right_partner_);
+    half_.assign(left_.size(), kNobody);
+    for (std::int32_t e = 0; e < static_cast<std::int32_t>(half_.size()); ++e) {
+      if (half_[e] != kNobody) continue;
+      half_[e] = 0;
+      follow(e, right_partner_, left_partner_);
+      follow(e, left_partner_, right_partner_);
+    }
+    return half_;
+  }
+
+ private:
+  /// Edges at a vertex become partners two by two; an odd one stays alone.
+  static void pair_up(const Numbers& vertex, Numbers& open, Numbers& partner) {
+    partner.assign(vertex.size(), kNobody);
+    for (std::int32_t e = 0; e < static_cast<std::int32_t>(vertex.size()); ++e) {
+      const std::int32_t other = std::exchange(open[vertex[e]], e);
+      if (other == kNobody) continue;
+      partner[e] = other;
+      partner[other] = e;
+      open[vertex[e]] = kNobody;
+    }
+    for (const std::int32_t v : vertex) open[v] = kNobody;
+  }
+  /// Alternates halves along the path of partners that leaves edge `e` by `out`.
+  void follow(std::int32_t e, const Numbers& out, const Numbers& back) {
+    const Numbers* by = &out;
+    const Numbers* next_by = &back;
+    for (std::int32_t next = (*by)[e]; next != kNobody && half_[next] == kNobody;
+         next = (*by)[e]) {
+      half_[next] = static_cast<signed char>(1 - half_[e]);
+      e = next;
+      std::swap(by, next_by);
+    }
+  }
+
+  Numbers left_, right_, open_left_, open_right_, left_partner_, right_partner_;
+  std::vector<signed char> half_;
+};
+
+/// Parallel edges between two vertices.
+struct Bundle {
+  std::int32_t pair;
+  std::int32_t edges;
+};
+
+/// Hands colours to bundles of fewer edges than colours.
+class Colourer {
+ public:
+  using Pairs = std::vector<std::pair<std::int32_t, std::int32_t>>;
+
+  /// `slot[pair]` is where the colours of a pair's edges go in `colours`.
+  Colourer(std::int32_t left_vertices, std::int32_t right_vertices, const Pairs& pairs,
+           Numbers& slot, Numbers& colours)
+      : left_vertices_(left_vertices),
+        right_vertices_(right_vertices),
+        pairs_(pairs),
+        slot_(slot),
+        colours_(colours),
+        euler_(left_vertices, right_vertices) {}
+
+  void colour(const std::vector<Bundle>& bundles, std::int32_t count) {
+    arena_ = bundles;
+    divide(0, arena_.size(), count, 0);
+  }
+
+ private:
+  /// Colours `first` ... `first + count - 1` for the bundles [begin, end) of the arena.
+  void divide(std::size_t begin, std::size_t end, std::int32_t count, std::int32_t first) {
+    if (begin == end) return;
+    if (count == 1) {
+      for (std::size_t b = begin; b < end; ++b) {
+        for (std::int32_t i = 0; i < arena_[b].edges; ++i) put(arena_[b].pair, first);
+      }
+      return;
+    }
+    if (count % 2 != 0) {
+      balance(begin, end, count, first);
+      return;
+    }
+    halve(begin, end);
+    const std::size_t middle = end + halves_[0], last = middle + halves_[1];
+    divide(end, middle, count / 2, first);
+    divide(middle, last, count / 2, first + count / 2);
+    arena_.resize(end);
+  }
+
+  /// Appends the two halves of [begin, end) to the arena, which then ends with the second one.
+  void halve(std::size_t begin, std::size_t end) {
+    euler_.clear();
+    for (std::size_t b = begin; b < end; ++b) {
+      if (arena_[b].edges % 2 != 0) {
+        euler_.add(pairs_[arena_[b].pair].first, pairs_[arena_[b].pair].second);
+      }
+    }
+    const std::vector<signed char>& half_of_odd = euler_.split();
+    for (const int half : {0, 1}) {
+      const std::size_t before = arena_.size();
+      std::size_t odd = 0;
+      for (std::size_t b = begin; b < end; ++b) {
+        Bundle bundle = arena_[b];
+        const bool extra = bundle.edges % 2 != 0 && half_of_odd[odd++] == half;
+        bundle.edges = bundle.edges / 2 + (extra ? 1 : 0);
+        if (bundle.edges > 0) arena_.push_back(bundle);
+      }
+      halves_[half] = arena_.size() - before;
+    }
+  }
+
+  /// Any number of colours: edge by edge where it loads least, then pairs of colours are evened out.
+  void balance(std::size_t begin, std::size_t end, std::int32_t count, std::int32_t first) {
+    count_ = count;
+    load_[0].assign(static_cast<std::size_t>(left_vertices_) * count, 0);
+    load_[1].assign(static_cast<std::size_t>(right_vertices_) * count, 0);
+    members_.resize(std::max<std::size_t>(members_.size(), count));
+    for (Numbers& members : members_) members.clear();
+    for (std::size_t b = begin; b < end; ++b) {
+      for (std::int32_t i = 0; i < arena_[b].edges; ++i) place(arena_[b].pair);
+    }
+    for (bool changed = true; changed;) {
+      changed = even_out(0, left_vertices_);
+      changed |= even_out(1, right_vertices_);
+    }
+    for (std::int32_t c = 0; c < count; ++c) {
+      for (const std::int32_t pair : members_[c]) put(pair, first + c);
+    }
+  }
+
+  std::int32_t* loads(int side, std::int32_t vertex) {
+    return load_[side].data() + static_cast<std::size_t>(vertex) * count_;
+  }
+
+  void place(std::int32_t pair) {
+    std::int32_t* left = loads(0, pairs_[pair].first);
+    std::int32_t* right = loads(1, pairs_[pair].second);
+    std::int32_t best = 0;
+    std::int32_t least = std::max(left[0], right[0]);
+    for (std::int32_t c = 1; c < count_; ++c) {
+      const std::int32_t load = std::max(left[c], right[c]);
+      if (load < least) {
+        least = load;
+        best = c;
+      }
+    }
+    ++left[best];
+    ++right[best];
+    members_[best].push_back(pair);
+  }
+
+  bool even_out(int side, std::int32_t vertices) {
+    bool changed = false;
+    for (std::int32_t v = 0; v < vertices; ++v) {
+      for (;;) {
+        const std::int32_t* row = loads(side, v);
+        const auto [low, high] = std::minmax_element(row, row + count_);
+        if (*high - *low <= 1) break;
+        split_again(static_cast<std::int32_t>(low - row), static_cast<std::int32_t>(high - row));
+        changed = true;
+      }
+    }
+    return changed;
+  }
+
+  /// Euler split of the union of two colours.
+  void split_again(std::int32_t a, std::int32_t b) {
+    both_ = members_[a];
+    both_.insert(both_.end(), members_[b].begin(), members_[b].end());
+    euler_.clear();
+    for (const std::int32_t pair : both_) euler_.add(pairs_[pair].first, pairs_[pair].second);
+    const auto add = [&](std::int32_t colour, std::int32_t amount) {
+      for (const std::int32_t pair : members_[colour]) {
+        loads(0, pairs_[pair].first)[colour] += amount;
+        loads(1, pairs_[pair].second)[colour] += amount;
+      }
+    };
+    add(a, -1);
+    add(b, -1);
+    const std::vector<signed char>& half = euler_.split();
+    members_[a].clear();
+    members_[b].clear();
+    for (std::size_t e = 0; e < both_.size(); ++e) {
+      members_[half[e] == 0 ? a : b].push_back(both_[e]);
+    }
+    add(a, 1);
+    add(b, 1);
+  }
+
+  void put(std::int32_t pair, std::int32_t colour) { colours_[slot_[pair]++] = colour; }
+
+  std::int32_t left_vertices_, right_vertices_;
+  const Pairs& pairs_;
+  Numbers& slot_;
+  Numbers& colours_;
+  EulerSplit euler_;
+  std::vector<Bundle> arena_;
+  std::size_t halves_[2] = {0, 0};
+  std::int32_t count_ = 0;
+  Numbers load_[2];
+  std::vector<Numbers> members_;
+  Numbers both_;
+};
+
+}  // namespace
+
+void balanced_colouring(std::int32_t left_vertices, std::int32_t right_vertices,
+                        std::span<const std::int32_t> left, std::span<const std::int32_t> right,
+                        std::int32_t colours, std::span<std::int32_t> colour) {
+  PairNumbers numbers(std::max(left_vertices, right_vertices));
+  Numbers edges;
+  for (std::size_t e = 0; e < left.size(); ++e) {
+    const std::int32_t pair = numbers.number(left[e], right[e]);
+    if (pair == static_cast<std::int32_t>(edges.size())) edges.push_back(0);
+    ++edges[pair];
+  }
+  // Edges of a pair beyond the last whole round of colours share one list of colours.
+  std::vector<Bundle> bundles;
+  Numbers slot(edges.size() + 1, 0);
+  for (std::size_t p = 0; p < edges.size(); ++p) {
+    const std::int32_t rest = edges[p] % colours;
+    if (rest > 0) bundles.push_back({static_cast<std::int32_t>(p), rest});
+    slot[p + 1] = slot[p] + rest;
+  }
+  Numbers rest_colours(slot.back());
+  Numbers filled = slot;
+  Colourer(left_vertices, right_vertices, numbers.pairs(), filled, rest_colours)
+      .colour(bundles, colours);
+  // Each edge takes the next colour of its round, or of the list once the rounds are over.
+  Numbers round(edges.size(), 0);
+  for (std::size_t p = 0; p < edges.size(); ++p) edges[p] -= edges[p] % colours;
+  for (std::size_t e = 0; e < left.size(); ++e) {
+    const std::int32_t pair = numbers.number(left[e], right[e]);
+    if (edges[pair] > 0) {
+      --edges[pair];
+      colour[e] = round[pair];
+      round[pair] = round[pair] + 1 == colours ? 0 : round[pair] + 1;
+    } else {
+      colour[e] = rest_colours[slot[pair]++];
+    }
+  }
+}
+
+std::optional<Choice> colouring(const RoutingInstance& instance) {
+  const TwoTier& tiers = instance.graph.two_tier();
+  const PathSets& paths = instance.paths;
+  if (tiers.leaves == 0) return std::nullopt;
+  Numbers left, right, flow;
+  for (std::size_t f = 0; f < instance.size(); ++f) {
+    if (instance.paths_of(f) == 0) continue;
+    left.push_back(instance.graph.leaf_of(instance.flows.source[f]));
+    right.push_back(instance.graph.leaf_of(instance.flows.destination[f]));
+    flow.push_back(static_cast<std::int32_t>(f));
+  }
+  Choice choice(instance.size(), PathSets::kNone);
+  if (flow.empty()) return choice;
+  const auto planes_of = [&](std::int32_t set) {
+    return std::span(paths.via).subspan(paths.path_first[set], paths.paths(set));
+  };
+  const std::int32_t usable = instance.paths_of(flow.front());
+  const auto shared = planes_of(paths.set[flow.front()]);
+  for (std::int32_t set = 0; set + 1 < static_cast<std::int32_t>(paths.path_first.size()); ++set) {
+    if (paths.paths(set) == 0) continue;
+    if (paths.paths(set) == tiers.planes && usable == tiers.planes) continue;
+    if (!std::ranges::equal(planes_of(set), shared)) return std::nullopt;
+  }
+  Numbers colour(flow.size());
+  balanced_colouring(tiers.leaves, tiers.leaves, left, right, usable, colour);
+  for (std::size_t i = 0; i < flow.size(); ++i) choice[flow[i]] = colour[i];
+  return choice;
+}
+
+}  // namespace scalemodel

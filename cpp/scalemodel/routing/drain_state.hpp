@@ -1,0 +1,48 @@
+// Times to drain the links of a fabric under a changing choice of paths.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "scalemodel/routing/instance.hpp"
+
+namespace scalemodel {
+
+/// Keeps the flows of every link, the links that take longer than a target, and the sum of the
+/// squared excess, all up to date move by move.
+class DrainState {
+ public:
+  DrainState(const RoutingInstance& instance, Choice choice, double target);
+
+  /// Squared excess over the target, summed over links.
+  double excess() const { return excess_; }
+  bool fits() const { return overfull_.empty(); }
+  std::span<const std::int32_t> overfull() const { return overfull_; }
+  std::span<const std::int32_t> flows_on(std::int32_t link) const { return users_[link]; }
+  const Choice& choice() const { return choice_; }
+  /// Longest time to drain a link, seconds.
+  double longest() const;
+
+  void move(std::int32_t flow, std::int32_t to);
+
+ private:
+  void take_off(std::int32_t flow);
+  void put_on(std::int32_t flow);
+  void change(std::int32_t link, double by);
+  std::span<const std::int32_t> links(std::int32_t flow) const {
+    return instance_.links(static_cast<std::size_t>(flow), choice_[flow]);
+  }
+
+  const RoutingInstance& instance_;
+  Choice choice_;
+  double target_;
+  double excess_ = 0;
+  std::vector<double> per_byte_, time_;                ///< by link, seconds
+  std::vector<std::vector<std::int32_t>> users_;       ///< by link
+  std::vector<std::int32_t> place_first_, place_;      ///< by flow and link of its path: in users_
+  std::vector<std::int32_t> overfull_, overfull_place_;
+};
+
+}  // namespace scalemodel

@@ -1,0 +1,20 @@
+// Every routing of a small instance: the definition of the optimum.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "scalemodel/routing/instance.hpp"
+#include "scalemodel/routing/objective.hpp"
+
+namespace scalemodel {
+
+/// Number of routings with one path per flow; `limit + 1` where there are more than `limit`.
+std::int64_t count_routings(const RoutingInstance& instance, std::int64_t limit);
+
+/// The first routing, in the order of path positions, whose sorted job values are lexicographically
+/// largest. Nothing where there are more than `limit` routings.
+std::optional<Choice> exhaustive(const RoutingInstance& instance, RateModel model,
+                                 std::int64_t limit = 1 << 16);
+
+}  // namespace scalemodel

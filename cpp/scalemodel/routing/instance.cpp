@@ -1,0 +1,142 @@
+#include "scalemodel/routing/instance.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace scalemodel {
+namespace {
+
+/// Calls `visit(link, share of the flow's bytes)` for every link of one part of a flow.
+template <class Visit>
+void for_each_link_of_path(const RoutingInstance& instance, std::size_t flow, std::int32_t choice,
+                           const Visit& visit) {
+  if (!instance.is_local(flow) && choice == PathSets::kNone) return;
+  const PathSets& paths = instance.paths;
+  if (paths.host_up[flow] != PathSets::kNone) visit(paths.host_up[flow]);
+  if (choice != PathSets::kNone) {
+    for (const std::int32_t link : instance.links(flow, choice)) visit(link);
+  }
+  if (paths.host_down[flow] != PathSets::kNone) visit(paths.host_down[flow]);
+}
+
+bool dead_host(const RoutingInstance& instance, std::size_t flow) {
+  const auto down = [&](std::int32_t link) {
+    return link != PathSets::kNone && !instance.graph.alive(link);
+  };
+  return down(instance.paths.host_up[flow]) || down(instance.paths.host_down[flow]);
+}
+
+/// Adds up weights per link and hands them over in the order in which the links were first met.
+class LinkSums {
+ public:
+  explicit LinkSums(std::int32_t links) : sum_(links, 0.0) {}
+
+  void add(std::int32_t link, double weight) {
+    if (sum_[link] == 0.0) met_.push_back(link);
+    sum_[link] += weight;
+  }
+  void close(Incidence& into) {
+    for (const std::int32_t link : met_) {
+      into.link.push_back(link);
+      into.weight.push_back(std::exchange(sum_[link], 0.0));
+    }
+    into.first.push_back(static_cast<std::int32_t>(into.link.size()));
+    met_.clear();
+  }
+
+ private:
+  std::vector<double> sum_;
+  std::vector<std::int32_t> met_;
+};
+
+}  // namespace
+
+std::size_t RoutingInstance::disconnected() const {
+  std::size_t count = 0;
+  for (std::size_t f = 0; f < size(); ++f) {
+    count += (is_local(f) ? dead_host(*this, f) : paths_of(f) == 0) ? 1 : 0;
+  }
+  return count;
+}
+
+Routing single_path(Choice choice) {
+  Routing routing;
+  routing.first.resize(choice.size() + 1);
+  std::iota(routing.first.begin(), routing.first.end(), 0);
+  routing.share.assign(choice.size(), 1.0);
+  routing.choice = std::move(choice);
+  return routing;
+}
+
+Incidence flow_links(const RoutingInstance& instance, const Choice& choice) {
+  Incidence incidence;
+  incidence.first.reserve(choice.size() + 1);
+  incidence.link.reserve(4 * choice.size());
+  for (std::size_t f = 0; f < choice.size(); ++f) {
+    for_each_link_of_path(instance, f, choice[f],
+                          [&](std::int32_t link) { incidence.link.push_back(link); });
+    incidence.first.push_back(static_cast<std::int32_t>(incidence.link.size()));
+  }
+  return incidence;
+}
+
+Incidence flow_links(const RoutingInstance& instance, const Routing& routing) {
+  if (!routing.sprayed && routing.choice.size() == instance.size()) {
+    return flow_links(instance, routing.choice);
+  }
+  Incidence incidence;
+  LinkSums sums(routing.sprayed ? instance.graph.links() : 0);
+  for (std::size_t f = 0; f < instance.size(); ++f) {
+    for (std::int32_t part = routing.first[f]; part < routing.first[f + 1]; ++part) {
+      for_each_link_of_path(instance, f, routing.choice[part], [&](std::int32_t link) {
+        if (routing.sprayed) {
+          sums.add(link, routing.share[part]);
+        } else {
+          incidence.link.push_back(link);
+        }
+      });
+      if (!routing.sprayed) {
+        incidence.first.push_back(static_cast<std::int32_t>(incidence.link.size()));
+      }
+    }
+    if (routing.sprayed) sums.close(incidence);
+  }
+  return incidence;
+}
+
+Incidence job_links(const RoutingInstance& instance, const Routing& routing) {
+  const Flows& flows = instance.flows;
+  Incidence incidence;
+  LinkSums sums(instance.graph.links());
+  std::vector<std::int32_t> order(flows.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](std::int32_t f) { return flows.job[f]; });
+  std::size_t next = 0;
+  for (std::int32_t job = 0; job < flows.jobs; ++job) {
+    for (; next < order.size() && flows.job[order[next]] == job; ++next) {
+      const std::int32_t f = order[next];
+      for (std::int32_t part = routing.first[f]; part < routing.first[f + 1]; ++part) {
+        const double bytes = routing.share[part] * flows.bytes[f];
+        for_each_link_of_path(instance, f, routing.choice[part],
+                              [&](std::int32_t link) { sums.add(link, bytes); });
+      }
+    }
+    sums.close(incidence);
+  }
+  return incidence;
+}
+
+std::vector<double> link_bytes(const RoutingInstance& instance, const Routing& routing) {
+  std::vector<double> bytes(instance.graph.links(), 0.0);
+  for (std::size_t f = 0; f < instance.size(); ++f) {
+    for (std::int32_t part = routing.first[f]; part < routing.first[f + 1]; ++part) {
+      const double of_part = routing.share[part] * instance.flows.bytes[f];
+      for_each_link_of_path(instance, f, routing.choice[part],
+                            [&](std::int32_t link) { bytes[link] += of_part; });
+    }
+  }
+  return bytes;
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,228 @@
+#include "scalemodel/routing/local_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "scalemodel/base/random.hpp"
+#include "scalemodel/routing/colouring.hpp"
+#include "scalemodel/routing/drain_state.hpp"
+#include "scalemodel/routing/exhaustive.hpp"
+#include "scalemodel/routing/greedy.hpp"
+#include "scalemodel/routing/job_objective.hpp"
+
+namespace scalemodel {
+namespace {
+
+constexpr double kRounding = 1e-9;
+/// What a budget of one buys: moves of layer 1, and flows times evaluations of layer 2.
+constexpr double kMovesPerBudget = 400'000, kFlowsPerBudget = 250'000;
+/// Complete search up to so many routings times flows.
+constexpr std::int64_t kFewest = 4096, kFlowsSearched = 100'000;
+
+std::int32_t end_switch(const LinkGraph& graph, std::int32_t nic) {
+  const std::int32_t link = graph.only_link(nic);
+  return link == PathSets::kNone ? graph.nic_node(nic) : graph.to(link);
+}
+
+/// Flows that share an end switch: partners of exchanges.
+class Neighbours {
+ public:
+  explicit Neighbours(const RoutingInstance& instance) : instance_(instance) {
+    leaving_.resize(instance.graph.nodes());
+    entering_.resize(instance.graph.nodes());
+    for (std::size_t f = 0; f < instance.size(); ++f) {
+      if (instance.paths_of(f) < 2) continue;
+      leaving_[from(f)].push_back(static_cast<std::int32_t>(f));
+      entering_[to(f)].push_back(static_cast<std::int32_t>(f));
+    }
+  }
+
+  /// A random flow that leaves or enters where `flow` does; possibly the flow itself.
+  std::int32_t random_one(std::int32_t flow, SplitMix& random) const {
+    const bool leaves = (random.next() & 1U) != 0;
+    const auto& flows = leaves ? leaving_[from(flow)] : entering_[to(flow)];
+    return flows[random.below(static_cast<std::int32_t>(flows.size()))];
+  }
+
+ private:
+  std::int32_t from(std::size_t flow) const {
+    return end_switch(instance_.graph, instance_.flows.source[flow]);
+  }
+  std::int32_t to(std::size_t flow) const {
+    return end_switch(instance_.graph, instance_.flows.destination[flow]);
+  }
+
+  const RoutingInstance& instance_;
+  std::vector<std::vector<std::int32_t>> leaving_, entering_;
+};
+
+/// Position, among the paths of `flow`, of the plane that position `choice` of `other` stands for;
+/// kNone where the flow cannot use it.
+std::int32_t same_plane(const RoutingInstance& instance, std::int32_t flow, std::int32_t other,
+                        std::int32_t choice) {
+  const PathSets& paths = instance.paths;
+  const std::int32_t mine = paths.set[flow], theirs = paths.set[other];
+  if (mine == theirs) return choice;
+  const std::int32_t plane = paths.via[paths.path_first[theirs] + choice];
+  const auto via = std::span(paths.via).subspan(paths.path_first[mine], paths.paths(mine));
+  const auto found = std::ranges::lower_bound(via, plane);
+  if (found == via.end() || *found != plane) return PathSets::kNone;
+  return static_cast<std::int32_t>(found - via.begin());
+}
+
+double drain_of(const RoutingInstance& instance, const Choice& choice) {
+  return fabric_load(instance, single_path(choice)).drain.base();
+}
+
+Choice best_start(const RoutingInstance& instance) {
+  Choice best = longest_first(instance);
+  if (std::optional<Choice> coloured = colouring(instance)) {
+    if (drain_of(instance, *coloured) < drain_of(instance, best)) best = *std::move(coloured);
+  }
+  return best;
+}
+
+/// One cooling from warm to cold; true once nothing is above the target.
+class Cooling {
+ public:
+  Cooling(const RoutingInstance& instance, DrainState& state, const Neighbours& neighbours,
+          SplitMix& random)
+      : instance_(instance), state_(state), neighbours_(neighbours), random_(random) {}
+
+  void try_move(double temperature) {
+    const auto overfull = state_.overfull();
+    const std::int32_t link = overfull[random_.below(static_cast<std::int32_t>(overfull.size()))];
+    const auto users = state_.flows_on(link);
+    const std::int32_t flow = users[random_.below(static_cast<std::int32_t>(users.size()))];
+    if (instance_.paths_of(flow) < 2) return;
+    const std::int32_t old = state_.choice()[flow];
+    const double before = state_.excess();
+    std::int32_t other = PathSets::kNone, other_old = PathSets::kNone;
+    if (random_.below(4) == 0) {
+      state_.move(flow, random_.below(instance_.paths_of(flow)));
+    } else {
+      other = neighbours_.random_one(flow, random_);
+      other_old = state_.choice()[other];
+      const std::int32_t mine = same_plane(instance_, flow, other, other_old);
+      const std::int32_t theirs = same_plane(instance_, other, flow, old);
+      if (mine == PathSets::kNone || theirs == PathSets::kNone || mine == old) return;
+      state_.move(flow, mine);
+      state_.move(other, theirs);
+    }
+    const double worse = state_.excess() - before;
+    if (worse <= 0 || random_.unit() < std::exp(-worse / temperature)) return;
+    state_.move(flow, old);
+    if (other != PathSets::kNone) state_.move(other, other_old);
+  }
+
+ private:
+  const RoutingInstance& instance_;
+  DrainState& state_;
+  const Neighbours& neighbours_;
+  SplitMix& random_;
+};
+
+}  // namespace
+
+Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchEffort& effort) {
+  const double bound = load_bound(instance).drain().base();
+  const double target = bound * (1 + kRounding);
+  double least = drain_of(instance, choice);
+  if (least <= target || bound == 0) return choice;
+  Choice best = choice;
+  DrainState state(instance, std::move(choice), target);
+  const Neighbours neighbours(instance);
+  SplitMix random(effort.seed);
+  Cooling cooling(instance, state, neighbours, random);
+  constexpr double kWarm = 0.03, kCold = 3e-5;  // of the squared bound
+  const auto moves = static_cast<std::int64_t>(kMovesPerBudget * effort.budget);
+  const std::int64_t look = static_cast<std::int64_t>(instance.size()) + 1;
+  double temperature = 0;
+  for (std::int64_t i = 0; i < moves && !state.fits(); ++i) {
+    if (i % look == 0) {
+      const double passed = static_cast<double>(i) / static_cast<double>(moves);
+      temperature = bound * bound * kWarm * std::pow(kCold / kWarm, passed);
+      if (const double longest = state.longest(); longest < least) {
+        least = longest;
+        best = state.choice();
+      }
+    }
+    cooling.try_move(temperature);
+  }
+  return state.longest() < least ? state.choice() : best;
+}
+
+Choice raise_job_values(const RoutingInstance& instance, RateModel model, Choice choice,
+                        const SearchEffort& effort) {
+  std::vector<std::int32_t> movable;
+  for (std::size_t f = 0; f < instance.size(); ++f) {
+    if (instance.paths_of(f) > 1) movable.push_back(static_cast<std::int32_t>(f));
+  }
+  if (movable.empty()) return choice;
+  JobObjective objective(instance, model);
+  const auto values_of = [&](const Choice& c) {
+    const auto values = objective.sorted_values(c);
+    return std::vector<double>(values.begin(), values.end());
+  };
+  std::vector<double> current = values_of(choice), best_values = current;
+  Choice best = choice;
+  SplitMix random(effort.seed + 1);
+  const Neighbours neighbours(instance);
+  const auto rounds = static_cast<std::int64_t>(kFlowsPerBudget * effort.budget /
+                                                static_cast<double>(instance.size()));
+  const auto patience = static_cast<std::int64_t>(16 * movable.size());
+  std::int64_t idle = 0;
+  for (std::int64_t i = 0; i < rounds; ++i) {
+    const std::int32_t flow = movable[random.below(static_cast<std::int32_t>(movable.size()))];
+    const std::int32_t old = choice[flow];
+    std::int32_t other = PathSets::kNone, other_old = PathSets::kNone;
+    if ((random.next() & 1U) == 0) {
+      choice[flow] = random.below(instance.paths_of(flow));
+    } else {
+      other = neighbours.random_one(flow, random);
+      other_old = choice[other];
+      const std::int32_t mine = same_plane(instance, flow, other, other_old);
+      const std::int32_t theirs = same_plane(instance, other, flow, old);
+      if (mine == PathSets::kNone || theirs == PathSets::kNone) continue;
+      choice[flow] = mine;
+      choice[other] = theirs;
+    }
+    const auto values = objective.sorted_values(choice);
+    const bool lets_go = random.below(32) == 0;  // leaves local optima now and then
+    if (compare_sorted(values, current) < 0 && !lets_go) {
+      choice[flow] = old;
+      if (other != PathSets::kNone) choice[other] = other_old;
+      ++idle;
+    } else {
+      current.assign(values.begin(), values.end());
+      ++idle;
+      if (compare_sorted(current, best_values) > 0) {
+        best = choice;
+        best_values = current;
+        idle = 0;
+      }
+    }
+    if (idle > patience) {
+      choice = best;
+      current = best_values;
+      idle = 0;
+    }
+  }
+  return best;
+}
+
+Choice local_search(const RoutingInstance& instance, RateModel model, const SearchEffort& effort) {
+  const std::int64_t flows = static_cast<std::int64_t>(instance.size()) + 1;
+  const std::int64_t limit = std::min(kFewest, kFlowsSearched / flows);
+  if (effort.budget > 0 && count_routings(instance, limit) <= limit) {
+    if (std::optional<Choice> best = exhaustive(instance, model, limit)) return *std::move(best);
+  }
+  Choice choice = lower_drain(instance, best_start(instance), effort);
+  return raise_job_values(instance, model, std::move(choice), effort);
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,90 @@
+#include "scalemodel/routing/route.hpp"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "scalemodel/base/error.hpp"
+#include "scalemodel/routing/annealing.hpp"
+#include "scalemodel/routing/colouring.hpp"
+#include "scalemodel/routing/ecmp.hpp"
+#include "scalemodel/routing/exhaustive.hpp"
+#include "scalemodel/routing/greedy.hpp"
+#include "scalemodel/routing/local_search.hpp"
+#include "scalemodel/routing/spray.hpp"
+#include "scalemodel/routing/water_filling.hpp"
+
+namespace scalemodel {
+namespace {
+
+Choice or_throw(std::optional<Choice> choice, RoutingPolicy policy, std::string_view why) {
+  if (choice) return *std::move(choice);
+  std::string message("policy='");
+  message.append(name_of(policy)).append("': ").append(why);
+  throw MalformedQuestion(message);
+}
+
+Choice balanced(const RoutingInstance& instance, RateModel model, const SearchEffort& effort) {
+  if (has_equal_flows(instance)) {
+    if (std::optional<Choice> choice = colouring(instance)) return *std::move(choice);
+  }
+  return local_search(instance, model, effort);
+}
+
+}  // namespace
+
+bool has_equal_flows(const RoutingInstance& instance) {
+  double size = 0;
+  for (std::size_t f = 0; f < instance.size(); ++f) {
+    if (instance.paths_of(f) == 0) continue;
+    if (size == 0) size = instance.flows.bytes[f];
+    if (instance.flows.bytes[f] != size) return false;
+  }
+  return true;
+}
+
+Routing route(const RoutingInstance& instance, const RouteOptions& options) {
+  const auto seed = static_cast<std::uint64_t>(options.seed);
+  const SearchEffort effort{options.effort, seed};
+  switch (options.policy) {
+    case RoutingPolicy::ecmp:
+      return single_path(ecmp(instance));
+    case RoutingPolicy::subflow_ecmp:
+      return subflow_ecmp(instance, options.parts);
+    case RoutingPolicy::spray:
+      return spray(instance);
+    case RoutingPolicy::greedy:
+      return single_path(greedy(instance));
+    case RoutingPolicy::colouring:
+      return single_path(or_throw(colouring(instance), options.policy,
+                                  "needs a two-tier fabric whose leaves share the same spines; "
+                                  "balanced works on every fabric"));
+    case RoutingPolicy::balanced:
+      return single_path(balanced(instance, options.model, effort));
+    case RoutingPolicy::annealing: {
+      Annealing parameters;
+      parameters.keep_best = options.keep_best;
+      return single_path(annealing(instance, parameters, seed));
+    }
+    case RoutingPolicy::local_search:
+      return single_path(local_search(instance, options.model, effort));
+    case RoutingPolicy::exhaustive:
+      return single_path(or_throw(exhaustive(instance, options.model), options.policy,
+                                  "more than 65536 routings; local_search has no limit"));
+  }
+  return {};
+}
+
+RoutingQuality quality(const RoutingInstance& instance, const Routing& routing) {
+  WaterFilling filling;
+  RoutingQuality q;
+  q.rates = fair_rates(instance, routing, filling);
+  q.fair = job_values(instance.flows, q.rates);
+  q.allocated = allocated_values(instance, routing, filling);
+  q.isolated = isolated_values(instance);
+  q.load = fabric_load(instance, routing);
+  q.bound = load_bound(instance);
+  return q;
+}
+
+}  // namespace scalemodel

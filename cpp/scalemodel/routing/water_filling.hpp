@@ -1,0 +1,56 @@
+// Max-min fair rates over the links of a fabric.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "scalemodel/routing/instance.hpp"
+
+namespace scalemodel {
+
+/// Progressive filling. Raises the values of all entities together; when a link is full, those on it
+/// stay at
+///
+///     value = min over links e of (capacity_e - sum of frozen weight value) / sum of other weights
+///
+/// and the rest rises on. The result is the only vector of values in which every entity has a full
+/// link on which no other has a larger value; it is lexicographically largest when sorted.
+/// Source: Bertsekas and Gallager, Data Networks, 2nd ed. (1992), section 6.5.2.
+///
+/// Entities are flows (weights one: fair rates in bytes/s), sprayed flows (weights: shares of their
+/// links) or jobs (weights: bytes per step; values: steps per second). Shares of links never fall
+/// while entities freeze, hence a heap whose keys are corrected only when they are drawn. An entity
+/// without links gets infinity, one that uses a link that is down gets zero.
+///
+/// Keeps its working memory: reuse one object for many solutions.
+class WaterFilling {
+ public:
+  /// `value` has one entry per entity.
+  void solve(std::span<const double> capacity, const Incidence& uses, std::span<double> value);
+
+ private:
+  struct Share {
+    double value;
+    std::int32_t link;
+    bool operator>(const Share& other) const {
+      return value > other.value || (value == other.value && link > other.link);
+    }
+  };
+  template <bool weighted>
+  void fill(std::span<const double> capacity, const Incidence& uses, std::span<double> value);
+  template <bool weighted>
+  void list_users(const Incidence& uses);
+
+  std::vector<std::int32_t> user_first_, user_, active_;
+  std::vector<double> user_weight_, left_, weight_;
+  std::vector<Share> heap_;
+};
+
+/// Max-min fair rates of the flows of a routing, bytes/s. A flow of several parts moves as fast as
+/// the part that is the last to end: min over parts of rate / share.
+std::vector<double> fair_rates(const RoutingInstance& instance, const Routing& routing,
+                               WaterFilling& filling);
+
+}  // namespace scalemodel

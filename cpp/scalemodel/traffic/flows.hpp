@@ -1,0 +1,34 @@
+// Who sends how much to whom.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "scalemodel/base/quantity.hpp"
+
+namespace scalemodel {
+
+/// Commodities by column: in every step of its group, a NIC of a job sends `bytes` to another NIC.
+/// The flows of a group (a ring, a tree, one all-to-all) step together: the next step starts when
+/// all of them have ended.
+struct Flows {
+  std::vector<std::int32_t> job;
+  std::vector<std::int32_t> group;        ///< consecutive over all jobs, ascending
+  std::vector<std::int32_t> source;       ///< NIC
+  std::vector<std::int32_t> destination;  ///< NIC
+  std::vector<double> bytes;              ///< of one step
+  std::int32_t jobs = 0;
+  std::int32_t groups = 0;
+
+  std::size_t size() const { return job.size(); }
+  void add(std::int32_t source_nic, std::int32_t destination_nic, Bytes size) {
+    job.push_back(jobs - 1);
+    group.push_back(groups - 1);
+    source.push_back(source_nic);
+    destination.push_back(destination_nic);
+    bytes.push_back(size.base());
+  }
+};
+
+}  // namespace scalemodel

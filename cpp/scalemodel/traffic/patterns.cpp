@@ -1,0 +1,80 @@
+#include "scalemodel/traffic/patterns.hpp"
+
+#include <bit>
+#include <cstddef>
+#include <vector>
+
+namespace scalemodel {
+namespace {
+
+/// Parent of the `rank`-th of `count` members in the in-order binary tree over ranks from 1: the
+/// lowest set bit moves one up. The root is the largest power of two. 0: the root itself.
+std::uint32_t tree_parent(std::uint32_t rank, std::uint32_t count) {
+  const std::uint32_t bit = rank & (~rank + 1);
+  const std::uint32_t above = (rank & ~bit) | (bit << 1U);
+  if (above <= count) return above;
+  // The right neighbour in the full tree does not exist: the parent is on the left.
+  return rank & ~bit;
+}
+
+}  // namespace
+
+void open_job(Flows& flows) { ++flows.jobs; }
+
+void add_ring(Flows& flows, std::span<const std::int32_t> members, Bytes bytes_per_step) {
+  if (members.size() < 2) return;
+  ++flows.groups;
+  for (std::size_t i = 0; i + 1 < members.size(); ++i) {
+    flows.add(members[i], members[i + 1], bytes_per_step);
+  }
+  flows.add(members.back(), members.front(), bytes_per_step);
+}
+
+void add_all_to_all(Flows& flows, std::span<const std::int32_t> members, Bytes bytes_per_pair) {
+  if (members.size() < 2) return;
+  ++flows.groups;
+  for (const std::int32_t from : members) {
+    for (const std::int32_t to : members) {
+      if (from != to) flows.add(from, to, bytes_per_pair);
+    }
+  }
+}
+
+void add_chain(Flows& flows, std::span<const std::int32_t> members, Bytes bytes, bool both_ways) {
+  for (std::size_t i = 0; i + 1 < members.size(); ++i) {
+    ++flows.groups;
+    flows.add(members[i], members[i + 1], bytes);
+    if (both_ways) flows.add(members[i + 1], members[i], bytes);
+  }
+}
+
+void add_double_binary_tree(Flows& flows, std::span<const std::int32_t> members, Bytes size) {
+  const auto count = static_cast<std::uint32_t>(members.size());
+  if (count < 2) return;
+  ++flows.groups;
+  const auto add_tree = [&](std::uint32_t shift) {
+    // Rank r of the tree is member (r - 1 + shift) mod count: a shift by one turns leaves (odd
+    // ranks) into inner nodes.
+    const auto member = [&](std::uint32_t rank) { return members[(rank - 1 + shift) % count]; };
+    for (std::uint32_t rank = 1; rank <= count; ++rank) {
+      const std::uint32_t parent = tree_parent(rank, count);
+      if (parent == 0) continue;
+      flows.add(member(rank), member(parent), 0.5 * size);
+      flows.add(member(parent), member(rank), 0.5 * size);
+    }
+  };
+  add_tree(0);
+  add_tree(1);
+}
+
+void add_copy_rings(Flows& flows, std::span<const std::int32_t> nics, std::int32_t copies,
+                    Bytes bytes_per_step) {
+  const std::size_t copy = nics.size() / copies;
+  std::vector<std::int32_t> ring(copies);
+  for (std::size_t i = 0; i < copy; ++i) {
+    for (std::int32_t c = 0; c < copies; ++c) ring[c] = nics[c * copy + i];
+    add_ring(flows, ring, bytes_per_step);
+  }
+}
+
+}  // namespace scalemodel
