@@ -13,6 +13,7 @@
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/routing/ecmp.hpp"
 #include "scalemodel/routing/route.hpp"
+#include "scalemodel/routing/simulate.hpp"
 #include "scalemodel/traffic/flows.hpp"
 #include "scalemodel/traffic/patterns.hpp"
 #include "scalemodel/traffic/ring_jobs.hpp"
@@ -190,6 +191,39 @@ py::dict path_columns(const LinkGraph& graph, const Flows& flows, int max_paths,
   return columns;
 }
 
+/// Runs the routing of the options, or the given paths.
+py::dict run_network(const LinkGraph& graph, const Flows& flows, const RouteOptions& options,
+                     const std::vector<JobSchedule>& schedules, double step_latency_s,
+                     int max_paths, int detours) {
+  require_nics(graph, flows);
+  if (schedules.size() != static_cast<std::size_t>(flows.jobs)) {
+    throw MalformedQuestion("schedules: must have one entry per job");
+  }
+  if (!(step_latency_s >= 0)) throw MalformedQuestion("step_latency_s: must be at least 0");
+  const PathLimits limits = limits_of(max_paths, detours);
+  NetworkRun run;
+  std::size_t disconnected = 0;
+  {
+    const py::gil_scoped_release release;
+    const RoutingInstance instance(graph, flows, limits);
+    disconnected = instance.disconnected();
+    if (disconnected == 0) {
+      run = simulate_network(instance, route(instance, options), schedules,
+                             Seconds{step_latency_s});
+    }
+  }
+  py::dict answer;
+  answer["job"] = array_of(run.job);
+  answer["start_s"] = array_of(run.start);
+  answer["end_s"] = array_of(run.end);
+  answer["delivered_bytes"] = array_of(run.delivered_bytes);
+  answer["moved_bytes"] = array_of(run.moved_bytes);
+  answer["events"] = run.events;
+  answer["solved_flows"] = run.solved_flows;
+  answer["disconnected"] = disconnected;
+  return answer;
+}
+
 py::tuple ring_traffic(const LinkGraph& graph, const std::vector<RingJob>& jobs,
                        JobPlacement placement, std::int32_t server, std::uint64_t seed,
                        bool drop_local) {
@@ -210,6 +244,7 @@ void bind_routing(py::module_& m) {
           "steps", [](const RingJob& job) { return ring_steps(job); }, "Steps of an all-reduce.")
       .def("compute_s", &scaled_compute_time, py::arg("peak_flop_per_s"),
            "Scaled seconds between two all-reduces.");
+  bind_record<JobSchedule>(m, "Collectives and silence of a job over time.");
   bind_record<RouteOptions>(m, "How paths are chosen.");
   py::class_<Flows>(m, "Flows", "Who sends how much to whom in one step.")
       .def(py::init(&make_flows), py::arg("job"), py::arg("group"), py::arg("source"),
@@ -228,6 +263,9 @@ void bind_routing(py::module_& m) {
         "Rates, job values, loads and bounds of given paths.");
   m.def("path_columns", &path_columns, py::arg("graph"), py::arg("flows"),
         py::arg("max_paths") = 256, py::arg("detours") = 0, "Every path that a flow may take.");
+  m.def("run_network", &run_network, py::arg("graph"), py::arg("flows"), py::arg("options"),
+        py::arg("schedules"), py::arg("step_latency_s"), py::arg("max_paths") = 256,
+        py::arg("detours") = 0, "Every collective of a run: job, start and end.");
   m.def("ecmp_hash", &ecmp_hash, py::arg("value"), "The mixing hash of the ECMP router.");
 }
 

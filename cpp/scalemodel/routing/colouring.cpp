@@ -111,11 +111,12 @@ class Colourer {
       balance(begin, end, count, first);
       return;
     }
+    const std::size_t start = arena_.size();
     halve(begin, end);
-    const std::size_t middle = end + halves_[0], last = middle + halves_[1];
-    divide(end, middle, count / 2, first);
+    const std::size_t middle = start + halves_[0], last = middle + halves_[1];
+    divide(start, middle, count / 2, first);
     divide(middle, last, count / 2, first + count / 2);
-    arena_.resize(end);
+    arena_.resize(start);
   }
 
   /// Appends the two halves of [begin, end) to the arena, which then ends with the second one.

@@ -39,6 +39,36 @@ void DrainState::move(std::int32_t flow, std::int32_t to) {
   put_on(flow);
 }
 
+void DrainState::gather(std::int32_t flow, std::int32_t to) {
+  const double bytes = instance_.flows.bytes[flow];
+  const auto add = [&](std::int32_t link, double by) {
+    for (Step& step : steps_) {
+      if (step.link != link) continue;
+      step.time += by;
+      return;
+    }
+    steps_.push_back({link, by});
+  };
+  for (const std::int32_t link : links(flow)) add(link, -bytes * per_byte_[link]);
+  for (const std::int32_t link : instance_.links(static_cast<std::size_t>(flow), to)) {
+    add(link, bytes * per_byte_[link]);
+  }
+}
+
+double DrainState::change_of(std::int32_t flow, std::int32_t to, std::int32_t other,
+                             std::int32_t other_to) {
+  steps_.clear();
+  gather(flow, to);
+  if (other != PathSets::kNone) gather(other, other_to);
+  double change = 0;
+  for (const Step& step : steps_) {
+    const double before = std::max(time_[step.link] - target_, 0.0);
+    const double after = std::max(time_[step.link] + step.time - target_, 0.0);
+    change += after * after - before * before;
+  }
+  return change;
+}
+
 void DrainState::take_off(std::int32_t flow) {
   std::int32_t place = place_first_[flow];
   for (const std::int32_t link : links(flow)) {

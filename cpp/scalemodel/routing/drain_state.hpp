@@ -22,12 +22,25 @@ class DrainState {
   std::span<const std::int32_t> overfull() const { return overfull_; }
   std::span<const std::int32_t> flows_on(std::int32_t link) const { return users_[link]; }
   const Choice& choice() const { return choice_; }
+  /// Squared excess of a link if it carried so many bytes more.
+  double excess_with(std::int32_t link, double bytes) const {
+    const double over = std::max(time_[link] + bytes * per_byte_[link] - target_, 0.0);
+    return over * over;
+  }
   /// Longest time to drain a link, seconds.
   double longest() const;
 
   void move(std::int32_t flow, std::int32_t to);
+  /// How `excess` would change if `flow` took path `to` and, unless it is kNone, `other` took
+  /// path `other_to`.
+  double change_of(std::int32_t flow, std::int32_t to, std::int32_t other, std::int32_t other_to);
 
  private:
+  struct Step {
+    std::int32_t link;
+    double time;
+  };
+  void gather(std::int32_t flow, std::int32_t to);
   void take_off(std::int32_t flow);
   void put_on(std::int32_t flow);
   void change(std::int32_t link, double by);
@@ -43,6 +56,7 @@ class DrainState {
   std::vector<std::vector<std::int32_t>> users_;       ///< by link
   std::vector<std::int32_t> place_first_, place_;      ///< by flow and link of its path: in users_
   std::vector<std::int32_t> overfull_, overfull_place_;
+  std::vector<Step> steps_;  ///< of a move under consideration, one per link
 };
 
 }  // namespace scalemodel

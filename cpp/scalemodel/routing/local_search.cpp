@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "scalemodel/base/random.hpp"
+#include "scalemodel/routing/chain.hpp"
 #include "scalemodel/routing/colouring.hpp"
 #include "scalemodel/routing/drain_state.hpp"
 #include "scalemodel/routing/exhaustive.hpp"
@@ -19,7 +20,7 @@ namespace {
 
 constexpr double kRounding = 1e-9;
 /// What a budget of one buys: moves of layer 1, and flows times evaluations of layer 2.
-constexpr double kMovesPerBudget = 400'000, kFlowsPerBudget = 250'000;
+constexpr double kMovesPerBudget = 40'000, kFlowsPerBudget = 250'000;
 /// Complete search up to so many routings times flows.
 constexpr std::int64_t kFewest = 4096, kFlowsSearched = 100'000;
 
@@ -78,12 +79,25 @@ double drain_of(const RoutingInstance& instance, const Choice& choice) {
   return fabric_load(instance, single_path(choice)).drain.base();
 }
 
-Choice best_start(const RoutingInstance& instance) {
-  Choice best = longest_first(instance);
-  if (std::optional<Choice> coloured = colouring(instance)) {
-    if (drain_of(instance, *coloured) < drain_of(instance, best)) best = *std::move(coloured);
+/// What the quick routers answer.
+std::vector<Choice> starts(const RoutingInstance& instance) {
+  std::vector<Choice> all{longest_first(instance), greedy(instance)};
+  if (std::optional<Choice> coloured = colouring(instance)) all.push_back(*std::move(coloured));
+  return all;
+}
+
+/// The choice with the largest sorted job values, the last of equals.
+Choice best_of(const RoutingInstance& instance, RateModel model, const std::vector<Choice>& all) {
+  JobObjective objective(instance, model);
+  std::vector<double> best_values;
+  const Choice* best = nullptr;
+  for (const Choice& choice : all) {
+    const auto values = objective.sorted_values(choice);
+    if (best != nullptr && compare_sorted(values, best_values) < 0) continue;
+    best_values.assign(values.begin(), values.end());
+    best = &choice;
   }
-  return best;
+  return *best;
 }
 
 /// One cooling from warm to cold; true once nothing is above the target.
@@ -100,23 +114,20 @@ class Cooling {
     const std::int32_t flow = users[random_.below(static_cast<std::int32_t>(users.size()))];
     if (instance_.paths_of(flow) < 2) return;
     const std::int32_t old = state_.choice()[flow];
-    const double before = state_.excess();
-    std::int32_t other = PathSets::kNone, other_old = PathSets::kNone;
+    std::int32_t to = PathSets::kNone, other = PathSets::kNone, other_to = PathSets::kNone;
     if (random_.below(4) == 0) {
-      state_.move(flow, random_.below(instance_.paths_of(flow)));
+      to = random_.below(instance_.paths_of(flow));
     } else {
       other = neighbours_.random_one(flow, random_);
-      other_old = state_.choice()[other];
-      const std::int32_t mine = same_plane(instance_, flow, other, other_old);
-      const std::int32_t theirs = same_plane(instance_, other, flow, old);
-      if (mine == PathSets::kNone || theirs == PathSets::kNone || mine == old) return;
-      state_.move(flow, mine);
-      state_.move(other, theirs);
+      to = same_plane(instance_, flow, other, state_.choice()[other]);
+      other_to = same_plane(instance_, other, flow, old);
+      if (to == PathSets::kNone || other_to == PathSets::kNone) return;
     }
-    const double worse = state_.excess() - before;
-    if (worse <= 0 || random_.unit() < std::exp(-worse / temperature)) return;
-    state_.move(flow, old);
-    if (other != PathSets::kNone) state_.move(other, other_old);
+    if (to == old) return;
+    const double worse = state_.change_of(flow, to, other, other_to);
+    if (worse > 0 && random_.unit() >= std::exp(-worse / temperature)) return;
+    state_.move(flow, to);
+    if (other != PathSets::kNone) state_.move(other, other_to);
   }
 
  private:
@@ -138,7 +149,9 @@ Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchE
   const Neighbours neighbours(instance);
   SplitMix random(effort.seed);
   Cooling cooling(instance, state, neighbours, random);
-  constexpr double kWarm = 0.03, kCold = 3e-5;  // of the squared bound
+  std::optional<ChainMover> chains;
+  if (instance.graph.two_tier().leaves > 0) chains.emplace(instance, state);
+  constexpr double kWarm = 3e-4, kCold = 3e-6;  // of the squared bound
   const auto moves = static_cast<std::int64_t>(kMovesPerBudget * effort.budget);
   const std::int64_t look = static_cast<std::int64_t>(instance.size()) + 1;
   double temperature = 0;
@@ -151,7 +164,11 @@ Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchE
         best = state.choice();
       }
     }
-    cooling.try_move(temperature);
+    if (chains) {
+      chains->try_chain(temperature, random);
+    } else {
+      cooling.try_move(temperature);
+    }
   }
   return state.longest() < least ? state.choice() : best;
 }
@@ -170,6 +187,8 @@ Choice raise_job_values(const RoutingInstance& instance, RateModel model, Choice
   };
   std::vector<double> current = values_of(choice), best_values = current;
   Choice best = choice;
+  std::vector<double> alone = isolated_values(instance);
+  if (compare_sorted(alone, best_values) <= 0) return choice;  // nobody disturbs anybody
   SplitMix random(effort.seed + 1);
   const Neighbours neighbours(instance);
   const auto rounds = static_cast<std::int64_t>(kFlowsPerBudget * effort.budget /
@@ -221,8 +240,11 @@ Choice local_search(const RoutingInstance& instance, RateModel model, const Sear
   if (effort.budget > 0 && count_routings(instance, limit) <= limit) {
     if (std::optional<Choice> best = exhaustive(instance, model, limit)) return *std::move(best);
   }
-  Choice choice = lower_drain(instance, best_start(instance), effort);
-  return raise_job_values(instance, model, std::move(choice), effort);
+  std::vector<Choice> all = starts(instance);
+  const auto least = std::ranges::min_element(
+      all, {}, [&](const Choice& choice) { return drain_of(instance, choice); });
+  all.push_back(lower_drain(instance, *least, effort));
+  return raise_job_values(instance, model, best_of(instance, model, all), effort);
 }
 
 }  // namespace scalemodel
