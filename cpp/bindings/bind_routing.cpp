@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -111,6 +112,7 @@ py::dict quality_columns(const RoutingInstance& instance, const Routing& routing
   answer["fair_steps_per_s"] = array_of(q.fair);
   answer["allocated_steps_per_s"] = array_of(q.allocated);
   answer["isolated_steps_per_s"] = array_of(q.isolated);
+  answer["link_rate_bytes_per_s"] = array_of(q.carried);
   answer["link_bytes"] = array_of(bytes);
   answer["max_flows"] = q.load.flows;
   answer["max_bytes"] = q.load.bytes.base();
@@ -191,6 +193,21 @@ py::dict path_columns(const LinkGraph& graph, const Flows& flows, int max_paths,
   return columns;
 }
 
+using PatternRow =
+    std::tuple<TrafficPattern, std::vector<std::vector<std::int32_t>>, double>;  // pattern, groups, size
+
+Flows pattern_flows(const std::vector<PatternRow>& jobs) {
+  Flows flows;
+  for (const auto& [pattern, groups, size] : jobs) {
+    if (!(size > 0 && size < 1e18)) {
+      throw MalformedQuestion("size_bytes: must be above 0 and below 1e18");
+    }
+    open_job(flows);
+    for (const auto& members : groups) add_pattern(flows, pattern, members, Bytes{size});
+  }
+  return flows;
+}
+
 /// Runs the routing of the options, or the given paths.
 py::dict run_network(const LinkGraph& graph, const Flows& flows, const RouteOptions& options,
                      const std::vector<JobSchedule>& schedules, double step_latency_s,
@@ -202,11 +219,14 @@ py::dict run_network(const LinkGraph& graph, const Flows& flows, const RouteOpti
   if (!(step_latency_s >= 0)) throw MalformedQuestion("step_latency_s: must be at least 0");
   const PathLimits limits = limits_of(max_paths, detours);
   NetworkRun run;
+  std::vector<double> isolated;
   std::size_t disconnected = 0;
   {
     const py::gil_scoped_release release;
     const RoutingInstance instance(graph, flows, limits);
     disconnected = instance.disconnected();
+    isolated = isolated_values(instance);
+    for (std::size_t j = 0; j < isolated.size(); ++j) isolated[j] = schedules[j].steps / isolated[j];
     if (disconnected == 0) {
       run = simulate_network(instance, route(instance, options), schedules,
                              Seconds{step_latency_s});
@@ -216,6 +236,7 @@ py::dict run_network(const LinkGraph& graph, const Flows& flows, const RouteOpti
   answer["job"] = array_of(run.job);
   answer["start_s"] = array_of(run.start);
   answer["end_s"] = array_of(run.end);
+  answer["isolated_s"] = array_of(isolated);
   answer["delivered_bytes"] = array_of(run.delivered_bytes);
   answer["moved_bytes"] = array_of(run.moved_bytes);
   answer["events"] = run.events;
@@ -252,6 +273,10 @@ void bind_routing(py::module_& m) {
       .def_property_readonly("size", &Flows::size, "Flows.")
       .def_readonly("jobs", &Flows::jobs, "Jobs.")
       .def("columns", &flow_columns, "Job, group, source, destination and size of every flow.");
+  m.def("pattern_flows", &pattern_flows, py::arg("jobs"),
+        "Flows of jobs: rows (pattern, groups of NICs, size in bytes).");
+  m.def("pattern_steps", &pattern_steps, py::arg("pattern"), py::arg("members"),
+        "Steps of one collective of a pattern.");
   m.def("ring_traffic", &ring_traffic, py::arg("graph"), py::arg("jobs"), py::arg("placement"),
         py::arg("server"), py::arg("seed"), py::arg("drop_local"),
         "Flows of placed ring jobs, and the NICs of every job.");

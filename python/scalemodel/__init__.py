@@ -28,18 +28,22 @@ if TYPE_CHECKING:
     from scalemodel.calibration import calibrate
     from scalemodel.choice import explain_choice
     from scalemodel.codesign import codesign
+    from scalemodel.routing import Fabric, RoutingReport, Traffic, route, simulate_network
     from scalemodel.validation import validate
 
 __all__ = [
     "Cluster",
     "Estimate",
+    "Fabric",
     "FineTuning",
     "Model",
     "Ranking",
+    "RoutingReport",
     "ScaleModelError",
     "Space",
     "Strategy",
     "Timeline",
+    "Traffic",
     "Training",
     "__version__",
     "calibrate",
@@ -51,11 +55,16 @@ __all__ = [
     "model",
     "pareto",
     "plot",
+    "route",
     "search",
+    "simulate_network",
     "sweep",
     "sweep_chunks",
     "validate",
 ]
+
+
+_ROUTING = ("Fabric", "RoutingReport", "Traffic", "route", "simulate_network")
 
 
 def __getattr__(name: str) -> Any:
@@ -79,6 +88,12 @@ def __getattr__(name: str) -> Any:
 
         globals()["validate"] = validate
         return validate
+    if name in _ROUTING:
+        from scalemodel import routing
+
+        for public in _ROUTING:
+            globals()[public] = getattr(routing, public)
+        return globals()[name]
     raise AttributeError(f"module 'scalemodel' has no attribute {name!r}")
 
 

@@ -124,6 +124,20 @@ std::weak_ordering compare_sorted(std::span<double> a, std::span<double> b) {
   return a.size() <=> b.size();
 }
 
+std::vector<double> link_rates(const RoutingInstance& instance, const Routing& routing,
+                               WaterFilling& filling) {
+  const Incidence uses = flow_links(instance, routing);
+  std::vector<double> rates(uses.size());
+  filling.solve(instance.graph.capacities(), uses, rates);
+  std::vector<double> carried(instance.graph.links(), 0.0);
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    for (std::int32_t k = uses.first[i]; k < uses.first[i + 1]; ++k) {
+      carried[uses.link[k]] += (uses.weight.empty() ? 1.0 : uses.weight[k]) * rates[i];
+    }
+  }
+  return carried;
+}
+
 FabricLoad fabric_load(const RoutingInstance& instance, const Routing& routing) {
   const LinkGraph& graph = instance.graph;
   std::vector<double> bytes(graph.links(), 0.0);

@@ -40,6 +40,10 @@ std::vector<double> isolated_values(const RoutingInstance& instance);
 /// greater is better. Relative differences below 1e-9 are rounding. Neither span keeps its order.
 std::weak_ordering compare_sorted(std::span<double> a, std::span<double> b);
 
+/// Bytes per second that every link carries when flows move at fair rates.
+std::vector<double> link_rates(const RoutingInstance& instance, const Routing& routing,
+                               WaterFilling& filling);
+
 /// What the links of paths carry in one step of all jobs together; the links of NICs with a single
 /// port belong to no path and are left out.
 struct FabricLoad {

@@ -79,6 +79,7 @@ RoutingQuality quality(const RoutingInstance& instance, const Routing& routing) 
   WaterFilling filling;
   RoutingQuality q;
   q.rates = fair_rates(instance, routing, filling);
+  q.carried = link_rates(instance, routing, filling);
   q.fair = job_values(instance.flows, q.rates);
   q.allocated = allocated_values(instance, routing, filling);
   q.isolated = isolated_values(instance);

@@ -66,6 +66,7 @@ bool has_equal_flows(const RoutingInstance& instance);
 /// What a routing is worth.
 struct RoutingQuality {
   std::vector<double> rates;      ///< by flow, bytes/s, fair share
+  std::vector<double> carried;    ///< by link, bytes/s, fair share
   std::vector<double> fair;       ///< by job, steps/s
   std::vector<double> allocated;  ///< by job, steps/s
   std::vector<double> isolated;   ///< by job, steps/s, alone and bounded by its NICs only

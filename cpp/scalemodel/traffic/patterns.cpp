@@ -1,6 +1,6 @@
 #include "scalemodel/traffic/patterns.hpp"
 
-#include <bit>
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -75,6 +75,28 @@ void add_copy_rings(Flows& flows, std::span<const std::int32_t> nics, std::int32
     for (std::int32_t c = 0; c < copies; ++c) ring[c] = nics[c * copy + i];
     add_ring(flows, ring, bytes_per_step);
   }
+}
+
+void add_pattern(Flows& flows, TrafficPattern pattern, std::span<const std::int32_t> members,
+                 Bytes size) {
+  switch (pattern) {
+    case TrafficPattern::ring:
+      if (!members.empty()) add_ring(flows, members, size / static_cast<double>(members.size()));
+      return;
+    case TrafficPattern::all_to_all:
+      add_all_to_all(flows, members, size);
+      return;
+    case TrafficPattern::chain:
+      add_chain(flows, members, size, false);
+      return;
+    case TrafficPattern::double_binary_tree:
+      add_double_binary_tree(flows, members, size);
+      return;
+  }
+}
+
+std::int32_t pattern_steps(TrafficPattern pattern, std::int32_t members) {
+  return pattern == TrafficPattern::ring ? std::max(2 * (members - 1), 1) : 1;
 }
 
 }  // namespace scalemodel

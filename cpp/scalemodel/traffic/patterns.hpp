@@ -1,12 +1,24 @@
 // Communication patterns as flows. Each opens one or more groups of the job opened last.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
+#include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/traffic/flows.hpp"
 
 namespace scalemodel {
+
+enum class TrafficPattern : std::uint8_t { ring, all_to_all, chain, double_binary_tree };
+
+template <>
+struct EnumNames<TrafficPattern> {
+  static constexpr std::string_view what = "pattern";
+  static constexpr std::array<std::string_view, 4> names{"ring", "all_to_all", "chain",
+                                                         "double_binary_tree"};
+};
 
 /// Opens a job; the patterns that follow belong to it.
 void open_job(Flows& flows);
@@ -33,5 +45,13 @@ void add_double_binary_tree(Flows& flows, std::span<const std::int32_t> members,
 /// copy. One group per ring.
 void add_copy_rings(Flows& flows, std::span<const std::int32_t> nics, std::int32_t copies,
                     Bytes bytes_per_step);
+
+/// A pattern by name. `size`: ring and tree: a member's whole buffer of an all-reduce; all-to-all: to
+/// every other member; chain: to the next member.
+void add_pattern(Flows& flows, TrafficPattern pattern, std::span<const std::int32_t> members,
+                 Bytes size);
+
+/// Steps of one collective over so many members: 2 (n - 1) of a ring all-reduce, otherwise one.
+std::int32_t pattern_steps(TrafficPattern pattern, std::int32_t members);
 
 }  // namespace scalemodel

@@ -28,6 +28,7 @@ from scalemodel.cli.output import (
     OK,
     report,
 )
+from scalemodel.cli.routes import add_route
 from scalemodel.cli.searches import add_search, add_sweep
 from scalemodel.errors import ScaleModelError
 
@@ -55,7 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"scalemodel {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    searching = (add_estimate, add_search, add_sweep, add_merge)
+    searching = (add_estimate, add_search, add_sweep, add_merge, add_route)
     for add in (*searching, add_list, add_validate, add_calibrate, add_measure):
         add(commands)
     return parser

@@ -1,0 +1,196 @@
+"""What a routing is worth: tables of links, jobs and flows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scalemodel.routing.fabric import Fabric
+from scalemodel.routing.traffic import Traffic
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+OK, DISCONNECTED = "ok", "illegal:disconnected"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class RoutingReport:
+    """Paths of all flows on a fabric and what they give. Made by `route`.
+
+    Attributes
+    ----------
+    fabric : Fabric
+    traffic : Traffic
+    policy, model : str
+        How paths were chosen; rate model of the objective (fair_share or allocated).
+    columns : mapping
+        What the engine answered, arrays and numbers in base units.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> fabric = sm.Fabric.leaf_spine()
+    >>> report = sm.route(fabric, sm.Traffic.paper_mix(fabric, jobs=2, ring=2), policy="colouring")
+    >>> report.max_flows, round(report.gap_fraction, 6), report.jobs().slowdown.round(6).tolist()
+    (1, 0.0, [1.0, 1.0])
+    """
+
+    fabric: Fabric
+    traffic: Traffic
+    policy: str
+    model: str
+    columns: Mapping[str, Any] = field(repr=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"RoutingReport({self.policy}: {self.verdict}, {self.max_flows} flows on the fullest "
+            f"link, slowest step {self.step_time_s:.3g} s)"
+        )
+
+    @property
+    def verdict(self) -> str:
+        """``ok``, or ``illegal:disconnected`` where some flow has no path."""
+        return DISCONNECTED if self.columns["disconnected"] else OK
+
+    @property
+    def max_flows(self) -> int:
+        """Flows, or parts of flows, on the fullest link between switches."""
+        return int(self.columns["max_flows"])
+
+    @property
+    def drain_s(self) -> float:
+        """Time to drain the fullest link: layer 1 of the objective, by bytes."""
+        return float(self.columns["drain_s"])
+
+    @property
+    def bound_s(self) -> float:
+        """What no single-path routing's `drain_s` can fall below."""
+        return float(self.columns["bound_s"])
+
+    @property
+    def gap_fraction(self) -> float:
+        """Part of `drain_s` above the bound; negative where flows are split over paths."""
+        return self.drain_s / self.bound_s - 1 if self.bound_s > 0 else 0.0
+
+    @property
+    def assignment_s(self) -> float:
+        """Time the router took, measured."""
+        return float(self.columns["assignment_s"])
+
+    @property
+    def values_steps_per_s(self) -> list[float]:
+        """The objective: steps per second of every job in the rate model, slowest first."""
+        return sorted(float(value) for value in self._values())
+
+    @property
+    def step_time_s(self) -> float:
+        """Time of the slowest job's step in the rate model."""
+        finite = [value for value in self.values_steps_per_s if np.isfinite(value)]
+        if not finite:
+            return 0.0
+        return 1 / finite[0] if finite[0] > 0 else float("inf")
+
+    def _values(self) -> Any:
+        name = "fair_steps_per_s" if self.model == "fair_share" else "allocated_steps_per_s"
+        return self.columns[name]
+
+    def jobs(self) -> pd.DataFrame:
+        """One row per job.
+
+        Returns
+        -------
+        DataFrame
+            Columns job, flows, size_bytes (of all its flows, one step), fair_steps_per_s,
+            allocated_steps_per_s, isolated_steps_per_s (alone, bounded by its NICs), slowdown
+            (isolated over the report's rate model), slowest_bytes_per_s and mean_bytes_per_s (fair
+            rates of its flows: the slowest one is the effective bandwidth of its collectives).
+        """
+        import pandas as pd
+
+        flows = self.traffic.core.columns()
+        rates = pd.Series(self.columns["rate_bytes_per_s"]).groupby(flows["job"])
+        sizes = pd.Series(flows["size_bytes"]).groupby(flows["job"]).sum()
+        every = range(self.traffic.jobs)
+        frame = pd.DataFrame({"job": self.traffic.names})
+        frame["flows"] = rates.size().reindex(every, fill_value=0).to_numpy()
+        frame["size_bytes"] = sizes.reindex(every, fill_value=0.0).to_numpy()
+        for name in ("fair_steps_per_s", "allocated_steps_per_s", "isolated_steps_per_s"):
+            frame[name] = self.columns[name]
+        isolated, values = np.asarray(self.columns["isolated_steps_per_s"]), self._values()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            frame["slowdown"] = np.where(frame["flows"] > 0, isolated / values, 1.0)
+        frame["slowest_bytes_per_s"] = rates.min().reindex(every).to_numpy()
+        frame["mean_bytes_per_s"] = rates.mean().reindex(every).to_numpy()
+        return frame
+
+    def flows(self) -> pd.DataFrame:
+        """One row per flow.
+
+        Returns
+        -------
+        DataFrame
+            The traffic's columns, then path (position among the flow's paths), plane (spine, or
+            cable, of a two-tier fabric; position elsewhere), parts and rate_bytes_per_s. Path and
+            plane are -1 within a leaf and those of the first part where flows are split.
+        """
+        frame = self.traffic.flows()
+        first = np.asarray(self.columns["first"])
+        frame["path"] = np.asarray(self.columns["path"])[first[:-1]]
+        frame["plane"] = np.asarray(self.columns["plane"])[first[:-1]]
+        frame["parts"] = np.diff(first)
+        frame["rate_bytes_per_s"] = self.columns["rate_bytes_per_s"]
+        return frame
+
+    def links(self) -> pd.DataFrame:
+        """One row per directed link.
+
+        Returns
+        -------
+        DataFrame indexed by link
+            The fabric's columns, then load_bytes (of one step of all jobs), rate_bytes_per_s and
+            utilisation_fraction (fair rates).
+        """
+        frame = self.fabric.links()
+        frame["load_bytes"] = self.columns["link_bytes"]
+        frame["rate_bytes_per_s"] = self.columns["link_rate_bytes_per_s"]
+        capacity = frame["bandwidth_bytes_per_s"]
+        used = frame["rate_bytes_per_s"].where(capacity > 0, 0.0)
+        frame["utilisation_fraction"] = used / capacity.where(capacity > 0, 1.0)
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as one flat row.
+
+        Returns
+        -------
+        dict
+            policy, model, verdict, flows, max_flows, bound_flows, drain_s, bound_s, gap_fraction,
+            step_time_s, slowdown_mean, slowdown_max, rate_min_bytes_per_s, rate_mean_bytes_per_s,
+            jain_fraction (Jain's index of the flows' rates), assignment_s.
+        """
+        rates = np.asarray(self.columns["rate_bytes_per_s"])
+        jobs = self.jobs()
+        slowdown = jobs.loc[jobs["flows"] > 0, "slowdown"]
+        squares = float((rates**2).sum())
+        return {
+            "policy": self.policy,
+            "model": self.model,
+            "verdict": self.verdict,
+            "flows": int(rates.size),
+            "max_flows": self.max_flows,
+            "bound_flows": int(self.columns["bound_flows"]),
+            "drain_s": self.drain_s,
+            "bound_s": self.bound_s,
+            "gap_fraction": self.gap_fraction,
+            "step_time_s": self.step_time_s,
+            "slowdown_mean": float(slowdown.mean()) if len(slowdown) else 1.0,
+            "slowdown_max": float(slowdown.max()) if len(slowdown) else 1.0,
+            "rate_min_bytes_per_s": float(rates.min()) if rates.size else 0.0,
+            "rate_mean_bytes_per_s": float(rates.mean()) if rates.size else 0.0,
+            "jain_fraction": float(rates.sum() ** 2 / (rates.size * squares)) if squares else 1.0,
+            "assignment_s": self.assignment_s,
+        }

@@ -1,0 +1,129 @@
+"""``route``: paths for the flows of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from scalemodel import _core
+from scalemodel.errors import ScaleModelError
+from scalemodel.routing.fabric import Fabric
+from scalemodel.routing.report import RoutingReport
+from scalemodel.routing.traffic import Traffic
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from scalemodel.resolve import Cluster
+
+#: Policies of the engine, and the exact solver that needs scipy.
+POLICIES = (
+    "ecmp",
+    "subflow_ecmp",
+    "spray",
+    "greedy",
+    "colouring",
+    "balanced",
+    "annealing",
+    "local_search",
+    "exhaustive",
+    "milp",
+)
+MODELS = ("fair_share", "allocated")
+
+
+def as_fabric(fabric: Fabric | Cluster) -> Fabric:
+    """The fabric itself, or the one of a cluster."""
+    return fabric if isinstance(fabric, Fabric) else Fabric.of_cluster(fabric)
+
+
+def as_traffic(jobs: Traffic | pd.DataFrame | Iterable[Mapping[str, Any]]) -> Traffic:
+    """Traffic itself, or that of a table of flows or of a list of jobs."""
+    if isinstance(jobs, Traffic):
+        return jobs
+    if hasattr(jobs, "columns"):
+        return Traffic.from_frame(jobs)
+    return Traffic.of_jobs(jobs)
+
+
+def options_of(policy: str, model: str, **others: Any) -> _core.RouteOptions:
+    """Checked options of the engine."""
+    if policy not in POLICIES:
+        raise ScaleModelError(f"policy={policy!r}: must be one of {', '.join(POLICIES)}")
+    if model not in MODELS:
+        raise ScaleModelError(f"model={model!r}: must be one of {', '.join(MODELS)}")
+    return _core.RouteOptions(policy="greedy" if policy == "milp" else policy, model=model, **others)
+
+
+def route(
+    fabric: Fabric | Cluster,
+    jobs: Traffic | pd.DataFrame | Iterable[Mapping[str, Any]],
+    *,
+    policy: str = "balanced",
+    model: str = "fair_share",
+    seed: int = 0,
+    effort: float = 1.0,
+    parts: int = 4,
+    keep_best: bool = False,
+    max_paths: int = 256,
+    detours: int = 0,
+) -> RoutingReport:
+    """Choose paths for the flows of jobs and judge them.
+
+    Every flow moves at its max-min fair rate; a job steps with its slowest flow (fair_share), or its
+    flows are paced to end together (allocated). Rates are a fluid: convergence of transport
+    protocols, incast, priority flow control and queues are not modelled.
+
+    Parameters
+    ----------
+    fabric : Fabric or Cluster
+    jobs : Traffic, DataFrame or iterable of mapping
+        Flows; tables as in `Traffic.from_frame`, jobs as in `Traffic.of_jobs`.
+    policy : str
+        ``ecmp`` (a hash decides), ``subflow_ecmp`` (several hashed parts), ``spray`` (packets over
+        all paths), ``greedy`` and ``annealing`` (those of arXiv 2503.05324), ``colouring`` (optimal
+        for equal flows on two tiers), ``balanced`` (colouring for equal flows, otherwise local
+        search), ``local_search``, ``exhaustive`` (small instances), ``milp`` (layer 1 proven by
+        HiGHS; extra ``milp``).
+    model : {"fair_share", "allocated"}
+        Rate model that searches improve and that the report's objective uses.
+    seed : int
+        Of annealing and local search: equal seeds give equal answers.
+    effort : float
+        Of local search; 1 is about 50 ms.
+    parts : int
+        Of every flow, ``subflow_ecmp``.
+    keep_best : bool
+        Annealing answers the best state met instead of the last one.
+    max_paths, detours : int
+        Where the fabric has not two tiers: shortest paths per pair of switches at most, and further
+        paths by way of another switch.
+
+    Returns
+    -------
+    RoutingReport
+
+    Raises
+    ------
+    ScaleModelError : unknown policy, a NIC that does not exist, a policy that does not apply.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> fabric = sm.Fabric.leaf_spine(leaves=3, spines=2, nics_per_leaf=2)
+    >>> jobs = [{"pattern": "ring", "nics": [0, 2, 4], "size_bytes": 1e9},
+    ...         {"pattern": "ring", "nics": [1, 5, 3], "size_bytes": 1e9}]
+    >>> sm.route(fabric, jobs).jobs().slowdown.tolist()
+    [1.0, 1.0]
+    """
+    fabric, traffic = as_fabric(fabric), as_traffic(jobs)
+    options = options_of(
+        policy, model, seed=seed, effort=effort, parts=parts, keep_best=keep_best
+    )
+    if policy == "milp":
+        from scalemodel.routing.milp import least_drain
+
+        columns = least_drain(fabric, traffic, max_paths=max_paths, detours=detours)
+    else:
+        columns = _core.route_flows(fabric.core, traffic.core, options, max_paths, detours)
+    return RoutingReport(fabric, traffic, policy, model, columns)

@@ -1,0 +1,277 @@
+"""Who sends how much to whom: the flows of training jobs on a fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scalemodel import _core, catalog
+from scalemodel.errors import ScaleModelError, nearest
+from scalemodel.routing.fabric import Fabric
+from scalemodel.units import parse_quantity, value_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PATTERNS = ("ring", "all_to_all", "chain", "double_binary_tree")
+PLACEMENTS = ("random_leaves", "packed", "random_servers")
+_COLUMNS = ("job", "source", "destination", "size_bytes")
+
+
+class Traffic:
+    """Flows of jobs, one step of their collectives, and what the jobs do over time.
+
+    Made by its class methods.
+
+    Parameters
+    ----------
+    core : _core.Flows
+        The flows.
+    names : sequence of str
+        Of the jobs.
+    steps : sequence of int
+        Steps of one collective of every job.
+    compute_s : sequence of float
+        Silence of every job between two collectives.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> fabric = sm.Fabric.leaf_spine(leaves=4, spines=2, nics_per_leaf=4)
+    >>> jobs = [{"pattern": "ring", "nics": [0, 4, 8, 12], "size_bytes": 1e9}]
+    >>> sm.Traffic.of_jobs(jobs).flows().destination.tolist()
+    [4, 8, 12, 0]
+    """
+
+    def __init__(
+        self,
+        core: _core.Flows,
+        names: Sequence[str],
+        steps: Sequence[int],
+        compute_s: Sequence[float],
+    ) -> None:
+        self.core = core
+        self.names = list(names)
+        self.steps = list(steps)
+        self.compute_s = list(compute_s)
+
+    def __repr__(self) -> str:
+        return f"Traffic({len(self.names)} jobs, {self.core.size} flows)"
+
+    @property
+    def jobs(self) -> int:
+        """Number of jobs."""
+        return len(self.names)
+
+    @classmethod
+    def of_jobs(cls, jobs: Iterable[Mapping[str, Any]]) -> Traffic:
+        """Jobs by communication pattern.
+
+        Parameters
+        ----------
+        jobs : iterable of mapping
+            ``pattern`` (ring, all_to_all, chain, double_binary_tree), ``nics`` (one list, or a list of
+            lists: several groups of one job) and ``size_bytes`` (ring, tree: a rank's whole buffer
+            of an all-reduce; all_to_all: to every other rank; chain: to the next one). Optional:
+            ``name``, ``compute_s``.
+
+        Raises
+        ------
+        ScaleModelError : unknown pattern or missing key; names the job.
+
+        Examples
+        --------
+        >>> traffic = Traffic.of_jobs([{"pattern": "all_to_all", "nics": range(4), "size_bytes": 1e6}])
+        >>> traffic.core.size
+        12
+        """
+        rows = []
+        names, steps, compute = [], [], []
+        for number, job in enumerate(jobs):
+            unknown = set(job) - {"pattern", "nics", "size_bytes", "name", "compute_s"}
+            missing = {"pattern", "nics", "size_bytes"} - set(job)
+            if unknown or missing:
+                what = f"has no key {sorted(missing)[0]!r}" if missing else ""
+                what = what or f"{sorted(unknown)[0]!r} is no key of a job"
+                raise ScaleModelError(f"jobs[{number}]: {what}")
+            pattern = job["pattern"]
+            if pattern not in PATTERNS:
+                raise ScaleModelError(
+                    f"jobs[{number}]: pattern={pattern!r}: must be one of {', '.join(PATTERNS)}"
+                )
+            lists = list(job["nics"])
+            groups = [list(g) for g in lists] if lists and np.ndim(lists[0]) else [lists]
+            size = parse_quantity(job["size_bytes"], "bytes", f"jobs[{number}].size_bytes")
+            rows.append((pattern, groups, size))
+            names.append(str(job.get("name", f"job {number}")))
+            steps.append(_core.pattern_steps(pattern, max((len(g) for g in groups), default=1)))
+            compute.append(parse_quantity(job.get("compute_s", 0.0), "s", "compute_s"))
+        return cls(_core.pattern_flows(rows), names, steps, compute)
+
+    @classmethod
+    def of_ring_jobs(
+        cls,
+        fabric: Fabric,
+        jobs: Iterable[_core.RingJob],
+        *,
+        placement: str = "random_leaves",
+        server: int = 8,
+        seed: int = 0,
+        peak_flop_per_s: float | str | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Traffic:
+        """Data-parallel jobs placed on a fabric: ring i joins the i-th NIC of every copy.
+
+        Parameters
+        ----------
+        fabric : Fabric
+        jobs : iterable of _core.RingJob
+            Parameters, NICs of a copy, copies.
+        placement : {"random_leaves", "packed", "random_servers"}
+            Copies over random leaves (arXiv 2503.05324), in order, or over random servers.
+        server : int
+            NICs of a server.
+        seed : int
+            Of random placements.
+        peak_flop_per_s : float or str, optional
+            Of an accelerator; gives jobs their computation between all-reduces.
+
+        Raises
+        ------
+        ScaleModelError : unknown placement, or the jobs do not fit.
+
+        Examples
+        --------
+        >>> from scalemodel import _core
+        >>> job = _core.RingJob(parameters=7e9, copy=8, copies=4)
+        >>> Traffic.of_ring_jobs(Fabric.leaf_spine(), [job]).core.size
+        32
+        """
+        listed = list(jobs)
+        if placement not in PLACEMENTS:
+            raise ScaleModelError(
+                f"placement={placement!r}: must be one of {', '.join(PLACEMENTS)}"
+            )
+        if server < 1:
+            raise ScaleModelError(f"server={server!r}: must be at least 1")
+        core, _ = _core.ring_traffic(fabric.core, listed, placement, server, seed, True)
+        compute = [0.0] * len(listed)
+        if peak_flop_per_s is not None:
+            peak = parse_quantity(peak_flop_per_s, "flop_per_s", "peak_flop_per_s")
+            compute = [job.compute_s(peak) for job in listed]
+        names = names or [f"job {number}" for number in range(len(listed))]
+        return cls(core, names, [max(job.steps, 1) for job in listed], compute)
+
+    @classmethod
+    def paper_mix(
+        cls,
+        fabric: Fabric,
+        *,
+        jobs: int = 5,
+        ring: int = 4,
+        placement: str = "random_leaves",
+        seed: int = 0,
+        accelerator: str = "a100",
+    ) -> Traffic:
+        """Concurrent jobs of the experiments of arXiv 2503.05324 (catalogue: reference/ring_jobs).
+
+        Parameters
+        ----------
+        jobs : int
+            2 to 5 concurrent jobs.
+        ring : int
+            2, 4 or 8 copies of every model; 8 only for 2 and 3 jobs.
+        accelerator : str
+            Whose peak scales the computation between all-reduces.
+
+        Examples
+        --------
+        >>> Traffic.paper_mix(Fabric.leaf_spine(), jobs=2, ring=2).names
+        ['bloom', 'llama2_70b']
+        """
+        entry = catalog.load("reference", "ring_jobs")
+        mixes: Mapping[str, Any] = entry["mix"]
+        key = f"{jobs}_{ring}"
+        if key not in mixes:
+            known = ", ".join(name.replace("_", " jobs x ring ") for name in mixes)
+            raise ScaleModelError(f"jobs={jobs!r}, ring={ring!r}: must be one of {known}")
+        peaks: Mapping[str, Any] = entry["peak"]
+        if accelerator not in peaks:
+            raise ScaleModelError(f"accelerator={accelerator!r}: {nearest(accelerator, peaks)}")
+        names = [str(name) for name in value_of(mixes[key])]  # type: ignore[attr-defined]
+        listed = [
+            _core.RingJob(
+                copies=ring, **{field: value_of(item) for field, item in entry[name].items()}
+            )
+            for name in names
+        ]
+        return cls.of_ring_jobs(
+            fabric,
+            listed,
+            placement=placement,
+            seed=seed,
+            peak_flop_per_s=str(value_of(peaks[accelerator])),
+            names=names,
+        )
+
+    @classmethod
+    def from_frame(
+        cls, frame: pd.DataFrame, *, steps: int = 1, compute_s: float = 0.0
+    ) -> Traffic:
+        """Flows from a table with columns job, source, destination (NICs) and size_bytes.
+
+        Jobs may be numbers or names. An optional column group says which flows of a job step
+        together; without it every flow steps alone.
+
+        Raises
+        ------
+        ScaleModelError : a column is missing, or a size is not positive.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> rows = [("a", 0, 4, 1e9), ("b", 1, 5, 2e9)]
+        >>> frame = pd.DataFrame(rows, columns=["job", "source", "destination", "size_bytes"])
+        >>> Traffic.from_frame(frame).names
+        ['a', 'b']
+        """
+        for column in _COLUMNS:
+            if column not in frame:
+                raise ScaleModelError(f"frame: has no column {column!r}")
+        import pandas as pd
+
+        codes, names = pd.factorize(frame["job"])
+        if (codes < 0).any():
+            raise ScaleModelError("frame: column 'job' has missing values")
+        group = np.arange(len(frame))
+        if "group" in frame:
+            group, _ = pd.factorize(pd.MultiIndex.from_arrays([codes, frame["group"]]))
+            if (np.diff(group) < 0).any():
+                raise ScaleModelError("frame: the rows of a group must follow each other")
+        numbers = {}
+        for column in _COLUMNS[1:]:
+            try:
+                numbers[column] = frame[column].to_numpy(dtype=float)
+            except (TypeError, ValueError) as error:
+                raise ScaleModelError(f"frame: column {column!r} must hold numbers") from error
+            if not np.isfinite(numbers[column]).all():
+                raise ScaleModelError(f"frame: column {column!r} must be finite")
+        core = _core.Flows(codes, group, *numbers.values(), len(names))
+        titles = [str(name) for name in names]
+        return cls(core, titles, [steps] * len(titles), [compute_s] * len(titles))
+
+    def flows(self) -> pd.DataFrame:
+        """The flows of one step.
+
+        Returns
+        -------
+        DataFrame
+            Columns job (name), group, source, destination (NICs), size_bytes.
+        """
+        import pandas as pd
+
+        frame = pd.DataFrame(self.core.columns())
+        frame["job"] = np.array(self.names, dtype=object)[frame["job"]]
+        return frame
