@@ -46,7 +46,8 @@ py::dict link_columns(const LinkGraph& graph) {
 
 py::list node_kinds(const LinkGraph& graph) {
   py::list kinds;
-  for (std::int32_t node = 0; node < graph.nodes(); ++node) kinds.append(py::cast(graph.kind(node)));
+  for (std::int32_t node = 0; node < graph.nodes(); ++node)
+    kinds.append(py::cast(graph.kind(node)));
   return kinds;
 }
 

@@ -193,8 +193,8 @@ py::dict path_columns(const LinkGraph& graph, const Flows& flows, int max_paths,
   return columns;
 }
 
-using PatternRow =
-    std::tuple<TrafficPattern, std::vector<std::vector<std::int32_t>>, double>;  // pattern, groups, size
+using PatternRow = std::tuple<TrafficPattern, std::vector<std::vector<std::int32_t>>,
+                              double>;  // pattern, groups, size
 
 Flows pattern_flows(const std::vector<PatternRow>& jobs) {
   Flows flows;
@@ -226,10 +226,11 @@ py::dict run_network(const LinkGraph& graph, const Flows& flows, const RouteOpti
     const RoutingInstance instance(graph, flows, limits);
     disconnected = instance.disconnected();
     isolated = isolated_values(instance);
-    for (std::size_t j = 0; j < isolated.size(); ++j) isolated[j] = schedules[j].steps / isolated[j];
+    for (std::size_t j = 0; j < isolated.size(); ++j)
+      isolated[j] = schedules[j].steps / isolated[j];
     if (disconnected == 0) {
-      run = simulate_network(instance, route(instance, options), schedules,
-                             Seconds{step_latency_s});
+      run =
+          simulate_network(instance, route(instance, options), schedules, Seconds{step_latency_s});
     }
   }
   py::dict answer;

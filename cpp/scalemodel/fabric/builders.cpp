@@ -176,7 +176,8 @@ LinkGraph custom_fabric(std::int32_t nics, std::int32_t switches, std::span<cons
   for (const Edge& edge : edges) {
     for (const std::int32_t end : {edge.a, edge.b}) {
       if (end < 0 || end >= graph.nodes()) {
-        throw MalformedQuestion("edges: node " + std::to_string(end) + " does not exist; nodes are 0 to " +
+        throw MalformedQuestion("edges: node " + std::to_string(end) +
+                                " does not exist; nodes are 0 to " +
                                 std::to_string(graph.nodes() - 1));
       }
     }

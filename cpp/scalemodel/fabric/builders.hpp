@@ -32,9 +32,9 @@ struct LeafSpine {
   bool operator==(const LeafSpine&) const = default;
 };
 
-/// Three tiers of k-port switches: k pods of k/2 leaves and k/2 spines, (k/2)^2 core switches, k^3/4
-/// NICs; spine i of every pod is joined to cores i k/2 ... (i+1) k/2 - 1.
-/// Source: Al-Fares, Loukissas and Vahdat, SIGCOMM 2008.
+/// Three tiers of k-port switches: k pods of k/2 leaves and k/2 spines, (k/2)^2 core switches,
+/// k^3/4 NICs; spine i of every pod is joined to cores i k/2 ... (i+1) k/2 - 1. Source: Al-Fares,
+/// Loukissas and Vahdat, SIGCOMM 2008.
 struct FatTree {
   int ports = 4;
   Cable host, fabric;
@@ -43,15 +43,17 @@ struct FatTree {
 };
 
 /// `servers` of `gpus` accelerators. In units of `servers_per_unit` servers, accelerator r of every
-/// server hangs on leaf r of the unit; every leaf is joined to `spines` spines (0: rail-only). Inside
-/// a server accelerators meet in a scale-up domain (no bandwidth: none), through which traffic may
-/// change the rail (NCCL's PXN; rail-only: arXiv 2307.12169). NIC number: server gpus + r.
+/// server hangs on leaf r of the unit; every leaf is joined to `spines` spines (0: rail-only).
+/// Inside a server accelerators meet in a scale-up domain (no bandwidth: none), through which
+/// traffic may change the rail (NCCL's PXN; rail-only: arXiv 2307.12169). NIC number: server gpus +
+/// r.
 struct Rails {
   int servers = 32;
   int gpus = 8;
   int servers_per_unit = 32;
   int spines = 0;
-  Cable host, fabric, scale_up;
+  Cable host, fabric;
+  Cable scale_up{BytesPerSecond{}, Seconds{}};
 
   bool operator==(const Rails&) const = default;
 };
@@ -68,8 +70,8 @@ struct Dragonfly {
   bool operator==(const Dragonfly&) const = default;
 };
 
-/// A torus of up to three dimensions with one NIC per node; a dimension of two has one cable, of one
-/// none. Shortest paths start along the first dimension.
+/// A torus of up to three dimensions with one NIC per node; a dimension of two has one cable, of
+/// one none. Shortest paths start along the first dimension.
 struct Torus {
   int x = 4;
   int y = 4;
@@ -95,8 +97,8 @@ LinkGraph dragonfly(const Dragonfly& spec);
 LinkGraph torus(const Torus& spec);
 /// `nics` accelerators on one scale-up switch.
 LinkGraph scale_up_domain(int nics, const Cable& cable);
-/// NICs 0 ... nics - 1 are nodes 0 ... nics - 1, further nodes are switches. NICs with several cables
-/// forward (direct-connect fabrics).
+/// NICs 0 ... nics - 1 are nodes 0 ... nics - 1, further nodes are switches. NICs with several
+/// cables forward (direct-connect fabrics).
 LinkGraph custom_fabric(std::int32_t nics, std::int32_t switches, std::span<const Edge> edges);
 
 template <>
@@ -117,7 +119,8 @@ struct RecordOf<LeafSpine> {
       field("spines", &T::spines, 1, 1e5, "spine switches"),
       field("nics_per_leaf", &T::nics_per_leaf, 1, 1e5, "NICs under a leaf"),
       field("cables", &T::cables, 1, 1e3, "between a leaf and a spine"),
-      field("host", &T::host, "NIC to leaf"), field("fabric", &T::fabric, "leaf to spine")};
+      field("host", &T::host, "NIC to leaf"),
+      field("fabric", &T::fabric, "leaf to spine")};
 };
 
 template <>

@@ -58,9 +58,7 @@ class LinkGraph {
   NodeKind kind(std::int32_t node) const { return kinds_[node]; }
   std::int32_t from(std::int32_t link) const { return from_[link]; }
   std::int32_t to(std::int32_t link) const { return to_[link]; }
-  static std::int32_t reverse(std::int32_t link) {
-    return link % 2 == 0 ? link + 1 : link - 1;
-  }
+  static std::int32_t reverse(std::int32_t link) { return link % 2 == 0 ? link + 1 : link - 1; }
   BytesPerSecond capacity(std::int32_t link) const { return BytesPerSecond{capacity_[link]}; }
   Seconds latency(std::int32_t link) const { return Seconds{latency_[link]}; }
   bool alive(std::int32_t link) const { return capacity_[link] > 0; }

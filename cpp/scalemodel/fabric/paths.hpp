@@ -40,8 +40,8 @@ struct PathSets {
 };
 
 /// Paths of every (source NIC, destination NIC). In a two-tier fabric: every plane with both links
-/// up, in the order of planes. Elsewhere: shortest paths in the order of link numbers, then detours.
-/// A commodity without any path has a set without paths, also where its own NIC is down.
+/// up, in the order of planes. Elsewhere: shortest paths in the order of link numbers, then
+/// detours. A commodity without any path has a set without paths, also where its own NIC is down.
 PathSets find_paths(const LinkGraph& graph, std::span<const std::int32_t> sources,
                     std::span<const std::int32_t> destinations, const PathLimits& limits = {});
 

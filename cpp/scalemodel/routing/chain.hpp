@@ -11,10 +11,11 @@
 
 namespace scalemodel {
 
-/// Moves flows between two planes so that what one end of a flow gains is given back there by a flow
-/// of about the same size, as a Kempe chain does for equal flows: a flow of an overfull link changes
-/// from plane a to b; at each of its leaves the flow on b whose return to a leaves the least squared
-/// excess follows, if that is better than none, and so on from that flow's other leaf.
+/// Moves flows between two planes so that what one end of a flow gains is given back there by a
+/// flow of about the same size, as a Kempe chain does for equal flows: a flow of an overfull link
+/// changes from plane a to b; at each of its leaves the flow on b whose return to a leaves the
+/// least squared excess follows, if that is better than none, and so on from that flow's other
+/// leaf.
 class ChainMover {
  public:
   ChainMover(const RoutingInstance& instance, DrainState& state);
@@ -35,8 +36,8 @@ class ChainMover {
 
   const RoutingInstance& instance_;
   DrainState& state_;
-  std::vector<std::int32_t> from_, to_;     ///< leaves, by flow
-  std::vector<std::int32_t> last_moved_;    ///< by flow: chain that moved it last
+  std::vector<std::int32_t> from_, to_;   ///< leaves, by flow
+  std::vector<std::int32_t> last_moved_;  ///< by flow: chain that moved it last
   std::int32_t chain_ = 0;
   std::vector<std::pair<std::int32_t, std::int32_t>> moved_;  ///< flow, position before
 };

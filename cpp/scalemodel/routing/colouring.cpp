@@ -59,8 +59,7 @@ class EulerSplit {
   void follow(std::int32_t e, const Numbers& out, const Numbers& back) {
     const Numbers* by = &out;
     const Numbers* next_by = &back;
-    for (std::int32_t next = (*by)[e]; next != kNobody && half_[next] == kNobody;
-         next = (*by)[e]) {
+    for (std::int32_t next = (*by)[e]; next != kNobody && half_[next] == kNobody; next = (*by)[e]) {
       half_[next] = static_cast<signed char>(1 - half_[e]);
       e = next;
       std::swap(by, next_by);
@@ -141,7 +140,8 @@ class Colourer {
     }
   }
 
-  /// Any number of colours: edge by edge where it loads least, then pairs of colours are evened out.
+  /// Any number of colours: edge by edge where it loads least, then pairs of colours are evened
+  /// out.
   void balance(std::size_t begin, std::size_t end, std::int32_t count, std::int32_t first) {
     count_ = count;
     load_[0].assign(static_cast<std::size_t>(left_vertices_) * count, 0);

@@ -15,8 +15,8 @@ namespace scalemodel {
 ///
 /// Of m parallel edges floor(m / S) get every colour at once, which leaves fewer than S per pair.
 /// Even S: an Euler split into two halves of S / 2 colours each. Odd S: any colouring, then, while
-/// some vertex has two colours whose numbers differ by more than one, an Euler split of the union of
-/// the two: every vertex becomes balanced on both and the sum of squares falls, so that it ends.
+/// some vertex has two colours whose numbers differ by more than one, an Euler split of the union
+/// of the two: every vertex becomes balanced on both and the sum of squares falls, so that it ends.
 /// The Euler split pairs the edges at every vertex; each path or cycle of partners alternates
 /// between the halves.
 ///
@@ -26,8 +26,8 @@ void balanced_colouring(std::int32_t left_vertices, std::int32_t right_vertices,
                         std::span<const std::int32_t> left, std::span<const std::int32_t> right,
                         std::int32_t colours, std::span<std::int32_t> colour);
 
-/// Leaves are vertices, flows are edges, planes are colours. Ignores sizes. Nothing where the fabric
-/// does not have two tiers or where leaves do not share the same planes.
+/// Leaves are vertices, flows are edges, planes are colours. Ignores sizes. Nothing where the
+/// fabric does not have two tiers or where leaves do not share the same planes.
 std::optional<Choice> colouring(const RoutingInstance& instance);
 
 }  // namespace scalemodel

@@ -52,9 +52,9 @@ class DrainState {
   Choice choice_;
   double target_;
   double excess_ = 0;
-  std::vector<double> per_byte_, time_;                ///< by link, seconds
-  std::vector<std::vector<std::int32_t>> users_;       ///< by link
-  std::vector<std::int32_t> place_first_, place_;      ///< by flow and link of its path: in users_
+  std::vector<double> per_byte_, time_;            ///< by link, seconds
+  std::vector<std::vector<std::int32_t>> users_;   ///< by link
+  std::vector<std::int32_t> place_first_, place_;  ///< by flow and link of its path: in users_
   std::vector<std::int32_t> overfull_, overfull_place_;
   std::vector<Step> steps_;  ///< of a move under consideration, one per link
 };

@@ -12,8 +12,8 @@ namespace scalemodel {
 /// Wang's six-step integer hash.
 std::int32_t ecmp_hash(std::int32_t value);
 
-/// One hashed path per flow: position h(leaf + h(source + h(destination))) mod paths, in node numbers.
-/// Depends on the pair of NICs only, as with one connection per pair.
+/// One hashed path per flow: position h(leaf + h(source + h(destination))) mod paths, in node
+/// numbers. Depends on the pair of NICs only, as with one connection per pair.
 Choice ecmp(const RoutingInstance& instance);
 
 /// Every flow in `parts` equal parts with different source ports, each hashed for itself; parts may

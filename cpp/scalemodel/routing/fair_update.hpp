@@ -13,7 +13,8 @@ namespace scalemodel {
 /// Rates of the active entities of an incidence. A change solves only the entities that it touches:
 /// those that were held back by a link that lost a flow, and those that came. The rest keeps its
 /// rate unless that would break the condition that makes the solution unique, namely that everyone
-/// has a full link on which no other is faster; whoever breaks it joins and the part is solved again.
+/// has a full link on which no other is faster; whoever breaks it joins and the part is solved
+/// again.
 class FairUpdate {
  public:
   FairUpdate(std::span<const double> capacity, const Incidence& uses);
@@ -34,8 +35,8 @@ class FairUpdate {
   void solve_part();
   bool widen();
   std::span<const std::int32_t> links(std::int32_t entity) const {
-    return std::span(uses_.link).subspan(uses_.first[entity],
-                                         uses_.first[entity + 1] - uses_.first[entity]);
+    return std::span(uses_.link)
+        .subspan(uses_.first[entity], uses_.first[entity + 1] - uses_.first[entity]);
   }
   std::span<const std::int32_t> users(std::int32_t link) const {
     return std::span(user_).subspan(user_first_[link], user_first_[link + 1] - user_first_[link]);

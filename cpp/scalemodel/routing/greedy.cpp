@@ -101,13 +101,13 @@ void greedy_two_tier(const RoutingInstance& instance, const Classes& classes, Ch
       fuller[p] = std::max(u[p], d[p]);
       least = std::min(least, fuller[p]);
     }
-    const auto plane =
-        static_cast<std::int32_t>(std::ranges::find(fuller, least) - fuller.begin());
+    const auto plane = static_cast<std::int32_t>(std::ranges::find(fuller, least) - fuller.begin());
     ++u[plane];
     ++d[plane];
     choice[f] = plane;
     if (usable < planes) {
-      const auto via = instance.paths.via.begin() + instance.paths.path_first[instance.paths.set[f]];
+      const auto via =
+          instance.paths.via.begin() + instance.paths.path_first[instance.paths.set[f]];
       choice[f] = static_cast<std::int32_t>(std::lower_bound(via, via + usable, plane) - via);
     }
   });

@@ -6,9 +6,9 @@
 namespace scalemodel {
 
 /// Flows are taken in classes, what leaves a switch and what enters it, the largest class first
-/// (equal ones by name: "a_<leaf>" for leaving, "b_<leaf>" for entering, as strings); within a class
-/// in their order. Each goes where the fullest link of its path is least full, the first of equals;
-/// sizes do not matter, only numbers of flows.
+/// (equal ones by name: "a_<leaf>" for leaving, "b_<leaf>" for entering, as strings); within a
+/// class in their order. Each goes where the fullest link of its path is least full, the first of
+/// equals; sizes do not matter, only numbers of flows.
 ///
 /// The fullest link carries at most twice the flows of the best routing where all leaves share the
 /// same spines: a flow placed at load m found m flows on its up- or downlink of each of the S

@@ -12,7 +12,8 @@
 
 namespace scalemodel {
 
-/// Flows on a fabric with the paths they may take. Refers to fabric and flows, which must outlive it.
+/// Flows on a fabric with the paths they may take. Refers to fabric and flows, which must outlive
+/// it.
 struct RoutingInstance {
   const LinkGraph& graph;
   const Flows& flows;
@@ -60,8 +61,8 @@ struct Incidence {
   std::size_t size() const { return first.size() - 1; }
 };
 
-/// Links of every part of the routing, NICs included; of every flow, weighted by shares, where it is
-/// sprayed. Disconnected flows use none.
+/// Links of every part of the routing, NICs included; of every flow, weighted by shares, where it
+/// is sprayed. Disconnected flows use none.
 Incidence flow_links(const RoutingInstance& instance, const Routing& routing);
 Incidence flow_links(const RoutingInstance& instance, const Choice& choice);
 

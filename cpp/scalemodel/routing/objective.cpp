@@ -12,6 +12,24 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+/// The narrowest link of the widest path of a flow, bytes/s.
+double widest_path(const RoutingInstance& instance, std::size_t flow) {
+  double widest = 0;
+  for (std::int32_t p = 0; p < instance.paths_of(flow); ++p) {
+    double narrowest = kInfinity;
+    for (const std::int32_t link : instance.links(flow, p)) {
+      narrowest = std::min(narrowest, instance.graph.capacity(link).base());
+    }
+    widest = std::max(widest, narrowest);
+  }
+  return widest;
+}
+
+double port_width(const RoutingInstance& instance, std::size_t flow, std::int32_t host_link) {
+  return host_link == PathSets::kNone ? widest_path(instance, flow)
+                                      : instance.graph.capacity(host_link).base();
+}
+
 /// Flows of one leaf in one direction, and the links they may leave or enter by.
 struct LeafDemand {
   std::vector<double> bytes;
@@ -82,13 +100,8 @@ std::vector<double> allocated_values(const RoutingInstance& instance, const Rout
 std::vector<double> isolated_values(const RoutingInstance& instance) {
   const Flows& flows = instance.flows;
   const LinkGraph& graph = instance.graph;
-  // Bytes that each NIC of a job sends and receives, and what its cables can carry.
+  // What the ports of a NIC can carry for the job: its only link, or the widest of its paths.
   std::vector<double> port(graph.nics(), 0.0);
-  for (std::int32_t nic = 0; nic < graph.nics(); ++nic) {
-    for (const std::int32_t link : graph.links_from(graph.nic_node(nic))) {
-      port[nic] += graph.capacity(link).base();
-    }
-  }
   std::vector<double> sent(graph.nics(), 0.0), received(graph.nics(), 0.0);
   std::vector<double> values(flows.jobs, kInfinity);
   std::vector<std::int32_t> order(flows.size());
@@ -96,17 +109,23 @@ std::vector<double> isolated_values(const RoutingInstance& instance) {
   std::ranges::stable_sort(order, {}, [&](std::int32_t f) { return flows.job[f]; });
   for (auto begin = order.begin(); begin != order.end();) {
     const std::int32_t job = flows.job[*begin];
-    const auto end = std::find_if(begin, order.end(),
-                                  [&](std::int32_t f) { return flows.job[f] != job; });
+    const auto end =
+        std::find_if(begin, order.end(), [&](std::int32_t f) { return flows.job[f] != job; });
     for (auto f = begin; f != end; ++f) {
-      sent[flows.source[*f]] += flows.bytes[*f];
-      received[flows.destination[*f]] += flows.bytes[*f];
+      const std::int32_t from = flows.source[*f], to = flows.destination[*f];
+      sent[from] += flows.bytes[*f];
+      received[to] += flows.bytes[*f];
+      port[from] = std::max(port[from], port_width(instance, *f, instance.paths.host_up[*f]));
+      port[to] = std::max(port[to], port_width(instance, *f, instance.paths.host_down[*f]));
     }
     for (auto f = begin; f != end; ++f) {
       const std::int32_t from = flows.source[*f], to = flows.destination[*f];
       if (sent[from] > 0) values[job] = std::min(values[job], port[from] / sent[from]);
       if (received[to] > 0) values[job] = std::min(values[job], port[to] / received[to]);
       sent[from] = received[to] = 0;
+    }
+    for (auto f = begin; f != end; ++f) {
+      port[flows.source[*f]] = port[flows.destination[*f]] = 0;
     }
     begin = end;
   }
@@ -165,14 +184,7 @@ FabricLoad fabric_load(const RoutingInstance& instance, const Routing& routing) 
 LoadBound load_bound(const RoutingInstance& instance) {
   LoadBound bound;
   for (std::size_t f = 0; f < instance.size(); ++f) {
-    BytesPerSecond widest;
-    for (std::int32_t p = 0; p < instance.paths_of(f); ++p) {
-      BytesPerSecond narrowest{kInfinity};
-      for (const std::int32_t link : instance.links(f, p)) {
-        narrowest = min(narrowest, instance.graph.capacity(link));
-      }
-      widest = max(widest, narrowest);
-    }
+    const BytesPerSecond widest{widest_path(instance, f)};
     if (widest > BytesPerSecond{}) {
       bound.largest = max(bound.largest, Bytes{instance.flows.bytes[f]} / widest);
       bound.flows = std::max(bound.flows, 1);

@@ -36,8 +36,9 @@ std::vector<double> allocated_values(const RoutingInstance& instance, const Rout
 /// Steps per second of every job alone on links that carry any path: only its NICs bound it.
 std::vector<double> isolated_values(const RoutingInstance& instance);
 
-/// Orders vectors of job values by their sorted entries, smallest first: the routing whose vector is
-/// greater is better. Relative differences below 1e-9 are rounding. Neither span keeps its order.
+/// Orders vectors of job values by their sorted entries, smallest first: the routing whose vector
+/// is greater is better. Relative differences below 1e-9 are rounding. Neither span keeps its
+/// order.
 std::weak_ordering compare_sorted(std::span<double> a, std::span<double> b);
 
 /// Bytes per second that every link carries when flows move at fair rates.

@@ -28,9 +28,9 @@ enum class RoutingPolicy : std::uint8_t {
 template <>
 struct EnumNames<RoutingPolicy> {
   static constexpr std::string_view what = "policy";
-  static constexpr std::array<std::string_view, 9> names{
-      "ecmp",     "subflow_ecmp", "spray",        "greedy",    "colouring",
-      "balanced", "annealing",    "local_search", "exhaustive"};
+  static constexpr std::array<std::string_view, 9> names{"ecmp",      "subflow_ecmp", "spray",
+                                                         "greedy",    "colouring",    "balanced",
+                                                         "annealing", "local_search", "exhaustive"};
 };
 
 struct RouteOptions {

@@ -77,9 +77,9 @@ class Network {
   struct Part {
     std::int32_t group;
     double bytes;
-    double left = 0;     ///< bytes at `since`
-    double since = 0;    ///< nothing moves before
-    double rate = 0;     ///< from `since` on
+    double left = 0;   ///< bytes at `since`
+    double since = 0;  ///< nothing moves before
+    double rate = 0;   ///< from `since` on
     std::int32_t version = 0;
     bool ended = true;
   };
@@ -105,9 +105,7 @@ class Network {
     if (releases_.empty()) return ends_.top().time;
     return std::min(ends_.top().time, releases_.top().time);
   }
-  static bool is_due(const Event& event, double now) {
-    return event.time <= now * (1 + kTogether);
-  }
+  static bool is_due(const Event& event, double now) { return event.time <= now * (1 + kTogether); }
 
   void end_parts(double now) {
     ended_.clear();

@@ -44,8 +44,8 @@ struct NetworkRun {
 /// Runs all jobs until their last collective ends. At every instant rates are max-min fair over the
 /// parts of flows that are on their way; a group takes its next step when all of its flows have
 /// arrived, after `step_latency` during which its flows already hold their share. A flow that ends
-/// before the others of its group frees its share until then. A collective ends with the last of its
-/// groups.
+/// before the others of its group frees its share until then. A collective ends with the last of
+/// its groups.
 ///
 /// Not modelled: convergence of transport protocols, incast, priority flow control, queues and the
 /// latency of packets. Flows that end within a relative 1e-12 of each other end together.

@@ -35,10 +35,10 @@ void add_all_to_all(Flows& flows, std::span<const std::int32_t> members, Bytes b
 /// (activations and their gradients between pipeline stages).
 void add_chain(Flows& flows, std::span<const std::int32_t> members, Bytes bytes, bool both_ways);
 
-/// One group: the edges of two complementary binary trees, each carrying half of `size` up and down.
-/// Leaves of one tree are inner nodes of the other (but for one member where the count is odd), so
-/// that no member sends more than `size` up and `size` down. Source: Sanders, Speck and Traff, Parallel Computing
-/// 35 (2009) 581-594; used by NCCL from 2.4 on.
+/// One group: the edges of two complementary binary trees, each carrying half of `size` up and
+/// down. Leaves of one tree are inner nodes of the other (but for one member where the count is
+/// odd), so that no member sends more than `size` up and `size` down. Source: Sanders, Speck and
+/// Traff, Parallel Computing 35 (2009) 581-594; used by NCCL from 2.4 on.
 void add_double_binary_tree(Flows& flows, std::span<const std::int32_t> members, Bytes size);
 
 /// Rings of several copies of a model, laid out copy by copy: ring i joins the i-th NIC of every
@@ -46,8 +46,8 @@ void add_double_binary_tree(Flows& flows, std::span<const std::int32_t> members,
 void add_copy_rings(Flows& flows, std::span<const std::int32_t> nics, std::int32_t copies,
                     Bytes bytes_per_step);
 
-/// A pattern by name. `size`: ring and tree: a member's whole buffer of an all-reduce; all-to-all: to
-/// every other member; chain: to the next member.
+/// A pattern by name. `size`: ring and tree: a member's whole buffer of an all-reduce; all-to-all:
+/// to every other member; chain: to the next member.
 void add_pattern(Flows& flows, TrafficPattern pattern, std::span<const std::int32_t> members,
                  Bytes size);
 

@@ -46,8 +46,8 @@ std::int32_t ring_steps(const RingJob& job);
 
 /// Silence between two all-reduces of a job on accelerators of this peak: 6 parameters tokens / 1e9
 /// floating-point operations in units of 1e9, over the peak in units of 1e12 per second, as whole
-/// nanoseconds times 1e6. A scaled stand-in that knows neither batch nor accelerators; it comes from
-/// the public simulation code of arXiv 2503.05324, whose experiments it reproduces.
+/// nanoseconds times 1e6. A scaled stand-in that knows neither batch nor accelerators; it comes
+/// from the public simulation code of arXiv 2503.05324, whose experiments it reproduces.
 Seconds scaled_compute_time(const RingJob& job, FlopPerSecond peak);
 
 /// How jobs are spread over NICs.
@@ -66,8 +66,8 @@ struct EnumNames<JobPlacement> {
 
 /// NICs of every job, copy by copy. `server` consecutive NICs are a server. With `random_leaves`
 /// (the paper's): a leaf is drawn uniformly among those with free NICs; a copy that still needs a
-/// full leaf takes all of them, otherwise the first it needs. Throws MalformedQuestion when the jobs
-/// do not fit.
+/// full leaf takes all of them, otherwise the first it needs. Throws MalformedQuestion when the
+/// jobs do not fit.
 std::vector<std::vector<std::int32_t>> place_jobs(const LinkGraph& graph,
                                                   std::span<const RingJob> jobs,
                                                   JobPlacement placement, std::int32_t server,

@@ -74,9 +74,9 @@ inline Flows full_ring(const LinkGraph& graph, std::uint64_t seed) {
 }
 
 /// Unequal flows that can fill every link of the first `active` leaves exactly. On each spine a
-/// cyclic order of the leaves carries `full` per link; then flows a -> b and c -> d of one spine give
-/// a part to new flows a -> d and c -> b, which changes no sum, until there are `count` flows. What a
-/// link carries in the planted routing, `full`, is the least possible.
+/// cyclic order of the leaves carries `full` per link; then flows a -> b and c -> d of one spine
+/// give a part to new flows a -> d and c -> b, which changes no sum, until there are `count` flows.
+/// What a link carries in the planted routing, `full`, is the least possible.
 inline Flows planted_flows(const LinkGraph& graph, int active, int count, Bytes full,
                            std::uint64_t seed) {
   struct Part {
@@ -101,9 +101,7 @@ inline Flows planted_flows(const LinkGraph& graph, int active, int count, Bytes 
   }
   while (static_cast<int>(parts.size()) < count) {
     const auto& flows = of_spine[random.below(tiers.planes)];
-    const auto any = [&] {
-      return flows[random.below(static_cast<std::int32_t>(flows.size()))];
-    };
+    const auto any = [&] { return flows[random.below(static_cast<std::int32_t>(flows.size()))]; };
     Part& one = parts[any()];
     Part& two = parts[any()];
     if (one.from == two.to || two.from == one.to || one.from == two.from || one.to == two.to) {

@@ -1,0 +1,165 @@
+// What routing costs. Goals are for one core of an ordinary server; wall time is reported, not
+// asserted.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "../cpp/routing/instances.hpp"
+#include "scalemodel/routing/annealing.hpp"
+#include "scalemodel/routing/colouring.hpp"
+#include "scalemodel/routing/ecmp.hpp"
+#include "scalemodel/routing/greedy.hpp"
+#include "scalemodel/routing/local_search.hpp"
+#include "scalemodel/routing/objective.hpp"
+#include "scalemodel/routing/simulate.hpp"
+#include "scalemodel/routing/water_filling.hpp"
+
+namespace scalemodel {
+namespace {
+
+using testing::paper_fabric;
+
+/// 2,048 flows are a ring over all NICs, other numbers are random pairs.
+Flows flows_for(const LinkGraph& graph, std::int64_t count) {
+  return count == 2048 ? testing::full_ring(graph, 1)
+                       : testing::random_flows(graph, static_cast<int>(count), 1);
+}
+
+/// Goals: 2,048 flows 0.1 ms, 100,000 flows 8 ms.
+void greedy_router(benchmark::State& state) {
+  const LinkGraph graph = paper_fabric();
+  const Flows flows = flows_for(graph, state.range(0));
+  const RoutingInstance instance(graph, flows);
+  for (auto _ : state) benchmark::DoNotOptimize(greedy(instance));
+}
+BENCHMARK(greedy_router)->Arg(2048)->Arg(100'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
+
+/// Goals: 2,048 flows 0.6 ms, 100,000 flows 15 ms, 1,000,000 flows 50 ms.
+void colouring_router(benchmark::State& state) {
+  const LinkGraph graph = paper_fabric(static_cast<int>(state.range(1)));
+  const Flows flows = flows_for(graph, state.range(0));
+  const RoutingInstance instance(graph, flows);
+  for (auto _ : state) benchmark::DoNotOptimize(colouring(instance));
+}
+BENCHMARK(colouring_router)
+    ->ArgsProduct({{2048, 100'000, 1'000'000}, {0, 1, 4, 8}})
+    ->Unit(benchmark::kMillisecond);
+
+/// Goals: 2,048 flows 0.3 ms, 100,000 flows 8 ms. Hashed paths: many different rates.
+void water_filling(benchmark::State& state) {
+  const LinkGraph graph = paper_fabric();
+  const Flows flows = flows_for(graph, state.range(0));
+  const RoutingInstance instance(graph, flows);
+  const Incidence uses = flow_links(instance, ecmp(instance));
+  std::vector<double> rates(uses.size());
+  WaterFilling filling;
+  for (auto _ : state) {
+    filling.solve(graph.capacities(), uses, rates);
+    benchmark::DoNotOptimize(rates.data());
+  }
+}
+BENCHMARK(water_filling)->Arg(2048)->Arg(100'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
+
+/// The mean slowdown of a mix of the paper's jobs under one router, from its flows on.
+template <class Router>
+double mean_slowdown(const LinkGraph& graph, const Flows& flows, const Router& router,
+                     WaterFilling& filling) {
+  const RoutingInstance instance(graph, flows);
+  const Routing routing = single_path(router(instance));
+  const std::vector<double> values = job_values(flows, fair_rates(instance, routing, filling));
+  const std::vector<double> alone = isolated_values(instance);
+  double sum = 0;
+  for (std::size_t j = 0; j < values.size(); ++j) sum += alone[j] / values[j];
+  return sum / static_cast<double>(values.size());
+}
+
+Choice coloured(const RoutingInstance& instance) { return *colouring(instance); }
+
+/// Goal: 1 ms for paths, routing, rates and job metrics of five jobs with rings of four.
+void paper_scenario(benchmark::State& state) {
+  const LinkGraph graph = paper_fabric(static_cast<int>(state.range(0)));
+  const std::vector<RingJob> jobs = testing::paper_mix(5, 4);
+  const auto nics = place_jobs(graph, jobs, JobPlacement::random_leaves, 8, 1);
+  const Flows flows = ring_flows(graph, jobs, nics, true);
+  WaterFilling filling;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(mean_slowdown(graph, flows, coloured, filling));
+  }
+}
+BENCHMARK(paper_scenario)->Arg(0)->Arg(8)->Unit(benchmark::kMillisecond);
+
+/// Goal: 1 s for 10 mixes x 0, 1, 4, 8 failed spines x 5 placements x 3 routers.
+void static_study(benchmark::State& state) {
+  struct Mix {
+    int jobs, ring;
+  };
+  constexpr Mix kMixes[] = {{2, 2}, {2, 4}, {2, 8}, {3, 2}, {3, 4},
+                            {3, 8}, {4, 2}, {4, 4}, {5, 2}, {5, 4}};
+  WaterFilling filling;
+  for (auto _ : state) {
+    double sum = 0;
+    for (const Mix& mix : kMixes) {
+      const std::vector<RingJob> jobs = testing::paper_mix(mix.jobs, mix.ring);
+      for (const int failed : {0, 1, 4, 8}) {
+        const LinkGraph graph = paper_fabric(failed);
+        for (std::uint64_t seed = 0; seed < 5; ++seed) {
+          const auto nics = place_jobs(graph, jobs, JobPlacement::random_leaves, 8, seed);
+          const Flows flows = ring_flows(graph, jobs, nics, true);
+          sum += mean_slowdown(graph, flows, ecmp, filling);
+          sum += mean_slowdown(graph, flows, greedy, filling);
+          sum += mean_slowdown(graph, flows, coloured, filling);
+        }
+      }
+    }
+    benchmark::DoNotOptimize(sum);
+  }
+}
+BENCHMARK(static_study)->Unit(benchmark::kMillisecond);
+
+/// Goal: 100 ms for five jobs, rings of four, eleven epochs. 0: colouring, 1: greedy, 2: ECMP.
+void network_run(benchmark::State& state) {
+  const LinkGraph graph = paper_fabric();
+  const std::vector<RingJob> jobs = testing::paper_mix(5, 4);
+  const auto nics = place_jobs(graph, jobs, JobPlacement::random_leaves, 8, 1);
+  const Flows flows = ring_flows(graph, jobs, nics, true);
+  const RoutingInstance instance(graph, flows);
+  const Routing routing = single_path(state.range(0) == 0   ? coloured(instance)
+                                      : state.range(0) == 1 ? greedy(instance)
+                                                            : ecmp(instance));
+  SplitMix random(1);
+  std::vector<JobSchedule> schedules;
+  for (const RingJob& job : jobs) {
+    const Seconds compute = scaled_compute_time(job, FlopPerSecond{312e12});
+    schedules.push_back({ring_steps(job), 11, Seconds{1 + 9 * random.unit()} + compute, compute});
+  }
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(simulate_network(instance, routing, schedules, Seconds{1e-9}));
+  }
+}
+BENCHMARK(network_run)->Arg(0)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond);
+
+/// Goal: 50 ms with a budget of one; 16 x 8 switches, all links planted full.
+void planted_search(benchmark::State& state) {
+  const LinkGraph graph = testing::clos(16, 8, 32);
+  const Flows flows =
+      testing::planted_flows(graph, 16, static_cast<int>(state.range(0)), 1 * unit::GB, 1);
+  const RoutingInstance instance(graph, flows);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(lower_drain(instance, longest_first(instance), {1, 0}));
+  }
+}
+BENCHMARK(planted_search)->Arg(256)->Arg(1000)->Unit(benchmark::kMillisecond);
+
+void paper_annealing(benchmark::State& state) {
+  const LinkGraph graph = paper_fabric();
+  const std::vector<RingJob> jobs = testing::paper_mix(5, 4);
+  const auto nics = place_jobs(graph, jobs, JobPlacement::random_leaves, 8, 1);
+  const Flows flows = ring_flows(graph, jobs, nics, true);
+  const RoutingInstance instance(graph, flows);
+  for (auto _ : state) benchmark::DoNotOptimize(annealing(instance, {}, 1));
+}
+BENCHMARK(paper_annealing)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace scalemodel
