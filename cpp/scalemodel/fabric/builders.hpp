@@ -156,7 +156,7 @@ struct RecordOf<Dragonfly> {
       field("global_cables", &T::global_cables, 1, 1e3, "of a router"),
       field("host", &T::host, "NIC to router"),
       field("local", &T::local, "between routers of a group"),
-      field("global", &T::global, "between groups")};
+      field("between", &T::global, "between groups")};
 };
 
 template <>

@@ -19,8 +19,8 @@ def add_route(commands: Any) -> None:
     parser = commands.add_parser(
         "route",
         help="route the traffic of jobs over a network",
-        description="Choose paths for the flows of concurrent jobs and judge them: rates, slowdowns, "
-        "fullest links. Several policies are compared.",
+        description="Choose paths for the flows of concurrent jobs and judge them: rates, "
+        "slowdowns, fullest links. Several policies are compared.",
         allow_abbrev=False,
     )
     parser.set_defaults(run=_route)
@@ -158,12 +158,12 @@ def _print(reports: list[RoutingReport]) -> None:
             ["job", "flows", "slowdown", "slowest rate", "mean rate"],
             [
                 [
-                    job.job,
-                    job.flows,
-                    f"{job.slowdown:.3f}",
-                    f"{count_text(8 * job.slowest_bytes_per_s)}bit/s",
-                    f"{count_text(8 * job.mean_bytes_per_s)}bit/s",
+                    job["job"],
+                    job["flows"],
+                    f"{job['slowdown']:.3f}",
+                    f"{count_text(8 * job['slowest_bytes_per_s'])}bit/s",
+                    f"{count_text(8 * job['mean_bytes_per_s'])}bit/s",
                 ]
-                for job in jobs.itertuples()
+                for job in jobs.to_dict("records")
             ],
         )

@@ -211,7 +211,7 @@ class Fabric:
             global_cables=global_cables,
             host=_cable(bandwidth, latency_s, "bandwidth"),
             local=_cable(bandwidth, latency_s, "bandwidth"),
-            **{"global": _cable(bandwidth, global_latency_s, "bandwidth")},
+            between=_cable(bandwidth, global_latency_s, "bandwidth"),
         )
         return cls(_core.LinkGraph(spec), "dragonfly")
 
@@ -273,8 +273,8 @@ class Fabric:
     ) -> Fabric:
         """Any graph: rows ``(a, b, bandwidth)``, one per cable.
 
-        Nodes 0 to ``nics - 1`` are accelerators, the next `switches` are switches. Accelerators with
-        several cables forward traffic (direct-connect networks).
+        Nodes 0 to ``nics - 1`` are accelerators, the next `switches` are switches. Accelerators
+        with several cables forward traffic (direct-connect networks).
 
         Examples
         --------
@@ -282,9 +282,7 @@ class Fabric:
         3
         """
         if nics < 1 or switches < 0:
-            raise ScaleModelError(
-                f"nics={nics!r}, switches={switches!r}: must be at least 1 and 0"
-            )
+            raise ScaleModelError(f"nics={nics!r}, switches={switches!r}: must be at least 1 and 0")
         rows = [
             (int(a), int(b), parse_quantity(rate, "bytes_per_s", f"edges[{i}]"), latency_s)
             for i, (a, b, rate) in enumerate(edges)
@@ -330,7 +328,8 @@ class Fabric:
         -------
         DataFrame indexed by link
             Columns source, destination (nodes), source_kind, destination_kind, source_number,
-            destination_number (among nodes of the kind), bandwidth_bytes_per_s (0: down), latency_s.
+            destination_number (among nodes of the kind), bandwidth_bytes_per_s (0: down),
+            latency_s.
         """
         import pandas as pd
 
@@ -387,7 +386,7 @@ class Fabric:
                         f"{kind}={number!r}: the fabric has {len(of_kind)} nodes of this kind"
                     )
                 core.fail_node(of_kind[number])
-        factors = {pair: 0.0 for pair in cables} | dict(capacity or {})
+        factors = dict.fromkeys(cables, 0.0) | dict(capacity or {})
         if factors:
             columns = core.columns()
             for (a, b), factor in factors.items():

@@ -55,7 +55,9 @@ def least_drain(
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_matrix
     except ImportError as error:
-        raise ScaleModelError("policy='milp': needs scipy (pip install 'scalemodel[milp]')") from error
+        raise ScaleModelError(
+            "policy='milp': needs scipy (pip install 'scalemodel[milp]')"
+        ) from error
     started = time.perf_counter()
     paths = _core.path_columns(fabric.core, traffic.core, max_paths, detours)
     flow, path, link = paths["flow"], paths["path"], paths["link"]

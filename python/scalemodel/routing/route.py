@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from scalemodel import _core
 from scalemodel.errors import ScaleModelError
@@ -42,7 +42,7 @@ def as_traffic(jobs: Traffic | pd.DataFrame | Iterable[Mapping[str, Any]]) -> Tr
     if isinstance(jobs, Traffic):
         return jobs
     if hasattr(jobs, "columns"):
-        return Traffic.from_frame(jobs)
+        return Traffic.from_frame(cast("pd.DataFrame", jobs))
     return Traffic.of_jobs(jobs)
 
 
@@ -52,7 +52,9 @@ def options_of(policy: str, model: str, **others: Any) -> _core.RouteOptions:
         raise ScaleModelError(f"policy={policy!r}: must be one of {', '.join(POLICIES)}")
     if model not in MODELS:
         raise ScaleModelError(f"model={model!r}: must be one of {', '.join(MODELS)}")
-    return _core.RouteOptions(policy="greedy" if policy == "milp" else policy, model=model, **others)
+    return _core.RouteOptions(
+        policy="greedy" if policy == "milp" else policy, model=model, **others
+    )
 
 
 def route(
@@ -70,8 +72,8 @@ def route(
 ) -> RoutingReport:
     """Choose paths for the flows of jobs and judge them.
 
-    Every flow moves at its max-min fair rate; a job steps with its slowest flow (fair_share), or its
-    flows are paced to end together (allocated). Rates are a fluid: convergence of transport
+    Every flow moves at its max-min fair rate; a job steps with its slowest flow (fair_share), or
+    its flows are paced to end together (allocated). Rates are a fluid: convergence of transport
     protocols, incast, priority flow control and queues are not modelled.
 
     Parameters
@@ -117,9 +119,7 @@ def route(
     [1.0, 1.0]
     """
     fabric, traffic = as_fabric(fabric), as_traffic(jobs)
-    options = options_of(
-        policy, model, seed=seed, effort=effort, parts=parts, keep_best=keep_best
-    )
+    options = options_of(policy, model, seed=seed, effort=effort, parts=parts, keep_best=keep_best)
     if policy == "milp":
         from scalemodel.routing.milp import least_drain
 

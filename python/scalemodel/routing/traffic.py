@@ -17,6 +17,20 @@ if TYPE_CHECKING:
 
 PATTERNS = ("ring", "all_to_all", "chain", "double_binary_tree")
 PLACEMENTS = ("random_leaves", "packed", "random_servers")
+#: Concurrent jobs of arXiv 2503.05324 (public simulation code) by number and ring size; the jobs
+#: themselves are in the catalogue, reference/ring_jobs.
+PAPER_MIXES: Mapping[tuple[int, int], tuple[str, ...]] = {
+    (2, 2): ("bloom", "llama2_70b"),
+    (2, 4): ("bloom", "llama2_70b"),
+    (2, 8): ("bloom", "gpt3"),
+    (3, 2): ("bloom", "llama2_70b", "llama2_70b"),
+    (3, 4): ("bloom", "llama2_70b", "gpt3"),
+    (3, 8): ("bloom", "gpt3", "llama2_70b"),
+    (4, 2): ("bloom", "llama2_70b", "llama2_70b", "bloom"),
+    (4, 4): ("bloom", "llama2_70b", "gpt3", "llama2_70b"),
+    (5, 2): ("bloom", "llama2_70b", "llama2_70b", "bloom", "gpt3"),
+    (5, 4): ("bloom", "llama2_70b", "gpt3", "llama2_70b", "gpt3"),
+}
 _COLUMNS = ("job", "source", "destination", "size_bytes")
 
 
@@ -72,10 +86,10 @@ class Traffic:
         Parameters
         ----------
         jobs : iterable of mapping
-            ``pattern`` (ring, all_to_all, chain, double_binary_tree), ``nics`` (one list, or a list of
-            lists: several groups of one job) and ``size_bytes`` (ring, tree: a rank's whole buffer
-            of an all-reduce; all_to_all: to every other rank; chain: to the next one). Optional:
-            ``name``, ``compute_s``.
+            ``pattern`` (ring, all_to_all, chain, double_binary_tree), ``nics`` (one list, or a list
+            of lists: several groups of one job) and ``size_bytes`` (ring, tree: a rank's whole
+            buffer of an all-reduce; all_to_all: to every other rank; chain: to the next one).
+            Optional: ``name``, ``compute_s``.
 
         Raises
         ------
@@ -83,8 +97,8 @@ class Traffic:
 
         Examples
         --------
-        >>> traffic = Traffic.of_jobs([{"pattern": "all_to_all", "nics": range(4), "size_bytes": 1e6}])
-        >>> traffic.core.size
+        >>> job = {"pattern": "all_to_all", "nics": range(4), "size_bytes": 1e6}
+        >>> Traffic.of_jobs([job]).core.size
         12
         """
         rows = []
@@ -192,21 +206,17 @@ class Traffic:
         ['bloom', 'llama2_70b']
         """
         entry = catalog.load("reference", "ring_jobs")
-        mixes: Mapping[str, Any] = entry["mix"]
-        key = f"{jobs}_{ring}"
-        if key not in mixes:
-            known = ", ".join(name.replace("_", " jobs x ring ") for name in mixes)
+        if (jobs, ring) not in PAPER_MIXES:
+            known = ", ".join(f"{count} x {size}" for count, size in PAPER_MIXES)
             raise ScaleModelError(f"jobs={jobs!r}, ring={ring!r}: must be one of {known}")
         peaks: Mapping[str, Any] = entry["peak"]
         if accelerator not in peaks:
             raise ScaleModelError(f"accelerator={accelerator!r}: {nearest(accelerator, peaks)}")
-        names = [str(name) for name in value_of(mixes[key])]  # type: ignore[attr-defined]
-        listed = [
-            _core.RingJob(
-                copies=ring, **{field: value_of(item) for field, item in entry[name].items()}
-            )
-            for name in names
-        ]
+        names = PAPER_MIXES[jobs, ring]
+        listed = []
+        for name in names:
+            numbers: dict[str, Any] = {field: value_of(item) for field, item in entry[name].items()}
+            listed.append(_core.RingJob(copies=ring, **numbers))
         return cls.of_ring_jobs(
             fabric,
             listed,
@@ -217,9 +227,7 @@ class Traffic:
         )
 
     @classmethod
-    def from_frame(
-        cls, frame: pd.DataFrame, *, steps: int = 1, compute_s: float = 0.0
-    ) -> Traffic:
+    def from_frame(cls, frame: pd.DataFrame, *, steps: int = 1, compute_s: float = 0.0) -> Traffic:
         """Flows from a table with columns job, source, destination (NICs) and size_bytes.
 
         Jobs may be numbers or names. An optional column group says which flows of a job step
@@ -250,7 +258,7 @@ class Traffic:
             group, _ = pd.factorize(pd.MultiIndex.from_arrays([codes, frame["group"]]))
             if (np.diff(group) < 0).any():
                 raise ScaleModelError("frame: the rows of a group must follow each other")
-        numbers = {}
+        numbers: dict[str, Any] = {}
         for column in _COLUMNS[1:]:
             try:
                 numbers[column] = frame[column].to_numpy(dtype=float)
@@ -258,7 +266,14 @@ class Traffic:
                 raise ScaleModelError(f"frame: column {column!r} must hold numbers") from error
             if not np.isfinite(numbers[column]).all():
                 raise ScaleModelError(f"frame: column {column!r} must be finite")
-        core = _core.Flows(codes, group, *numbers.values(), len(names))
+        core = _core.Flows(
+            codes,
+            group,
+            numbers["source"],
+            numbers["destination"],
+            numbers["size_bytes"],
+            len(names),
+        )
         titles = [str(name) for name in names]
         return cls(core, titles, [steps] * len(titles), [compute_s] * len(titles))
 

@@ -1,0 +1,148 @@
+"""Laws of routing: conservation, bounds, symmetry, scaling, agreement of policies and models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import scalemodel as sm
+
+
+@st.composite
+def questions(draw: st.DrawFn, *, equal: bool = True, failures: bool = False) -> Any:
+    """A small two-tier fabric and flows between its leaves."""
+    leaves, spines = draw(st.integers(2, 6)), draw(st.integers(1, 6))
+    under = draw(st.integers(1, 4))
+    fabric = sm.Fabric.leaf_spine(leaves=leaves, spines=spines, nics_per_leaf=under)
+    if failures and spines > 1:
+        down = draw(st.integers(0, spines - 1))
+        fabric = fabric.failed(spines=range(down))
+    nic = st.integers(0, leaves * under - 1)
+    pairs = draw(
+        st.lists(st.tuples(nic, nic).filter(lambda p: p[0] != p[1]), min_size=1, max_size=40)
+    )
+    frame = pd.DataFrame(pairs, columns=["source", "destination"])
+    frame["job"] = [draw(st.integers(0, 3)) for _ in pairs]
+    size = st.just(1e9) if equal else st.integers(1, 20).map(lambda n: n * 1e8)
+    frame["size_bytes"] = [draw(size) for _ in pairs]
+    return fabric, frame
+
+
+@given(questions(failures=True))
+def test_colouring_meets_the_bound_and_greedy_twice_it(question: Any) -> None:
+    fabric, frame = question
+    coloured = sm.route(fabric, frame, policy="colouring")
+    assert coloured.max_flows == coloured.columns["bound_flows"]
+    greedy = sm.route(fabric, frame, policy="greedy")
+    assert coloured.max_flows <= greedy.max_flows <= 2 * coloured.max_flows
+    sprayed = sm.route(fabric, frame, policy="spray")
+    assert sprayed.drain_s <= coloured.drain_s * (1 + 1e-9)
+
+
+@given(questions(equal=False, failures=True), st.sampled_from(["ecmp", "greedy", "subflow_ecmp"]))
+def test_bytes_are_conserved_at_every_node(question: Any, policy: str) -> None:
+    fabric, frame = question
+    links = sm.route(fabric, frame, policy=policy).links()
+    into = links.groupby("destination").load_bytes.sum()
+    out = links.groupby("source").load_bytes.sum()
+    for nic, number in links.loc[links.source_kind == "nic", ["source", "source_number"]].values:
+        assert out[nic] == pytest.approx(frame.size_bytes[frame.source == number].sum())
+        assert into[nic] == pytest.approx(frame.size_bytes[frame.destination == number].sum())
+    switches = links.loc[links.source_kind != "nic", "source"].unique()
+    assert into[switches].to_dict() == pytest.approx(out[switches].to_dict())
+
+
+@given(questions(equal=False))
+def test_links_are_not_overfull_and_every_flow_has_a_full_one(question: Any) -> None:
+    fabric, frame = question
+    report = sm.route(fabric, frame, policy="ecmp")
+    links, flows = report.links(), report.flows()
+    assert (links.utilisation_fraction <= 1 + 1e-9).all()
+    full = links.utilisation_fraction >= 1 - 1e-9
+    planes = fabric.core.planes
+    under = fabric.nics // fabric.core.leaves
+    for flow in flows.itertuples():
+        hops = [fabric.core.leaves * planes + flow.source]
+        if flow.plane >= 0:
+            up = 2 * (flow.source // under * planes + flow.plane)
+            down = 2 * (flow.destination // under * planes + flow.plane) + 1
+            used = [2 * hops[0], up, down]
+        else:
+            used = [2 * hops[0]]
+        used.append(2 * (fabric.core.leaves * planes + flow.destination) + 1)
+        assert full.iloc[used].any()
+
+
+@given(questions(equal=False), st.sampled_from(["ecmp", "greedy", "balanced", "spray"]))
+def test_faster_links_scale_every_rate(question: Any, policy: str) -> None:
+    fabric, frame = question
+    core = fabric.core.copy()
+    halved = sm.Fabric(core, "halved")
+    for link in range(0, core.links, 2):
+        core.scale_cable(link, 0.5)
+    whole = sm.route(fabric, frame, policy=policy, effort=0.05)
+    half = sm.route(halved, frame, policy=policy, effort=0.05)
+    rates = np.asarray(whole.columns["rate_bytes_per_s"])
+    assert np.asarray(half.columns["rate_bytes_per_s"]) == pytest.approx(0.5 * rates)
+
+
+@given(questions(equal=False))
+def test_one_flow_per_job_and_equal_sizes_make_the_models_agree(question: Any) -> None:
+    fabric, frame = question
+    frame = frame.assign(job=range(len(frame)), size_bytes=1e9)
+    report = sm.route(fabric, frame, policy="ecmp")
+    fair = report.columns["fair_steps_per_s"]
+    assert list(fair) == pytest.approx(list(report.columns["allocated_steps_per_s"]))
+
+
+@given(questions(equal=False), st.sampled_from(["fair_share", "allocated"]))
+def test_search_is_between_bound_and_greedy(question: Any, model: str) -> None:
+    fabric, frame = question
+    found = sm.route(fabric, frame, policy="local_search", model=model, effort=0.05)
+    greedy = sm.route(fabric, frame, policy="greedy", model=model)
+    assert found.drain_s >= found.bound_s * (1 - 1e-9)
+    # Lexicographic order of the sorted job values, but for rounding.
+    for ours, other in zip(found.values_steps_per_s, greedy.values_steps_per_s, strict=True):
+        if ours == pytest.approx(other, rel=1e-8):
+            continue
+        assert ours > other
+        break
+
+
+@given(questions(), st.integers(1, 3))
+def test_another_spine_never_worsens_the_optimum(question: Any, more: int) -> None:
+    fabric, frame = question
+    larger = sm.Fabric.leaf_spine(
+        leaves=fabric.core.leaves,
+        spines=fabric.core.planes + more,
+        nics_per_leaf=fabric.nics // fabric.core.leaves,
+    )
+    before = sm.route(fabric, frame, policy="colouring").max_flows
+    assert sm.route(larger, frame, policy="colouring").max_flows <= before
+
+
+@given(questions(equal=False))
+def test_a_simulated_step_conserves_bytes_and_beats_no_wire(question: Any) -> None:
+    fabric, frame = question
+    runs = sm.simulate_network(fabric, frame, policy="ecmp", epochs=2, step_latency_s=0.0)
+    sent = 2 * frame.groupby("job", sort=False).size_bytes.sum()
+    assert runs.attrs["delivered_bytes"] == pytest.approx(sent.tolist())
+    assert runs.attrs["moved_bytes"] == pytest.approx(sent.tolist(), rel=1e-6)
+    assert (runs.slowdown >= 1 - 1e-9).all()
+
+
+@given(questions(equal=False), st.randoms(use_true_random=False))
+def test_the_order_of_jobs_does_not_matter_to_rates(question: Any, random: Any) -> None:
+    fabric, frame = question
+    names = list(range(4))
+    random.shuffle(names)
+    renamed = frame.assign(job=[names[job] for job in frame.job])
+    one = sm.route(fabric, frame, policy="ecmp")
+    other = sm.route(fabric, renamed, policy="ecmp")
+    assert list(one.columns["rate_bytes_per_s"]) == list(other.columns["rate_bytes_per_s"])
+    assert one.values_steps_per_s == pytest.approx(other.values_steps_per_s)
