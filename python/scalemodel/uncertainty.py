@@ -103,6 +103,7 @@ class CellKey(NamedTuple):
     scale: int = -1
 
 
+@lru_cache(maxsize=4096)
 def keys_of(situation: Situation) -> tuple[CellKey, ...]:
     """The cells a situation belongs to, the most alike first.
 

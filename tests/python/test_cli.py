@@ -121,6 +121,8 @@ def test_every_reason_is_answered_with_code_3(run: Any, reason: str) -> None:
         (["validate", "--kind", "training", "missing.csv"], "missing.csv"),
         (["validate", "--kind", "nope"], "nope"),
         (["validate", "--kind", "inference"], "inference"),
+        (["validate", "--kind", "gemm", "--left-out"], "left_out"),
+        (["validate", "--kind", "training", "--left-out", "--stack", "plain"], "left_out"),
     ],
 )
 def test_malformed_questions_are_one_line_and_code_2(
@@ -158,6 +160,38 @@ def test_csv_holds_the_numbers_of_python(run: Any) -> None:
             assert float(row[name]) == value, name
         else:
             assert row[name] == value, name
+
+
+def test_published_runs_are_validated_without_a_file(run: Any, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    ran = run("validate", "--kind", "training", "--out", str(out), "--json")
+    assert ran.code == 0
+    document = json.loads(ran.out)
+    left_out = json.loads(run("validate", "--kind", "training", "--left-out", "--json").out)
+    assert document["rows_predicted"] == left_out["rows_predicted"] == document["rows"]
+    assert document["worst"]
+    assert document["pooled"]["mape_fraction"] < left_out["pooled"]["mape_fraction"]
+    with out.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        low, high = float(row["predicted_low"]), float(row["predicted_high"])
+        assert low < float(row["predicted_step_time_s"]) < high
+
+
+def test_tables_of_an_entry_are_listed_line_by_line(run: Any) -> None:
+    ran = run("list", "reference", "uncertainty", "--json")
+    keys = [row["key"] for row in json.loads(ran.out)]
+    assert "seen[0]" in keys
+    assert "widening.architecture" in keys
+
+
+def test_the_interval_and_what_extrapolates_are_printed(run: Any) -> None:
+    inside = run(*FITS).out
+    assert " (80 %: " in inside
+    assert "extrapolates" not in inside
+    arguments = ["estimate", "llama3_8b", "--cluster", "mi300x_node", "--global-batch", "64"]
+    beyond = run(*arguments, "--sequence", "4096")
+    assert "extrapolates: no measured run on architecture cdna3" in beyond.out
 
 
 def test_formats_carry_verdicts_too(run: Any) -> None:

@@ -176,6 +176,10 @@ def _flatten(table: Mapping[str, object], prefix: str = "") -> list[tuple[str, o
         path = f"{prefix}{key}"
         if isinstance(cell, Mapping) and "value" not in cell:
             rows += _flatten(cell, f"{path}.")
+        elif isinstance(cell, list) and cell and all(isinstance(item, Mapping) for item in cell):
+            for number, item in enumerate(cell):
+                listed = ", ".join(f"{name} {value}" for name, value in item.items() if value != "")
+                rows.append((f"{path}[{number}]", listed, shared))
         elif key != "source":
             rows.append((path, value_of(cell), source_of(cell) or shared))
     return rows

@@ -37,6 +37,7 @@ from scalemodel.validation.rows import Table, read_table
 from scalemodel.validation.score import merged_source
 
 WAYS = ("fitted", "left_out", "plain")
+TARGET = 0.18  # left-out error above which the summary names a group
 _BEGIN, _END = "<!-- accuracy: begin -->", "<!-- accuracy: end -->"
 
 
@@ -434,7 +435,16 @@ def summary(accuracy: Accuracy) -> str:
             shared = percent(line["shared_macro_mape_fraction"])
             parts.append(f"stacks of several sources {shared} % of {line['shared_groups']} groups")
         lines.append(", ".join(parts))
-    return "\n".join(lines)
+    above = []
+    for (source, gpu), rows in accuracy.groups(
+        "left_out", lambda row: (row.source, row.gpu)
+    ).items():
+        errors = errors_of(rows)
+        if len(rows) >= MACRO_ROWS and errors.mape_fraction > TARGET:
+            signed = f"{percent(errors.mape_fraction)} % (bias {percent(errors.bias_fraction)})"
+            above.append(f"  {source}, {gpu}: {signed}")
+    title = f"left-out groups above {percent(TARGET)} %:"
+    return "\n".join([*lines, title, *(above or ["  none"])])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
