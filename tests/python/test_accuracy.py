@@ -147,6 +147,20 @@ def test_every_way_counts_the_same_rows(small: accuracy.Accuracy, name: str) -> 
         assert all(math.isfinite(value) for value in line.values() if isinstance(value, float))
 
 
+def test_the_gain_of_a_stack_is_what_the_plain_one_errs_more(small: accuracy.Accuracy) -> None:
+    lines = keyed(accuracy.table_of(small)["stacks"], "stack")
+    stacks = {stack for _, stack in lines}
+    assert "plain" not in stacks
+    assert len(stacks) > 5
+    for stack in stacks:
+        plain = lines["plain", stack]
+        assert "gain_fraction" not in plain
+        for way in ("fitted", "left_out"):
+            line = lines[way, stack]
+            gain = plain["mape_fraction"] - line["mape_fraction"]
+            assert line["gain_fraction"] == pytest.approx(gain, abs=1e-9)
+
+
 def test_macro_is_the_mean_of_large_groups(small: accuracy.Accuracy) -> None:
     for way in accuracy.WAYS:
         groups = small.groups(way, lambda row: (row.source, row.gpu)).values()

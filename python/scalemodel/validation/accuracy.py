@@ -38,6 +38,20 @@ from scalemodel.validation.score import merged_source
 
 WAYS = ("fitted", "left_out", "plain")
 TARGET = 0.18  # left-out error above which the summary names a group
+_ACCURACY_COMMENT = """\
+Written by python -m scalemodel.validation.accuracy. Errors are predicted/measured - 1 of the step
+time. way: fitted = stacks of the catalogue; left_out = constants that have not seen the source;
+plain = without a named stack. constants: own = fitted to the stack's (other) runs; mean = mean of
+the other stacks. mape, p90: mean and 90th percentile of the size; bias: median; kendall_tau: rank
+correlation; covered: share of rows inside their 80 % interval, made without their source.
+gain: plain less this error. macro: mean over groups (source, accelerator) of at least 5 rows;
+shared: over groups of stacks with runs from several sources."""
+_UNCERTAINTY_COMMENT = """\
+Written by python -m scalemodel.validation.accuracy. cells: the factor between a predicted step time
+and either end of its interval, for runs alike in constants (named stack or plain), accelerator
+architecture, precision class and scale (largest number of accelerators; 0: beyond 1024); an empty
+text and -1 stand for any. seen: the largest runs measured. widening: what logarithms of factors
+are multiplied with where a question lies beyond all of them."""
 _BEGIN, _END = "<!-- accuracy: begin -->", "<!-- accuracy: end -->"
 
 
@@ -48,6 +62,7 @@ class Scored(NamedTuple):
     gpu: str
     precision: str
     stack: str
+    """The named stack of the row, in every way of predicting it."""
     origin: str
     measured_s: float
     predicted_s: float | None
@@ -143,12 +158,13 @@ def _labels(table: Table) -> list[tuple[str, str, str, float | None]]:
 def _scored(
     labels: Sequence[tuple[str, str, str, float | None]],
     predictions: Sequence[Prediction],
-    origins: Sequence[str],
+    named: Sequence[tuple[str, str]],
     intervals: Callable[[str], Uncertainty],
 ) -> list[Scored]:
+    """Measured rows with their predictions; `named`: stack and origin of its constants."""
     rows = []
-    for (source, gpu, precision, measured_s), prediction, origin in zip(
-        labels, predictions, origins, strict=True
+    for (source, gpu, precision, measured_s), prediction, (stack, origin) in zip(
+        labels, predictions, named, strict=True
     ):
         if measured_s is None:
             continue
@@ -158,7 +174,7 @@ def _scored(
                 source,
                 gpu,
                 precision,
-                prediction.stack,
+                stack,
                 origin,
                 measured_s,
                 prediction.step_time_s,
@@ -197,12 +213,20 @@ def measure(table: Table) -> Accuracy:
     residuals += _residuals(labels, plain)
     uncertainty = uncertainty_of(residuals)
     without = uncertainties_without(residuals)
+    stacks = [prediction.stack for prediction in fitted]
+    predicted = [row.prediction for row in left_out]
     origins = [row.origin for row in left_out]
+
+    def of(one_origin: str) -> list[tuple[str, str]]:
+        return [(stack, one_origin) for stack in stacks]
+
     return Accuracy(
         rows={
-            "fitted": _scored(labels, fitted, ["own"] * len(labels), lambda source: uncertainty),
-            "left_out": _scored(labels, [row.prediction for row in left_out], origins, without),
-            "plain": _scored(labels, plain, ["plain"] * len(labels), without),
+            "fitted": _scored(labels, fitted, of("own"), lambda source: uncertainty),
+            "left_out": _scored(
+                labels, predicted, list(zip(stacks, origins, strict=True)), without
+            ),
+            "plain": _scored(labels, plain, of("plain"), without),
         },
         uncertainty=uncertainty,
         total_rows=len(table.rows),
@@ -240,6 +264,7 @@ def table_of(accuracy: Accuracy) -> dict[str, Any]:
 
     def lines(**keys: Callable[[Scored], str]) -> list[dict[str, object]]:
         found: list[dict[str, object]] = []
+        by_way: dict[tuple[str, tuple[str, ...]], dict[str, object]] = {}
         for way in WAYS:
             grouped = accuracy.groups(way, lambda row: tuple(of(row) for of in keys.values()))
             for names, rows in grouped.items():
@@ -251,7 +276,15 @@ def table_of(accuracy: Accuracy) -> dict[str, Any]:
                 if "stack" not in keys:
                     label["stacks"] = _distinct(rows, lambda row: row.stack)
                 label["constants"] = _distinct(rows, lambda row: row.origin)
-                found.append({**label, **_errors_record(errors_of(rows))})
+                record = _errors_record(errors_of(rows))
+                by_way[way, names] = record
+                found.append({**label, **record})
+        for line in found:  # what the stack of the row gains over the plain one
+            names = tuple(str(line[key]) for key in keys)
+            plain, own = (by_way[way, names] for way in ("plain", str(line["way"])))
+            if line["way"] != "plain" and "mape_fraction" in plain and "mape_fraction" in own:
+                gain = float(str(plain["mape_fraction"])) - float(str(own["mape_fraction"]))
+                line["gain_fraction"] = _number(gain)
         return found
 
     totals: list[dict[str, object]] = []
@@ -263,7 +296,7 @@ def table_of(accuracy: Accuracy) -> dict[str, Any]:
         line: dict[str, object] = {"way": way, **_errors_record(errors_of(rows))}
         line |= {"median_fraction": _number(sizes[len(sizes) // 2]) if sizes else 0.0}
         line |= {"macro_mape_fraction": _number(macro), "macro_groups": groups}
-        if shared and way != "plain":
+        if shared:
             of_shared, count = accuracy.macro(way, stacks=shared)
             line |= {"shared_macro_mape_fraction": _number(of_shared), "shared_groups": count}
         totals.append({key: value for key, value in line.items() if value == value})
@@ -297,14 +330,17 @@ def _array(name: str, records: Iterable[Mapping[str, object]]) -> list[str]:
     return [f"{name} = [", *(f"  {_inline(record)}," for record in records), "]"]
 
 
-def _header(name: str, title: str, described: str, date: str) -> list[str]:
-    return [f'name = "{name}"', f'title = "{title}"', f'date = "{date}"', f'source = "{described}"']
+def _header(name: str, title: str, described: str, date: str, comment: str) -> list[str]:
+    lines = [f"# {line}" for line in comment.splitlines()]
+    lines += [f'name = "{name}"', f'title = "{title}"', f'date = "{date}"']
+    return [*lines, f'source = "{described}"']
 
 
 def accuracy_text(accuracy: Accuracy, described: str, date: str) -> str:
     """``accuracy.toml``."""
     table = table_of(accuracy)
-    lines = _header("accuracy", "Errors against published training runs", described, date)
+    title = "Errors against published training runs"
+    lines = _header("accuracy", title, described, date, _ACCURACY_COMMENT)
     counted = _inline({"value": len(accuracy.rows["fitted"]), "unit": "runs", "source": described})
     for name in ("totals", "sources", "stacks", "groups"):
         lines += ["", *_array(name, table[name])]
@@ -314,7 +350,7 @@ def accuracy_text(accuracy: Accuracy, described: str, date: str) -> str:
 def uncertainty_text(uncertainty: Uncertainty, described: str, date: str) -> str:
     """``uncertainty.toml``."""
     title = "How far measured steps stray from predicted ones"
-    lines = _header("uncertainty", title, described, date)
+    lines = _header("uncertainty", title, described, date, _UNCERTAINTY_COMMENT)
     cells = [
         {
             **key._asdict(),
@@ -340,6 +376,25 @@ def uncertainty_text(uncertainty: Uncertainty, described: str, date: str) -> str
     return "\n".join([*lines, ""])
 
 
+def _by_way(table: Mapping[str, Any], name: str, key: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """Lines of a part of the table: label -> way -> line."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for line in table[name]:
+        found.setdefault(line[key], {})[line["way"]] = line
+    return found
+
+
+def _cell(line: Mapping[str, Any], key: str) -> str:
+    return percent(float(line[key])) if key in line else "-"
+
+
+def _markdown(titles: Sequence[str], texts: int, rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table whose first columns are texts, the others numbers."""
+    rule = ["---"] * texts + ["--:"] * (len(titles) - texts)
+    lines = [f"| {' | '.join(titles)} |", f"|{'|'.join(rule)}|"]
+    return [*lines, *(f"| {' | '.join(row)} |" for row in rows)]
+
+
 def readme_section(table: Mapping[str, Any]) -> str:
     """The condensed table of an ``accuracy.toml`` in Markdown.
 
@@ -347,50 +402,44 @@ def readme_section(table: Mapping[str, Any]) -> str:
     --------
     >>> from scalemodel import catalog
     >>> readme_section(catalog.load("reference", "accuracy")).splitlines()[0]
-    '| source | accelerators | runs | fitted | left out | bias | plain |'
+    '| source | accelerators | runs | fitted | left out | bias | P90 | plain |'
     """
-    by_way: dict[str, dict[str, Mapping[str, Any]]] = {way: {} for way in WAYS}
-    for line in table["sources"]:
-        by_way[line["way"]][line["source"]] = line
-    lines = [
-        "| source | accelerators | runs | fitted | left out | bias | plain |",
-        "|---|---|--:|--:|--:|--:|--:|",
-    ]
-
-    def cell(line: Mapping[str, Any] | None, key: str) -> str:
-        return percent(float(line[key])) if line is not None and key in line else "-"
-
-    for source, fitted in by_way["fitted"].items():
-        left_out, plain = by_way["left_out"].get(source), by_way["plain"].get(source)
-        cells = [
-            re.sub(r"\s*\(.*?\)", "", source),
-            str(fitted["gpus"]),
-            str(fitted["rows"]),
-            cell(fitted, "mape_fraction"),
-            cell(left_out, "mape_fraction"),
-            cell(left_out, "bias_fraction"),
-            cell(plain, "mape_fraction"),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
+    rows = []
+    for source, ways in _by_way(table, "sources", "source").items():
+        fitted, left_out = ways["fitted"], ways["left_out"]
+        rows.append(
+            [
+                re.sub(r"\s*\(.*?\)", "", source),
+                fitted["gpus"],
+                str(fitted["rows"]),
+                _cell(fitted, "mape_fraction"),
+                *(_cell(left_out, f"{key}_fraction") for key in ("mape", "bias", "p90")),
+                _cell(ways["plain"], "mape_fraction"),
+            ]
+        )
     totals = {line["way"]: line for line in table["totals"]}
-    for label, key in (("all runs", "mape_fraction"), ("mean of groups", "macro_mape_fraction")):
-        bias = cell(totals["left_out"], "bias_fraction") if key == "mape_fraction" else ""
-        cells = [
-            f"**{label}**",
-            "" if key == "mape_fraction" else f"{totals['fitted']['macro_groups']} groups",
-            str(totals["fitted"]["rows"]) if key == "mape_fraction" else "",
-            *(cell(totals[way], key) for way in ("fitted", "left_out")),
-            bias,
-            cell(totals["plain"], key),
+    fitted, left_out, plain = (totals[way] for way in WAYS)
+    pooled = [_cell(left_out, f"{key}_fraction") for key in ("mape", "bias", "p90")]
+    ends = [_cell(line, "mape_fraction") for line in (fitted, plain)]
+    rows.append(["**all runs**", "", str(fitted["rows"]), ends[0], *pooled, ends[1]])
+    macro = [_cell(line, "macro_mape_fraction") for line in (fitted, left_out, plain)]
+    groups = f"{fitted['macro_groups']} groups"
+    rows.append(["**mean of groups**", groups, "", *macro[:2], "", "", macro[2]])
+    titles = ("source", "accelerators", "runs", "fitted", "left out", "bias", "P90", "plain")
+    lines = _markdown(titles, 2, rows)
+    rows = [
+        [
+            f"`{stack}`",
+            str(ways["fitted"]["rows"]),
+            *(_cell(ways[way], "mape_fraction") for way in WAYS),
+            _cell(ways["left_out"], "gain_fraction"),
         ]
-        lines.append(f"| {' | '.join(cells)} |")
-    covered = totals["left_out"].get("covered_fraction", math.nan)
-    lines += [
-        "",
-        f"Of the left-out runs {percent(float(covered))} % lie inside their 80 % interval "
-        f"({table['date']}, {table['source']}).",
+        for stack, ways in _by_way(table, "stacks", "stack").items()
     ]
-    return "\n".join(lines)
+    lines += ["", *_markdown(("stack", "runs", "fitted", "left out", "plain", "gain"), 1, rows)]
+    covered = percent(float(left_out.get("covered_fraction", math.nan)))
+    held = f"Of the left-out runs {covered} % lie inside their 80 % interval"
+    return "\n".join([*lines, "", f"{held} ({table['date']}, {table['source']})."])
 
 
 def with_section(readme: str, section: str) -> str:
