@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import scalemodel as sm
 from scalemodel import catalog, resolve, uncertainty
 from scalemodel.errors import ScaleModelError
 from scalemodel.validation import Scores, accuracy, score
-from scalemodel.validation.fit import CONSTANTS, fit_stacks
+from scalemodel.validation.fit import CONSTANTS, fit_stacks, write_constants
 from scalemodel.validation.rows import read_table
 
 TRAINING = Path(sm.__file__).parent / "catalog" / "measurements" / "training.csv"
@@ -72,6 +73,36 @@ def test_a_table_without_measurements_cannot_be_fitted(tmp_path: Path) -> None:
     path.write_text("gpu,n_gpus,global_batch,seq_len,micro_batch,model\nH100,8,8,4096,1,gpt2\n")
     with pytest.raises(ScaleModelError, match="holds no measured run"):
         fit_stacks(path)
+
+
+def test_fitted_constants_are_written_and_nothing_else(tmp_path: Path) -> None:
+    stacks = Path(catalog.__file__).parent / "stacks"
+    for path in stacks.glob("*.toml"):
+        (tmp_path / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    fitted = fit_stacks(TRAINING)
+    written = write_constants(fitted, tmp_path)
+    assert {path.stem for path in written} == set(fitted["stack"])
+    for path in stacks.glob("*.toml"):
+        before = catalog.read_toml(path)
+        after = catalog.read_toml(tmp_path / path.name)
+        rows = fitted[fitted["stack"] == path.stem]
+        for row in rows.itertuples():
+            key = row.constant.removesuffix("_s")
+            value = after["stack"][key]["value"]
+            launch_s = float(value.split()[0]) * 1e-6 if isinstance(value, str) else None
+            assert row.value == pytest.approx(launch_s or value, abs=6e-9 if launch_s else 6e-4)
+            assert f"{row.runs} published runs" in after["stack"][key]["source"]
+            del before["stack"][key], after["stack"][key]
+        assert after == before
+
+
+def test_constants_need_a_place(tmp_path: Path) -> None:
+    fitted = fit_stacks(TRAINING, stacks=["maxtext"])
+    with pytest.raises(ScaleModelError, match="no such stack"):
+        write_constants(fitted, tmp_path)
+    (tmp_path / "maxtext.toml").write_text("[stack]\n")
+    with pytest.raises(ScaleModelError, match="needs one line for gemm_efficiency"):
+        write_constants(fitted, tmp_path)
 
 
 # -------------------------------------------------------------------------- the committed tables
@@ -190,6 +221,20 @@ def test_one_command_writes_both_tables_and_the_readme(
     assert known.seen == small.uncertainty.seen
     for key, cell in small.uncertainty.cells.items():
         assert known.cells[key].factor == pytest.approx(cell.factor, abs=1e-4)
+
+
+def test_a_refit_is_written_and_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stacks = tmp_path / "stacks"
+    shutil.copytree(Path(catalog.__file__).parent / "stacks", stacks)
+    folder = tmp_path / "reference"
+    assert accuracy.main([str(TRAINING), "--refit", "--out", str(folder)]) == 0
+    assert f"written {stacks / 'torchtitan.toml'}" in capsys.readouterr().out
+    totals = keyed(catalog.read_toml(folder / "accuracy.toml")["totals"])
+    fitted = fit_stacks(TRAINING).drop_duplicates("stack")
+    mean = (fitted["mape_fraction"] * fitted["runs"]).sum() / fitted["runs"].sum()
+    assert totals["fitted",]["mape_fraction"] == pytest.approx(mean, abs=1e-3)
 
 
 def test_a_table_without_measured_runs_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
 accelerator, number format) three times: with the catalogue's stacks (fitted to these runs), with
 constants that have not seen the source (`left_out`), and with the plain stack. It writes
 ``accuracy.toml`` and ``uncertainty.toml`` into the catalogue's ``reference`` folder and the
-condensed table into the README.
+condensed table into the README; ``--refit`` first fits the stacks and writes their constants.
 """
 
 from __future__ import annotations
@@ -18,13 +18,19 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scalemodel import catalog
+from scalemodel import _core, catalog, resolve
 from scalemodel.errors import ScaleModelError
 from scalemodel.uncertainty import Uncertainty
 from scalemodel.validation.errors import MACRO_ROWS, kendall_tau_b, percent, summarised
-from scalemodel.validation.fit import JUDGED_COLUMNS, measured_step_time_s, read_runs
+from scalemodel.validation.fit import (
+    JUDGED_COLUMNS,
+    fit_stacks,
+    measured_step_time_s,
+    read_runs,
+    write_constants,
+)
 from scalemodel.validation.left_out import predict_left_out
 from scalemodel.validation.prediction import Prediction, predict
 from scalemodel.validation.residuals import (
@@ -35,6 +41,9 @@ from scalemodel.validation.residuals import (
 )
 from scalemodel.validation.rows import Table, read_table
 from scalemodel.validation.score import merged_source
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WAYS = ("fitted", "left_out", "plain")
 TARGET = 0.18  # left-out error above which the summary names a group
@@ -195,8 +204,24 @@ def _residuals(
     )
 
 
-def measure(table: Table) -> Accuracy:
+def _refitted(fitted: pd.DataFrame) -> dict[str, _core.Stack]:
+    """Stacks with the constants of `fit_stacks`."""
+    return {
+        str(name): resolve.stack(str(name)).replace(
+            **dict(zip(rows["constant"], rows["value"].astype(float), strict=True))
+        )
+        for name, rows in fitted.groupby("stack")
+    }
+
+
+def measure(table: Table, stacks: Mapping[str, _core.Stack] | None = None) -> Accuracy:
     """Predict every measured row of a table in the three ways.
+
+    Parameters
+    ----------
+    table : Table
+    stacks : mapping of str to _core.Stack, optional
+        To take in place of the catalogue's where constants are fitted to these runs.
 
     Raises
     ------
@@ -208,24 +233,22 @@ def measure(table: Table) -> Accuracy:
         raise ScaleModelError("table: holds no measured run to score")
     left_out = predict_left_out(table, read_runs(table))
     plain = predict(table, stack="plain")
-    fitted = predict(table)
+    fitted = predict(table, constants=stacks)
     residuals = _residuals(labels, [row.prediction for row in left_out])
     residuals += _residuals(labels, plain)
     uncertainty = uncertainty_of(residuals)
     without = uncertainties_without(residuals)
-    stacks = [prediction.stack for prediction in fitted]
+    names = [prediction.stack for prediction in fitted]
     predicted = [row.prediction for row in left_out]
     origins = [row.origin for row in left_out]
 
     def of(one_origin: str) -> list[tuple[str, str]]:
-        return [(stack, one_origin) for stack in stacks]
+        return [(name, one_origin) for name in names]
 
     return Accuracy(
         rows={
             "fitted": _scored(labels, fitted, of("own"), lambda source: uncertainty),
-            "left_out": _scored(
-                labels, predicted, list(zip(stacks, origins, strict=True)), without
-            ),
+            "left_out": _scored(labels, predicted, list(zip(names, origins, strict=True)), without),
             "plain": _scored(labels, plain, of("plain"), without),
         },
         uncertainty=uncertainty,
@@ -504,9 +527,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path, metavar="FILE", help="CSV of measured training runs")
     folder = Path(catalog.__file__).resolve().parent / "reference"
     parser.add_argument("--out", type=Path, default=folder, metavar="FOLDER", help="of both tables")
+    parser.add_argument(
+        "--refit", action="store_true", help="first write the stacks' constants fitted to FILE"
+    )
     parser.add_argument("--readme", type=Path, metavar="FILE", help="README to update")
     options = parser.parse_args(argv)
-    accuracy = measure(read_table(options.file))
+    stacks = None
+    if options.refit:
+        refit = fit_stacks(options.file)
+        written = write_constants(refit, options.out.parent / "stacks")
+        print("\n".join(f"written {path}" for path in written))
+        stacks = _refitted(refit)
+    accuracy = measure(read_table(options.file), stacks)
     described, date = _description(options.file, accuracy), datetime.date.today().isoformat()
     options.out.mkdir(parents=True, exist_ok=True)
     for name, text in (

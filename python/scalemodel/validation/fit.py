@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError
@@ -141,3 +142,64 @@ def fit_stacks(path: str | Path, *, stacks: list[str] | None = None) -> pd.DataF
         results,
         columns=["stack", "constant", "value", "standard_error", "runs", "mape_fraction"],
     )
+
+
+# -------------------------------------------------------------------------------------- catalogue
+_WEAK = 0.5  # of an efficiency, or of the range of launch times: no more than a prior
+_LAUNCH_RANGE_S = 25e-6
+_LINE = r"^{key} = \{{.*\}}$"
+
+
+def _written(row: Any) -> str:
+    """The line of a constant in a stack's file: value, and how far the runs determine it."""
+    runs, mean = f"{row.runs} published runs", f"mean error {100 * row.mape_fraction:.1f} %"
+    launch = row.constant == "host_launch_s"
+    key = "host_launch" if launch else row.constant
+    value = f'"{1e6 * row.value:.2f} us"' if launch else f"{round(row.value, 3)}"
+    error = 1e6 * row.standard_error if launch else row.standard_error
+    if error == 0:
+        source = f"at the bound of its physical range; fitted to {runs}, {mean}"
+    elif row.standard_error > _WEAK * (_LAUNCH_RANGE_S if launch else 1.0):
+        size = f"{error:.1f}" if launch else f"{error:.2f}"
+        source = f"weakly determined by {runs}, +-{size}; pulled towards the plain stack's value"
+    else:
+        source = f"fitted to {runs}, {mean}; +-{error:.2f}"
+    return f'{key} = {{ value = {value}, source = "{source}" }}'
+
+
+def write_constants(fitted: pd.DataFrame, folder: Path) -> list[Path]:
+    """Write the constants that `fit_stacks` gave into the stacks' files; all else in them stays.
+
+    Parameters
+    ----------
+    fitted : DataFrame
+        Of `fit_stacks`.
+    folder : Path
+        Of the stacks' TOML files.
+
+    Returns
+    -------
+    list of Path
+        The files written.
+
+    Raises
+    ------
+    ScaleModelError : a file is missing or has no line for one of the constants.
+    """
+    written = []
+    for name, rows in fitted.groupby("stack"):
+        path = folder / f"{name}.toml"
+        if not path.is_file():
+            raise ScaleModelError(f"{path}: no such stack")
+        text = path.read_text(encoding="utf-8")
+        for row in rows.itertuples():
+            line = _written(row)
+            pattern = re.compile(_LINE.format(key=line.split(" = ")[0]), re.MULTILINE)
+            found = pattern.findall(text)
+            if len(found) != 1:
+                raise ScaleModelError(f"{path}: needs one line for {row.constant}")
+            text = text.replace(found[0], line)
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
+    resolve.stack.cache_clear()
+    return written

@@ -248,10 +248,24 @@ def check_columns(table: Table) -> None:
             )
 
 
-def predict(table: Table, *, stack: str | None = None) -> list[Prediction]:
-    """One prediction per row of a table, in order; no row can fail the run."""
+def predict(
+    table: Table,
+    *,
+    stack: str | None = None,
+    constants: Mapping[str, _core.Stack] | None = None,
+) -> list[Prediction]:
+    """One prediction per row of a table, in order; no row can fail the run.
+
+    Parameters
+    ----------
+    table : Table
+    stack : str, optional
+        Of every row.
+    constants : mapping of str to _core.Stack, optional
+        In place of the catalogue's, by name of a stack.
+    """
     check_columns(table)
-    predictor = Predictor()
+    predictor = Predictor(constants)
     predictions = []
     for row in table.select(INPUT_COLUMNS):
         try:

@@ -86,15 +86,8 @@ def _spreads(residuals: Iterable[Residual]) -> dict[CellKey, Cell]:
     return cells
 
 
-class _Score(NamedTuple):
-    """Size of a residual over the logarithm of its factor, made without the row's source."""
-
-    size: float
-    weight: float
-
-
-def _scores(residuals: Sequence[Residual], part: Part) -> Iterator[_Score]:
-    """Scores of the rows of a part."""
+def _scores(residuals: Sequence[Residual], part: Part) -> Iterator[float]:
+    """Sizes of residuals over the logarithm of their factor, made without the row's source."""
     marks = [part(item.situation) for item in residuals]
     for source in {item.source for item in residuals}:
         held = [
@@ -112,23 +105,19 @@ def _scores(residuals: Sequence[Residual], part: Part) -> Iterator[_Score]:
         for item in held:
             cell = next((cells[key] for key in keys_of(item.situation) if key in cells), None)
             if cell is not None:
-                yield _Score(abs(item.log_ratio) / math.log(cell.factor), len(held) ** -0.5)
+                yield abs(item.log_ratio) / math.log(cell.factor)
 
 
-def _stretch(parts: Iterable[Iterable[_Score]]) -> float | None:
+def _stretch(parts: Iterable[Iterable[float]]) -> float | None:
     """What logarithms of factors must be multiplied with to hold the stated share of rows.
 
     Each part counts alike: a new architecture is one draw among architectures, however many runs
     were published on the old ones.
     """
-    sizes: list[float] = []
-    weights: list[float] = []
-    for part in parts:
-        scores = list(part)
-        total = sum(score.weight for score in scores)
-        sizes += [score.size for score in scores]
-        weights += [score.weight / total for score in scores]
-    bound = float(_core.conformal_bound(sizes, weights, COVERAGE))
+    listed = [list(part) for part in parts]
+    scores = [score for part in listed for score in part]
+    weights = [1 / len(part) for part in listed for _ in part]
+    bound = float(_core.conformal_bound(scores, weights, COVERAGE))
     return bound if math.isfinite(bound) else None
 
 
@@ -148,7 +137,7 @@ def _largest(residuals: Sequence[Residual], of: Callable[[Situation], float]) ->
     return [lambda situation: (of(situation) <= limit, of(situation) > limit)]
 
 
-def _widening(residuals: Sequence[Residual], usual: float) -> dict[str, list[list[_Score]]]:
+def _widening(residuals: Sequence[Residual], usual: float) -> dict[str, list[list[float]]]:
     """For each kind of extrapolation and each part left out, scores over the usual stretch."""
     kinds = {
         "architecture": _each(residuals, lambda s: s.architecture),
@@ -159,10 +148,7 @@ def _widening(residuals: Sequence[Residual], usual: float) -> dict[str, list[lis
         "parameters": _largest(residuals, lambda s: s.parameters),
     }
     scored = {
-        kind: [
-            [score._replace(size=score.size / usual) for score in _scores(residuals, part)]
-            for part in parts
-        ]
+        kind: [[score / usual for score in _scores(residuals, part)] for part in parts]
         for kind, parts in kinds.items()
     }
     return {
@@ -192,7 +178,7 @@ def _seen(residuals: Iterable[Residual]) -> tuple[Seen, ...]:
 def uncertainty_of(residuals: Sequence[Residual]) -> Uncertainty:
     """Intervals from residuals of left-out runs: of named stacks, and of the plain one."""
     cells: dict[CellKey, Cell] = {}
-    widening: dict[str, list[list[_Score]]] = defaultdict(list)
+    widening: dict[str, list[list[float]]] = defaultdict(list)
     for constants in dict.fromkeys(item.situation.constants for item in residuals):
         own = [item for item in residuals if item.situation.constants == constants]
         stretch = _stretch([_scores(own, lambda situation: (True, True))])
