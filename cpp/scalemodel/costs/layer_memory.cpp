@@ -21,8 +21,8 @@ Bytes saved_everything(const Model& model, const LayerKind& kind, const LayerLay
     const double dense_blocks = ff.routed() && ff.shared_width == 0 ? 1 : 2;
     bytes += (size.tokens * h - stream) * dense_blocks * input;  // kept whole
   }
-  if (!conditions.fused_norm) bytes += kind.norms * stream * conditions.stack.norm_copy.base();
-  if (conditions.dropout) bytes += 2 * stream;  // masks
+  if (!conditions.fused_norm) bytes += kind.norms * stream * 8;  // FP32 copies of eager norms
+  if (conditions.dropout) bytes += 2 * stream;                   // masks
   bytes += size.tokens * (size.q + size.k + size.v) * e;
   if (a.latent()) bytes += size.tokens * (a.q_lora_rank + a.kv_lora_rank + a.rope_head_dim) * 2 * e;
   bytes += size.tokens * size.heads * (a.v_head_dim * input + 4);

@@ -71,7 +71,6 @@ struct Stack {
   // Facts about what it keeps.
   Bytes loss_per_logit{14};        ///< unfused loss, vocabulary on one rank: peak over both passes
   Bytes split_loss_per_logit{14};  ///< the same with the head split over tensor ranks
-  Bytes norm_copy{8};              ///< kept by an unfused norm, per element of its input
   bool whole_logits = false;       ///< every tensor rank gathers the whole vocabulary's logits
   bool keep_gathered = false;  ///< sequence parallelism: gathered inputs are kept, not regathered
   bool keep_stage_outputs = false;  ///< each micro-batch in flight also keeps its stage's output
@@ -146,8 +145,6 @@ struct RecordOf<Stack> {
             "unfused loss on the whole vocabulary, per logit"),
       field("split_loss_per_logit_bytes", &T::split_loss_per_logit, 0, 64,
             "unfused loss behind a head split over tensor ranks, per logit"),
-      field("norm_copy_bytes", &T::norm_copy, 0, 64,
-            "kept by an unfused norm, per element of its input"),
       field("whole_logits", &T::whole_logits, "tensor ranks hold the whole vocabulary's logits"),
       field("keep_gathered", &T::keep_gathered, "gathered inputs are kept for the backward pass"),
       field("keep_stage_outputs", &T::keep_stage_outputs,

@@ -101,18 +101,6 @@ TEST_CASE("states that are shared out are copied while they step, replicated one
                     of_70b(s, testing::reference_stack()).memory_optimizer / 12));
 }
 
-TEST_CASE("an unfused norm keeps its bytes per element, a fused one none") {
-  Stack stack = testing::reference_stack();
-  const auto activations = [&](bool fused, double copy) {
-    stack.fused_norm = fused;
-    stack.norm_copy = Bytes{copy};
-    return of_70b(degrees(1), stack).memory_activations;
-  };
-  CHECK(activations(true, 8) == activations(false, 0));
-  CHECK((activations(false, 8) - activations(true, 8)).base() ==
-        Approx(80 * 2 * kSequence * kHidden * 8));
-}
-
 TEST_CASE("kept stage outputs: one per micro-batch in flight, whole unless the sequence is split") {
   Stack stack = testing::reference_stack();
   for (const bool sequence_parallel : {false, true}) {
