@@ -373,7 +373,6 @@ inline std::vector<Question> all_questions(int accelerators = 64) {
   plain_pytorch.gradients_fp32 = false;
   eager.keep_gathered = eager.keep_stage_outputs = eager.whole_logits = true;
   eager.master_shards = eager.unused_gradients = eager.narrow_gradients = true;
-  eager.optimizer_copy = Bytes{6};
   Stack routed = reference_stack();
   routed.deduplicated_dispatch = routed.deduplicated_between = routed.overlap_ep_between = true;
   routed.pads_experts = routed.fp32_router = routed.narrow_gather = routed.batch_first = true;
