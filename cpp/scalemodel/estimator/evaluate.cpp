@@ -255,7 +255,7 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
     e.bubble += (m - 1) * (slowest_forward + slowest_backward - times.slowest);
   }
   e.overhead = c.stack().step_overhead;
-  e.hidden = m * slowest.hidden() + traffic.hidden;
+  e.hidden = max(Seconds{}, m * slowest.hidden() + traffic.hidden);
   e.step_time = e.compute + e.exposed_tp + e.exposed_cp + e.exposed_ep + e.exposed_pp +
                 e.exposed_dp + e.exposed_offload + e.bubble + e.optimizer + e.overhead;
   e.micro_batches = m;

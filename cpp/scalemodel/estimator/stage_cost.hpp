@@ -354,7 +354,7 @@ inline StepTraffic step_traffic(const Context& c, const StageClass& stage, const
   const Seconds late = hide_reduce ? exposed_by_chunk(c, reduce, backward, last, buckets) : reduce;
   const Seconds early =
       hide_gather ? exposed_by_chunk(c, gather, forward, forward, buckets) : gather;
-  StepTraffic traffic{late + early, reduce + gather - late - early, Seconds{}};
+  StepTraffic traffic{late + early, (reduce - late) + (gather - early), Seconds{}};
   if (!deferred) {
     traffic.drain_hidden = max(Seconds{}, reduce - c.degrees.vpp * late);
   }

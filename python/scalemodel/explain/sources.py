@@ -163,14 +163,15 @@ def cause_facts(est: Estimate, column: str, sources: Sources) -> tuple[str, str,
             {"ep": s.ep, "etp": s.etp, "imbalance": est.task.imbalance} | links,
         ),
         "exposed_pp_s": (
-            "2 (steady transfers + pp − 1) × time of one transfer; none steady where the stack "
-            "overlaps them",
+            "(2 vpp micro_batches + 2 (pp − 1)) × time of one transfer, less what the ends do not "
+            "send; where the stack overlaps them 2 (pp − 1) + 2 (vpp − 1) pp, zero_bubble 4 (pp − "
+            "1)",
             f"Narayanan et al., arXiv 2104.04473; {sources.network}",
             {"pp": s.pp, "vpp": s.vpp, "overlap_p2p": stack.overlap_p2p} | links,
         ),
         "exposed_dp_s": (
-            "gradient reduction and parameter gathering, less reach × the compute above them; at "
-            "least one bucket stays open",
+            "gradient reduction and parameter gathering, less reach × the compute above them; the "
+            "bucket at the end of the step stays open",
             f"Rajbhandari et al., ZeRO, arXiv 1910.02054; {sources.network}",
             {"dp": core.dp, "sharding": s.sharding, "shard_ranks": shard_group(est)}
             | links
@@ -185,8 +186,9 @@ def cause_facts(est: Estimate, column: str, sources: Sources) -> tuple[str, str,
             },
         ),
         "bubble_s": (
-            "1f1b and gpipe: time of the other stages; interleaved: / vpp; zero_bubble: less 2 "
-            "(pp − 1) weight-gradient times; dualpipe: (pp/2 − 1)(both + backward − 3 weight)",
+            "1f1b and gpipe: time of the other stages; interleaved: / vpp; zero_bubble: (pp − 1)"
+            "(F + I − min(W, F, I)); dualpipe: max((pp/2 − 1)(2F + I − W), (pp/2 − 1)(F + 2I − W) "
+            "− F, (pp − 2)F); F forward, I input and W weight gradients",
             "arXiv 1811.06965, 2104.04473, 2401.10241, 2412.19437",
             {"pp": s.pp, "vpp": s.vpp, "schedule": s.schedule, "micro_batches": core.micro_batches},
         ),

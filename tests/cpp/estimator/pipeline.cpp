@@ -66,11 +66,11 @@ TEST_CASE("interleaving multiplies the transfers between stages") {
   CHECK(one.exposed_pp > Seconds{});
   CHECK(two.exposed_pp > 1.4 * one.exposed_pp);
   // The slack of inner stages saves the same once.
-  CHECK(three.exposed_pp - two.exposed_pp >= two.exposed_pp - one.exposed_pp);
+  CHECK(at_most(two.exposed_pp - one.exposed_pp, three.exposed_pp - two.exposed_pp));
 }
 
 TEST_CASE("a transfer moves micro-batch s h bytes, twice per micro-batch") {
-  const Estimate few = run(Schedule::one_f_one_b, 16), many = run(Schedule::one_f_one_b, 17);
+  const Estimate few = run(Schedule::gpipe, 16), many = run(Schedule::gpipe, 17);
   const Cluster cluster = testing::reference_cluster(64);
   GroupShape pair;
   pair.ranks = 2;
@@ -127,7 +127,10 @@ TEST_CASE("the better schedules finish sooner where they are legal") {
     const Seconds plain = run(Schedule::one_f_one_b, m).step_time;
     CHECK(run(Schedule::zero_bubble, m).step_time < plain);
     CHECK(run(Schedule::dualpipe, m).step_time < plain);
-    CHECK(run(Schedule::gpipe, m).step_time == plain);
+    // Its two phases are paced one by one, and no stage has time to send what the ends do not.
+    const Seconds phases = run(Schedule::gpipe, m).step_time;
+    CHECK(at_most(plain, phases));
+    CHECK(phases < 1.02 * plain);
   }
 }
 
