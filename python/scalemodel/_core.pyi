@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Accelerator', 'AttentionKernels', 'Cluster', 'CollectiveFit', 'CustomAllReduce', 'DecodeKernel', 'DecoderShape', 'DispatchKernel', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'FittedField', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'LayeredModel', 'LookupKernel', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'STREAMS', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'attention_bound_s', 'best_algorithm', 'canonical', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'conformal_bound', 'custom_all_reduce_times_s', 'decode_time_s', 'dispatch_time_s', 'expert_layer_time_s', 'expert_loads', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'grouped_call_time_s', 'lookup_time_s', 'memory_bound_s', 'p2p_time_s', 'pareto_front', 'precisions', 'prefill_time_s', 'reasons', 'reported_memory_bytes', 'score', 'search', 'streaming_time_s', 'sweep', 'timeline', 'variables']
+__all__: list[str] = ['ACTIVITIES', 'Accelerator', 'AttentionKernels', 'Cable', 'Cluster', 'CollectiveFit', 'CustomAllReduce', 'DecodeKernel', 'DecoderShape', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'Rails', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'attention_bound_s', 'best_algorithm', 'canonical', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'conformal_bound', 'custom_all_reduce_times_s', 'decode_time_s', 'dispatch_time_s', 'ecmp_hash', 'expert_layer_time_s', 'expert_loads', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'grouped_call_time_s', 'judge_routing', 'lookup_time_s', 'memory_bound_s', 'p2p_time_s', 'pareto_front', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'reported_memory_bytes', 'ring_traffic', 'route_flows', 'run_network', 'score', 'search', 'streaming_time_s', 'sweep', 'timeline', 'variables']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -874,6 +874,399 @@ class Cluster:
     def scale_up(self) -> ScaleUp:
         """
         network inside a domain
+        """
+class Cable:
+    """
+    A kind of cable.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Cable) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, bandwidth_bytes_per_s: float = 12500000000.0, latency_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Cable:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def bandwidth_bytes_per_s(self) -> float:
+        """
+        one direction
+        """
+    @property
+    def latency_s(self) -> float:
+        """
+        one traversal
+        """
+class LeafSpine:
+    """
+    Two tiers of switches.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: LeafSpine) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, leaves: int = 64, spines: int = 32, nics_per_leaf: int = 32, cables: int = 1, host: Cable = ..., fabric: Cable = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> LeafSpine:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def cables(self) -> int:
+        """
+        between a leaf and a spine
+        """
+    @property
+    def fabric(self) -> Cable:
+        """
+        leaf to spine
+        """
+    @property
+    def host(self) -> Cable:
+        """
+        NIC to leaf
+        """
+    @property
+    def leaves(self) -> int:
+        """
+        leaf switches
+        """
+    @property
+    def nics_per_leaf(self) -> int:
+        """
+        NICs under a leaf
+        """
+    @property
+    def spines(self) -> int:
+        """
+        spine switches
+        """
+class FatTree:
+    """
+    Three tiers of equal switches.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: FatTree) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, ports: int = 4, host: Cable = ..., fabric: Cable = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> FatTree:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def fabric(self) -> Cable:
+        """
+        between switches
+        """
+    @property
+    def host(self) -> Cable:
+        """
+        NIC to leaf
+        """
+    @property
+    def ports(self) -> int:
+        """
+        of a switch, even
+        """
+class Rails:
+    """
+    One leaf per accelerator of a server.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Rails) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, servers: int = 32, gpus: int = 8, servers_per_unit: int = 32, spines: int = 0, host: Cable = ..., fabric: Cable = ..., scale_up: Cable = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Rails:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def fabric(self) -> Cable:
+        """
+        leaf to spine
+        """
+    @property
+    def gpus(self) -> int:
+        """
+        accelerators of a server
+        """
+    @property
+    def host(self) -> Cable:
+        """
+        NIC to leaf
+        """
+    @property
+    def scale_up(self) -> Cable:
+        """
+        accelerator to scale-up switch; no bandwidth = none
+        """
+    @property
+    def servers(self) -> int:
+        """
+        servers
+        """
+    @property
+    def servers_per_unit(self) -> int:
+        """
+        servers that share leaves
+        """
+    @property
+    def spines(self) -> int:
+        """
+        spine switches; 0 = rail-only
+        """
+class Dragonfly:
+    """
+    Fully joined groups of fully joined routers.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Dragonfly) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, routers: int = 4, nics: int = 2, global_cables: int = 2, host: Cable = ..., local: Cable = ..., between: Cable = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Dragonfly:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def between(self) -> Cable:
+        """
+        between groups
+        """
+    @property
+    def global_cables(self) -> int:
+        """
+        of a router
+        """
+    @property
+    def host(self) -> Cable:
+        """
+        NIC to router
+        """
+    @property
+    def local(self) -> Cable:
+        """
+        between routers of a group
+        """
+    @property
+    def nics(self) -> int:
+        """
+        of a router
+        """
+    @property
+    def routers(self) -> int:
+        """
+        of a group
+        """
+class Torus:
+    """
+    A torus of up to three dimensions.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Torus) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, x: int = 4, y: int = 4, z: int = 1, host: Cable = ..., fabric: Cable = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Torus:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def fabric(self) -> Cable:
+        """
+        between nodes
+        """
+    @property
+    def host(self) -> Cable:
+        """
+        NIC to node
+        """
+    @property
+    def x(self) -> int:
+        """
+        nodes along the first dimension
+        """
+    @property
+    def y(self) -> int:
+        """
+        nodes along the second dimension
+        """
+    @property
+    def z(self) -> int:
+        """
+        nodes along the third dimension
+        """
+class LinkGraph:
+    """
+    A network as a directed graph of links.
+    """
+    @typing.overload
+    def __init__(self, spec: LeafSpine) -> None:
+        ...
+    @typing.overload
+    def __init__(self, spec: FatTree) -> None:
+        ...
+    @typing.overload
+    def __init__(self, spec: Rails) -> None:
+        ...
+    @typing.overload
+    def __init__(self, spec: Dragonfly) -> None:
+        ...
+    @typing.overload
+    def __init__(self, spec: Torus) -> None:
+        ...
+    @typing.overload
+    def __init__(self, nics: typing.SupportsInt | typing.SupportsIndex, cable: Cable) -> None:
+        ...
+    @typing.overload
+    def __init__(self, nics: typing.SupportsInt | typing.SupportsIndex, switches: typing.SupportsInt | typing.SupportsIndex, edges: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex]]) -> None:
+        ...
+    def columns(self) -> dict:
+        """
+        Source, destination, bandwidth and latency of every link.
+        """
+    def copy(self) -> LinkGraph:
+        """
+        An equal graph.
+        """
+    def fail_node(self, node: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Takes down every cable of a node.
+        """
+    def kinds(self) -> list:
+        """
+        Kind of every node.
+        """
+    def nic_nodes(self) -> list[int]:
+        """
+        Node of every NIC.
+        """
+    def scale_cable(self, link: typing.SupportsInt | typing.SupportsIndex, factor: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        """
+        Gives both directions of a cable this fraction of their capacity as built.
+        """
+    @property
+    def leaves(self) -> int:
+        """
+        Leaves of a two-tier fabric, otherwise 0.
+        """
+    @property
+    def links(self) -> int:
+        """
+        Directed links, two per cable.
+        """
+    @property
+    def nics(self) -> int:
+        """
+        NICs.
+        """
+    @property
+    def nodes(self) -> int:
+        """
+        Switches and NICs.
+        """
+    @property
+    def planes(self) -> int:
+        """
+        Paths between two leaves of a two-tier fabric, otherwise 0.
         """
 class CustomAllReduce:
     """
@@ -2758,6 +3151,197 @@ class Enumeration:
         """
         Strategies.
         """
+class RingJob:
+    """
+    Copies of a model that exchange gradients in rings.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: RingJob) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, parameters: float = 0.0, tokens: float = 0.0, copy: int = 8, copies: int = 2) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def compute_s(self, peak_flop_per_s: float) -> float:
+        """
+        Scaled seconds between two all-reduces.
+        """
+    def replace(self, **kwargs) -> RingJob:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def copies(self) -> int:
+        """
+        copies, the size of a ring
+        """
+    @property
+    def copy(self) -> int:
+        """
+        NICs of a copy of the model
+        """
+    @property
+    def parameters(self) -> float:
+        """
+        of the model
+        """
+    @property
+    def step_bytes(self) -> float:
+        """
+        Bytes of a NIC in one step of its ring.
+        """
+    @property
+    def steps(self) -> int:
+        """
+        Steps of an all-reduce.
+        """
+    @property
+    def tokens(self) -> float:
+        """
+        that scale the computation between all-reduces
+        """
+class JobSchedule:
+    """
+    Collectives and silence of a job over time.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: JobSchedule) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, steps: int = 2, epochs: int = 1, start_s: float = 0.0, compute_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> JobSchedule:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def compute_s(self) -> float:
+        """
+        from a collective to the next
+        """
+    @property
+    def epochs(self) -> int:
+        """
+        collectives
+        """
+    @property
+    def start_s(self) -> float:
+        """
+        of the first collective
+        """
+    @property
+    def steps(self) -> int:
+        """
+        of a collective
+        """
+class RouteOptions:
+    """
+    How paths are chosen.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: RouteOptions) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, policy: str = 'balanced', model: str = 'fair_share', parts: int = 4, effort: float = 1.0, keep_best: bool = False, seed: int = 0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> RouteOptions:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def effort(self) -> float:
+        """
+        of searches; 1 is about 50 ms
+        """
+    @property
+    def keep_best(self) -> bool:
+        """
+        annealing answers the best state met, not the last
+        """
+    @property
+    def model(self) -> str:
+        """
+        rate model that searches improve
+        """
+    @property
+    def parts(self) -> int:
+        """
+        parts of a flow, subflow_ecmp
+        """
+    @property
+    def policy(self) -> str:
+        """
+        how paths are chosen
+        """
+    @property
+    def seed(self) -> int:
+        """
+        of annealing and searches
+        """
+class Flows:
+    """
+    Who sends how much to whom in one step.
+    """
+    def __init__(self, job: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], group: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], source: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], destination: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], jobs: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    def columns(self) -> dict:
+        """
+        Job, group, source, destination and size of every flow.
+        """
+    @property
+    def jobs(self) -> int:
+        """
+        Jobs.
+        """
+    @property
+    def size(self) -> int:
+        """
+        Flows.
+        """
 def attention_bound_s(accelerator: Accelerator, batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], *, causal: bool) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds that no measurement of an attention call can undercut.
@@ -2801,6 +3385,10 @@ def decode_time_s(kernel: DecodeKernel, accelerator: Accelerator, *, batch: typi
 def dispatch_time_s(accelerator: Accelerator, kernel: DispatchKernel, tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], hidden: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], nodes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], communication_blocks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of sending tokens to their experts or back, one per row of the columns.
+    """
+def ecmp_hash(value: typing.SupportsInt | typing.SupportsIndex) -> int:
+    """
+    The mixing hash of the ECMP router.
     """
 def expert_layer_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, loads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], expert_ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], hidden: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], intermediate: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], tensor_ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], matrices: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
@@ -2862,6 +3450,10 @@ def grouped_call_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, row
     """
     Seconds of products over groups of rows, one per row of the columns.
     """
+def judge_routing(graph: LinkGraph, flows: Flows, path: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
+    """
+    Rates, job values, loads and bounds of given paths.
+    """
 def lookup_time_s(accelerator: Accelerator, kernel: LookupKernel, tables: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], pooling: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], value_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of one embedding look-up, one per row.
@@ -2878,6 +3470,18 @@ def pareto_front(columns: collections.abc.Sequence[typing.Annotated[numpy.typing
     """
     Ascending indices of the rows that no row dominates; every column is an objective, minimised.
     """
+def path_columns(graph: LinkGraph, flows: Flows, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
+    """
+    Every path that a flow may take.
+    """
+def pattern_flows(jobs: collections.abc.Sequence[tuple[str, collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]], typing.SupportsFloat | typing.SupportsIndex]]) -> Flows:
+    """
+    Flows of jobs: rows (pattern, groups of NICs, size in bytes).
+    """
+def pattern_steps(pattern: str, members: typing.SupportsInt | typing.SupportsIndex) -> int:
+    """
+    Steps of one collective of a pattern.
+    """
 def precisions() -> tuple:
     """
     Every precision, in the order of peak rates.
@@ -2893,6 +3497,18 @@ def reasons() -> tuple:
 def reported_memory_bytes(estimate: Estimate, stack: Stack) -> float:
     """
     Memory of an estimate as the log of the stack states it.
+    """
+def ring_traffic(graph: LinkGraph, jobs: collections.abc.Sequence[RingJob], placement: str, server: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, drop_local: bool) -> tuple:
+    """
+    Flows of placed ring jobs, and the NICs of every job.
+    """
+def route_flows(graph: LinkGraph, flows: Flows, options: RouteOptions, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
+    """
+    Chosen paths, rates, job values, loads and bounds.
+    """
+def run_network(graph: LinkGraph, flows: Flows, options: RouteOptions, schedules: collections.abc.Sequence[JobSchedule], step_latency_s: typing.SupportsFloat | typing.SupportsIndex, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
+    """
+    Every collective of a run: job, start and end.
     """
 def score(estimate: Estimate, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]]) -> float:
     """

@@ -83,6 +83,7 @@ LinkGraph fat_tree(const FatTree& spec) {
     for (int i = 0; i < half; ++i) join(spines + spine, cores + spine % half * half + i);
   }
   add_nics(graph, static_cast<std::int64_t>(tier) * half, leaves, half, spec.host);
+  graph.set_fat_tree_half(half);
   graph.finish();
   return graph;
 }

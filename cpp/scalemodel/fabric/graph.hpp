@@ -79,6 +79,9 @@ class LinkGraph {
 
   const TwoTier& two_tier() const { return two_tier_; }
   void set_two_tier(TwoTier tiers) { two_tier_ = std::move(tiers); }
+  /// Half the ports of the switches of a fat tree; 0: another structure.
+  std::int32_t fat_tree_half() const { return fat_tree_half_; }
+  void set_fat_tree_half(std::int32_t half) { fat_tree_half_ = half; }
   /// Switch of a NIC that has an `only_link`.
   std::int32_t leaf_of(std::int32_t nic) const { return to_[only_link(nic)]; }
 
@@ -89,6 +92,7 @@ class LinkGraph {
   std::vector<std::int32_t> nic_nodes_;
   std::vector<std::int32_t> out_first_, out_links_;
   TwoTier two_tier_;
+  std::int32_t fat_tree_half_ = 0;
 };
 
 }  // namespace scalemodel

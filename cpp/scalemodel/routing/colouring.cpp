@@ -1,6 +1,7 @@
 #include "scalemodel/routing/colouring.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -227,12 +228,60 @@ class Colourer {
   Numbers& colours_;
   EulerSplit euler_;
   std::vector<Bundle> arena_;
-  std::size_t halves_[2] = {0, 0};
+  std::array<std::size_t, 2> halves_{};
   std::int32_t count_ = 0;
-  Numbers load_[2];
+  std::array<Numbers, 2> load_;
   std::vector<Numbers> members_;
   Numbers both_;
 };
+
+/// Flows with a choice, and the leaves at their ends.
+struct Edges {
+  Numbers left, right, flow;
+
+  explicit Edges(const RoutingInstance& instance) {
+    for (std::size_t f = 0; f < instance.size(); ++f) {
+      if (instance.paths_of(f) == 0) continue;
+      left.push_back(instance.graph.leaf_of(instance.flows.source[f]));
+      right.push_back(instance.graph.leaf_of(instance.flows.destination[f]));
+      flow.push_back(static_cast<std::int32_t>(f));
+    }
+  }
+};
+
+/// Spine i and core j of a flow between pods make path i half + j, spine i within a pod path i: the
+/// order of cables.
+std::optional<Choice> fat_tree_colouring(const RoutingInstance& instance) {
+  const std::int32_t half = instance.graph.fat_tree_half();
+  const std::int32_t leaves = 2 * half * half, pods = 2 * half;
+  const Edges edges(instance);
+  for (std::size_t i = 0; i < edges.flow.size(); ++i) {
+    const bool one_pod = edges.left[i] / half == edges.right[i] / half;
+    if (instance.paths_of(edges.flow[i]) != (one_pod ? half : half * half)) return std::nullopt;
+  }
+  Numbers spine(edges.flow.size());
+  balanced_colouring(leaves, leaves, edges.left, edges.right, half, spine);
+  Choice choice(instance.size(), PathSets::kNone);
+  Numbers from, to, flow, core;
+  for (std::int32_t plane = 0; plane < half; ++plane) {
+    from.clear();
+    to.clear();
+    flow.clear();
+    for (std::size_t i = 0; i < edges.flow.size(); ++i) {
+      if (spine[i] != plane) continue;
+      const std::int32_t pod = edges.left[i] / half, other = edges.right[i] / half;
+      choice[edges.flow[i]] = plane;
+      if (pod == other) continue;
+      from.push_back(pod);
+      to.push_back(other);
+      flow.push_back(edges.flow[i]);
+    }
+    core.resize(flow.size());
+    balanced_colouring(pods, pods, from, to, half, core);
+    for (std::size_t i = 0; i < flow.size(); ++i) choice[flow[i]] = plane * half + core[i];
+  }
+  return choice;
+}
 
 }  // namespace
 
@@ -276,14 +325,10 @@ void balanced_colouring(std::int32_t left_vertices, std::int32_t right_vertices,
 std::optional<Choice> colouring(const RoutingInstance& instance) {
   const TwoTier& tiers = instance.graph.two_tier();
   const PathSets& paths = instance.paths;
+  if (instance.graph.fat_tree_half() > 0) return fat_tree_colouring(instance);
   if (tiers.leaves == 0) return std::nullopt;
-  Numbers left, right, flow;
-  for (std::size_t f = 0; f < instance.size(); ++f) {
-    if (instance.paths_of(f) == 0) continue;
-    left.push_back(instance.graph.leaf_of(instance.flows.source[f]));
-    right.push_back(instance.graph.leaf_of(instance.flows.destination[f]));
-    flow.push_back(static_cast<std::int32_t>(f));
-  }
+  const Edges edges(instance);
+  const auto& [left, right, flow] = edges;
   Choice choice(instance.size(), PathSets::kNone);
   if (flow.empty()) return choice;
   const auto planes_of = [&](std::int32_t set) {

@@ -26,8 +26,10 @@ void balanced_colouring(std::int32_t left_vertices, std::int32_t right_vertices,
                         std::span<const std::int32_t> left, std::span<const std::int32_t> right,
                         std::int32_t colours, std::span<std::int32_t> colour);
 
-/// Leaves are vertices, flows are edges, planes are colours. Ignores sizes. Nothing where the
-/// fabric does not have two tiers or where leaves do not share the same planes.
+/// Leaves are vertices, flows are edges, planes are colours. Ignores sizes. In a fat tree first the
+/// spine of the pod; then, for the flows of every such plane, pods are vertices and its cores are
+/// colours. Nothing for other fabrics, where leaves do not share the same planes, or where anything
+/// of a fat tree is down.
 std::optional<Choice> colouring(const RoutingInstance& instance);
 
 }  // namespace scalemodel

@@ -14,13 +14,14 @@
 #include "scalemodel/routing/exhaustive.hpp"
 #include "scalemodel/routing/greedy.hpp"
 #include "scalemodel/routing/job_objective.hpp"
+#include "scalemodel/routing/resplit.hpp"
 
 namespace scalemodel {
 namespace {
 
 constexpr double kRounding = 1e-9;
-/// What a budget of one buys: moves of layer 1, and flows times evaluations of layer 2.
-constexpr double kMovesPerBudget = 40'000, kFlowsPerBudget = 250'000;
+/// What a budget of one buys: flows times moves of layer 1, flows times evaluations of layer 2.
+constexpr double kMovesPerBudget = 7.5e6, kFlowsPerBudget = 150'000;
 /// Complete search up to so many routings times flows.
 constexpr std::int64_t kFewest = 4096, kFlowsSearched = 100'000;
 
@@ -150,13 +151,20 @@ Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchE
   SplitMix random(effort.seed);
   Cooling cooling(instance, state, neighbours, random);
   std::optional<ChainMover> chains;
-  if (instance.graph.two_tier().leaves > 0) chains.emplace(instance, state);
-  constexpr double kWarm = 3e-4, kCold = 3e-6;  // of the squared bound
-  const auto moves = static_cast<std::int64_t>(kMovesPerBudget * effort.budget);
-  const std::int64_t look = static_cast<std::int64_t>(instance.size()) + 1;
+  std::optional<Resplitter> splits;
+  if (instance.graph.two_tier().leaves > 0) {
+    chains.emplace(instance, state);
+    splits.emplace(instance, state, target);
+  }
+  // Found on planted instances of 16 x 8 and 64 x 32 switches; temperatures in squared bounds.
+  constexpr double kWarm = 3e-4, kCold = 3e-6;
+  constexpr double kSplits = 0.05, kSingles = 0.3, kLargestJitter = 0.5;
+  constexpr std::int64_t kLook = 64;  // moves between two looks at the longest time
+  const auto moves = static_cast<std::int64_t>(kMovesPerBudget * effort.budget /
+                                               static_cast<double>(instance.size()));
   double temperature = 0;
   for (std::int64_t i = 0; i < moves && !state.fits(); ++i) {
-    if (i % look == 0) {
+    if (i % kLook == 0) {
       const double passed = static_cast<double>(i) / static_cast<double>(moves);
       temperature = bound * bound * kWarm * std::pow(kCold / kWarm, passed);
       if (const double longest = state.longest(); longest < least) {
@@ -164,7 +172,10 @@ Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchE
         best = state.choice();
       }
     }
-    if (chains) {
+    const double kind = random.unit();
+    if (splits && kind < kSplits) {
+      splits->try_split(temperature, kLargestJitter * random.unit(), random);
+    } else if (chains && kind > kSplits + kSingles) {
       chains->try_chain(temperature, random);
     } else {
       cooling.try_move(temperature);

@@ -20,8 +20,9 @@ Choice local_search(const RoutingInstance& instance, RateModel model, const Sear
 
 /// Layer 1 from a given choice: anneals the sum over links of the squared excess of their time to
 /// drain over the lower bound of the instance. Moves start at an overfull link: a flow on it takes
-/// another path, or exchanges planes with a flow that shares one of its end switches. Answers the
-/// choice with the shortest longest time that it met.
+/// another path or exchanges planes with a flow that shares one of its end switches; an alternating
+/// chain between two planes; a new division of two planes. Answers the choice with the shortest
+/// longest time that it met.
 Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchEffort& effort);
 
 /// Both layers from a given choice: a flow takes another path, or two flows exchange theirs; kept

@@ -51,27 +51,27 @@ Seconds pigeonhole_of(LeafDemand& leaf) {
   return Seconds{most / *high};
 }
 
-/// Demand of every leaf: first what leaves it, then what enters it.
+/// Demand of every switch with NICs: first what leaves it, then what enters it, by node.
 std::vector<LeafDemand> leaf_demands(const RoutingInstance& instance) {
   const LinkGraph& graph = instance.graph;
-  const TwoTier& tiers = graph.two_tier();
-  std::vector<LeafDemand> leaves(2 * static_cast<std::size_t>(tiers.leaves));
+  std::vector<LeafDemand> leaves(2 * static_cast<std::size_t>(graph.nodes()));
   for (std::size_t f = 0; f < instance.size(); ++f) {
-    if (instance.is_local(f) || instance.paths_of(f) == 0) continue;
+    if (instance.paths_of(f) == 0 || instance.paths.host_up[f] == PathSets::kNone) continue;
     const std::int32_t from = graph.leaf_of(instance.flows.source[f]);
     const std::int32_t to = graph.leaf_of(instance.flows.destination[f]);
     leaves[from].bytes.push_back(instance.flows.bytes[f]);
-    leaves[tiers.leaves + to].bytes.push_back(instance.flows.bytes[f]);
+    leaves[graph.nodes() + to].bytes.push_back(instance.flows.bytes[f]);
   }
-  for (std::int32_t leaf = 0; leaf < tiers.leaves; ++leaf) {
-    for (std::int32_t plane = 0; plane < tiers.planes; ++plane) {
-      const std::int32_t up = tiers.up[tiers.at(leaf, plane)];
-      const std::int32_t down = tiers.down[tiers.at(leaf, plane)];
-      if (graph.alive(up)) leaves[leaf].capacity.push_back(graph.capacity(up).base());
-      if (graph.alive(down)) {
-        leaves[tiers.leaves + leaf].capacity.push_back(graph.capacity(down).base());
-      }
+  for (std::int32_t link = 0; link < graph.links(); ++link) {
+    const std::int32_t from = graph.from(link), to = graph.to(link);
+    if (!graph.alive(link) || graph.kind(from) == NodeKind::nic ||
+        graph.kind(to) == NodeKind::nic) {
+      continue;
     }
+    const double capacity = graph.capacity(link).base();
+    if (!leaves[from].bytes.empty()) leaves[from].capacity.push_back(capacity);
+    LeafDemand& entered = leaves[graph.nodes() + to];
+    if (!entered.bytes.empty()) entered.capacity.push_back(capacity);
   }
   return leaves;
 }
@@ -190,7 +190,6 @@ LoadBound load_bound(const RoutingInstance& instance) {
       bound.flows = std::max(bound.flows, 1);
     }
   }
-  if (instance.graph.two_tier().leaves == 0) return bound;
   for (LeafDemand& leaf : leaf_demands(instance)) {
     if (leaf.capacity.empty()) continue;
     const auto links = static_cast<std::int32_t>(leaf.capacity.size());

@@ -55,8 +55,9 @@ struct FabricLoad {
 
 FabricLoad fabric_load(const RoutingInstance& instance, const Routing& routing);
 
-/// Lower bounds on what `fabric_load` can be, for any single-path routing. In a fabric without
-/// two-tier structure only the bounds of single flows are known.
+/// Lower bounds on what `fabric_load` can be, for any single-path routing: of single flows, and of
+/// what leaves or enters a switch with NICs. Traffic of NICs with several cables is in no leaf's
+/// bound.
 struct LoadBound {
   std::int32_t flows = 0;  ///< a leaf's flows over its links that are up, rounded up
   Seconds spread;          ///< a leaf's bytes over the capacity of its links; also bounds spraying

@@ -57,8 +57,8 @@ Routing route(const RoutingInstance& instance, const RouteOptions& options) {
       return single_path(greedy(instance));
     case RoutingPolicy::colouring:
       return single_path(or_throw(colouring(instance), options.policy,
-                                  "needs a two-tier fabric whose leaves share the same spines; "
-                                  "balanced works on every fabric"));
+                                  "needs two tiers whose leaves share the same spines, or a "
+                                  "fat tree without failures; balanced works on every fabric"));
     case RoutingPolicy::balanced:
       return single_path(balanced(instance, options.model, effort));
     case RoutingPolicy::annealing: {

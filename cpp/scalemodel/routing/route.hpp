@@ -18,7 +18,7 @@ enum class RoutingPolicy : std::uint8_t {
   subflow_ecmp,  // the same for several parts of every flow
   spray,         // packets over all paths
   greedy,        // the routing paper's: least full path, busiest switches first
-  colouring,     // balanced edge colouring; two-tier fabrics whose leaves share their spines
+  colouring,     // balanced edge colouring; two tiers whose leaves share their spines, fat trees
   balanced,      // colouring for equal flows, otherwise local search
   annealing,     // over destinations, the routing paper's parameters
   local_search,  // moves, exchanges and chains towards the two-layer objective

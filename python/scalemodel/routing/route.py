@@ -84,9 +84,9 @@ def route(
     policy : str
         ``ecmp`` (a hash decides), ``subflow_ecmp`` (several hashed parts), ``spray`` (packets over
         all paths), ``greedy`` and ``annealing`` (those of arXiv 2503.05324), ``colouring`` (optimal
-        for equal flows on two tiers), ``balanced`` (colouring for equal flows, otherwise local
-        search), ``local_search``, ``exhaustive`` (small instances), ``milp`` (layer 1 proven by
-        HiGHS; extra ``milp``).
+        for equal flows on two tiers; fat trees too), ``balanced`` (colouring for equal flows,
+        otherwise local search), ``local_search``, ``exhaustive`` (small instances), ``milp`` (layer
+        1 proven by HiGHS; extra ``milp``).
     model : {"fair_share", "allocated"}
         Rate model that searches improve and that the report's objective uses.
     seed : int

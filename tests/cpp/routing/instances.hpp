@@ -73,10 +73,39 @@ inline Flows full_ring(const LinkGraph& graph, std::uint64_t seed) {
   return flows;
 }
 
-/// Unequal flows that can fill every link of the first `active` leaves exactly. On each spine a
-/// cyclic order of the leaves carries `full` per link; then flows a -> b and c -> d of one spine
-/// give a part to new flows a -> d and c -> b, which changes no sum, until there are `count` flows.
+/// Unequal flows that can fill every link of the first `active` leaves exactly: on each spine
+/// `layers` cyclic orders of the leaves carry random parts of `full`, one flow per leaf and order.
 /// What a link carries in the planted routing, `full`, is the least possible.
+inline Flows layered_flows(const LinkGraph& graph, int active, int layers, Bytes full,
+                           std::uint64_t seed) {
+  const TwoTier& tiers = graph.two_tier();
+  SplitMix random(seed);
+  const std::int32_t under = graph.nics() / tiers.leaves;
+  Flows flows;
+  std::vector<std::int32_t> order(active);
+  for (std::int32_t spine = 0; spine < tiers.planes; ++spine) {
+    std::vector<double> part(layers);
+    for (double& p : part) p = 0.1 + random.unit();
+    const double sum = std::accumulate(part.begin(), part.end(), 0.0);
+    for (const double p : part) {
+      std::iota(order.begin(), order.end(), 0);
+      for (std::int32_t i = active - 1; i > 0; --i) std::swap(order[i], order[random.below(i + 1)]);
+      for (std::int32_t i = 0; i < active; ++i) {
+        const std::int32_t from = order[i], to = order[(i + 1) % active];
+        open_job(flows);
+        ++flows.groups;
+        flows.add(from * under + random.below(under), to * under + random.below(under),
+                  p / sum * full);
+      }
+    }
+  }
+  return flows;
+}
+
+/// Harder than `layered_flows`: sizes repeat nowhere, and most flows fit only few others. On each
+/// spine a cyclic order of the leaves carries `full` per link; then flows a -> b and c -> d of one
+/// spine give a part to new flows a -> d and c -> b, which changes no sum, until there are `count`
+/// flows. What a link carries in the planted routing, `full`, is the least possible.
 inline Flows planted_flows(const LinkGraph& graph, int active, int count, Bytes full,
                            std::uint64_t seed) {
   struct Part {
