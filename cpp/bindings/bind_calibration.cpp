@@ -191,8 +191,8 @@ void def_attention_fit(py::module_& m, const char* name, const char* meaning) {
         common.work.causal = causal;
         const auto samples = samples_of(time_s, weight, fold);
         require_length(batch.size(), time_s.size(), "batch");
-        const auto calls = attention_calls(common, {&batch, &queries, &keys, &heads, &kv_heads,
-                                                    &head_dim, &v_head_dim, &window});
+        const auto calls = attention_calls(
+            common, {&batch, &queries, &keys, &heads, &kv_heads, &head_dim, &v_head_dim, &window});
         const auto fields = fields_of(T{}, ranges);
         const auto fitted = [&] {
           const py::gil_scoped_release release;
@@ -202,8 +202,8 @@ void def_attention_fit(py::module_& m, const char* name, const char* meaning) {
       },
       py::arg("accelerator"), py::arg("kernel"), py::arg("batch"), py::arg("queries"),
       py::arg("keys"), py::arg("heads"), py::arg("kv_heads"), py::arg("head_dim"),
-      py::arg("v_head_dim"), py::arg("window"), py::kw_only(), py::arg("causal"),
-      py::arg("time_s"), py::arg("weight"), py::arg("fold"), py::arg("ranges"), meaning);
+      py::arg("v_head_dim"), py::arg("window"), py::kw_only(), py::arg("causal"), py::arg("time_s"),
+      py::arg("weight"), py::arg("fold"), py::arg("ranges"), meaning);
 }
 
 void bind_attention_fits(py::module_& m) {
@@ -221,8 +221,8 @@ void bind_attention_fits(py::module_& m) {
          bool causal) {
         AttentionCall common;
         common.work.causal = causal;
-        const auto calls = attention_calls(common, {&batch, &queries, &keys, &heads, &kv_heads,
-                                                    &head_dim, &v_head_dim, &window});
+        const auto calls = attention_calls(
+            common, {&batch, &queries, &keys, &heads, &kv_heads, &head_dim, &v_head_dim, &window});
         return bounds(calls.size(),
                       [&](std::size_t i) { return attention_bound(calls[i], accelerator); });
       },

@@ -126,7 +126,7 @@ class GemmKernels:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, tiled: bool = False, dense16: TileGemm = ..., fp8: TileGemm = ..., fp4: TileGemm = ..., tile_rows: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), tile_columns: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), wave_targets: int = 1, resident_elements: float = 0.0, resident_most: int = 1, warm_factor: float = 1.0, reference_peak_flop_per_s: float = 0.0, grouped_fraction: float = 1.0, roofline_compute_fraction: float = 0.0, roofline_memory_fraction: float = 0.0, roofline_launch_s: float = 0.0) -> None:
+    def __init__(self, *, tiled: bool = False, dense16: TileGemm = ..., fp8: TileGemm = ..., fp4: TileGemm = ..., tile_rows: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), tile_columns: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), wave_targets: int = 1, resident_elements: float = 0.0, resident_most: int = 1, warm_factor: float = 1.0, reference_peak_flop_per_s: float = 0.0, roofline_compute_fraction: float = 0.0, roofline_memory_fraction: float = 0.0, roofline_launch_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -154,11 +154,6 @@ class GemmKernels:
     def fp8(self) -> TileGemm:
         """
         FP8 constants
-        """
-    @property
-    def grouped_fraction(self) -> float:
-        """
-        rate of products launched expert by expert over dense ones
         """
     @property
     def reference_peak_flop_per_s(self) -> float:
@@ -2534,7 +2529,7 @@ class Stack:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, grouped_launch: bool = False, fused_experts: bool = False, dropout: bool = False, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, norm_copy_bytes: float = 8.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, grouped_launch: bool = False, fused_experts: bool = False, dropout: bool = False, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, batch_first: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2562,6 +2557,11 @@ class Stack:
     def attention(self) -> str:
         """
         attention kernel
+        """
+    @property
+    def batch_first(self) -> bool:
+        """
+        gathers along the sequence are copied into place
         """
     @property
     def contention(self) -> float:
@@ -2694,11 +2694,6 @@ class Stack:
         gradients in the storage format beside the FP32 ones
         """
     @property
-    def norm_copy_bytes(self) -> float:
-        """
-        kept by an unfused norm, per element of its input
-        """
-    @property
     def optimizer_copy_bytes(self) -> float:
         """
         per sharded parameter it updates: copies of gradient and weight
@@ -2737,6 +2732,11 @@ class Stack:
     def overlap_tp(self) -> bool:
         """
         tensor-parallel communication hidden
+        """
+    @property
+    def overlap_tp_in_node(self) -> bool:
+        """
+        the same, inside a node only
         """
     @property
     def pads_experts(self) -> bool:

@@ -179,8 +179,9 @@ Seconds attention_bound(const AttentionCall& call, const Accelerator& accelerato
   const FlopPerSecond peak =
       max(accelerator.peak_of(Precision::bf16), accelerator.peak_of(Precision::fp16));
   const Seconds products =
-      peak > FlopPerSecond{} ? Flop{2 * w.batch * w.heads * width * w.queries * std::max(0.0, seen)} / peak
-                             : Seconds{};
+      peak > FlopPerSecond{}
+          ? Flop{2 * w.batch * w.heads * width * w.queries * std::max(0.0, seen)} / peak
+          : Seconds{};
   const Bytes touched{w.batch * width *
                       (operand_bytes(call.math) * w.queries * w.heads +
                        operand_bytes(call.cache) * keys * w.kv_heads)};

@@ -106,8 +106,7 @@ double number_of(T record, std::string_view name) {
 /// and the prior of a field.
 template <class NumbersOf>
 std::vector<FittedField> with_tied(std::span<const FittedField> fitted,
-                                   std::span<const FreeField> fields,
-                                   const NumbersOf& numbers_of) {
+                                   std::span<const FreeField> fields, const NumbersOf& numbers_of) {
   std::vector<FittedField> all;
   for (std::size_t i = 0; i < fields.size(); ++i) {
     all.push_back(fitted[i]);

@@ -68,8 +68,8 @@ inline Seconds uncovered(Seconds communication, Seconds cover) {
 inline constexpr double kLayerMatrices = 4;
 
 /// Moving parameters or gradients of `size` over a shard group. Tensor by tensor a layer takes as
-/// many collectives as it has large matrices, and each of them as many copies as it has ranks: lists
-/// of tensors are copied from and to a flat buffer.
+/// many collectives as it has large matrices, and each of them as many copies as it has ranks:
+/// lists of tensors are copied from and to a flat buffer.
 inline Seconds shard_time(const Context& c, Collective op, Bytes size, const GroupShape& group) {
   if (group.ranks <= 1) return Seconds{};
   const bool tensors = c.gathered && c.stack().tensor_gathers;
