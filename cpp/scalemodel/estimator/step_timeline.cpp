@@ -256,9 +256,9 @@ Timeline step_timeline(Tables& tables, const Strategy& strategy, const TimelineO
   const double chunks = degrees.pp * static_cast<double>(degrees.vpp);
   const double passes = 3 * chunks * degrees.micro_batches;
   if (passes > kMostPasses) {
-    throw MalformedQuestion("strategy: " + std::to_string(passes) +
-                            " passes in a step; a timeline holds at most " +
-                            std::to_string(kMostPasses));
+    const auto whole = [](double count) { return std::to_string(static_cast<long long>(count)); };
+    throw MalformedQuestion("strategy: up to " + whole(passes) +
+                            " passes in a step; a timeline holds at most " + whole(kMostPasses));
   }
   return simulate(step_costs(tables, strategy, options), options, std::move(slowdown));
 }

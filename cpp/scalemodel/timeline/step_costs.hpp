@@ -121,7 +121,8 @@ struct StepCosts {
   Seconds overhead;       ///< once per step
 
   const ChunkCost& chunk(int stage, int index) const {
-    return chunks[static_cast<std::size_t>(stage * chunks_per_stage + index)];
+    const auto first = static_cast<std::size_t>(stage) * static_cast<std::size_t>(chunks_per_stage);
+    return chunks[first + static_cast<std::size_t>(index)];
   }
 };
 

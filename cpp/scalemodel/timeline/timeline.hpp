@@ -98,7 +98,7 @@ struct Timeline {
 };
 
 /// Most passes a timeline may hold.
-inline constexpr double kMostPasses = 2e7;
+inline constexpr double kMostPasses = 4e6;
 
 /// Runs the step. One sweep in order of dependencies: each stage works off its fixed order, a pass
 /// starts when the stage is free and its input has arrived.
