@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -141,17 +143,36 @@ class Colourer {
     }
   }
 
-  /// Any number of colours: edge by edge where it loads least, then pairs of colours are evened
-  /// out.
+  /// An odd number of colours: a few more, whose edges then go where they load least; at last pairs
+  /// of colours are evened out.
   void balance(std::size_t begin, std::size_t end, std::int32_t count, std::int32_t first) {
+    const auto power = static_cast<std::int32_t>(std::bit_ceil(static_cast<std::uint32_t>(count)));
+    divide(begin, end, 4 * (power - count) <= power ? power : count + 1, first);
     count_ = count;
     load_[0].assign(static_cast<std::size_t>(left_vertices_) * count, 0);
     load_[1].assign(static_cast<std::size_t>(right_vertices_) * count, 0);
     members_.resize(std::max<std::size_t>(members_.size(), count));
     for (Numbers& members : members_) members.clear();
+    floor_[0].assign(left_vertices_, 0);
+    floor_[1].assign(right_vertices_, 0);
+    both_.clear();
     for (std::size_t b = begin; b < end; ++b) {
-      for (std::int32_t i = 0; i < arena_[b].edges; ++i) place(arena_[b].pair);
+      const std::int32_t pair = arena_[b].pair;
+      floor_[0][pairs_[pair].first] += arena_[b].edges;
+      floor_[1][pairs_[pair].second] += arena_[b].edges;
+      for (std::int32_t i = 0; i < arena_[b].edges; ++i) {  // takes back what was handed out
+        const std::int32_t colour = colours_[--slot_[pair]] - first;
+        if (colour < count) {
+          join(pair, colour);
+        } else {
+          both_.push_back(pair);
+        }
+      }
     }
+    for (Numbers& degrees : floor_) {
+      for (std::int32_t& degree : degrees) degree /= count;
+    }
+    for (const std::int32_t pair : both_) place(pair);
     for (bool changed = true; changed;) {
       changed = even_out(0, left_vertices_);
       changed |= even_out(1, right_vertices_);
@@ -166,20 +187,26 @@ class Colourer {
   }
 
   void place(std::int32_t pair) {
-    std::int32_t* left = loads(0, pairs_[pair].first);
-    std::int32_t* right = loads(1, pairs_[pair].second);
+    const std::int32_t* left = loads(0, pairs_[pair].first);
+    const std::int32_t* right = loads(1, pairs_[pair].second);
+    // Against what a balanced vertex has of each colour; then the sum, which counts both ends.
+    const std::int32_t enough_left = floor_[0][pairs_[pair].first];
+    const std::int32_t enough_right = floor_[1][pairs_[pair].second];
     std::int32_t best = 0;
-    std::int32_t least = std::max(left[0], right[0]);
-    for (std::int32_t c = 1; c < count_; ++c) {
-      const std::int32_t load = std::max(left[c], right[c]);
-      if (load < least) {
-        least = load;
-        best = c;
-      }
+    std::int32_t least = std::numeric_limits<std::int32_t>::max();
+    for (std::int32_t c = 0; c < count_; ++c) {
+      const std::int32_t l = left[c] - enough_left, r = right[c] - enough_right;
+      const std::int32_t cost = 8 * std::max(l, r) + std::min(std::max(l + r, -3), 3);
+      best = cost < least ? c : best;
+      least = std::min(cost, least);
     }
-    ++left[best];
-    ++right[best];
-    members_[best].push_back(pair);
+    join(pair, best);
+  }
+
+  void join(std::int32_t pair, std::int32_t colour) {
+    ++loads(0, pairs_[pair].first)[colour];
+    ++loads(1, pairs_[pair].second)[colour];
+    members_[colour].push_back(pair);
   }
 
   bool even_out(int side, std::int32_t vertices) {
@@ -231,6 +258,7 @@ class Colourer {
   std::array<std::size_t, 2> halves_{};
   std::int32_t count_ = 0;
   std::array<Numbers, 2> load_;
+  std::array<Numbers, 2> floor_;  ///< of degree over colours, by vertex
   std::vector<Numbers> members_;
   Numbers both_;
 };

@@ -14,11 +14,11 @@ namespace scalemodel {
 /// (1971) 237-246), and no assignment of equal flows to S spines has a less loaded fullest link.
 ///
 /// Of m parallel edges floor(m / S) get every colour at once, which leaves fewer than S per pair.
-/// Even S: an Euler split into two halves of S / 2 colours each. Odd S: any colouring, then, while
-/// some vertex has two colours whose numbers differ by more than one, an Euler split of the union
-/// of the two: every vertex becomes balanced on both and the sum of squares falls, so that it ends.
-/// The Euler split pairs the edges at every vertex; each path or cycle of partners alternates
-/// between the halves.
+/// Even S: an Euler split into two halves of S / 2 colours each. Odd S: S + 1 colours or the next
+/// power of two, the edges of those too many wherever they load least; then, while some vertex has
+/// two colours whose numbers differ by more than one, an Euler split of the union of the two: every
+/// vertex becomes balanced on both and the sum of squares falls, so that it ends. The Euler split
+/// pairs the edges at every vertex; each path or cycle of partners alternates between the halves.
 ///
 /// Preconditions: vertices below `left_vertices` and `right_vertices`, colours >= 1; `left`,
 /// `right` and `colour` have one entry per edge.

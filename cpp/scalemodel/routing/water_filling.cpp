@@ -140,10 +140,14 @@ void WaterFilling::fill(std::span<const double> capacity, const Incidence& uses,
     if (next_cap < caps_.size() && now > caps_[next_cap].value) continue;
     drop_first();
     level = std::max(level, now);  // rounding must not let it fall
+    // Two loops: without a branch on chance between them, the rows of several users load at once.
+    waiting_.resize(std::max<std::size_t>(waiting_.size(), links_[link].active + 1));
+    std::int32_t waiting = 0;
     for (std::int32_t u = user_first_[link]; u < user_first_[link + 1]; ++u) {
-      const std::int32_t entity = user_[u];
-      if (frozen_[entity] == 0) freeze<weighted>(entity, level, uses, value);
+      waiting_[waiting] = user_[u];
+      waiting += frozen_[user_[u]] == 0 ? 1 : 0;
     }
+    for (std::int32_t i = 0; i < waiting; ++i) freeze<weighted>(waiting_[i], level, uses, value);
   }
 }
 

@@ -65,7 +65,8 @@ class WaterFilling {
 
   std::vector<Link> links_;
   std::vector<std::int32_t> user_first_, user_;
-  std::vector<char> frozen_;  ///< by entity: asked far more often than its value
+  std::vector<std::int32_t> waiting_;  ///< users of a link that are not frozen
+  std::vector<char> frozen_;           ///< by entity: asked far more often than its value
   std::vector<double> user_weight_, weight_;
   std::vector<Share> heap_;  ///< four children per node: half as deep, one cache line of them
   std::vector<Cap> caps_;
