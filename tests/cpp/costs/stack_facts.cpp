@@ -51,19 +51,31 @@ TEST_CASE("single experts cost what as many single products cost, together they 
 
 TEST_CASE("the host launches single experts late: their kernels add to the layer") {
   Case c;
-  c.stack.host_launch = 5 * unit::us;
+  c.stack.host_launch = 0.05 * unit::us;
   const LayerCost slow = layer_of(c);
   c.stack.host_launch = Seconds{};
   const LayerCost free = layer_of(c);
   // 64 experts over 8 ranks, two products each: quantise, arrange two scales, multiply.
-  CHECK(about_equal(slow.forward.compute - free.forward.compute, 8 * 2 * 4 * (5 * unit::us)));
-  CHECK(about_equal(slow.backward.compute - free.backward.compute, 8 * 2 * 7 * (5 * unit::us)));
-  CHECK(about_equal(slow.weight_gradient - free.weight_gradient, 8 * 2 * 3 * (5 * unit::us)));
-  c.stack.host_launch = 5 * unit::us;
+  CHECK(about_equal(slow.forward.compute - free.forward.compute, 8 * 2 * 4 * (0.05 * unit::us)));
+  CHECK(about_equal(slow.backward.compute - free.backward.compute, 8 * 2 * 7 * (0.05 * unit::us)));
+  CHECK(about_equal(slow.weight_gradient - free.weight_gradient, 8 * 2 * 3 * (0.05 * unit::us)));
+  c.stack.host_launch = 0.05 * unit::us;
   c.stack.grouped_launch = true;
   const LayerCost grouped = layer_of(c);
   c.stack.host_launch = Seconds{};
   CHECK(about_equal(grouped.forward.compute, layer_of(c).forward.compute));
+}
+
+TEST_CASE("a routed layer keeps the host busy, twice so where micro-batches are paired") {
+  Case c;
+  c.strategy = testing::degrees(1, 1, 1, 32);
+  c.stack.host_launch = 1 * unit::ms;  // the host is all that counts
+  const LayerCost alone = layer_of(c);
+  c.stack.overlap_ep_between = true;
+  const LayerCost paired = layer_of(c);
+  CHECK(paired.forward.compute > 1.8 * alone.forward.compute);
+  c.stack.grouped_launch = true;  // one graph for all
+  CHECK(layer_of(c).forward.compute < 0.2 * alone.forward.compute);
 }
 
 TEST_CASE("fused experts pay neither for an activation nor for quantising") {
