@@ -24,14 +24,15 @@ double lora_linear(LayerBuilder& builder, const Conditions& conditions, const Ge
 }
 
 /// Norms, as bytes per element of the residual stream. Fused: x in, y out; backward x, dy in, dx
-/// out. Unfused: counted from eager kernels at two bytes an element. Forward: square 2, mean 1,
-/// scale 2, cast to FP32 3 and back 3, weight 2. Backward: of the weight 2 + 4, of the casts 3 + 3,
-/// of the scale 2 + 4, of mean and square 2 + 2, and the sum of both branches 3.
+/// out, and x, dy in once more for the gradients of scale and shift. Unfused: counted from eager
+/// kernels at two bytes an element. Forward: square 2, mean 1, scale 2, cast to FP32 3 and back 3,
+/// weight 2. Backward: of the weight 2 + 4, of the casts 3 + 3, of the scale 2 + 4, of mean and
+/// square 2 + 2, and the sum of both branches 3.
 struct NormPasses {
   double forward, backward;
   int forward_kernels, backward_kernels;
 };
-constexpr NormPasses kFusedNorm{2, 3, 1, 1};
+constexpr NormPasses kFusedNorm{2, 5, 1, 2};
 constexpr NormPasses kUnfusedNorm{13, 25, 6, 12};
 
 void add_norms(LayerBuilder& builder, const Model& model, const LayerKind& kind,
@@ -42,9 +43,9 @@ void add_norms(LayerBuilder& builder, const Model& model, const LayerKind& kind,
                  kind.norms * passes.backward * stream,
                  cluster.accelerator.elementwise.norm_fraction, kind.norms * passes.forward_kernels,
                  kind.norms * passes.backward_kernels);
-  // Two residual additions: two in, one out; backward, the gradients of both branches meet.
+  // Two residual additions: two in, one out; backward, the gradients of both branches likewise.
   const double mask = conditions.dropout ? 0.5 : 0;
-  builder.moving("residual", 2 * (3 + mask) * stream, 2 * (2 + 2 * mask) * stream,
+  builder.moving("residual", 2 * (3 + mask) * stream, 2 * (3 + 2 * mask) * stream,
                  cluster.accelerator.elementwise.add_fraction, 2);
 }
 

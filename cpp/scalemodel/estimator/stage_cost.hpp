@@ -69,11 +69,14 @@ inline constexpr double kLayerMatrices = 4;
 
 /// Moving parameters or gradients of `size` over a shard group. Tensor by tensor a layer takes as
 /// many collectives as it has large matrices, and each of them as many copies as it has ranks:
-/// lists of tensors are copied from and to a flat buffer.
+/// lists of tensors are copied from and to a flat buffer. ZeRO-2 moves a stage layer by layer.
 inline Seconds shard_time(const Context& c, Collective op, Bytes size, const GroupShape& group) {
   if (group.ranks <= 1) return Seconds{};
   const bool tensors = c.gathered && c.stack().tensor_gathers;
-  const double pieces = tensors ? kLayerMatrices : 1;
+  const bool layers = !c.gathered && c.strategy.sharding == Sharding::zero2;
+  const double pieces = tensors  ? kLayerMatrices
+                        : layers ? std::max(1, c.tables.model().layers() / c.degrees.pp)
+                                 : 1;
   const Seconds copies = tensors ? group.ranks * c.stack().host_launch : Seconds{};
   return pieces * (collective_time(op, size / pieces, group, c.cluster()) + copies);
 }

@@ -28,6 +28,22 @@ TEST_CASE("one accelerator communicates nothing") {
   }
 }
 
+TEST_CASE("ZeRO-2 moves the bytes of ZeRO-1 layer by layer, each at the latency of a collective") {
+  const Task task = testing::training(64, 2048);  // one micro-batch a rank
+  Strategy layers = degrees(1), whole = degrees(1);
+  layers.sharding = Sharding::zero2;
+  whole.sharding = Sharding::zero1;
+  for (Strategy* s : {&layers, &whole}) {
+    s->overlap_grad_reduce = s->overlap_param_gather = Switch::off;
+  }
+  const auto exposed = [&](const Cluster& cluster, const Strategy& s) {
+    return estimate(testing::dense_7b_shape(), cluster, task, s).exposed_dp;
+  };
+  const Cluster real = testing::reference_cluster(64), ideal = testing::without_latency(real);
+  CHECK(about_equal(exposed(ideal, layers), exposed(ideal, whole)));
+  CHECK(exposed(real, layers) > 1.05 * exposed(real, whole));
+}
+
 TEST_CASE("a gradient reduction moves 2 (d - 1)/d of the gradients, once a step") {
   const double gradients = 4 * make_decoder(testing::dense_7b_shape()).parameters();
   Strategy s = degrees(1);
