@@ -629,10 +629,11 @@ def test_unknown_recomputation_is_the_lightest_that_fits(predicted) -> None:
 def test_a_pipeline_even_only_with_its_ends_dates_the_stack(
     layers: str, stages: str, ends: bool
 ) -> None:
-    run = asked(
-        framework="Megatron-DeepSpeed", n_layers=layers, pp=stages, tp="1", n_gpus=stages, dp="1"
-    )
+    mesh = {"n_layers": layers, "pp": stages, "tp": "1", "n_gpus": stages, "dp": "1"}
+    run = asked(framework="Megatron-DeepSpeed", year="2022", **mesh)
     assert run.stack == ("megatron_deepspeed_bf16" if ends else "megatron_deepspeed_2022")
+    later = asked(framework="Megatron-DeepSpeed", year="2024", **mesh)
+    assert later.stack == "megatron_deepspeed_bf16"
 
 
 def test_a_row_needs_whole_positive_counts() -> None:
