@@ -377,6 +377,7 @@ inline std::vector<Question> all_questions(int accelerators = 64) {
   routed.deduplicated_dispatch = routed.deduplicated_between = routed.overlap_ep_between = true;
   routed.pads_experts = routed.fp32_router = routed.narrow_gather = routed.batch_first = true;
   routed.overlap_tp = routed.overlap_tp_in_node = true;
+  eager.drops_tokens = true;
   Stack whole_graph = routed;
   whole_graph.grouped_launch = whole_graph.fused_experts = true;
   Accelerator measured_little = cluster.accelerator;

@@ -63,7 +63,7 @@ def test_stack_constants_are_what_their_fit_gives(corpora: Path) -> None:
     assert set(fitted["stack"]) == {"megatron_lm_2025", "maxtext"}
     for row in fitted.itertuples():
         recorded = getattr(resolve.stack(row.stack), row.constant)
-        scale = 25e-6 if row.constant == "host_launch_s" else 1.0
+        scale = 12e-6 if row.constant == "host_launch_s" else 1.0
         assert abs(row.value - recorded) < 0.02 * scale
     assert set(fitted["constant"]) == set(CONSTANTS)
 

@@ -70,14 +70,15 @@ class LayerBuilder {
     const bool narrow = conditions_.precision != conditions_.storage;
     const double product = narrow ? kNarrowKernels : 1, quantising = narrow ? 1 : 0;
     const double weight_gradients = options.frozen ? 0 : product + (added ? 1 : 0);
-    if (one_by_one) {
+    const double kernels = one_by_one ? options.batch : 1;
+    if (one_by_one && !conditions_.stack.drops_tokens) {
       expert_launches_forward_ += options.batch * (product + quantising);
       expert_launches_backward_ += options.batch * (product + quantising);
       expert_launches_weight_ += options.batch * weight_gradients;
     } else {
-      kernels_forward_ += product + quantising;
-      kernels_backward_ += product + quantising + weight_gradients;
-      kernels_weight_ += weight_gradients;
+      kernels_forward_ += kernels * (product + quantising);
+      kernels_backward_ += kernels * (product + quantising + weight_gradients);
+      kernels_weight_ += kernels * weight_gradients;
     }
     note({name, m, n, k, options.batch, forward, input_gradient + weight_gradient, Bytes{}});
   }

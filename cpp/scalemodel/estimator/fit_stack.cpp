@@ -31,7 +31,7 @@ StackFit fit_stack(const Stack& start, const std::vector<MeasuredRun>& runs) {
   const std::array<FreeConstant, 4> constants{
       FreeConstant{.low = 0.5, .high = 1.1, .prior = start.gemm_efficiency},
       FreeConstant{.low = 0.35, .high = 1.1, .prior = start.memory_efficiency},
-      FreeConstant{.low = 0, .high = 25e-6, .prior = start.host_launch.base()},
+      FreeConstant{.low = 0, .high = 12e-6, .prior = start.host_launch.base()},
       FreeConstant{.low = 0, .high = 1, .prior = start.overlap_efficiency}};
   double total_weight = 0;
   for (const MeasuredRun& run : runs) total_weight += run.weight;

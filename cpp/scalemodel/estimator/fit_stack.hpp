@@ -27,7 +27,7 @@ struct StackFit {
 };
 
 /// Fits gemm_efficiency, memory_efficiency, host_launch and overlap_efficiency of `start`,
-/// everything else of it kept, to log(predicted / measured). Ranges: .5-1.1, .35-1.1, 0-25 us, 0-1;
+/// everything else of it kept, to log(predicted / measured). Ranges: .5-1.1, .35-1.1, 0-12 us, 0-1;
 /// a prior keeps a constant the runs cannot see where `start` has it.
 StackFit fit_stack(const Stack& start, const std::vector<MeasuredRun>& runs);
 

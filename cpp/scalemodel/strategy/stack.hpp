@@ -45,6 +45,7 @@ struct Stack {
   bool fused_norm = true, fused_activation = true, fused_rope = true, fused_loss = false;
   bool dropout = false;
   bool grouped_launch = false;  ///< the products of all experts are one kernel
+  bool drops_tokens = false;    ///< experts take what they have room for: rows known in advance
   bool fused_experts = false;   ///< their activation and quantisation are inside the products
   bool gradients_fp32 = true;
   bool overlap_grad_reduce = true, overlap_param_gather = true;
@@ -105,6 +106,7 @@ struct RecordOf<Stack> {
       field("fused_rope", &T::fused_rope, "rotary embedding in one kernel"),
       field("fused_loss", &T::fused_loss, "cross-entropy in one kernel"),
       field("grouped_launch", &T::grouped_launch, "all experts in one kernel"),
+      field("drops_tokens", &T::drops_tokens, "experts have room for a fixed number of rows"),
       field("fused_experts", &T::fused_experts, "experts with activation and quantisation fused"),
       field("dropout", &T::dropout, "dropout masks are kept"),
       field("gradients_fp32", &T::gradients_fp32, "gradients accumulated and reduced in FP32"),

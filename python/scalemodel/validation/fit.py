@@ -146,7 +146,7 @@ def fit_stacks(path: str | Path, *, stacks: list[str] | None = None) -> pd.DataF
 
 # -------------------------------------------------------------------------------------- catalogue
 _WEAK = 0.5  # of an efficiency, or of the range of launch times: no more than a prior
-_LAUNCH_RANGE_S = 25e-6
+_LAUNCH_RANGE_S = 12e-6
 _LINE = r"^{key} = \{{.*\}}$"
 
 

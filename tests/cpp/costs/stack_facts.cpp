@@ -60,6 +60,9 @@ TEST_CASE("the host launches single experts late: their kernels add to the layer
   CHECK(about_equal(slow.backward.compute - free.backward.compute, 8 * 2 * 7 * (0.05 * unit::us)));
   CHECK(about_equal(slow.weight_gradient - free.weight_gradient, 8 * 2 * 3 * (0.05 * unit::us)));
   c.stack.host_launch = 0.05 * unit::us;
+  c.stack.drops_tokens = true;  // rows known in advance: queued like all others
+  CHECK(about_equal(layer_of(c).forward.compute, free.forward.compute));
+  c.stack.drops_tokens = false;
   c.stack.grouped_launch = true;
   const LayerCost grouped = layer_of(c);
   c.stack.host_launch = Seconds{};
