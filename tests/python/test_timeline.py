@@ -187,10 +187,10 @@ def test_sending_by_need_uses_the_next_forward_pass() -> None:
 
 def test_stragglers(est: sm.Estimate, timeline: sm.Timeline) -> None:
     slow = est.timeline(slowdown=[1, 1, 2, 1])
-    assert slow.step_time_s > 1.4 * timeline.step_time_s
+    assert slow.step_time_s > 1.2 * timeline.step_time_s
     path = slow.critical_path()
     on_slow = path[((path["rank"] == 2) & (path.stream == "compute")).to_numpy()]
-    assert on_slow.duration_s.sum() > 0.6 * slow.step_time_s
+    assert on_slow.duration_s.sum() > 0.5 * slow.step_time_s
 
 
 @pytest.mark.parametrize("slowdown", [[1, 1], [1, 1, 1, 0.5], [1, 1, 1, float("nan")], "fast", 2])
