@@ -89,8 +89,10 @@ def test_fitted_constants_are_written_and_nothing_else(tmp_path: Path) -> None:
         for row in rows.itertuples():
             key = row.constant.removesuffix("_s")
             value = after["stack"][key]["value"]
-            launch_s = float(value.split()[0]) * 1e-6 if isinstance(value, str) else None
-            assert row.value == pytest.approx(launch_s or value, abs=6e-9 if launch_s else 6e-4)
+            if isinstance(value, str):
+                assert row.value == pytest.approx(1e-6 * float(value.split()[0]), abs=6e-9)
+            else:
+                assert row.value == pytest.approx(value, abs=6e-4)
             assert f"{row.runs} published runs" in after["stack"][key]["source"]
             del before["stack"][key], after["stack"][key]
         assert after == before
