@@ -16,6 +16,7 @@ import numpy as np
 
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import MEMORY_COLUMNS, TIME_COLUMNS, Estimate
+from scalemodel.plot.network import job_slowdowns, link_load_cdf, link_loads
 from scalemodel.plot.operators import (
     bus_bandwidth,
     collective_table,
@@ -41,6 +42,9 @@ __all__ = [
     "gemm_table",
     "heat_map",
     "iso_performance",
+    "job_slowdowns",
+    "link_load_cdf",
+    "link_loads",
     "memory",
     "memory_timeline",
     "parallel_coordinates",

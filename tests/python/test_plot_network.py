@@ -1,0 +1,97 @@
+"""Plots of routed traffic show the tables they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import scalemodel as sm
+from scalemodel import plot
+from scalemodel.errors import ScaleModelError
+
+
+@pytest.fixture(autouse=True)
+def agg() -> Iterator[None]:
+    import matplotlib.pyplot as plt
+
+    plt.switch_backend("Agg")
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def reports() -> dict[str, sm.RoutingReport]:
+    fabric = sm.Fabric.leaf_spine()
+    jobs = sm.Traffic.paper_mix(fabric, jobs=3, ring=4)
+    return {policy: sm.route(fabric, jobs, policy=policy) for policy in ("ecmp", "balanced")}
+
+
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_the_heat_map_holds_every_byte_between_leaves_and_spines(
+    reports: dict[str, sm.RoutingReport], direction: str
+) -> None:
+    ax = plot.link_loads(reports["ecmp"], direction=direction)
+    (image,) = ax.get_images()
+    cells = np.asarray(image.get_array())
+    assert cells.shape == (64, 32)
+    links = reports["ecmp"].links()
+    kinds = ("leaf", "spine") if direction == "up" else ("spine", "leaf")
+    mine = links[(links.source_kind == kinds[0]) & (links.destination_kind == kinds[1])]
+    assert cells.sum() == pytest.approx(1e-9 * mine.load_bytes.sum())
+    assert cells.max() == pytest.approx(1e-9 * mine.load_bytes.max())
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("spine", "leaf")
+
+
+def test_the_curve_of_balanced_links_spreads_less(reports: dict[str, sm.RoutingReport]) -> None:
+    ax = plot.link_load_cdf(reports)
+    spread = {}
+    for line in ax.get_lines():
+        loads, share = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+        assert (np.diff(loads) >= 0).all()
+        assert share[-1] == 1
+        spread[line.get_label()] = loads[-1] / loads[0]
+    assert spread["balanced"] <= spread["ecmp"]
+    assert "(GB)" in ax.get_xlabel()
+
+
+def test_bars_are_the_slowdowns_of_the_jobs(reports: dict[str, sm.RoutingReport]) -> None:
+    ax = plot.job_slowdowns(reports)
+    heights = [patch.get_height() for patch in ax.patches]  # type: ignore[attr-defined]
+    wanted = [value for report in reports.values() for value in report.jobs().slowdown]
+    assert heights == pytest.approx(wanted)
+    shown = [text.get_text() for text in ax.get_xticklabels()]
+    assert shown == list(reports["ecmp"].jobs().job)
+
+
+def test_one_report_and_its_tables_plot_alike(
+    reports: dict[str, sm.RoutingReport], tmp_path: Path
+) -> None:
+    report = reports["ecmp"]
+    first = plot.link_loads(report).get_images()[0].get_array()
+    second = plot.link_loads(report.links()).get_images()[0].get_array()
+    assert (np.asarray(first) == np.asarray(second)).all()
+    ax = plot.job_slowdowns(report.jobs())
+    assert ax.get_legend() is None
+    plot.save(ax, tmp_path / "jobs.svg")
+    assert "slowdown (1 = alone)" in (tmp_path / "jobs.svg").read_text(encoding="utf-8")
+
+
+def test_what_cannot_be_plotted_says_why(reports: dict[str, sm.RoutingReport]) -> None:
+    report = reports["ecmp"]
+    with pytest.raises(ScaleModelError, match="direction='left'"):
+        plot.link_loads(report, direction="left")
+    with pytest.raises(ScaleModelError, match="column load_bytes is missing"):
+        plot.link_loads(report.links().drop(columns="load_bytes"))
+    with pytest.raises(ScaleModelError, match="at least one"):
+        plot.link_load_cdf({})
+    with pytest.raises(ScaleModelError, match="of the same jobs"):
+        plot.job_slowdowns({"a": report, "b": report.jobs().head(1)})
+    only_nics = report.links()[report.links().source_kind == "nic"]
+    with pytest.raises(ScaleModelError, match="between switches"):
+        plot.link_load_cdf(only_nics)
+    torus = sm.Fabric.torus((2, 2))
+    with pytest.raises(ScaleModelError, match="other tiers"):
+        plot.link_loads(torus.links().assign(load_bytes=1.0, utilisation_fraction=0.1))
