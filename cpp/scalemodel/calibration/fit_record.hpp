@@ -28,7 +28,8 @@ struct TimedSample {
 struct FreeField {
   std::string name;
   double low = 0, high = 1;
-  std::vector<std::string> tied{};
+  // Braces, so that a list without tied fields is complete to every compiler.
+  std::vector<std::string> tied{};  // NOLINT(readability-redundant-member-init)
 };
 
 /// What became of a field.

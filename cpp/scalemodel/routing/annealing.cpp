@@ -25,7 +25,7 @@ class Loads {
     --with_[load_[link]];
     load_[link] += by;
     ++with_[load_[link]];
-    if (load_[link] > largest_) largest_ = load_[link];
+    largest_ = std::max(largest_, load_[link]);
     while (largest_ > 0 && with_[largest_] == 0) --largest_;
   }
   double energy() const { return static_cast<double>(largest_) * with_[largest_]; }

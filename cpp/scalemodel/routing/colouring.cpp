@@ -337,7 +337,7 @@ void balanced_colouring(std::int32_t left_vertices, std::int32_t right_vertices,
       .colour(bundles, colours);
   // Each edge takes the next colour of its round, or of the list once the rounds are over.
   Numbers round(edges.size(), 0);
-  for (std::size_t p = 0; p < edges.size(); ++p) edges[p] -= edges[p] % colours;
+  for (std::int32_t& edge : edges) edge -= edge % colours;
   for (std::size_t e = 0; e < left.size(); ++e) {
     const std::int32_t pair = numbers.number(left[e], right[e]);
     if (edges[pair] > 0) {

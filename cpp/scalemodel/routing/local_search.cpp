@@ -62,12 +62,12 @@ class Neighbours {
   std::vector<std::vector<std::int32_t>> leaving_, entering_;
 };
 
-/// Position, among the paths of `flow`, of the plane that position `choice` of `other` stands for;
-/// kNone where the flow cannot use it.
-std::int32_t same_plane(const RoutingInstance& instance, std::int32_t flow, std::int32_t other,
+/// Position, among the paths of `own`, of the plane that position `choice` of `partner` stands for;
+/// kNone where that flow cannot use it.
+std::int32_t same_plane(const RoutingInstance& instance, std::int32_t own, std::int32_t partner,
                         std::int32_t choice) {
   const PathSets& paths = instance.paths;
-  const std::int32_t mine = paths.set[flow], theirs = paths.set[other];
+  const std::int32_t mine = paths.set[own], theirs = paths.set[partner];
   if (mine == theirs) return choice;
   const std::int32_t plane = paths.via[paths.path_first[theirs] + choice];
   const auto via = std::span(paths.via).subspan(paths.path_first[mine], paths.paths(mine));
