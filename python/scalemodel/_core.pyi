@@ -2791,7 +2791,7 @@ class Stack:
     @property
     def unused_gradients(self) -> bool:
         """
-        a placeholder gradient per weight shape beside the FP32 one
+        an unread gradient per weight shape beside the FP32 one
         """
     @property
     def whole_logits(self) -> bool:

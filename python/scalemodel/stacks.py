@@ -22,7 +22,6 @@ class _Claim:
     year_min: int | None
     year_max: int | None
     priority: int
-    ends_as_layers: bool
 
     def years_away(self, year: int | None) -> int:
         if year is None:
@@ -59,7 +58,6 @@ def _claim(name: str, table: Mapping[str, object]) -> _Claim:
         year_min=_whole(table, "year_min"),
         year_max=_whole(table, "year_max"),
         priority=_whole(table, "priority") or 0,
-        ends_as_layers=table.get("ends_as_layers") is True,
     )
 
 
@@ -71,16 +69,13 @@ def _claims() -> tuple[_Claim, ...]:
 
 
 @lru_cache(maxsize=4096)
-def stack_for(
-    framework: str = "", year: int | None = None, task: str = "", *, ends_as_layers: bool = False
-) -> str:
+def stack_for(framework: str = "", year: int | None = None, task: str = "") -> str:
     """Catalogue name of the stack that a run used.
 
     A stack that claims the task (``tasks``) wins over one that claims the framework
     (``frameworks``); both are parts of the text, upper and lower case alike. Among the stacks
-    left, the one whose era (``year_min`` to ``year_max``) is nearest to ``year`` wins, then the one
-    that cuts pipelines as this run's was cut, then the higher ``priority``, then the longer
-    matching text, then the name.
+    left, the one whose era (``year_min`` to ``year_max``) is nearest to ``year`` wins, then the
+    higher ``priority``, then the longer matching text, then the name.
 
     Parameters
     ----------
@@ -90,9 +85,6 @@ def stack_for(
         Year of publication; None when unknown.
     task : str
         As printed ("pretrain (MLPerf)").
-    ends_as_layers : bool
-        Whether the pipeline comes out even only when the token table and the head take a layer's
-        place each, which dates a release that cuts it so.
 
     Returns
     -------
@@ -100,7 +92,7 @@ def stack_for(
         Name of a stack of the catalogue; ``"plain"`` when nothing claims the run.
     """
     framework, task = framework.lower(), task.lower()
-    best: tuple[tuple[int, int, int, int, int], str] | None = None
+    best: tuple[tuple[int, int, int, int], str] | None = None
     for claim in _claims():
         by_task = _longest_match(claim.tasks, task)
         by_framework = _longest_match(claim.frameworks, framework)
@@ -109,7 +101,6 @@ def stack_for(
         rank = (
             1 if by_task else 0,
             -claim.years_away(year),
-            int(claim.ends_as_layers == ends_as_layers),
             claim.priority,
             by_task or by_framework,
         )

@@ -48,7 +48,7 @@ def test_what_ran_is_nearly_always_said_to_fit(corpora: Path) -> None:
 
 def test_memory_is_within_the_stated_error(scores: Scores) -> None:
     errors = [source["mape_fraction"] for source in scores.to_dict()["memory"]]
-    assert sum(errors) / len(errors) < 0.04
+    assert sum(errors) / len(errors) < 0.05
     assert max(errors) < 0.07
 
 

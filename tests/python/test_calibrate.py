@@ -118,9 +118,15 @@ def assert_recovered(
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("name", ["a100_sxm_80", "h100_sxm_80", "h200", "b200", "gb200"])
+@pytest.mark.parametrize(
+    "name, limit",
+    [
+        *((name, 0.05) for name in ("a100_sxm_80", "h100_sxm_80", "h200", "b200", "gb200")),
+        ("l40s", 0.1),  # forty samples leave its tile step 3 % wrong, one standard error
+    ],
+)
 def test_planted_constants_come_back_from_forty_noisy_multiplications(
-    tmp_path: Path, name: str, seed: int
+    tmp_path: Path, name: str, limit: float, seed: int
 ) -> None:
     rows = planted_gemm(gemm_shapes(40), name=name, seed=seed)
     found = calibrate("gemm", written(tmp_path / "t.csv", rows))
@@ -129,7 +135,7 @@ def test_planted_constants_come_back_from_forty_noisy_multiplications(
         "gemm." + key.removesuffix("_s"): factor * getattr(before, key)
         for key, factor in PLANTED.items()
     }
-    assert_recovered(by_constant(found), planted)
+    assert_recovered(by_constant(found), planted, limit)
     assert found.mape_fraction < 0.03
     assert found.mape_fraction <= found.held_out_mape_fraction < 0.04
     assert (found.samples.state == "fitted").all()

@@ -76,7 +76,7 @@ struct Stack {
   bool keep_gathered = false;  ///< sequence parallelism: gathered inputs are kept, not regathered
   bool keep_stage_outputs = false;  ///< each micro-batch in flight also keeps its stage's output
   bool master_shards = false;       ///< fully sharded weights exist as master weights only
-  bool unused_gradients = false;    ///< a placeholder gradient per weight shape beside the FP32 one
+  bool unused_gradients = false;    ///< an unread gradient per weight shape beside the FP32 one
   bool narrow_gradients = false;    ///< gradients in the storage format beside the FP32 ones
   MemoryReport memory_report = MemoryReport::allocated;
   double contention = 0.1;            ///< slow-down of compute, per second of hidden communication
@@ -153,7 +153,7 @@ struct RecordOf<Stack> {
             "micro-batches in flight keep their stage's output"),
       field("master_shards", &T::master_shards, "fully sharded weights are master weights only"),
       field("unused_gradients", &T::unused_gradients,
-            "a placeholder gradient per weight shape beside the FP32 one"),
+            "an unread gradient per weight shape beside the FP32 one"),
       field("narrow_gradients", &T::narrow_gradients,
             "gradients in the storage format beside the FP32 ones"),
       field("memory_report", &T::memory_report, "what its log calls memory"),

@@ -331,11 +331,6 @@ def _chunks(
     return chunks
 
 
-def _ends_as_layers(layers: int, chunks: int) -> bool:
-    """Whether a pipeline is even only with the token table and the head counted as layers."""
-    return layers % chunks != 0 and (layers + 2) % chunks == 0
-
-
 def _expert_split(
     row: Row, defaults: Mapping[str, object], ranks: int, tp: int, notes: list[str]
 ) -> int:
@@ -428,9 +423,6 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         row.text("framework"),
         None if year is None else round(year),
         row.text("task"),
-        ends_as_layers=_ends_as_layers(
-            model["layers"], (row.count("pp") or 1) * (row.count("vpp") or 1)
-        ),
     )
     accelerator = accelerator_name(label, row.number("gpu_mem_GB"))
     node = _node_accelerators(row, accelerators, notes)

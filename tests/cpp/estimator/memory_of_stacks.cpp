@@ -44,7 +44,7 @@ TEST_CASE("master weights that serve as the shards take the place of the stored 
   CHECK(of_70b(s, stack) == of_70b(s, testing::reference_stack()));
 }
 
-TEST_CASE("fused accumulation leaves one placeholder gradient per shape of a weight") {
+TEST_CASE("fused accumulation leaves one unread gradient per shape of a weight") {
   Stack stack = testing::reference_stack();
   const Estimate without = of_70b(degrees(8), stack);
   stack.unused_gradients = true;
@@ -62,7 +62,7 @@ TEST_CASE("fused accumulation leaves one placeholder gradient per shape of a wei
         estimate(testing::grouped_70b_shape(), testing::reference_cluster(64), narrow, degrees(8)));
 }
 
-TEST_CASE("experts of one shape share a placeholder gradient") {
+TEST_CASE("experts of one shape share an unread gradient") {
   Stack stack = testing::reference_stack();
   const auto extra = [&](int ep) {
     Strategy s = degrees(1, 1, 1, ep);
