@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalemodel import measure
+from scalemodel.calibration.design import sensitivities
 from scalemodel.cli import main
 from scalemodel.errors import ScaleModelError
 from scalemodel.measure import COLUMNS, KINDS, attention_shapes, elementwise_shapes, gemm_shapes
+from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 
 CALL_S = {"linear": 4e-3, "add": 1e-3, "mul": 1e-3, "gelu": 2e-3, "layer_norm": 3e-3}
 
@@ -150,6 +152,25 @@ def test_shapes_are_whole_positive_and_repeatable(count: int, seed: int) -> None
     for shape in attention_shapes(count, seed=seed):
         assert int(shape["heads"]) % int(shape["kv_heads"]) == 0
         assert (shape["seq_q"] == 1) == (shape["phase"] == "decode")
+
+
+@pytest.mark.parametrize("name", ["A100", "b200"])
+def test_shapes_for_an_accelerator_show_more_than_a_mixture(name: str) -> None:
+    core = build_accelerator(accelerator_table(name))
+    factors = np.ones(5)
+
+    def worst_variance(shapes: list[tuple[int, int, int]]) -> float:
+        rows = sensitivities(core, np.array(shapes), factors)
+        return float(np.diag(np.linalg.inv(rows.T @ rows)).max())
+
+    chosen = gemm_shapes(40, name)
+    mixtures = [gemm_shapes(40, seed=seed) for seed in range(5)]
+    assert len(set(chosen)) == 40
+    assert worst_variance(chosen) < 0.9 * min(map(worst_variance, mixtures))
+
+
+def test_an_unknown_accelerator_gets_the_mixture() -> None:
+    assert gemm_shapes(7, "Colossus Mk9") == gemm_shapes(7)
 
 
 def test_another_seed_draws_other_shapes() -> None:
