@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from scalemodel.calibration import calibrate
     from scalemodel.choice import explain_choice
     from scalemodel.codesign import codesign
-    from scalemodel.routing import Fabric, RoutingReport, Traffic, route, simulate_network
+    from scalemodel.routing import Fabric, RoutingReport, Traffic, simulate_network
+    from scalemodel.routing.route import route
     from scalemodel.validation import validate
 
 __all__ = [
@@ -64,37 +65,31 @@ __all__ = [
 ]
 
 
-_ROUTING = ("Fabric", "RoutingReport", "Traffic", "route", "simulate_network")
+# Loaded at first use: they bring pandas, matplotlib or much data along. Name -> its module; a name
+# that is its own module is given as such.
+_LAZY = {
+    "calibrate": "calibration",
+    "codesign": "",
+    "explain_choice": "choice",
+    "Fabric": "routing",
+    "plot": "",
+    "route": "routing",
+    "RoutingReport": "routing",
+    "simulate_network": "routing",
+    "Traffic": "routing",
+    "validate": "validation",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # Validation and plots bring pandas and matplotlib along: loaded at first use.
-    if name in ("codesign", "plot"):
-        import importlib
+    if name not in _LAZY:
+        raise AttributeError(f"module 'scalemodel' has no attribute {name!r}")
+    import importlib
 
-        return importlib.import_module(f"scalemodel.{name}")
-    if name == "explain_choice":
-        from scalemodel.choice import explain_choice
-
-        globals()["explain_choice"] = explain_choice
-        return explain_choice
-    if name == "calibrate":
-        from scalemodel.calibration import calibrate
-
-        globals()["calibrate"] = calibrate
-        return calibrate
-    if name == "validate":
-        from scalemodel.validation import validate
-
-        globals()["validate"] = validate
-        return validate
-    if name in _ROUTING:
-        from scalemodel import routing
-
-        for public in _ROUTING:
-            globals()[public] = getattr(routing, public)
-        return globals()[name]
-    raise AttributeError(f"module 'scalemodel' has no attribute {name!r}")
+    module = importlib.import_module(f"scalemodel.{_LAZY[name] or name}")
+    # A verb may share its name with a module: what the package answers is always the verb.
+    globals()[name] = getattr(module, name) if _LAZY[name] else module
+    return globals()[name]
 
 
 def __dir__() -> list[str]:
