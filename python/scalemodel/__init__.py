@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from scalemodel.codesign import codesign
     from scalemodel.routing import Fabric, RoutingReport, Traffic, simulate_network
     from scalemodel.routing.route import route
+    from scalemodel.settings import Launch, Settings, launch, read_settings
     from scalemodel.validation import validate
 
 __all__ = [
@@ -37,10 +38,12 @@ __all__ = [
     "Estimate",
     "Fabric",
     "FineTuning",
+    "Launch",
     "Model",
     "Ranking",
     "RoutingReport",
     "ScaleModelError",
+    "Settings",
     "Space",
     "Strategy",
     "Timeline",
@@ -52,10 +55,12 @@ __all__ = [
     "codesign",
     "estimate",
     "explain_choice",
+    "launch",
     "list_catalog",
     "model",
     "pareto",
     "plot",
+    "read_settings",
     "route",
     "search",
     "simulate_network",
@@ -72,9 +77,13 @@ _LAZY = {
     "codesign": "",
     "explain_choice": "choice",
     "Fabric": "routing",
+    "Launch": "settings",
+    "launch": "settings",
     "plot": "",
+    "read_settings": "settings",
     "route": "routing",
     "RoutingReport": "routing",
+    "Settings": "settings",
     "simulate_network": "routing",
     "Traffic": "routing",
     "validate": "validation",

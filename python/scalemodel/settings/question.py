@@ -1,0 +1,161 @@
+"""A training job as scalemodel asks it, between the settings of one framework and of another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scalemodel import _core, resolve
+from scalemodel.errors import ScaleModelError
+from scalemodel.estimate import Estimate, stack_of
+from scalemodel.resolve import Model
+from scalemodel.tasks import Training
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the settings of a framework say. Made by `read_settings`.
+
+    Attributes
+    ----------
+    framework : str
+    model : Model or None
+        None where the settings name no architecture (DeepSpeed, Accelerate, torchtitan).
+    task : Training or None
+        None where batch or sequence is not among the settings.
+    strategy : Strategy
+    accelerators : int
+        0 where the settings do not tell.
+    unread : tuple of str
+        Settings that were given and not understood; most say nothing about cost.
+    """
+
+    framework: str
+    model: Model | None
+    task: Training | None
+    strategy: _core.Strategy
+    accelerators: int = 0
+    unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How to start an estimated strategy in a framework. Made by `launch`.
+
+    Attributes
+    ----------
+    framework : str
+    command : tuple of str
+        Words of the command line, for one node; the same on every node.
+    environment : dict
+        Variables to set.
+    files : dict
+        Text of configuration files by name.
+    notes : tuple of str
+        What the framework cannot express, or takes by default differently.
+    """
+
+    framework: str
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    files: dict[str, str]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.script()
+
+    def script(self) -> str:
+        r"""The whole as a shell script.
+
+        Examples
+        --------
+        >>> Launch("megatron", ("torchrun", "train.py", "--bf16"), {"A": "1"}, {}, ()).script()
+        'export A=1\ntorchrun train.py \\\n  --bf16\n'
+        """
+        lines = [f"# {note}" for note in self.notes]
+        for name, text in self.files.items():
+            lines += [f"cat > {name} <<'END'", text.rstrip("\n"), "END"]
+        lines += [f"export {name}={value}" for name, value in self.environment.items()]
+        words: list[str] = []
+        for word in self.command:
+            words.append(f"\\\n  {word}" if word.startswith("--") else word)
+        return "\n".join([*lines, " ".join(words)]) + "\n"
+
+
+@dataclass(frozen=True)
+class Job:
+    """An estimate with everything left open filled in, as writers of settings need it."""
+
+    model: Model
+    task: Training
+    strategy: _core.Strategy
+    stack: _core.Stack
+    accelerators: int
+    per_node: int
+
+    @property
+    def dp(self) -> int:
+        """Data-parallel degree."""
+        return self.accelerators // (self.strategy.tp * self.strategy.cp * self.strategy.pp)
+
+    @property
+    def etp(self) -> int:
+        """Tensor-parallel degree of experts."""
+        return int(self.strategy.etp or (1 if self.strategy.ep > 1 else self.strategy.tp))
+
+    @property
+    def shard_degree(self) -> int:
+        """Ranks that share out what the sharding shares out."""
+        replicas = self.dp * self.strategy.cp
+        if self.strategy.sharding == "ddp":
+            return 1
+        if self.strategy.sharding != "hsdp":
+            return replicas
+        usual = max(1, min(self.per_node // max(1, self.strategy.tp), replicas))
+        return int(self.strategy.shard_degree or usual)
+
+    @property
+    def precision(self) -> str:
+        """Format of the linear layers."""
+        chosen = self.strategy.linear_precision
+        return self.task.precision if chosen == "task" else chosen
+
+    def switched(self, name: str) -> bool:
+        """Whether a switch is on, by the strategy or else by the software stack."""
+        choice = getattr(self.strategy, name)
+        return bool(getattr(self.stack, name)) if choice == "stack" else choice == "on"
+
+    def torchrun(self, *script: str) -> tuple[str, ...]:
+        """Command that starts a script on every accelerator of this node."""
+        per_node = min(self.per_node, self.accelerators)
+        nodes = -(-self.accelerators // per_node)
+        words = ["torchrun", f"--nproc-per-node={per_node}", f"--nnodes={nodes}"]
+        if nodes > 1:
+            words += ["--rdzv-backend=c10d", "--rdzv-endpoint=$MASTER_ADDR:$MASTER_PORT"]
+        return (*words, *script)
+
+
+def job_of(est: Estimate) -> Job:
+    """The job an estimate speaks of.
+
+    Raises
+    ------
+    ScaleModelError : the strategy cannot run.
+    """
+    if est.illegal:
+        raise ScaleModelError(
+            f"estimate: its verdict is {est.verdict}; only a strategy that can run is launched",
+            code="illegal_strategy",
+        )
+    return Job(
+        model=est.model,
+        task=est.task,
+        strategy=est.strategy,
+        stack=stack_of(est),
+        accelerators=est.cluster.accelerators,
+        per_node=int(est.cluster.core.node_accelerators),
+    )
+
+
+def model_of(architecture: dict[str, object], name: str) -> Model:
+    """The model of an architecture read from settings."""
+    return resolve.model({"name": name, "architecture": architecture})
