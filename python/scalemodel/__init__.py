@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from scalemodel.calibration import calibrate
     from scalemodel.choice import explain_choice
     from scalemodel.codesign import codesign
+    from scalemodel.jobs import LogComparison, StepTimeMonitor, compare_log
     from scalemodel.routing import Fabric, RoutingReport, Traffic, simulate_network
     from scalemodel.routing.route import route
     from scalemodel.settings import Launch, Settings, launch, read_settings
@@ -39,12 +40,14 @@ __all__ = [
     "Fabric",
     "FineTuning",
     "Launch",
+    "LogComparison",
     "Model",
     "Ranking",
     "RoutingReport",
     "ScaleModelError",
     "Settings",
     "Space",
+    "StepTimeMonitor",
     "Strategy",
     "Timeline",
     "Traffic",
@@ -53,6 +56,7 @@ __all__ = [
     "calibrate",
     "cluster",
     "codesign",
+    "compare_log",
     "estimate",
     "explain_choice",
     "launch",
@@ -75,16 +79,19 @@ __all__ = [
 _LAZY = {
     "calibrate": "calibration",
     "codesign": "",
+    "compare_log": "jobs",
     "explain_choice": "choice",
     "Fabric": "routing",
     "Launch": "settings",
     "launch": "settings",
+    "LogComparison": "jobs",
     "plot": "",
     "read_settings": "settings",
     "route": "routing",
     "RoutingReport": "routing",
     "Settings": "settings",
     "simulate_network": "routing",
+    "StepTimeMonitor": "jobs",
     "Traffic": "routing",
     "validate": "validation",
 }

@@ -17,6 +17,7 @@ from scalemodel._core import __version__
 from scalemodel.cli.calibrations import add_calibrate, add_measure
 from scalemodel.cli.catalogue import add_list, add_validate
 from scalemodel.cli.estimates import add_estimate, record, summary
+from scalemodel.cli.jobs import add_compare_log, add_launch
 from scalemodel.cli.merges import add_merge
 from scalemodel.cli.options import Parser, option_name
 from scalemodel.cli.output import (
@@ -57,7 +58,15 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"scalemodel {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     searching = (add_estimate, add_search, add_sweep, add_merge, add_route)
-    for add in (*searching, add_list, add_validate, add_calibrate, add_measure):
+    for add in (
+        *searching,
+        add_launch,
+        add_compare_log,
+        add_list,
+        add_validate,
+        add_calibrate,
+        add_measure,
+    ):
         add(commands)
     return parser
 

@@ -6,7 +6,14 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from scalemodel import _core
-from scalemodel.cli.options import add_field, add_formats, add_question, cluster_of, given, task_of
+from scalemodel.cli.options import (
+    add_formats,
+    add_question,
+    add_strategy,
+    cluster_of,
+    given,
+    task_of,
+)
 from scalemodel.cli.output import (
     INFEASIBLE,
     OK,
@@ -33,15 +40,14 @@ def add_estimate(commands: Any) -> None:
     )
     parser.set_defaults(run=_estimate)
     add_question(parser)
-    strategy = parser.add_argument_group("strategy")
-    for row in _core.Strategy.fields():
-        add_field(strategy, row)
+    add_strategy(parser)
     output = parser.add_argument_group("output")
     output.add_argument("--explain", action="store_true", help="where every number comes from")
     add_formats(parser)
 
 
-def _ask(options: argparse.Namespace) -> Estimate:
+def ask(options: argparse.Namespace) -> Estimate:
+    """The estimate that the options describe."""
     from scalemodel import resolve
     from scalemodel.estimate import estimate
 
@@ -137,7 +143,7 @@ def summary(est: Estimate) -> str:
 
 
 def _estimate(options: argparse.Namespace) -> int:
-    est = _ask(options)
+    est = ask(options)
     if options.json:
         document = record(est)
         if not est.fits:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from scalemodel.resolve import Cluster
     from scalemodel.tasks import Training
 
+#: Fields of the task without a default.
+REQUIRED = ("global_batch", "sequence")
 _FINE_TUNING = ("method", "lora_rank", "lora_targets")
 #: More choices than these are told in the help text, not in the usage line.
 _MOST_CHOICES = 8
@@ -67,9 +69,14 @@ def add_formats(parser: argparse.ArgumentParser) -> None:
     formats.add_argument("--csv", action="store_true", help="a CSV table")
 
 
-def add_question(parser: argparse.ArgumentParser) -> None:
-    """Model, cluster, stack and task."""
-    parser.add_argument("model", metavar="MODEL", help="catalogue name, .toml or config.json")
+def add_question(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """Model, cluster, stack and task; not `required`: model and task may be left out together."""
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        nargs=None if required else "?",
+        help="catalogue name, .toml or config.json",
+    )
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--cluster", required=True, metavar="NAME|TOML", help="cluster")
     size = cluster.add_mutually_exclusive_group()
@@ -82,7 +89,14 @@ def add_question(parser: argparse.ArgumentParser) -> None:
     )
     for row in _core.Task.fields():
         group = tuning if row["name"] in _FINE_TUNING else task
-        add_field(group, row, required=row["name"] in ("global_batch", "sequence"))
+        add_field(group, row, required=required and row["name"] in REQUIRED)
+
+
+def add_strategy(parser: argparse.ArgumentParser) -> None:
+    """One option per field of a strategy."""
+    strategy = parser.add_argument_group("strategy")
+    for row in _core.Strategy.fields():
+        add_field(strategy, row)
 
 
 def given(options: argparse.Namespace, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
