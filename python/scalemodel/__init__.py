@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from scalemodel.routing import Fabric, RoutingReport, Traffic, simulate_network
     from scalemodel.routing.route import route
     from scalemodel.settings import Launch, Settings, launch, read_settings
+    from scalemodel.traces import read_chakra, read_kineto, write_chakra
     from scalemodel.validation import validate
 
 __all__ = [
@@ -64,6 +65,8 @@ __all__ = [
     "model",
     "pareto",
     "plot",
+    "read_chakra",
+    "read_kineto",
     "read_settings",
     "route",
     "search",
@@ -71,6 +74,7 @@ __all__ = [
     "sweep",
     "sweep_chunks",
     "validate",
+    "write_chakra",
 ]
 
 
@@ -86,6 +90,8 @@ _LAZY = {
     "launch": "settings",
     "LogComparison": "jobs",
     "plot": "",
+    "read_chakra": "traces",
+    "read_kineto": "traces",
     "read_settings": "settings",
     "route": "routing",
     "RoutingReport": "routing",
@@ -94,6 +100,7 @@ _LAZY = {
     "StepTimeMonitor": "jobs",
     "Traffic": "routing",
     "validate": "validation",
+    "write_chakra": "traces",
 }
 
 

@@ -1,0 +1,8 @@
+"""Traces of other tools: read for what they measured, written for what is predicted."""
+
+from __future__ import annotations
+
+from scalemodel.traces.chakra import Node, read_chakra, write_chakra
+from scalemodel.traces.kineto import Kernel, KinetoTrace, read_kineto
+
+__all__ = ["Kernel", "KinetoTrace", "Node", "read_chakra", "read_kineto", "write_chakra"]
