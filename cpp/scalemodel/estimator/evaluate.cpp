@@ -190,6 +190,19 @@ void add_extremes(Extremes& extremes, Seconds compute, Seconds busy) {
   extremes.most_busy = max(extremes.most_busy, busy);
 }
 
+/// Idle time of the slowest stage. Interleaved chunks of unequal size last as their layout says.
+Seconds idle_time(const Context& c, const StageTimes& times) {
+  const Degrees& d = c.degrees;
+  const InterleavedPace& pace = c.stages.pace;
+  if (!pace.uneven()) return pipeline_bubble(c.schedule, d.pp, d.vpp, times, d.micro_batches);
+  const Model& model = c.tables.model();
+  const double layers = model.layers() + model.mtp_layers;
+  const Seconds layer = (times.sum - times.embedding - times.head) / layers;
+  const Seconds step = pace.duration(d.micro_batches, times.head / layer) * layer;
+  return max(Seconds{}, step - d.micro_batches * times.slowest) +
+         d.pp * min(times.embedding, times.head);
+}
+
 Estimate estimate_of(const Context& c, Extremes* extremes) {
   Estimate e;
   const Cluster& cluster = c.cluster();
@@ -210,6 +223,8 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
     const Seconds busy = cost.busy(contention);
     times.sum += stage.count * busy;
     if (extremes != nullptr) add_extremes(*extremes, cost.passes().compute, busy);
+    if (stage.embedding) times.embedding = cost.ends;
+    if (stage.head) times.head = cost.ends;
     const Seconds forward = cost.forward_busy(contention);
     times.mean_backward += stage.count * (busy - forward) / d.pp;
     slowest_forward = max(slowest_forward, forward);
@@ -243,13 +258,11 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
   e.exposed_tp = m * passes.tp;
   e.exposed_cp = m * passes.cp;
   e.exposed_ep = m * passes.ep;
-  const Seconds head_start = chunks > 1 ? times.slowest / chunks : Seconds{};
   e.exposed_pp =
-      exposed_transfers(c, head_start + m * max(Seconds{}, times.slowest - slowest_inner));
+      exposed_transfers(c, times, m * max(Seconds{}, times.slowest - slowest_inner));
   e.exposed_dp = m * slowest.gather_exposed + traffic.exposed;
   e.exposed_offload += m * slowest.offload_exposed;
-  e.bubble = pipeline_bubble(c.schedule, d.pp, d.vpp, times) +
-             ((d.pp - 1) * contention) * traffic.drain_hidden;
+  e.bubble = idle_time(c, times) + ((d.pp - 1) * contention) * traffic.drain_hidden;
   if (c.schedule == Schedule::gpipe && d.pp > 1) {
     // Each of its two phases is paced by the stage that is slowest in it.
     e.bubble += (m - 1) * (slowest_forward + slowest_backward - times.slowest);

@@ -47,6 +47,7 @@ struct StageCost {
   Seconds offload_exposed;
   Seconds forward_gather, forward_offload;  ///< parts of them in the forward pass
   Seconds first_gather, last_reduce;        ///< of sharded parameters: without a neighbour to hide
+  Seconds ends;                             ///< part of the passes for token table and head
   double dense = 0, expert = 0;             ///< parameters
   double trainable_dense = 0, trainable_expert = 0;
 
@@ -69,29 +70,29 @@ inline constexpr double kLayerMatrices = 4;
 
 /// Moving parameters or gradients of `size` over a shard group. Tensor by tensor a layer takes as
 /// many collectives as it has large matrices, and each of them as many copies as it has ranks:
-/// lists of tensors are copied from and to a flat buffer. ZeRO-2 moves a stage layer by layer.
-inline Seconds shard_time(const Context& c, Collective op, Bytes size, const GroupShape& group) {
-  if (group.ranks <= 1) return Seconds{};
+/// lists of tensors are copied from and to a flat buffer. ZeRO-2 moves `layers` one by one.
+inline Seconds shard_time(const Context& c, Collective op, Bytes size, const GroupShape& group,
+                          double layers) {
+  if (group.ranks <= 1 || size <= Bytes{}) return Seconds{};
   const bool tensors = c.gathered && c.stack().tensor_gathers;
-  const bool layers = !c.gathered && c.strategy.sharding == Sharding::zero2;
-  const double pieces = tensors  ? kLayerMatrices
-                        : layers ? std::max(1, c.tables.model().layers() / c.degrees.pp)
-                                 : 1;
+  const bool by_layer = !c.gathered && c.strategy.sharding == Sharding::zero2;
+  const double pieces = tensors ? kLayerMatrices : by_layer ? std::max(1.0, layers) : 1;
   const Seconds copies = tensors ? group.ranks * c.stack().host_launch : Seconds{};
   return pieces * (collective_time(op, size / pieces, group, c.cluster()) + copies);
 }
 
-/// Gathering `dense` and `expert` parameters over their shard groups.
-inline Seconds gather_time(const Context& c, double dense, double expert) {
+/// Gathering `dense` and `expert` parameters of `layers` over their shard groups.
+inline Seconds gather_time(const Context& c, double dense, double expert, double layers) {
   const auto run = [&](double parameters, const GroupShape& group) {
-    return shard_time(c, Collective::all_gather, Bytes{c.storage_bytes * parameters}, group);
+    return shard_time(c, Collective::all_gather, Bytes{c.storage_bytes * parameters}, group,
+                      layers);
   };
   return run(dense, c.groups.dense_shard) + run(expert, c.groups.expert_shard);
 }
 
-/// Reducing the gradients of `dense` and `expert` parameters over their shard groups; across shard
-/// groups (HSDP) the reduced shard is all-reduced.
-inline Seconds reduce_time(const Context& c, double dense, double expert) {
+/// Reducing the gradients of `dense` and `expert` parameters of `layers` over their shard groups;
+/// across shard groups (HSDP) the reduced shard is all-reduced.
+inline Seconds reduce_time(const Context& c, double dense, double expert, double layers) {
   const Cluster& cluster = c.cluster();
   const DataParallelGroups& g = c.groups;
   const bool whole = !c.gathered && c.stack().all_reduces_gradients;
@@ -101,7 +102,7 @@ inline Seconds reduce_time(const Context& c, double dense, double expert) {
   const auto run = [&](double parameters, const GroupShape& shard, int shards,
                        const GroupShape& replica) {
     const Bytes size{travelling_bytes * parameters};
-    return shard_time(c, reduction, size, shard) +
+    return shard_time(c, reduction, size, shard, layers) +
            collective_time(Collective::all_reduce, size / shards, replica, cluster);
   };
   return run(dense, g.dense_shard, g.dense_shard_ranks, g.dense_replica) +
@@ -114,8 +115,8 @@ inline std::array<GatherTimes, kMaxLayerKinds> layer_gather_times(const Context&
   if (!c.gathered) return gathers;
   for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
     const LayerCost& layer = c.cell.layers[k];
-    gathers[k] = {gather_time(c, layer.dense_parameters, layer.expert_parameters),
-                  reduce_time(c, layer.trainable_dense, layer.trainable_expert)};
+    gathers[k] = {gather_time(c, layer.dense_parameters, layer.expert_parameters, 1),
+                  reduce_time(c, layer.trainable_dense, layer.trainable_expert, 1)};
   }
   return gathers;
 }
@@ -183,8 +184,9 @@ inline void add_parameter_gathering(StageCost& cost, const Context& c, const Sta
     if (hide_reduce) cost.last_reduce += part * min(gathers[k].reduce, backward_cover);
   }
   const EndParameters ends = end_parameters(c, stage);
-  const GatherTimes at_ends{gather_time(c, ends.all, 0), reduce_time(c, ends.trainable, 0)};
+  const GatherTimes at_ends{gather_time(c, ends.all, 0, 1), reduce_time(c, ends.trainable, 0, 1)};
   cost.gather_exposed += share * (at_ends.gather + at_ends.reduce);
+  cost.ends += share * (at_ends.gather + at_ends.reduce);
   cost.forward_gather += share * at_ends.gather;
 }
 
@@ -245,7 +247,7 @@ inline void add_repeated_reduction(StageCost& cost, const Context& c, const Stag
   const double chunks = chunks_of(c, stage);
   const double layers = std::max(1.0, stage.total_layers() / chunks);
   const Seconds each =
-      reduce_time(c, cost.trainable_dense / chunks, cost.trainable_expert / chunks);
+      reduce_time(c, cost.trainable_dense / chunks, cost.trainable_expert / chunks, layers);
   const Seconds reduce = share * chunks * each;
   const Seconds cover = cover_left(c, cost.backward + cost.recompute);
   const Seconds exposed = exposed_traffic(reduce, cover, layers, hide);
@@ -277,6 +279,7 @@ inline StageCost stage_cost(const Context& c, const StageClass& stage,
     cost.forward = cost.forward + share * end.forward;
     cost.backward = cost.backward + share * end.backward;
     cost.weight_gradient += share * end.weight_gradient;
+    cost.ends += share * (end.forward.total() + end.backward.total());
   };
   if (stage.embedding) add_end(c.cell.embedding);
   if (stage.head) add_end(c.cell.head);
@@ -347,8 +350,10 @@ inline StepTraffic step_traffic(const Context& c, const StageClass& stage, const
   const bool hide_gather = enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
   const double buckets = std::max(1, stage.total_layers());
   const double dense = cost.trainable_dense, expert = cost.trainable_expert;
-  const Seconds reduce = sharding == Sharding::zero2 ? Seconds{} : reduce_time(c, dense, expert);
-  const Seconds gather = sharding == Sharding::ddp ? Seconds{} : gather_time(c, dense, expert);
+  const Seconds reduce =
+      sharding == Sharding::zero2 ? Seconds{} : reduce_time(c, dense, expert, buckets);
+  const Seconds gather =
+      sharding == Sharding::ddp ? Seconds{} : gather_time(c, dense, expert, buckets);
   const bool deferred =
       c.degrees.pp > 1 && (c.schedule == Schedule::zero_bubble || c.schedule == Schedule::dualpipe);
   const Seconds backward = cover_left(c, cost.backward + cost.recompute);
@@ -431,24 +436,35 @@ inline bool transfers_serial(const Context& c) {
 /// chunk, unless the stack overlaps them, and two per stage while the pipeline fills and drains.
 /// What it receives travels meanwhile, unless the stack makes every transfer wait for the last.
 /// Overlapped, a first micro-batch goes round the pipeline once for every further chunk and back.
-/// Inner stages have `slack` to send what the first and the last do not.
-inline Seconds exposed_transfers(const Context& c, Seconds slack) {
+///
+/// The last stage sends no output of its last chunk: inner stages have `slack` to do so, and an
+/// interleaved last stage may run ahead of them by two forward passes or one pass each way of a
+/// chunk, with the transfers of as many slots.
+inline Seconds exposed_transfers(const Context& c, const StageTimes& times, Seconds slack) {
   const Degrees& d = c.degrees;
   if (d.pp == 1) return Seconds{};
   const double ends = 2.0 * (d.pp - 1);
   if (transfers_overlap(c)) {
+    const Seconds hop = hop_time(c);
     const double wraps = 2.0 * (d.vpp - 1) * d.pp;
     const double deferred = c.schedule == Schedule::zero_bubble ? ends : 0;
-    return (ends + wraps + deferred) * hop_time(c);
+    // One turn each way passes while stages wait for the lighter end of the model anyway.
+    const Seconds meanwhile =
+        d.vpp > 1 ? d.pp * min(2 * hop, min(times.embedding, times.head)) : Seconds{};
+    return (ends + wraps + deferred) * hop - meanwhile;
   }
-  // The last stage sends no output of its last chunk; of two stages, neither does the first back.
   const Seconds hop = hop_time(c);
   const double exchanges = transfers_serial(c) ? 2 : 1;
-  const Seconds once = exchanges * d.micro_batches * hop;
+  const bool interleaved = c.schedule == Schedule::interleaved;
+  const Seconds once = exchanges * (d.micro_batches + (interleaved ? 1 : 0)) * hop;
+  const Seconds forward = max(Seconds{}, times.sum / d.pp - times.mean_backward) / d.vpp;
+  const Seconds ahead =
+      interleaved ? min(2 * forward + 4 * hop, times.slowest / d.vpp + 3 * hop) : Seconds{};
   // GPipe's forward phase waits for what all but the last stage send, its backward phase likewise.
+  // Of two stages the first sends nothing back either.
   const Seconds saved = c.schedule == Schedule::gpipe ? Seconds{}
                         : d.pp == 2                   ? once
-                                                      : min(once, slack);
+                                                      : min(once, ahead + slack);
   return (2.0 * exchanges * d.vpp * d.micro_batches + ends) * hop - saved;
 }
 

@@ -37,16 +37,19 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
   parts.host_one_way = host_transfer_time(parts.host_bytes, c.cluster().accelerator);
   if (c.gathered) {
     const EndParameters ends = end_parameters(c, stage);
-    parts.pass_gather = share * gather_time(wire, ends.all, 0);
-    parts.pass_reduce = share * reduce_time(wire, ends.trainable, 0);
+    parts.pass_gather = share * gather_time(wire, ends.all, 0, 1);
+    parts.pass_reduce = share * reduce_time(wire, ends.trainable, 0, 1);
     for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
       parts.pass_gather += share * stage.layers[k] * gathers[k].gather;
       parts.pass_reduce += share * stage.layers[k] * gathers[k].reduce;
     }
   } else {
     const double dense = cost.trainable_dense, expert = cost.trainable_expert;
-    const Seconds reduce = reduce_time(wire, dense, expert);
-    if (strategy.sharding != Sharding::ddp) parts.step_gather = gather_time(wire, dense, expert);
+    const double layers = stage.total_layers();
+    if (strategy.sharding != Sharding::ddp) {
+      parts.step_gather = gather_time(wire, dense, expert, layers);
+    }
+    const Seconds reduce = reduce_time(wire, dense, expert, layers);
     const bool every_pass = strategy.sharding == Sharding::zero2;
     (every_pass ? parts.pass_reduce : parts.step_reduce) = every_pass ? share * reduce : reduce;
   }

@@ -17,7 +17,25 @@ struct StageTimes {
   Seconds sum;            ///< over stages
   Seconds mean_backward;  ///< including recomputation
   Seconds mean_weight;    ///< weight gradients
+  Seconds embedding;      ///< what it adds to the first stage
+  Seconds head;           ///< and the head to the last
 };
+
+/// Idle time of the slowest of interleaved stages that hold the same layers, c a chunk, but for the
+/// embedding e on the first and the head h on the last. A lighter embedding slows the first group
+/// of pp micro-batches on its way in and the last on its way out, each once; in between it runs
+/// while the head does. A heavier one lets the first stage start early: it waits for a group of
+/// heads, or the last stage for a group of embeddings, whichever lasts.
+constexpr Seconds interleaved_bubble(int pp, int vpp, const StageTimes& times,
+                                     double micro_batches) {
+  const Seconds e = times.embedding, h = times.head;
+  const Seconds chunk = (times.sum - e - h) / (static_cast<double>(pp) * vpp);
+  const double group = pp;
+  const Seconds last = (group - 1) * chunk + group * e;
+  if (e <= h) return last;
+  const Seconds first = (group - 2) * chunk - group * e + 2 * group * h;
+  return max(first, last - micro_batches * (e - h));
+}
 
 /// Idle time of the slowest stage in a step. B includes the weight gradients W, I = B - W is the
 /// rest of it.
@@ -25,14 +43,15 @@ struct StageTimes {
 /// | schedule | bubble |
 /// |---|---|
 /// | GPipe, 1F1B | sum of the other stages, (p-1)(F+B) when equal (arXiv 1811.06965, 2104.04473) |
-/// | interleaved | the same / v (arXiv 2104.04473) |
+/// | interleaved | the same / v (arXiv 2104.04473), and what the two ends wait for each other |
 /// | zero-bubble H1 | (p-1)(F+I-min(W,F,I)): a gap takes no more work than it is long |
 /// | DualPipe | max((p/2-1)(2F+I-W), (p/2-1)(F+2I-W)-F, (p-2)F) |
 ///
 /// H1's published form (p-1)(F+I-W) (arXiv 2401.10241) assumes W <= F, I. DualPipe's,
 /// (p/2-1)(F&B+B-3W) (arXiv 2412.19437), is (p/2-1)(F+2I-W) where pairs take as long as their
 /// parts; the critical paths of its published order of passes are the three above.
-constexpr Seconds pipeline_bubble(Schedule schedule, int pp, int vpp, const StageTimes& times) {
+constexpr Seconds pipeline_bubble(Schedule schedule, int pp, int vpp, const StageTimes& times,
+                                  double micro_batches = 1) {
   if (pp == 1) return Seconds{};
   const Seconds others = times.sum - times.slowest;
   const Seconds forward = max(Seconds{}, times.sum / pp - times.mean_backward);
@@ -42,7 +61,7 @@ constexpr Seconds pipeline_bubble(Schedule schedule, int pp, int vpp, const Stag
     case Schedule::one_f_one_b:
       return others;
     case Schedule::interleaved:
-      return others / vpp;
+      return interleaved_bubble(pp, vpp, times, micro_batches);
     case Schedule::zero_bubble: {
       const Seconds filled = min(times.mean_weight, min(forward, input));
       return max(Seconds{}, others - (pp - 1.0) * (times.mean_weight + filled));

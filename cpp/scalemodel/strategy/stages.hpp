@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "scalemodel/model/model.hpp"
+#include "scalemodel/strategy/interleaving.hpp"
 
 namespace scalemodel {
 
@@ -34,6 +35,7 @@ struct StageLayout {
   int pp = 1, vpp = 1;
   bool mirrored = false;
   std::vector<StageClass> classes;
+  InterleavedPace pace{};
 };
 
 StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored,
