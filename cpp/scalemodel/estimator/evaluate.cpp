@@ -257,18 +257,30 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
   e.compute = m * (passes.compute + contention * slowest.hidden()) + contention * traffic.hidden;
   e.exposed_tp = m * passes.tp;
   e.exposed_cp = m * passes.cp;
-  e.exposed_ep = m * passes.ep;
+  // Passes that fill and drain a DualPipe pipeline run alone: as many on its first stage.
+  const double alone = c.stages.mirrored ? 1.5 * d.pp - (d.pp > 2 ? 1 : 0) : 0;
+  const Seconds uncovered_ep = alone * (slowest.paired_forward + slowest.paired_backward);
+  e.compute = e.compute - contention * uncovered_ep;
+  e.exposed_ep = m * passes.ep + uncovered_ep;
+  times.lone_forward = (1 - contention) * slowest.paired_forward;
+  times.lone_backward = (1 - contention) * slowest.paired_backward;
+  if (c.stages.mirrored && transfers_overlap(c)) {
+    // The last layer's backward pass covers what a pair sends.
+    const double layers = std::max(1, c.tables.model().layers() / d.pp);
+    times.early = (slowest.backward.compute + slowest.recompute.compute) / layers;
+  }
   e.exposed_pp =
       exposed_transfers(c, times, m * max(Seconds{}, times.slowest - slowest_inner));
   e.exposed_dp = m * slowest.gather_exposed + traffic.exposed;
   e.exposed_offload += m * slowest.offload_exposed;
-  e.bubble = idle_time(c, times) + ((d.pp - 1) * contention) * traffic.drain_hidden;
+  e.bubble = idle_time(c, times) - (1 - contention) * uncovered_ep +
+             ((d.pp - 1) * contention) * traffic.drain_hidden;
   if (c.schedule == Schedule::gpipe && d.pp > 1) {
     // Each of its two phases is paced by the stage that is slowest in it.
     e.bubble += (m - 1) * (slowest_forward + slowest_backward - times.slowest);
   }
   e.overhead = c.stack().step_overhead;
-  e.hidden = max(Seconds{}, m * slowest.hidden() + traffic.hidden);
+  e.hidden = max(Seconds{}, m * slowest.hidden() - uncovered_ep + traffic.hidden);
   e.step_time = e.compute + e.exposed_tp + e.exposed_cp + e.exposed_ep + e.exposed_pp +
                 e.exposed_dp + e.exposed_offload + e.bubble + e.optimizer + e.overhead;
   e.micro_batches = m;

@@ -48,6 +48,7 @@ struct StageCost {
   Seconds forward_gather, forward_offload;  ///< parts of them in the forward pass
   Seconds first_gather, last_reduce;        ///< of sharded parameters: without a neighbour to hide
   Seconds ends;                             ///< part of the passes for token table and head
+  Seconds paired_forward, paired_backward;  ///< exposed by passes that no other one runs beside
   double dense = 0, expert = 0;             ///< parameters
   double trainable_dense = 0, trainable_expert = 0;
 
@@ -294,16 +295,15 @@ inline StageCost stage_cost(const Context& c, const StageClass& stage,
   if (c.stages.mirrored) {
     // DualPipe runs one direction's dispatch and combine under the other direction's compute.
     const Seconds ep = cost.forward.ep + cost.backward.ep + cost.recompute.ep;
-    // Passes without a partner fill and drain the pipeline: 1.5 p - 1 of m.
-    const double alone =
-        (1.5 * c.degrees.pp - (c.degrees.pp > 2 ? 1 : 0)) / c.degrees.micro_batches;
-    const Seconds covered = std::max(0.0, 1 - alone) *
-                            min(ep, cover_left(c, cost.forward) + cover_left(c, cost.backward));
-    const double left = ep > Seconds{} ? 1 - covered / ep : 1;
-    cost.forward.ep = left * cost.forward.ep;
-    cost.backward.ep = left * cost.backward.ep;
-    cost.recompute.ep = left * cost.recompute.ep;
-    cost.forward.hidden += covered;
+    const Seconds cover = cover_left(c, cost.forward) + cover_left(c, cost.backward);
+    const double covered = ep > Seconds{} ? std::min(1.0, cover / ep) : 0;
+    cost.paired_forward = covered * cost.forward.ep;
+    cost.paired_backward = covered * (cost.backward.ep + cost.recompute.ep);
+    cost.forward.hidden += cost.paired_forward;
+    cost.backward.hidden += cost.paired_backward;
+    cost.forward.ep = (1 - covered) * cost.forward.ep;
+    cost.backward.ep = (1 - covered) * cost.backward.ep;
+    cost.recompute.ep = (1 - covered) * cost.recompute.ep;
   }
   return cost;
 }
@@ -316,22 +316,45 @@ struct StepTraffic {
 
 /// What stays in the open of a stage's traffic when chunk after chunk takes its part: all but the
 /// critical chunk's have whole groups of up to pp micro-batches to hide under, that one a single
-/// pass. `cover`: of a pass through all chunks (in DualPipe, through one); `critical`: of the pass
-/// next to the end of the step, likewise.
-inline Seconds exposed_by_chunk(const Context& c, Seconds traffic, Seconds cover, Seconds critical,
+/// pass. `critical`: cover of the pass next to the end of the step, through all chunks.
+inline Seconds exposed_by_chunk(const Context& c, Seconds traffic, Seconds critical,
                                 double buckets) {
   if (traffic <= Seconds{}) return Seconds{};
-  if (c.stages.mirrored) {
-    // The far chunk of a DualPipe stage has one more pass to hide under.
-    const Seconds half = 0.5 * traffic;
-    return exposed_traffic(half + uncovered(half, cover), critical, 0.5 * buckets, true);
-  }
   if (c.degrees.vpp == 1) return exposed_traffic(traffic, critical, buckets, true);
   const double chunks = c.degrees.vpp;
   const double group = std::min(c.degrees.micro_batches, static_cast<double>(c.degrees.pp));
   const double passes = (1 - chunks / buckets + (chunks - 1) * group) / chunks;
   return max(uncovered(traffic, passes * critical),
              exposed_traffic(traffic / chunks, critical / chunks, buckets / chunks, true));
+}
+
+/// The same of parameters that the first stage of a DualPipe pipeline gathers: those of its far
+/// chunk, half of them, are needed after p - 1 passes of its near one. `cover`: of such a pass.
+inline Seconds exposed_mirrored_gather(const Context& c, Seconds traffic, Seconds cover,
+                                       double buckets) {
+  const Seconds half = 0.5 * traffic;
+  const double share = 1 - 1 / buckets;
+  const Seconds near = exposed_traffic(half, cover, buckets, true);
+  return near + uncovered(half, (c.degrees.pp - 1 + share) * cover - (half - near));
+}
+
+/// And of the gradients it reduces: the last pass of its far chunk is followed by p/2 input
+/// gradients of its near one and as many weight gradients, the last of them next to the end. A
+/// middle stage reduces both under its last two weight gradients, but runs them earlier than the
+/// first stage its own: by what p/2 - 1 input gradients take longer. `backward`, `weight`: covers.
+inline Seconds exposed_mirrored_reduce(const Context& c, const StageCost& cost, Seconds traffic,
+                                       Seconds backward, Seconds weight, double buckets) {
+  const Seconds half = 0.5 * traffic;
+  const double share = 1 - 1 / buckets, pairs = 0.5 * c.degrees.pp;
+  const Seconds later = pairs * uncovered(backward, weight) + (pairs - 1) * weight;
+  const auto exposed = [&](Seconds cover) {
+    return exposed_traffic(half + uncovered(half, cover), weight, buckets, true);
+  };
+  const Seconds first = exposed(share * backward + later);
+  if (c.degrees.pp == 2) return first;
+  const Seconds both = cost.backward.total() + cost.recompute.total() + cost.paired_backward;
+  const Seconds ahead = (pairs - 1) * uncovered(both, 2 * cost.weight_gradient);
+  return max(first, exposed(share * weight) - ahead);
 }
 
 /// Gradient reduction hides under the last micro-batch's backward pass, parameter gathering under
@@ -356,12 +379,18 @@ inline StepTraffic step_traffic(const Context& c, const StageClass& stage, const
       sharding == Sharding::ddp ? Seconds{} : gather_time(c, dense, expert, buckets);
   const bool deferred =
       c.degrees.pp > 1 && (c.schedule == Schedule::zero_bubble || c.schedule == Schedule::dualpipe);
-  const Seconds backward = cover_left(c, cost.backward + cost.recompute);
+  // The first and the last passes run alone.
+  const Seconds backward = cover_left(c, cost.backward + cost.recompute) + cost.paired_backward;
   const Seconds last = deferred ? c.reach * cost.weight_gradient : backward;
-  const Seconds forward = cover_left(c, cost.forward);
-  const Seconds late = hide_reduce ? exposed_by_chunk(c, reduce, backward, last, buckets) : reduce;
-  const Seconds early =
-      hide_gather ? exposed_by_chunk(c, gather, forward, forward, buckets) : gather;
+  const Seconds forward = cover_left(c, cost.forward) + cost.paired_forward;
+  const bool mirrored = c.stages.mirrored;
+  const Seconds late =
+      !hide_reduce ? reduce
+      : mirrored   ? exposed_mirrored_reduce(c, cost, reduce, backward, last, 0.5 * buckets)
+                   : exposed_by_chunk(c, reduce, last, buckets);
+  const Seconds early = !hide_gather ? gather
+                        : mirrored   ? exposed_mirrored_gather(c, gather, forward, 0.5 * buckets)
+                                     : exposed_by_chunk(c, gather, forward, buckets);
   StepTraffic traffic{late + early, (reduce - late) + (gather - early), Seconds{}};
   if (!deferred) {
     traffic.drain_hidden = max(Seconds{}, reduce - c.degrees.vpp * late);

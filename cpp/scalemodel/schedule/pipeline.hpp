@@ -19,6 +19,9 @@ struct StageTimes {
   Seconds mean_weight;    ///< weight gradients
   Seconds embedding;      ///< what it adds to the first stage
   Seconds head;           ///< and the head to the last
+  Seconds lone_forward;   ///< what a pass of DualPipe takes longer where none runs beside it
+  Seconds lone_backward;
+  Seconds early;  ///< how long before its end a pair of DualPipe hands on what it made
 };
 
 /// Idle time of the slowest of interleaved stages that hold the same layers, c a chunk, but for the
@@ -45,11 +48,15 @@ constexpr Seconds interleaved_bubble(int pp, int vpp, const StageTimes& times,
 /// | GPipe, 1F1B | sum of the other stages, (p-1)(F+B) when equal (arXiv 1811.06965, 2104.04473) |
 /// | interleaved | the same / v (arXiv 2104.04473), and what the two ends wait for each other |
 /// | zero-bubble H1 | (p-1)(F+I-min(W,F,I)): a gap takes no more work than it is long |
-/// | DualPipe | max((p/2-1)(2F+I-W), (p/2-1)(F+2I-W)-F, (p-2)F) |
+/// | DualPipe | max((p/2-1)(2F+I-W) + 3p/2 f + (p+1) b, |
+/// | | (p/2-1)(F+2I-W) - F + p f + 3p/2 b, |
+/// | | (p-2) F + 3p/2 f + (p/2+2) b) - (p/2-1) min(u, F-b) |
 ///
 /// H1's published form (p-1)(F+I-W) (arXiv 2401.10241) assumes W <= F, I. DualPipe's,
 /// (p/2-1)(F&B+B-3W) (arXiv 2412.19437), is (p/2-1)(F+2I-W) where pairs take as long as their
-/// parts; the critical paths of its published order of passes are the three above.
+/// parts; the critical paths of its published order of passes are the three above. On them stand
+/// lone passes, each way longer by f and b than as a part of a pair, and p/2-1 pairs that hand
+/// their outputs on earlier than they end, by u.
 constexpr Seconds pipeline_bubble(Schedule schedule, int pp, int vpp, const StageTimes& times,
                                   double micro_batches = 1) {
   if (pp == 1) return Seconds{};
@@ -68,9 +75,14 @@ constexpr Seconds pipeline_bubble(Schedule schedule, int pp, int vpp, const Stag
     }
     case Schedule::dualpipe: {
       const double pairs = 0.5 * pp - 1;
-      const Seconds outward = pairs * (2 * forward + input - times.mean_weight);
-      const Seconds inward = pairs * (forward + 2 * input - times.mean_weight) - forward;
-      return max(max(outward, inward), 2 * pairs * forward);
+      const Seconds f = times.lone_forward, b = times.lone_backward;
+      const Seconds outward = pairs * (2 * forward + input - times.mean_weight) + 1.5 * pp * f +
+                              (pp + 1.0) * b;
+      const Seconds inward = pairs * (forward + 2 * input - times.mean_weight) - forward +
+                             static_cast<double>(pp) * f + 1.5 * pp * b;
+      const Seconds through = 2 * pairs * forward + 1.5 * pp * f + (0.5 * pp + 2) * b;
+      const Seconds saved = pairs * max(Seconds{}, min(times.early, forward - b));
+      return max(max(outward, inward), through) - saved;
     }
   }
   return others;
