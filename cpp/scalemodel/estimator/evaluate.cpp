@@ -73,7 +73,10 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
                       (c.stages.mirrored ? 2 : 1);
   const Bytes per_micro_batch = share * saved_bytes(c, stage);
   memory.activations = held * per_micro_batch;
-  if (stage.head) memory.activations += c.cell.head.saved;
+  const auto heads = [&](bool logits) {
+    return head_in_flight(c.schedule, c.degrees.pp, c.degrees.micro_batches, logits);
+  };
+  if (stage.head) memory.activations += heads(false) * c.cell.head.saved;
   if (stack.keep_stage_outputs && !stage.head) {
     memory.activations += held * (s.sequence_parallel ? 1 : c.degrees.tp) * c.cell.boundary;
   }
@@ -93,8 +96,10 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
     widest_trainable = std::max(widest_trainable, layer.trainable_dense + layer.trainable_expert);
     distinct = std::max(distinct, layer.distinct_parameters);
   }
-  if (stage.head) memory.logits = c.cell.head.working;
-  memory.temporary = max(Bytes{}, temporary - memory.logits);
+  if (stage.head) memory.logits = heads(true) * c.cell.head.working;
+  // Layers work before or after the head does, unless DualPipe runs the other direction meanwhile.
+  const bool apart = stage.head && !c.stages.mirrored;
+  memory.temporary = max(Bytes{}, temporary - (apart ? c.cell.head.working : Bytes{}));
   if (stack.unused_gradients && c.gradient_bytes > c.storage_bytes && !c.conditions.frozen_base) {
     memory.temporary +=
         Bytes{c.storage_bytes * (distinct + (stage.head ? c.cell.head.parameters : 0))};
@@ -257,8 +262,8 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
   e.compute = m * (passes.compute + contention * slowest.hidden()) + contention * traffic.hidden;
   e.exposed_tp = m * passes.tp;
   e.exposed_cp = m * passes.cp;
-  // Passes that fill and drain a DualPipe pipeline run alone: as many on its first stage.
-  const double alone = c.stages.mirrored ? 1.5 * d.pp - (d.pp > 2 ? 1 : 0) : 0;
+  // What only pairs hide stays in the open of passes without a partner.
+  const double alone = c.stages.mirrored ? lone_passes(d.pp) : 0;
   const Seconds uncovered_ep = alone * (slowest.paired_forward + slowest.paired_backward);
   e.compute = e.compute - contention * uncovered_ep;
   e.exposed_ep = m * passes.ep + uncovered_ep;
@@ -273,8 +278,7 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
       exposed_transfers(c, times, m * max(Seconds{}, times.slowest - slowest_inner));
   e.exposed_dp = m * slowest.gather_exposed + traffic.exposed;
   e.exposed_offload += m * slowest.offload_exposed;
-  e.bubble = idle_time(c, times) - (1 - contention) * uncovered_ep +
-             ((d.pp - 1) * contention) * traffic.drain_hidden;
+  e.bubble = idle_time(c, times) + ((d.pp - 1) * contention) * traffic.drain_hidden;
   if (c.schedule == Schedule::gpipe && d.pp > 1) {
     // Each of its two phases is paced by the stage that is slowest in it.
     e.bubble += (m - 1) * (slowest_forward + slowest_backward - times.slowest);

@@ -27,7 +27,10 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
   parts.forward_offload = cost.forward_offload;
   parts.backward_offload = cost.offload_exposed - cost.forward_offload;
   parts.saved = share * saved_bytes(c, stage);
-  parts.head_saved = stage.head ? cell.head.saved : Bytes{};
+  if (stage.head) {
+    parts.head_saved = cell.head.saved;
+    parts.logits = cell.head.working;
+  }
   const double stored = cost.dense + cost.expert;
   const double trainable = cost.trainable_dense + cost.trainable_expert;
   parts.parameter_bytes = Bytes{c.storage_bytes * stored};
@@ -65,6 +68,7 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
   parts.in_flight =
       in_flight(c.schedule, degrees.pp, degrees.vpp, stage.first_index, degrees.micro_batches) *
       (stages.mirrored ? 2 : 1);
+  parts.head_in_flight = head_in_flight(c.schedule, degrees.pp, degrees.micro_batches, false);
   return parts;
 }
 

@@ -24,9 +24,10 @@ struct StageParts {
   Seconds encode;                         ///< a gradient compressed or restored, once per step
   Seconds optimizer, optimizer_transfer;  ///< once per step
   Bytes saved;                            ///< kept of a micro-batch by the layers
-  Bytes head_saved;                       ///< and by the head
+  Bytes head_saved, logits;               ///< and by the head, until its gradient is made
   MemoryKinds memory;                     ///< at the peak
   double in_flight = 0;                   ///< micro-batches that memory.activations holds
+  double head_in_flight = 0;              ///< and of what the head saved
 };
 
 /// What all stages share.

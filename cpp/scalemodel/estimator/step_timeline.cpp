@@ -74,7 +74,7 @@ class Builder {
     resources.optimizer_transfer = stage.optimizer_transfer;
     costs.resources.push_back(resources);
     // Offloaded activations stay only in part.
-    const Bytes in_flight = stage.in_flight * stage.saved + stage.head_saved;
+    const Bytes in_flight = stage.in_flight * stage.saved + stage.head_in_flight * stage.head_saved;
     const double kept = in_flight > Bytes{} ? stage.memory.activations / in_flight : 1;
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       costs.chunks.push_back(chunk_cost(chunks[i], stage, kept, i == first_used(chunks)));
@@ -106,7 +106,7 @@ class Builder {
     cost.recompute = alone.recompute.compute;
     cost.weight_gradient = alone.weight_gradient;
     cost.activations = kept * (alone.saved + alone.head_saved);
-    cost.logits = alone.memory.logits;
+    cost.logits = alone.logits;
     cost.temporary = alone.memory.temporary;
     set_step_traffic(cost, alone, stage, first_used);
     return cost;

@@ -40,6 +40,9 @@ constexpr Seconds interleaved_bubble(int pp, int vpp, const StageTimes& times,
   return max(first, last - micro_batches * (e - h));
 }
 
+/// Passes each way that the first stage of a DualPipe pipeline runs alone, to fill and drain it.
+constexpr double lone_passes(int pp) { return 1.5 * pp - (pp > 2 ? 1 : 0); }
+
 /// Idle time of the slowest stage in a step. B includes the weight gradients W, I = B - W is the
 /// rest of it.
 ///
@@ -50,13 +53,13 @@ constexpr Seconds interleaved_bubble(int pp, int vpp, const StageTimes& times,
 /// | zero-bubble H1 | (p-1)(F+I-min(W,F,I)): a gap takes no more work than it is long |
 /// | DualPipe | max((p/2-1)(2F+I-W) + 3p/2 f + (p+1) b, |
 /// | | (p/2-1)(F+2I-W) - F + p f + 3p/2 b, |
-/// | | (p-2) F + 3p/2 f + (p/2+2) b) - (p/2-1) min(u, F-b) |
+/// | | (p-2) F + 3p/2 f + (p/2+2) b) - (p/2-1) min(u, F-b) - n (f+b) |
 ///
 /// H1's published form (p-1)(F+I-W) (arXiv 2401.10241) assumes W <= F, I. DualPipe's,
 /// (p/2-1)(F&B+B-3W) (arXiv 2412.19437), is (p/2-1)(F+2I-W) where pairs take as long as their
 /// parts; the critical paths of its published order of passes are the three above. On them stand
 /// lone passes, each way longer by f and b than as a part of a pair, and p/2-1 pairs that hand
-/// their outputs on earlier than they end, by u.
+/// their outputs on earlier than they end, by u; n lone passes are the stage's own work.
 constexpr Seconds pipeline_bubble(Schedule schedule, int pp, int vpp, const StageTimes& times,
                                   double micro_batches = 1) {
   if (pp == 1) return Seconds{};
@@ -76,29 +79,34 @@ constexpr Seconds pipeline_bubble(Schedule schedule, int pp, int vpp, const Stag
     case Schedule::dualpipe: {
       const double pairs = 0.5 * pp - 1;
       const Seconds f = times.lone_forward, b = times.lone_backward;
-      const Seconds outward = pairs * (2 * forward + input - times.mean_weight) + 1.5 * pp * f +
-                              (pp + 1.0) * b;
+      const double own = lone_passes(pp);
+      const Seconds outward = pairs * (2 * forward + input - times.mean_weight) +
+                              (1.5 * pp - own) * f + (pp + 1 - own) * b;
       const Seconds inward = pairs * (forward + 2 * input - times.mean_weight) - forward +
-                             static_cast<double>(pp) * f + 1.5 * pp * b;
-      const Seconds through = 2 * pairs * forward + 1.5 * pp * f + (0.5 * pp + 2) * b;
+                             (pp - own) * f + (1.5 * pp - own) * b;
+      const Seconds through =
+          2 * pairs * forward + (1.5 * pp - own) * f + (0.5 * pp + 2 - own) * b;
       const Seconds saved = pairs * max(Seconds{}, min(times.early, forward - b));
-      return max(max(outward, inward), through) - saved;
+      return max(Seconds{}, max(max(outward, inward), through) - saved);
     }
   }
   return others;
 }
 
 /// Micro-batches whose activations stage `index` holds at its peak, in units of all its layers.
-/// 1F1B: min(p - i, m). Interleaved: (2 (p-i-1) + (v-1) p + 1)/v (Megatron's warm-up). DualPipe:
-/// p + 1, over half of what the stage holds.
+/// 1F1B: min(p - i, m). Interleaved: (2 (p-i-1) + (v-1) p + 1)/v (Megatron's warm-up). Zero-bubble
+/// H1: p, because stage i puts i weight gradients off. DualPipe: p + 1, over half of what the stage
+/// holds.
 constexpr double in_flight(Schedule schedule, int pp, int vpp, int index, double micro_batches) {
   double held = micro_batches;
   switch (schedule) {
     case Schedule::gpipe:
       break;
     case Schedule::one_f_one_b:
-    case Schedule::zero_bubble:
       held = pp - index;
+      break;
+    case Schedule::zero_bubble:
+      held = pp;
       break;
     case Schedule::interleaved:
       held = (2.0 * (pp - index - 1) + (vpp - 1.0) * pp + 1) / vpp;
@@ -108,6 +116,13 @@ constexpr double in_flight(Schedule schedule, int pp, int vpp, int index, double
       break;
   }
   return held < micro_batches ? held : micro_batches;
+}
+
+/// The same of the head, on the last stage: what it keeps for its backward pass and, `logits`, what
+/// it keeps only until it has passed the gradient on. GPipe runs all forward passes first.
+constexpr double head_in_flight(Schedule schedule, int pp, double micro_batches, bool logits) {
+  const bool piles = schedule == Schedule::gpipe || (schedule == Schedule::zero_bubble && !logits);
+  return piles ? in_flight(schedule, pp, 1, pp - 1, micro_batches) : 1;
 }
 
 }  // namespace scalemodel

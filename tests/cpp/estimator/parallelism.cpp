@@ -317,5 +317,19 @@ TEST_CASE("expert parallelism replaces gradient traffic of experts by exchanges 
   }
 }
 
+TEST_CASE("ZeRO-2 reduces as many layers whether a stage runs in one chunk or in several") {
+  Stack stack = testing::plain_sum_stack();
+  const auto reduced = [&](int vpp) {
+    Strategy s = degrees(8, 2);
+    s.vpp = static_cast<std::uint8_t>(vpp);
+    s.sharding = Sharding::zero2;
+    s.overlap_grad_reduce = Switch::off;
+    return estimate(testing::gpt3_shape(), testing::reference_cluster(64),
+                    testing::training(64, 2048), s, stack)
+        .exposed_dp;
+  };
+  for (const int vpp : {2, 4, 8}) CHECK(about_equal(reduced(vpp), reduced(1)));
+}
+
 }  // namespace
 }  // namespace scalemodel

@@ -35,12 +35,11 @@ std::ptrdiff_t above(const std::vector<double>& values, double bound) {
 bool dualpipe(const Strategy& s) { return s.schedule == Schedule::dualpipe; }
 
 TEST_CASE("on regular strategies the timeline takes as long as the closed form says") {
-  const std::vector<double> found =
-      differences(500, 41, [](const Strategy& s, const Estimate&) { return !dualpipe(s); });
-  // One in several hundred of the extremes (as many micro-batches as stages, a layer per chunk)
-  // lies beyond half a percent.
-  CHECK(above(found, 0.005) <= 2);
-  CHECK(above(found, 0.01) == 0);
+  for (const std::uint64_t seed : {41, 42, 43, 44}) {
+    const std::vector<double> found =
+        differences(500, seed, [](const Strategy& s, const Estimate&) { return !dualpipe(s); });
+    CHECK(above(found, 0.005) == 0);
+  }
 }
 
 TEST_CASE("transfers one after the other: the closed form stays near") {
@@ -63,18 +62,29 @@ TEST_CASE("transfers one after the other: the closed form stays near") {
   }
 }
 
-TEST_CASE("DualPipe: the closed form spreads lone passes and their exposed traffic evenly") {
-  const std::vector<double> found =
-      differences(200, 47, [](const Strategy& s, const Estimate&) { return dualpipe(s); });
-  CHECK(above(found, 0.1) == 0);
-  CHECK(above(found, 0.02) <= 20);
-  // Without traffic that only pairs hide, little is left.
-  const std::vector<double> plain = differences(200, 48, [](const Strategy& s, const Estimate& e) {
-    return dualpipe(s) && e.exposed_ep == Seconds{} && e.exposed_dp < 0.02 * e.step_time &&
-           e.exposed_pp < 0.01 * e.step_time;
+TEST_CASE("DualPipe: what its chunks gather, reduce and send is told to within a few percent") {
+  for (const std::uint64_t seed : {47, 48}) {
+    const std::vector<double> found =
+        differences(200, seed, [](const Strategy& s, const Estimate&) { return dualpipe(s); });
+    CHECK(above(found, 0.05) == 0);
+    CHECK(above(found, 0.02) <= 2);
+    CHECK(above(found, 0.01) <= 6);
+    CHECK(above(found, 0.005) <= 20);
+  }
+}
+
+TEST_CASE("chunks of unequal size: the closed form follows the timeline") {
+  std::vector<double> found;
+  testing::for_random_estimates(2500, 50, [&](Question& q, const Strategy& s, const Estimate& e) {
+    const int m = static_cast<int>(std::lround(e.micro_batches));
+    if (s.pp == 1 || s.vpp == 1 || m % s.pp != 0 || s.offload_activations) return;
+    if (q.tables.model().layers() % (s.pp * s.vpp) == 0 || m * s.pp > 2048) return;
+    found.push_back(std::abs(step_timeline(q.tables, s, {}).step_time / e.step_time - 1));
   });
-  CHECK(above(plain, 0.03) == 0);
-  CHECK(above(plain, 0.01) <= 10);
+  REQUIRE(found.size() > 50);
+  CHECK(above(found, 0.1) == 0);
+  CHECK(above(found, 0.05) <= static_cast<std::ptrdiff_t>(found.size() / 20));
+  CHECK(above(found, 0.02) <= static_cast<std::ptrdiff_t>(found.size() / 4));
 }
 
 TEST_CASE("any strategy: never shorter than the kernels of its busiest stage, never endless") {
@@ -106,11 +116,6 @@ TEST_CASE("memory over time peaks where the estimate says, kind by kind") {
       CHECK(sample.held.gathered == e.memory_gathered);
       CHECK(sample.held.reserve == e.memory_reserve);
     }
-    // Where the head's chunk does not run one micro-batch after the other, its inputs and logits
-    // pile up; the closed form counts them once.
-    const bool head = e.memory_logits > Bytes{};
-    if (head && s.pp * s.vpp > 1 && s.schedule != Schedule::one_f_one_b) return;
-    if (head && (s.vpp > 1 || s.schedule == Schedule::gpipe)) return;
     CAPTURE(q.name);
     CAPTURE(name_of(s.schedule));
     CAPTURE(static_cast<int>(s.pp));
@@ -118,8 +123,14 @@ TEST_CASE("memory over time peaks where the estimate says, kind by kind") {
     CAPTURE(e.micro_batches);
     CHECK(peak.activations / e.memory_activations == doctest::Approx(1).epsilon(1e-9));
     CHECK(testing::about_equal(peak.logits, e.memory_logits));
-    CHECK(testing::about_equal(peak.temporary, e.memory_temporary));
-    CHECK(testing::about_equal(total, e.memory));
+    // The other chunks of a stage with the head have all of their temporary space to themselves.
+    const bool chunks = s.vpp > 1 || dualpipe(s);
+    const Bytes spared = chunks ? e.memory_logits : Bytes{};
+    const auto near = [&](Bytes closed, Bytes simulated) {
+      return at_most(closed, simulated + spared) && at_most(simulated, closed + spared);
+    };
+    CHECK(near(e.memory_temporary, peak.temporary));
+    CHECK(near(e.memory, total));
   });
 }
 
