@@ -7,6 +7,7 @@
 
 #include "scalemodel/costs/tables.hpp"
 #include "scalemodel/ops/memory_bound.hpp"
+#include "scalemodel/ops/smooth_max.hpp"
 #include "scalemodel/schedule/pipeline.hpp"
 #include "scalemodel/timeline/step_costs.hpp"
 
@@ -148,9 +149,24 @@ inline double recompute_share(const Strategy& strategy, const StageClass& stage)
   return std::min(1.0, strategy.recompute_layers / static_cast<double>(std::max(1, own)));
 }
 
+/// What stays in the open of a layer's `traffic` beside the compute of its neighbour:
+///
+///     (traffic^p + compute^p)^(1/p) - compute,  p = 1/(1 - overlap efficiency)
+///
+/// All of it at efficiency 0, only the excess over the compute at 1. In between the two take
+/// turns at being late: ranks arrive one after another and kernels get in each other's way, more
+/// often the nearer the traffic comes to the compute, so that exposure grows with the group
+/// instead of setting in where the two are equal.
+inline Seconds exposed_beside(Seconds traffic, Seconds compute, double efficiency) {
+  if (efficiency >= 1 || compute <= Seconds{}) return uncovered(traffic, compute);
+  if (efficiency <= 0) return traffic;
+  const double ratio = traffic / compute;
+  return (smooth_max(ratio, 1, 1 / (1 - efficiency)) - 1) * compute;
+}
+
 /// Fully sharded parameters: each layer is gathered before its forward and before its backward
-/// pass, its gradient reduced after; one layer ahead is in flight, so a layer hides what its
-/// neighbour's compute covers. The ends are gathered and reduced in the open.
+/// pass, its gradient reduced after; one layer ahead is in flight, beside its neighbour's compute.
+/// The ends are gathered and reduced in the open.
 inline void add_parameter_gathering(StageCost& cost, const Context& c, const StageClass& stage,
                                     const std::array<GatherTimes, kMaxLayerKinds>& gathers,
                                     double share) {
@@ -163,9 +179,9 @@ inline void add_parameter_gathering(StageCost& cost, const Context& c, const Sta
     const LayerCost& layer = c.cell.layers[k];
     // What tensor, context and expert parallelism hid already is no cover any more.
     const Phase again = recomputed * layer.recompute[mode];
-    const Seconds forward_cover = uncovered(c.reach * layer.forward.compute, layer.forward.hidden);
-    const Seconds backward_cover = uncovered(c.reach * (layer.backward.compute + again.compute),
-                                             layer.backward.hidden + again.hidden);
+    const Seconds forward_cover = uncovered(layer.forward.compute, layer.forward.hidden);
+    const Seconds backward_cover =
+        uncovered(layer.backward.compute + again.compute, layer.backward.hidden + again.hidden);
     // A repeated forward pass that released its parameters gathers them once more.
     const double again_gathers = c.stack().tensor_gathers ? recomputed : 0;
     const Seconds open = (hide_gather ? Seconds{} : (2 + again_gathers) * gathers[k].gather) +
@@ -173,16 +189,18 @@ inline void add_parameter_gathering(StageCost& cost, const Context& c, const Sta
     const Seconds forward_traffic = hide_gather ? gathers[k].gather : Seconds{};
     const Seconds backward_traffic =
         (1 + again_gathers) * forward_traffic + (hide_reduce ? gathers[k].reduce : Seconds{});
-    const Seconds forward_exposed = uncovered(forward_traffic, forward_cover);
-    const Seconds backward_exposed = uncovered(backward_traffic, backward_cover);
+    const Seconds forward_exposed = exposed_beside(forward_traffic, forward_cover, c.reach);
+    const Seconds backward_exposed = exposed_beside(backward_traffic, backward_cover, c.reach);
     const double n = share * stage.layers[k];
     cost.gather_exposed += n * (open + forward_exposed + backward_exposed);
     cost.forward_gather += n * (hide_gather ? forward_exposed : gathers[k].gather);
     cost.forward.hidden += n * (forward_traffic - forward_exposed);
     cost.backward.hidden += n * (backward_traffic - backward_exposed);
     const double part = stage.layers[k] / static_cast<double>(stage.total_layers());
-    if (hide_gather) cost.first_gather += part * min(gathers[k].gather, forward_cover);
-    if (hide_reduce) cost.last_reduce += part * min(gathers[k].reduce, backward_cover);
+    if (hide_gather) cost.first_gather += part * (forward_traffic - forward_exposed);
+    if (hide_reduce) {
+      cost.last_reduce += part * min(gathers[k].reduce, backward_traffic - backward_exposed);
+    }
   }
   const EndParameters ends = end_parameters(c, stage);
   const GatherTimes at_ends{gather_time(c, ends.all, 0, 1), reduce_time(c, ends.trainable, 0, 1)};
