@@ -21,5 +21,6 @@ void bind_search(pybind11::module_& m);
 void bind_pareto(pybind11::module_& m);
 void bind_fabric(pybind11::module_& m);
 void bind_routing(pybind11::module_& m);
+void bind_scaling(pybind11::module_& m);
 
 }  // namespace scalemodel::bindings

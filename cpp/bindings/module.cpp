@@ -22,4 +22,5 @@ PYBIND11_MODULE(_core, m) {
   bind_search(m);
   bind_pareto(m);
   bind_routing(m);
+  bind_scaling(m);
 }

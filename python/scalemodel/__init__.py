@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from scalemodel.jobs import LogComparison, StepTimeMonitor, compare_log
     from scalemodel.routing import Fabric, RoutingReport, Traffic, simulate_network
     from scalemodel.routing.route import route
+    from scalemodel.scaling import scaling
     from scalemodel.settings import Launch, Settings, launch, read_settings
     from scalemodel.traces import read_chakra, read_kineto, write_chakra
     from scalemodel.validation import validate
@@ -69,6 +70,7 @@ __all__ = [
     "read_kineto",
     "read_settings",
     "route",
+    "scaling",
     "search",
     "simulate_network",
     "sweep",
@@ -95,6 +97,7 @@ _LAZY = {
     "read_settings": "settings",
     "route": "routing",
     "RoutingReport": "routing",
+    "scaling": "",
     "Settings": "settings",
     "simulate_network": "routing",
     "StepTimeMonitor": "jobs",

@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Accelerator', 'AttentionKernels', 'Cable', 'Cluster', 'CollectiveFit', 'CustomAllReduce', 'DecodeKernel', 'DecoderShape', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'Rails', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'Space', 'Stack', 'Strategy', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'attention_bound_s', 'best_algorithm', 'canonical', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'conformal_bound', 'custom_all_reduce_times_s', 'decode_time_s', 'dispatch_time_s', 'ecmp_hash', 'expert_layer_time_s', 'expert_loads', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'grouped_call_time_s', 'judge_routing', 'lookup_time_s', 'memory_bound_s', 'p2p_time_s', 'pareto_front', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'reported_memory_bytes', 'ring_traffic', 'route_flows', 'run_network', 'score', 'search', 'streaming_time_s', 'sweep', 'timeline', 'variables']
+__all__: list[str] = ['ACTIVITIES', 'Accelerator', 'AttentionKernels', 'Cable', 'Cluster', 'CollectiveFit', 'CustomAllReduce', 'DecodeKernel', 'DecoderShape', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'Rails', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'Space', 'Stack', 'Strategy', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'attention_bound_s', 'best_algorithm', 'canonical', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'conformal_bound', 'custom_all_reduce_times_s', 'decode_time_s', 'dispatch_time_s', 'ecmp_hash', 'expert_layer_time_s', 'expert_loads', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'grouped_call_time_s', 'judge_routing', 'lookup_time_s', 'marginal_return', 'memory_bound_s', 'p2p_time_s', 'pareto_front', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'reported_memory_bytes', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'streaming_time_s', 'sweep', 'timeline', 'variables']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -3347,6 +3347,70 @@ class Flows:
         """
         Flows.
         """
+class ScalingPoint:
+    """
+    One size of a scaling study.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: ScalingPoint) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, tokens_per_s_per_accelerator: float = 0.0, full_attention_mfu_fraction: float = 0.0, exposed_s: float = 0.0, exposed_fraction: float = 0.0, tokens_per_j: float = 0.0, tokens_per_accelerator_j: float = 0.0, usd_per_token: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> ScalingPoint:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def exposed_fraction(self) -> float:
+        """
+        the same, share of the step
+        """
+    @property
+    def exposed_s(self) -> float:
+        """
+        communication between accelerators not hidden
+        """
+    @property
+    def full_attention_mfu_fraction(self) -> float:
+        """
+        MFU with 12 L h s flop of attention per token, masked ones included
+        """
+    @property
+    def tokens_per_accelerator_j(self) -> float:
+        """
+        per joule of the accelerators alone
+        """
+    @property
+    def tokens_per_j(self) -> float:
+        """
+        per joule at the facility's meter
+        """
+    @property
+    def tokens_per_s_per_accelerator(self) -> float:
+        """
+        throughput of one accelerator
+        """
+    @property
+    def usd_per_token(self) -> float:
+        """
+        rent
+        """
 def attention_bound_s(accelerator: Accelerator, batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], *, causal: bool) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds that no measurement of an attention call can undercut.
@@ -3463,6 +3527,10 @@ def lookup_time_s(accelerator: Accelerator, kernel: LookupKernel, tables: typing
     """
     Seconds of one embedding look-up, one per row.
     """
+def marginal_return(tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], previous_tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], previous_accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> typing.Any:
+    """
+    Throughput of each added accelerator over that of one before; arguments broadcast.
+    """
 def memory_bound_s(accelerator: Accelerator, size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds that no measurement of a memory-bound kernel can undercut.
@@ -3514,6 +3582,14 @@ def route_flows(graph: LinkGraph, flows: Flows, options: RouteOptions, max_paths
 def run_network(graph: LinkGraph, flows: Flows, options: RouteOptions, schedules: collections.abc.Sequence[JobSchedule], step_latency_s: typing.SupportsFloat | typing.SupportsIndex, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
     """
     Every collective of a run: job, start and end.
+    """
+def scaling_efficiency(tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], reference_tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], reference_accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> typing.Any:
+    """
+    Throughput of an accelerator over that at the reference size; arguments broadcast.
+    """
+def scaling_point(tables: Tables, strategy: Strategy, estimate: Estimate) -> ScalingPoint:
+    """
+    What an estimate says per accelerator, joule and dollar.
     """
 def score(estimate: Estimate, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]]) -> float:
     """

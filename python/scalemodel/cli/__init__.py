@@ -30,6 +30,7 @@ from scalemodel.cli.output import (
     report,
 )
 from scalemodel.cli.routes import add_route
+from scalemodel.cli.scalings import add_scaling
 from scalemodel.cli.searches import add_search, add_sweep
 from scalemodel.errors import ScaleModelError
 
@@ -48,6 +49,23 @@ __all__ = [
 ]
 
 
+# In the order of the help text.
+_COMMANDS = (
+    add_estimate,
+    add_search,
+    add_sweep,
+    add_merge,
+    add_scaling,
+    add_route,
+    add_launch,
+    add_compare_log,
+    add_list,
+    add_validate,
+    add_calibrate,
+    add_measure,
+)
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     parser = Parser(
@@ -57,16 +75,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"scalemodel {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    searching = (add_estimate, add_search, add_sweep, add_merge, add_route)
-    for add in (
-        *searching,
-        add_launch,
-        add_compare_log,
-        add_list,
-        add_validate,
-        add_calibrate,
-        add_measure,
-    ):
+    for add in _COMMANDS:
         add(commands)
     return parser
 

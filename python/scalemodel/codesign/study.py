@@ -130,7 +130,7 @@ class Study:
         return [self._answers[point] for point in points]
 
 
-def _column_types() -> dict[str, str]:
+def column_types() -> dict[str, str]:
     """Nullable types: a point where nothing fits has no numbers, and pandas says <NA>."""
     rows = [*_core.Strategy.fields(), *_core.Estimate.fields()]
     types = {row["name"]: _DTYPES.get(row["kind"], "object") for row in rows}
@@ -163,7 +163,7 @@ def table_of(
         if any(setting.scale is not None for setting in settings):
             scales = [setting.scale for setting in settings]
             columns[f"{path}_scale"] = pd.Series(scales, dtype="float64")
-    types = _column_types()
+    types = column_types()
     names = list(dict.fromkeys(name for row in rows for name in row))
     for name in names:
         cells = [row.get(name) for row in rows]

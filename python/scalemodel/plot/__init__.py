@@ -24,6 +24,7 @@ from scalemodel.plot.operators import (
     gemm_table,
     roofline,
 )
+from scalemodel.plot.scaling import crossovers, scaling, scaling_breakdown
 from scalemodel.plot.search import heat_map, parallel_coordinates, pareto
 from scalemodel.plot.sensitivity import iso_performance, tornado
 from scalemodel.plot.timeline import memory_timeline, timeline
@@ -38,6 +39,7 @@ __all__ = [
     "breakdown",
     "bus_bandwidth",
     "collective_table",
+    "crossovers",
     "gemm_efficiency",
     "gemm_table",
     "heat_map",
@@ -51,6 +53,8 @@ __all__ = [
     "pareto",
     "roofline",
     "save",
+    "scaling",
+    "scaling_breakdown",
     "style",
     "timeline",
     "tornado",
