@@ -149,17 +149,17 @@ def test_exposure_grows_steadily_instead_of_setting_in(fsdp: pd.DataFrame) -> No
 def test_strong_scaling_loses_utilisation_even_with_the_best_strategy(
     model: str, summary_line: Callable[[str], None]
 ) -> None:
-    sizes = [16, 32, 64, 128, 256]
+    sizes = [16, 64, 256, 1024]
     strong = sm.Training(global_batch=64, sequence=4096)
     table = sm.scaling(model, "dgx_h100", strong, sizes, mode="strong", stack=STACK)
     rows = table[table.verdict == "ok"]
     first, last = rows.iloc[0], rows.iloc[-1]
     summary_line(
-        f"{model}, batch 64 on {first.accelerators} to 256 H100: MFU {first.mfu_fraction:.1%} to "
+        f"{model}, batch 64 on {first.accelerators} to 1,024 H100: MFU {first.mfu_fraction:.1%} to "
         f"{last.mfu_fraction:.1%}"
     )
     assert rows.tokens_per_s.is_monotonic_increasing
-    assert last.mfu_fraction < 0.98 * rows.mfu_fraction.max()
+    assert last.mfu_fraction < 0.95 * first.mfu_fraction
     assert last.tokens_per_accelerator_j < first.tokens_per_accelerator_j
 
 
