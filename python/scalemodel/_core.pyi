@@ -3362,7 +3362,7 @@ class ScalingPoint:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, tokens_per_s_per_accelerator: float = 0.0, full_attention_mfu_fraction: float = 0.0, exposed_s: float = 0.0, exposed_fraction: float = 0.0, tokens_per_j: float = 0.0, tokens_per_accelerator_j: float = 0.0, usd_per_token: float = 0.0) -> None:
+    def __init__(self, *, tokens_per_s_per_accelerator: float = 0.0, full_attention_mfu_fraction: float = 0.0, exposed_s: float = 0.0, exposed_fraction: float = 0.0, tokens_per_j: float = 0.0, accelerator_tokens_per_j: float = 0.0, usd_per_token: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3375,6 +3375,11 @@ class ScalingPoint:
     def to_dict(self) -> dict:
         """
         Field names and values.
+        """
+    @property
+    def accelerator_tokens_per_j(self) -> float:
+        """
+        per joule of the accelerators alone
         """
     @property
     def exposed_fraction(self) -> float:
@@ -3390,11 +3395,6 @@ class ScalingPoint:
     def full_attention_mfu_fraction(self) -> float:
         """
         MFU with 12 L h s flop of attention per token, masked ones included
-        """
-    @property
-    def tokens_per_accelerator_j(self) -> float:
-        """
-        per joule of the accelerators alone
         """
     @property
     def tokens_per_j(self) -> float:

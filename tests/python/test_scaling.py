@@ -53,10 +53,10 @@ def test_every_size_is_its_own_estimate() -> None:
         tokens = est.tokens_per_s * est.step_time_s
         assert row["tokens_per_j"] == pytest.approx(tokens / est.energy_j)
         assert row["usd_per_token"] == pytest.approx(est.cost_usd / tokens)
-        assert row["tokens_per_accelerator_j"] == pytest.approx(
+        assert row["accelerator_tokens_per_j"] == pytest.approx(
             est.tokens_per_s / (size * est.power_w)
         )
-        assert row["tokens_per_accelerator_j"] > row["tokens_per_j"]
+        assert row["accelerator_tokens_per_j"] > row["tokens_per_j"]
         exposed = [getattr(est, f"exposed_{axis}_s") for axis in ("tp", "cp", "ep", "pp", "dp")]
         assert row["exposed_s"] == pytest.approx(sum(exposed))
         assert row["exposed_fraction"] == pytest.approx(sum(exposed) / est.step_time_s)

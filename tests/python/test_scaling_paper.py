@@ -70,7 +70,7 @@ def test_power_falls_as_published(fsdp: pd.DataFrame, summary_line: Callable[[st
     summary_line(f"the same: {fall:.2%} of power, published -5.87 %")
     assert fall == pytest.approx(POWER_CHANGE, abs=0.02)
     # The same two figures as one: a third fewer tokens per joule.
-    assert change(fsdp, "tokens_per_accelerator_j") == pytest.approx(-0.333, abs=0.05)
+    assert change(fsdp, "accelerator_tokens_per_j") == pytest.approx(-0.333, abs=0.05)
 
 
 def test_utilisation_falls_from_one_generation_to_the_next(
@@ -116,7 +116,7 @@ def test_model_parallelism_beats_pure_sharding_on_2048(
     summary_line(f"{plan} on 2,048: {gain[2048]:+.1%} tokens/s, ahead at {ahead}")
     assert own.verdict[2048] == "ok"
     assert gain[2048] > 0
-    assert own.tokens_per_accelerator_j[2048] > fsdp.tokens_per_accelerator_j[2048]
+    assert own.accelerator_tokens_per_j[2048] > fsdp.accelerator_tokens_per_j[2048]
     assert gain[128] < gain[2048]
 
 
@@ -160,7 +160,7 @@ def test_strong_scaling_loses_utilisation_even_with_the_best_strategy(
     )
     assert rows.tokens_per_s.is_monotonic_increasing
     assert last.mfu_fraction < 0.95 * first.mfu_fraction
-    assert last.tokens_per_accelerator_j < first.tokens_per_accelerator_j
+    assert last.accelerator_tokens_per_j < first.accelerator_tokens_per_j
 
 
 def test_a_sweep_up_to_131072_is_quick(summary_line: Callable[[str], None]) -> None:

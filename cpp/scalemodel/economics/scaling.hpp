@@ -31,7 +31,7 @@ constexpr double marginal_return(double tokens_per_s, double accelerators,
 
 /// Tokens per joule of the accelerators alone, as meters on the boards count; hosts, network and
 /// facility come on top. The tokens per second and watt of Fernandez et al., arXiv 2411.13055.
-constexpr double tokens_per_accelerator_joule(double tokens_per_s, double accelerators,
+constexpr double accelerator_tokens_per_joule(double tokens_per_s, double accelerators,
                                               Watts power) {
   return tokens_per_s / (accelerators * power.base());
 }

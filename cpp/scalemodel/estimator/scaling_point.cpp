@@ -18,8 +18,8 @@ ScalingPoint scaling_point(const Tables& tables, const Strategy& strategy,
                   estimate.exposed_pp + estimate.exposed_dp;
   point.exposed_fraction = point.exposed / estimate.step_time;
   point.tokens_per_j = tokens / estimate.energy.base();
-  point.tokens_per_accelerator_j =
-      tokens_per_accelerator_joule(estimate.tokens_per_s, accelerators, estimate.power);
+  point.accelerator_tokens_per_j =
+      accelerator_tokens_per_joule(estimate.tokens_per_s, accelerators, estimate.power);
   point.usd_per_token = estimate.cost.base() / tokens;
   return point;
 }

@@ -13,7 +13,7 @@ struct ScalingPoint {
   double full_attention_mfu_fraction = 0;
   Seconds exposed;
   double exposed_fraction = 0;
-  double tokens_per_j = 0, tokens_per_accelerator_j = 0, usd_per_token = 0;
+  double tokens_per_j = 0, accelerator_tokens_per_j = 0, usd_per_token = 0;
 
   bool operator==(const ScalingPoint&) const = default;
 };
@@ -34,7 +34,7 @@ struct RecordOf<ScalingPoint> {
       field("exposed_s", &T::exposed, "communication between accelerators not hidden"),
       field("exposed_fraction", &T::exposed_fraction, "the same, share of the step"),
       field("tokens_per_j", &T::tokens_per_j, "per joule at the facility's meter"),
-      field("tokens_per_accelerator_j", &T::tokens_per_accelerator_j,
+      field("accelerator_tokens_per_j", &T::accelerator_tokens_per_j,
             "per joule of the accelerators alone"),
       field("usd_per_token", &T::usd_per_token, "rent")};
 };

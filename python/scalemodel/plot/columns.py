@@ -55,14 +55,25 @@ class Scale(NamedTuple):
     divisor: float
 
 
+#: Columns whose suffix does not tell.
+_NAMED = {
+    "accelerators": Scale("Accelerators", "", 1.0),
+    "tokens_per_s_per_accelerator": Scale("Throughput per accelerator (tokens/s)", "tokens/s", 1.0),
+    "accelerator_tokens_per_j": Scale("Efficiency of accelerators (tokens/J)", "tokens/J", 1.0),
+    "usd_per_token": Scale("Cost (USD per million tokens)", "USD/M tokens", 1e-6),
+}
+
+
 def scale_of(column: str) -> Scale:
-    """Quantity and unit of a column, read from its suffix.
+    """Quantity and unit of a column, read from its name or its suffix.
 
     Examples
     --------
     >>> scale_of("memory_bytes").label, scale_of("tokens_per_s").label, scale_of("tp").label
     ('Memory (GiB)', 'Throughput (tokens/s)', 'tp')
     """
+    if column in _NAMED:
+        return _NAMED[column]
     for suffix, unit, divisor in _UNITS:
         stem = column.removesuffix(suffix)
         if stem != column and not stem.endswith("_per"):

@@ -45,7 +45,7 @@ def _size_axis(ax: Axes, sizes: np.ndarray[Any, Any]) -> None:
     shown = shown[:: max(1, -(-len(shown) // 9))]
     ax.xaxis.set_ticks(shown, [f"{size:,.0f}" for size in shown])
     ax.xaxis.set_ticks([], minor=True)
-    ax.set_xlabel("Accelerators")
+    ax.set_xlabel(scale_of(_SIZE).label)
 
 
 def scaling(
@@ -176,7 +176,7 @@ def scaling_breakdown(curve: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         ax.set_xticks(places, labels, rotation=45 if len(labels) > 8 else 0, ha="right")
         if len(labels) <= 8:
             ax.set_xticks(places, labels, ha="center")
-        ax.set(xlabel="Accelerators", ylabel="Share of the step (%)", ylim=(0, 100))
+        ax.set(xlabel=scale_of(_SIZE).label, ylabel="Share of the step (%)", ylim=(0, 100))
         plot._legend_beside(ax)
     return ax
 
@@ -252,7 +252,7 @@ def crossovers(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         ax.set(xlim=(-0.5, len(sizes) - 0.5), ylim=(-0.5, len(batches) - 0.5))
         ax.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes], rotation=45, ha="right")
         ax.set_yticks(range(len(batches)), [number_text(batch) for batch in batches])
-        ax.set(xlabel="Accelerators", ylabel="Sequences per accelerator")
+        ax.set(xlabel=scale_of(_SIZE).label, ylabel="Sequences per accelerator")
         ax.grid(False)
         shown = [family for family in families if (kept["family"] == family).any()]
         ax.legend(

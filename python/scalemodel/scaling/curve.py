@@ -197,7 +197,7 @@ def scaling(
         ``accelerators``, ``global_batch``, the columns of `sm.search`, then
         ``tokens_per_s_per_accelerator``, ``full_attention_mfu_fraction`` (12 L h s flop of
         attention a token, as papers count), ``exposed_s`` and ``exposed_fraction`` (communication
-        not hidden), ``tokens_per_j`` (at the facility's meter), ``tokens_per_accelerator_j``,
+        not hidden), ``tokens_per_j`` (at the facility's meter), ``accelerator_tokens_per_j``,
         ``usd_per_token``, ``scaling_efficiency_fraction`` (throughput per accelerator over that
         of the smallest size that fits) and ``marginal_return_fraction`` (throughput of each
         accelerator added since the size before, over what one brought there). Where nothing fits

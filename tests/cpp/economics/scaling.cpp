@@ -51,10 +51,10 @@ TEST_CASE("counting what the mask hides adds the attention once more") {
 }
 
 TEST_CASE("tokens per joule fall as power rises and keep with both counts") {
-  const double one = tokens_per_accelerator_joule(1e6, 100, Watts{600});
+  const double one = accelerator_tokens_per_joule(1e6, 100, Watts{600});
   CHECK(one == Approx(1e6 / 6e4));
-  CHECK(tokens_per_accelerator_joule(2e6, 200, Watts{600}) == Approx(one));
-  CHECK(tokens_per_accelerator_joule(1e6, 100, Watts{1200}) == Approx(one / 2));
+  CHECK(accelerator_tokens_per_joule(2e6, 200, Watts{600}) == Approx(one));
+  CHECK(accelerator_tokens_per_joule(1e6, 100, Watts{1200}) == Approx(one / 2));
 }
 
 }  // namespace
