@@ -22,5 +22,7 @@ void bind_pareto(pybind11::module_& m);
 void bind_fabric(pybind11::module_& m);
 void bind_routing(pybind11::module_& m);
 void bind_scaling(pybind11::module_& m);
+void bind_power(pybind11::module_& m);
+void bind_economics(pybind11::module_& m);
 
 }  // namespace scalemodel::bindings

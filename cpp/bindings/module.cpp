@@ -23,4 +23,6 @@ PYBIND11_MODULE(_core, m) {
   bind_pareto(m);
   bind_routing(m);
   bind_scaling(m);
+  bind_power(m);
+  bind_economics(m);
 }
