@@ -139,7 +139,7 @@ def _power(reader: Reader) -> _core.PowerPhases:
         compute_fraction=reader.number("compute_fraction", defaults.number("compute_fraction")),
         exposed_fraction=reader.number("exposed_fraction", defaults.number("exposed_fraction")),
     )
-    reader.finish()
+    reader.finish("serving")
     return power
 
 
@@ -187,5 +187,6 @@ def build_accelerator(table: Table) -> _core.Accelerator:
     )
     for reader in (memory, host, attention, elementwise):
         reader.finish()
-    top.finish("name", "title", "vendor", "architecture", "year", "aliases", "kernels", "scale_up")
+    about = ("name", "title", "vendor", "architecture", "year", "aliases", "kernels")
+    top.finish(*about, "scale_up", "die")
     return accelerator

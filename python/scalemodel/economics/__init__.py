@@ -1,0 +1,23 @@
+"""Energy, carbon, price, reliability and goodput of whole runs."""
+
+from __future__ import annotations
+
+from scalemodel.economics.caps import power_caps
+from scalemodel.economics.carbon import embodied_kg
+from scalemodel.economics.failures import Reliability, reliability
+from scalemodel.economics.plan import plan_training
+from scalemodel.economics.run import TrainingRun, owned_price_usd_per_hour, training_run
+from scalemodel.economics.splits import ComputeOptimal, compute_optimal
+
+__all__ = [
+    "ComputeOptimal",
+    "Reliability",
+    "TrainingRun",
+    "compute_optimal",
+    "embodied_kg",
+    "owned_price_usd_per_hour",
+    "plan_training",
+    "power_caps",
+    "reliability",
+    "training_run",
+]

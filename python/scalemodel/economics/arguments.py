@@ -1,0 +1,62 @@
+"""Checks of numbers, and of names that stand for numbers of the catalogue."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from scalemodel.errors import ScaleModelError, nearest
+from scalemodel.units import value_of
+
+
+def checked(argument: str, value: object, low: float, high: float = 1e30) -> float:
+    """`value` as a finite number from `low` to `high`.
+
+    Raises
+    ------
+    ScaleModelError : it is none; the message names the argument.
+
+    Examples
+    --------
+    >>> checked("days", 30, 0)
+    30.0
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ScaleModelError(f"{argument}={value!r}: must be a number")
+    if not math.isfinite(value) or not low <= value <= high:
+        raise ScaleModelError(f"{argument}={value!r}: must be from {low:g} to {high:g}")
+    return float(value)
+
+
+def one_of(**given: object) -> str:
+    """Name of the one argument that is not None.
+
+    Raises
+    ------
+    ScaleModelError : none or several are given; the message names them.
+
+    Examples
+    --------
+    >>> one_of(tokens=1e12, days=None)
+    'tokens'
+    """
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        got = ", ".join(f"{name}={given[name]!r}" for name in named) or "none"
+        raise ScaleModelError(f"{got}: give exactly one of {', '.join(given)}")
+    return named[0]
+
+
+def preset(argument: str, value: object, table: Mapping[str, object], low: float) -> float:
+    """A number, or the number of a named cell of a reference table.
+
+    Examples
+    --------
+    >>> preset("pue", "meta", {"meta": {"value": 1.08, "source": "fleet"}}, 1)
+    1.08
+    """
+    if isinstance(value, str):
+        if value not in table:
+            raise ScaleModelError(f"{argument}={value!r}: unknown; {nearest(value, table)}")
+        return checked(argument, value_of(table[value]), low)
+    return checked(argument, value, low)

@@ -1,0 +1,116 @@
+"""A power limit on every accelerator: what it saves and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from scalemodel import _core
+from scalemodel.economics.arguments import checked
+from scalemodel.errors import ScaleModelError
+from scalemodel.estimate import Estimate, operator_rows
+from scalemodel.resolve.power import clock_power
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_EXPOSED = ("tp", "cp", "ep", "pp", "dp", "offload")
+
+
+def _clocked_fraction(est: Estimate) -> float:
+    """Share of the kernels' time that the clock of the multiprocessors limits.
+
+    Kernels that only move bytes follow the memory; communication is no kernel of the step.
+    """
+    clocked_s = total_s = 0.0
+    for row in operator_rows(est):
+        if str(row["operator"]).endswith("_parallel"):
+            continue
+        total_s += row["step_s"]
+        if not row["bytes"]:
+            clocked_s += row["step_s"]
+    return clocked_s / total_s if total_s else 1.0
+
+
+def phases_of(est: Estimate) -> _core.StepPhases:
+    """Time of a step by what limits it; the phases sum to the step time."""
+    clocked = _clocked_fraction(est) * est.compute_s
+    exposed_s = sum(getattr(est.core, f"exposed_{cause}_s") for cause in _EXPOSED)
+    memory_s = est.compute_s - clocked + est.optimizer_s
+    return _core.StepPhases(
+        compute_s=clocked,
+        memory_bound_s=memory_s,
+        exposed_s=exposed_s,
+        idle_s=max(0.0, est.step_time_s - clocked - memory_s - exposed_s),
+    )
+
+
+def capped_step(est: Estimate, cap_w: float | None) -> _core.CappedStep:
+    """The step of an estimate under a limit of so many watts per accelerator; None: its own."""
+    power = est.cluster.core.accelerator.power
+    limit_w = power.limit_w if cap_w is None else checked("cap_w", cap_w, 1e-3, 1e6)
+    return _core.step_under_cap(power, clock_power(), phases_of(est), limit_w)
+
+
+def power_caps(est: Estimate, caps_w: Sequence[float]) -> pd.DataFrame:
+    """A step under several power limits: slower, and more frugal up to a point.
+
+    Parameters
+    ----------
+    est : Estimate
+        Of a strategy that can run.
+    caps_w : sequence of float
+        Limits of one accelerator.
+
+    Returns
+    -------
+    DataFrame, one row per limit
+        Columns cap_w, met (whether any clock keeps to it), clock_fraction, step_time_s, power_w
+        (mean of one accelerator), energy_j (of the step, at the facility's meter), tokens_per_s,
+        tokens_per_j.
+
+    Raises
+    ------
+    ScaleModelError : the strategy cannot run, or a limit is no positive number.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+    ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2))
+    >>> table = power_caps(est, [700, 500])
+    >>> bool(table.step_time_s[1] > table.step_time_s[0]), bool(table.power_w[1] <= 500)
+    (True, True)
+    """
+    import pandas as pd
+
+    if est.illegal:
+        raise ScaleModelError(f"est={est!r}: cannot run; a limit needs a strategy that does")
+    core = est.cluster.core
+    tokens = est.tokens_per_s * est.step_time_s
+    rows = []
+    for cap_w in caps_w:
+        step = capped_step(est, cap_w)
+        phases = step.phases
+        time_s = phases.compute_s + phases.memory_bound_s + phases.exposed_s + phases.idle_s
+        energy_j = _core.facility_energy_j(
+            time_s,
+            step.power_w,
+            core.accelerators,
+            core.host_power_w,
+            est.cluster.nodes,
+            core.pue,
+        )
+        rows.append(
+            {
+                "cap_w": float(cap_w),
+                "met": step.met,
+                "clock_fraction": step.clock_fraction,
+                "step_time_s": time_s,
+                "power_w": step.power_w,
+                "energy_j": energy_j,
+                "tokens_per_s": tokens / time_s,
+                "tokens_per_j": tokens / energy_j,
+            }
+        )
+    return pd.DataFrame(rows)

@@ -1,0 +1,330 @@
+"""A whole training run: days, energy, carbon and money, failures included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from scalemodel import _core, catalog
+from scalemodel.economics import carbon
+from scalemodel.economics.arguments import checked, one_of
+from scalemodel.economics.caps import capped_step
+from scalemodel.economics.failures import Reliability, nodes_of, reliability
+from scalemodel.errors import ScaleModelError
+from scalemodel.estimate import Estimate
+from scalemodel.units import parse_quantity, value_of
+
+if TYPE_CHECKING:
+    from scalemodel.resolve import Cluster
+
+_DAY_S, _HOUR_S = 86400.0, 3600.0
+#: Share of simulated runs between the ends of their interval, as of step times.
+_COVERED_FRACTION = 0.8
+_SIMULATED_RUNS = 200
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """What it takes to train on so many tokens. Made by `training_run` and `plan_training`.
+
+    Attributes
+    ----------
+    est : Estimate
+        Of one step.
+    reliability : Reliability
+    tokens, time_s, accelerators, accelerator_hours : float
+        Calendar time, failures and checkpoints included.
+    time_low_s, time_high_s : float or None
+        Between which the time lies four times in five: the interval of the step time and the
+        chance of failures together.
+    ettr_fraction, goodput_tokens_per_s, failures : float
+        Productive share of the time, tokens per second that last, expected interruptions.
+    power_w, energy_j : float
+        Of the facility. Time lost to failures is taken to draw what training draws.
+    price_usd_per_hour, cost_usd, usd_per_million_tokens : float or None
+        Per accelerator; None without a price.
+    operational_kg, embodied_kg : float
+        CO2e of the energy, and of making the machines in proportion to their use.
+    """
+
+    est: Estimate
+    reliability: Reliability
+    tokens: float
+    time_s: float
+    time_low_s: float | None
+    time_high_s: float | None
+    accelerators: int
+    accelerator_hours: float
+    ettr_fraction: float
+    goodput_tokens_per_s: float
+    failures: float
+    power_w: float
+    energy_j: float
+    price_usd_per_hour: float | None
+    cost_usd: float | None
+    usd_per_million_tokens: float | None
+    operational_kg: float
+    embodied_kg: float
+
+    @property
+    def days(self) -> float:
+        """Calendar days."""
+        return self.time_s / _DAY_S
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every number by name, and the days.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+        ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2))
+        >>> sorted(training_run(est, tokens=1e9).to_dict())[:3]
+        ['accelerator_hours', 'accelerators', 'cost_usd']
+        """
+        numbers = [item.name for item in fields(self) if item.name not in ("est", "reliability")]
+        return {"days": self.days, **{name: getattr(self, name) for name in numbers}}
+
+    def __repr__(self) -> str:
+        between = ""
+        if self.time_low_s is not None and self.time_high_s is not None:
+            between = f" ({self.time_low_s / _DAY_S:.4g} to {self.time_high_s / _DAY_S:.4g})"
+        money = "" if self.cost_usd is None else f", {self.cost_usd:.4g} USD"
+        return (
+            f"TrainingRun({self.tokens:.4g} tokens on {self.accelerators} accelerators in "
+            f"{self.days:.4g}{between} days, {self.energy_j / 3.6e9:.4g} MWh{money}, "
+            f"{(self.operational_kg + self.embodied_kg) / 1e3:.4g} t CO2e)"
+        )
+
+
+def price_of(cluster: Cluster, price: str | float | None) -> float | None:
+    """USD per accelerator and second: the cluster's, a named list price, or one given per hour.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> round(3600 * price_of(sm.cluster("dgx_h100"), "aws_p5_2025_06"), 2)
+    6.88
+    """
+    if price is None:
+        return float(cluster.core.price_usd_per_s) or None
+    if isinstance(price, str):
+        entry = catalog.load("prices", catalog.find("prices", price))
+        if entry["accelerator"] != cluster.accelerator:
+            raise ScaleModelError(
+                f"price={price!r}: is of {entry['accelerator']}, not of {cluster.accelerator}"
+            )
+        cell = value_of(entry["usd_per_accelerator_hour"])
+        return parse_quantity(cell, "usd_per_s", f"prices/{price}")
+    return checked("price", price, 0, 1e6) / _HOUR_S
+
+
+def owned_price_usd_per_hour(
+    cluster: Cluster,
+    *,
+    capital_usd: float,
+    years: float | None = None,
+    utilisation_fraction: float | None = None,
+    usd_per_kwh: float = 0.1,
+    power_w: float | None = None,
+) -> float:
+    """What an owned accelerator costs per hour of use: its capital and its electricity.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Its PUE, its hosts.
+    capital_usd : float
+        Of one accelerator with its share of node, network and building.
+    years, utilisation_fraction : float, optional
+        Life, and the share of it that is used. Default: 4 years, 0.8.
+    usd_per_kwh : float
+    power_w : float, optional
+        Of one accelerator while used. Default: its power while computing.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> 1 < owned_price_usd_per_hour(sm.cluster("dgx_h100"), capital_usd=40_000) < 3
+    True
+    """
+    core = cluster.core
+    usual_s, usual_use = carbon.life_s()
+    life_s = usual_s if years is None else checked("years", years, 0.01, 100) * 365.25 * _DAY_S
+    used = utilisation_fraction
+    phases = core.accelerator.power
+    own_w = phases.compute_fraction * phases.limit_w
+    if power_w is not None:
+        own_w = checked("power_w", power_w, 0, 1e6)
+    node_w = _core.node_power_w(own_w, core.node_accelerators, core.host_power_w)
+    return _HOUR_S * float(
+        _core.owned_price_usd_per_s(
+            checked("capital_usd", capital_usd, 0),
+            life_s,
+            usual_use if used is None else checked("utilisation_fraction", used, 1e-3, 1),
+            node_w / core.node_accelerators,
+            core.pue,
+            checked("usd_per_kwh", usd_per_kwh, 0),
+        )
+    )
+
+
+@lru_cache(maxsize=256)
+def _spread(job: Reliability, work_s: float) -> tuple[float, float]:
+    """Ends of the interval of the time of a run over its mean, by simulated failures."""
+    times = job.simulate(work_s, runs=_SIMULATED_RUNS)["time_s"]
+    tail = (1 - _COVERED_FRACTION) / 2
+    return tuple(times.quantile([tail, 1 - tail]) / times.mean())  # type: ignore[return-value]
+
+
+def _bounds(
+    est: Estimate, job: Reliability, time_s: float
+) -> tuple[float, float] | tuple[None, None]:
+    interval = est.interval()
+    if interval is None:
+        return None, None
+    low, high = _spread(job, time_s * job.ettr_fraction)
+    step_s = est.step_time_s
+    return (
+        time_s / _core.joint_factor(step_s / interval.low_s, 1 / low),
+        time_s * _core.joint_factor(interval.high_s / step_s, high),
+    )
+
+
+def _checked_estimate(est: object) -> Estimate:
+    if not isinstance(est, Estimate):
+        raise ScaleModelError(f"est={est!r}: must be an Estimate")
+    if est.illegal:
+        raise ScaleModelError(f"est={est!r}: cannot run; a run needs a strategy that does")
+    return est
+
+
+def training_run(
+    est: Estimate,
+    *,
+    tokens: float | None = None,
+    days: float | None = None,
+    budget_usd: float | None = None,
+    energy_j: float | None = None,
+    reliability: Reliability | str | float = "llama_3",
+    price: str | float | None = None,
+    grid: str | float = "world",
+    pue: str | float | None = None,
+    cap_w: float | None = None,
+    embodied_kg: float | None = None,
+) -> TrainingRun:
+    """What a training run takes: days, energy, money and carbon, failures included.
+
+    Parameters
+    ----------
+    est : Estimate
+        Of one step.
+    tokens, days, budget_usd, energy_j : float
+        Exactly one: the tokens to train on, or what they may take at most.
+    reliability : Reliability, str or float
+        Made by `sm.reliability`, or failures per node-day or the name of a preset. 0: none.
+    price : str or float, optional
+        List price of the catalogue, or USD per accelerator-hour. Default: the cluster's.
+    grid : str or float
+        Country or region of the catalogue, or g of CO2e per kWh.
+    pue : str or float, optional
+        Operator of the catalogue, or a number. Default: the cluster's.
+    cap_w : float, optional
+        Power limit of each accelerator, below its own: slower and more frugal.
+    embodied_kg : float, optional
+        CO2e of making one accelerator with its share of the node. Default: from its parts, a lower
+        bound.
+
+    Raises
+    ------
+    ScaleModelError : the strategy cannot run, or an argument is malformed.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=1024, sequence=8192)
+    >>> est = sm.estimate("llama3_70b", sm.cluster("dgx_h100", nodes=64), task,
+    ...                   sm.Strategy(tp=4, cp=2, pp=4, vpp=5))
+    >>> run = sm.training_run(est, tokens=1e12, grid="usa", price=2.5)
+    >>> 10 < run.days < 40, run.time_low_s < run.time_s < run.time_high_s
+    (True, True)
+    >>> month = sm.training_run(est, days=30)
+    >>> round(month.days, 6)
+    30.0
+    """
+    est = _checked_estimate(est)
+    wanted = one_of(tokens=tokens, days=days, budget_usd=budget_usd, energy_j=energy_j)
+    amount = checked(
+        wanted,
+        {"tokens": tokens, "days": days, "budget_usd": budget_usd, "energy_j": energy_j}[wanted],
+        1e-9,
+    )
+    cluster, core = est.cluster, est.cluster.core
+    job = (
+        reliability
+        if isinstance(reliability, Reliability)
+        else _reliability(est, failures=reliability)
+    )
+    step = capped_step(est, cap_w)
+    step_time_s = step.phases.compute_s + step.phases.memory_bound_s
+    step_time_s += step.phases.exposed_s + step.phases.idle_s
+    rate = est.tokens_per_s * (est.step_time_s / step_time_s)
+    accelerators = cluster.accelerators
+    step_j = _core.facility_energy_j(
+        step_time_s,
+        step.power_w,
+        accelerators,
+        core.host_power_w,
+        nodes_of(cluster),
+        core.pue if pue is None else carbon.pue_of(pue),
+    )
+    power_w = step_j / step_time_s
+    ettr = job.ettr_fraction
+    if ettr <= 0:
+        raise ScaleModelError(f"reliability={job!r}: no run of this kind ever makes progress")
+    price_per_s = price_of(cluster, price)
+    if wanted == "budget_usd" and not price_per_s:
+        raise ScaleModelError(
+            f"budget_usd={amount!r}: {cluster.accelerator} has no price; give one"
+        )
+    if wanted == "tokens":
+        time_s = _core.training_time_s(amount, rate, ettr)
+    elif wanted == "days":
+        time_s = amount * _DAY_S
+    elif wanted == "budget_usd":
+        if not price_per_s:
+            raise ScaleModelError(f"budget_usd={amount!r}: {cluster.accelerator} has no price")
+        time_s = amount / _core.rental_cost_usd(1.0, accelerators, price_per_s)
+    else:
+        time_s = amount / power_w
+    trained = _core.tokens_in(time_s, rate, ettr)
+    low_s, high_s = _bounds(est, job, time_s)
+    cost = None if price_per_s is None else _core.rental_cost_usd(time_s, accelerators, price_per_s)
+    energy = _core.energy_over_run_j(step_j, step_time_s, time_s)
+    made_kg = carbon.embodied_kg(cluster) if embodied_kg is None else embodied_kg
+    life_s, used = carbon.life_s()
+    return TrainingRun(
+        est=est,
+        reliability=job,
+        tokens=trained,
+        time_s=time_s,
+        time_low_s=low_s,
+        time_high_s=high_s,
+        accelerators=accelerators,
+        accelerator_hours=accelerators * time_s / _HOUR_S,
+        ettr_fraction=ettr,
+        goodput_tokens_per_s=_core.goodput(rate, ettr),
+        failures=time_s / job.mttf_s,
+        power_w=power_w,
+        energy_j=energy,
+        price_usd_per_hour=None if price_per_s is None else _HOUR_S * price_per_s,
+        cost_usd=cost,
+        usd_per_million_tokens=None if cost is None else 1e6 * cost / trained,
+        operational_kg=_core.operational_kg(energy, carbon.grid_g_per_kwh(grid)),
+        embodied_kg=accelerators
+        * _core.amortised(checked("embodied_kg", made_kg, 0), time_s, life_s, used),
+    )
+
+
+_reliability = reliability  # the argument of `training_run` bears the same name
