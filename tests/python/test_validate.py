@@ -282,7 +282,7 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         write_csv(pd.DataFrame({"a": ["b"]}), tmp_path / "no" / "such" / "folder.csv")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "training"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("training", "power")])
 def test_kinds_to_come_say_so(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scalemodel.validation.available_kinds", tuple)
     with pytest.raises(ScaleModelError, match="not available yet; available: training"):

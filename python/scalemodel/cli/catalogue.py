@@ -32,7 +32,7 @@ def add_validate(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.set_defaults(run=_validate)
-    kinds = "training, gemm, attention, moe, elementwise or collectives"
+    kinds = "training, gemm, attention, moe, elementwise, collectives or power"
     parser.add_argument("--kind", required=True, metavar="KIND", help=kinds)
     parser.add_argument("file", nargs="?", metavar="FILE", help="CSV (default: the catalogue's)")
     parser.add_argument("--out", metavar="FILE", help="write the rows with their predictions")

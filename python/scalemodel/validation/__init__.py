@@ -11,6 +11,7 @@ from scalemodel.errors import ScaleModelError
 from scalemodel.validation.operators.score import OperatorScores
 from scalemodel.validation.operators.score import score as _score_operators
 from scalemodel.validation.operators.table import OPERATOR_KINDS, available_kinds
+from scalemodel.validation.power_score import PowerScores
 from scalemodel.validation.rows import Table, cell_text, read_table
 from scalemodel.validation.score import Scores, score
 
@@ -19,13 +20,22 @@ if TYPE_CHECKING:
 
     from scalemodel.validation.prediction import Bounds, Prediction
 
-__all__ = ["KINDS", "OperatorScores", "Scores", "score", "scores_of", "validate", "write_csv"]
+__all__ = [
+    "KINDS",
+    "OperatorScores",
+    "PowerScores",
+    "Scores",
+    "score",
+    "scores_of",
+    "validate",
+    "write_csv",
+]
 
-KINDS = ("training", "inference", *OPERATOR_KINDS)
+KINDS = ("training", "inference", "power", *OPERATOR_KINDS)
 
 
 def _check_kind(kind: str) -> None:
-    known = ("training", *available_kinds())
+    known = ("training", "power", *available_kinds())
     if kind in known:
         return
     available = f"available: {', '.join(known)}"
@@ -61,7 +71,8 @@ def validate(
     ----------
     kind : str
         What a row is: ``"training"`` a step of a training run; ``"gemm"``, ``"attention"``,
-        ``"moe"``, ``"elementwise"`` a kernel; ``"collectives"`` a collective operation.
+        ``"moe"``, ``"elementwise"`` a kernel; ``"collectives"`` a collective operation;
+        ``"power"`` the watts of a node that trains or of an accelerator that serves.
     path : path, optional
         CSV file (UTF-8, comma, quoted). Without it, the curated table of the catalogue.
     stack : str, optional
@@ -83,7 +94,9 @@ def validate(
         ``predicted_stack``, ``predicted_note`` (assumptions made for missing cells) and
         ``skip_reason``, which is empty exactly when
         the row is predicted. Kernels and collectives have ``predicted_time_us`` (one call, as
-        the benchmark of the table saw it), ``predicted_note`` and ``skip_reason``. Columns of
+        the benchmark of the table saw it), ``predicted_note`` and ``skip_reason``. Power has
+        ``predicted_power_w_per_gpu`` (mean of one accelerator), ``predicted_node_power_w`` (at the
+        plugs of the node; nodes that train), ``predicted_note`` and ``skip_reason``. Columns of
         these names in the file are replaced.
 
     Raises
@@ -101,7 +114,7 @@ def validate(
     """
     _check_kind(kind)
     table = _curated_table(kind) if path is None else read_table(path)
-    if kind in OPERATOR_KINDS:
+    if kind != "training":
         if stack is not None:
             raise ScaleModelError(
                 f"stack={stack!r}: kind {kind!r} has none, its rows name their software",
@@ -112,7 +125,7 @@ def validate(
                 f"left_out=True: constants of kind {kind!r} belong to accelerators and kernels",
                 code="unused_argument",
             )
-        return _operators(kind, table)
+        return _power(table) if kind == "power" else _operators(kind, table)
     if left_out and stack is not None:
         raise ScaleModelError(
             f"stack={stack!r}, left_out=True: give one of the two; left out, each row keeps its own"
@@ -134,8 +147,31 @@ def _operators(kind: str, table: Table) -> pd.DataFrame:
     return frame
 
 
-def scores_of(kind: str, frame: pd.DataFrame) -> Scores | OperatorScores:
+def _power(table: Table) -> pd.DataFrame:
+    import pandas as pd
+
+    from scalemodel.validation import power
+
+    table = table.without(power.OUTPUT_COLUMNS)
+    predictions = power.predict(table)
+    columns: dict[str, tuple[list[Any], str]] = {
+        "predicted_power_w_per_gpu": ([item.accelerator_w for item in predictions], "float64"),
+        "predicted_node_power_w": ([item.node_w for item in predictions], "float64"),
+        "predicted_note": ([item.note for item in predictions], "object"),
+        "skip_reason": ([item.skip_reason for item in predictions], "object"),
+    }
+    frame = pd.DataFrame(table.rows, columns=list(table.header), dtype=object)
+    for name, (values, dtype) in columns.items():
+        frame[name] = pd.Series(values, dtype=dtype)
+    return frame
+
+
+def scores_of(kind: str, frame: pd.DataFrame) -> Scores | OperatorScores | PowerScores:
     """Errors of a table that `validate` returned, in the form that suits its kind."""
+    if kind == "power":
+        from scalemodel.validation.power_score import score as score_power
+
+        return score_power(frame)
     return _score_operators(kind, frame) if kind in OPERATOR_KINDS else score(frame)
 
 

@@ -1,0 +1,254 @@
+"""Measured power: nodes that train, accelerators that serve; a prediction for every row."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from scalemodel import _core, catalog
+from scalemodel.errors import ScaleModelError
+from scalemodel.resolve.accelerators import accelerator_table
+from scalemodel.resolve.power import serving_power
+from scalemodel.resolve.reader import Reader
+from scalemodel.validation.rows import Row, SkippedRowError, Table
+from scalemodel.validation.training import accelerator_name
+
+OUTPUT_COLUMNS = (
+    "predicted_power_w_per_gpu",
+    "predicted_node_power_w",
+    "predicted_note",
+    "skip_reason",
+)
+
+_TRAINING = ("accelerator", "workload")
+_SERVING = ("gpu", "avg_batch", "total_params_b", "num_gpus")
+# What was measured never reaches a prediction.
+_TRAINING_INPUTS = (*_TRAINING, "accel_per_node", "nodes")
+_SERVING_INPUTS = (
+    *_SERVING,
+    "active_params_b",
+    "weight_precision",
+    "parallelization",
+    "avg_output_len",
+)
+
+#: Tokens of a prompt where a row does not say: a few hundred in chats.
+_PROMPT_TOKENS = 400.0
+
+_WEIGHT_BYTES = {"fp8": 1.0, "int8": 1.0, "mxfp4": 0.53, "nvfp4": 0.56, "fp4": 0.53, "int4": 0.5}
+
+
+class PowerPrediction(NamedTuple):
+    """Watts of one row, or why there are none.
+
+    Attributes
+    ----------
+    accelerator_w : float or None
+        Mean of one accelerator.
+    node_w : float or None
+        Of a node at its plugs, for rows that measure nodes.
+    note, skip_reason : str
+        Assumptions made; empty exactly when `accelerator_w` is given.
+    """
+
+    accelerator_w: float | None
+    node_w: float | None = None
+    note: str = ""
+    skip_reason: str = ""
+
+
+# ------------------------------------------------------------------------------------- serving
+@lru_cache(maxsize=64)
+def _serving_accelerator(label: str) -> tuple[_core.Accelerator, _core.ServingPower]:
+    from scalemodel.resolve.accelerators import build_accelerator
+
+    table = accelerator_table(accelerator_name(label, None))
+    return build_accelerator(table), serving_power(table)
+
+
+def _positive(row: Row, column: str) -> float:
+    value = row.number(column)
+    if value is None:
+        raise SkippedRowError(f"missing:{column}")
+    if not 0 < value <= 1e12:
+        raise SkippedRowError(f"illegal:{column}")
+    return value
+
+
+def _replicas(row: Row, accelerators: float) -> float:
+    try:
+        found = json.loads(row.text("parallelization") or "{}").get("data_parallel", 1)
+        replicas = float(found)
+    except (AttributeError, TypeError, ValueError):
+        return 1.0
+    return replicas if 1 <= replicas <= accelerators else 1.0
+
+
+def decode_load(row: Row) -> tuple[_core.DecodeLoad, _core.Accelerator, _core.ServingPower]:
+    """The decoding step of a row of the serving schema, and what it runs on."""
+    if not row.text("gpu"):
+        raise SkippedRowError("missing:gpu")
+    accelerator, constants = _serving_accelerator(row.text("gpu"))
+    parameters = 1e9 * _positive(row, "total_params_b")
+    stated = row.number("active_params_b")
+    active = min(parameters, 1e9 * stated) if stated and stated > 0 else parameters
+    precision = row.text("weight_precision").lower()
+    weight_bytes = next((b for name, b in _WEIGHT_BYTES.items() if name in precision), 2.0)
+    peaks = dict(zip(_core.precisions(), accelerator.peak_flop_per_s, strict=True))
+    peak = (peaks["fp8"] if weight_bytes < 2 else 0.0) or peaks["bf16"] or peaks["fp16"]
+    accelerators = _positive(row, "num_gpus")
+    context = _PROMPT_TOKENS + (row.number("avg_output_len") or 0.0) / 2
+    load = _core.DecodeLoad(
+        parameters=parameters,
+        active_parameters=active,
+        weight_bytes=weight_bytes,
+        cache_bytes=context * _core.trend_cache_bytes(active),
+        sequences=_positive(row, "avg_batch"),
+        accelerators=accelerators,
+        replicas=_replicas(row, accelerators),
+        peak_flop_per_s=peak,
+        bandwidth_bytes_per_s=accelerator.memory_bandwidth_bytes_per_s,
+    )
+    return load, accelerator, constants
+
+
+def _serving(row: Row) -> PowerPrediction:
+    load, accelerator, constants = decode_load(row)
+    busy, _ = _core.decode_activity(constants, load)
+    watts = _core.serving_power_w(constants, accelerator.power.limit_w, load)
+    note = f"prompt of {_PROMPT_TOKENS:.0f} tokens assumed"
+    if busy < 0.8:
+        note += f"; the host paces the steps ({100 * busy:.0f} % busy)"
+    return PowerPrediction(watts, note=note)
+
+
+# ------------------------------------------------------------------------------------ training
+def _matching(label: str) -> Mapping[str, Any] | None:
+    """The workload whose label the text holds, if the catalogue knows one."""
+    lowered = label.lower()
+    for entry in catalog.load("reference", "power_workloads").values():
+        if isinstance(entry, Mapping) and any(name in lowered for name in entry["labels"]):
+            return entry
+    return None
+
+
+def _estimate(entry: Mapping[str, Any], accelerator: str, nodes: int, per_node: int) -> Any:
+    import scalemodel as sm
+
+    reader = Reader(entry, "reference/power_workloads")
+    cluster = sm.cluster(
+        {"accelerator": accelerator, "node": {"accelerators": per_node}}, nodes=nodes
+    )
+    tp, pp = reader.count("tp", 1), reader.count("pp", 1)
+    cp = reader.count("cp", 1)
+    tp = min(tp, cluster.accelerators)
+    cp = min(cp, max(1, cluster.accelerators // (tp * pp)))
+    micro_batch = reader.count("micro_batch", 1)
+    replicas = max(1, cluster.accelerators // (tp * pp * cp))
+    batch = max(reader.count("least_batch", 1), replicas * micro_batch)
+    common: dict[str, Any] = {
+        "global_batch": batch,
+        "sequence": reader.count("sequence"),
+        "precision": entry["precision"],
+    }
+    task = (
+        sm.Training(**common)
+        if entry["method"] == "pretrain"
+        else sm.FineTuning(method=entry["method"], **common)
+    )
+    plan = sm.Strategy(
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        micro_batch=micro_batch,
+        sharding=entry.get("sharding", "zero1"),
+    )
+    return sm.estimate(str(entry["model"]), cluster, task, plan, stack=str(entry["stack"]))
+
+
+@lru_cache(maxsize=256)
+def _training_watts(label: str, accelerator: str, nodes: int, per_node: int) -> tuple[float, str]:
+    """Watts of one accelerator over the run, and the assumptions made."""
+    from scalemodel.resolve.accelerators import build_accelerator
+
+    power = build_accelerator(accelerator_table(accelerator)).power
+    if re.fullmatch(r"\s*idle\b.*", label.lower()):
+        return power.idle_w, "idle"
+    entry = _matching(label)
+    if entry is None:
+        return power.limit_w * power.compute_fraction, "computes throughout: workload unknown"
+    est = _estimate(entry, accelerator, nodes, per_node)
+    if est.illegal:
+        raise SkippedRowError(est.verdict)
+    if "samples" not in entry:
+        return est.power_w, "laid out as published runs of this workload"
+    reader = Reader(entry, "reference/power_workloads")
+    doublings = math.log2(est.task.global_batch / reader.count("least_batch"))
+    samples = reader.number("samples") + doublings * reader.number("samples_per_doubling", 0.0)
+    steps_s = samples / est.task.global_batch * est.step_time_s
+    outside_s = reader.quantity("outside", "s")
+    watts = _core.mean_over_run_w(est.power_w, steps_s, power.idle_w, outside_s)
+    return watts, f"{steps_s:.0f} s of steps, idle for {outside_s:.0f} s of start and evaluation"
+
+
+def _training(row: Row) -> PowerPrediction:
+    for column in _TRAINING:
+        if not row.text(column):
+            raise SkippedRowError(f"missing:{column}")
+    accelerator = accelerator_name(row.text("accelerator"), None)
+    per_node = row.count("accel_per_node") or 8
+    nodes = row.count("nodes") or 1
+    watts, note = _training_watts(row.text("workload"), accelerator, nodes, per_node)
+    usual = Reader(catalog.load("reference", "cluster_defaults"), "reference/cluster_defaults")
+    host_w = per_node * usual.sub("node").quantity("host_power", "w")
+    return PowerPrediction(watts, _core.node_power_w(watts, per_node, host_w), note)
+
+
+# ---------------------------------------------------------------------------------------- table
+def _checked(predict: Callable[[Row], PowerPrediction], row: Row) -> PowerPrediction:
+    try:
+        found = predict(row)
+    except SkippedRowError as reason:
+        return PowerPrediction(None, skip_reason=str(reason))
+    except ScaleModelError as error:
+        return PowerPrediction(None, skip_reason=f"illegal:{error.code}")
+    if found.accelerator_w is None or not math.isfinite(found.accelerator_w):
+        return PowerPrediction(None, skip_reason="illegal:power")
+    return found
+
+
+def is_serving(header: Sequence[str]) -> bool:
+    """Whether a table is of runs that serve rather than of nodes that train."""
+    return "avg_batch" in header
+
+
+def predict(table: Table) -> list[PowerPrediction]:
+    """One prediction per row of a table of measured power, in order.
+
+    Raises
+    ------
+    ScaleModelError : the table lacks a required column; the message names it.
+
+    Examples
+    --------
+    >>> cells = [["H100", "Llama2-70B LoRA", "8", "1"]]
+    >>> table = Table(("accelerator", "workload", "accel_per_node", "nodes"), cells)
+    >>> 6000 < predict(table)[0].node_w < 7500
+    True
+    """
+    serving = is_serving(table.header)
+    needed = _SERVING if serving else _TRAINING
+    for column in needed:
+        if column not in table.header:
+            raise ScaleModelError(
+                f"required column {column!r} is missing from the table; kind 'power' needs "
+                f"{', '.join(_TRAINING)} or {', '.join(_SERVING)}",
+                code="missing_column",
+                details={"column": column},
+            )
+    rows = table.select(_SERVING_INPUTS if serving else _TRAINING_INPUTS)
+    return [_checked(_serving if serving else _training, row) for row in rows]
