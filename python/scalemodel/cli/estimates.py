@@ -23,6 +23,7 @@ from scalemodel.cli.output import (
     question_text,
     strategy_text,
 )
+from scalemodel.cli.runs import add_run, run_of, run_text
 
 if TYPE_CHECKING:
     from scalemodel.estimate import Estimate
@@ -41,6 +42,7 @@ def add_estimate(commands: Any) -> None:
     parser.set_defaults(run=_estimate)
     add_question(parser)
     add_strategy(parser)
+    add_run(parser)
     output = parser.add_argument_group("output")
     output.add_argument("--explain", action="store_true", help="where every number comes from")
     add_formats(parser)
@@ -144,8 +146,11 @@ def summary(est: Estimate) -> str:
 
 def _estimate(options: argparse.Namespace) -> int:
     est = ask(options)
+    run = run_of(options, est)
     if options.json:
         document = record(est)
+        if run is not None:
+            document["run"] = run.to_dict()
         if not est.fits:
             fixes = est.fixes()
             from scalemodel.messages import message
@@ -165,9 +170,13 @@ def _estimate(options: argparse.Namespace) -> int:
         print_json(document)
     elif options.csv:
         row = record(est)
+        if run is not None:
+            row.update({f"run_{name}": value for name, value in run.to_dict().items()})
         print_csv(list(row), [list(row.values())])
     else:
         print(summary(est))
+        if run is not None:
+            print(run_text(run))
         if options.explain and not est.illegal:
             print()
             print(est.explain())

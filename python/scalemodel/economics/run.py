@@ -212,6 +212,7 @@ def training_run(
     grid: str | float = "world",
     pue: str | float | None = None,
     cap_w: float | None = None,
+    network_w: float = 0.0,
     embodied_kg: float | None = None,
 ) -> TrainingRun:
     """What a training run takes: days, energy, money and carbon, failures included.
@@ -232,6 +233,9 @@ def training_run(
         Operator of the catalogue, or a number. Default: the cluster's.
     cap_w : float, optional
         Power limit of each accelerator, below its own: slower and more frugal.
+    network_w : float
+        Of switches and optics per accelerator, which no host accounts for. Little is published: at
+        most 116 W on 512 H100 (MLPerf Training v4.0 logs, unit unstated).
     embodied_kg : float, optional
         CO2e of making one accelerator with its share of the node. Default: from its parts, a lower
         bound.
@@ -275,7 +279,7 @@ def training_run(
         step_time_s,
         step.power_w,
         accelerators,
-        core.host_power_w,
+        core.host_power_w + core.node_accelerators * checked("network_w", network_w, 0),
         nodes_of(cluster),
         core.pue if pue is None else carbon.pue_of(pue),
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from scalemodel import _core, catalog
 from scalemodel.errors import ScaleModelError
@@ -16,6 +16,9 @@ from scalemodel.resolve.power import serving_power
 from scalemodel.resolve.reader import Reader
 from scalemodel.validation.rows import Row, SkippedRowError, Table
 from scalemodel.validation.training import accelerator_name
+
+if TYPE_CHECKING:
+    from scalemodel.estimate import Estimate
 
 OUTPUT_COLUMNS = (
     "predicted_power_w_per_gpu",
@@ -35,6 +38,9 @@ _SERVING_INPUTS = (
     "parallelization",
     "avg_output_len",
 )
+
+#: What a label says of the size of a job.
+_SIZE = re.compile(r"\s+(?:at|on)\s+\d+\s+\w+\s*$")
 
 #: Tokens of a prompt where a row does not say: a few hundred in chats.
 _PROMPT_TOKENS = 400.0
@@ -127,47 +133,46 @@ def _serving(row: Row) -> PowerPrediction:
 
 
 # ------------------------------------------------------------------------------------ training
-def _matching(label: str) -> Mapping[str, Any] | None:
-    """The workload whose label the text holds, if the catalogue knows one."""
-    lowered = label.lower()
-    for entry in catalog.load("reference", "power_workloads").values():
-        if isinstance(entry, Mapping) and any(name in lowered for name in entry["labels"]):
-            return entry
-    return None
+def _workload(label: str) -> Reader | None:
+    """The workload of that name, at any size; None where the catalogue has none."""
+    try:
+        name = catalog.find("workloads", _SIZE.sub("", label))
+    except ScaleModelError:
+        return None
+    return Reader(catalog.load("workloads", name), f"workloads/{name}")
 
 
-def _estimate(entry: Mapping[str, Any], accelerator: str, nodes: int, per_node: int) -> Any:
+def _estimate(workload: Reader, accelerator: str, nodes: int, per_node: int) -> Estimate:
     import scalemodel as sm
 
-    reader = Reader(entry, "reference/power_workloads")
     cluster = sm.cluster(
         {"accelerator": accelerator, "node": {"accelerators": per_node}}, nodes=nodes
     )
-    tp, pp = reader.count("tp", 1), reader.count("pp", 1)
-    cp = reader.count("cp", 1)
-    tp = min(tp, cluster.accelerators)
-    cp = min(cp, max(1, cluster.accelerators // (tp * pp)))
-    micro_batch = reader.count("micro_batch", 1)
+    tp = min(workload.count("tp", 1), cluster.accelerators)
+    pp = workload.count("pp", 1)
+    cp = min(workload.count("cp", 1), max(1, cluster.accelerators // (tp * pp)))
+    micro_batch = workload.count("micro_batch", 1)
     replicas = max(1, cluster.accelerators // (tp * pp * cp))
-    batch = max(reader.count("least_batch", 1), replicas * micro_batch)
-    common: dict[str, Any] = {
-        "global_batch": batch,
-        "sequence": reader.count("sequence"),
-        "precision": entry["precision"],
+    question: dict[str, Any] = {
+        "global_batch": max(workload.count("least_batch", 1), replicas * micro_batch),
+        "sequence": workload.count("sequence"),
+        "precision": workload.text("precision", "bf16"),
     }
+    method = workload.text("method", "pretrain")
     task = (
-        sm.Training(**common)
-        if entry["method"] == "pretrain"
-        else sm.FineTuning(method=entry["method"], **common)
+        sm.Training(**question)
+        if method == "pretrain"
+        else sm.FineTuning(**question, method=cast(Any, method))
     )
     plan = sm.Strategy(
         tp=tp,
         pp=pp,
         cp=cp,
         micro_batch=micro_batch,
-        sharding=entry.get("sharding", "zero1"),
+        sharding=workload.text("sharding", "zero1"),
     )
-    return sm.estimate(str(entry["model"]), cluster, task, plan, stack=str(entry["stack"]))
+    model, stack = workload.text("model", ""), workload.text("stack", "plain")
+    return sm.estimate(model, cluster, task, plan, stack=stack)
 
 
 @lru_cache(maxsize=256)
@@ -178,19 +183,19 @@ def _training_watts(label: str, accelerator: str, nodes: int, per_node: int) -> 
     power = build_accelerator(accelerator_table(accelerator)).power
     if re.fullmatch(r"\s*idle\b.*", label.lower()):
         return power.idle_w, "idle"
-    entry = _matching(label)
-    if entry is None:
+    workload = _workload(label)
+    if workload is None:
         return power.limit_w * power.compute_fraction, "computes throughout: workload unknown"
-    est = _estimate(entry, accelerator, nodes, per_node)
+    est = _estimate(workload, accelerator, nodes, per_node)
     if est.illegal:
         raise SkippedRowError(est.verdict)
-    if "samples" not in entry:
+    if "run" not in workload.table:
         return est.power_w, "laid out as published runs of this workload"
-    reader = Reader(entry, "reference/power_workloads")
-    doublings = math.log2(est.task.global_batch / reader.count("least_batch"))
-    samples = reader.number("samples") + doublings * reader.number("samples_per_doubling", 0.0)
+    run = workload.sub("run")
+    doublings = math.log2(est.task.global_batch / workload.count("least_batch"))
+    samples = run.number("samples") + doublings * run.number("samples_per_doubling")
     steps_s = samples / est.task.global_batch * est.step_time_s
-    outside_s = reader.quantity("outside", "s")
+    outside_s = run.quantity("outside", "s")
     watts = _core.mean_over_run_w(est.power_w, steps_s, power.idle_w, outside_s)
     return watts, f"{steps_s:.0f} s of steps, idle for {outside_s:.0f} s of start and evaluation"
 

@@ -17,7 +17,7 @@ else:
     import tomli as tomllib
 
 CATALOG = Path(__file__).resolve().parents[3] / "python" / "scalemodel" / "catalog"
-KINDS = ("accelerators", "clusters", "interconnects", "prices", "reference")
+KINDS = ("accelerators", "clusters", "interconnects", "prices", "reference", "workloads")
 FILES = [path for kind in KINDS for path in sorted((CATALOG / kind).glob("*.toml"))]
 
 ARCHITECTURES = {

@@ -1,0 +1,70 @@
+"""The whole training run behind an estimate: what ``--tokens`` adds."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from scalemodel.errors import ScaleModelError
+
+if TYPE_CHECKING:
+    from scalemodel.economics import TrainingRun
+    from scalemodel.estimate import Estimate
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Options of a whole run."""
+    run = parser.add_argument_group("whole run (with --tokens)")
+    run.add_argument("--tokens", type=float, metavar="N", help="tokens to train on")
+    run.add_argument("--failures", metavar="NAME|N", help="per node-day (default: llama_3)")
+    run.add_argument("--price", metavar="NAME|N", help="list price, or USD per accelerator-hour")
+    run.add_argument("--grid", metavar="NAME|N", help="country, or g of CO2e per kWh")
+    run.add_argument("--pue", metavar="NAME|N", help="operator, or facility over equipment power")
+    run.add_argument("--cap-w", type=float, metavar="W", help="power limit of an accelerator")
+
+
+def _number_or_name(text: str) -> str | float:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def run_of(options: argparse.Namespace, est: Estimate) -> TrainingRun | None:
+    """The run asked for; None without ``--tokens`` or where the strategy does not fit."""
+    named = {"reliability": "failures", "price": "price", "grid": "grid", "pue": "pue"}
+    given = {
+        argument: _number_or_name(value)
+        for argument, option in named.items()
+        if (value := getattr(options, option)) is not None
+    }
+    if options.cap_w is not None:
+        given["cap_w"] = options.cap_w
+    if options.tokens is None:
+        if given:
+            raise ScaleModelError("--failures, --price, --grid, --pue, --cap-w: need --tokens")
+        return None
+    if not est.fits:
+        return None
+    from scalemodel.economics import training_run
+
+    arguments: dict[str, Any] = {"tokens": options.tokens, **given}
+    return training_run(est, **arguments)
+
+
+def run_text(run: TrainingRun) -> str:
+    """One line for a terminal."""
+    from scalemodel.messages import count_text, money_text, percent_text
+
+    between = ""
+    if run.time_low_s is not None and run.time_high_s is not None:
+        between = f" ({run.time_low_s / 86400:.3g} to {run.time_high_s / 86400:.3g})"
+    parts = [
+        f"run     {count_text(run.tokens)} tokens in {run.days:.3g}{between} days",
+        f"productive {percent_text(run.ettr_fraction)}, {run.failures:.3g} failures",
+        f"{count_text(run.energy_j / 3600)}Wh",
+    ]
+    if run.cost_usd is not None:
+        parts.append(f"{money_text(run.cost_usd)} at {run.price_usd_per_hour:.2f} USD/h")
+    parts.append(f"{(run.operational_kg + run.embodied_kg) / 1e3:,.3g} t CO2e")
+    return "   ".join(parts)
