@@ -35,9 +35,8 @@ class WaterFilling {
   struct Share {
     double value;
     std::int32_t link;
-    bool operator<(const Share& other) const {
-      return value < other.value || (value == other.value && link < other.link);
-    }
+    /// Links of equal share may come in any order; a second key would only cost branches.
+    bool operator<(const Share& other) const { return value < other.value; }
   };
   struct Cap {
     double value;
