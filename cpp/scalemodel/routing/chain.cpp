@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <span>
 
 namespace scalemodel {
 
@@ -18,17 +17,6 @@ ChainMover::ChainMover(const RoutingInstance& instance, DrainState& state)
 std::int32_t ChainMover::plane_of(std::int32_t flow) const {
   const PathSets& paths = instance_.paths;
   return paths.via[paths.path_first[paths.set[flow]] + state_.choice()[flow]];
-}
-
-std::int32_t ChainMover::position_of(std::int32_t flow, std::int32_t plane) const {
-  const PathSets& paths = instance_.paths;
-  const std::int32_t set = paths.set[flow];
-  const std::int32_t count = paths.paths(set);
-  if (count == instance_.graph.two_tier().planes) return plane;
-  const auto via = std::span(paths.via).subspan(paths.path_first[set], count);
-  const auto found = std::ranges::lower_bound(via, plane);
-  if (found == via.end() || *found != plane) return PathSets::kNone;
-  return static_cast<std::int32_t>(found - via.begin());
 }
 
 std::int32_t ChainMover::link(Side side, std::int32_t leaf, std::int32_t plane) const {
@@ -59,7 +47,7 @@ void ChainMover::extend(Side side, std::int32_t leaf_number, std::int32_t lost,
       const double bytes = instance_.flows.bytes[flow];
       const double excess = state_.excess_with(full, -bytes) + state_.excess_with(empty, bytes);
       if (excess >= least) continue;
-      const std::int32_t position = position_of(flow, lost);
+      const std::int32_t position = instance_.position_of_plane(flow, lost);
       if (position == PathSets::kNone) continue;
       least = excess;
       follower = flow;

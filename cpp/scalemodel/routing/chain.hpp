@@ -29,7 +29,6 @@ class ChainMover {
 
   void shift(std::int32_t flow, std::int32_t position);
   void extend(Side side, std::int32_t leaf, std::int32_t lost, std::int32_t gained);
-  std::int32_t position_of(std::int32_t flow, std::int32_t plane) const;
   std::int32_t plane_of(std::int32_t flow) const;
   std::int32_t link(Side side, std::int32_t leaf, std::int32_t plane) const;
   std::int32_t leaf(Side side, std::int32_t flow) const;

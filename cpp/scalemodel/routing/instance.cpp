@@ -52,6 +52,16 @@ class LinkSums {
 
 }  // namespace
 
+std::int32_t RoutingInstance::position_of_plane(std::size_t flow, std::int32_t plane) const {
+  const std::int32_t set = paths.set[flow];
+  const std::int32_t count = paths.paths(set);
+  if (count == graph.two_tier().planes) return plane;
+  const auto via = std::span(paths.via).subspan(paths.path_first[set], count);
+  const auto found = std::ranges::lower_bound(via, plane);
+  if (found == via.end() || *found != plane) return PathSets::kNone;
+  return static_cast<std::int32_t>(found - via.begin());
+}
+
 std::size_t RoutingInstance::disconnected() const {
   std::size_t count = 0;
   for (std::size_t f = 0; f < size(); ++f) {

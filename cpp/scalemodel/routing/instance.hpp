@@ -32,6 +32,9 @@ struct RoutingInstance {
   std::span<const std::int32_t> links(std::size_t flow, std::int32_t choice) const {
     return paths.links(paths.path_first[paths.set[flow]] + choice);
   }
+  /// Where the path over a plane of a two-tier fabric stands in the flow's set; PathSets::kNone:
+  /// the flow cannot use it.
+  std::int32_t position_of_plane(std::size_t flow, std::int32_t plane) const;
   /// Flows without any path.
   std::size_t disconnected() const;
 };

@@ -11,6 +11,7 @@
 #include "scalemodel/routing/chain.hpp"
 #include "scalemodel/routing/colouring.hpp"
 #include "scalemodel/routing/drain_state.hpp"
+#include "scalemodel/routing/exact_filling.hpp"
 #include "scalemodel/routing/exhaustive.hpp"
 #include "scalemodel/routing/greedy.hpp"
 #include "scalemodel/routing/job_objective.hpp"
@@ -69,11 +70,7 @@ std::int32_t same_plane(const RoutingInstance& instance, std::int32_t own, std::
   const PathSets& paths = instance.paths;
   const std::int32_t mine = paths.set[own], theirs = paths.set[partner];
   if (mine == theirs) return choice;
-  const std::int32_t plane = paths.via[paths.path_first[theirs] + choice];
-  const auto via = std::span(paths.via).subspan(paths.path_first[mine], paths.paths(mine));
-  const auto found = std::ranges::lower_bound(via, plane);
-  if (found == via.end() || *found != plane) return PathSets::kNone;
-  return static_cast<std::int32_t>(found - via.begin());
+  return instance.position_of_plane(own, paths.via[paths.path_first[theirs] + choice]);
 }
 
 double drain_of(const RoutingInstance& instance, const Choice& choice) {
@@ -144,7 +141,14 @@ Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchE
   const double bound = load_bound(instance).drain().base();
   const double target = bound * (1 + kRounding);
   double least = drain_of(instance, choice);
-  if (least <= target || bound == 0) return choice;
+  if (least <= target || bound == 0 || effort.budget <= 0) return choice;
+  if (std::optional<Choice> filled = exact_filling(instance, bound)) {
+    if (const double of_filled = drain_of(instance, *filled); of_filled < least) {
+      least = of_filled;
+      choice = *std::move(filled);
+    }
+  }
+  if (least <= target) return choice;
   Choice best = choice;
   DrainState state(instance, std::move(choice), target);
   const Neighbours neighbours(instance);

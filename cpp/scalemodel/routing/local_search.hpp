@@ -18,7 +18,8 @@ struct SearchEffort {
 /// either on layer 1 in the allocated model. Small instances are searched completely.
 Choice local_search(const RoutingInstance& instance, RateModel model, const SearchEffort& effort);
 
-/// Layer 1 from a given choice: anneals the sum over links of the squared excess of their time to
+/// Layer 1 from a given choice, or from the one that fills links exactly where sums of sizes tell
+/// it: anneals the sum over links of the squared excess of their time to
 /// drain over the lower bound of the instance. Moves start at an overfull link: a flow on it takes
 /// another path or exchanges planes with a flow that shares one of its end switches; an alternating
 /// chain between two planes; a new division of two planes. Answers the choice with the shortest

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 namespace scalemodel {
 namespace {
@@ -34,15 +33,6 @@ std::int32_t Resplitter::link(std::int32_t row, int plane) const {
                             : tiers.down[tiers.at(row - tiers.leaves, planes_[plane])];
 }
 
-std::int32_t Resplitter::position(std::int32_t flow, std::int32_t plane) const {
-  const PathSets& paths = instance_.paths;
-  const std::int32_t set = paths.set[flow];
-  const auto via = std::span(paths.via).subspan(paths.path_first[set], paths.paths(set));
-  const auto found = std::ranges::lower_bound(via, plane);
-  if (found == via.end() || *found != plane) return kNobody;
-  return static_cast<std::int32_t>(found - via.begin());
-}
-
 /// The flows of both planes that may use either; the others count as load that stays.
 void Resplitter::gather() {
   const TwoTier& tiers = instance_.graph.two_tier();
@@ -55,7 +45,8 @@ void Resplitter::gather() {
       per_byte_[2 * row + plane] = capacity.base() > 0 ? 1 / capacity.base() : 0.0;
       for (const std::int32_t flow : state_.flows_on(l)) {
         load_[2 * row + plane] += instance_.flows.bytes[flow];
-        if (row >= tiers.leaves || position(flow, planes_[1 - plane]) == kNobody) continue;
+        if (row >= tiers.leaves || instance_.position_of_plane(flow, planes_[1 - plane]) == kNobody)
+          continue;
         const std::int32_t to = instance_.graph.leaf_of(instance_.flows.destination[flow]);
         members_.push_back({flow, {row, tiers.leaves + to}, {kNobody, kNobody}, plane});
       }
@@ -193,7 +184,7 @@ void Resplitter::try_split(double temperature, double jitter, SplitMix& random) 
   const double worse = after - before;
   if (worse > 0 && random.unit() >= std::exp(-worse / temperature)) return;
   for (const Member& m : members_) {
-    const std::int32_t to = position(m.flow, planes_[m.plane]);
+    const std::int32_t to = instance_.position_of_plane(m.flow, planes_[m.plane]);
     if (state_.choice()[m.flow] != to) state_.move(m.flow, to);
   }
 }

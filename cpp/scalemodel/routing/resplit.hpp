@@ -41,7 +41,6 @@ class Resplitter {
   double change_of_turn(std::size_t component);
   void turn(std::size_t component);
   std::int32_t link(std::int32_t row, int plane) const;
-  std::int32_t position(std::int32_t flow, std::int32_t plane) const;
 
   const RoutingInstance& instance_;
   DrainState& state_;

@@ -1,0 +1,286 @@
+#include "scalemodel/routing/exact_filling.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "scalemodel/routing/plane_cover.hpp"
+
+namespace scalemodel {
+namespace {
+
+using Numbers = std::vector<std::int32_t>;
+
+constexpr double kExact = 1e-12;  ///< of what a link carries; sums of sizes round to less
+constexpr double kFits = 1e-9;
+constexpr std::size_t kHalf = 4;             ///< items of half a set at most
+constexpr std::size_t kHalves = 20'000;      ///< of one size and leaf
+constexpr std::size_t kWork = 400'000;       ///< halves, over all leaves and sizes
+constexpr std::int64_t kVisits = 4'000'000;  ///< of links, while sets are placed
+
+/// Disjoint sets of flows with the smallest member as name.
+class Together {
+ public:
+  explicit Together(std::size_t flows) : parent_(flows) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+  }
+  std::int32_t name(std::int32_t flow) {
+    while (parent_[flow] != flow) flow = parent_[flow] = parent_[parent_[flow]];
+    return flow;
+  }
+  void join(std::int32_t a, std::int32_t b) {
+    const auto [low, high] = std::minmax({name(a), name(b)});
+    parent_[high] = low;
+  }
+
+ private:
+  Numbers parent_;
+};
+
+/// What leaves or enters one leaf.
+struct Side {
+  Numbers flows;
+  double sum = 0;
+  double full = 0;  ///< bytes of a link; 0: links differ, or are not all full
+};
+
+/// The flows of one set at one leaf.
+struct Item {
+  double bytes;
+  std::int32_t set;
+};
+
+struct Half {
+  double bytes = 0;
+  std::array<std::int16_t, kHalf> item{};
+};
+
+class Filling {
+ public:
+  Filling(const RoutingInstance& instance, double drain_s)
+      : instance_(instance), drain_s_(drain_s), together_(instance.size()) {
+    const TwoTier& tiers = instance.graph.two_tier();
+    sides_.resize(2 * static_cast<std::size_t>(tiers.leaves));
+    rows_.assign(instance.size(), {PathSets::kNone, PathSets::kNone});
+    for (std::int32_t f = 0; f < static_cast<std::int32_t>(instance.size()); ++f) {
+      if (instance.paths_of(f) == 0) continue;
+      rows_[f] = {instance.graph.leaf_of(instance.flows.source[f]),
+                  tiers.leaves + instance.graph.leaf_of(instance.flows.destination[f])};
+      for (const std::int32_t row : rows_[f]) {
+        sides_[row].flows.push_back(f);
+        sides_[row].sum += instance.flows.bytes[f];
+      }
+    }
+    for (std::int32_t row = 0; row < 2 * tiers.leaves; ++row) measure(row);
+  }
+
+  bool any_full() const {
+    return std::ranges::any_of(sides_, [](const Side& side) { return side.full > 0; });
+  }
+
+  /// Whether anything stays together.
+  bool deduce() {
+    bool found = false;
+    for (std::size_t count = 2; count <= 2 * kHalf && work_ < kWork;) {
+      bool more = false;
+      for (const Side& side : sides_) {
+        if (side.full > 0) more |= find_sets(side, count);
+      }
+      found |= more;
+      count = more ? 2 : count + 1;
+    }
+    return found;
+  }
+
+  std::optional<Choice> place();
+
+ private:
+  void measure(std::int32_t row);
+  void list_items(const Side& side);
+  bool find_sets(const Side& side, std::size_t count);
+  void list_halves(std::size_t count, std::size_t from, Half& half, std::size_t have,
+                   std::vector<Half>& into);
+  double capacity(std::int32_t row, std::int32_t plane) const {
+    const TwoTier& tiers = instance_.graph.two_tier();
+    const std::int32_t link = row < tiers.leaves ? tiers.up[tiers.at(row, plane)]
+                                                 : tiers.down[tiers.at(row - tiers.leaves, plane)];
+    return instance_.graph.capacity(link).base();
+  }
+
+  const RoutingInstance& instance_;
+  double drain_s_;
+  Together together_;
+  std::vector<Side> sides_;
+  std::vector<std::array<std::int32_t, 2>> rows_;  ///< by flow: sides
+  std::size_t work_ = 0;
+  std::vector<Item> items_;
+  double full_ = 0;
+  std::vector<Half> low_, high_;
+};
+
+void Filling::measure(std::int32_t row) {
+  Side& side = sides_[row];
+  double widest = 0, sum = 0;
+  std::int32_t links = 0;
+  for (std::int32_t plane = 0; plane < instance_.graph.two_tier().planes; ++plane) {
+    const double of_link = capacity(row, plane);
+    if (of_link <= 0) continue;
+    widest = std::max(widest, of_link);
+    sum += of_link;
+    ++links;
+  }
+  const bool equal = sum >= widest * links * (1 - kExact);
+  if (equal && side.sum >= sum * drain_s_ * (1 - kFits)) side.full = widest * drain_s_;
+}
+
+/// Sets at this leaf that do not fill a link by themselves, smallest first.
+void Filling::list_items(const Side& side) {
+  items_.clear();
+  for (const std::int32_t f : side.flows) {
+    items_.push_back({instance_.flows.bytes[f], together_.name(f)});
+  }
+  std::ranges::sort(items_, {}, &Item::set);
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < items_.size();) {
+    Item item = items_[i];
+    for (++i; i < items_.size() && items_[i].set == item.set; ++i) item.bytes += items_[i].bytes;
+    if (item.bytes < side.full * (1 - kExact)) items_[kept++] = item;
+  }
+  items_.resize(kept);
+  std::ranges::sort(items_, {}, &Item::bytes);
+}
+
+/// All choices of `count` items from position `from` on that leave room for at least one more.
+void Filling::list_halves(std::size_t count, std::size_t from, Half& half, std::size_t have,
+                          std::vector<Half>& into) {
+  if (have == count) {
+    into.push_back(half);
+    return;
+  }
+  for (std::size_t i = from; i < items_.size(); ++i) {
+    if (half.bytes + items_[i].bytes > full_ || into.size() > kHalves) return;
+    half.item[have] = static_cast<std::int16_t>(i);
+    half.bytes += items_[i].bytes;
+    list_halves(count, i + 1, half, have + 1, into);
+    half.bytes -= items_[i].bytes;
+  }
+}
+
+/// Joins the sets of `count` items that fill a link and share no item with another one.
+bool Filling::find_sets(const Side& side, std::size_t count) {
+  list_items(side);
+  if (items_.size() < count || work_ > kWork) return false;
+  full_ = side.full;
+  double sum = 0;
+  for (const Item& item : items_) sum += item.bytes;
+  if (sum <= full_ * (1 + kExact)) {  // one link is left, and it takes what is left
+    for (const Item& item : items_) together_.join(item.set, items_.front().set);
+    return true;
+  }
+  const std::size_t first = count / 2, rest = count - first;
+  Half half;
+  low_.clear();
+  high_.clear();
+  list_halves(first, 0, half, 0, low_);
+  list_halves(rest, 0, half, 0, high_);
+  work_ += low_.size() + high_.size();
+  if (std::max(low_.size(), high_.size()) > kHalves) return false;
+  std::ranges::sort(low_, {}, &Half::bytes);
+  std::ranges::sort(high_, {}, &Half::bytes);
+  const double tolerance = kExact * full_;
+  std::vector<std::pair<const Half*, const Half*>> sets;
+  Numbers uses(items_.size(), 0);
+  std::size_t end = high_.size();
+  for (const Half& low : low_) {
+    const double missing = full_ - low.bytes;
+    while (end > 0 && high_[end - 1].bytes > missing + tolerance) --end;
+    for (std::size_t h = end; h > 0 && high_[h - 1].bytes >= missing - tolerance; --h) {
+      const Half& high = high_[h - 1];
+      if (low.item[first - 1] >= high.item[0]) continue;
+      sets.emplace_back(&low, &high);
+      for (std::size_t i = 0; i < first; ++i) ++uses[low.item[i]];
+      for (std::size_t i = 0; i < rest; ++i) ++uses[high.item[i]];
+    }
+    if (sets.size() > items_.size()) return false;  // sizes repeat: nothing is certain
+  }
+  bool found = false;
+  for (const auto& [low, high] : sets) {
+    const auto alone = [&](std::int16_t i) { return uses[i] == 1; };
+    if (!std::all_of(low->item.begin(), low->item.begin() + first, alone) ||
+        !std::all_of(high->item.begin(), high->item.begin() + rest, alone)) {
+      continue;
+    }
+    const std::int32_t set = items_[low->item[0]].set;
+    for (std::size_t i = 1; i < first; ++i) together_.join(set, items_[low->item[i]].set);
+    for (std::size_t i = 0; i < rest; ++i) together_.join(set, items_[high->item[i]].set);
+    found = true;
+  }
+  return found;
+}
+
+std::optional<Choice> Filling::place() {
+  const std::int32_t planes = instance_.graph.two_tier().planes;
+  std::vector<Numbers> members;
+  Numbers number(instance_.size(), PathSets::kNone);
+  for (std::int32_t f = 0; f < static_cast<std::int32_t>(instance_.size()); ++f) {
+    if (instance_.paths_of(f) == 0) continue;
+    std::int32_t& of_set = number[together_.name(f)];
+    if (of_set == PathSets::kNone) {
+      of_set = static_cast<std::int32_t>(members.size());
+      members.emplace_back();
+    }
+    members[of_set].push_back(f);
+  }
+  std::vector<std::vector<RowLoad>> sets(members.size());
+  for (std::size_t s = 0; s < sets.size(); ++s) {
+    for (const std::int32_t f : members[s]) {
+      for (const std::int32_t row : rows_[f]) {
+        const auto found = std::ranges::find(sets[s], row, &RowLoad::row);
+        if (found == sets[s].end()) {
+          sets[s].push_back({row, instance_.flows.bytes[f]});
+        } else {
+          found->load += instance_.flows.bytes[f];
+        }
+      }
+    }
+  }
+  std::vector<double> room;
+  for (std::int32_t row = 0; row < static_cast<std::int32_t>(sides_.size()); ++row) {
+    for (std::int32_t plane = 0; plane < planes; ++plane) {
+      room.push_back(capacity(row, plane) * drain_s_);
+    }
+  }
+  // Sets that take part of a row that must be full: not everything was found.
+  std::vector<char> must_fill;
+  for (const Side& side : sides_) must_fill.push_back(side.full > 0 ? 1 : 0);
+  for (const auto& rows : sets) {
+    for (const auto& [row, load] : rows) {
+      if (must_fill[row] != 0 && load < sides_[row].full * (1 - kFits)) return std::nullopt;
+    }
+  }
+  PlaneCover cover(sets, std::move(room), std::move(must_fill), planes);
+  SplitMix random(1);
+  if (!cover.solve(kVisits, random)) return std::nullopt;
+  Choice choice(instance_.size(), PathSets::kNone);
+  for (std::size_t s = 0; s < sets.size(); ++s) {
+    const std::int32_t plane = cover.planes()[s];
+    for (const std::int32_t f : members[s]) choice[f] = instance_.position_of_plane(f, plane);
+  }
+  return choice;
+}
+
+}  // namespace
+
+std::optional<Choice> exact_filling(const RoutingInstance& instance, double drain_s) {
+  if (instance.graph.two_tier().leaves == 0 || drain_s <= 0) return std::nullopt;
+  Filling filling(instance, drain_s);
+  if (!filling.any_full() || !filling.deduce()) return std::nullopt;
+  return filling.place();
+}
+
+}  // namespace scalemodel
