@@ -39,6 +39,7 @@ struct NetworkRun {
   std::vector<double> moved_bytes;      ///< by job: rates integrated over time
   std::int64_t events = 0;              ///< instants at which some flow ended or started
   std::int64_t solved_flows = 0;        ///< flows whose rates were solved, over all events
+  std::int64_t stalled_flows = 0;       ///< parts of flows that never arrive: their path stays down
 };
 
 /// Runs all jobs until their last collective ends. At every instant rates are max-min fair over the
