@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <vector>
+
+#include "scalemodel/base/error.hpp"
 
 namespace scalemodel {
 namespace {
@@ -67,6 +70,35 @@ void add_double_binary_tree(Flows& flows, std::span<const std::int32_t> members,
   add_tree(1);
 }
 
+void add_in_network(Flows& flows, std::span<const std::int32_t> members, Bytes size) {
+  add_ring(flows, members, size);
+}
+
+void add_decomposed_rings(Flows& flows, std::span<const std::int32_t> members,
+                          std::span<const std::int32_t> shape, Bytes size) {
+  std::size_t count = 1;
+  for (const std::int32_t extent : shape) {
+    count *= static_cast<std::size_t>(std::max(extent, 0));
+  }
+  if (count != members.size()) {
+    throw MalformedQuestion("shape: has " + std::to_string(count) +
+                            " members where the group has " + std::to_string(members.size()));
+  }
+  std::size_t stride = 1;
+  std::vector<std::int32_t> ring;
+  for (const std::int32_t extent : shape) {
+    const auto ranks = static_cast<std::size_t>(extent);
+    const double share = 2 * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      if (i / stride % ranks != 0) continue;  // not the first of its ring
+      ring.clear();
+      for (std::size_t r = 0; r < ranks; ++r) ring.push_back(members[i + r * stride]);
+      add_ring(flows, ring, share / static_cast<double>(stride) * size);
+    }
+    stride *= ranks;
+  }
+}
+
 void add_copy_rings(Flows& flows, std::span<const std::int32_t> nics, std::int32_t copies,
                     Bytes bytes_per_step) {
   const std::size_t copy = nics.size() / copies;
@@ -91,6 +123,9 @@ void add_pattern(Flows& flows, TrafficPattern pattern, std::span<const std::int3
       return;
     case TrafficPattern::double_binary_tree:
       add_double_binary_tree(flows, members, size);
+      return;
+    case TrafficPattern::in_network:
+      add_in_network(flows, members, size);
       return;
   }
 }

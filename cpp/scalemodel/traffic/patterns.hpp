@@ -11,13 +11,19 @@
 
 namespace scalemodel {
 
-enum class TrafficPattern : std::uint8_t { ring, all_to_all, chain, double_binary_tree };
+enum class TrafficPattern : std::uint8_t {
+  ring,
+  all_to_all,
+  chain,
+  double_binary_tree,
+  in_network,  // reduced and copied by the switches
+};
 
 template <>
 struct EnumNames<TrafficPattern> {
   static constexpr std::string_view what = "pattern";
-  static constexpr std::array<std::string_view, 4> names{"ring", "all_to_all", "chain",
-                                                         "double_binary_tree"};
+  static constexpr std::array<std::string_view, 5> names{"ring", "all_to_all", "chain",
+                                                         "double_binary_tree", "in_network"};
 };
 
 /// Opens a job; the patterns that follow belong to it.
@@ -41,13 +47,33 @@ void add_chain(Flows& flows, std::span<const std::int32_t> members, Bytes bytes,
 /// Traff, Parallel Computing 35 (2009) 581-594; used by NCCL from 2.4 on.
 void add_double_binary_tree(Flows& flows, std::span<const std::int32_t> members, Bytes size);
 
+/// One group: an all-reduce in which switches add up what passes. Every member sends its buffer
+/// once and receives the sum once, where a ring moves 2 (n - 1) / n of it; a leaf passes one buffer
+/// up and one down, whatever the number of its members. Its flows lead from member to member as a
+/// ring's do, which puts the same bytes on the links of NICs and between switches, provided that
+/// members of one leaf follow each other; switches need room for the buffers on their way. Source:
+/// Graham et al., COMHPC 2016 (SHARP).
+void add_in_network(Flows& flows, std::span<const std::int32_t> members, Bytes size);
+
+/// An all-reduce decomposed over the dimensions of `shape`, innermost first: with n = p1 p2 ...
+/// members, reduce-scatters and all-gathers in rings of p1 neighbours, of p2 over what is left of
+/// the buffer, and so on. Per member and dimension i
+///
+///     bytes = 2 (p_i - 1) / p_i size / (p_1 ... p_(i-1))
+///
+/// One group per ring, all of them in one step: chunks keep every dimension at work at the same
+/// time. Source: Cho, Finkler and Kung, BlueConnect, MLSys 2019. Throws MalformedQuestion where the
+/// shape has not as many members.
+void add_decomposed_rings(Flows& flows, std::span<const std::int32_t> members,
+                          std::span<const std::int32_t> shape, Bytes size);
+
 /// Rings of several copies of a model, laid out copy by copy: ring i joins the i-th NIC of every
 /// copy. One group per ring.
 void add_copy_rings(Flows& flows, std::span<const std::int32_t> nics, std::int32_t copies,
                     Bytes bytes_per_step);
 
-/// A pattern by name. `size`: ring and tree: a member's whole buffer of an all-reduce; all-to-all:
-/// to every other member; chain: to the next member.
+/// A pattern by name. `size`: ring, tree and in_network: a member's whole buffer of an all-reduce;
+/// all-to-all: to every other member; chain: to the next member.
 void add_pattern(Flows& flows, TrafficPattern pattern, std::span<const std::int32_t> members,
                  Bytes size);
 
