@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scalemodel._core import Strategy, __version__
+from scalemodel._core import ServingLayout, Strategy, __version__
 from scalemodel.catalog import list_catalog
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import Estimate, estimate
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from scalemodel.scaling import scaling
     from scalemodel.settings import Launch, Settings, launch, read_settings
     from scalemodel.traces import read_chakra, read_kineto, write_chakra
+    from scalemodel.serving import Inference, Serving, serve
+    from scalemodel.routing import Fabric, RoutingReport, Traffic, route, simulate_network
     from scalemodel.validation import validate
 
 __all__ = [
@@ -52,12 +54,15 @@ __all__ = [
     "FineTuning",
     "Launch",
     "LogComparison",
+    "Inference",
     "Model",
     "Ranking",
     "Reliability",
     "RoutingReport",
     "ScaleModelError",
     "Settings",
+    "Serving",
+    "ServingLayout",
     "Space",
     "StepTimeMonitor",
     "Strategy",
@@ -87,6 +92,7 @@ __all__ = [
     "route",
     "scaling",
     "search",
+    "serve",
     "simulate_network",
     "sweep",
     "sweep_chunks",
@@ -128,6 +134,8 @@ _LAZY = {
     "validate": "validation",
     "write_chakra": "traces",
 }
+_SERVING = ("Inference", "Serving", "serve")
+_ROUTING = ("Fabric", "RoutingReport", "Traffic", "route", "simulate_network")
 
 
 def __getattr__(name: str) -> Any:
@@ -139,6 +147,35 @@ def __getattr__(name: str) -> Any:
     # A verb may share its name with a module: what the package answers is always the verb.
     globals()[name] = getattr(module, name) if _LAZY[name] else module
     return globals()[name]
+        return importlib.import_module(f"scalemodel.{name}")
+    if name == "explain_choice":
+        from scalemodel.choice import explain_choice
+
+        globals()["explain_choice"] = explain_choice
+        return explain_choice
+    if name == "calibrate":
+        from scalemodel.calibration import calibrate
+
+        globals()["calibrate"] = calibrate
+        return calibrate
+    if name == "validate":
+        from scalemodel.validation import validate
+
+        globals()["validate"] = validate
+        return validate
+    if name in _SERVING:
+        from scalemodel import serving
+
+        for public in _SERVING:
+            globals()[public] = getattr(serving, public)
+        return globals()[name]
+    if name in _ROUTING:
+        from scalemodel import routing
+
+        for public in _ROUTING:
+            globals()[public] = getattr(routing, public)
+        return globals()[name]
+    raise AttributeError(f"module 'scalemodel' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

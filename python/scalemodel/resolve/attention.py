@@ -202,6 +202,32 @@ class AttentionKernels:
         usual = [e for e in file.phases[phase] if e.kernel == file.defaults.get(phase)]
         return _best(usual or list(file.phases[phase]), version if not kernel else "", group)
 
+    def of_engine(
+        self, phase: str, *, engine: str, version: str = "", group: int = 1
+    ) -> AttentionEntry:
+        """Constants that stand for what an engine runs: its own, on the nearest accelerator.
+
+        The accelerator matters more than the engine: where the nearest one with this phase has no
+        kernel of the engine, its usual one is taken.
+
+        Examples
+        --------
+        >>> AttentionKernels("H100").of_engine("decode", engine="vllm", group=8).kernel
+        'vllm_flash_attn_fa3'
+        >>> AttentionKernels("H100").of_engine("decode", engine="trtllm").engine
+        'sglang'
+        """
+        if phase not in PHASES:
+            raise ScaleModelError(f"phase={phase!r}: unknown; {nearest(phase, PHASES)}")
+        file = next(file for file in self._files if phase in file.phases)
+        usual = file.defaults.get(phase)
+        own = [entry for entry in file.phases[phase] if entry.engine == engine]
+        if not own:
+            return self.choose(phase, group=group)
+        # Of several kernels the accelerator's usual one, else the first in the file.
+        kernel = usual if any(e.kernel == usual for e in own) else own[0].kernel
+        return _best([entry for entry in own if entry.kernel == kernel], version, group)
+
 
 def _attention_files() -> Iterator[str]:
     return (name for name in catalog.names("kernels") if name.endswith("_attention"))

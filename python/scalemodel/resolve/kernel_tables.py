@@ -18,6 +18,15 @@ from scalemodel.units import value_of
 _DIMENSIONS = {"_bytes_per_s": "bytes_per_s", "_s": "s"}
 _PLAIN_BYTES = ("weight_bytes", "value_bytes")  # per element: a ratio, written without a unit
 
+# Formats that kernels treat alike, by how unlike they are, in the unit of `distance`.
+_ALIKE = {
+    frozenset(("bfloat16", "float16")): 0.0,
+    frozenset(("fp8", "fp8_block")): 3.0,
+    frozenset(("int4_wo", "w4a16_mxfp4")): 3.0,
+    frozenset(("nvfp4", "w4a8_mxfp4_mxfp8")): 5.0,
+}
+_OTHER_DTYPE = 30.0
+
 RecordT = TypeVar("RecordT")
 
 
@@ -131,6 +140,17 @@ def distance(one: str, other: str) -> float:
     if a.interconnect != b.interconnect:
         apart += 4.0
     return 1.0 + apart
+
+
+def dtype_mismatch(one: str, other: str) -> float:
+    """How unlike two number formats are to a kernel, in the unit of `distance`.
+
+    Examples
+    --------
+    >>> dtype_mismatch("fp8", "fp8_block") < dtype_mismatch("fp8", "bfloat16")
+    True
+    """
+    return 0.0 if one == other else _ALIKE.get(frozenset((one, other)), _OTHER_DTYPE)
 
 
 def nearest_kernel(

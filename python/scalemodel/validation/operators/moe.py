@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scalemodel import _core
-from scalemodel.resolve.kernel_tables import Kernel, kernels, nearest_kernel
+from scalemodel.resolve.kernel_tables import Kernel, dtype_mismatch, kernels, nearest_kernel
 from scalemodel.validation.operators import OperatorPrediction
 from scalemodel.validation.operators.questions import (
     Accelerators,
@@ -41,14 +41,7 @@ _DOMAIN_MODE = re.compile(r"(?P<family>.+?)_ep(?P<ranks>\d+)(?:_(?P<dtype>\w+))?
 _SKEW = re.compile(r"power_law_(\d+(?:\.\d+)?)")
 _FAMILIES = ("marlin", "triton", "flashinfer_trtllm", "cutlass", "deepgemm", "torch_flow", "xpu")
 
-# Formats that kernels treat alike, by how unlike they are.
-_ALIKE = {
-    frozenset(("bfloat16", "float16")): 0.0,
-    frozenset(("fp8", "fp8_block")): 3.0,
-    frozenset(("int4_wo", "w4a16_mxfp4")): 3.0,
-    frozenset(("nvfp4", "w4a8_mxfp4_mxfp8")): 5.0,
-}
-_OTHER_DTYPE, _OTHER_KERNEL, _OTHER_FAMILY, _OTHER_ENGINE = 30.0, 4.0, 6.0, 2.0
+_OTHER_KERNEL, _OTHER_FAMILY, _OTHER_ENGINE = 4.0, 6.0, 2.0
 _MOST_UNLIKE = 25.0  # a format further from everything known is not predicted
 
 # Hidden and expert sizes of published models whose experts have no gate (squared ReLU).
@@ -86,10 +79,6 @@ class _Case(NamedTuple):
 # ----------------------------------------------------------------------------------- kernels
 def _family(kernel: str) -> str:
     return next((name for name in _FAMILIES if name in kernel), "")
-
-
-def _dtype_mismatch(one: str, other: str) -> float:
-    return 0.0 if one == other else _ALIKE.get(frozenset((one, other)), _OTHER_DTYPE)
 
 
 def _stack_mismatch(kernel: Kernel[Any], stack: Stack) -> float:
@@ -133,14 +122,14 @@ class _Catalogue:
         family = _family(kernel)
 
         def mismatch(each: Kernel[Any]) -> float:
-            apart = _dtype_mismatch(dtype, each.label("dtype")) + _stack_mismatch(each, stack)
+            apart = dtype_mismatch(dtype, each.label("dtype")) + _stack_mismatch(each, stack)
             if kernel and each.label("kernel") != kernel:
                 same_family = family and _family(each.label("kernel")) == family
                 apart += _OTHER_KERNEL if same_family else _OTHER_FAMILY
             return apart
 
         chosen = self._choose((name, dtype, kernel, stack), self.layers, name, mismatch)
-        if _dtype_mismatch(dtype, chosen.label("dtype")) > _MOST_UNLIKE:
+        if dtype_mismatch(dtype, chosen.label("dtype")) > _MOST_UNLIKE:
             raise SkippedRowError(f"unsupported:{dtype}")
         return chosen
 
@@ -149,7 +138,7 @@ class _Catalogue:
         candidates = [each for each in self.grouped if each.label("op") == op]
         if not candidates:
             raise SkippedRowError(f"unsupported:{op}")
-        if _dtype_mismatch(dtype, "bfloat16") > 0:
+        if dtype_mismatch(dtype, "bfloat16") > 0:
             raise SkippedRowError(f"unsupported:{dtype}")
         return self._choose((name, op), candidates, name, lambda each: 0.0)
 

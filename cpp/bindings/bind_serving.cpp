@@ -1,0 +1,179 @@
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "bindings/arrays.hpp"
+#include "bindings/bind.hpp"
+#include "bindings/record.hpp"
+#include "scalemodel/serving/capacity.hpp"
+#include "scalemodel/serving/layout.hpp"
+#include "scalemodel/serving/simulation.hpp"
+#include "scalemodel/serving/steady_state.hpp"
+#include "scalemodel/serving/step_times.hpp"
+
+namespace scalemodel::bindings {
+namespace {
+
+/// One instance, tabulated.
+struct Deployment {
+  Deployment(const Model& served, const Cluster& on, const Engine& with,
+             const ServingKernels& kernel_constants, const ServingLayout& spread, double imbalance)
+      : model(served),
+        cluster(on),
+        engine(with),
+        kernels(kernel_constants),
+        layout(spread),
+        times(served, on, with, kernel_constants, spread, imbalance),
+        blocks(served, with, kernel_constants, spread) {}
+
+  Model model;
+  Cluster cluster;
+  Engine engine;
+  ServingKernels kernels;
+  ServingLayout layout;
+  StepTimes times;
+  CacheBlocks blocks;
+
+  CacheCapacity capacity(double input, double output) const {
+    return cache_capacity(model, cluster, engine, kernels, layout, {input, output});
+  }
+};
+
+double checked(const char* name, double value, double low, double high) {
+  if (std::isfinite(value) && value >= low && value <= high) return value;
+  std::string message(name);
+  throw MalformedQuestion(message.append("=")
+                              .append(text_of(value))
+                              .append(": must be a number from ")
+                              .append(text_of(low))
+                              .append(" to ")
+                              .append(text_of(high)));
+}
+
+constexpr double kMany = 1e9;
+constexpr py::ssize_t kServedColumns = 5;
+
+StepTime step_of(const Deployment& deployment, double sequences, double context, double prompts,
+                 double prompt_tokens, double prompt_keys, double queries, double drafts) {
+  StepWork work;
+  work.sequences = checked("sequences", sequences, 0, kMany);
+  work.context = checked("context", context, 0, kMany);
+  work.prompts = checked("prompts", prompts, 0, kMany);
+  work.prompt_tokens = checked("prompt_tokens", prompt_tokens, 0, kMany);
+  work.prompt_keys = checked("prompt_keys", prompt_keys, 0, kMany);
+  work.queries = checked("queries", queries, 1, kMany);
+  work.drafts = checked("drafts", drafts, 0, kMany);
+  return deployment.times.of(work);
+}
+
+std::vector<Request> stream_of(const NumberColumn& arrivals, const NumberColumn& input,
+                               const NumberColumn& output, bool prefilled) {
+  const py::ssize_t rows = arrivals.size();
+  if (arrivals.ndim() != 1 || input.ndim() != 1 || output.ndim() != 1 || input.size() != rows ||
+      output.size() != rows) {
+    throw MalformedQuestion("arrival_s, input_tokens, output_tokens: must be equally long columns");
+  }
+  std::vector<Request> requests;
+  requests.reserve(static_cast<std::size_t>(rows));
+  double last = 0;
+  for (py::ssize_t i = 0; i < rows; ++i) {
+    const double arrival = checked("arrival_s", arrivals.data()[i], last, kMany);
+    last = arrival;
+    requests.push_back({Seconds{arrival}, checked("input_tokens", input.data()[i], 1, kMany),
+                        checked("output_tokens", output.data()[i], 1, kMany), prefilled});
+  }
+  return requests;
+}
+
+py::tuple simulate(const Deployment& deployment, const RequestMix& mix,
+                   const NumberColumn& arrivals, const NumberColumn& input,
+                   const NumberColumn& output, int replicas, bool prefilled) {
+  checked("replicas", replicas, 1, 1e6);
+  const std::vector<Request> requests = stream_of(arrivals, input, output, prefilled);
+  StreamResult result;
+  {
+    const py::gil_scoped_release released;
+    const CacheCapacity capacity = deployment.capacity(mix.input, mix.output);
+    result = simulate_stream(deployment.times, deployment.blocks, capacity, mix, requests, replicas);
+  }
+  py::array_t<double> served(
+      std::vector<py::ssize_t>{static_cast<py::ssize_t>(requests.size()), kServedColumns});
+  double* out = served.mutable_data();
+  for (const Served& each : result.served) {
+    const std::array<double, kServedColumns> row{
+        each.started.base(), each.first_token.base(), each.finished.base(),
+        static_cast<double>(each.evictions), each.refused ? 1.0 : 0.0};
+    out = std::copy(row.begin(), row.end(), out);
+  }
+  return py::make_tuple(served, result.totals);
+}
+
+}  // namespace
+
+void bind_serving(py::module_& m) {
+  bind_record<Engine>(m, "A serving engine of an era.");
+  bind_record<ServingKernels>(m, "The kernels an engine runs on one accelerator.");
+  bind_record<ServingLayout>(m, "How one instance is spread over accelerators.");
+  bind_record<StepTime>(m, "One step of an instance by cause.");
+  bind_record<CacheCapacity>(m, "Memory of the fullest rank and what its cache holds.");
+  bind_record<RequestMix>(m, "Mean lengths of requests and what is known beforehand.");
+  bind_record<SteadyState>(m, "A steady state of one instance.");
+  bind_record<StreamTotals>(m, "Totals of a simulated stream.");
+  m.def(
+      "check_serving_layout",
+      [](const Model& model, const ServingLayout& layout, const Cluster& cluster) {
+        return check_layout(model, layout, cluster);
+      },
+      py::arg("model"), py::arg("layout"), py::arg("cluster"),
+      "ok, or the reason why an instance cannot be laid out so.");
+  m.def("tokens_per_step", &tokens_per_step, py::arg("mix"),
+        "Tokens a sequence gains per step, kept proposals included.");
+  py::class_<Deployment>(m, "Deployment", "One serving instance, tabulated.")
+      .def(py::init([](const Model& model, const Cluster& cluster, const Engine& engine,
+                       const ServingKernels& kernels, const ServingLayout& layout,
+                       double imbalance) {
+             const Reason reason = check_layout(model, layout, cluster);
+             if (reason != Reason::ok) {
+               throw MalformedQuestion("layout: illegal: " + std::string(name_of(reason)));
+             }
+             checked("imbalance", imbalance, 1, 1e4);
+             return Deployment(model, cluster, engine, kernels, layout, imbalance);
+           }),
+           py::arg("model"), py::arg("cluster"), py::arg("engine"), py::arg("kernels"),
+           py::arg("layout"), py::arg("imbalance") = 1.0)
+      .def("step", &step_of, py::kw_only(), py::arg("sequences") = 0.0, py::arg("context") = 0.0,
+           py::arg("prompts") = 0.0, py::arg("prompt_tokens") = 0.0, py::arg("prompt_keys") = 0.0,
+           py::arg("queries") = 1.0, py::arg("drafts") = 0.0, "Time of one step.")
+      .def("capacity", &Deployment::capacity, py::arg("input_tokens"), py::arg("output_tokens"),
+           "Memory of the fullest rank and what its cache holds.")
+      .def(
+          "cache_blocks",
+          [](const Deployment& deployment, double tokens) {
+            return deployment.blocks.of(checked("tokens", tokens, 0, kMany));
+          },
+          py::arg("tokens"), "Blocks of one rank for a sequence.")
+      .def(
+          "steady_state",
+          [](const Deployment& deployment, const RequestMix& mix, double concurrency, bool limited) {
+            CacheCapacity capacity = deployment.capacity(mix.input, mix.output);
+            if (!limited) {
+              capacity.most_sequences = std::max(capacity.most_sequences, concurrency);
+            }
+            return steady_state(deployment.times, capacity, mix,
+                                checked("concurrency", concurrency, 0, kMany));
+          },
+          py::arg("mix"), py::arg("concurrency"), py::arg("limited") = true,
+           "With so many sequences running all the time; not limited: even beyond the cache.")
+      .def(
+          "steady_state_at",
+          [](const Deployment& deployment, const RequestMix& mix, double rate) {
+            return steady_state_at(deployment.times, deployment.capacity(mix.input, mix.output),
+                                   mix, checked("requests_per_s", rate, 0, kMany));
+          },
+          py::arg("mix"), py::arg("requests_per_s"), "With so many requests arriving per second.")
+      .def("simulate", &simulate, py::arg("mix"), py::arg("arrival_s"), py::arg("input_tokens"),
+           py::arg("output_tokens"), py::arg("replicas") = 1, py::arg("prefilled") = false,
+           "Per request: started, first token, finished, evictions, refused; and the totals.");
+}
+
+}  // namespace scalemodel::bindings

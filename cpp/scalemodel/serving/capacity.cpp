@@ -1,0 +1,147 @@
+#include "scalemodel/serving/capacity.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace scalemodel {
+namespace {
+
+constexpr double kElement = 2, kLogitBytes = 4;
+constexpr double kTunedSequences = 4096, kTunedLeast = 64;
+constexpr double kTunedTokens = 32768, kTunedTokensLeast = 2048;
+
+double linear_weight_bytes(const ServingKernels& kernels) {
+  return kernels.tiled ? kernels.linear_format.weight_bytes : operand_bytes(kernels.math);
+}
+
+/// Values of one token kept by one rank in one layer.
+double cached_width(const AttentionShape& a, int tp) {
+  if (a.latent()) return a.kv_lora_rank + a.rope_head_dim;
+  return std::ceil(static_cast<double>(a.kv_heads) / tp) * (a.head_dim + a.v_head_dim);
+}
+
+/// Layers of each kind on the fullest stage.
+std::vector<double> stage_layers(const Model& model, int stages) {
+  std::vector<double> layers(model.kinds.size());
+  for (const std::uint8_t kind : model.layer_kind) ++layers[kind];
+  const double stage = std::ceil(static_cast<double>(model.layers()) / stages);
+  for (double& count : layers) count *= stage / model.layers();
+  return layers;
+}
+
+/// The residual stream twice, the widest layer's inputs and outputs, and logits of sampled tokens.
+Bytes activation_bytes(const Model& model, const Engine& engine, const ServingLayout& layout,
+                       double tokens) {
+  double widest = 0;
+  for (const LayerKind& kind : model.kinds) {
+    const AttentionShape& a = kind.attention;
+    const FeedForwardShape& ff = kind.feed_forward;
+    const double attention = 2.0 * a.heads * (a.head_dim + a.v_head_dim) / layout.tp;
+    const double rows = ff.routed() ? ff.experts_per_token : 1;
+    const double split = ff.routed() ? layout.stage_ranks() : layout.tp;
+    const double wide = rows * (ff.matrices() * (static_cast<double>(ff.width) / split) +
+                                (ff.routed() ? 2.0 * model.hidden / layout.ep : 0.0));
+    widest = std::max({widest, attention, wide});
+  }
+  const double sampled = std::min(tokens, static_cast<double>(engine.most_sequences));
+  return Bytes{tokens * (2.0 * model.hidden + widest) * kElement +
+               sampled * model.vocab * (kElement + kLogitBytes)};
+}
+
+double rounded_up(double value, double step) { return step * std::ceil(value / step); }
+
+}  // namespace
+
+CacheBlocks::CacheBlocks(const Model& model, const Engine& engine, const ServingKernels& kernels,
+                         const ServingLayout& layout)
+    : block_tokens_(engine.block_tokens), ranks_(layout.cp) {
+  const std::vector<double> layers = stage_layers(model, layout.pp);
+  double token = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const AttentionShape& a = model.kinds[i].attention;
+    const double bytes = layers[i] * cached_width(a, layout.tp) * operand_bytes(kernels.cache);
+    const double window = engine.window_cache ? a.window : 0;
+    parts_.push_back({bytes, window});
+    token += bytes;
+  }
+  for (Part& part : parts_) part.share /= token;
+  block_ = Bytes{token * block_tokens_};
+}
+
+double CacheBlocks::of(double tokens) const noexcept {
+  double blocks = 0;
+  for (const Part& part : parts_) {
+    const double kept = part.window > 0 ? std::min(tokens, part.window) : tokens;
+    blocks += part.share * std::ceil(kept / (ranks_ * block_tokens_));
+  }
+  return blocks;
+}
+
+double CacheBlocks::mean(double tokens) const noexcept {
+  double blocks = 0;
+  for (const Part& part : parts_) {
+    const double kept = part.window > 0 ? std::min(tokens, part.window) : tokens;
+    blocks += part.share * (kept / (ranks_ * block_tokens_) + 0.5);
+  }
+  return blocks;
+}
+
+Bytes weight_bytes(const Model& model, const ServingKernels& kernels,
+                   const ServingLayout& layout) {
+  const std::vector<double> layers = stage_layers(model, layout.pp);
+  const double linear = linear_weight_bytes(kernels), tp = layout.tp;
+  double bytes = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const LayerKind& kind = model.kinds[i];
+    bytes += layers[i] * (linear * (kind.attention_parameters + kind.dense_parameters) / tp +
+                          kElement * kind.norm_parameters +
+                          kernels.experts.weight_bytes * kind.expert_parameters /
+                              layout.stage_ranks());
+  }
+  const double table = model.embedding_parameters / tp;
+  const double head = (model.tied_embeddings ? model.embedding_parameters : 0) / tp +
+                      model.head_parameters / tp + model.final_norm_parameters;
+  // One stage holds both ends, and then a shared table once.
+  const double ends = layout.pp > 1 ? std::max(table, head)
+                                    : table + model.head_parameters / tp +
+                                          model.final_norm_parameters;
+  return Bytes{bytes + kElement * ends};
+}
+
+CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const Engine& engine,
+                             const ServingKernels& kernels, const ServingLayout& layout,
+                             const RequestLengths& lengths) {
+  const CacheBlocks blocks(model, engine, kernels, layout);
+  CacheCapacity capacity;
+  capacity.block = blocks.block();
+  capacity.weights = weight_bytes(model, kernels, layout);
+  capacity.reserve = engine.reserve;
+  capacity.most_tokens = engine.most_tokens;
+  capacity.step_sequences = engine.most_sequences;
+  const Bytes memory = cluster.accelerator.memory_capacity;
+  const double per_sequence = blocks.of(lengths.input + lengths.output);
+  const auto fill = [&](double tokens) {
+    capacity.activations = activation_bytes(model, engine, layout, tokens / layout.dp);
+    const Bytes taken = capacity.weights + capacity.activations + capacity.reserve;
+    const Bytes room = engine.fraction_of_free ? engine.memory_fraction * (memory - taken)
+                                               : engine.memory_fraction * memory - taken;
+    capacity.blocks = std::max(0.0, std::floor(room / capacity.block));
+    capacity.cached_sequences = layout.dp * std::floor(capacity.blocks / per_sequence + 1e-9);
+  };
+  fill(engine.tunes_limits ? 0 : engine.most_tokens);
+  if (engine.tunes_limits) {
+    // The tool knows memory and lengths before activations, and is optimistic on purpose.
+    const double raw = std::min(capacity.cached_sequences, kTunedSequences) / layout.pp;
+    const double grain = raw < 256 ? 32 : raw < 1024 ? 128 : 256;
+    capacity.step_sequences = layout.pp * std::max(kTunedLeast, rounded_up(raw, grain));
+    const double tokens = std::min(raw * (1 + lengths.input / lengths.output), kTunedTokens);
+    const double steps = tokens < 4096 ? 256 : tokens < 8192 ? 512 : 1024;
+    capacity.most_tokens = layout.pp * std::max(kTunedTokensLeast, rounded_up(tokens, steps));
+    fill(capacity.most_tokens);
+  }
+  capacity.cache = capacity.blocks * capacity.block;
+  capacity.most_sequences = std::min(capacity.step_sequences, capacity.cached_sequences);
+  return capacity;
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,122 @@
+// A serving engine of an era: what it batches, what its host costs, which kernels it runs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+
+#include "scalemodel/base/enum_names.hpp"
+#include "scalemodel/base/precision.hpp"
+#include "scalemodel/base/record.hpp"
+#include "scalemodel/collectives/custom_all_reduce.hpp"
+#include "scalemodel/hardware/accelerator.hpp"
+#include "scalemodel/ops/attention_kernels.hpp"
+#include "scalemodel/ops/dispatch.hpp"
+#include "scalemodel/ops/gemm.hpp"
+#include "scalemodel/ops/moe.hpp"
+
+namespace scalemodel {
+
+/// When a waiting request may start: when the cache holds all it will ever need (nothing is ever
+/// evicted), or when it holds its prompt (whoever came last is evicted when the cache runs full).
+enum class Admission : std::uint8_t { whole_output, prompt };
+
+template <>
+struct EnumNames<Admission> {
+  static constexpr std::string_view what = "admission";
+  static constexpr std::array<std::string_view, 2> names{"whole_output", "prompt"};
+};
+
+struct Engine {
+  // Free constants, fitted per engine and era and bounded by physics.
+  double kernel_efficiency = 1;  ///< kernels in a tight loop over the same inside a step
+  Seconds step_host;             ///< of the host per step
+  Seconds sequence_host;         ///< of the host per running sequence and step
+  Seconds request_host;          ///< from arrival to the scheduler, and back with a token
+  // Facts.
+  bool overlaps_host = false;     ///< the host prepares a step while another runs
+  bool mixes_phases = true;       ///< prompts and running sequences share a step
+  bool splits_prompts = true;     ///< a prompt longer than what is left of a step is cut
+  bool window_cache = false;      ///< layers with a sliding window drop what is behind it
+  bool tunes_limits = false;      ///< limits of a step follow from memory and request lengths
+  bool fused_quantisation = false;  ///< norms and activations write the narrow format
+  Admission admission = Admission::prompt;
+  int block_tokens = 16;         ///< of a block of the cache
+  int most_tokens = 8192;        ///< of a step
+  int most_sequences = 1024;     ///< running at once
+  double memory_fraction = 0.9;  ///< what the engine may fill
+  bool fraction_of_free = false;  ///< of the memory left beside weights, not of all memory
+  Bytes reserve;                 ///< driver context, graphs, workspaces
+
+  bool operator==(const Engine&) const = default;
+};
+
+/// The kernels an engine runs on one accelerator, as the catalogue knows them.
+struct ServingKernels {
+  bool tiled = false;      ///< linear layers have constants of their own
+  TileGemm linear;         ///< their constants
+  GemmKernels linear_gemm;  ///< and the tile shapes those refer to
+  GemmFormat linear_format;
+  Precision math = Precision::bf16;   ///< of linear layers, where the form is the roofline
+  Precision cache = Precision::bf16;  ///< keys and values
+  Precision attention = Precision::bf16;  ///< operands of the attention products
+  PrefillKernel prefill;
+  DecodeKernel decode;
+  GroupedGemmKernel experts;
+  bool sends_tokens = false;  ///< token dispatch has kernels of its own
+  DispatchKernel dispatch, combine;
+  bool own_all_reduce = false;  ///< the engine has an all-reduce of its own
+  CustomAllReduce all_reduce;
+
+  bool operator==(const ServingKernels&) const = default;
+};
+
+template <>
+struct RecordOf<Engine> {
+  static constexpr std::string_view name = "Engine";
+  using T = Engine;
+  static constexpr std::tuple fields{
+      field("kernel_efficiency", &T::kernel_efficiency, 0.3, 1.5,
+            "kernels in a tight loop over the same inside a step"),
+      field("step_host_s", &T::step_host, 0, 0.1, "host time per step"),
+      field("sequence_host_s", &T::sequence_host, 0, 1e-3, "host time per sequence and step"),
+      field("request_host_s", &T::request_host, 0, 1, "host time per request before its token"),
+      field("overlaps_host", &T::overlaps_host, "the host works beside the accelerator"),
+      field("mixes_phases", &T::mixes_phases, "prompts and running sequences share a step"),
+      field("splits_prompts", &T::splits_prompts, "long prompts are cut over several steps"),
+      field("window_cache", &T::window_cache, "sliding windows bound the cache"),
+      field("tunes_limits", &T::tunes_limits, "limits follow from memory and request lengths"),
+      field("fused_quantisation", &T::fused_quantisation, "norms write the narrow format"),
+      field("admission", &T::admission, "what must fit before a request starts"),
+      field("block_tokens", &T::block_tokens, 1, 1e5, "tokens of a cache block"),
+      field("most_tokens", &T::most_tokens, 1, 1e7, "tokens of a step"),
+      field("most_sequences", &T::most_sequences, 1, 1e7, "sequences running at once"),
+      field("memory_fraction", &T::memory_fraction, 0.05, 1, "of memory the engine may fill"),
+      field("fraction_of_free", &T::fraction_of_free, "of what weights leave, not of all memory"),
+      field("reserve_bytes", &T::reserve, 0, 1e12, "context, graphs and workspaces")};
+};
+
+template <>
+struct RecordOf<ServingKernels> {
+  static constexpr std::string_view name = "ServingKernels";
+  using T = ServingKernels;
+  static constexpr std::tuple fields{
+      field("tiled", &T::tiled, "linear layers have constants of their own"),
+      field("linear", &T::linear, "constants of linear layers"),
+      field("linear_gemm", &T::linear_gemm, "tile shapes those refer to"),
+      field("linear_format", &T::linear_format, "what linear layers are stored in"),
+      field("math", &T::math, "format of linear layers in the roofline form"),
+      field("cache", &T::cache, "format of keys and values"),
+      field("attention", &T::attention, "operands of the attention products"),
+      field("prefill", &T::prefill, "attention over prompts"),
+      field("decode", &T::decode, "attention of running sequences"),
+      field("experts", &T::experts, "expert layers"),
+      field("sends_tokens", &T::sends_tokens, "token dispatch has kernels of its own"),
+      field("dispatch", &T::dispatch, "tokens to their experts"),
+      field("combine", &T::combine, "tokens back"),
+      field("own_all_reduce", &T::own_all_reduce, "the engine has its own all-reduce"),
+      field("all_reduce", &T::all_reduce, "its constants")};
+};
+
+}  // namespace scalemodel

@@ -1,0 +1,92 @@
+// A serving instance in its steady state: concurrency, rates and waiting times in closed form.
+#pragma once
+
+#include <tuple>
+
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/base/record.hpp"
+#include "scalemodel/serving/capacity.hpp"
+#include "scalemodel/serving/step_times.hpp"
+
+namespace scalemodel {
+
+/// Requests as they come: means of their lengths, and what is known of them beforehand.
+struct RequestMix {
+  double input = 1;                ///< tokens of a prompt
+  double output = 1;               ///< tokens of an answer
+  double prefix_hit_fraction = 0;  ///< of a prompt that the cache holds already
+  int speculative_tokens = 0;      ///< proposed per sequence and step
+  double acceptance_fraction = 0;  ///< probability that a proposed token is kept
+
+  bool operator==(const RequestMix&) const = default;
+};
+
+template <>
+struct RecordOf<RequestMix> {
+  static constexpr std::string_view name = "RequestMix";
+  using T = RequestMix;
+  static constexpr std::tuple fields{
+      field("input_tokens", &T::input, 1, 1e8, "tokens of a prompt"),
+      field("output_tokens", &T::output, 1, 1e8, "tokens of an answer"),
+      field("prefix_hit_fraction", &T::prefix_hit_fraction, 0, 0.999,
+            "of a prompt, held by the cache already"),
+      field("speculative_tokens", &T::speculative_tokens, 0, 64, "proposed per step"),
+      field("acceptance_fraction", &T::acceptance_fraction, 0, 1,
+            "probability that a proposed token is kept")};
+};
+
+/// Tokens a sequence gains per step: 1 + a + a^2 ... + a^k for k proposals, each kept with
+/// probability a if all before it were. Source: Leviathan et al., arXiv 2211.17192, equation 1.
+double tokens_per_step(const RequestMix& mix) noexcept;
+
+/// A steady state of one instance.
+struct SteadyState {
+  double concurrency = 0;        ///< sequences running
+  double requests_per_s = 0;     ///< finished
+  Seconds step;                  ///< mean step
+  Seconds tpot;                  ///< between two tokens of a sequence, mean
+  Seconds ttft;                  ///< to the first token, waiting included; 0 when it never settles
+  Seconds prefill;               ///< the same without waiting for other prompts
+  double utilisation = 0;        ///< requests over the most the instance can finish
+  double prompt_fraction = 0;    ///< of steps that carry a prompt
+  bool saturated = false;        ///< more arrive than it can finish: concurrency is the limit's
+
+  bool operator==(const SteadyState&) const = default;
+};
+
+template <>
+struct RecordOf<SteadyState> {
+  static constexpr std::string_view name = "SteadyState";
+  using T = SteadyState;
+  static constexpr std::tuple fields{
+      field("concurrency", &T::concurrency, "sequences running"),
+      field("requests_per_s", &T::requests_per_s, "finished"),
+      field("step_time_s", &T::step, "mean step"),
+      field("tpot_s", &T::tpot, "between two tokens of a sequence"),
+      field("ttft_s", &T::ttft, "to the first token, waiting included; 0 = it never settles"),
+      field("prefill_s", &T::prefill, "to the first token on an idle instance"),
+      field("utilisation", &T::utilisation, "requests over the most it can finish"),
+      field("prompt_fraction", &T::prompt_fraction, "of steps that carry a prompt"),
+      field("saturated", &T::saturated, "more arrive than it can finish")};
+};
+
+/// With `concurrency` sequences running all the time. Each needs S = (output - 1)/tokens_per_step
+/// steps, so that r = concurrency/S requests finish, and as many prompts enter, per step:
+///
+///     step = (1 - f) T(no prompt) + f T(prompts),   f = min(1, r parts)
+///
+/// parts being the steps one prompt is cut into; with r >= 1 every step carries r prompts. An
+/// engine that does not mix phases stops for a step of prompts alone instead. Where the prompts of
+/// a step exceed its limit of tokens, fewer sequences than asked for can be kept running, and
+/// `concurrency` is that number.
+SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
+                         const RequestMix& mix, double concurrency) noexcept;
+
+/// With `rate` requests per second arriving at random (Poisson). Concurrency follows from Little's
+/// law, rate (S step) = concurrency, found by bracketing; the wait for the first token is the rest
+/// of the step under way, the prompts ahead (M/D/1 in tokens of prompts, Kingman 1961) and the
+/// request's own prompt.
+SteadyState steady_state_at(const StepTimes& times, const CacheCapacity& capacity,
+                            const RequestMix& mix, double rate) noexcept;
+
+}  // namespace scalemodel

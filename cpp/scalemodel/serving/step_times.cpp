@@ -1,0 +1,345 @@
+#include "scalemodel/serving/step_times.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "scalemodel/collectives/collectives.hpp"
+#include "scalemodel/fabric/levels.hpp"
+#include "scalemodel/ops/expert_load.hpp"
+#include "scalemodel/ops/memory_bound.hpp"
+
+namespace scalemodel {
+namespace {
+
+constexpr double kElement = 2;  ///< bytes of an activation between kernels
+
+/// A norm fused with the residual addition before it: both in, both out.
+constexpr double kNormPasses = 4;
+/// Rotary embedding reads and writes queries and keys.
+constexpr double kRotaryPasses = 2;
+/// Logits in FP32 are written, then read for the scale, the maximum and the draw.
+constexpr double kSamplingPasses = 4, kLogitBytes = 4;
+
+/// Rows of the busiest rank where every token chooses its experts independently of the others:
+/// an expert stays idle with probability (1 - k/E)^tokens.
+ExpertLoad random_load(const FeedForwardShape& ff, double tokens, int ranks, double imbalance) {
+  const double experts = ff.experts, topk = ff.experts_per_token;
+  const double local = experts / ranks;
+  const double idle = std::pow(1 - topk / experts, tokens);
+  const double pairs =
+      std::min(tokens * std::min(topk, local), imbalance * tokens * topk / ranks);
+  const double active = std::min(pairs, local * (1 - idle));
+  return {pairs, active, tokens * (1 - std::pow(1 - topk / experts, local))};
+}
+
+GemmTimer linear_timer(const Cluster& cluster, const ServingKernels& kernels) {
+  if (!kernels.tiled) return {cluster.accelerator, kernels.math};
+  Accelerator accelerator = cluster.accelerator;
+  accelerator.gemm = kernels.linear_gemm;
+  return {accelerator, kernels.linear, kernels.linear_format};
+}
+
+template <class Cost>
+Cost added(Cost sum, double factor, const Cost& more) {
+  sum.linear += factor * more.linear;
+  sum.experts += factor * more.experts;
+  sum.moving += factor * more.moving;
+  sum.tp += factor * more.tp;
+  sum.ep += factor * more.ep;
+  return sum;
+}
+
+}  // namespace
+
+double StepTimes::point(std::size_t index) noexcept {
+  // 1, 2, 3, 4, 6, 8, 12, 16 ...
+  if (index == 0) return 1;
+  const double power = std::ldexp(1.0, static_cast<int>((index + 1) / 2));
+  return index % 2 == 1 ? power : 1.5 * power;
+}
+
+StepTimes::Position StepTimes::position(double count) noexcept {
+  if (count <= 1) return {0, 0};
+  const int exponent = std::ilogb(count);
+  const double power = std::ldexp(1.0, exponent);
+  if (exponent == 0) return {0, count - 1};
+  const auto below = static_cast<std::size_t>(2 * exponent - 1);
+  if (below + 2 >= kPoints) return {kPoints - 2, count / point(kPoints - 2) - 1};
+  const double rest = count / power;
+  return rest < 1.5 ? Position{below, 2 * (rest - 1)} : Position{below + 1, 2 * rest - 3};
+}
+
+StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& engine,
+                     const ServingKernels& kernels, const ServingLayout& layout, double imbalance)
+    : engine_(engine),
+      layout_(layout),
+      cluster_(cluster),
+      kernels_(kernels),
+      hidden_(model.hidden),
+      vocab_(model.vocab),
+      imbalance_(imbalance),
+      linear_timer_(linear_timer(cluster, kernels)),
+      storage_timer_(cluster.accelerator, storage_precision(kernels.math)) {
+  std::vector<double> layers(model.kinds.size());
+  for (const std::uint8_t kind : model.layer_kind) ++layers[kind];
+  // Layers are whole: the fullest stage sets the pace.
+  const double stage = std::ceil(static_cast<double>(model.layers()) / layout.pp);
+  for (std::size_t i = 0; i < layers.size(); ++i) layers[i] *= stage / model.layers();
+
+  for (std::size_t i = 0; i < model.kinds.size(); ++i) {
+    if (layers[i] <= 0) continue;
+    const AttentionShape& a = model.kinds[i].attention;
+    AttentionKind kind;
+    kind.layers = layers[i];
+    kind.call.math = kernels.attention;
+    kind.call.cache = kernels.cache;
+    kind.call.latent = a.kv_lora_rank;
+    kind.call.rotary = a.latent() ? a.rope_head_dim : 0;
+    kind.call.work.heads = static_cast<double>(a.heads) / layout.tp;
+    kind.call.work.kv_heads =
+        a.latent() ? kind.call.work.heads : std::ceil(static_cast<double>(a.kv_heads) / layout.tp);
+    kind.call.work.head_dim = a.head_dim;
+    kind.call.work.v_head_dim = a.v_head_dim;
+    kind.call.work.window = a.window;
+    attention_.push_back(kind);
+  }
+  for (std::size_t at = 0; at < kPoints; ++at) {
+    const double count = point(at);
+    for (std::size_t i = 0; i < model.kinds.size(); ++i) {
+      if (layers[i] > 0) {
+        tokens_[at] = added(tokens_[at], layers[i], layer_tokens(model.kinds[i], count));
+      }
+    }
+    draft_[at] = layer_tokens(model.kinds[model.layer_kind.back()], count);
+    head_[at] = head_time(count);
+  }
+}
+
+Seconds StepTimes::linear(const GemmTimer& timer, double m, double n, double k, double batch,
+                          bool quantised) const {
+  return timer.time({m, n, k, batch, kElement, quantised}) / engine_.kernel_efficiency;
+}
+
+Seconds StepTimes::moved(double bytes, double fraction) const {
+  return memory_time(Bytes{bytes}, fraction, cluster_.accelerator) / engine_.kernel_efficiency;
+}
+
+/// The engine's own kernel inside a domain where it is the faster one, else the library's.
+Seconds StepTimes::all_reduce(Bytes bytes, int ranks) const {
+  const GroupShape group = group_shape(cluster_, ranks, 1);
+  const Seconds library = collective_time(Collective::all_reduce, bytes, group, cluster_);
+  if (!kernels_.own_all_reduce || group.domains > 1) return library;
+  return min(library, custom_all_reduce_time(bytes, ranks, cluster_.scale_up.bandwidth,
+                                             kernels_.all_reduce));
+}
+
+/// Tokens to their experts and back, where ranks hold different tokens.
+Seconds StepTimes::exchange(const FeedForwardShape& ff, double tokens) const {
+  const int ranks = layout_.stage_ranks();
+  const GroupShape group = group_shape(cluster_, ranks, 1);
+  if (kernels_.sends_tokens && layout_.ep > 1) {
+    const DispatchWork work{tokens / ranks,
+                            hidden_,
+                            static_cast<double>(ff.experts_per_token),
+                            static_cast<double>(ff.experts),
+                            static_cast<double>(layout_.ep),
+                            static_cast<double>(group.domains),
+                            0,
+                            static_cast<double>(cluster_.accelerator.multiprocessors)};
+    return dispatch_time(work, kernels_.dispatch) + dispatch_time(work, kernels_.combine);
+  }
+  const Bytes whole{tokens * hidden_ * kElement};
+  return collective_time(Collective::all_gather, whole, group, cluster_) +
+         collective_time(Collective::reduce_scatter, whole, group, cluster_);
+}
+
+/// One layer on its busiest rank. `tokens` are those of the whole instance.
+StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double tokens) const {
+  TokenCost cost;
+  const AttentionShape& a = kind.attention;
+  const FeedForwardShape& ff = kind.feed_forward;
+  const double h = hidden_, tp = layout_.tp;
+  const double m = std::max(1.0, tokens / layout_.dp);
+  const double heads = a.heads / tp;
+  const double kv = a.latent() ? heads : std::ceil(a.kv_heads / tp);
+  const bool ready = engine_.fused_quantisation;
+  const auto product = [&](double n, double k, bool quantised) {
+    cost.linear += linear(linear_timer_, m, n, k, 1, quantised);
+  };
+  const double add = cluster_.accelerator.elementwise.add_fraction;
+  const double norm = cluster_.accelerator.elementwise.norm_fraction;
+
+  if (a.latent()) {
+    const double latent = a.kv_lora_rank, rope = a.rope_head_dim, plain = a.head_dim - rope;
+    if (a.q_lora_rank > 0) {
+      product(a.q_lora_rank + latent + rope, h, ready);
+      product(heads * a.head_dim, a.q_lora_rank, ready);
+    } else {
+      product(heads * a.head_dim + latent + rope, h, ready);
+    }
+    // Queries into the latent space and values out of it, head by head.
+    cost.linear += linear(storage_timer_, m, latent, plain, heads, false);
+    cost.linear += linear(storage_timer_, m, a.v_head_dim, latent, heads, false);
+    cost.moving += moved(2 * m * (a.q_lora_rank + latent) * kElement, norm);
+  } else {
+    product(heads * a.head_dim + kv * (a.head_dim + a.v_head_dim), h, ready);
+  }
+  if (a.rotary) {
+    cost.moving += moved(kRotaryPasses * m * (heads + kv) * a.head_dim * kElement, add);
+  }
+  product(h, heads * a.v_head_dim, false);
+  const double norms = kNormPasses * m * h * kElement;
+  for (int i = 0; i < kind.norms; ++i) cost.moving += moved(norms, norm);
+
+  const auto dense = [&](double width) {
+    product((ff.gated ? 2 : 1) * width, h, ready);
+    cost.moving += moved((ff.gated ? 3 : 2) * m * width * kElement, add);
+    product(h, width, ready);
+  };
+  const int whole = layout_.stage_ranks();
+  const Bytes stream{m * h * kElement};
+  if (layout_.tp > 1) cost.tp += all_reduce(stream, layout_.tp);
+  if (!ff.routed()) {
+    dense(ff.width / tp);
+    if (layout_.tp > 1) cost.tp += all_reduce(stream, layout_.tp);
+    return cost;
+  }
+  cost.linear += linear(storage_timer_, m, ff.experts, h, 1, false);
+  if (ff.shared_width > 0) dense(ff.shared_width / tp);
+  ExpertLayer layer;
+  layer.load = random_load(ff, tokens, layout_.ep, imbalance_);
+  layer.tokens = tokens;
+  layer.topk = ff.experts_per_token;
+  layer.experts = ff.experts;
+  layer.expert_ranks = layout_.ep;
+  layer.hidden = h;
+  layer.intermediate = ff.width;
+  layer.tensor_ranks = static_cast<double>(whole) / layout_.ep;
+  layer.matrices = ff.matrices();
+  cost.experts += expert_layer_time(layer, kernels_.experts, cluster_.accelerator) /
+                  engine_.kernel_efficiency;
+  if (layout_.dp > 1 || layout_.cp > 1) {
+    cost.ep += exchange(ff, tokens);
+  } else if (layout_.tp > 1) {
+    cost.tp += all_reduce(stream, layout_.tp);
+  }
+  return cost;
+}
+
+/// Logits of one position per sequence and the draw from them.
+Seconds StepTimes::head_time(double sequences) const {
+  const double m = std::max(1.0, sequences / layout_.dp);
+  const double vocab = vocab_ / layout_.tp;
+  Seconds time = linear(storage_timer_, m, vocab, hidden_, 1, false) +
+                 moved(kSamplingPasses * kLogitBytes * m * vocab_,
+                       cluster_.accelerator.elementwise.softmax_fraction);
+  if (layout_.tp > 1) {
+    time += collective_time(Collective::all_gather, Bytes{m * vocab_ * kElement},
+                            group_shape(cluster_, layout_.tp, 1), cluster_);
+  }
+  return time;
+}
+
+Seconds StepTimes::prefill(const StepWork& work) const noexcept {
+  Seconds time;
+  const double prompts = std::max(1.0, work.prompts / layout_.dp);
+  for (const AttentionKind& kind : attention_) {
+    AttentionCall call = kind.call;
+    call.work.batch = prompts;
+    call.work.queries =
+        std::max(1.0, work.prompt_tokens / (prompts * layout_.dp * layout_.cp));
+    call.work.keys = std::max(call.work.queries, work.prompt_keys);
+    time += kind.layers * prefill_time(call, kernels_.prefill, cluster_.accelerator);
+  }
+  return time / engine_.kernel_efficiency;
+}
+
+Seconds StepTimes::decode(const StepWork& work) const noexcept {
+  Seconds time;
+  for (const AttentionKind& kind : attention_) {
+    AttentionCall call = kind.call;
+    call.work.batch = std::max(1.0, work.sequences / layout_.dp);
+    call.work.queries = 1;
+    call.work.keys = std::max(1.0, work.context / layout_.cp);
+    call.work.window = kind.call.work.window / layout_.cp;
+    // Several new tokens of a sequence share one pass over its keys, as grouped heads do.
+    call.work.heads *= work.queries;
+    time += kind.layers * decode_time(call, kernels_.decode, cluster_.accelerator);
+  }
+  return time / engine_.kernel_efficiency;
+}
+
+/// Ranks that share out prompts gather all keys and values once per layer; those that share a
+/// cache exchange partial outputs of the running sequences.
+Seconds StepTimes::context_exchange(const StepWork& work) const noexcept {
+  Seconds time;
+  if (layout_.cp == 1) return time;
+  const GroupShape group = group_shape(cluster_, layout_.cp, layout_.tp);
+  for (const AttentionKind& kind : attention_) {
+    const AttentionWork& w = kind.call.work;
+    const double width = kind.call.latent > 0 ? kind.call.latent + kind.call.rotary
+                                              : w.kv_heads * (w.head_dim + w.v_head_dim);
+    const double element = operand_bytes(kind.call.cache);
+    if (work.prompt_tokens > 0) {
+      time += kind.layers * collective_time(Collective::all_gather,
+                                            Bytes{work.prompt_tokens / layout_.dp * width * element},
+                                            group, cluster_);
+    }
+    if (work.sequences > 0) {
+      const double outputs = work.sequences * work.queries / layout_.dp * w.heads * w.v_head_dim;
+      time += kind.layers *
+              collective_time(Collective::all_to_all, Bytes{outputs * kElement}, group, cluster_);
+    }
+  }
+  return time;
+}
+
+StepTime StepTimes::of(const StepWork& whole) const noexcept {
+  StepTime time;
+  StepWork work = whole;
+  const double stages = layout_.pp;
+  // A round of a pipeline: every part passes every stage, one behind the other.
+  work.sequences /= stages;
+  work.prompts /= stages;
+  work.prompt_tokens /= stages;
+  const double tokens = work.sequences * work.queries + work.prompt_tokens / layout_.cp;
+  if (tokens <= 0) return time;
+  const auto at = [](const auto& grid, const Position& p) {
+    return added(added({}, 1 - p.share, grid[p.index]), p.share, grid[p.index + 1]);
+  };
+  const Position position_of = position(tokens);
+  const TokenCost cost = at(tokens_, position_of);
+  const auto head_of = [&](double sequences) {
+    const Position p = position(sequences);
+    return (1 - p.share) * head_[p.index] + p.share * head_[p.index + 1];
+  };
+  time.linear = stages * cost.linear;
+  time.experts = stages * cost.experts;
+  time.moving = stages * cost.moving;
+  time.tp = stages * cost.tp;
+  time.ep = stages * cost.ep;
+  if (work.prompt_tokens > 0) time.prefill_attention = stages * prefill(work);
+  if (work.sequences > 0) time.decode_attention = stages * decode(work);
+  time.cp = stages * context_exchange(work);
+  // The last stage alone has the head, and the others wait for it.
+  time.head = stages * head_of(work.sequences * work.queries + work.prompts);
+  if (work.drafts > 0 && work.sequences > 0) {
+    const TokenCost one = at(draft_, position(work.sequences));
+    const Seconds layer = one.linear + one.experts + one.moving + one.tp + one.ep;
+    time.draft = stages * (work.drafts * (layer + head_of(work.sequences)));
+  }
+  if (layout_.pp > 1) {
+    const GroupShape group = group_shape(cluster_, layout_.pp, layout_.stage_ranks());
+    time.pp = stages * p2p_time(Bytes{tokens / layout_.dp * hidden_ * kElement}, group, cluster_);
+  }
+  const Seconds device = time.linear + time.experts + time.moving + time.prefill_attention +
+                         time.decode_attention + time.head + time.draft + time.tp + time.ep +
+                         time.cp + time.pp;
+  const Seconds host =
+      engine_.step_host + (whole.sequences + whole.prompts) * engine_.sequence_host;
+  time.host = engine_.overlaps_host ? max(Seconds{}, host - device) : host;
+  time.total = device + time.host;
+  return time;
+}
+
+}  // namespace scalemodel

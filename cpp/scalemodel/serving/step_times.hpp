@@ -1,0 +1,123 @@
+// What one step of a serving engine costs: everything that depends on the tokens of the step alone
+// is tabulated once per layout; attention, which also depends on lengths, is computed.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/hardware/cluster.hpp"
+#include "scalemodel/model/model.hpp"
+#include "scalemodel/ops/gemm.hpp"
+#include "scalemodel/serving/engine.hpp"
+#include "scalemodel/serving/layout.hpp"
+
+namespace scalemodel {
+
+/// What one step of an instance does, summed over its sequences.
+struct StepWork {
+  double sequences = 0;      ///< running, one or more new tokens each
+  double context = 0;        ///< mean tokens a running sequence attends to
+  double queries = 1;        ///< new tokens of a running sequence (drafts to verify included)
+  double prompts = 0;        ///< prompts, or parts of one, in this step
+  double prompt_tokens = 0;  ///< new tokens of all prompts
+  double prompt_keys = 0;    ///< mean tokens a prompt attends to at its end, cached ones included
+  double drafts = 0;         ///< tokens a draft layer proposes per running sequence
+};
+
+/// Seconds of one step by cause; they sum to `total`.
+struct StepTime {
+  Seconds linear;             ///< matrix products of dense layers and projections
+  Seconds experts;            ///< expert layers
+  Seconds prefill_attention;  ///< attention over prompts
+  Seconds decode_attention;   ///< attention of running sequences
+  Seconds moving;             ///< norms, activations, rotary embedding
+  Seconds head;               ///< logits and sampling
+  Seconds draft;              ///< proposing tokens
+  Seconds tp, ep, cp, pp;     ///< communication
+  Seconds host;               ///< what the host adds
+  Seconds total;
+
+  bool operator==(const StepTime&) const = default;
+};
+
+template <>
+struct RecordOf<StepTime> {
+  static constexpr std::string_view name = "StepTime";
+  using T = StepTime;
+  static constexpr std::tuple fields{
+      field("linear_s", &T::linear, "matrix products of dense layers"),
+      field("experts_s", &T::experts, "expert layers"),
+      field("prefill_attention_s", &T::prefill_attention, "attention over prompts"),
+      field("decode_attention_s", &T::decode_attention, "attention of running sequences"),
+      field("moving_s", &T::moving, "norms, activations, rotary embedding"),
+      field("head_s", &T::head, "logits and sampling"),
+      field("draft_s", &T::draft, "proposing tokens"),
+      field("exposed_tp_s", &T::tp, "tensor-parallel communication"),
+      field("exposed_ep_s", &T::ep, "expert-parallel communication"),
+      field("exposed_cp_s", &T::cp, "context-parallel communication"),
+      field("exposed_pp_s", &T::pp, "transfers between stages"),
+      field("host_s", &T::host, "what the host adds"),
+      field("step_time_s", &T::total, "the step")};
+};
+
+/// Costs of one (model, cluster, engine, kernels, layout, imbalance).
+class StepTimes {
+ public:
+  /// Preconditions: check_layout(...) is ok, imbalance >= 1.
+  StepTimes(const Model& model, const Cluster& cluster, const Engine& engine,
+            const ServingKernels& kernels, const ServingLayout& layout, double imbalance);
+
+  /// Time of one step. The sequences of a pipeline are split over its stages: each has a part in
+  /// flight in every stage, and a sequence receives its tokens once per round of all of them.
+  StepTime of(const StepWork& work) const noexcept;
+
+  const Engine& engine() const noexcept { return engine_; }
+  const ServingLayout& layout() const noexcept { return layout_; }
+
+ private:
+  /// Everything that tokens alone decide, of all layers of the fullest stage.
+  struct TokenCost {
+    Seconds linear, experts, moving, tp, ep;
+  };
+  /// Powers of two and the numbers half-way between, up to 2^20 tokens.
+  static constexpr std::size_t kPoints = 41;
+  static double point(std::size_t index) noexcept;
+  /// Position of a count on the grid: straight lines between points.
+  struct Position {
+    std::size_t index;
+    double share;
+  };
+  static Position position(double count) noexcept;
+
+  struct AttentionKind {
+    AttentionCall call;
+    double layers = 0;
+  };
+
+  TokenCost layer_tokens(const LayerKind& kind, double tokens) const;
+  Seconds linear(const GemmTimer& timer, double m, double n, double k, double batch,
+                 bool quantised) const;
+  Seconds moved(double bytes, double fraction) const;
+  Seconds all_reduce(Bytes bytes, int ranks) const;
+  Seconds exchange(const FeedForwardShape& ff, double tokens) const;
+  Seconds head_time(double sequences) const;
+  Seconds prefill(const StepWork& work) const noexcept;
+  Seconds decode(const StepWork& work) const noexcept;
+  Seconds context_exchange(const StepWork& work) const noexcept;
+
+  Engine engine_;
+  ServingLayout layout_;
+  Cluster cluster_;
+  ServingKernels kernels_;
+  double hidden_ = 0, vocab_ = 0, imbalance_ = 1;
+  GemmTimer linear_timer_, storage_timer_;
+  std::vector<AttentionKind> attention_;
+  std::array<TokenCost, kPoints> tokens_{};
+  std::array<TokenCost, kPoints> draft_{};
+  std::array<Seconds, kPoints> head_{};
+};
+
+}  // namespace scalemodel

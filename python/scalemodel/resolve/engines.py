@@ -1,0 +1,261 @@
+"""Serving engines: named eras of the catalogue, and the kernels they run on an accelerator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from scalemodel import _core, catalog
+from scalemodel.errors import ScaleModelError
+from scalemodel.resolve.accelerators import accelerator_table
+from scalemodel.resolve.attention import AttentionKernels, version_of
+from scalemodel.resolve.clusters import Cluster
+from scalemodel.resolve.kernel_tables import Kernel, dtype_mismatch, kernels, nearest_kernel
+from scalemodel.resolve.kernels import GEMM_TYPES, gemm_kernel
+from scalemodel.resolve.networks import custom_all_reduce
+from scalemodel.resolve.reader import Reader
+from scalemodel.units import parse_quantity, value_of
+
+DEFAULT_ENGINE = "vllm_v1"
+_DIMENSIONS = {"_s": "s", "_bytes": "bytes"}
+_EXPERT_LABELS = ("kernel", "op", "dtype", "engine", "version", "always_gated")
+_DISPATCH_LABELS = ("mode", "op", "scope", "engine", "version", "follows_dtype")
+_OTHER_ENGINE = 2.0  # in the unit of `kernel_tables.distance`
+
+
+@dataclass(frozen=True)
+class WeightFormat:
+    """How the weights of a served model are stored.
+
+    Attributes
+    ----------
+    linear, experts : str
+        Number formats of linear and of expert layers, as kernels are labelled.
+    math : str
+        Precision of the products.
+    kept : str
+        The format that stands in on an accelerator without these products: weights stay narrow
+        and are widened on the way to 16-bit products. Empty: none.
+    """
+
+    linear: str
+    experts: str
+    math: str
+    kept: str = ""
+
+
+WEIGHT_FORMATS: Mapping[str, WeightFormat] = {
+    "bf16": WeightFormat("bf16", "bfloat16", "bf16"),
+    "fp16": WeightFormat("fp16", "bfloat16", "fp16"),
+    "fp8": WeightFormat("fp8", "fp8", "fp8", "int8"),
+    "fp8_block": WeightFormat("fp8_block", "fp8_block", "fp8", "int8"),
+    "fp4": WeightFormat("nvfp4", "nvfp4", "fp4", "int4"),
+    "int8": WeightFormat("int8_wo", "bfloat16", "bf16"),
+    "int4": WeightFormat("int4_wo", "int4_wo", "bf16"),
+    "mxfp4": WeightFormat("bf16", "w4a16_mxfp4", "bf16"),
+}
+CACHE_FORMATS = ("bf16", "fp16", "fp8", "fp4")
+
+
+@lru_cache(maxsize=64)
+def engine(name: str | _core.Engine) -> _core.Engine:
+    """The engine's constants of a catalogue entry; constants themselves are returned.
+
+    Examples
+    --------
+    >>> engine("vllm").block_tokens
+    16
+    """
+    if isinstance(name, _core.Engine):
+        return name
+    entry = catalog.find("engines", name)
+    where = f"engines/{entry}.toml: engine"
+    facts = Reader(catalog.load("engines", entry).get("engine", {}), where)
+    given: dict[str, Any] = {}
+    for row in _core.Engine.fields():
+        field = str(row["name"])
+        suffix = next((end for end in _DIMENSIONS if field.endswith(end)), "")
+        key = field.removesuffix(suffix)
+        facts.known.add(key)
+        if key in facts.table:
+            cell = value_of(facts.table[key])
+            known = parse_quantity(cell, _DIMENSIONS[suffix], f"{where}.{key}") if suffix else cell
+            given[field] = known
+    facts.finish()
+    return _core.Engine(**given)
+
+
+def engine_for(text: str) -> str:
+    """Catalogue name of the engine that a text such as ``"TensorRT-LLM 0.17"`` means.
+
+    The era whose first release is the latest not after the one named; the latest of all where
+    the text names no release.
+
+    Raises
+    ------
+    ScaleModelError : no engine of the catalogue goes by such a name.
+
+    Examples
+    --------
+    >>> engine_for("TensorRT-LLM 0.17"), engine_for("vLLM v0.11.0"), engine_for("SGLang")
+    ('tensorrt_llm_2025', 'vllm_v1', 'sglang_2025')
+    """
+    if text in catalog.names("engines"):
+        return text
+    lowered = text.lower()
+    eras = []
+    for name in catalog.names("engines"):
+        table = catalog.load("engines", name)
+        found = next((p for p in table.get("patterns", ()) if p in lowered), None)
+        if found is not None:
+            release = version_of(lowered.split(found, 1)[1].strip(" v-_/="))
+            eras.append((version_of(str(table["version_from"])), name, release))
+    if not eras:
+        return catalog.find("engines", text)
+    eras.sort()
+    reached = [name for first, name, release in eras if release and first <= release]
+    return reached[-1] if reached else eras[0 if eras[0][2] else -1][1]
+
+
+def _label_mismatch(kernel: Kernel[Any], dtype: str, label: str, want: Mapping[str, str]) -> float:
+    apart = dtype_mismatch(dtype, kernel.label("dtype")) if dtype else 0.0
+    if label and kernel.label("mode") != label:
+        apart += _OTHER_ENGINE
+    if kernel.label("engine") != want.get("engine", ""):
+        apart += _OTHER_ENGINE
+    return apart
+
+
+@lru_cache(maxsize=1)
+def _expert_kernels() -> tuple[Kernel[_core.GroupedGemmKernel], ...]:
+    found = kernels("expert_layer", _core.GroupedGemmKernel, _EXPERT_LABELS)
+    return tuple(kernel for kernel in found if not kernel.label("op"))
+
+
+@lru_cache(maxsize=1)
+def _dispatch_kernels() -> tuple[Kernel[_core.DispatchKernel], ...]:
+    return tuple(kernels("dispatch", _core.DispatchKernel, _DISPATCH_LABELS))
+
+
+def _experts(accelerator: str, dtype: str, want: Mapping[str, str]) -> _core.GroupedGemmKernel:
+    chosen = nearest_kernel(
+        _expert_kernels(), accelerator, lambda kernel: _label_mismatch(kernel, dtype, "", want)
+    )
+    # A benchmark repeats one layer, so that small experts stay in the cache, and one release timed
+    # experts of other ranks too: neither happens in a model of many layers.
+    return chosen.record.replace(cached_speedup=1.0, computes_remote=False)
+
+
+def _dispatch(accelerator: str, mode: str) -> dict[str, Any]:
+    if not mode:
+        return {}
+    found: dict[str, Any] = {"sends_tokens": True}
+    for op in ("dispatch", "combine"):
+        chosen = nearest_kernel(
+            [kernel for kernel in _dispatch_kernels() if kernel.label("op") == op],
+            accelerator,
+            lambda kernel: _label_mismatch(kernel, "", mode, {"engine": kernel.label("engine")}),
+        )
+        found[op] = chosen.record
+    return found
+
+
+@lru_cache(maxsize=256)
+def serving_kernels(
+    accelerator: str, engine_name: str, weights: str, cache: str, group: int, latent: bool
+) -> tuple[_core.ServingKernels, str]:
+    """Kernels that an engine runs on an accelerator, and a note where others stand in.
+
+    Parameters
+    ----------
+    accelerator : str
+        Catalogue name.
+    engine_name : str
+        Catalogue name of the engine.
+    weights, cache : str
+        A key of `WEIGHT_FORMATS`; one of `CACHE_FORMATS`.
+    group : int
+        Query heads per key/value head.
+    latent : bool
+        Multi-head latent attention.
+
+    Raises
+    ------
+    ScaleModelError : unknown format, or one the accelerator cannot multiply.
+
+    Examples
+    --------
+    >>> constants, note = serving_kernels("h100_sxm_80", "vllm_v1", "fp8", "fp8", 8, False)
+    >>> constants.cache, constants.linear_format.weight_bytes
+    ('fp8', 1.0)
+    """
+    if weights not in WEIGHT_FORMATS:
+        legal = ", ".join(WEIGHT_FORMATS)
+        raise ScaleModelError(f"precision={weights!r}: must be one of {legal}", code="precision")
+    if cache not in CACHE_FORMATS:
+        legal = ", ".join(CACHE_FORMATS)
+        raise ScaleModelError(f"kv_precision={cache!r}: must be one of {legal}", code="precision")
+    form, notes = WEIGHT_FORMATS[weights], []
+    table = accelerator_table(accelerator)
+    peaks = table.get("compute", {})
+    if form.math in ("fp8", "fp4") and form.math not in peaks:
+        notes.append(f"{weights} weights widened to 16-bit products")
+        form = WEIGHT_FORMATS[form.kept]
+    want = catalog.load("engines", engine_name).get("kernels", {})
+    constants = _core.ServingKernels().to_dict()
+    kind = GEMM_TYPES[form.linear]
+    products = gemm_kernel(accelerator, form.linear, str(want.get("products", "")))
+    if products is not None:
+        linear = products.constants
+        if engine(engine_name).fused_quantisation:
+            # One kernel where the benchmark of a narrow format timed two.
+            launch = min(linear.launch_s, products.accelerator.gemm.dense16.launch_s)
+            linear = linear.replace(launch_s=launch)
+        constants |= {
+            "tiled": True,
+            "linear": linear,
+            "linear_gemm": products.accelerator.gemm,
+            "linear_format": products.format.replace(warm=False),
+        }
+        if products.note:
+            notes.append(products.note)
+    else:
+        constants["linear_format"] = _core.GemmFormat(
+            activation_bytes=kind.activation_bytes, weight_bytes=kind.weight_bytes,
+            peak_flop_per_s=1.0,
+        )
+    attention = AttentionKernels(accelerator)
+    asked = want.get("attention", {})
+    for phase in ("prefill", "decode"):
+        entry = attention.of_engine(
+            f"mla_{phase}" if latent else phase,
+            engine=str(asked.get("engine", "")),
+            version=str(asked.get("version", "")),
+            group=group,
+        )
+        constants[phase] = entry.constants
+        if entry.accelerator != accelerator:
+            notes.append(f"{phase} attention of {entry.accelerator}")
+    constants |= {"math": form.math, "cache": cache}
+    if cache == "fp8" and "fp8" in peaks and form.math in ("fp8", "fp4"):
+        constants["attention"] = "fp8"
+    constants["experts"] = _experts(accelerator, form.experts, want.get("experts", {}))
+    constants |= _dispatch(accelerator, str(want.get("dispatch", "")))
+    reduce = want.get("all_reduce", {})
+    link = str(value_of(table.get("scale_up", {}).get("class", "")))
+    if reduce and link:
+        own = custom_all_reduce(link, str(reduce["kernel"]), str(reduce["version"]), accelerator)
+        if own is not None:
+            constants |= {"own_all_reduce": True, "all_reduce": own}
+    return _core.ServingKernels(**constants), "; ".join(notes)
+
+
+def kernels_for(
+    cluster: Cluster, engine_name: str, shape: _core.DecoderShape, weights: str, cache: str
+) -> tuple[_core.ServingKernels, str]:
+    """`serving_kernels` for the attention of a model."""
+    group = max(1, shape.heads // (shape.kv_heads or shape.heads))
+    latent = shape.kv_lora_rank > 0
+    return serving_kernels(cluster.accelerator, engine_name, weights, cache, group, latent)

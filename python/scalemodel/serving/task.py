@@ -1,0 +1,75 @@
+"""What is to be served: `Inference`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from scalemodel import _core
+from scalemodel.errors import ScaleModelError
+from scalemodel.resolve.engines import CACHE_FORMATS, WEIGHT_FORMATS
+
+WeightPrecision = Literal["bf16", "fp16", "fp8", "fp8_block", "fp4", "int8", "int4", "mxfp4"]
+CachePrecision = Literal["bf16", "fp16", "fp8", "fp4"]
+
+
+def _one_of(name: str, value: object, legal: Any) -> None:
+    if value not in tuple(legal):
+        raise ScaleModelError(f"{name}={value!r}: must be one of {', '.join(legal)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inference:
+    """Requests to a language model.
+
+    Parameters
+    ----------
+    input_tokens, output_tokens : float
+        Of a prompt and of its answer; means where lengths vary.
+    precision : str
+        Format of the weights of linear and expert layers. ``int8`` and ``int4`` are weight-only:
+        products stay in 16 bits; ``mxfp4`` narrows the experts alone.
+    kv_precision : str
+        Format of cached keys and values.
+    prefix_hit_fraction : float
+        Of a prompt, already in the cache.
+    speculative_tokens : int
+        Proposed per sequence and step by a draft layer (multi-token prediction, EAGLE), and
+        verified in one pass; 0: none.
+    acceptance_fraction : float
+        Probability that a proposed token is kept when those before it were.
+    imbalance : float
+        Load of the busiest expert rank over the mean, beyond that of random routing.
+
+    Raises
+    ------
+    ScaleModelError : a value out of range; the message names the argument.
+
+    Examples
+    --------
+    >>> Inference(input_tokens=1000, output_tokens=500, precision="fp8").kv_precision
+    'bf16'
+    """
+
+    input_tokens: float
+    output_tokens: float
+    precision: WeightPrecision = "bf16"
+    kv_precision: CachePrecision = "bf16"
+    prefix_hit_fraction: float = 0.0
+    speculative_tokens: int = 0
+    acceptance_fraction: float = 0.7
+    imbalance: float = 1.0
+    mix: _core.RequestMix = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _one_of("precision", self.precision, WEIGHT_FORMATS)
+        _one_of("kv_precision", self.kv_precision, CACHE_FORMATS)
+        if isinstance(self.imbalance, bool) or not 1 <= self.imbalance <= 1e4:
+            raise ScaleModelError(f"imbalance={self.imbalance!r}: must be a number from 1 to 1e4")
+        names = [str(row["name"]) for row in _core.RequestMix.fields()]
+        given = {name: getattr(self, name) for name in names}
+        object.__setattr__(self, "mix", _core.RequestMix(**given))
+
+    def replace(self, **changes: Any) -> Inference:
+        """A copy with the given fields changed."""
+        return replace(self, **changes)

@@ -1,0 +1,391 @@
+"""Published serving runs: rows of a table to predictions."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from scalemodel import _core, catalog, resolve
+from scalemodel.errors import ScaleModelError
+from scalemodel.resolve import Cluster, Model
+from scalemodel.resolve.engines import DEFAULT_ENGINE, engine, engine_for
+from scalemodel.serving.serve import deployment_for, ranks_of
+from scalemodel.serving.stream import poisson_arrivals
+from scalemodel.serving.task import Inference
+from scalemodel.validation.rows import Row, SkippedRowError, Table
+
+REQUIRED_COLUMNS = ("model", "gpu", "n_gpus", "isl", "osl", "precision")
+#: The schema of runs with a power meter beside them: the mean batch is known, prompts are not.
+POWER_COLUMNS = ("model", "gpu", "num_gpus", "avg_batch", "avg_output_len", "weight_precision")
+INPUT_COLUMNS = (
+    *REQUIRED_COLUMNS,
+    "engine",
+    "kv_precision",
+    "gpus_per_node",
+    "tp",
+    "pp",
+    "ep",
+    "dp",
+    "cp",
+    "concurrency_or_batch",
+    "num_requests",
+    "scenario",
+    "qps_target",
+    "task",
+    *POWER_COLUMNS[2:],
+    "parallelization",
+    "max_num_seqs",
+)
+OUTPUT_COLUMNS = (
+    "predicted_output_tokens_s",
+    "predicted_ttft_ms",
+    "predicted_tpot_ms",
+    "predicted_itl_ms",
+    "predicted_batch",
+    "predicted_engine",
+    "predicted_note",
+    "skip_reason",
+)
+
+_FORMATS = (
+    ("mxfp4", "mxfp4"),
+    ("nvfp4", "fp4"),
+    ("fp4", "fp4"),
+    ("fp8_block", "fp8_block"),
+    ("fp8", "fp8"),
+    ("w4a16", "int4"),
+    ("int4", "int4"),
+    ("awq", "int4"),
+    ("gptq", "int4"),
+    ("w8a16", "int8"),
+    ("int8", "int8"),
+    ("bf16", "bf16"),
+    ("bfloat16", "bf16"),
+    ("fp16", "fp16"),
+    ("float16", "fp16"),
+    ("half", "fp16"),
+    ("16bit", "bf16"),
+)
+# Words of a name that say how a model was tuned or stored, not how it is built.
+_TUNING = re.compile(
+    r"[-_ ](instruct|thinking|chat|base|it|hf|fp8|bf16|fp4|nvfp4|awq|gptq|dynamic|\d{4})(?=$|[-_ ])",
+    re.IGNORECASE,
+)
+_DEFAULT_REQUESTS = 1000
+_DEFAULT_PROMPT = 250  # tokens; questions of chats and examinations are a few sentences long
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class ServingPrediction:
+    """What is predicted of one run, or why nothing is."""
+
+    output_tokens_s: float | None = None
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+    itl_ms: float | None = None
+    batch: float | None = None
+    engine: str = ""
+    note: str = ""
+    skip_reason: str = ""
+
+
+@dataclass
+class ServingQuestion:
+    """A row as a question to the engine."""
+
+    model: str
+    accelerator: str
+    engine: str
+    layout: _core.ServingLayout
+    task: Inference
+    node_accelerators: int
+    accelerators: int
+    requests: int
+    rate: float | None = None  # None: offline; inf: all at once, seen by waiting clients
+    concurrency: float | None = None
+    running: float | None = None  # mean batch, where it was measured
+    notes: list[str] = field(default_factory=list)
+
+
+def format_of(text: str) -> str | None:
+    """Number format that a cell names, or None.
+
+    Examples
+    --------
+    >>> format_of("fp8 (assumed)"), format_of("bfloat16"), format_of("")
+    ('fp8', 'bf16', None)
+    """
+    lowered = text.lower().replace("-", "_")
+    return next((known for word, known in _FORMATS if word in lowered), None)
+
+
+@lru_cache(maxsize=1024)
+def model_of(name: str) -> str:
+    """Catalogue entry of a served model: its name, less who published it and how it was tuned.
+
+    Raises
+    ------
+    SkippedRowError : the catalogue has no such architecture.
+
+    Examples
+    --------
+    >>> model_of("Qwen/Qwen3-30B-A3B-Thinking-2507"), model_of("LLaMA v3.1 70B")
+    ('qwen3_30b_a3b', 'llama3_1_70b')
+    """
+    plain = re.sub(r"\s*\(.*\)\s*$", "", name.split("/")[-1])
+    stripped = plain
+    while (shorter := _TUNING.sub("", stripped)) != stripped:
+        stripped = shorter
+    for candidate in dict.fromkeys((name, plain, stripped, re.sub(r"\bv(?=\d)", "", stripped))):
+        try:
+            return catalog.find("models", candidate)
+        except ScaleModelError:
+            continue
+    raise SkippedRowError(f"unknown_architecture:{name}")
+
+
+def _layout(row: Row, accelerators: int, routed: bool, defaults: Mapping[str, Any]) -> Any:
+    """Degrees of a row: its columns, or the JSON that the power schema keeps them in."""
+    text = row.text("parallelization")
+    if text:
+        try:
+            given = json.loads(text)
+            dp, ep = int(given.get("data_parallel", 1)), int(given.get("expert_parallel", 1))
+            tp = int(given.get("tensor_parallel", 1))
+        except (ValueError, TypeError, AttributeError):
+            raise SkippedRowError("illegal:parallelization") from None
+        # Ranks that share out experts split attention, unless data parallelism is said to.
+        return _core.ServingLayout(tp=max(tp, accelerators // dp), dp=dp, ep=ep)
+    tp, pp, dp, cp, ep = (row.count(name) for name in ("tp", "pp", "dp", "cp", "ep"))
+    pp, cp = pp or 1, cp or 1
+    stated = ep is None and "ep" in row.text("ep").lower()
+    if tp is None:
+        tp = max(1, accelerators // (pp * cp * (dp or 1)))
+    if routed and stated and dp is None and defaults.get("attention_dp"):
+        # Attention is repeated on the ranks that would split it, experts are shared out.
+        return _core.ServingLayout(tp=1, dp=tp, ep=tp, pp=pp, cp=cp)
+    if stated:
+        ep = tp * (dp or 1) if routed else 1
+    return _core.ServingLayout(tp=tp, pp=pp, dp=dp or 1, cp=cp, ep=(ep or 1) if routed else 1)
+
+
+def _positive(row: Row, column: str) -> float:
+    value = row.number(column)
+    if value is None:
+        raise SkippedRowError(f"missing:{column}")
+    if not 1 <= value <= 1e8:
+        raise SkippedRowError(f"illegal:{column}")
+    return value
+
+
+def _engine_of(row: Row) -> str:
+    text = row.text("engine")
+    try:
+        return engine_for(text) if text else DEFAULT_ENGINE
+    except ScaleModelError:
+        return DEFAULT_ENGINE
+
+
+def question(row: Row, *, power: bool) -> ServingQuestion:
+    """The question a row asks.
+
+    Raises
+    ------
+    SkippedRowError : a cell is missing or makes no sense.
+    """
+    for column in ("model", "gpu"):
+        if not row.text(column):
+            raise SkippedRowError(f"missing:{column}")
+    try:
+        accelerator = catalog.find("accelerators", row.text("gpu"))
+    except ScaleModelError:
+        raise SkippedRowError(f"unknown_accelerator:{row.text('gpu')}") from None
+    model, notes = model_of(row.text("model")), []
+    accelerators = row.required_count("num_gpus" if power else "n_gpus")
+    name = _engine_of(row)
+    if not row.text("engine"):
+        notes.append(f"engine {name} assumed")
+    column = "weight_precision" if power else "precision"
+    precision = format_of(row.text(column))
+    if precision is None:
+        raise SkippedRowError(f"unsupported:dtype" if row.text(column) else f"missing:{column}")
+    cache = format_of(row.text("kv_precision"))
+    if cache is None:
+        narrow = precision in ("fp8", "fp4") and name.startswith("tensorrt")
+        cache = "fp8" if narrow else "bf16"
+        notes.append(f"{cache} cache assumed")
+    routed = resolve.model(model).shape.experts > 0
+    defaults = catalog.load("engines", name).get("defaults", {})
+    layout = _layout(row, accelerators, routed, defaults)
+    if ranks_of(layout) != accelerators:
+        raise SkippedRowError("illegal:mesh")
+    if power:
+        given, output = row.number("isl"), _positive(row, "avg_output_len")
+        if given is None:
+            notes.append(f"prompts of {_DEFAULT_PROMPT} tokens assumed")
+        input_tokens = given or _DEFAULT_PROMPT
+    else:
+        input_tokens, output = _positive(row, "isl"), _positive(row, "osl")
+    found = ServingQuestion(
+        model,
+        accelerator,
+        name,
+        layout,
+        Inference(
+            input_tokens=input_tokens, output_tokens=output, precision=precision, kv_precision=cache
+        ),
+        node_accelerators=row.count("gpus_per_node") or 8,
+        accelerators=accelerators,
+        requests=row.count("num_requests") or _DEFAULT_REQUESTS,
+        notes=notes,
+    )
+    found.concurrency = row.number("concurrency_or_batch")
+    if power:
+        found.running = _positive(row, "avg_batch")
+    elif row.text("scenario").lower().startswith("online") or row.text("qps_target"):
+        asked = row.number("qps_target")
+        found.rate = math.inf if asked is None else asked
+    return found
+
+
+class ServingPredictor:
+    """Predicts rows; clusters and tabulated instances are kept from row to row.
+
+    Parameters
+    ----------
+    constants : mapping of str to _core.Engine, optional
+        In place of the catalogue's, by name of an engine.
+    """
+
+    def __init__(self, constants: Mapping[str, _core.Engine] | None = None) -> None:
+        self._constants = dict(constants or {})
+        self._clusters: dict[object, Cluster] = {}
+
+    def predict(self, asked: ServingQuestion) -> ServingPrediction:
+        """The prediction of one question; a refusal where it has no answer."""
+        model, cluster = resolve.model(asked.model), self._cluster(asked)
+        reason = str(_core.check_serving_layout(model.core, asked.layout, cluster.core))
+        if reason != "ok":
+            raise SkippedRowError(f"illegal:{reason}")
+        constants = self._constants.get(asked.engine, engine(asked.engine))
+        if asked.concurrency is not None:
+            most = int(max(1, min(asked.concurrency, 1e6)))
+            constants = constants.replace(most_sequences=most, tunes_limits=False)
+        deployment, note = self._deployment(model, cluster, asked, constants)
+        notes = [*asked.notes, *([note] if note else [])]
+        found = self._answer(asked, deployment)
+        return replace(found, engine=asked.engine, note="; ".join(notes))
+
+    def _deployment(
+        self, model: Model, cluster: Cluster, asked: ServingQuestion, constants: _core.Engine
+    ) -> tuple[_core.Deployment, str]:
+        task = asked.task
+        return deployment_for(
+            model,
+            cluster,
+            task.precision,
+            task.kv_precision,
+            float(task.imbalance),
+            asked.layout,
+            asked.engine,
+            constants,
+        )
+
+    def _answer(self, asked: ServingQuestion, deployment: _core.Deployment) -> ServingPrediction:
+        task = asked.task
+        if asked.running is not None:
+            state = deployment.steady_state(task.mix, asked.running, limited=False)
+            quiet = deployment.step(
+                sequences=state.concurrency,
+                context=task.input_tokens + (task.output_tokens + 1) / 2,
+            )
+            return ServingPrediction(
+                output_tokens_s=state.requests_per_s * task.output_tokens,
+                ttft_ms=1e3 * state.ttft_s,
+                tpot_ms=1e3 * state.tpot_s,
+                itl_ms=1e3 * quiet.step_time_s,
+                batch=state.concurrency,
+            )
+        capacity = deployment.capacity(task.input_tokens, task.output_tokens)
+        if capacity.most_sequences < 1:
+            raise SkippedRowError("illegal:out_of_memory")
+        count = asked.requests
+        finite = asked.rate is not None and math.isfinite(asked.rate)
+        arrivals = poisson_arrivals(count, asked.rate, _SEED) if finite else np.zeros(count)
+        lengths = np.ones(count)
+        served, totals = deployment.simulate(
+            task.mix, arrivals, task.input_tokens * lengths, task.output_tokens * lengths
+        )
+        rate = count * task.output_tokens / totals.makespan_s
+        if asked.rate is None:
+            state = deployment.steady_state(task.mix, capacity.most_sequences)
+            ttft_s, tpot_s = state.ttft_s, state.tpot_s
+        else:
+            first, last = served[:, 1], served[:, 2]
+            ttft_s = float(np.mean(first - arrivals))
+            tpot_s = float(np.mean((last - first) / max(1.0, task.output_tokens - 1)))
+        return ServingPrediction(
+            output_tokens_s=rate,
+            ttft_ms=1e3 * ttft_s,
+            tpot_ms=1e3 * tpot_s,
+            itl_ms=1e3 * totals.itl_median_s,
+            batch=totals.running_s / totals.makespan_s,
+        )
+
+    def _cluster(self, asked: ServingQuestion) -> Cluster:
+        key = (asked.accelerator, asked.node_accelerators, asked.accelerators)
+        if key not in self._clusters:
+            table = {
+                "accelerator": asked.accelerator,
+                "node": {"accelerators": asked.node_accelerators},
+            }
+            self._clusters[key] = resolve.cluster(table, accelerators=asked.accelerators)
+        return self._clusters[key]
+
+
+def check_columns(table: Table) -> bool:
+    """Whether the table has the power schema.
+
+    Raises
+    ------
+    ScaleModelError : a column that every row needs is missing; the message names it.
+    """
+    power = "avg_batch" in table.header
+    for column in POWER_COLUMNS if power else REQUIRED_COLUMNS:
+        if column not in table.header:
+            needed = ", ".join(POWER_COLUMNS if power else REQUIRED_COLUMNS)
+            raise ScaleModelError(
+                f"required column {column!r} is missing from the table; kind 'inference' needs "
+                f"{needed}",
+                code="missing_column",
+                details={"column": column},
+            )
+    return power
+
+
+def predict(
+    table: Table, constants: Mapping[str, _core.Engine] | None = None
+) -> list[ServingPrediction]:
+    """One prediction per row of a table, in order; no row can fail the run."""
+    power = check_columns(table)
+    predictor = ServingPredictor(constants)
+    predictions = []
+    for row in table.select(INPUT_COLUMNS):
+        try:
+            predictions.append(predictor.predict(question(row, power=power)))
+        except SkippedRowError as skipped:
+            predictions.append(ServingPrediction(skip_reason=str(skipped)))
+        except ScaleModelError as error:
+            code = "unsupported:dtype" if error.code == "precision" else f"illegal:{error.code}"
+            predictions.append(ServingPrediction(skip_reason=code))
+        except (ValueError, TypeError, OverflowError):
+            predictions.append(ServingPrediction(skip_reason="illegal:malformed"))
+    return predictions
