@@ -31,13 +31,15 @@ struct EnumNames<Admission> {
 struct Engine {
   // Free constants, fitted per engine and era and bounded by physics.
   double kernel_efficiency = 1;  ///< kernels in a tight loop over the same inside a step
+  Seconds collective_wait;       ///< of ranks for one another, per collective
   Seconds step_host;             ///< of the host per step
   Seconds sequence_host;         ///< of the host per running sequence and step
   Seconds request_host;          ///< from arrival to the scheduler, and back with a token
   // Facts.
-  bool overlaps_host = false;     ///< the host prepares a step while another runs
+  bool overlaps_host = false;     ///< a step is prepared while another runs
   bool mixes_phases = true;       ///< prompts and running sequences share a step
   bool splits_prompts = true;     ///< a prompt longer than what is left of a step is cut
+  bool uses_windows = true;       ///< sliding windows are honoured; else every layer is full
   bool window_cache = false;      ///< layers with a sliding window drop what is behind it
   bool tunes_limits = false;      ///< limits of a step follow from memory and request lengths
   bool fused_quantisation = false;  ///< norms and activations write the narrow format
@@ -64,6 +66,7 @@ struct ServingKernels {
   PrefillKernel prefill;
   DecodeKernel decode;
   GroupedGemmKernel experts;
+  bool experts_as_linear = false;  ///< their products run as a batch of linear layers
   bool sends_tokens = false;  ///< token dispatch has kernels of its own
   DispatchKernel dispatch, combine;
   bool own_all_reduce = false;  ///< the engine has an all-reduce of its own
@@ -79,12 +82,15 @@ struct RecordOf<Engine> {
   static constexpr std::tuple fields{
       field("kernel_efficiency", &T::kernel_efficiency, 0.3, 1.5,
             "kernels in a tight loop over the same inside a step"),
+      field("collective_wait_s", &T::collective_wait, 0, 2e-4,
+            "of ranks for one another, per collective"),
       field("step_host_s", &T::step_host, 0, 0.1, "host time per step"),
       field("sequence_host_s", &T::sequence_host, 0, 1e-3, "host time per sequence and step"),
       field("request_host_s", &T::request_host, 0, 1, "host time per request before its token"),
       field("overlaps_host", &T::overlaps_host, "the host works beside the accelerator"),
       field("mixes_phases", &T::mixes_phases, "prompts and running sequences share a step"),
       field("splits_prompts", &T::splits_prompts, "long prompts are cut over several steps"),
+      field("uses_windows", &T::uses_windows, "sliding windows are honoured"),
       field("window_cache", &T::window_cache, "sliding windows bound the cache"),
       field("tunes_limits", &T::tunes_limits, "limits follow from memory and request lengths"),
       field("fused_quantisation", &T::fused_quantisation, "norms write the narrow format"),
@@ -112,6 +118,8 @@ struct RecordOf<ServingKernels> {
       field("prefill", &T::prefill, "attention over prompts"),
       field("decode", &T::decode, "attention of running sequences"),
       field("experts", &T::experts, "expert layers"),
+      field("experts_as_linear", &T::experts_as_linear,
+            "their products run as a batch of linear layers"),
       field("sends_tokens", &T::sends_tokens, "token dispatch has kernels of its own"),
       field("dispatch", &T::dispatch, "tokens to their experts"),
       field("combine", &T::combine, "tokens back"),

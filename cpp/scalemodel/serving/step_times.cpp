@@ -13,8 +13,9 @@ namespace {
 
 constexpr double kElement = 2;  ///< bytes of an activation between kernels
 
-/// A norm fused with the residual addition before it: both in, both out.
-constexpr double kNormPasses = 4;
+/// A norm fused with the residual addition before it: both in, one out, and the result in the
+/// format of what reads it.
+constexpr double kNormPasses = 3;
 /// Rotary embedding reads and writes queries and keys.
 constexpr double kRotaryPasses = 2;
 /// Logits in FP32 are written, then read for the scale, the maximum and the draw.
@@ -100,7 +101,7 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
         a.latent() ? kind.call.work.heads : std::ceil(static_cast<double>(a.kv_heads) / layout.tp);
     kind.call.work.head_dim = a.head_dim;
     kind.call.work.v_head_dim = a.v_head_dim;
-    kind.call.work.window = a.window;
+    kind.call.work.window = engine.uses_windows ? a.window : 0;
     attention_.push_back(kind);
   }
   for (std::size_t at = 0; at < kPoints; ++at) {
@@ -128,8 +129,9 @@ Seconds StepTimes::moved(double bytes, double fraction) const {
 Seconds StepTimes::all_reduce(Bytes bytes, int ranks) const {
   const GroupShape group = group_shape(cluster_, ranks, 1);
   const Seconds library = collective_time(Collective::all_reduce, bytes, group, cluster_);
-  if (!kernels_.own_all_reduce || group.domains > 1) return library;
-  return min(library, custom_all_reduce_time(bytes, ranks, cluster_.scale_up.bandwidth,
+  if (!kernels_.own_all_reduce || group.domains > 1) return engine_.collective_wait + library;
+  return engine_.collective_wait +
+         min(library, custom_all_reduce_time(bytes, ranks, cluster_.scale_up.bandwidth,
                                              kernels_.all_reduce));
 }
 
@@ -146,10 +148,12 @@ Seconds StepTimes::exchange(const FeedForwardShape& ff, double tokens) const {
                             static_cast<double>(group.domains),
                             0,
                             static_cast<double>(cluster_.accelerator.multiprocessors)};
-    return dispatch_time(work, kernels_.dispatch) + dispatch_time(work, kernels_.combine);
+    return 2 * engine_.collective_wait + dispatch_time(work, kernels_.dispatch) +
+           dispatch_time(work, kernels_.combine);
   }
   const Bytes whole{tokens * hidden_ * kElement};
-  return collective_time(Collective::all_gather, whole, group, cluster_) +
+  return 2 * engine_.collective_wait +
+         collective_time(Collective::all_gather, whole, group, cluster_) +
          collective_time(Collective::reduce_scatter, whole, group, cluster_);
 }
 
@@ -188,12 +192,14 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
     cost.moving += moved(kRotaryPasses * m * (heads + kv) * a.head_dim * kElement, add);
   }
   product(h, heads * a.v_head_dim, false);
-  const double norms = kNormPasses * m * h * kElement;
+  // What the next product reads, in its own format where norms and activations write that.
+  const double written = ready ? kernels_.linear_format.activation_bytes : kElement;
+  const double norms = m * h * (kNormPasses * kElement + written);
   for (int i = 0; i < kind.norms; ++i) cost.moving += moved(norms, norm);
 
   const auto dense = [&](double width) {
     product((ff.gated ? 2 : 1) * width, h, ready);
-    cost.moving += moved((ff.gated ? 3 : 2) * m * width * kElement, add);
+    cost.moving += moved(m * width * ((ff.gated ? 2 : 1) * kElement + written), add);
     product(h, width, ready);
   };
   const int whole = layout_.stage_ranks();
@@ -216,8 +222,20 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
   layer.intermediate = ff.width;
   layer.tensor_ranks = static_cast<double>(whole) / layout_.ep;
   layer.matrices = ff.matrices();
-  cost.experts += expert_layer_time(layer, kernels_.experts, cluster_.accelerator) /
-                  engine_.kernel_efficiency;
+  if (kernels_.experts_as_linear) {
+    const double inner = layer.intermediate / layer.tensor_ranks, pairs = layer.load.pairs;
+    const double rows = pairs / layer.load.active, up = (ff.gated ? 2 : 1) * inner;
+    const double active = layer.load.active;
+    cost.experts += linear(linear_timer_, rows, up, h, active, ready) +
+                    linear(linear_timer_, rows, h, inner, active, ready);
+    // Rows into the order of their experts, activations, and rows back into their sum.
+    cost.experts += moved((m + pairs) * h * kElement, add) +
+                    moved(pairs * (up * kElement + inner * written), add) +
+                    moved((pairs + m) * h * kElement, add);
+  } else {
+    cost.experts += expert_layer_time(layer, kernels_.experts, cluster_.accelerator) /
+                    engine_.kernel_efficiency;
+  }
   if (layout_.dp > 1 || layout_.cp > 1) {
     cost.ep += exchange(ff, tokens);
   } else if (layout_.tp > 1) {
@@ -335,9 +353,10 @@ StepTime StepTimes::of(const StepWork& whole) const noexcept {
   const Seconds device = time.linear + time.experts + time.moving + time.prefill_attention +
                          time.decode_attention + time.head + time.draft + time.tp + time.ep +
                          time.cp + time.pp;
-  const Seconds host =
-      engine_.step_host + (whole.sequences + whole.prompts) * engine_.sequence_host;
-  time.host = engine_.overlaps_host ? max(Seconds{}, host - device) : host;
+  // What is done for every sequence needs the tokens of this step and the next one waits for it.
+  const Seconds fixed =
+      engine_.overlaps_host ? max(Seconds{}, engine_.step_host - device) : engine_.step_host;
+  time.host = fixed + (whole.sequences + whole.prompts) * engine_.sequence_host;
   time.total = device + time.host;
   return time;
 }

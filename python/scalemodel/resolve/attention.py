@@ -163,6 +163,7 @@ class AttentionKernels:
         first += [entry for entry, file in files.items() if architecture in file.covers]
         order = dict.fromkeys([entry for entry in [*first, *others] if entry in files])
         self._files = [files[entry] for entry in order]
+        self._near = {files[entry].accelerator for entry in near}
 
     def choose(
         self, phase: str, *, kernel: str = "", engine: str = "", version: str = "", group: int = 1
@@ -203,12 +204,13 @@ class AttentionKernels:
         return _best(usual or list(file.phases[phase]), version if not kernel else "", group)
 
     def of_engine(
-        self, phase: str, *, engine: str, version: str = "", group: int = 1
+        self, phase: str, *, engine: str, kernel: str = "", version: str = "", group: int = 1
     ) -> AttentionEntry:
-        """Constants that stand for what an engine runs: its own, on the nearest accelerator.
+        """Constants that stand for what an engine runs on this architecture.
 
-        The accelerator matters more than the engine: where the nearest one with this phase has no
-        kernel of the engine, its usual one is taken.
+        The named kernel of the engine on the nearest accelerator of this architecture, else any of
+        its kernels there; where the engine was measured on other architectures only, the usual
+        kernel of this one.
 
         Examples
         --------
@@ -219,14 +221,13 @@ class AttentionKernels:
         """
         if phase not in PHASES:
             raise ScaleModelError(f"phase={phase!r}: unknown; {nearest(phase, PHASES)}")
-        file = next(file for file in self._files if phase in file.phases)
-        usual = file.defaults.get(phase)
-        own = [entry for entry in file.phases[phase] if entry.engine == engine]
+        files = [f for f in self._files if phase in f.phases and f.accelerator in self._near]
+        own = [entry for file in files for entry in file.phases[phase] if entry.engine == engine]
         if not own:
             return self.choose(phase, group=group)
-        # Of several kernels the accelerator's usual one, else the first in the file.
-        kernel = usual if any(e.kernel == usual for e in own) else own[0].kernel
-        return _best([entry for entry in own if entry.kernel == kernel], version, group)
+        first = next((entry for entry in own if entry.kernel == kernel), own[0])
+        same = (first.accelerator, first.kernel)
+        return _best([e for e in own if (e.accelerator, e.kernel) == same], version, group)
 
 
 def _attention_files() -> Iterator[str]:

@@ -12,7 +12,13 @@ from scalemodel.errors import ScaleModelError
 from scalemodel.resolve.accelerators import accelerator_table
 from scalemodel.resolve.attention import AttentionKernels, version_of
 from scalemodel.resolve.clusters import Cluster
-from scalemodel.resolve.kernel_tables import Kernel, dtype_mismatch, kernels, nearest_kernel
+from scalemodel.resolve.kernel_tables import (
+    Kernel,
+    distance,
+    dtype_mismatch,
+    kernels,
+    nearest_kernel,
+)
 from scalemodel.resolve.kernels import GEMM_TYPES, gemm_kernel
 from scalemodel.resolve.networks import custom_all_reduce
 from scalemodel.resolve.reader import Reader
@@ -22,6 +28,7 @@ DEFAULT_ENGINE = "vllm_v1"
 _DIMENSIONS = {"_s": "s", "_bytes": "bytes"}
 _EXPERT_LABELS = ("kernel", "op", "dtype", "engine", "version", "always_gated")
 _DISPATCH_LABELS = ("mode", "op", "scope", "engine", "version", "follows_dtype")
+_OTHER_ARCHITECTURE = 6.0  # in the unit of `kernel_tables.distance`
 _OTHER_ENGINE = 2.0  # in the unit of `kernel_tables.distance`
 
 
@@ -139,13 +146,26 @@ def _dispatch_kernels() -> tuple[Kernel[_core.DispatchKernel], ...]:
     return tuple(kernels("dispatch", _core.DispatchKernel, _DISPATCH_LABELS))
 
 
-def _experts(accelerator: str, dtype: str, want: Mapping[str, str]) -> _core.GroupedGemmKernel:
+def _experts(
+    accelerator: str, dtype: str, want: Mapping[str, str]
+) -> tuple[_core.GroupedGemmKernel, bool]:
+    """Constants of expert layers, and whether they are the engine's own on such an accelerator."""
     chosen = nearest_kernel(
         _expert_kernels(), accelerator, lambda kernel: _label_mismatch(kernel, dtype, "", want)
     )
     # A benchmark repeats one layer, so that small experts stay in the cache, and one release timed
     # experts of other ranks too: neither happens in a model of many layers.
-    return chosen.record.replace(cached_speedup=1.0, computes_remote=False)
+    record = chosen.record.replace(cached_speedup=1.0, computes_remote=False)
+    near = distance(accelerator, chosen.accelerator) < _OTHER_ARCHITECTURE
+    own = chosen.label("engine") == want.get("engine") and near
+    return record, own
+
+
+def _native(kernel: Any) -> Any:
+    """An attention kernel that reads an 8-bit cache as it is: half the bytes, half the time."""
+    if isinstance(kernel, _core.DecodeKernel):
+        return kernel.replace(fp8_launch_s=0.0, fp8_block=0.5, fp8_memory=1.0, fp8_passes=0.0)
+    return kernel
 
 
 def _dispatch(accelerator: str, mode: str) -> dict[str, Any]:
@@ -206,7 +226,10 @@ def serving_kernels(
     want = catalog.load("engines", engine_name).get("kernels", {})
     constants = _core.ServingKernels().to_dict()
     kind = GEMM_TYPES[form.linear]
-    products = gemm_kernel(accelerator, form.linear, str(want.get("products", "")))
+    stack = str(want.get("products", ""))
+    # The library's own narrow products, with static scales, are the wide ones at their rate.
+    narrow = stack == "library" and form.linear in ("bf16", "fp16", "fp8", "fp8_block", "nvfp4")
+    products = None if narrow else gemm_kernel(accelerator, form.linear, stack)
     if products is not None:
         linear = products.constants
         if engine(engine_name).fused_quantisation:
@@ -232,16 +255,26 @@ def serving_kernels(
         entry = attention.of_engine(
             f"mla_{phase}" if latent else phase,
             engine=str(asked.get("engine", "")),
+            kernel=str(asked.get("kernel", "")),
             version=str(asked.get("version", "")),
             group=group,
         )
         constants[phase] = entry.constants
+        if asked.get("native_cache") and entry.engine != asked["engine"]:
+            constants[phase] = _native(entry.constants)
         if entry.accelerator != accelerator:
             notes.append(f"{phase} attention of {entry.accelerator}")
     constants |= {"math": form.math, "cache": cache}
     if cache == "fp8" and "fp8" in peaks and form.math in ("fp8", "fp4"):
         constants["attention"] = "fp8"
-    constants["experts"] = _experts(accelerator, form.experts, want.get("experts", {}))
+    experts_of = want.get("experts", {})
+    stored = experts_of.get("formats", {}).get(form.experts, form.experts)
+    experts, measured = _experts(accelerator, stored, experts_of)
+    constants["experts"] = experts
+    same_format = form.linear == form.experts or form.experts == "bfloat16"
+    constants["experts_as_linear"] = bool(
+        experts_of.get("else_linear") and not measured and same_format
+    )
     constants |= _dispatch(accelerator, str(want.get("dispatch", "")))
     reduce = want.get("all_reduce", {})
     link = str(value_of(table.get("scale_up", {}).get("class", "")))

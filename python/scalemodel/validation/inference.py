@@ -19,6 +19,7 @@ from scalemodel.resolve.engines import DEFAULT_ENGINE, engine, engine_for
 from scalemodel.serving.serve import deployment_for, ranks_of
 from scalemodel.serving.stream import poisson_arrivals
 from scalemodel.serving.task import Inference
+from scalemodel.units import value_of
 from scalemodel.validation.rows import Row, SkippedRowError, Table
 
 REQUIRED_COLUMNS = ("model", "gpu", "n_gpus", "isl", "osl", "precision")
@@ -169,7 +170,7 @@ def _layout(row: Row, accelerators: int, routed: bool, defaults: Mapping[str, An
     stated = ep is None and "ep" in row.text("ep").lower()
     if tp is None:
         tp = max(1, accelerators // (pp * cp * (dp or 1)))
-    if routed and stated and dp is None and defaults.get("attention_dp"):
+    if routed and stated and dp is None and value_of(defaults.get("attention_dp", False)):
         # Attention is repeated on the ranks that would split it, experts are shared out.
         return _core.ServingLayout(tp=1, dp=tp, ep=tp, pp=pp, cp=cp)
     if stated:
