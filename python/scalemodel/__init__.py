@@ -41,10 +41,9 @@ if TYPE_CHECKING:
     from scalemodel.routing import Fabric, RoutingReport, Traffic, simulate_network
     from scalemodel.routing.route import route
     from scalemodel.scaling import scaling
+    from scalemodel.serving import Inference, Serving, serve
     from scalemodel.settings import Launch, Settings, launch, read_settings
     from scalemodel.traces import read_chakra, read_kineto, write_chakra
-    from scalemodel.serving import Inference, Serving, serve
-    from scalemodel.routing import Fabric, RoutingReport, Traffic, route, simulate_network
     from scalemodel.validation import validate
 
 __all__ = [
@@ -52,17 +51,17 @@ __all__ = [
     "Estimate",
     "Fabric",
     "FineTuning",
+    "Inference",
     "Launch",
     "LogComparison",
-    "Inference",
     "Model",
     "Ranking",
     "Reliability",
     "RoutingReport",
     "ScaleModelError",
-    "Settings",
     "Serving",
     "ServingLayout",
+    "Settings",
     "Space",
     "StepTimeMonitor",
     "Strategy",
@@ -84,9 +83,9 @@ __all__ = [
     "pareto",
     "plan_training",
     "plot",
+    "power_caps",
     "read_chakra",
     "read_kineto",
-    "power_caps",
     "read_settings",
     "reliability",
     "route",
@@ -111,20 +110,23 @@ _LAZY = {
     "compute_optimal": "economics",
     "explain_choice": "choice",
     "Fabric": "routing",
+    "Inference": "serving",
     "Launch": "settings",
     "launch": "settings",
     "LogComparison": "jobs",
     "plan_training": "economics",
     "plot": "",
+    "power_caps": "economics",
     "read_chakra": "traces",
     "read_kineto": "traces",
-    "power_caps": "economics",
     "read_settings": "settings",
     "Reliability": "economics",
     "reliability": "economics",
     "route": "routing",
     "RoutingReport": "routing",
     "scaling": "",
+    "serve": "serving",
+    "Serving": "serving",
     "Settings": "settings",
     "simulate_network": "routing",
     "StepTimeMonitor": "jobs",
@@ -134,8 +136,6 @@ _LAZY = {
     "validate": "validation",
     "write_chakra": "traces",
 }
-_SERVING = ("Inference", "Serving", "serve")
-_ROUTING = ("Fabric", "RoutingReport", "Traffic", "route", "simulate_network")
 
 
 def __getattr__(name: str) -> Any:
@@ -147,35 +147,6 @@ def __getattr__(name: str) -> Any:
     # A verb may share its name with a module: what the package answers is always the verb.
     globals()[name] = getattr(module, name) if _LAZY[name] else module
     return globals()[name]
-        return importlib.import_module(f"scalemodel.{name}")
-    if name == "explain_choice":
-        from scalemodel.choice import explain_choice
-
-        globals()["explain_choice"] = explain_choice
-        return explain_choice
-    if name == "calibrate":
-        from scalemodel.calibration import calibrate
-
-        globals()["calibrate"] = calibrate
-        return calibrate
-    if name == "validate":
-        from scalemodel.validation import validate
-
-        globals()["validate"] = validate
-        return validate
-    if name in _SERVING:
-        from scalemodel import serving
-
-        for public in _SERVING:
-            globals()[public] = getattr(serving, public)
-        return globals()[name]
-    if name in _ROUTING:
-        from scalemodel import routing
-
-        for public in _ROUTING:
-            globals()[public] = getattr(routing, public)
-        return globals()[name]
-    raise AttributeError(f"module 'scalemodel' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -83,11 +83,11 @@ def add_question(parser: argparse.ArgumentParser, *, required: bool = True) -> N
     size.add_argument("--nodes", type=int, metavar="N", help="nodes of the job")
     size.add_argument("--accelerators", type=int, metavar="N", help="accelerators of the job")
     cluster.add_argument("--stack", default="plain", metavar="NAME", help="software stack")
-    add_task(parser)
+    add_task(parser, required=required)
 
 
-def add_task(parser: argparse.ArgumentParser) -> None:
-    """The task."""
+def add_task(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """The task; not `required`: its fields may all be left out."""
     task = parser.add_argument_group("task")
     tuning = parser.add_argument_group(
         "fine-tuning (any of these makes the task one; rank or targets alone mean lora)"

@@ -246,7 +246,8 @@ def serving_kernels(
             notes.append(products.note)
     else:
         constants["linear_format"] = _core.GemmFormat(
-            activation_bytes=kind.activation_bytes, weight_bytes=kind.weight_bytes,
+            activation_bytes=kind.activation_bytes,
+            weight_bytes=kind.weight_bytes,
             peak_flop_per_s=1.0,
         )
     attention = AttentionKernels(accelerator)

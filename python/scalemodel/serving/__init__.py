@@ -1,4 +1,4 @@
-"""Serving: what an inference engine delivers on a cluster, in closed form and request by request."""
+"""Serving: what an inference engine delivers on a cluster, in closed form and by request."""
 
 from __future__ import annotations
 

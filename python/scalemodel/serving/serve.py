@@ -6,7 +6,7 @@ from functools import lru_cache
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from scalemodel import _core, catalog, resolve
+from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for, kernels_for

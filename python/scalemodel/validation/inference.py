@@ -76,7 +76,8 @@ _FORMATS = (
 )
 # Words of a name that say how a model was tuned or stored, not how it is built.
 _TUNING = re.compile(
-    r"[-_ ](instruct|thinking|chat|base|it|hf|fp8|bf16|fp4|nvfp4|awq|gptq|dynamic|\d{4})(?=$|[-_ ])",
+    r"[-_ ](instruct|thinking|chat|base|it|hf|fp8|bf16|fp4|nvfp4|awq|gptq|dynamic|\d{4})"
+    r"(?=$|[-_ ])",
     re.IGNORECASE,
 )
 _DEFAULT_REQUESTS = 1000
@@ -217,7 +218,7 @@ def question(row: Row, *, power: bool) -> ServingQuestion:
     column = "weight_precision" if power else "precision"
     precision = format_of(row.text(column))
     if precision is None:
-        raise SkippedRowError(f"unsupported:dtype" if row.text(column) else f"missing:{column}")
+        raise SkippedRowError("unsupported:dtype" if row.text(column) else f"missing:{column}")
     cache = format_of(row.text("kv_precision"))
     if cache is None:
         narrow = precision in ("fp8", "fp4") and name.startswith("tensorrt")
