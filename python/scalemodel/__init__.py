@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from scalemodel.calibration import calibrate
     from scalemodel.choice import explain_choice
     from scalemodel.codesign import codesign
+    from scalemodel.comparison import compare
+    from scalemodel.diagnosis import diagnose
     from scalemodel.economics import (
         Reliability,
         TrainingRun,
@@ -41,7 +43,8 @@ if TYPE_CHECKING:
     from scalemodel.routing import Fabric, RoutingReport, Traffic, simulate_network
     from scalemodel.routing.route import route
     from scalemodel.scaling import scaling
-    from scalemodel.serving import Inference, Serving, serve
+    from scalemodel.serving import Inference, Serving
+    from scalemodel.serving.serve import serve
     from scalemodel.settings import Launch, Settings, launch, read_settings
     from scalemodel.traces import read_chakra, read_kineto, write_chakra
     from scalemodel.validation import validate
@@ -73,8 +76,10 @@ __all__ = [
     "calibrate",
     "cluster",
     "codesign",
+    "compare",
     "compare_log",
     "compute_optimal",
+    "diagnose",
     "estimate",
     "explain_choice",
     "launch",
@@ -106,8 +111,10 @@ __all__ = [
 _LAZY = {
     "calibrate": "calibration",
     "codesign": "",
+    "compare": "comparison",
     "compare_log": "jobs",
     "compute_optimal": "economics",
+    "diagnose": "diagnosis",
     "explain_choice": "choice",
     "Fabric": "routing",
     "Inference": "serving",

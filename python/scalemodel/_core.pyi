@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Accelerator', 'AttentionKernels', 'Cable', 'Cluster', 'CollectiveFit', 'CustomAllReduce', 'DecodeKernel', 'DecoderShape', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Enumeration', 'Estimate', 'Fabric', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'Rails', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'Space', 'Stack', 'Strategy', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'attention_bound_s', 'best_algorithm', 'canonical', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'conformal_bound', 'custom_all_reduce_times_s', 'decode_time_s', 'dispatch_time_s', 'ecmp_hash', 'expert_layer_time_s', 'expert_loads', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'grouped_call_time_s', 'judge_routing', 'lookup_time_s', 'marginal_return', 'memory_bound_s', 'p2p_time_s', 'pareto_front', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'reported_memory_bytes', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'streaming_time_s', 'sweep', 'timeline', 'variables']
+__all__: list[str] = ['ACTIVITIES', 'Accelerator', 'AttentionKernels', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'accelerator_share_kg', 'amortised', 'attention_bound_s', 'availability_interval_s', 'best_algorithm', 'canonical', 'check_serving_layout', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'die_kg', 'dispatch_time_s', 'ecmp_hash', 'energy_over_run_j', 'exact_ettr', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'grouped_call_time_s', 'implied_grid_g_per_kwh', 'joint_factor', 'judge_routing', 'least_loss_split', 'lookup_time_s', 'loss', 'marginal_return', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pareto_front', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'rental_cost_usd', 'reported_memory_bytes', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'serving_power_w', 'simulate_runs', 'step_under_cap', 'streaming_time_s', 'sweep', 'timeline', 'tokens_in', 'tokens_per_step', 'training_time_s', 'trend_cache_bytes', 'variables', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -3125,6 +3125,698 @@ class Timeline:
         """
         One optimizer step.
         """
+class Engine:
+    """
+    A serving engine of an era.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Engine) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, sequence_host_s: float = 0.0, request_host_s: float = 0.0, overlaps_host: bool = False, mixes_phases: bool = True, splits_prompts: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, admission: str = 'prompt', block_tokens: int = 16, most_tokens: int = 8192, most_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Engine:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def admission(self) -> str:
+        """
+        what must fit before a request starts
+        """
+    @property
+    def block_tokens(self) -> int:
+        """
+        tokens of a cache block
+        """
+    @property
+    def collective_wait_s(self) -> float:
+        """
+        of ranks for one another, per collective
+        """
+    @property
+    def fraction_of_free(self) -> bool:
+        """
+        of what weights leave, not of all memory
+        """
+    @property
+    def fused_quantisation(self) -> bool:
+        """
+        norms write the narrow format
+        """
+    @property
+    def kernel_efficiency(self) -> float:
+        """
+        kernels in a tight loop over the same inside a step
+        """
+    @property
+    def memory_fraction(self) -> float:
+        """
+        of memory the engine may fill
+        """
+    @property
+    def mixes_phases(self) -> bool:
+        """
+        prompts and running sequences share a step
+        """
+    @property
+    def most_sequences(self) -> int:
+        """
+        sequences running at once
+        """
+    @property
+    def most_tokens(self) -> int:
+        """
+        tokens of a step
+        """
+    @property
+    def overlaps_host(self) -> bool:
+        """
+        the host works beside the accelerator
+        """
+    @property
+    def request_host_s(self) -> float:
+        """
+        host time per request before its token
+        """
+    @property
+    def reserve_bytes(self) -> float:
+        """
+        context, graphs and workspaces
+        """
+    @property
+    def sequence_host_s(self) -> float:
+        """
+        host time per sequence and step
+        """
+    @property
+    def splits_prompts(self) -> bool:
+        """
+        long prompts are cut over several steps
+        """
+    @property
+    def step_host_s(self) -> float:
+        """
+        host time per step
+        """
+    @property
+    def tunes_limits(self) -> bool:
+        """
+        limits follow from memory and request lengths
+        """
+    @property
+    def uses_windows(self) -> bool:
+        """
+        sliding windows are honoured
+        """
+    @property
+    def window_cache(self) -> bool:
+        """
+        sliding windows bound the cache
+        """
+class ServingKernels:
+    """
+    The kernels an engine runs on one accelerator.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: ServingKernels) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, tiled: bool = False, linear: TileGemm = ..., linear_gemm: GemmKernels = ..., linear_format: GemmFormat = ..., math: str = 'bf16', cache: str = 'bf16', attention: str = 'bf16', prefill: PrefillKernel = ..., decode: DecodeKernel = ..., experts: GroupedGemmKernel = ..., experts_as_linear: bool = False, sends_tokens: bool = False, dispatch: DispatchKernel = ..., combine: DispatchKernel = ..., own_all_reduce: bool = False, all_reduce: CustomAllReduce = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> ServingKernels:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def all_reduce(self) -> CustomAllReduce:
+        """
+        its constants
+        """
+    @property
+    def attention(self) -> str:
+        """
+        operands of the attention products
+        """
+    @property
+    def cache(self) -> str:
+        """
+        format of keys and values
+        """
+    @property
+    def combine(self) -> DispatchKernel:
+        """
+        tokens back
+        """
+    @property
+    def decode(self) -> DecodeKernel:
+        """
+        attention of running sequences
+        """
+    @property
+    def dispatch(self) -> DispatchKernel:
+        """
+        tokens to their experts
+        """
+    @property
+    def experts(self) -> GroupedGemmKernel:
+        """
+        expert layers
+        """
+    @property
+    def experts_as_linear(self) -> bool:
+        """
+        their products run as a batch of linear layers
+        """
+    @property
+    def linear(self) -> TileGemm:
+        """
+        constants of linear layers
+        """
+    @property
+    def linear_format(self) -> GemmFormat:
+        """
+        what linear layers are stored in
+        """
+    @property
+    def linear_gemm(self) -> GemmKernels:
+        """
+        tile shapes those refer to
+        """
+    @property
+    def math(self) -> str:
+        """
+        format of linear layers in the roofline form
+        """
+    @property
+    def own_all_reduce(self) -> bool:
+        """
+        the engine has its own all-reduce
+        """
+    @property
+    def prefill(self) -> PrefillKernel:
+        """
+        attention over prompts
+        """
+    @property
+    def sends_tokens(self) -> bool:
+        """
+        token dispatch has kernels of its own
+        """
+    @property
+    def tiled(self) -> bool:
+        """
+        linear layers have constants of their own
+        """
+class ServingLayout:
+    """
+    How one instance is spread over accelerators.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: ServingLayout) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, cp: int = 1) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> ServingLayout:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def cp(self) -> int:
+        """
+        ranks that share out a prompt
+        """
+    @property
+    def dp(self) -> int:
+        """
+        attention data-parallel ranks of a stage
+        """
+    @property
+    def ep(self) -> int:
+        """
+        ranks that share out the experts
+        """
+    @property
+    def pp(self) -> int:
+        """
+        pipeline stages
+        """
+    @property
+    def tp(self) -> int:
+        """
+        ranks that split every layer
+        """
+class StepTime:
+    """
+    One step of an instance by cause.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: StepTime) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, linear_s: float = 0.0, experts_s: float = 0.0, prefill_attention_s: float = 0.0, decode_attention_s: float = 0.0, moving_s: float = 0.0, head_s: float = 0.0, draft_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_cp_s: float = 0.0, exposed_pp_s: float = 0.0, host_s: float = 0.0, step_time_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> StepTime:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def decode_attention_s(self) -> float:
+        """
+        attention of running sequences
+        """
+    @property
+    def draft_s(self) -> float:
+        """
+        proposing tokens
+        """
+    @property
+    def experts_s(self) -> float:
+        """
+        expert layers
+        """
+    @property
+    def exposed_cp_s(self) -> float:
+        """
+        context-parallel communication
+        """
+    @property
+    def exposed_ep_s(self) -> float:
+        """
+        expert-parallel communication
+        """
+    @property
+    def exposed_pp_s(self) -> float:
+        """
+        transfers between stages
+        """
+    @property
+    def exposed_tp_s(self) -> float:
+        """
+        tensor-parallel communication
+        """
+    @property
+    def head_s(self) -> float:
+        """
+        logits and sampling
+        """
+    @property
+    def host_s(self) -> float:
+        """
+        what the host adds
+        """
+    @property
+    def linear_s(self) -> float:
+        """
+        matrix products of dense layers
+        """
+    @property
+    def moving_s(self) -> float:
+        """
+        norms, activations, rotary embedding
+        """
+    @property
+    def prefill_attention_s(self) -> float:
+        """
+        attention over prompts
+        """
+    @property
+    def step_time_s(self) -> float:
+        """
+        the step
+        """
+class CacheCapacity:
+    """
+    Memory of the fullest rank and what its cache holds.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: CacheCapacity) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, memory_weights_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_cache_bytes: float = 0.0, block_bytes: float = 0.0, blocks: float = 0.0, cached_sequences: float = 0.0, step_sequences: float = 0.0, most_sequences: float = 0.0, most_tokens: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> CacheCapacity:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def block_bytes(self) -> float:
+        """
+        one block in every layer of the rank
+        """
+    @property
+    def blocks(self) -> float:
+        """
+        blocks of a rank; 0 = nothing fits
+        """
+    @property
+    def cached_sequences(self) -> float:
+        """
+        requests the blocks of an instance hold
+        """
+    @property
+    def memory_activations_bytes(self) -> float:
+        """
+        of the largest step
+        """
+    @property
+    def memory_cache_bytes(self) -> float:
+        """
+        blocks of keys and values
+        """
+    @property
+    def memory_reserve_bytes(self) -> float:
+        """
+        context, graphs, workspaces
+        """
+    @property
+    def memory_weights_bytes(self) -> float:
+        """
+        weights of the fullest rank
+        """
+    @property
+    def most_sequences(self) -> float:
+        """
+        the smaller of both
+        """
+    @property
+    def most_tokens(self) -> float:
+        """
+        tokens of a step
+        """
+    @property
+    def step_sequences(self) -> float:
+        """
+        the engine's limit for one step
+        """
+class RequestMix:
+    """
+    Mean lengths of requests and what is known beforehand.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: RequestMix) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, input_tokens: float = 1.0, output_tokens: float = 1.0, prefix_hit_fraction: float = 0.0, speculative_tokens: int = 0, acceptance_fraction: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> RequestMix:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def acceptance_fraction(self) -> float:
+        """
+        probability that a proposed token is kept
+        """
+    @property
+    def input_tokens(self) -> float:
+        """
+        tokens of a prompt
+        """
+    @property
+    def output_tokens(self) -> float:
+        """
+        tokens of an answer
+        """
+    @property
+    def prefix_hit_fraction(self) -> float:
+        """
+        of a prompt, held by the cache already
+        """
+    @property
+    def speculative_tokens(self) -> int:
+        """
+        proposed per step
+        """
+class SteadyState:
+    """
+    A steady state of one instance.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: SteadyState) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, concurrency: float = 0.0, requests_per_s: float = 0.0, step_time_s: float = 0.0, tpot_s: float = 0.0, ttft_s: float = 0.0, prefill_s: float = 0.0, utilisation: float = 0.0, prompt_fraction: float = 0.0, saturated: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> SteadyState:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def concurrency(self) -> float:
+        """
+        sequences running
+        """
+    @property
+    def prefill_s(self) -> float:
+        """
+        to the first token on an idle instance
+        """
+    @property
+    def prompt_fraction(self) -> float:
+        """
+        of steps that carry a prompt
+        """
+    @property
+    def requests_per_s(self) -> float:
+        """
+        finished
+        """
+    @property
+    def saturated(self) -> bool:
+        """
+        more arrive than it can finish
+        """
+    @property
+    def step_time_s(self) -> float:
+        """
+        mean step
+        """
+    @property
+    def tpot_s(self) -> float:
+        """
+        between two tokens of a sequence
+        """
+    @property
+    def ttft_s(self) -> float:
+        """
+        to the first token, waiting included; 0 = it never settles
+        """
+    @property
+    def utilisation(self) -> float:
+        """
+        requests over the most it can finish
+        """
+class StreamTotals:
+    """
+    Totals of a simulated stream.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: StreamTotals) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, steps: float = 0.0, running_s: float = 0.0, in_system_s: float = 0.0, evictions: float = 0.0, busy_s: float = 0.0, makespan_s: float = 0.0, itl_median_s: float = 0.0, itl_p90_s: float = 0.0, itl_p99_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> StreamTotals:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def busy_s(self) -> float:
+        """
+        time inside steps, all instances
+        """
+    @property
+    def evictions(self) -> float:
+        """
+        sequences whose cache was taken away
+        """
+    @property
+    def in_system_s(self) -> float:
+        """
+        integral of requests between arrival and end
+        """
+    @property
+    def itl_median_s(self) -> float:
+        """
+        between tokens, half of them
+        """
+    @property
+    def itl_p90_s(self) -> float:
+        """
+        between tokens, nine of ten
+        """
+    @property
+    def itl_p99_s(self) -> float:
+        """
+        between tokens, 99 of 100
+        """
+    @property
+    def makespan_s(self) -> float:
+        """
+        from the first arrival to the last token
+        """
+    @property
+    def running_s(self) -> float:
+        """
+        integral of running sequences over time
+        """
+    @property
+    def steps(self) -> float:
+        """
+        steps of all instances
+        """
+class Deployment:
+    """
+    One serving instance, tabulated.
+    """
+    def __init__(self, model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, layout: ServingLayout, imbalance: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+        ...
+    def cache_blocks(self, tokens: typing.SupportsFloat | typing.SupportsIndex) -> float:
+        """
+        Blocks of one rank for a sequence.
+        """
+    def capacity(self, input_tokens: typing.SupportsFloat | typing.SupportsIndex, output_tokens: typing.SupportsFloat | typing.SupportsIndex) -> CacheCapacity:
+        """
+        Memory of the fullest rank and what its cache holds.
+        """
+    def simulate(self, mix: RequestMix, arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], replicas: typing.SupportsInt | typing.SupportsIndex = 1, prefilled: bool = False) -> tuple:
+        """
+        Per request: started, first token, finished, evictions, refused; and the totals.
+        """
+    def steady_state(self, mix: RequestMix, concurrency: typing.SupportsFloat | typing.SupportsIndex, limited: bool = True) -> SteadyState:
+        """
+        With so many sequences running all the time; not limited: even beyond the cache.
+        """
+    def steady_state_at(self, mix: RequestMix, requests_per_s: typing.SupportsFloat | typing.SupportsIndex) -> SteadyState:
+        """
+        With so many requests arriving per second.
+        """
+    def step(self, *, sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0, context: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0, queries: typing.SupportsFloat | typing.SupportsIndex = 1.0, drafts: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> StepTime:
+        """
+        Time of one step.
+        """
 class Space:
     """
     Values of every knob and the rules between them.
@@ -3411,9 +4103,581 @@ class ScalingPoint:
         """
         rent
         """
+class ClockPower:
+    """
+    How power follows the clock of an accelerator.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: ClockPower) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, static_fraction: float = 0.0, exponent: float = 1.0, least_clock: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> ClockPower:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def exponent(self) -> float:
+        """
+        of the clock in the rest
+        """
+    @property
+    def least_clock(self) -> float:
+        """
+        lowest clock, of the highest
+        """
+    @property
+    def static_fraction(self) -> float:
+        """
+        of the limit, drawn at any clock
+        """
+class StepPhases:
+    """
+    Where the time of a step goes, by what limits it.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: StepPhases) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, compute_s: float = 0.0, memory_bound_s: float = 0.0, exposed_s: float = 0.0, idle_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> StepPhases:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def compute_s(self) -> float:
+        """
+        kernels that the clock limits
+        """
+    @property
+    def exposed_s(self) -> float:
+        """
+        waiting inside collectives
+        """
+    @property
+    def idle_s(self) -> float:
+        """
+        bubbles, host
+        """
+    @property
+    def memory_bound_s(self) -> float:
+        """
+        kernels that the memory limits
+        """
+class CappedStep:
+    """
+    A step under a power limit.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: CappedStep) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, phases: StepPhases = ..., power_w: float = 0.0, clock_fraction: float = 1.0, met: bool = True) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> CappedStep:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def clock_fraction(self) -> float:
+        """
+        of the highest clock, computing
+        """
+    @property
+    def met(self) -> bool:
+        """
+        whether any clock keeps to the limit
+        """
+    @property
+    def phases(self) -> StepPhases:
+        """
+        of the longer step
+        """
+    @property
+    def power_w(self) -> float:
+        """
+        mean of one accelerator
+        """
+class ServingPower:
+    """
+    Power of decoding, as fractions of the power limit.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: ServingPower) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, floor_fraction: float = 0.0, busy_fraction: float = 0.0, activity_fraction: float = 0.0, host_step_s: float = 0.0, host_sequence_s: float = 0.0, rank_step_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> ServingPower:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def activity_fraction(self) -> float:
+        """
+        added by dense arithmetic
+        """
+    @property
+    def busy_fraction(self) -> float:
+        """
+        added while kernels run
+        """
+    @property
+    def floor_fraction(self) -> float:
+        """
+        of the limit, waiting for the host
+        """
+    @property
+    def host_sequence_s(self) -> float:
+        """
+        of the host per running sequence
+        """
+    @property
+    def host_step_s(self) -> float:
+        """
+        of the host between two steps
+        """
+    @property
+    def rank_step_s(self) -> float:
+        """
+        per doubling of the ranks
+        """
+class DecodeLoad:
+    """
+    One decoding step of a model on some accelerators.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: DecodeLoad) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, parameters: float = 0.0, active_parameters: float = 0.0, weight_bytes: float = 2.0, cache_bytes: float = 0.0, sequences: float = 1.0, accelerators: float = 1.0, replicas: float = 1.0, peak_flop_per_s: float = 0.0, bandwidth_bytes_per_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> DecodeLoad:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def accelerators(self) -> float:
+        """
+        of all replicas
+        """
+    @property
+    def active_parameters(self) -> float:
+        """
+        read for one token
+        """
+    @property
+    def bandwidth_bytes_per_s(self) -> float:
+        """
+        memory of one accelerator
+        """
+    @property
+    def cache_bytes(self) -> float:
+        """
+        keys and values of one sequence
+        """
+    @property
+    def parameters(self) -> float:
+        """
+        of the model
+        """
+    @property
+    def peak_flop_per_s(self) -> float:
+        """
+        dense, of one accelerator
+        """
+    @property
+    def replicas(self) -> float:
+        """
+        copies of the model
+        """
+    @property
+    def sequences(self) -> float:
+        """
+        running at once, in all replicas
+        """
+    @property
+    def weight_bytes(self) -> float:
+        """
+        per parameter
+        """
+class ChipProcess:
+    """
+    How a chip is made, per cm2 of good die.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: ChipProcess) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, energy_kwh_per_cm2: float = 0.0, gas_g_per_cm2: float = 0.0, material_g_per_cm2: float = 0.0, grid_g_per_kwh: float = 0.0, yield_fraction: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> ChipProcess:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def energy_kwh_per_cm2(self) -> float:
+        """
+        electricity of the fab
+        """
+    @property
+    def gas_g_per_cm2(self) -> float:
+        """
+        gases let out
+        """
+    @property
+    def grid_g_per_kwh(self) -> float:
+        """
+        of the fab
+        """
+    @property
+    def material_g_per_cm2(self) -> float:
+        """
+        wafers, chemicals
+        """
+    @property
+    def yield_fraction(self) -> float:
+        """
+        good dies of all
+        """
+class ServerParts:
+    """
+    Footprint of a server beside its accelerators.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: ServerParts) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, casing_kg: float = 0.0, assembly_kg: float = 0.0, board_kg: float = 0.0, supplies_kg: float = 0.0, processors_kg: float = 0.0, memory_kg: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> ServerParts:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def assembly_kg(self) -> float:
+        """
+        of the server
+        """
+    @property
+    def board_kg(self) -> float:
+        """
+        of the server
+        """
+    @property
+    def casing_kg(self) -> float:
+        """
+        of the server
+        """
+    @property
+    def memory_kg(self) -> float:
+        """
+        of the host memory
+        """
+    @property
+    def processors_kg(self) -> float:
+        """
+        of all host processors
+        """
+    @property
+    def supplies_kg(self) -> float:
+        """
+        of all power supplies
+        """
+class LossLaw:
+    """
+    Loss by parameters and tokens.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: LossLaw) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, irreducible: float = 0.0, model_scale: float = 1.0, model_exponent: float = 1.0, data_scale: float = 1.0, data_exponent: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> LossLaw:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def data_exponent(self) -> float:
+        """
+        of the term of the tokens
+        """
+    @property
+    def data_scale(self) -> float:
+        """
+        of the term of the tokens
+        """
+    @property
+    def irreducible(self) -> float:
+        """
+        loss of an endless run
+        """
+    @property
+    def model_exponent(self) -> float:
+        """
+        of the term of the parameters
+        """
+    @property
+    def model_scale(self) -> float:
+        """
+        of the term of the parameters
+        """
+class FailingJob:
+    """
+    A job that fails and starts again from its last checkpoint.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: FailingJob) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, nodes: float = 1.0, node_rate_per_s: float = 0.0, other_rate_per_s: float = 0.0, restart_s: float = 0.0, write_s: float = 0.0, background_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> FailingJob:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def background_s(self) -> float:
+        """
+        until a checkpoint is of use
+        """
+    @property
+    def node_rate_per_s(self) -> float:
+        """
+        failures of one node
+        """
+    @property
+    def nodes(self) -> float:
+        """
+        of the job
+        """
+    @property
+    def other_rate_per_s(self) -> float:
+        """
+        interruptions that no node causes
+        """
+    @property
+    def restart_s(self) -> float:
+        """
+        from a failure to the first step again
+        """
+    @property
+    def write_s(self) -> float:
+        """
+        standing still for a checkpoint
+        """
+class SimulationPlan:
+    """
+    What a simulation of failures needs beside the job.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: SimulationPlan) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, work_s: float = 0.0, interval_s: float = 0.0, spares: int = 0, repair_s: float = 0.0, runs: int = 1, seed: int = 0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> SimulationPlan:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def interval_s(self) -> float:
+        """
+        productive time between checkpoints
+        """
+    @property
+    def repair_s(self) -> float:
+        """
+        until a failed node stands ready; 0 = at once
+        """
+    @property
+    def runs(self) -> int:
+        """
+        independent runs
+        """
+    @property
+    def seed(self) -> int:
+        """
+        of the random numbers
+        """
+    @property
+    def spares(self) -> int:
+        """
+        nodes that stand ready
+        """
+    @property
+    def work_s(self) -> float:
+        """
+        productive time of the run
+        """
+def accelerator_share_kg(accelerator_kg: typing.SupportsFloat | typing.SupportsIndex, server: ServerParts, accelerators: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    kg of CO2e of an accelerator with its share of the server.
+    """
+def amortised(whole: typing.SupportsFloat | typing.SupportsIndex, used_s: typing.SupportsFloat | typing.SupportsIndex, lifetime_s: typing.SupportsFloat | typing.SupportsIndex, utilisation_fraction: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    The part of something bought once that a use carries.
+    """
 def attention_bound_s(accelerator: Accelerator, batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], *, causal: bool) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds that no measurement of an attention call can undercut.
+    """
+def availability_interval_s(write_s: typing.SupportsFloat | typing.SupportsIndex, mttf_s: typing.SupportsFloat | typing.SupportsIndex, restart_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Interval of greatest availability.
     """
 def best_algorithm(op: str, size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> str:
     """
@@ -3422,6 +4686,10 @@ def best_algorithm(op: str, size_bytes: typing.SupportsFloat | typing.SupportsIn
 def canonical(strategy: Strategy, model: LayeredModel, cluster: Cluster, task: Task) -> Strategy:
     """
     The strategy with knobs without effect at their defaults.
+    """
+def check_serving_layout(model: LayeredModel, layout: ServingLayout, cluster: Cluster) -> str:
+    """
+    ok, or the reason why an instance cannot be laid out so.
     """
 def collective_bound_s(cluster: Cluster, op: collections.abc.Sequence[str], size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.int32]) -> numpy.typing.NDArray[numpy.float64]:
     """
@@ -3447,9 +4715,21 @@ def custom_all_reduce_times_s(size_bytes: typing.Annotated[numpy.typing.ArrayLik
     """
     Seconds of an engine's own all-reduce inside a domain, for every size of an array.
     """
+def daly_interval_s(write_s: typing.SupportsFloat | typing.SupportsIndex, mttf_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Daly's interval between checkpoints.
+    """
+def decode_activity(serving: ServingPower, load: DecodeLoad) -> tuple[float, float]:
+    """
+    Busy share and density of a decoding step.
+    """
 def decode_time_s(kernel: DecodeKernel, accelerator: Accelerator, *, batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], causal: bool = True, math: str = 'bf16', cache: str = 'bf16', latent: typing.SupportsFloat | typing.SupportsIndex = 0.0, rotary: typing.SupportsFloat | typing.SupportsIndex = 0.0, resident: bool = False) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of each call with one query per sequence.
+    """
+def die_kg(area_cm2: typing.SupportsFloat | typing.SupportsIndex, process: ChipProcess) -> float:
+    """
+    kg of CO2e of a die.
     """
 def dispatch_time_s(accelerator: Accelerator, kernel: DispatchKernel, tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], hidden: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], nodes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], communication_blocks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
@@ -3459,6 +4739,14 @@ def ecmp_hash(value: typing.SupportsInt | typing.SupportsIndex) -> int:
     """
     The mixing hash of the ECMP router.
     """
+def energy_over_run_j(step_j: typing.SupportsFloat | typing.SupportsIndex, step_time_s: typing.SupportsFloat | typing.SupportsIndex, time_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Joules of a run.
+    """
+def exact_ettr(job: FailingJob, interval_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Productive share, any failure rate.
+    """
 def expert_layer_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, loads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], expert_ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], hidden: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], intermediate: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], tensor_ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], matrices: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of an expert layer on its busiest rank, one per row of the columns.
@@ -3466,6 +4754,14 @@ def expert_layer_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, loa
 def expert_loads(tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], skew: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     What the busiest expert-parallel rank receives, one row each: pairs, experts with rows, distinct tokens. skew 0: balanced.
+    """
+def facility_energy_j(time_s: typing.SupportsFloat | typing.SupportsIndex, accelerator_w: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsFloat | typing.SupportsIndex, host_w: typing.SupportsFloat | typing.SupportsIndex, nodes: typing.SupportsFloat | typing.SupportsIndex, pue: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Joules at the meter of the facility.
+    """
+def first_order_ettr(job: FailingJob, interval_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Productive share, first order in the failure rate.
     """
 def fit_collective(cluster: Cluster, op: collections.abc.Sequence[str], size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], ranges: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[str]]]) -> tuple:
     """
@@ -3499,6 +4795,18 @@ def fit_tile_gemm(accelerator: Accelerator, precision: str, m: typing.Annotated[
     """
     Constants of the tile form from measured times: record, fields, predicted_s, held_out_s.
     """
+def fixed_ratio_split(tokens_per_parameter: typing.SupportsFloat | typing.SupportsIndex, budget_flop: typing.SupportsFloat | typing.SupportsIndex) -> tuple[float, float]:
+    """
+    Parameters and tokens at a fixed ratio.
+    """
+def flop_for_energy(energy_j: typing.SupportsFloat | typing.SupportsIndex, model_flop_per_s: typing.SupportsFloat | typing.SupportsIndex, facility_w: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Model work that an energy pays for.
+    """
+def flop_for_money(budget_usd: typing.SupportsFloat | typing.SupportsIndex, model_flop_per_s: typing.SupportsFloat | typing.SupportsIndex, price_usd_per_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Model work that a sum of money pays for.
+    """
 def gemm_bound_s(accelerator: Accelerator, precision: str, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds that no measurement of a multiplication can undercut.
@@ -3515,25 +4823,69 @@ def gemm_work(precision: str, m: typing.SupportsFloat | typing.SupportsIndex, n:
     """
     Flop of a multiplication, and its bytes when every operand moves once.
     """
+def goodput(tokens_per_s: typing.SupportsFloat | typing.SupportsIndex, ettr_fraction: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Tokens per second that last.
+    """
 def grouped_call_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, rows: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], groups: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], columns: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], depth: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of products over groups of rows, one per row of the columns.
+    """
+def implied_grid_g_per_kwh(emitted_kg: typing.SupportsFloat | typing.SupportsIndex, energy_j: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Grid intensity that a footprint implies.
+    """
+def joint_factor(first: typing.SupportsFloat | typing.SupportsIndex, second: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Half-width factor of a product of two uncertain factors.
     """
 def judge_routing(graph: LinkGraph, flows: Flows, path: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
     """
     Rates, job values, loads and bounds of given paths.
     """
+def least_loss_split(law: LossLaw, budget_flop: typing.SupportsFloat | typing.SupportsIndex) -> tuple[float, float]:
+    """
+    Parameters and tokens of least loss.
+    """
 def lookup_time_s(accelerator: Accelerator, kernel: LookupKernel, tables: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], pooling: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], value_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of one embedding look-up, one per row.
+    """
+def loss(law: LossLaw, parameters: typing.SupportsFloat | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Loss of a model and its data.
     """
 def marginal_return(tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], previous_tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], previous_accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> typing.Any:
     """
     Throughput of each added accelerator over that of one before; arguments broadcast.
     """
+def mean_over_run_w(working_w: typing.SupportsFloat | typing.SupportsIndex, working_s: typing.SupportsFloat | typing.SupportsIndex, idle_w: typing.SupportsFloat | typing.SupportsIndex, idle_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Mean watts of a run that is idle for a part of its time.
+    """
+def mean_time_to_failure_s(job: FailingJob) -> float:
+    """
+    Seconds between interruptions; infinite without failures.
+    """
 def memory_bound_s(accelerator: Accelerator, size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds that no measurement of a memory-bound kernel can undercut.
+    """
+def memory_kg(capacity_bytes: typing.SupportsFloat | typing.SupportsIndex, g_per_gb: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    kg of CO2e of memory.
+    """
+def node_power_w(accelerator_w: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsFloat | typing.SupportsIndex, host_w: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Watts of a node.
+    """
+def operational_kg(energy_j: typing.SupportsFloat | typing.SupportsIndex, grid_g_per_kwh: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    kg of CO2e of an energy.
+    """
+def owned_price_usd_per_s(capital_usd: typing.SupportsFloat | typing.SupportsIndex, lifetime_s: typing.SupportsFloat | typing.SupportsIndex, utilisation_fraction: typing.SupportsFloat | typing.SupportsIndex, power_w: typing.SupportsFloat | typing.SupportsIndex, pue: typing.SupportsFloat | typing.SupportsIndex, usd_per_kwh: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Dollars per second of use of an owned accelerator.
     """
 def p2p_time_s(size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> float:
     """
@@ -3567,6 +4919,10 @@ def reasons() -> tuple:
     """
     Every reason code, in the order of the engine.
     """
+def rental_cost_usd(time_s: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsFloat | typing.SupportsIndex, price_usd_per_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Dollars of a run.
+    """
 def reported_memory_bytes(estimate: Estimate, stack: Stack) -> float:
     """
     Memory of an estimate as the log of the stack states it.
@@ -3599,6 +4955,18 @@ def search(tables: Tables, space: Enumeration, first: typing.SupportsInt | typin
     """
     Best strategies of the rows [first, last).
     """
+def serving_power_w(serving: ServingPower, limit_w: typing.SupportsFloat | typing.SupportsIndex, load: DecodeLoad) -> float:
+    """
+    Mean watts of one accelerator that decodes.
+    """
+def simulate_runs(job: FailingJob, plan: SimulationPlan) -> dict:
+    """
+    Columns of independent simulated runs.
+    """
+def step_under_cap(power: PowerPhases, clock: ClockPower, phases: StepPhases, cap_w: typing.SupportsFloat | typing.SupportsIndex) -> CappedStep:
+    """
+    The step under a limit of so many watts per accelerator.
+    """
 def streaming_time_s(accelerator: Accelerator, kernel: StreamingKernel, rows: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], columns: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], value_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of one operation over matrices, one per row.
@@ -3611,9 +4979,29 @@ def timeline(tables: Tables, strategy: Strategy, options: TimelineOptions, slowd
     """
     Simulates one step of a strategy that can run.
     """
+def tokens_in(time_s: typing.SupportsFloat | typing.SupportsIndex, tokens_per_s: typing.SupportsFloat | typing.SupportsIndex, ettr_fraction: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Tokens of a time.
+    """
+def tokens_per_step(mix: RequestMix) -> float:
+    """
+    Tokens a sequence gains per step, kept proposals included.
+    """
+def training_time_s(tokens: typing.SupportsFloat | typing.SupportsIndex, tokens_per_s: typing.SupportsFloat | typing.SupportsIndex, ettr_fraction: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Seconds to train on so many tokens.
+    """
+def trend_cache_bytes(active_parameters: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Usual keys and values of one token, of models of that size.
+    """
 def variables() -> str:
     """
     Variables a relation may name.
+    """
+def young_interval_s(write_s: typing.SupportsFloat | typing.SupportsIndex, mttf_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Young's interval between checkpoints.
     """
 ACTIVITIES: list = ['forward', 'recompute', 'backward', 'input_gradient', 'weight_gradient', 'tensor_parallel', 'context_parallel', 'expert_parallel', 'gather_parameters', 'reduce_gradients', 'send_activations', 'receive_activations', 'send_gradients', 'receive_gradients', 'offload', 'decode_gradients', 'optimizer', 'optimizer_transfer', 'overhead', 'wait']
 STREAMS: list = ['compute', 'tp', 'cp', 'ep', 'dp', 'send_next', 'send_previous', 'receive_previous', 'receive_next', 'host']

@@ -16,7 +16,7 @@ from scalemodel.tasks import Training
 if TYPE_CHECKING:
     import pandas as pd
 
-    from scalemodel.diagnose import Fix
+    from scalemodel.diagnosis import Fix
     from scalemodel.explain import Explanation
     from scalemodel.timeline import Timeline
     from scalemodel.uncertainty import Interval
@@ -390,16 +390,16 @@ class Estimate:
         return self.timeline().trace(path, operators=operators)
 
     def fixes(self, count: int = 5) -> list[Fix]:
-        """Changes that make the strategy run, fastest first; see `diagnose.fixes`."""
-        from scalemodel import diagnose
+        """Changes that make the strategy run, fastest first; see `diagnosis.fixes`."""
+        from scalemodel import diagnosis
 
-        return diagnose.fixes(self, count)
+        return diagnosis.fixes(self, count)
 
     def next_knobs(self, count: int = 3) -> list[Fix]:
-        """Single changes that make the step faster, best first; see `diagnose.next_knobs`."""
-        from scalemodel import diagnose
+        """Single changes that make the step faster, best first; see `diagnosis.next_knobs`."""
+        from scalemodel import diagnosis
 
-        return diagnose.next_knobs(self, count)
+        return diagnosis.next_knobs(self, count)
 
     def message(self) -> str:
         """The verdict in words: what, why, the numbers and the changes that help."""

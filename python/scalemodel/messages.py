@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from scalemodel.diagnose import Fix
+    from scalemodel.diagnosis import Fix
     from scalemodel.estimate import Estimate
 
 GIB = 2.0**30
@@ -356,7 +356,7 @@ def message(est: Estimate, fixes: list[Fix] | None = None) -> str:
     ----------
     est : Estimate
     fixes : list of Fix, optional
-        Changes to name; found with `diagnose.fixes` when left out.
+        Changes to name; found with `diagnosis.fixes` when left out.
 
     Examples
     --------
@@ -374,9 +374,9 @@ def message(est: Estimate, fixes: list[Fix] | None = None) -> str:
     if est.fits:
         return "\n".join(lines)
     if fixes is None:
-        from scalemodel import diagnose
+        from scalemodel import diagnosis
 
-        fixes = diagnose.fixes(est)
+        fixes = diagnosis.fixes(est)
     relative = est.reason == "out_of_memory"
     if fixes:
         lines.append("  Fixes, fastest first:")

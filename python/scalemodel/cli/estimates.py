@@ -121,7 +121,7 @@ def _time_line(est: Estimate) -> str:
 
 def summary(est: Estimate) -> str:
     """One screen: the question, time, memory, verdict, what limits it, what to try next."""
-    from scalemodel import diagnose
+    from scalemodel import diagnosis
     from scalemodel.messages import fix_text, kinds_text, message, size_text
 
     if est.illegal:
@@ -138,8 +138,8 @@ def summary(est: Estimate) -> str:
         f"{kinds_text(est)}"
     )
     lines.append(f"verdict {est.verdict}: fits, {size_text(spare)} spare")
-    lines.append(f"limited by: {diagnose.what_limits(est)}")
-    better = [fix_text(fix, relative=True) for fix in diagnose.next_knobs(est)]
+    lines.append(f"limited by: {diagnosis.what_limits(est)}")
+    better = [fix_text(fix, relative=True) for fix in diagnosis.next_knobs(est)]
     lines.append("next best knobs: " + (" · ".join(better) if better else "no single one helps"))
     return "\n".join(lines)
 

@@ -221,7 +221,7 @@ def show(part: Part, options: argparse.Namespace) -> int:
 
 
 def _show_text(part: Part, frame: pd.DataFrame, columns: Sequence[str] | None) -> None:
-    from scalemodel import diagnose
+    from scalemodel import diagnosis
 
     ranking = part.ranking
     print(summary(part))
@@ -235,7 +235,7 @@ def _show_text(part: Part, frame: pd.DataFrame, columns: Sequence[str] | None) -
         print_table(header, [list(row.values()) for row in records(frame)])
         return
     _top_rows(ranking)
-    print(f"#1 is limited by: {diagnose.what_limits(ranking[0])}")
+    print(f"#1 is limited by: {diagnosis.what_limits(ranking[0])}")
     lead = _lead_text(ranking)
     if lead:
         print(lead)

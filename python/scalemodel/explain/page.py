@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scalemodel.diagnose import what_limits
+from scalemodel.diagnosis import what_limits
 from scalemodel.explain.explanation import BOX, Explanation, folded_html, safe
 from scalemodel.explain.terms import term_tree
 from scalemodel.messages import count_text, message, step_text

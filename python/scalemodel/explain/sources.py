@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from scalemodel import catalog, resolve
-from scalemodel.diagnose import operator_class
+from scalemodel.diagnosis import operator_class
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import stack_of
 from scalemodel.messages import shard_group

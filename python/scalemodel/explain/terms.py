@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scalemodel.diagnose import operator_class, recomputation_s
+from scalemodel.diagnosis import operator_class, recomputation_s
 from scalemodel.estimate import MEMORY_COLUMNS, TIME_COLUMNS, operator_rows, stack_of, tables_for
 from scalemodel.explain.explanation import Explanation
 from scalemodel.explain.sources import MEMORY_FACTS, Sources, cause_facts, entry_source

@@ -500,3 +500,76 @@ def next_knobs(est: Estimate, count: int = 3) -> list[Fix]:
         fix for fix in tried if fix is not None and fix.verdict == "ok" and fix.step_time_s < limit
     ]
     return _by_rank(better)[:count]
+
+
+# ------------------------------------------------------------------------------------ the verdict
+@dataclass(frozen=True)
+class Diagnosis:
+    """What holds a step back and what would help. Made by `diagnose`.
+
+    Attributes
+    ----------
+    limit : str
+        The largest avoidable term, or the verdict of a strategy that cannot run.
+    speed_of_light_s : float or None
+        The step if every accelerator did nothing but the model's operations at its dense peak.
+    losses : tuple of Loss
+        What an ideal machine would not spend, largest first.
+    changes : tuple of Fix
+        Single changes of the strategy that help most, best first; for one that cannot run, what
+        makes it run.
+    """
+
+    limit: str
+    speed_of_light_s: float | None
+    losses: tuple[Loss, ...]
+    changes: tuple[Fix, ...]
+    step_time_s: float | None
+
+    def __str__(self) -> str:
+        from scalemodel.messages import fix_text
+
+        lines = [f"limited by: {self.limit}"]
+        if self.speed_of_light_s is not None and self.step_time_s is not None:
+            share = percent_text(self.speed_of_light_s / self.step_time_s)
+            lines.append(
+                f"speed of light: {time_text(self.speed_of_light_s)} a step; "
+                f"this strategy reaches {share} of it in {time_text(self.step_time_s)}"
+            )
+        lines += [f"would help: {fix_text(fix, relative=True)}" for fix in self.changes]
+        return "\n".join(lines)
+
+
+def diagnose(est: Estimate, count: int = 3) -> Diagnosis:
+    """Name what limits a step, the speed of light, and the changes that would help most.
+
+    Parameters
+    ----------
+    est : Estimate
+    count : int
+        Changes at most.
+
+    Returns
+    -------
+    Diagnosis
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+    ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=8))
+    >>> found = sm.diagnose(est)
+    >>> found.speed_of_light_s < est.step_time_s, len(found.changes)
+    (True, 3)
+    """
+    if est.illegal:
+        return Diagnosis(what_limits(est), None, (), tuple(fixes(est, count)), None)
+    step_s = float(est.core.step_time_s)
+    changes = next_knobs(est, count) if est.fits else fixes(est, count)
+    return Diagnosis(
+        limit=what_limits(est),
+        speed_of_light_s=float(est.core.mfu_fraction) * step_s,
+        losses=tuple(losses(est)),
+        changes=tuple(changes),
+        step_time_s=step_s,
+    )

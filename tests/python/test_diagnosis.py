@@ -6,8 +6,8 @@ import pytest
 
 import scalemodel as sm
 from questions import ILLEGAL, illegal_estimate
-from scalemodel import diagnose
-from scalemodel.diagnose import Fix
+from scalemodel import diagnosis
+from scalemodel.diagnosis import Fix
 
 TASK = sm.Training(global_batch=1024, sequence=8192)
 
@@ -35,7 +35,7 @@ def assert_keeps_its_promise(est: sm.Estimate, fix: Fix) -> None:
 def test_fixes_of_memory_fit_and_are_ranked(knobs: dict[str, object]) -> None:
     est = ask(**knobs)
     assert est.verdict == "out_of_memory"
-    found = diagnose.fixes(est)
+    found = diagnosis.fixes(est)
     assert found
     assert all(fix.verdict == "ok" for fix in found)
     assert [fix.step_time_s for fix in found] == sorted(fix.step_time_s for fix in found)
@@ -49,7 +49,7 @@ def test_fixes_of_memory_fit_and_are_ranked(knobs: dict[str, object]) -> None:
 @pytest.mark.parametrize("reason", ILLEGAL)
 def test_every_illegal_strategy_has_a_legal_neighbour(reason: str) -> None:
     est = illegal_estimate(reason)
-    found = diagnose.fixes(est)
+    found = diagnosis.fixes(est)
     assert found
     fits = [fix.verdict == "ok" for fix in found]
     assert fits == sorted(fits, reverse=True)
@@ -61,36 +61,36 @@ def test_every_illegal_strategy_has_a_legal_neighbour(reason: str) -> None:
 
 def test_fixes_are_the_nearest_legal_values() -> None:
     est = illegal_estimate("tp_heads")
-    assert sorted(fix.strategy.tp for fix in diagnose.fixes(est)) == [8, 16]
+    assert sorted(fix.strategy.tp for fix in diagnosis.fixes(est)) == [8, 16]
 
 
 def test_a_given_data_parallel_degree_is_corrected_first() -> None:
     est = ask(tp=8, pp=4, dp=15)
-    (fix,) = diagnose.fixes(est)
+    (fix,) = diagnosis.fixes(est)
     assert fix.change == "dp 15→16"
     assert fix.verdict == "ok"
 
 
 def test_a_batch_is_rounded_to_its_neighbours() -> None:
     est = illegal_estimate("batch")
-    batches = {fix.task.global_batch for fix in diagnose.fixes(est)}
+    batches = {fix.task.global_batch for fix in diagnosis.fixes(est)}
     assert {992, 1008} <= batches
 
 
 def test_count_limits_the_fixes() -> None:
     est = ask()
-    assert len(diagnose.fixes(est, count=1)) == 1
-    assert diagnose.fixes(est, count=2)[0] == diagnose.fixes(est)[0]
+    assert len(diagnosis.fixes(est, count=1)) == 1
+    assert diagnosis.fixes(est, count=2)[0] == diagnosis.fixes(est)[0]
 
 
 def test_what_runs_needs_no_fix() -> None:
-    assert diagnose.fixes(ask(tp=8, pp=4)) == []
+    assert diagnosis.fixes(ask(tp=8, pp=4)) == []
 
 
 def test_what_cannot_be_helped_has_no_fix() -> None:
     cluster = sm.cluster("dgx_h100", nodes=1)
     task = sm.Training(global_batch=8, sequence=8192)
-    assert diagnose.fixes(sm.estimate("megatron_1t", cluster, task)) == []
+    assert diagnosis.fixes(sm.estimate("megatron_1t", cluster, task)) == []
 
 
 # -------------------------------------------------------------------------------------- next knobs
@@ -102,19 +102,19 @@ def test_what_cannot_be_helped_has_no_fix() -> None:
 def test_next_knobs_are_faster_and_fit(knobs: dict[str, object]) -> None:
     est = ask(**knobs)
     assert est.fits
-    found = diagnose.next_knobs(est, count=10)
+    found = diagnosis.next_knobs(est, count=10)
     assert found
     assert [fix.step_time_s for fix in found] == sorted(fix.step_time_s for fix in found)
     for fix in found:
         assert fix.verdict == "ok"
         assert fix.step_time_s < est.step_time_s
         assert_keeps_its_promise(est, fix)
-    assert diagnose.next_knobs(est, count=1) == found[:1]
+    assert diagnosis.next_knobs(est, count=1) == found[:1]
 
 
 def test_following_the_next_knob_ends() -> None:
     est, steps = ask(tp=8, pp=8, recompute="full"), 0
-    while better := diagnose.next_knobs(est, count=1):
+    while better := diagnosis.next_knobs(est, count=1):
         est = sm.estimate(est.model, est.cluster, TASK, better[0].strategy)
         steps += 1
         assert steps < 50
@@ -123,19 +123,19 @@ def test_following_the_next_knob_ends() -> None:
 
 
 def test_full_recomputation_is_worth_leaving() -> None:
-    changes = [fix.change for fix in diagnose.next_knobs(ask(tp=8, pp=8, recompute="full"), 10)]
+    changes = [fix.change for fix in diagnosis.next_knobs(ask(tp=8, pp=8, recompute="full"), 10)]
     assert any(change.startswith("recompute full→") for change in changes)
 
 
 @pytest.mark.parametrize("knobs", [{}, {"tp": 7}], ids=str)
 def test_what_does_not_run_has_no_next_knob(knobs: dict[str, object]) -> None:
-    assert diagnose.next_knobs(ask(**knobs)) == []
+    assert diagnosis.next_knobs(ask(**knobs)) == []
 
 
 # -------------------------------------------------------------------------------------- what limits
 def test_losses_are_ranked_parts_of_the_step() -> None:
     est = ask(tp=8, pp=4, recompute="full")
-    found = diagnose.losses(est)
+    found = diagnosis.losses(est)
     times = [loss.time_s for loss in found]
     assert times == sorted(times, reverse=True)
     assert all(0 <= time_s < est.step_time_s for time_s in times)
@@ -149,17 +149,17 @@ def test_losses_are_ranked_parts_of_the_step() -> None:
 def test_a_slow_network_limits() -> None:
     slow = sm.cluster({"base": "dgx_h100", "scale_up": {"bandwidth": "20 GB/s"}}, nodes=64)
     est = sm.estimate("llama3_70b", slow, TASK, sm.Strategy(tp=8, pp=4))
-    assert diagnose.what_limits(est).startswith("tensor-parallel communication")
+    assert diagnosis.what_limits(est).startswith("tensor-parallel communication")
 
 
 def test_a_long_pipeline_limits() -> None:
     cluster = sm.cluster("dgx_h100", nodes=64)
     task = sm.Training(global_batch=64, sequence=8192)
     est = sm.estimate("llama3_70b", cluster, task, sm.Strategy(tp=4, pp=16, cp=2))
-    assert diagnose.what_limits(est).startswith("pipeline stages waiting")
+    assert diagnosis.what_limits(est).startswith("pipeline stages waiting")
 
 
 def test_memory_and_rules_limit_too() -> None:
-    assert diagnose.what_limits(ask()).startswith("memory: ")
-    assert diagnose.what_limits(ask(tp=7)) == "illegal:mesh"
-    assert diagnose.losses(ask(tp=7)) == []
+    assert diagnosis.what_limits(ask()).startswith("memory: ")
+    assert diagnosis.what_limits(ask(tp=7)) == "illegal:mesh"
+    assert diagnosis.losses(ask(tp=7)) == []
