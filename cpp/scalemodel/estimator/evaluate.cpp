@@ -274,8 +274,7 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
     const double layers = std::max(1, c.tables.model().layers() / d.pp);
     times.early = (slowest.backward.compute + slowest.recompute.compute) / layers;
   }
-  e.exposed_pp =
-      exposed_transfers(c, times, m * max(Seconds{}, times.slowest - slowest_inner));
+  e.exposed_pp = exposed_transfers(c, times, m * max(Seconds{}, times.slowest - slowest_inner));
   e.exposed_dp = m * slowest.gather_exposed + traffic.exposed;
   e.exposed_offload += m * slowest.offload_exposed;
   e.bubble = idle_time(c, times) + ((d.pp - 1) * contention) * traffic.drain_hidden;

@@ -71,7 +71,7 @@ inline Seconds uncovered(Seconds communication, Seconds cover) {
 inline constexpr double kLayerMatrices = 4;
 
 /// Moving parameters or gradients of `size` over a shard group. Tensor by tensor a layer takes as
-/// many collectives as it has large matrices, and each of them as many copies as it has ranks:
+/// many collectives as it has large matrices, and each of them two copies per rank:
 /// lists of tensors are copied from and to a flat buffer. ZeRO-2 moves `layers` one by one.
 inline Seconds shard_time(const Context& c, Collective op, Bytes size, const GroupShape& group,
                           double layers) {
@@ -79,7 +79,7 @@ inline Seconds shard_time(const Context& c, Collective op, Bytes size, const Gro
   const bool tensors = c.gathered && c.stack().tensor_gathers;
   const bool by_layer = !c.gathered && c.strategy.sharding == Sharding::zero2;
   const double pieces = tensors ? kLayerMatrices : by_layer ? std::max(1.0, layers) : 1;
-  const Seconds copies = tensors ? group.ranks * c.stack().host_launch : Seconds{};
+  const Seconds copies = tensors ? 2.0 * group.ranks * c.stack().host_launch : Seconds{};
   return pieces * (collective_time(op, size / pieces, group, c.cluster()) + copies);
 }
 
@@ -402,10 +402,10 @@ inline StepTraffic step_traffic(const Context& c, const StageClass& stage, const
   const Seconds last = deferred ? c.reach * cost.weight_gradient : backward;
   const Seconds forward = cover_left(c, cost.forward) + cost.paired_forward;
   const bool mirrored = c.stages.mirrored;
-  const Seconds late =
-      !hide_reduce ? reduce
-      : mirrored   ? exposed_mirrored_reduce(c, cost, reduce, backward, last, 0.5 * buckets)
-                   : exposed_by_chunk(c, reduce, last, buckets);
+  const Seconds late = !hide_reduce ? reduce
+                       : mirrored
+                           ? exposed_mirrored_reduce(c, cost, reduce, backward, last, 0.5 * buckets)
+                           : exposed_by_chunk(c, reduce, last, buckets);
   const Seconds early = !hide_gather ? gather
                         : mirrored   ? exposed_mirrored_gather(c, gather, forward, 0.5 * buckets)
                                      : exposed_by_chunk(c, gather, forward, buckets);

@@ -46,29 +46,23 @@ StageOrder zero_bubble_order(int pp, int stage, int micro_batches) {
   return order;
 }
 
-/// Micro-batches in groups of pp: a group passes all chunks before the next group starts.
+/// Micro-batches in groups of pp: a group passes all chunks before the next group starts. A last,
+/// smaller group leaves the slots of those it lacks empty, so that no stage waits in a circle.
 StageOrder interleaved_order(int pp, int vpp, int stage, int micro_batches) {
-  std::vector<ChunkBatch> forwards;
-  const int total = vpp * micro_batches;
-  forwards.reserve(static_cast<std::size_t>(total));
-  for (int group = 0; group < micro_batches; group += pp) {
-    const int end = std::min(group + pp, micro_batches);
-    for (int chunk = 0; chunk < vpp; ++chunk) {
-      for (int k = group; k < end; ++k) forwards.push_back({chunk, k});
-    }
-  }
+  const int group = pp * vpp;
+  const int slots = (micro_batches + pp - 1) / pp * group;
   StageOrder order;
-  order.reserve(2 * static_cast<std::size_t>(total));
-  const auto forward = [&](int index) {
-    const ChunkBatch at = forwards[static_cast<std::size_t>(index)];
-    order.push_back(slot(Pass::forward, at.chunk, at.micro_batch));
+  order.reserve(2 * static_cast<std::size_t>(vpp * micro_batches));
+  const auto push = [&](Pass pass, int index) {
+    const int turn = index % group / pp, micro_batch = index / group * pp + index % pp;
+    if (micro_batch >= micro_batches) return;
+    order.push_back(slot(pass, pass == Pass::forward ? turn : vpp - 1 - turn, micro_batch));
   };
-  const int ahead = std::min(2 * (pp - stage - 1) + (vpp - 1) * pp, total);
-  for (int index = 0; index < ahead; ++index) forward(index);
-  for (int index = 0; index < total; ++index) {
-    if (index + ahead < total) forward(index + ahead);
-    const ChunkBatch at = forwards[static_cast<std::size_t>(index)];
-    order.push_back(slot(Pass::backward, vpp - 1 - at.chunk, at.micro_batch));
+  const int ahead = std::min(2 * (pp - stage - 1) + (vpp - 1) * pp, slots);
+  for (int index = 0; index < ahead; ++index) push(Pass::forward, index);
+  for (int index = 0; index < slots; ++index) {
+    if (index + ahead < slots) push(Pass::forward, index + ahead);
+    push(Pass::backward, index);
   }
   return order;
 }

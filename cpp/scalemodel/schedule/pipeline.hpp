@@ -1,6 +1,8 @@
 // Pipeline schedules: how long a stage idles and how much it keeps in flight.
 #pragma once
 
+#include <cmath>
+
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/strategy/strategy.hpp"
 
@@ -29,12 +31,16 @@ struct StageTimes {
 /// of pp micro-batches on its way in and the last on its way out, each once; in between it runs
 /// while the head does. A heavier one lets the first stage start early: it waits for a group of
 /// heads, or the last stage for a group of embeddings, whichever lasts.
-constexpr Seconds interleaved_bubble(int pp, int vpp, const StageTimes& times,
-                                     double micro_batches) {
+///
+/// A last group with fewer micro-batches leaves slots empty: on every chunk but one, those of the
+/// backward passes, or of both where no group is before it.
+inline Seconds interleaved_bubble(int pp, int vpp, const StageTimes& times, double micro_batches) {
   const Seconds e = times.embedding, h = times.head;
   const Seconds chunk = (times.sum - e - h) / (static_cast<double>(pp) * vpp);
   const double group = pp;
-  const Seconds last = (group - 1) * chunk + group * e;
+  const double lacking = group * std::ceil(micro_batches / group) - micro_batches;
+  const Seconds slot = micro_batches > group ? times.mean_backward / vpp : chunk;
+  const Seconds last = (group - 1) * chunk + group * e + lacking * (vpp - 1.0) * slot;
   if (e <= h) return last;
   const Seconds first = (group - 2) * chunk - group * e + 2 * group * h;
   return max(first, last - micro_batches * (e - h));
@@ -60,8 +66,8 @@ constexpr double lone_passes(int pp) { return 1.5 * pp - (pp > 2 ? 1 : 0); }
 /// parts; the critical paths of its published order of passes are the three above. On them stand
 /// lone passes, each way longer by f and b than as a part of a pair, and p/2-1 pairs that hand
 /// their outputs on earlier than they end, by u; n lone passes are the stage's own work.
-constexpr Seconds pipeline_bubble(Schedule schedule, int pp, int vpp, const StageTimes& times,
-                                  double micro_batches = 1) {
+inline Seconds pipeline_bubble(Schedule schedule, int pp, int vpp, const StageTimes& times,
+                               double micro_batches) {
   if (pp == 1) return Seconds{};
   const Seconds others = times.sum - times.slowest;
   const Seconds forward = max(Seconds{}, times.sum / pp - times.mean_backward);
@@ -84,8 +90,7 @@ constexpr Seconds pipeline_bubble(Schedule schedule, int pp, int vpp, const Stag
                               (1.5 * pp - own) * f + (pp + 1 - own) * b;
       const Seconds inward = pairs * (forward + 2 * input - times.mean_weight) - forward +
                              (pp - own) * f + (1.5 * pp - own) * b;
-      const Seconds through =
-          2 * pairs * forward + (1.5 * pp - own) * f + (0.5 * pp + 2 - own) * b;
+      const Seconds through = 2 * pairs * forward + (1.5 * pp - own) * f + (0.5 * pp + 2 - own) * b;
       const Seconds saved = pairs * max(Seconds{}, min(times.early, forward - b));
       return max(Seconds{}, max(max(outward, inward), through) - saved);
     }

@@ -69,8 +69,8 @@ class Run {
     if (ready < 0) return false;
     constexpr double kForwardShare = 1.0 / 3;
     const double weight = weights_[static_cast<std::size_t>(at.chunk)];
-    stage.free = std::max(stage.free, ready) +
-                 (backward ? 1 - kForwardShare : kForwardShare) * weight;
+    stage.free =
+        std::max(stage.free, ready) + (backward ? 1 - kForwardShare : kForwardShare) * weight;
     end_of(backward ? backward_end_ : forward_end_, at) = stage.free;
     ++(backward ? stage.backwards : stage.forwards);
     return true;
@@ -86,8 +86,8 @@ class Run {
 
 InterleavedPace::InterleavedPace(const std::vector<int>& chunk_layers, int pp) {
   const bool interleaved = pp > 1 && chunk_layers.size() > static_cast<std::size_t>(pp);
-  const bool equal = std::ranges::adjacent_find(chunk_layers, std::ranges::not_equal_to{}) ==
-                     chunk_layers.end();
+  const bool equal =
+      std::ranges::adjacent_find(chunk_layers, std::ranges::not_equal_to{}) == chunk_layers.end();
   if (!interleaved || equal) return;
   group_ = pp;
   std::vector<double> weights(chunk_layers.begin(), chunk_layers.end());

@@ -323,7 +323,8 @@ def _chunks(
     assumed = stated is None and wanted > 1
     if isinstance(usual, int) and wanted == 1:
         wanted, assumed = usual, True
-    chunks = max(1, min(wanted, layers // stages))
+    # Embedding and head may each fill a chunk: 126 layers go into 128.
+    chunks = max(1, min(wanted, (layers + 2) // stages))
     if assumed:
         notes.append(f"vpp {chunks} assumed")
     elif chunks < wanted:

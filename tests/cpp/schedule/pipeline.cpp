@@ -7,6 +7,8 @@ namespace {
 
 using doctest::Approx;
 
+/// Whole groups on every pipeline here.
+constexpr double kMicroBatches = 64;
 constexpr Seconds kForward{0.010}, kBackward{0.021}, kWeight{0.009};
 
 StageTimes equal_stages(int pp) {
@@ -24,7 +26,7 @@ TEST_CASE("bubbles of equal stages equal the published closed forms") {
     CAPTURE(p);
     const StageTimes times = equal_stages(p);
     const auto bubble = [&](Schedule schedule, int v = 1) {
-      return pipeline_bubble(schedule, p, v, times).base();
+      return pipeline_bubble(schedule, p, v, times, kMicroBatches).base();
     };
     CHECK(bubble(Schedule::gpipe) == Approx((p - 1) * (f + b)));
     CHECK(bubble(Schedule::one_f_one_b) == Approx((p - 1) * (f + b)));
@@ -46,18 +48,18 @@ TEST_CASE("one stage has no bubble, and no bubble is negative") {
   for (std::size_t i = 0; i < EnumNames<Schedule>::names.size(); ++i) {
     const auto schedule = static_cast<Schedule>(i);
     CAPTURE(name_of(schedule));
-    CHECK(pipeline_bubble(schedule, 1, 1, equal_stages(1)) == Seconds{});
-    CHECK(pipeline_bubble(schedule, 8, 2, heavy_weights) >= Seconds{});
+    CHECK(pipeline_bubble(schedule, 1, 1, equal_stages(1), kMicroBatches) == Seconds{});
+    CHECK(pipeline_bubble(schedule, 8, 2, heavy_weights, kMicroBatches) >= Seconds{});
   }
 }
 
 TEST_CASE("zero-bubble and DualPipe idle less than 1F1B") {
   for (const int p : {4, 8, 16}) {
     const StageTimes times = equal_stages(p);
-    const Seconds plain = pipeline_bubble(Schedule::one_f_one_b, p, 1, times);
-    CHECK(pipeline_bubble(Schedule::zero_bubble, p, 1, times) < plain);
-    CHECK(pipeline_bubble(Schedule::dualpipe, p, 1, times) <
-          pipeline_bubble(Schedule::zero_bubble, p, 1, times));
+    const Seconds plain = pipeline_bubble(Schedule::one_f_one_b, p, 1, times, kMicroBatches);
+    CHECK(pipeline_bubble(Schedule::zero_bubble, p, 1, times, kMicroBatches) < plain);
+    CHECK(pipeline_bubble(Schedule::dualpipe, p, 1, times, kMicroBatches) <
+          pipeline_bubble(Schedule::zero_bubble, p, 1, times, kMicroBatches));
   }
 }
 
@@ -65,7 +67,8 @@ TEST_CASE("unequal stages idle for the others: the slowest paces, the rest is it
   StageTimes times = equal_stages(4);
   times.slowest = 2 * times.slowest;
   times.sum = times.sum + 0.5 * times.slowest;
-  CHECK(pipeline_bubble(Schedule::one_f_one_b, 4, 1, times) == times.sum - times.slowest);
+  CHECK(pipeline_bubble(Schedule::one_f_one_b, 4, 1, times, kMicroBatches) ==
+        times.sum - times.slowest);
 }
 
 TEST_CASE("micro-batches in flight equal the published closed forms") {

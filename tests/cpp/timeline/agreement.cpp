@@ -73,6 +73,30 @@ TEST_CASE("DualPipe: what its chunks gather, reduce and send is told to within a
   }
 }
 
+TEST_CASE("a last, smaller group of interleaved micro-batches leaves slots empty in both") {
+  const std::vector<Question> questions = testing::regular_questions();
+  const Tables& gpt3 = questions.front().tables;
+  for (const int p : {4, 8}) {
+    for (const int v : {2, 3}) {
+      for (const int m : {p / 2, p - 1, p + 1, 3 * p - 1, 4 * p + p / 2}) {
+        Tables tables(gpt3.model(), testing::reference_cluster(8 * p), testing::training(m, 2048),
+                      gpt3.stack());
+        Strategy s = testing::degrees(8, p);
+        s.vpp = static_cast<std::uint8_t>(v);
+        const Timeline timeline = step_timeline(tables, s, {});
+        CAPTURE(p);
+        CAPTURE(v);
+        CAPTURE(m);
+        CHECK(timeline.step_time / evaluate(tables, s).step_time ==
+              doctest::Approx(1).epsilon(0.01));
+        // No pass waits for ever.
+        CHECK(std::ranges::all_of(timeline.passes,
+                                  [](const PassEvent& pass) { return pass.end > Seconds{}; }));
+      }
+    }
+  }
+}
+
 TEST_CASE("chunks of unequal size: the closed form follows the timeline") {
   std::vector<double> found;
   testing::for_random_estimates(2500, 50, [&](Question& q, const Strategy& s, const Estimate& e) {
