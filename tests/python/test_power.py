@@ -135,14 +135,17 @@ def test_a_table_of_neither_schema_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_idle_accelerator_and_an_unknown_workload(tmp_path: Path) -> None:
-    rows = [("H200", 1, 1, "idle"), ("A100", 8, 4, "some new network")]
+    rows = [("H200", 1, 1, "idle"), ("A100", 8, 1, "a new model"), ("A100", 8, 4, "a new model")]
     frame = validate("power", table(tmp_path, TRAINING, *rows))
     assert frame["predicted_power_w_per_gpu"][0] == 80
     power_of = sm.cluster({"accelerator": "A100"}).core.accelerator.power
     assert frame["predicted_power_w_per_gpu"][1] == pytest.approx(
         power_of.compute_fraction * power_of.limit_w
     )
-    assert "workload unknown" in frame["predicted_note"][1]
+    assert frame["predicted_note"].str.contains("workload unknown").tolist() == [False, True, True]
+    spread = frame["predicted_power_w_per_gpu"][2]
+    assert power_of.exposed_fraction * power_of.limit_w < spread
+    assert spread < frame["predicted_power_w_per_gpu"][1]
 
 
 def test_the_command_line_prints_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,7 +175,7 @@ def test_measured_node_power(corpora: Path) -> None:
     assert len(errors) == 5
     assert np.abs(errors).mean() <= 0.08
     scores = power_score.score(frame)
-    assert scores.pooled.mape_fraction <= 0.09
+    assert scores.pooled.mape_fraction <= 0.06
     gpt = next(row for row in scores.groups if row.label.startswith("GPT-3"))
     assert gpt.mape_fraction <= 0.05
 

@@ -34,6 +34,7 @@ struct StepPhases {
 /// A step under a power limit.
 struct CappedStep {
   StepPhases phases;
+  Seconds time;               ///< sum of the phases
   Watts power;                ///< mean of one accelerator
   double clock_fraction = 1;  ///< of the highest clock, while computing
   bool met = true;            ///< whether any clock keeps to the limit
@@ -75,12 +76,12 @@ inline CappedStep step_under_cap(const PowerPhases& power, const ClockPower& clo
   const double waiting_clock = clock_under(cap, waiting, lowest, clock);
   const Watts computing_power = power_at(computing_clock, computing, lowest, clock);
   const Watts waiting_power = power_at(waiting_clock, waiting, lowest, clock);
-  CappedStep capped{phases, {}, computing_clock, true};
+  CappedStep capped{phases, {}, {}, computing_clock, true};
   capped.phases.compute = phases.compute / computing_clock;
   const Joules energy = computing_power * (capped.phases.compute + phases.memory_bound) +
                         waiting_power * phases.exposed + power.idle * phases.idle;
-  const Seconds total = capped.phases.total();
-  capped.power = total > Seconds{} ? energy / total : power.idle;
+  capped.time = capped.phases.total();
+  capped.power = capped.time > Seconds{} ? energy / capped.time : power.idle;
   // Rounding of pow and its inverse must not turn a limit that is met into one that is not.
   capped.met = max(computing_power, waiting_power) <= (1 + 1e-9) * cap;
   return capped;
@@ -113,6 +114,7 @@ struct RecordOf<CappedStep> {
   using T = CappedStep;
   static constexpr std::tuple fields{
       field("phases", &T::phases, "of the longer step"),
+      field("time_s", &T::time, 0, 1e9, "sum of the phases"),
       field("power_w", &T::power, 0, 1e6, "mean of one accelerator"),
       field("clock_fraction", &T::clock_fraction, 0, 1, "of the highest clock, computing"),
       field("met", &T::met, "whether any clock keeps to the limit")};

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scalemodel import _core
 from scalemodel.economics.arguments import checked
@@ -45,11 +45,31 @@ def phases_of(est: Estimate) -> _core.StepPhases:
     )
 
 
-def capped_step(est: Estimate, cap_w: float | None) -> _core.CappedStep:
+class CappedStep(NamedTuple):
+    """A step under a power limit.
+
+    Attributes
+    ----------
+    time_s, power_w : float
+        Of the step; mean of one accelerator.
+    clock_fraction : float
+        Of the highest clock, while computing.
+    met : bool
+        Whether any clock keeps to the limit.
+    """
+
+    time_s: float
+    power_w: float
+    clock_fraction: float
+    met: bool
+
+
+def capped_step(est: Estimate, cap_w: float | None) -> CappedStep:
     """The step of an estimate under a limit of so many watts per accelerator; None: its own."""
     power = est.cluster.core.accelerator.power
     limit_w = power.limit_w if cap_w is None else checked("cap_w", cap_w, 1e-3, 1e6)
-    return _core.step_under_cap(power, clock_power(), phases_of(est), limit_w)
+    step = _core.step_under_cap(power, clock_power(), phases_of(est), limit_w)
+    return CappedStep(step.time_s, step.power_w, step.clock_fraction, step.met)
 
 
 def power_caps(est: Estimate, caps_w: Sequence[float]) -> pd.DataFrame:
@@ -91,10 +111,8 @@ def power_caps(est: Estimate, caps_w: Sequence[float]) -> pd.DataFrame:
     rows = []
     for cap_w in caps_w:
         step = capped_step(est, cap_w)
-        phases = step.phases
-        time_s = phases.compute_s + phases.memory_bound_s + phases.exposed_s + phases.idle_s
         energy_j = _core.facility_energy_j(
-            time_s,
+            step.time_s,
             step.power_w,
             core.accelerators,
             core.host_power_w,
@@ -106,10 +124,10 @@ def power_caps(est: Estimate, caps_w: Sequence[float]) -> pd.DataFrame:
                 "cap_w": float(cap_w),
                 "met": step.met,
                 "clock_fraction": step.clock_fraction,
-                "step_time_s": time_s,
+                "step_time_s": step.time_s,
                 "power_w": step.power_w,
                 "energy_j": energy_j,
-                "tokens_per_s": tokens / time_s,
+                "tokens_per_s": tokens / step.time_s,
                 "tokens_per_j": tokens / energy_j,
             }
         )

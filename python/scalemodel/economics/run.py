@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scalemodel import _core, catalog
 from scalemodel.economics import carbon
 from scalemodel.economics.arguments import checked, one_of
 from scalemodel.economics.caps import capped_step
-from scalemodel.economics.failures import Reliability, nodes_of, reliability
+from scalemodel.economics.failures import Reliability, nodes_of
+from scalemodel.economics.failures import reliability as reliability_of
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import Estimate
 from scalemodel.units import parse_quantity, value_of
@@ -22,6 +23,7 @@ _DAY_S, _HOUR_S = 86400.0, 3600.0
 #: Share of simulated runs between the ends of their interval, as of step times.
 _COVERED_FRACTION = 0.8
 _SIMULATED_RUNS = 200
+_MANY_FAILURES = 20_000
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,8 @@ def owned_price_usd_per_hour(
 @lru_cache(maxsize=256)
 def _spread(job: Reliability, work_s: float) -> tuple[float, float]:
     """Ends of the interval of the time of a run over its mean, by simulated failures."""
+    if work_s > _MANY_FAILURES * job.ettr_fraction * job.mttf_s:
+        return 1.0, 1.0  # their number spreads by less than a percent
     times = job.simulate(work_s, runs=_SIMULATED_RUNS)["time_s"]
     tail = (1 - _COVERED_FRACTION) / 2
     return tuple(times.quantile([tail, 1 - tail]) / times.mean())  # type: ignore[return-value]
@@ -190,6 +194,49 @@ def _bounds(
         time_s / _core.joint_factor(step_s / interval.low_s, 1 / low),
         time_s * _core.joint_factor(interval.high_s / step_s, high),
     )
+
+
+class _Rate(NamedTuple):
+    """Tokens and joules of a step as it runs, under a power limit too."""
+
+    step_time_s: float
+    step_j: float
+    tokens_per_s: float
+
+
+def _rate(est: Estimate, cap_w: float | None, pue: float, network_w: float) -> _Rate:
+    core = est.cluster.core
+    step = capped_step(est, cap_w)
+    wires_w = core.node_accelerators * checked("network_w", network_w, 0)
+    step_j = _core.facility_energy_j(
+        step.time_s,
+        step.power_w,
+        core.accelerators,
+        core.host_power_w + wires_w,
+        nodes_of(est.cluster),
+        pue,
+    )
+    return _Rate(step.time_s, step_j, est.tokens_per_s * (est.step_time_s / step.time_s))
+
+
+def _time_s(
+    wanted: str,
+    amount: float,
+    rate: _Rate,
+    ettr_fraction: float,
+    cluster: Cluster,
+    price_usd_per_s: float | None,
+) -> float:
+    """Time of a run that is to see so many tokens, or may take so much."""
+    if wanted == "tokens":
+        return float(_core.training_time_s(amount, rate.tokens_per_s, ettr_fraction))
+    if wanted == "days":
+        return amount * _DAY_S
+    if wanted == "energy_j":
+        return amount / rate.step_j * rate.step_time_s
+    if not price_usd_per_s:
+        raise ScaleModelError(f"budget_usd={amount!r}: {cluster.accelerator} has no price")
+    return amount / float(_core.rental_cost_usd(1.0, cluster.accelerators, price_usd_per_s))
 
 
 def _checked_estimate(est: object) -> Estimate:
@@ -258,54 +305,25 @@ def training_run(
     30.0
     """
     est = _checked_estimate(est)
-    wanted = one_of(tokens=tokens, days=days, budget_usd=budget_usd, energy_j=energy_j)
-    amount = checked(
-        wanted,
-        {"tokens": tokens, "days": days, "budget_usd": budget_usd, "energy_j": energy_j}[wanted],
-        1e-9,
-    )
-    cluster, core = est.cluster, est.cluster.core
-    job = (
-        reliability
-        if isinstance(reliability, Reliability)
-        else _reliability(est, failures=reliability)
-    )
-    step = capped_step(est, cap_w)
-    step_time_s = step.phases.compute_s + step.phases.memory_bound_s
-    step_time_s += step.phases.exposed_s + step.phases.idle_s
-    rate = est.tokens_per_s * (est.step_time_s / step_time_s)
-    accelerators = cluster.accelerators
-    step_j = _core.facility_energy_j(
-        step_time_s,
-        step.power_w,
-        accelerators,
-        core.host_power_w + core.node_accelerators * checked("network_w", network_w, 0),
-        nodes_of(cluster),
-        core.pue if pue is None else carbon.pue_of(pue),
-    )
-    power_w = step_j / step_time_s
+    wants = {"tokens": tokens, "days": days, "budget_usd": budget_usd, "energy_j": energy_j}
+    wanted = one_of(**wants)
+    amount = checked(wanted, wants[wanted], 1e-9)
+    cluster = est.cluster
+    job = reliability
+    if not isinstance(job, Reliability):
+        job = reliability_of(est, failures=job)
     ettr = job.ettr_fraction
     if ettr <= 0:
-        raise ScaleModelError(f"reliability={job!r}: no run of this kind ever makes progress")
+        raise ScaleModelError(f"reliability={job!r}: no run of this kind makes progress")
+    rate = _rate(est, cap_w, cluster.core.pue if pue is None else carbon.pue_of(pue), network_w)
     price_per_s = price_of(cluster, price)
-    if wanted == "budget_usd" and not price_per_s:
-        raise ScaleModelError(
-            f"budget_usd={amount!r}: {cluster.accelerator} has no price; give one"
-        )
-    if wanted == "tokens":
-        time_s = _core.training_time_s(amount, rate, ettr)
-    elif wanted == "days":
-        time_s = amount * _DAY_S
-    elif wanted == "budget_usd":
-        if not price_per_s:
-            raise ScaleModelError(f"budget_usd={amount!r}: {cluster.accelerator} has no price")
-        time_s = amount / _core.rental_cost_usd(1.0, accelerators, price_per_s)
-    else:
-        time_s = amount / power_w
-    trained = _core.tokens_in(time_s, rate, ettr)
+    time_s = _time_s(wanted, amount, rate, ettr, cluster, price_per_s)
+    trained = _core.tokens_in(time_s, rate.tokens_per_s, ettr)
     low_s, high_s = _bounds(est, job, time_s)
-    cost = None if price_per_s is None else _core.rental_cost_usd(time_s, accelerators, price_per_s)
-    energy = _core.energy_over_run_j(step_j, step_time_s, time_s)
+    cost = None
+    if price_per_s is not None:
+        cost = _core.rental_cost_usd(time_s, cluster.accelerators, price_per_s)
+    energy = _core.energy_over_run_j(rate.step_j, rate.step_time_s, time_s)
     made_kg = carbon.embodied_kg(cluster) if embodied_kg is None else embodied_kg
     life_s, used = carbon.life_s()
     return TrainingRun(
@@ -315,20 +333,17 @@ def training_run(
         time_s=time_s,
         time_low_s=low_s,
         time_high_s=high_s,
-        accelerators=accelerators,
-        accelerator_hours=accelerators * time_s / _HOUR_S,
+        accelerators=cluster.accelerators,
+        accelerator_hours=cluster.accelerators * time_s / _HOUR_S,
         ettr_fraction=ettr,
-        goodput_tokens_per_s=_core.goodput(rate, ettr),
+        goodput_tokens_per_s=_core.goodput(rate.tokens_per_s, ettr),
         failures=time_s / job.mttf_s,
-        power_w=power_w,
+        power_w=rate.step_j / rate.step_time_s,
         energy_j=energy,
         price_usd_per_hour=None if price_per_s is None else _HOUR_S * price_per_s,
         cost_usd=cost,
         usd_per_million_tokens=None if cost is None else 1e6 * cost / trained,
         operational_kg=_core.operational_kg(energy, carbon.grid_g_per_kwh(grid)),
-        embodied_kg=accelerators
+        embodied_kg=cluster.accelerators
         * _core.amortised(checked("embodied_kg", made_kg, 0), time_s, life_s, used),
     )
-
-
-_reliability = reliability  # the argument of `training_run` bears the same name

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from scalemodel import _core, catalog
 from scalemodel.errors import ScaleModelError
 from scalemodel.resolve.accelerators import accelerator_table
-from scalemodel.resolve.power import serving_power
+from scalemodel.resolve.power import clock_power, serving_power
 from scalemodel.resolve.reader import Reader
 from scalemodel.validation.rows import Row, SkippedRowError, Table
 from scalemodel.validation.training import accelerator_name
@@ -175,6 +175,18 @@ def _estimate(workload: Reader, accelerator: str, nodes: int, per_node: int) -> 
     return sm.estimate(model, cluster, task, plan, stack=stack)
 
 
+def _unknown_workload(power: _core.PowerPhases, nodes: int) -> tuple[float, str]:
+    """Watts of a workload of which only the name is known, and the assumption made."""
+    waiting, note = 0.0, "computes throughout: workload unknown"
+    if nodes > 1:
+        phases = Reader(catalog.load("reference", "power_phases")["phases"], "power_phases.phases")
+        waiting = phases.number("waiting_fraction")
+        note = f"waits for {100 * waiting:.0f} % of the step: workload unknown"
+    shares = _core.StepPhases(compute_s=1 - waiting, exposed_s=waiting)
+    step = _core.step_under_cap(power, clock_power(), shares, power.limit_w)
+    return step.power_w, note
+
+
 @lru_cache(maxsize=256)
 def _training_watts(label: str, accelerator: str, nodes: int, per_node: int) -> tuple[float, str]:
     """Watts of one accelerator over the run, and the assumptions made."""
@@ -185,7 +197,7 @@ def _training_watts(label: str, accelerator: str, nodes: int, per_node: int) -> 
         return power.idle_w, "idle"
     workload = _workload(label)
     if workload is None:
-        return power.limit_w * power.compute_fraction, "computes throughout: workload unknown"
+        return _unknown_workload(power, nodes)
     est = _estimate(workload, accelerator, nodes, per_node)
     if est.illegal:
         raise SkippedRowError(est.verdict)
