@@ -148,6 +148,16 @@ def test_an_idle_accelerator_and_an_unknown_workload(tmp_path: Path) -> None:
     assert spread < frame["predicted_power_w_per_gpu"][1]
 
 
+@pytest.mark.parametrize("label", ["A100", "B200", "MI300X", "GB200", "V100-SXM2-32"])
+@pytest.mark.parametrize("nodes", [1, 3, 24])
+def test_known_workloads_run_on_any_accelerator(tmp_path: Path, label: str, nodes: int) -> None:
+    rows = [(label, 8, nodes, name) for name in ("Llama2-70B LoRA", "GPT-3 175B pretrain")]
+    frame = validate("power", table(tmp_path, TRAINING, *rows))
+    power_of = sm.cluster({"accelerator": label}).core.accelerator.power
+    assert (frame["skip_reason"] == "").all()
+    assert frame["predicted_power_w_per_gpu"].between(power_of.idle_w, power_of.limit_w).all()
+
+
 def test_the_command_line_prints_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     header = (*TRAINING, "mean_node_W_during_run")
     path = table(tmp_path, header, ("H100", 8, 1, "BERT", "7000 (mean)"))
@@ -176,6 +186,9 @@ def test_measured_node_power(corpora: Path) -> None:
     assert np.abs(errors).mean() <= 0.08
     scores = power_score.score(frame)
     assert scores.pooled.mape_fraction <= 0.06
+    # Published: 5.87 % less power per accelerator on 2,048 than on 128.
+    alone = frame.loc[frame["workload"].str.contains("FSDP"), "predicted_power_w_per_gpu"].tolist()
+    assert alone[1] / alone[0] - 1 == pytest.approx(-0.0587, abs=0.02)
     gpt = next(row for row in scores.groups if row.label.startswith("GPT-3"))
     assert gpt.mape_fraction <= 0.05
 

@@ -152,11 +152,13 @@ def _estimate(workload: Reader, accelerator: str, nodes: int, per_node: int) -> 
     pp = workload.count("pp", 1)
     cp = min(workload.count("cp", 1), max(1, cluster.accelerators // (tp * pp)))
     micro_batch = workload.count("micro_batch", 1)
-    replicas = max(1, cluster.accelerators // (tp * pp * cp))
+    per_pass = max(1, cluster.accelerators // (tp * pp * cp)) * micro_batch
+    precision = workload.text("precision", "bf16")
+    peaks = dict(zip(_core.precisions(), cluster.core.accelerator.peak_flop_per_s, strict=True))
     question: dict[str, Any] = {
-        "global_batch": max(workload.count("least_batch", 1), replicas * micro_batch),
+        "global_batch": math.ceil(workload.count("least_batch", 1) / per_pass) * per_pass,
         "sequence": workload.count("sequence"),
-        "precision": workload.text("precision", "bf16"),
+        "precision": precision if peaks[precision] > 0 else "bf16",
     }
     method = workload.text("method", "pretrain")
     task = (
@@ -200,7 +202,8 @@ def _training_watts(label: str, accelerator: str, nodes: int, per_node: int) -> 
         return _unknown_workload(power, nodes)
     est = _estimate(workload, accelerator, nodes, per_node)
     if est.illegal:
-        raise SkippedRowError(est.verdict)
+        watts, note = _unknown_workload(power, nodes)
+        return watts, f"{est.verdict} as published; {note}"
     if "run" not in workload.table:
         return est.power_w, "laid out as published runs of this workload"
     run = workload.sub("run")

@@ -6,6 +6,11 @@
 #include <utility>
 
 #include "scalemodel/collectives/custom_all_reduce.hpp"
+#include "scalemodel/economics/carbon.hpp"
+#include "scalemodel/economics/failure_simulation.hpp"
+#include "scalemodel/economics/scaling_law.hpp"
+#include "scalemodel/power/cap.hpp"
+#include "scalemodel/power/serving.hpp"
 #include "support.hpp"
 
 namespace scalemodel {
@@ -81,6 +86,16 @@ TEST_CASE("a field table names every member of its type once") {
   check_record<Task>();
   check_record<Stack>();
   check_record<Estimate>();
+  check_record<ClockPower>();
+  check_record<StepPhases>();
+  check_record<CappedStep>();
+  check_record<ServingPower>();
+  check_record<DecodeLoad>();
+  check_record<ChipProcess>();
+  check_record<ServerParts>();
+  check_record<LossLaw>();
+  check_record<FailingJob>();
+  check_record<SimulationPlan>();
 }
 
 template <Record T>
