@@ -8,10 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/arrays.hpp"
 #include "bindings/bind.hpp"
+#include "bindings/columns.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/base/error.hpp"
+#include "scalemodel/routing/controller.hpp"
 #include "scalemodel/routing/ecmp.hpp"
 #include "scalemodel/routing/route.hpp"
 #include "scalemodel/routing/simulate.hpp"
@@ -21,18 +22,6 @@
 
 namespace scalemodel::bindings {
 namespace {
-
-using IndexColumn = py::array_t<std::int32_t, py::array::c_style | py::array::forcecast>;
-
-template <class T>
-py::array_t<T> array_of(const std::vector<T>& values) {
-  return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
-}
-
-template <class T, class Column>
-std::vector<T> vector_of(const Column& column) {
-  return {column.data(), column.data() + column.size()};
-}
 
 [[noreturn]] void reject_flow(const char* column, std::size_t flow, const std::string& legal) {
   throw MalformedQuestion(std::string(column) + "[" + std::to_string(flow) + "]: must be " + legal);
@@ -193,32 +182,43 @@ py::dict path_columns(const LinkGraph& graph, const Flows& flows, int max_paths,
   return columns;
 }
 
-using PatternRow = std::tuple<TrafficPattern, std::vector<std::vector<std::int32_t>>,
-                              double>;  // pattern, groups, size
+using PatternRow = std::tuple<TrafficPattern, std::vector<std::vector<std::int32_t>>, double,
+                              std::vector<std::int32_t>>;  // pattern, groups, size, shape
 
 Flows pattern_flows(const std::vector<PatternRow>& jobs) {
   Flows flows;
-  for (const auto& [pattern, groups, size] : jobs) {
+  for (const auto& [pattern, groups, size, shape] : jobs) {
     if (!(size > 0 && size < 1e18)) {
       throw MalformedQuestion("size_bytes: must be above 0 and below 1e18");
     }
     open_job(flows);
-    for (const auto& members : groups) add_pattern(flows, pattern, members, Bytes{size});
+    for (const auto& members : groups) {
+      if (shape.empty()) {
+        add_pattern(flows, pattern, members, Bytes{size});
+      } else {
+        add_decomposed_rings(flows, members, shape, Bytes{size});
+      }
+    }
   }
   return flows;
 }
 
-/// Runs the routing of the options, or the given paths.
+using ChangeRow = std::pair<double, const LinkGraph*>;  // time, graph from then on
+
+/// Runs the routing of the options; under the controller where it runs or something changes.
 py::dict run_network(const LinkGraph& graph, const Flows& flows, const RouteOptions& options,
                      const std::vector<JobSchedule>& schedules, double step_latency_s,
-                     int max_paths, int detours) {
+                     int max_paths, int detours, const Controller& controller,
+                     const std::vector<ChangeRow>& rows) {
   require_nics(graph, flows);
   if (schedules.size() != static_cast<std::size_t>(flows.jobs)) {
     throw MalformedQuestion("schedules: must have one entry per job");
   }
   if (!(step_latency_s >= 0)) throw MalformedQuestion("step_latency_s: must be at least 0");
   const PathLimits limits = limits_of(max_paths, detours);
-  NetworkRun run;
+  std::vector<NetworkChange> changes;
+  for (const auto& [time, after] : rows) changes.push_back({Seconds{time}, after});
+  ControlledRun run;
   std::vector<double> isolated;
   std::size_t disconnected = 0;
   {
@@ -228,21 +228,30 @@ py::dict run_network(const LinkGraph& graph, const Flows& flows, const RouteOpti
     isolated = isolated_values(instance);
     for (std::size_t j = 0; j < isolated.size(); ++j)
       isolated[j] = schedules[j].steps / isolated[j];
-    if (disconnected == 0) {
-      run =
+    if (controller.period > Seconds{} || !changes.empty()) {
+      run = simulate_controlled(graph, flows, limits, options, schedules, Seconds{step_latency_s},
+                                controller, changes);
+      disconnected = static_cast<std::size_t>(run.network.stalled_flows);
+    } else if (disconnected == 0) {
+      run.network =
           simulate_network(instance, route(instance, options), schedules, Seconds{step_latency_s});
     }
   }
   py::dict answer;
-  answer["job"] = array_of(run.job);
-  answer["start_s"] = array_of(run.start);
-  answer["end_s"] = array_of(run.end);
+  answer["job"] = array_of(run.network.job);
+  answer["start_s"] = array_of(run.network.start);
+  answer["end_s"] = array_of(run.network.end);
   answer["isolated_s"] = array_of(isolated);
-  answer["delivered_bytes"] = array_of(run.delivered_bytes);
-  answer["moved_bytes"] = array_of(run.moved_bytes);
-  answer["events"] = run.events;
-  answer["solved_flows"] = run.solved_flows;
+  answer["delivered_bytes"] = array_of(run.network.delivered_bytes);
+  answer["moved_bytes"] = array_of(run.network.moved_bytes);
+  answer["events"] = run.network.events;
+  answer["solved_flows"] = run.network.solved_flows;
   answer["disconnected"] = disconnected;
+  answer["controller_time_s"] = array_of(run.controller.time);
+  answer["routed_flows"] = array_of(run.controller.routed);
+  answer["moved_flows"] = array_of(run.controller.moved);
+  answer["efficiency_fraction"] = array_of(run.controller.efficiency);
+  answer["assignment_s"] = run.controller.assignment_s;
   return answer;
 }
 
@@ -268,6 +277,7 @@ void bind_routing(py::module_& m) {
            "Scaled seconds between two all-reduces.");
   bind_record<JobSchedule>(m, "Collectives and silence of a job over time.");
   bind_record<RouteOptions>(m, "How paths are chosen.");
+  bind_record<Controller>(m, "When paths are chosen anew, and for which demands.");
   py::class_<Flows>(m, "Flows", "Who sends how much to whom in one step.")
       .def(py::init(&make_flows), py::arg("job"), py::arg("group"), py::arg("source"),
            py::arg("destination"), py::arg("size_bytes"), py::arg("jobs"))
@@ -275,7 +285,7 @@ void bind_routing(py::module_& m) {
       .def_readonly("jobs", &Flows::jobs, "Jobs.")
       .def("columns", &flow_columns, "Job, group, source, destination and size of every flow.");
   m.def("pattern_flows", &pattern_flows, py::arg("jobs"),
-        "Flows of jobs: rows (pattern, groups of NICs, size in bytes).");
+        "Flows of jobs: rows (pattern, groups of NICs, size in bytes, shape of decomposed rings).");
   m.def("pattern_steps", &pattern_steps, py::arg("pattern"), py::arg("members"),
         "Steps of one collective of a pattern.");
   m.def("ring_traffic", &ring_traffic, py::arg("graph"), py::arg("jobs"), py::arg("placement"),
@@ -291,7 +301,9 @@ void bind_routing(py::module_& m) {
         py::arg("max_paths") = 256, py::arg("detours") = 0, "Every path that a flow may take.");
   m.def("run_network", &run_network, py::arg("graph"), py::arg("flows"), py::arg("options"),
         py::arg("schedules"), py::arg("step_latency_s"), py::arg("max_paths") = 256,
-        py::arg("detours") = 0, "Every collective of a run: job, start and end.");
+        py::arg("detours") = 0, py::arg("controller") = Controller{},
+        py::arg("changes") = std::vector<ChangeRow>{},
+        "Every collective of a run: job, start and end; what the controller did.");
   m.def("ecmp_hash", &ecmp_hash, py::arg("value"), "The mixing hash of the ECMP router.");
 }
 

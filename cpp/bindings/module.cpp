@@ -26,4 +26,5 @@ PYBIND11_MODULE(_core, m) {
   bind_scaling(m);
   bind_power(m);
   bind_economics(m);
+  bind_plans(m);
 }

@@ -40,7 +40,15 @@ if TYPE_CHECKING:
         training_run,
     )
     from scalemodel.jobs import LogComparison, StepTimeMonitor, compare_log
-    from scalemodel.routing import Fabric, RoutingReport, Traffic, simulate_network
+    from scalemodel.routing import (
+        Fabric,
+        RoutingReport,
+        Traffic,
+        design_topology,
+        pack_trees,
+        simulate_network,
+        time_shifts,
+    )
     from scalemodel.routing.route import route
     from scalemodel.scaling import scaling
     from scalemodel.serving import Inference, Serving
@@ -80,11 +88,13 @@ __all__ = [
     "compare_log",
     "compute_optimal",
     "diagnose",
+    "design_topology",
     "estimate",
     "explain_choice",
     "launch",
     "list_catalog",
     "model",
+    "pack_trees",
     "pareto",
     "plan_training",
     "plot",
@@ -100,6 +110,7 @@ __all__ = [
     "simulate_network",
     "sweep",
     "sweep_chunks",
+    "time_shifts",
     "training_run",
     "validate",
     "write_chakra",
@@ -115,12 +126,14 @@ _LAZY = {
     "compare_log": "jobs",
     "compute_optimal": "economics",
     "diagnose": "diagnosis",
+    "design_topology": "routing",
     "explain_choice": "choice",
     "Fabric": "routing",
     "Inference": "serving",
     "Launch": "settings",
     "launch": "settings",
     "LogComparison": "jobs",
+    "pack_trees": "routing",
     "plan_training": "economics",
     "plot": "",
     "power_caps": "economics",
@@ -137,6 +150,7 @@ _LAZY = {
     "Settings": "settings",
     "simulate_network": "routing",
     "StepTimeMonitor": "jobs",
+    "time_shifts": "routing",
     "Traffic": "routing",
     "training_run": "economics",
     "TrainingRun": "economics",

@@ -79,6 +79,61 @@ def test_one_report_and_its_tables_plot_alike(
     assert "slowdown (1 = alone)" in (tmp_path / "jobs.svg").read_text(encoding="utf-8")
 
 
+def test_the_map_draws_every_cable_once_and_failed_ones_dashed() -> None:
+    fabric = sm.Fabric.leaf_spine(leaves=4, spines=3, nics_per_leaf=4)
+    jobs = [{"pattern": "ring", "nics": [0, 4, 8, 12], "size_bytes": 1e9}]
+    damaged = fabric.failed(spines=[2], cables=[(0, 4)])
+    report = sm.route(damaged, jobs)
+    ax = plot.network_map(report)
+    lines = {
+        str(c.get_linestyle()): len(c.get_segments())
+        for c in ax.collections
+        if hasattr(c, "get_segments")
+    }
+    assert sum(lines.values()) == 4 * 3 + 16
+    dashed = [count for name, count in lines.items() if "None" not in name]
+    assert dashed == [4 + 1]
+    (coloured,) = [c for c in ax.collections if c.get_array() is not None]
+    assert np.asarray(coloured.get_array()).max() == pytest.approx(1.0)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["nic", "leaf", "spine"]
+
+
+def test_maps_without_load_of_large_and_of_flat_networks() -> None:
+    large = plot.network_map(sm.Fabric.leaf_spine(leaves=8, spines=4, nics_per_leaf=32))
+    assert [text.get_text() for text in large.get_yticklabels()] == ["leaf", "spine"]
+    (lines,) = [c for c in large.collections if hasattr(c, "get_segments")]
+    assert len(lines.get_segments()) == 32
+    flat = plot.network_map(sm.Fabric.direct_connect(8, ports=2, rings=1))
+    (lines,) = [c for c in flat.collections if hasattr(c, "get_segments")]
+    assert len(lines.get_segments()) == 8
+    assert np.linalg.norm(np.concatenate(lines.get_segments()), axis=1) == pytest.approx(1.0)
+    with pytest.raises(ScaleModelError, match="column source is missing"):
+        plot.network_map(sm.Fabric.leaf_spine(leaves=2).links().drop(columns="source"))
+
+
+def test_efficiency_over_time_is_the_table_of_the_controller() -> None:
+    fabric = sm.Fabric.leaf_spine()
+    jobs = sm.Traffic.paper_mix(fabric, jobs=2, ring=2)
+    changes = [(1.0, fabric.failed(spines=range(4)))]
+    runs = {
+        "hashed": sm.simulate_network(fabric, jobs, policy="ecmp", epochs=2, changes=changes),
+        "controlled": sm.simulate_network(
+            fabric, jobs, epochs=2, changes=changes, reoptimise_every_s=0.5
+        ),
+    }
+    ax = plot.network_efficiency(runs)
+    for line, (label, run) in zip(ax.get_lines(), runs.items(), strict=True):
+        log = run.attrs["controller"]
+        assert line.get_label() == label
+        assert list(line.get_xdata())[:-1] == log["time_s"]
+        assert list(line.get_ydata())[:-1] == log["efficiency_fraction"]
+        assert float(np.asarray(line.get_xdata())[-1]) >= run.end_s.max()
+    with pytest.raises(ScaleModelError, match="no controller ran"):
+        plot.network_efficiency(sm.simulate_network(fabric, jobs, epochs=1))
+    with pytest.raises(ScaleModelError, match="at least one"):
+        plot.network_efficiency({})
+
+
 def test_what_cannot_be_plotted_says_why(reports: dict[str, sm.RoutingReport]) -> None:
     report = reports["ecmp"]
     with pytest.raises(ScaleModelError, match="direction='left'"):

@@ -16,7 +16,13 @@ import numpy as np
 
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import MEMORY_COLUMNS, TIME_COLUMNS, Estimate
-from scalemodel.plot.network import job_slowdowns, link_load_cdf, link_loads
+from scalemodel.plot.network import (
+    job_slowdowns,
+    link_load_cdf,
+    link_loads,
+    network_efficiency,
+    network_map,
+)
 from scalemodel.plot.operators import (
     bus_bandwidth,
     collective_table,
@@ -49,6 +55,8 @@ __all__ = [
     "link_loads",
     "memory",
     "memory_timeline",
+    "network_efficiency",
+    "network_map",
     "parallel_coordinates",
     "pareto",
     "roofline",

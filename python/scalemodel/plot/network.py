@@ -9,6 +9,7 @@ import numpy as np
 
 from scalemodel import plot
 from scalemodel.errors import ScaleModelError
+from scalemodel.plot.columns import COLOUR_MAP
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +20,9 @@ _LINK_COLUMNS = (
     *("load_bytes", "utilisation_fraction"),
 )
 _DIRECTIONS = ("up", "down")
+#: Tiers of nodes from the bottom up.
+_TIERS = ("nic", "domain", "leaf", "spine", "core")
+_MOST_NICS = 128
 
 
 def _table(report: Any, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
@@ -95,7 +99,7 @@ def link_loads(report: Any, *, direction: str = "up", ax: Axes | None = None) ->
     ax = plot._axis(ax, 5.2, 3.6)
     with plot.style():
         image = ax.imshow(
-            1e-9 * loads.to_numpy(), aspect="auto", cmap="cividis", vmin=0, interpolation="nearest"
+            1e-9 * loads.to_numpy(), aspect="auto", cmap=COLOUR_MAP, vmin=0, interpolation="nearest"
         )
         figure: Any = ax.figure
         figure.colorbar(image, ax=ax, label="load of one step (GB)")
@@ -194,4 +198,182 @@ def job_slowdowns(reports: Any, *, ax: Axes | None = None) -> Axes:
     ax.set_ylabel("slowdown (1 = alone)")
     if any(tables):
         ax.legend(frameon=False, loc="upper center", ncols=len(tables))
+    return ax
+
+
+def network_map(report: Any, *, ax: Axes | None = None) -> Axes:
+    """Draw switches, accelerators and the links between them.
+
+    Parameters
+    ----------
+    report : RoutingReport, Fabric or DataFrame
+        Or the rows of its `links`. A report colours links by what they carry.
+    ax : Axes, optional
+        Default: a new figure.
+
+    Returns
+    -------
+    Axes
+        Tiers from accelerators up, or a circle where there are no switches. Accelerators are left
+        out where they are more than 128. The colour of a link is the utilisation of its fuller
+        direction; links that are down are dashed.
+
+    Raises
+    ------
+    ScaleModelError : a missing column, or no link.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> fabric = sm.Fabric.leaf_spine(leaves=4, spines=2, nics_per_leaf=4).failed(spines=[1])
+    >>> [text.get_text() for text in sm.plot.network_map(fabric).get_yticklabels()]
+    ['nic', 'leaf', 'spine']
+    """
+    from matplotlib.collections import LineCollection
+
+    needed = ("source", "destination", "bandwidth_bytes_per_s", *_LINK_COLUMNS[:4])
+    links = _table(report, "links", needed)
+    kinds = {
+        int(node): str(kind)
+        for end in ("source", "destination")
+        for node, kind in zip(links[end], links[f"{end}_kind"], strict=True)
+    }
+    if sum(kind == "nic" for kind in kinds.values()) > _MOST_NICS and set(kinds.values()) != {
+        "nic"
+    }:
+        links = links[(links["source_kind"] != "nic") & (links["destination_kind"] != "nic")]
+        kinds = {node: kind for node, kind in kinds.items() if kind != "nic"}
+    places = _places(kinds)
+    # Both directions of a cable are one line; the fuller one decides.
+    ends = np.sort(links[["source", "destination"]].to_numpy(), axis=1)
+    table = links.assign(low=ends[:, 0], high=ends[:, 1])
+    if "utilisation_fraction" not in table:
+        table["utilisation_fraction"] = np.nan
+    cables = table.groupby(["low", "high"]).agg(
+        used=("utilisation_fraction", "max"), width=("bandwidth_bytes_per_s", "max")
+    )
+    lines = np.array([[places[int(low)], places[int(high)]] for low, high in cables.index])
+    down = (cables["width"] == 0).to_numpy()
+    known = cables["used"].notna().to_numpy() & ~down
+    ax = plot._axis(ax, 5.2, 3.4)
+    with plot.style():
+        for mask, given in (
+            (~known & ~down, {"colors": "0.6", "linewidths": 0.6}),
+            (down, {"colors": "#bd1f01", "linewidths": 0.8, "linestyles": "dashed"}),
+        ):
+            if mask.any():
+                ax.add_collection(LineCollection(list(lines[mask]), zorder=1, **given))
+        if known.any():
+            # Full links on top of idle ones.
+            order = np.flatnonzero(known)[np.argsort(cables["used"].to_numpy()[known])]
+            full = LineCollection(list(lines[order]), cmap=COLOUR_MAP, linewidths=1.0, zorder=2)
+            full.set_array(cables["used"].to_numpy()[order])
+            full.set_clim(0, 1)
+            ax.add_collection(full)
+            figure: Any = ax.figure
+            figure.colorbar(full, ax=ax, label="utilisation (1 = full)")
+        for kind, marker, size in (("nic", "o", 8), ("domain", "D", 16), ("leaf", "s", 16)):
+            _scatter(ax, kinds, places, (kind,), marker, size)
+        _scatter(ax, kinds, places, ("spine", "core"), "^", 16)
+    ax.autoscale_view()
+    ax.set_xticks([])
+    tiers = [tier for tier in _TIERS if tier in kinds.values()]
+    flat = len(tiers) == 1
+    ax.set_yticks([] if flat else range(len(tiers)), [] if flat else tiers)
+    for side in ("left", "right", "top", "bottom"):
+        ax.spines[side].set_visible(False)
+    if flat:
+        ax.set_aspect("equal")
+    return ax
+
+
+def _places(kinds: Mapping[int, str]) -> dict[int, tuple[float, float]]:
+    """Where every node stands: in its tier, or on a circle where there is one tier only."""
+    tiers = [tier for tier in _TIERS if tier in kinds.values()]
+    places: dict[int, tuple[float, float]] = {}
+    for height, tier in enumerate(tiers):
+        nodes = sorted(node for node, kind in kinds.items() if kind == tier)
+        for index, node in enumerate(nodes):
+            if len(tiers) == 1:
+                angle = 2 * np.pi * index / len(nodes)
+                places[node] = (float(np.sin(angle)), float(np.cos(angle)))
+            else:
+                places[node] = ((index + 0.5) / len(nodes), float(height))
+    return places
+
+
+def _scatter(
+    ax: Axes,
+    kinds: Mapping[int, str],
+    places: Mapping[int, tuple[float, float]],
+    wanted: tuple[str, ...],
+    marker: str,
+    size: float,
+) -> None:
+    spots = [places[node] for node, kind in kinds.items() if kind in wanted]
+    if spots:
+        x, y = zip(*spots, strict=True)
+        ax.scatter(x, y, s=size, marker=marker, color="0.2", zorder=3)
+
+
+def network_efficiency(runs: Any, *, ax: Axes | None = None) -> Axes:
+    """Draw how close the network comes, over time, to giving every job what it would have alone.
+
+    Parameters
+    ----------
+    runs : DataFrame, or mapping of labels to them
+        What `simulate_network` returns where a controller runs or links change.
+    ax : Axes, optional
+        Default: a new figure.
+
+    Returns
+    -------
+    Axes
+        One step curve per run: bytes moved between two instants at which paths or links changed,
+        over those that the flows on their way would have moved were their jobs alone.
+
+    Raises
+    ------
+    ScaleModelError : a run without controller and changes.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> fabric = sm.Fabric.leaf_spine()
+    >>> jobs = sm.Traffic.paper_mix(fabric, jobs=2, ring=2)
+    >>> runs = sm.simulate_network(fabric, jobs, epochs=2, reoptimise_every_s=1.0)
+    >>> sm.plot.network_efficiency(runs).get_ylabel()
+    'efficiency (1 = alone)'
+    """
+    listed = runs if isinstance(runs, Mapping) else {"": runs}
+    if not listed:
+        raise ScaleModelError("runs: at least one is needed")
+    curves = {}
+    for label, run in listed.items():
+        log = getattr(run, "attrs", {}).get("controller")
+        if log is None or not len(run):
+            raise ScaleModelError(
+                "runs: no controller ran; pass what sm.simulate_network returns with "
+                "reoptimise_every_s or changes",
+                code="missing_column",
+            )
+        times, heights = list(log["time_s"]), list(log["efficiency_fraction"])
+        end = max(float(run["end_s"].max()), times[-1])
+        curves[str(label)] = ([*times, end], [*heights, heights[-1]])
+    ax = plot._axis(ax, 5.2, 2.8)
+    with plot.style():
+        for index, (label, (times, heights)) in enumerate(curves.items()):
+            ax.step(
+                times,
+                heights,
+                where="post",
+                color=plot._COLOURS[index % len(plot._COLOURS)],
+                linestyle=("-", "--", "-.", ":")[index % 4],
+                label=label,
+            )
+    ax.set_ylim(0, 1.05)
+    ax.set_xlabel("time (s)")
+    ax.set_ylabel("efficiency (1 = alone)")
+    if any(curves):
+        ax.legend(frameon=False, loc="lower right")
     return ax

@@ -5,7 +5,19 @@ from __future__ import annotations
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.report import RoutingReport
 from scalemodel.routing.route import route
+from scalemodel.routing.shifts import time_shifts
 from scalemodel.routing.simulation import simulate_network
+from scalemodel.routing.topology import design_topology
 from scalemodel.routing.traffic import Traffic
+from scalemodel.routing.trees import pack_trees
 
-__all__ = ["Fabric", "RoutingReport", "Traffic", "route", "simulate_network"]
+__all__ = [
+    "Fabric",
+    "RoutingReport",
+    "Traffic",
+    "design_topology",
+    "pack_trees",
+    "route",
+    "simulate_network",
+    "time_shifts",
+]

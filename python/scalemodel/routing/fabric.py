@@ -290,6 +290,51 @@ class Fabric:
         return cls(_core.LinkGraph(nics, switches, rows), "custom")
 
     @classmethod
+    def direct_connect(
+        cls,
+        nics: int,
+        *,
+        ports: int,
+        rings: int = 1,
+        demands: Iterable[tuple[int, int, float]] = (),
+        bandwidth: Bandwidth = _USUAL_BANDWIDTH,
+        latency_s: float = 0.0,
+    ) -> Fabric:
+        """Accelerators joined without switches, for the traffic they carry.
+
+        `rings` rings with strides that share no factor with `nics` take two of the `ports` of every
+        accelerator each; the other ports join the pairs with the largest demands. NICs forward.
+        Source: TopoOpt (NSDI 2023, arXiv 2202.00433).
+
+        Parameters
+        ----------
+        nics, ports, rings : int
+        demands : iterable of (int, int, float)
+            Bytes from one NIC to another.
+        bandwidth : float or str
+            Of a port, one direction.
+        latency_s : float
+            Of one link.
+
+        Raises
+        ------
+        ScaleModelError : more rings than ports allow, or a NIC that does not exist.
+
+        Examples
+        --------
+        >>> Fabric.direct_connect(8, ports=4, rings=1, demands=[(0, 4, 1e9)]).links().shape
+        (20, 8)
+        """
+        if nics < 2 or ports < 1 or rings < 0:
+            raise ScaleModelError(
+                f"nics={nics!r}, ports={ports!r}, rings={rings!r}: must be at least 2, 1 and 0"
+            )
+        rows = [(int(a), int(b), float(size)) for a, b, size in demands]
+        cable = _cable(bandwidth, latency_s, "bandwidth")
+        strides = _core.ring_strides(nics, rings)
+        return cls(_core.direct_connect(nics, ports, strides, rows, cable), "direct_connect")
+
+    @classmethod
     def of_cluster(cls, cluster: Cluster, *, servers_per_unit: int = 32) -> Fabric:
         """A rail-optimised fabric with the nodes and bandwidths of a cluster.
 

@@ -15,7 +15,7 @@ from scalemodel.units import parse_quantity, value_of
 if TYPE_CHECKING:
     import pandas as pd
 
-PATTERNS = ("ring", "all_to_all", "chain", "double_binary_tree")
+PATTERNS = ("ring", "all_to_all", "chain", "double_binary_tree", "in_network")
 PLACEMENTS = ("random_leaves", "packed", "random_servers")
 #: Concurrent jobs of arXiv 2503.05324 (public simulation code) by number and ring size; the jobs
 #: themselves are in the catalogue, reference/ring_jobs.
@@ -86,10 +86,12 @@ class Traffic:
         Parameters
         ----------
         jobs : iterable of mapping
-            ``pattern`` (ring, all_to_all, chain, double_binary_tree), ``nics`` (one list, or a list
-            of lists: several groups of one job) and ``size_bytes`` (ring, tree: a rank's whole
-            buffer of an all-reduce; all_to_all: to every other rank; chain: to the next one).
-            Optional: ``name``, ``compute_s``.
+            ``pattern`` (ring, all_to_all, chain, double_binary_tree, in_network: switches add up
+            what passes, as SHARP does; NICs of a leaf follow each other), ``nics`` (one list, or a
+            list of lists: several groups of one job) and ``size_bytes`` (ring, tree, in_network: a
+            rank's whole buffer of an all-reduce; all_to_all: to every other rank; chain: to the
+            next one). Optional: ``name``, ``compute_s``, and ``shape`` of a ring: the all-reduce is
+            decomposed into rings over these dimensions, innermost first, as BlueConnect does.
 
         Raises
         ------
@@ -104,7 +106,7 @@ class Traffic:
         rows = []
         names, steps, compute = [], [], []
         for number, job in enumerate(jobs):
-            unknown = set(job) - {"pattern", "nics", "size_bytes", "name", "compute_s"}
+            unknown = set(job) - {"pattern", "nics", "size_bytes", "name", "compute_s", "shape"}
             missing = {"pattern", "nics", "size_bytes"} - set(job)
             if unknown or missing:
                 what = f"has no key {sorted(missing)[0]!r}" if missing else ""
@@ -115,12 +117,16 @@ class Traffic:
                 raise ScaleModelError(
                     f"jobs[{number}]: pattern={pattern!r}: must be one of {', '.join(PATTERNS)}"
                 )
+            shape = [int(extent) for extent in job.get("shape", ())]
+            if shape and pattern != "ring":
+                raise ScaleModelError(f"jobs[{number}]: shape={shape!r}: is for rings only")
             lists = list(job["nics"])
             groups = [list(g) for g in lists] if lists and np.ndim(lists[0]) else [lists]
             size = parse_quantity(job["size_bytes"], "bytes", f"jobs[{number}].size_bytes")
-            rows.append((pattern, groups, size))
+            rows.append((pattern, groups, size, shape))
             names.append(str(job.get("name", f"job {number}")))
-            steps.append(_core.pattern_steps(pattern, max((len(g) for g in groups), default=1)))
+            members = max((len(g) for g in groups), default=1)
+            steps.append(1 if shape else _core.pattern_steps(pattern, members))
             compute.append(parse_quantity(job.get("compute_s", 0.0), "s", "compute_s"))
         return cls(_core.pattern_flows(rows), names, steps, compute)
 

@@ -1,0 +1,27 @@
+// Columns of numbers handed to Python, and whole numbers taken from it.
+#pragma once
+
+#include <pybind11/numpy.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "bindings/arrays.hpp"
+
+namespace scalemodel::bindings {
+
+/// A contiguous column of whole numbers, converted where it is not one yet.
+using IndexColumn =
+    pybind11::array_t<std::int32_t, pybind11::array::c_style | pybind11::array::forcecast>;
+
+template <class T>
+pybind11::array_t<T> array_of(const std::vector<T>& values) {
+  return pybind11::array_t<T>(static_cast<pybind11::ssize_t>(values.size()), values.data());
+}
+
+template <class T, class Column>
+std::vector<T> vector_of(const Column& column) {
+  return {column.data(), column.data() + column.size()};
+}
+
+}  // namespace scalemodel::bindings
