@@ -9,7 +9,7 @@ import numpy as np
 
 from scalemodel import plot
 from scalemodel.errors import ScaleModelError
-from scalemodel.plot.columns import COLOUR_MAP
+from scalemodel.plot.columns import COLOUR_MAP, line_colours
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -215,8 +215,8 @@ def network_map(report: Any, *, ax: Axes | None = None) -> Axes:
     -------
     Axes
         Tiers from accelerators up, or a circle where there are no switches. Accelerators are left
-        out where they are more than 128. The colour of a link is the utilisation of its fuller
-        direction; links that are down are dashed.
+        out where they are more than 128. The darker a link, the fuller its fuller direction; links
+        that are down are dashed.
 
     Raises
     ------
@@ -266,7 +266,8 @@ def network_map(report: Any, *, ax: Axes | None = None) -> Axes:
         if known.any():
             # Full links on top of idle ones.
             order = np.flatnonzero(known)[np.argsort(cables["used"].to_numpy()[known])]
-            full = LineCollection(list(lines[order]), cmap=COLOUR_MAP, linewidths=1.0, zorder=2)
+            colours = line_colours(best_is_large=True)
+            full = LineCollection(list(lines[order]), cmap=colours, linewidths=1.0, zorder=2)
             full.set_array(cables["used"].to_numpy()[order])
             full.set_clim(0, 1)
             ax.add_collection(full)

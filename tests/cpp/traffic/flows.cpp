@@ -82,6 +82,44 @@ TEST_CASE("a double binary tree reaches everyone twice and overloads nobody") {
   }
 }
 
+TEST_CASE("decomposed rings send what one ring sends, and less of it beyond the inner ones") {
+  for (const std::vector<std::int32_t>& shape :
+       {std::vector<std::int32_t>{8}, {8, 4}, {2, 3, 5}, {1, 6}, {1, 1}}) {
+    std::int32_t count = 1;
+    for (const std::int32_t extent : shape) count *= extent;
+    Flows flows;
+    open_job(flows);
+    add_decomposed_rings(flows, members(count), shape, 1 * unit::GB);
+    const auto sent = bytes_by(flows.source, flows);
+    double beyond = 0;
+    for (std::size_t f = 0; f < flows.size(); ++f) {
+      const bool leaves = std::abs(flows.source[f] - flows.destination[f]) >= shape[0];
+      beyond += leaves ? flows.bytes[f] : 0.0;
+    }
+    const double whole = 2e9 * (count - 1) / count;
+    for (const auto& [nic, bytes] : sent) CHECK(bytes == doctest::Approx(whole));
+    CHECK(sent.size() == (count > 1 ? static_cast<std::size_t>(count) : 0));
+    CHECK(sent == bytes_by(flows.destination, flows));
+    const double outer = static_cast<double>(count) / shape[0];
+    CHECK(beyond / count == doctest::Approx(2e9 * (outer - 1) / outer / shape[0]));
+  }
+  Flows flows;
+  open_job(flows);
+  const std::vector<std::int32_t> shape{4, 2}, none{0};
+  CHECK_THROWS_AS(add_decomposed_rings(flows, members(9), shape, 1 * unit::GB), MalformedQuestion);
+  CHECK_THROWS_AS(add_decomposed_rings(flows, members(1), none, 1 * unit::GB), MalformedQuestion);
+}
+
+TEST_CASE("switches that add up take each buffer once") {
+  Flows flows;
+  open_job(flows);
+  add_pattern(flows, TrafficPattern::in_network, members(8), 1 * unit::GB);
+  CHECK(flows.size() == 8);
+  CHECK(flows.groups == 1);
+  CHECK(pattern_steps(TrafficPattern::in_network, 8) == 1);
+  for (const double bytes : flows.bytes) CHECK(bytes == 1e9);
+}
+
 TEST_CASE("steps of the paper's jobs carry its bytes and last its times") {
   // Bytes of a step and seconds of an all-reduce at 100 Gbit/s for rings of 2, 4 and 8.
   struct Row {
