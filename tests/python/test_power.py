@@ -134,6 +134,20 @@ def test_a_table_of_neither_schema_is_refused(tmp_path: Path) -> None:
         validate("power", table(tmp_path, TRAINING), stack="plain")
 
 
+def test_a_node_has_the_host_of_its_kind(tmp_path: Path) -> None:
+    kinds = [("GB300", 4, "gb300_nvl72"), ("A100-SXM4-80GB", 8, "dgx_a100")]
+    rows = [(label, per_node, 1, "BERT") for label, per_node, _ in kinds]
+    frame = validate("power", table(tmp_path, TRAINING, *rows))
+    for (_, per_node, cluster), node_w, own_w in zip(
+        kinds,
+        frame["predicted_node_power_w"],
+        frame["predicted_power_w_per_gpu"],
+        strict=True,
+    ):
+        host_w = sm.cluster(cluster).core.host_power_w
+        assert node_w - per_node * own_w == pytest.approx(host_w, rel=0.01)
+
+
 def test_an_idle_accelerator_and_an_unknown_workload(tmp_path: Path) -> None:
     rows = [("H200", 1, 1, "idle"), ("A100", 8, 1, "a new model"), ("A100", 8, 4, "a new model")]
     frame = validate("power", table(tmp_path, TRAINING, *rows))

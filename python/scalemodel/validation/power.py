@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import statistics
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -215,6 +216,21 @@ def _training_watts(label: str, accelerator: str, nodes: int, per_node: int) -> 
     return watts, f"{steps_s:.0f} s of steps, idle for {outside_s:.0f} s of start and evaluation"
 
 
+@lru_cache(maxsize=256)
+def _host_w(accelerator: str, per_node: int) -> float:
+    """Watts beside the accelerators of a node, as in the catalogue's clusters of that kind."""
+    shares = []
+    for name in catalog.names("clusters"):
+        entry = catalog.load("clusters", name)
+        node = Reader(entry.get("node", {}), f"clusters/{name}.node")
+        if entry["accelerator"] == accelerator and "host_power" in node.table:
+            shares.append(node.quantity("host_power", "w") / node.count("accelerators", 8))
+    if shares:
+        return per_node * statistics.median(shares)
+    usual = Reader(catalog.load("reference", "cluster_defaults"), "reference/cluster_defaults")
+    return per_node * usual.sub("node").quantity("host_power", "w")
+
+
 def _training(row: Row) -> PowerPrediction:
     for column in _TRAINING:
         if not row.text(column):
@@ -223,9 +239,8 @@ def _training(row: Row) -> PowerPrediction:
     per_node = row.count("accel_per_node") or 8
     nodes = row.count("nodes") or 1
     watts, note = _training_watts(row.text("workload"), accelerator, nodes, per_node)
-    usual = Reader(catalog.load("reference", "cluster_defaults"), "reference/cluster_defaults")
-    host_w = per_node * usual.sub("node").quantity("host_power", "w")
-    return PowerPrediction(watts, _core.node_power_w(watts, per_node, host_w), note)
+    node_w = _core.node_power_w(watts, per_node, _host_w(accelerator, per_node))
+    return PowerPrediction(watts, node_w, note)
 
 
 # ---------------------------------------------------------------------------------------- table
