@@ -60,9 +60,15 @@ def test_power_lies_between_a_third_of_the_limit_and_the_limit(
     assert limit_w / 3 < watts <= limit_w
 
 
-@given(cap=st.floats(50, 1000), tp=st.sampled_from([1, 2, 4]))
-def test_a_lower_limit_is_slower_and_draws_less(cap: float, tp: int) -> None:
-    est = sm.estimate(MODEL, sm.cluster("dgx_h100"), TASK, sm.Strategy(tp=tp))
+@given(
+    cap=st.floats(50, 1000),
+    tp=st.sampled_from([1, 2, 4]),
+    label=st.sampled_from(["H100", "A100", "MI300X", "GB200", "tpu_v4", "V100"]),
+)
+def test_a_lower_limit_is_slower_and_draws_less(cap: float, tp: int, label: str) -> None:
+    task = TASK if label != "V100" else TASK.replace(precision="fp16")
+    est = sm.estimate(MODEL, sm.cluster({"accelerator": label}), task, sm.Strategy(tp=tp))
+    assert not est.illegal
     frame = sm.power_caps(est, [1.1 * cap, cap])
     assert frame.step_time_s[1] >= frame.step_time_s[0] * (1 - 1e-12)
     assert frame.power_w[1] <= frame.power_w[0] * (1 + 1e-12)

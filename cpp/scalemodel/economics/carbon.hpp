@@ -32,7 +32,7 @@ struct ChipProcess {
 };
 
 /// kg of making a die:  area (energy grid + gas + material) / yield.
-/// Source: Gupta et al., ACT, ISCA 2022, equations 4 and 5.
+/// Source: Gupta et al., ACT, ISCA 2022.
 constexpr double die_kg(double area_cm2, const ChipProcess& process) {
   return 1e-3 * area_cm2 *
          (process.energy_kwh_per_cm2 * process.grid_g_per_kwh + process.gas_g_per_cm2 +

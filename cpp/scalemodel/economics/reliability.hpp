@@ -60,9 +60,9 @@ constexpr double first_order_ettr(const FailingJob& job, Seconds interval) {
 ///
 ///     ETTR = rate interval / (exp(rate (restart + background)) (exp(rate (interval + write)) - 1))
 ///
-/// Source: Daly 2006, equation 20. A checkpoint still being written is taken to cost its background
-/// time at each failure, exact to first order; without failures write/interval is all that is lost.
-/// Precondition: interval > 0.
+/// Source: the expected wall time of Daly 2006. A checkpoint still being written is taken to cost
+/// its background time at each failure, exact to first order; without failures write/interval is
+/// all that is lost. Precondition: interval > 0.
 inline double exact_ettr(const FailingJob& job, Seconds interval) {
   const double span = job.rate() * (interval + job.write);
   const double share = span > 0 ? span / std::expm1(span) : 1;

@@ -61,15 +61,16 @@ inline Watts power_at(double clock_fraction, Watts full, Watts lowest, const Clo
 
 /// The step under a limit of `cap` watts per accelerator. Each phase runs at the highest clock that
 /// keeps to it; kernels limited by the clock take 1/f of their time, all else takes what it took.
+/// What an idle accelerator draws is drawn at any clock.
 ///
 /// Mean power never rises, although computing takes a larger share of the longer step: the share
 /// grows by dP / (exponent (P - P_static)), which loses against dP itself as long as
-/// P - P_idle < exponent (P - P_static), true for every clock above `least_clock`.
-/// Source: P = P_static + c V^2 f with V following f (Mei et al., Applied Energy 2017); measured
-/// exponents lie between 2 and 3.
+/// P - P_idle < exponent (P - P_static): with the catalogue's constants for every clock down to
+/// `least_clock`. Source of the form: P = P_static + c V^2 f, the voltage following the clock; Mei,
+/// Wang and Chu, Digital Communications and Networks 3 (2017) 89.
 inline CappedStep step_under_cap(const PowerPhases& power, const ClockPower& clock,
                                  const StepPhases& phases, Watts cap) {
-  const Watts lowest = clock.static_fraction * power.limit;
+  const Watts lowest = max(clock.static_fraction * power.limit, power.idle);
   const Watts computing = power.compute_fraction * power.limit;
   const Watts waiting = power.exposed_fraction * power.limit;
   const double computing_clock = clock_under(cap, computing, lowest, clock);
@@ -83,7 +84,7 @@ inline CappedStep step_under_cap(const PowerPhases& power, const ClockPower& clo
   capped.time = capped.phases.total();
   capped.power = capped.time > Seconds{} ? energy / capped.time : power.idle;
   // Rounding of pow and its inverse must not turn a limit that is met into one that is not.
-  capped.met = max(computing_power, waiting_power) <= (1 + 1e-9) * cap;
+  capped.met = max(power.idle, max(computing_power, waiting_power)) <= (1 + 1e-9) * cap;
   return capped;
 }
 

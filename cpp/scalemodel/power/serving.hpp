@@ -49,7 +49,7 @@ inline constexpr double kDenseFraction = 0.7, kStreamFraction = 0.8, kCacheFract
 ///
 ///     128 KiB (active / 8e9)^0.4
 ///
-/// within 20 % of grouped-query models from 3e9 to 4e11 active parameters (Llama 3, Qwen 3).
+/// within 25 % of grouped-query models from 3e9 to 4e11 active parameters (Llama 3, Qwen 3).
 inline Bytes cache_per_token(double active_parameters) {
   return std::pow(active_parameters / 8e9, 0.4) * (128 * unit::KiB);
 }
@@ -89,8 +89,9 @@ inline DecodeActivity decode_activity(const DecodeLoad& load, const ServingPower
 ///     P = limit min(1, floor + busy_share (busy + activity sqrt(density)))
 ///
 /// A step that waits for its host draws the floor; thin steps stream weights; dense ones, whose
-/// arithmetic takes as long as reading the weights, reach the limit. The root is what 135 published
-/// runs on H100 show (first power and logarithm fit worse). Never above the limit.
+/// arithmetic takes as long as reading the weights, come near the limit. The root is what 135
+/// published runs on H100 show: a cube root fits alike, the first power and the logarithm of the
+/// batch worse. Never above the limit.
 inline Watts serving_power(const ServingPower& serving, Watts limit,
                            const DecodeActivity& activity) {
   const double running =
