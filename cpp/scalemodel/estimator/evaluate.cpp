@@ -216,7 +216,7 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
   e.memory_capacity = cluster.accelerator.memory_capacity;
   const double contention = c.stack().contention;
 
-  const std::array<GatherTimes, kMaxLayerKinds> gathers = layer_gather_times(c);
+  std::array<GatherTimes, kMaxLayerKinds> gathers = layer_gather_times(c);
   StageTimes times;
   StageCost slowest;
   StepTraffic traffic;

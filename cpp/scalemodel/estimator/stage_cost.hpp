@@ -38,6 +38,9 @@ struct Context {
 /// Parameter-gathering traffic of one layer kind (or of the ends) per micro-batch.
 struct GatherTimes {
   Seconds gather, reduce;
+  // What of it a layer exposes, once asked for: the same in every stage that recomputes alike.
+  double recomputed = -1;  ///< share of the layers
+  Seconds forward_exposed, backward_exposed;
 };
 
 /// One pipeline stage, one micro-batch.
@@ -117,8 +120,8 @@ inline std::array<GatherTimes, kMaxLayerKinds> layer_gather_times(const Context&
   if (!c.gathered) return gathers;
   for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
     const LayerCost& layer = c.cell.layers[k];
-    gathers[k] = {gather_time(c, layer.dense_parameters, layer.expert_parameters, 1),
-                  reduce_time(c, layer.trainable_dense, layer.trainable_expert, 1)};
+    gathers[k].gather = gather_time(c, layer.dense_parameters, layer.expert_parameters, 1);
+    gathers[k].reduce = reduce_time(c, layer.trainable_dense, layer.trainable_expert, 1);
   }
   return gathers;
 }
@@ -159,7 +162,7 @@ inline double recompute_share(const Strategy& strategy, const StageClass& stage)
 /// instead of setting in where the two are equal.
 inline Seconds exposed_beside(Seconds traffic, Seconds compute, double efficiency) {
   if (efficiency >= 1 || compute <= Seconds{}) return uncovered(traffic, compute);
-  if (efficiency <= 0) return traffic;
+  if (efficiency <= 0 || traffic <= Seconds{}) return traffic;
   const double ratio = traffic / compute;
   return (smooth_max(ratio, 1, 1 / (1 - efficiency)) - 1) * compute;
 }
@@ -168,7 +171,7 @@ inline Seconds exposed_beside(Seconds traffic, Seconds compute, double efficienc
 /// pass, its gradient reduced after; one layer ahead is in flight, beside its neighbour's compute.
 /// The ends are gathered and reduced in the open.
 inline void add_parameter_gathering(StageCost& cost, const Context& c, const StageClass& stage,
-                                    const std::array<GatherTimes, kMaxLayerKinds>& gathers,
+                                    std::array<GatherTimes, kMaxLayerKinds>& gathers,
                                     double share) {
   const bool hide_gather = enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
   const bool hide_reduce = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
@@ -177,11 +180,6 @@ inline void add_parameter_gathering(StageCost& cost, const Context& c, const Sta
   for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
     if (stage.layers[k] == 0) continue;
     const LayerCost& layer = c.cell.layers[k];
-    // What tensor, context and expert parallelism hid already is no cover any more.
-    const Phase again = recomputed * layer.recompute[mode];
-    const Seconds forward_cover = uncovered(layer.forward.compute, layer.forward.hidden);
-    const Seconds backward_cover =
-        uncovered(layer.backward.compute + again.compute, layer.backward.hidden + again.hidden);
     // A repeated forward pass that released its parameters gathers them once more.
     const double again_gathers = c.stack().tensor_gathers ? recomputed : 0;
     const Seconds open = (hide_gather ? Seconds{} : (2 + again_gathers) * gathers[k].gather) +
@@ -189,8 +187,18 @@ inline void add_parameter_gathering(StageCost& cost, const Context& c, const Sta
     const Seconds forward_traffic = hide_gather ? gathers[k].gather : Seconds{};
     const Seconds backward_traffic =
         (1 + again_gathers) * forward_traffic + (hide_reduce ? gathers[k].reduce : Seconds{});
-    const Seconds forward_exposed = exposed_beside(forward_traffic, forward_cover, c.reach);
-    const Seconds backward_exposed = exposed_beside(backward_traffic, backward_cover, c.reach);
+    if (gathers[k].recomputed != recomputed) {
+      // What tensor, context and expert parallelism hid already is no cover any more.
+      const Phase again = recomputed * layer.recompute[mode];
+      const Seconds forward_cover = uncovered(layer.forward.compute, layer.forward.hidden);
+      const Seconds backward_cover =
+          uncovered(layer.backward.compute + again.compute, layer.backward.hidden + again.hidden);
+      gathers[k].recomputed = recomputed;
+      gathers[k].forward_exposed = exposed_beside(forward_traffic, forward_cover, c.reach);
+      gathers[k].backward_exposed = exposed_beside(backward_traffic, backward_cover, c.reach);
+    }
+    const Seconds forward_exposed = gathers[k].forward_exposed;
+    const Seconds backward_exposed = gathers[k].backward_exposed;
     const double n = share * stage.layers[k];
     cost.gather_exposed += n * (open + forward_exposed + backward_exposed);
     cost.forward_gather += n * (hide_gather ? forward_exposed : gathers[k].gather);
@@ -203,10 +211,11 @@ inline void add_parameter_gathering(StageCost& cost, const Context& c, const Sta
     }
   }
   const EndParameters ends = end_parameters(c, stage);
-  const GatherTimes at_ends{gather_time(c, ends.all, 0, 1), reduce_time(c, ends.trainable, 0, 1)};
-  cost.gather_exposed += share * (at_ends.gather + at_ends.reduce);
-  cost.ends += share * (at_ends.gather + at_ends.reduce);
-  cost.forward_gather += share * at_ends.gather;
+  const Seconds gather = gather_time(c, ends.all, 0, 1);
+  const Seconds reduce = reduce_time(c, ends.trainable, 0, 1);
+  cost.gather_exposed += share * (gather + reduce);
+  cost.ends += share * (gather + reduce);
+  cost.forward_gather += share * gather;
 }
 
 /// Compute of a pass that nothing runs under yet.
@@ -275,7 +284,7 @@ inline void add_repeated_reduction(StageCost& cost, const Context& c, const Stag
 }
 
 inline StageCost stage_cost(const Context& c, const StageClass& stage,
-                            const std::array<GatherTimes, kMaxLayerKinds>& gathers) {
+                            std::array<GatherTimes, kMaxLayerKinds>& gathers) {
   // A DualPipe stage holds two chunks and runs half of the micro-batches through each.
   const double share = c.stages.mirrored ? 0.5 : 1;
   const double recomputed = recompute_share(c.strategy, stage);

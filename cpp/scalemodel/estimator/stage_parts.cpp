@@ -12,7 +12,7 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
   const Context c = make_context(tables, strategy, degrees, cell, stages);
   Context wire = c;
   wire.gradient_bytes *= gradient_compression;
-  const auto gathers = layer_gather_times(wire);
+  auto gathers = layer_gather_times(wire);
   const StageCost cost = stage_cost(wire, stage, gathers);
   const double share = stages.mirrored ? 0.5 : 1;
   StageParts parts;
