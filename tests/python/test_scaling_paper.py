@@ -174,6 +174,52 @@ def test_a_sweep_up_to_131072_is_quick(summary_line: Callable[[str], None]) -> N
     assert seconds < 20
 
 
+# ------------------------------------------------------------------------------------ collectives
+def times_s(op: str, size_bytes: float, ranks: list[int]) -> list[float]:
+    table = sm.plot.collective_table("dgx_h100", op, ranks=ranks, sizes_bytes=[size_bytes])
+    return [float(value) for value in table.time_s]
+
+
+@pytest.mark.parametrize("op", ["all_gather", "reduce_scatter"])
+def test_rings_wait_for_every_rank(op: str) -> None:
+    first, second, third = times_s(op, 1e3, [512, 1024, 2048])
+    assert third - second == pytest.approx(2 * (second - first), rel=0.02)
+
+
+def test_trees_wait_for_every_doubling() -> None:
+    first, second, third = times_s("all_reduce", 1e3, [512, 1024, 2048])
+    assert third - second == pytest.approx(second - first, rel=0.1)
+    assert third < 0.1 * times_s("all_gather", 1e3, [2048])[0]
+
+
+#: Bus bandwidth of all-reduces in GB/s by (MiB, nodes of 8 H100), read off a figure of the paper.
+ALL_REDUCES = {
+    (64, 4): 217,
+    (64, 32): 152,
+    (64, 512): 112,
+    (1024, 4): 338,
+    (1024, 32): 315,
+    (1024, 512): 286,
+    (16384, 4): 356,
+    (16384, 32): 354,
+    (16384, 512): 346,
+}
+
+
+def test_all_reduces_run_as_published(summary_line: Callable[[str], None]) -> None:
+    errors = []
+    for (mib, nodes), measured in ALL_REDUCES.items():
+        ranks, size = 8 * nodes, mib * 2**20
+        (seconds,) = times_s("all_reduce", size, [ranks])
+        errors.append(2 * (ranks - 1) / ranks * size / seconds / 1e9 / measured - 1)
+    mean = sum(map(abs, errors)) / len(errors)
+    summary_line(
+        f"all-reduces over 4 to 512 nodes: mean error {mean:.1%}, bias {sum(errors) / 9:+.1%}"
+    )
+    assert mean < 0.06
+    assert max(map(abs, errors)) < 0.10
+
+
 # ------------------------------------------------------------------ other published scaling series
 #: Rows of the corpus at several sizes of one job, the change per accelerator they measured, and how
 #: far the prediction of that change may lie off.
