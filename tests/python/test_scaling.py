@@ -379,6 +379,16 @@ def test_exposure_grows_with_every_doubling_unless_overlap_is_perfect() -> None:
     assert all(late > 1.1 * early for early, late in itertools.pairwise(shares))
 
 
+def test_the_explanation_tells_layers_that_are_gathered_from_buckets() -> None:
+    cluster, task = sm.cluster("dgx_h100", nodes=2), sm.Training(global_batch=32, sequence=4096)
+    texts = {}
+    for sharding in ("zero1", "zero3", "hsdp"):
+        est = sm.estimate("llama2_7b", cluster, task, PLAN.replace(sharding=sharding))
+        texts[sharding] = str(est.explain("exposed_dp").formula)
+    assert "traffic^p" in texts["zero3"] == texts["hsdp"]
+    assert "bucket" in texts["zero1"]
+
+
 # ---------------------------------------------------------------------------------------- command
 COMMAND = ["scaling", "llama2_7b", "--cluster", "dgx_h100", "--gpus", "8", "64", "--sequence"]
 COMMAND += ["4096", "--global-batch", "16"]

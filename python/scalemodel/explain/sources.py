@@ -122,6 +122,16 @@ class Sources:
         return f"{times}; launch + bytes / (fraction × memory bandwidth)", self.moving
 
 
+_BUCKETS = (
+    "gradient reduction and parameter gathering, less reach × the compute above them; the bucket "
+    "at the end of the step stays open"
+)
+_SHARDED = (
+    "micro_batches × layers × ((traffic^p + compute^p)^(1/p) − compute) of either pass, p = 1 / "
+    "(1 − overlap_efficiency); the ends, the first gathering and the last reduction stay open"
+)
+
+
 def cause_facts(est: Estimate, column: str, sources: Sources) -> tuple[str, str, dict[str, Any]]:
     """Formula, source and inputs of a cause."""
     s, core, stack = est.strategy, est.core, stack_of(est)
@@ -170,8 +180,7 @@ def cause_facts(est: Estimate, column: str, sources: Sources) -> tuple[str, str,
             {"pp": s.pp, "vpp": s.vpp, "overlap_p2p": stack.overlap_p2p} | links,
         ),
         "exposed_dp_s": (
-            "gradient reduction and parameter gathering, less reach × the compute above them; the "
-            "bucket at the end of the step stays open",
+            _SHARDED if s.sharding in ("zero3", "hsdp") else _BUCKETS,
             f"Rajbhandari et al., ZeRO, arXiv 1910.02054; {sources.network}",
             {"dp": core.dp, "sharding": s.sharding, "shard_ranks": shard_group(est)}
             | links
