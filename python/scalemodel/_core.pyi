@@ -2706,7 +2706,7 @@ class Stack:
     @property
     def overlap_efficiency(self) -> float:
         """
-        share of compute time that can hide communication
+        share of compute time that can hide communication; for gathered parameters 1 - 1/p of the smooth maximum of traffic and compute
         """
     @property
     def overlap_ep(self) -> bool:

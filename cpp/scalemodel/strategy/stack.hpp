@@ -35,10 +35,12 @@ struct EnumNames<MemoryReport> {
 
 struct Stack {
   // Free constants, fitted per stack and bounded by physics.
-  double gemm_efficiency = 1;     ///< matrix products in a step over the same in a tight loop
-  double memory_efficiency = 1;   ///< memory-bound kernels likewise
-  Seconds host_launch;            ///< host time per kernel; a layer cannot run faster
-  double overlap_efficiency = 1;  ///< share of compute time that can hide communication
+  double gemm_efficiency = 1;    ///< matrix products in a step over the same in a tight loop
+  double memory_efficiency = 1;  ///< memory-bound kernels likewise
+  Seconds host_launch;           ///< host time per kernel; a layer cannot run faster
+  /// Share of compute time that can hide communication; of layers whose parameters are gathered,
+  /// how nearly their traffic hides beside as much compute.
+  double overlap_efficiency = 1;
   // Facts about the stack.
   AttentionKernel attention = AttentionKernel::flash2;
   Selective selective = Selective::core_attention;
@@ -98,7 +100,8 @@ struct RecordOf<Stack> {
             "memory-bound kernels in a step over the same in a tight loop"),
       field("host_launch_s", &T::host_launch, 0, 1e-3, "host time per kernel"),
       field("overlap_efficiency", &T::overlap_efficiency, 0, 1,
-            "share of compute time that can hide communication"),
+            "share of compute time that can hide communication; for gathered parameters 1 - 1/p of "
+            "the smooth maximum of traffic and compute"),
       field("attention", &T::attention, "attention kernel"),
       field("selective", &T::selective, "what selective recomputation repeats"),
       field("fused_norm", &T::fused_norm, "norms in one kernel"),
