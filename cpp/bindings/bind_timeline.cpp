@@ -2,6 +2,7 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
+#include "scalemodel/estimator/mixed.hpp"
 #include "scalemodel/estimator/step_timeline.hpp"
 #include "scalemodel/timeline/events.hpp"
 #include "scalemodel/timeline/trace.hpp"
@@ -76,6 +77,48 @@ py::bytes trace_of(const Timeline& timeline, const Tables& tables,
   return {text};
 }
 
+std::vector<MixedPart> parts_of(const std::vector<Tables*>& tables,
+                                const std::vector<int>& shares) {
+  if (tables.empty() || tables.size() != shares.size()) {
+    throw MalformedQuestion("tables, shares: must be as many, at least one");
+  }
+  std::vector<MixedPart> parts;
+  for (std::size_t k = 0; k < tables.size(); ++k) parts.push_back({tables[k], shares[k]});
+  return parts;
+}
+
+void bind_mixed(py::module_& m) {
+  py::class_<MixedStep>(m, "MixedStep", "A training step on accelerators of several kinds.")
+      .def_readonly("step_time_s", &MixedStep::step_time)
+      .def_readonly("verdict", &MixedStep::verdict)
+      .def_readonly("layers", &MixedStep::layers)
+      .def_readonly("micro_batches", &MixedStep::micro_batches)
+      .def_readonly("times_s", &MixedStep::times)
+      .def_readonly("memory_bytes", &MixedStep::memory);
+  m.def(
+      "mixed_by_stage",
+      [](const std::vector<Tables*>& tables, const std::vector<int>& shares,
+         const Strategy& strategy, bool balanced) {
+        const std::vector<MixedPart> parts = parts_of(tables, shares);
+        const py::gil_scoped_release release;
+        return mixed_by_stage(parts, strategy, balanced);
+      },
+      py::arg("tables"), py::arg("shares"), py::arg("strategy"), py::arg("balanced"),
+      "A step of a pipeline whose stages run on several kinds.");
+  m.def(
+      "mixed_by_replica",
+      [](const std::vector<Tables*>& tables, const std::vector<int>& shares,
+         const Strategy& strategy, bool balanced) {
+        const std::vector<MixedPart> parts = parts_of(tables, shares);
+        const py::gil_scoped_release release;
+        return mixed_by_replica(parts, strategy, balanced);
+      },
+      py::arg("tables"), py::arg("shares"), py::arg("strategy"), py::arg("balanced"),
+      "A step of replicas of several kinds.");
+  m.def("slowest_fabric", &slowest_fabric, py::arg("a"), py::arg("b"),
+        "The worse of each property of two networks.");
+}
+
 }  // namespace
 
 void bind_timeline(py::module_& m) {
@@ -110,6 +153,11 @@ void bind_timeline(py::module_& m) {
       },
       py::arg("tables"), py::arg("strategy"), py::arg("options"), py::arg("slowdown"),
       "Simulates one step of a strategy that can run.");
+  m.def("draw_slowdown",
+        py::overload_cast<const Tables&, const Strategy&, std::uint64_t>(&draw_slowdown),
+        py::arg("tables"), py::arg("strategy"), py::arg("seed"),
+        "Factors of the stages of the slowest replica, drawn with the stack's spread.");
+  bind_mixed(m);
   m.attr("STREAMS") = names_of<Stream>();
   m.attr("ACTIVITIES") = names_of<Activity>();
 }

@@ -356,7 +356,8 @@ class Estimate:
         contention : bool
             Whether communication slows the kernels it hides under.
         slowdown : sequence of float
-            Stragglers: for each pipeline stage, the factor >= 1 by which its kernels take longer.
+            Stragglers: for each pipeline stage, the factor by which its kernels take longer; see
+            `draw_slowdown`.
 
         Returns
         -------
@@ -384,6 +385,35 @@ class Estimate:
             contention=contention,
         )
         return Timeline(self, options, slowdown)
+
+    def draw_slowdown(self, seed: int = 0) -> list[float]:
+        """Draw by how much the stages of the slowest replica straggle.
+
+        Every rank's kernels take a factor of their own, drawn from a normal distribution with the
+        stack's ``kernel_spread`` as its standard deviation; ranks that wait for each other in
+        every layer take the largest of theirs. The estimate holds the expected value.
+
+        Parameters
+        ----------
+        seed : int, >= 0
+            Of the draw.
+
+        Returns
+        -------
+        list of float
+            A factor per pipeline stage, for ``timeline(slowdown=...)``; all 1 without a spread.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+        ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2, pp=4))
+        >>> est.draw_slowdown(seed=1)
+        [1.0, 1.0, 1.0, 1.0]
+        """
+        from scalemodel.timeline import draw_slowdown
+
+        return draw_slowdown(self, seed)
 
     def trace(self, path: str | PathLike[str], *, operators: bool = False) -> Path:
         """Write the timeline as a trace for Chrome or Perfetto; see `Timeline.trace`."""

@@ -180,14 +180,26 @@ class Timeline:
         return file
 
 
+def draw_slowdown(estimate: Estimate, seed: int) -> list[float]:
+    """Factors by which the stages of the slowest replica straggle; see `Estimate.draw_slowdown`."""
+    from scalemodel.estimate import tables_for
+
+    if estimate.illegal:
+        raise ScaleModelError(estimate.message(), code=estimate.reason)
+    if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        raise ScaleModelError(f"seed={seed!r}: must be a whole number from 0 to 2**63 - 1")
+    tables = tables_for(estimate.model, estimate.cluster, estimate.task, estimate.stack)
+    return list(_core.draw_slowdown(tables, estimate.strategy, int(seed)))
+
+
 def _checked_slowdown(slowdown: Sequence[float], stages: int) -> tuple[float, ...]:
     """Factors as floats, one per stage, or none."""
-    legal = f"must be {stages} numbers >= 1, one per pipeline stage"
+    legal = f"must be {stages} numbers > 0, one per pipeline stage"
     try:
         factors = tuple(float(factor) for factor in slowdown)
     except (TypeError, ValueError):
         raise ScaleModelError(f"slowdown={slowdown!r}: {legal}") from None
-    wrong = not all(np.isfinite(factors)) or any(factor < 1 for factor in factors)
+    wrong = not all(np.isfinite(factors)) or any(factor <= 0 for factor in factors)
     if wrong or (factors and len(factors) != stages):
         raise ScaleModelError(f"slowdown={slowdown!r}: {legal}")
     return factors

@@ -4,6 +4,7 @@
 #include "scalemodel/economics/step.hpp"
 #include "scalemodel/estimator/estimate.hpp"
 #include "scalemodel/estimator/stage_cost.hpp"
+#include "scalemodel/estimator/stragglers.hpp"
 #include "scalemodel/power/phases.hpp"
 
 namespace scalemodel {
@@ -282,6 +283,9 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
     // Each of its two phases is paced by the stage that is slowest in it.
     e.bubble += (m - 1) * (slowest_forward + slowest_backward - times.slowest);
   }
+  const Straggling late = expected_straggling(c.stack().kernel_spread, d, c.gathered);
+  e.bubble += (late.stage * (passes.compute / times.slowest)) * e.bubble;
+  e.compute += (m * late.anywhere) * passes.compute;
   e.overhead = c.stack().step_overhead;
   e.hidden = max(Seconds{}, m * slowest.hidden() - uncovered_ep + traffic.hidden);
   e.step_time = e.compute + e.exposed_tp + e.exposed_cp + e.exposed_ep + e.exposed_pp +

@@ -7,6 +7,7 @@
 
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/estimator/stage_parts.hpp"
+#include "scalemodel/estimator/stragglers.hpp"
 #include "scalemodel/schedule/pipeline.hpp"
 
 namespace scalemodel {
@@ -26,6 +27,11 @@ class Builder {
         operators_(operators_by_kind(tables, strategy)) {}
 
   StepCosts build() const {
+    return build(make_chunks(tables_.model(), degrees_.pp, degrees_.vpp, layout_.mirrored,
+                             tables_.stack().ends_as_layers));
+  }
+
+  StepCosts build(const std::vector<StageClass>& chunks) const {
     StepCosts costs;
     costs.schedule = effective_schedule(strategy_.schedule, degrees_.vpp);
     costs.stages = degrees_.pp;
@@ -40,9 +46,6 @@ class Builder {
     costs.reach = tables_.stack().overlap_efficiency;
     costs.contention = tables_.stack().contention;
     costs.overhead = tables_.stack().step_overhead;
-    const std::vector<StageClass> chunks =
-        make_chunks(tables_.model(), degrees_.pp, degrees_.vpp, layout_.mirrored,
-                    tables_.stack().ends_as_layers);
     const auto per_stage = static_cast<std::size_t>(costs.chunks_per_stage);
     for (std::size_t first = 0; first < chunks.size(); first += per_stage) {
       add_stage(costs, {chunks.begin() + static_cast<std::ptrdiff_t>(first),
@@ -221,8 +224,8 @@ void check_slowdown(const std::vector<double>& slowdown, int stages) {
                             " factors; must be one per pipeline stage, " + std::to_string(stages));
   }
   for (const double factor : slowdown) {
-    if (!std::isfinite(factor) || factor < 1) {
-      throw MalformedQuestion("slowdown=" + std::to_string(factor) + ": must be numbers >= 1");
+    if (!std::isfinite(factor) || factor <= 0) {
+      throw MalformedQuestion("slowdown=" + std::to_string(factor) + ": must be numbers > 0");
     }
   }
 }
@@ -240,6 +243,18 @@ std::vector<OperatorList> operators_by_kind(const Tables& tables, const Strategy
 StepCosts step_costs(const Tables& tables, const Strategy& strategy,
                      const TimelineOptions& options) {
   return Builder(tables, strategy, options).build();
+}
+
+StepCosts step_costs(const Tables& tables, const Strategy& strategy, const TimelineOptions& options,
+                     const std::vector<StageClass>& chunks) {
+  return Builder(tables, strategy, options).build(chunks);
+}
+
+std::vector<double> draw_slowdown(const Tables& tables, const Strategy& strategy,
+                                  std::uint64_t seed) {
+  const Degrees degrees = resolve_degrees(strategy, tables.cluster(), tables.task());
+  return draw_slowdown(tables.stack().kernel_spread, degrees, gathers_parameters(strategy.sharding),
+                       seed);
 }
 
 Timeline step_timeline(Tables& tables, const Strategy& strategy, const TimelineOptions& options,

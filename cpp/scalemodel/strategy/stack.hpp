@@ -82,6 +82,7 @@ struct Stack {
   bool narrow_gradients = false;    ///< gradients in the storage format beside the FP32 ones
   MemoryReport memory_report = MemoryReport::allocated;
   double contention = 0.1;            ///< slow-down of compute, per second of hidden communication
+  double kernel_spread = 0;           ///< standard deviation of ranks' kernel times over the mean
   Seconds step_overhead;              ///< data, logging, clipping: once per step
   double fragmentation_fraction = 0;  ///< of what the allocator hands out and takes back
   Bytes reserve;  ///< driver context, communication buffers outside the allocator
@@ -161,6 +162,8 @@ struct RecordOf<Stack> {
             "gradients in the storage format beside the FP32 ones"),
       field("memory_report", &T::memory_report, "what its log calls memory"),
       field("contention", &T::contention, 0, 2, "slow-down per second of hidden communication"),
+      field("kernel_spread", &T::kernel_spread, 0, 0.5,
+            "standard deviation of the ranks' kernel times over their mean"),
       field("step_overhead_s", &T::step_overhead, 0, 100, "once per step"),
       field("fragmentation_fraction", &T::fragmentation_fraction, 0, 1,
             "lost by the allocator, of what comes and goes"),

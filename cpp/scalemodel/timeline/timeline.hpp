@@ -105,7 +105,7 @@ inline constexpr double kMostPasses = 4e6;
 ///
 /// Gradient and parameter traffic advances at full rate while kernels wait and, underneath
 /// kernels, by their reach; each second hidden slows them by the contention.
-/// Precondition: `slowdown` is empty or has one factor >= 1 per stage.
+/// Precondition: `slowdown` is empty or has one factor > 0 per stage.
 Timeline simulate(StepCosts costs, const TimelineOptions& options, std::vector<double> slowdown);
 
 }  // namespace scalemodel

@@ -214,7 +214,7 @@ TEST_CASE("questions without a timeline are refused") {
   Tables& tables = questions[2].tables;
   CHECK_THROWS_AS(step_timeline(tables, testing::degrees(7), {}), MalformedQuestion);
   CHECK_THROWS_AS(step_timeline(tables, testing::degrees(8, 4), {}, {1, 1}), MalformedQuestion);
-  CHECK_THROWS_AS(step_timeline(tables, testing::degrees(8, 2), {}, {1, 0.5}), MalformedQuestion);
+  CHECK_THROWS_AS(step_timeline(tables, testing::degrees(8, 2), {}, {1, 0}), MalformedQuestion);
   Tables endless(tables.model(), tables.cluster(), testing::training(1 << 20, 4096),
                  tables.stack());
   CHECK_THROWS_AS(step_timeline(endless, testing::degrees(8, 8), {}), MalformedQuestion);
