@@ -71,7 +71,8 @@ def test_timeline_and_closed_form_agree(est: sm.Estimate) -> None:
 def test_memory_peaks_as_estimated(est: sm.Estimate) -> None:
     peak = est.timeline().memory.groupby("rank").max()
     assert peak.memory_bytes.max() >= est.memory_bytes * (1 - 1e-9)
-    if est.memory_logits_bytes == 0:  # the head's chunk may keep several micro-batches
+    if est.strategy.vpp == 1 or est.memory_logits_bytes == 0:
+        # Chunks without the head have the temporary space of the stage to themselves.
         here = peak.loc[est.fullest_stage]
         for column in (c for c in peak.columns if c.startswith("memory_")):
             assert here[column] == pytest.approx(getattr(est, column), rel=1e-9), column
