@@ -197,14 +197,15 @@ void add_extremes(Extremes& extremes, Seconds compute, Seconds busy) {
 }
 
 /// Idle time of the slowest stage. Interleaved chunks of unequal size last as their layout says.
-Seconds idle_time(const Context& c, const StageTimes& times) {
+/// `layer`: busy time of a mean one beside neither end. The head counts for what its stage takes
+/// longer, `last_busy` in all: host transfers hide under it.
+Seconds idle_time(const Context& c, const StageTimes& times, Seconds layer, Seconds last_busy) {
   const Degrees& d = c.degrees;
   const InterleavedPace& pace = c.stages.pace;
   if (!pace.uneven()) return pipeline_bubble(c.schedule, d.pp, d.vpp, times, d.micro_batches);
-  const Model& model = c.tables.model();
-  const double layers = model.layers() + model.mtp_layers;
-  const Seconds layer = (times.sum - times.embedding - times.head) / layers;
-  const Seconds step = pace.duration(d.micro_batches, times.head / layer) * layer;
+  const Seconds beyond = last_busy - c.stages.classes.back().total_layers() * layer;
+  const Seconds head = max(Seconds{}, min(times.head, beyond));
+  const Seconds step = pace.duration(d.micro_batches, head / layer) * layer;
   return max(Seconds{}, step - d.micro_batches * times.slowest) +
          d.pp * min(times.embedding, times.head);
 }
@@ -223,6 +224,8 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
   StepTraffic traffic;
   Seconds latest{-1}, slowest_forward, slowest_backward, slowest_inner;
   const double chunks = c.schedule == Schedule::interleaved ? d.vpp : 1;
+  Seconds inner, last_busy;
+  int inner_layers = 0;
   Bytes peak{-1};
   for (const StageClass& stage : c.stages.classes) {
     const StageCost cost = stage_cost(c, stage, gathers);
@@ -230,7 +233,13 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
     times.sum += stage.count * busy;
     if (extremes != nullptr) add_extremes(*extremes, cost.passes().compute, busy);
     if (stage.embedding) times.embedding = cost.ends;
-    if (stage.head) times.head = cost.ends;
+    if (stage.head) {
+      times.head = cost.ends;
+      last_busy = busy;
+    } else if (!stage.embedding || d.pp == 2) {
+      inner += stage.count * busy;
+      inner_layers += stage.count * stage.total_layers();
+    }
     const Seconds forward = cost.forward_busy(contention);
     times.mean_backward += stage.count * (busy - forward) / d.pp;
     slowest_forward = max(slowest_forward, forward);
@@ -278,7 +287,8 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
   e.exposed_pp = exposed_transfers(c, times, m * max(Seconds{}, times.slowest - slowest_inner));
   e.exposed_dp = m * slowest.gather_exposed + traffic.exposed;
   e.exposed_offload += m * slowest.offload_exposed;
-  e.bubble = idle_time(c, times) + ((d.pp - 1) * contention) * traffic.drain_hidden;
+  e.bubble = idle_time(c, times, inner / std::max(1, inner_layers), last_busy) +
+             ((d.pp - 1) * contention) * traffic.drain_hidden;
   if (c.schedule == Schedule::gpipe && d.pp > 1) {
     // Each of its two phases is paced by the stage that is slowest in it.
     e.bubble += (m - 1) * (slowest_forward + slowest_backward - times.slowest);

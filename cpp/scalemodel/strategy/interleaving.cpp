@@ -96,18 +96,26 @@ InterleavedPace::InterleavedPace(const std::vector<int>& chunk_layers, int pp) {
     for (std::size_t g = 0; g < kGroups.size(); ++g) {
       durations_[h][g] = Run(weights, pp, kGroups[g]).duration();
     }
+    const double many = Run(weights, pp, kManyGroups).duration();
+    further_[h] = (many - durations_[h].back()) / (kManyGroups - kGroups.back());
+    // What the first groups leave to the later ones must not let a heavier head look faster.
+    if (h > 0) further_[h] = std::max(further_[h], further_[h - 1]);
   }
 }
 
 double InterleavedPace::duration(double micro_batches, double head) const noexcept {
   const double groups = micro_batches / group_;
-  const std::size_t g = groups > kGroups[1] ? 1 : 0;
-  const double late = (groups - kGroups[g]) / (kGroups[g + 1] - kGroups[g]);
   std::size_t h = 0;
   while (h + 2 < kHeads.size() && head > kHeads[h + 1]) ++h;
   const double heavy = (head - kHeads[h]) / (kHeads[h + 1] - kHeads[h]);
   const auto at = [&](std::size_t weight) {
-    return durations_[weight][g] + late * (durations_[weight][g + 1] - durations_[weight][g]);
+    const auto& known = durations_[weight];
+    if (groups > kGroups.back()) {
+      return known.back() + (groups - kGroups.back()) * further_[weight];
+    }
+    const std::size_t g = groups > kGroups[1] ? 1 : 0;
+    const double late = (groups - kGroups[g]) / (kGroups[g + 1] - kGroups[g]);
+    return known[g] + late * (known[g + 1] - known[g]);
   };
   return at(h) + heavy * (at(h + 1) - at(h));
 }

@@ -27,9 +27,11 @@ class InterleavedPace {
  private:
   static constexpr std::array<double, 6> kHeads{0, 0.5, 1, 2, 4, 8};
   static constexpr std::array<int, 3> kGroups{1, 2, 4};  ///< of micro-batches, `group_` each
+  static constexpr int kManyGroups = 6;
 
   double group_ = 0;
   std::array<std::array<double, kGroups.size()>, kHeads.size()> durations_{};
+  std::array<double, kHeads.size()> further_{};  ///< of every group after these
 };
 
 }  // namespace scalemodel
