@@ -27,4 +27,5 @@ PYBIND11_MODULE(_core, m) {
   bind_power(m);
   bind_economics(m);
   bind_plans(m);
+  bind_groups(m);
 }

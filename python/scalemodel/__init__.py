@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scalemodel._core import ServingLayout, Strategy, __version__
+from scalemodel._core import Ablation, ServingLayout, Strategy, __version__
 from scalemodel.catalog import list_catalog
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import Estimate, estimate
@@ -39,6 +39,20 @@ if TYPE_CHECKING:
         reliability,
         training_run,
     )
+    from scalemodel.groups import (
+        BatchInference,
+        ComposedModel,
+        EmbeddingTables,
+        GroupEstimate,
+        GroupStrategy,
+        Head,
+        Interaction,
+        Mlp,
+        PatchEmbedding,
+        TokenEmbedding,
+        Transformer,
+        compose,
+    )
     from scalemodel.jobs import LogComparison, StepTimeMonitor, compare_log
     from scalemodel.mixed import MixedCluster, MixedEstimate, estimate_mixed, mixed_cluster
     from scalemodel.routing import (
@@ -59,16 +73,26 @@ if TYPE_CHECKING:
     from scalemodel.validation import validate
 
 __all__ = [
+    "Ablation",
+    "BatchInference",
     "Cluster",
+    "ComposedModel",
+    "EmbeddingTables",
     "Estimate",
     "Fabric",
     "FineTuning",
+    "GroupEstimate",
+    "GroupStrategy",
+    "Head",
     "Inference",
+    "Interaction",
     "Launch",
     "LogComparison",
     "MixedCluster",
     "MixedEstimate",
+    "Mlp",
     "Model",
+    "PatchEmbedding",
     "Ranking",
     "Reliability",
     "RoutingReport",
@@ -80,15 +104,18 @@ __all__ = [
     "StepTimeMonitor",
     "Strategy",
     "Timeline",
+    "TokenEmbedding",
     "Traffic",
     "Training",
     "TrainingRun",
+    "Transformer",
     "__version__",
     "calibrate",
     "cluster",
     "codesign",
     "compare",
     "compare_log",
+    "compose",
     "compute_optimal",
     "design_topology",
     "diagnose",
@@ -125,24 +152,34 @@ __all__ = [
 # Loaded at first use: they bring pandas, matplotlib or much data along. Name -> its module; a name
 # that is its own module is given as such.
 _LAZY = {
+    "BatchInference": "groups",
     "calibrate": "calibration",
     "codesign": "",
     "compare": "comparison",
     "compare_log": "jobs",
+    "compose": "groups",
+    "ComposedModel": "groups",
     "compute_optimal": "economics",
-    "diagnose": "diagnosis",
     "design_topology": "routing",
     "estimate_mixed": "mixed",
+    "diagnose": "diagnosis",
+    "EmbeddingTables": "groups",
     "explain_choice": "choice",
     "Fabric": "routing",
+    "GroupEstimate": "groups",
+    "GroupStrategy": "groups",
+    "Head": "groups",
     "Inference": "serving",
+    "Interaction": "groups",
     "Launch": "settings",
     "launch": "settings",
     "LogComparison": "jobs",
     "mixed_cluster": "mixed",
     "MixedCluster": "mixed",
     "MixedEstimate": "mixed",
+    "Mlp": "groups",
     "pack_trees": "routing",
+    "PatchEmbedding": "groups",
     "plan_training": "economics",
     "plot": "",
     "power_caps": "economics",
@@ -160,9 +197,11 @@ _LAZY = {
     "simulate_network": "routing",
     "StepTimeMonitor": "jobs",
     "time_shifts": "routing",
+    "TokenEmbedding": "groups",
     "Traffic": "routing",
     "training_run": "economics",
     "TrainingRun": "economics",
+    "Transformer": "groups",
     "validate": "validation",
     "write_chakra": "traces",
 }

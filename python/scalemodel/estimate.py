@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
 from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from scalemodel.diagnosis import Fix
     from scalemodel.explain import Explanation
+    from scalemodel.groups import ComposedModel, GroupEstimate, GroupStrategy
     from scalemodel.timeline import Timeline
     from scalemodel.uncertainty import Interval
 
@@ -488,9 +489,25 @@ def stack_of(est: Estimate) -> _core.Stack:
     return resolve.stack(est.stack)
 
 
+def is_composed(model: object) -> TypeGuard[ComposedModel]:
+    """Whether a model is one of layer groups; does not load what such models need."""
+    return type(model).__name__ == "ComposedModel"
+
+
 _ESTIMATE_FIELDS = tuple(row["name"] for row in _core.Estimate.fields())
 
 
+@overload
+def estimate(
+    model: ComposedModel,
+    cluster: str | Path | Cluster | dict[str, Any],
+    task: Training,
+    strategy: GroupStrategy | _core.Strategy | None = None,
+    *,
+    stack: str = DEFAULT_STACK,
+    ablation: _core.Ablation | None = None,
+) -> GroupEstimate: ...
+@overload
 def estimate(
     model: str | Path | Model | dict[str, Any],
     cluster: str | Path | Cluster | dict[str, Any],
@@ -498,22 +515,38 @@ def estimate(
     strategy: _core.Strategy | None = None,
     *,
     stack: str = DEFAULT_STACK,
-) -> Estimate:
+    ablation: None = None,
+) -> Estimate: ...
+def estimate(
+    model: str | Path | Model | dict[str, Any] | ComposedModel,
+    cluster: str | Path | Cluster | dict[str, Any],
+    task: Training,
+    strategy: GroupStrategy | _core.Strategy | None = None,
+    *,
+    stack: str = DEFAULT_STACK,
+    ablation: _core.Ablation | None = None,
+) -> Estimate | GroupEstimate:
     """Predicts one training step of a model on a cluster.
 
     Parameters
     ----------
     model, cluster : object or anything `sm.model` and `sm.cluster` take
+        Or a model of layer groups, as `sm.compose` makes it.
     task : Training or FineTuning
+        Of a model of layer groups also BatchInference.
     strategy : Strategy, optional
-        Default: everything data-parallel with sharded optimizer states.
+        Default: everything data-parallel with sharded optimizer states. A model of layer groups
+        takes a GroupStrategy; a Strategy of tp, ep and data parallelism fills all of its groups.
     stack : str
         Named software stack of the catalogue.
+    ablation : Ablation, optional
+        What to leave out of the physics of a model of layer groups.
 
     Returns
     -------
     Estimate
-        With a verdict; a strategy that cannot run is an answer too.
+        With a verdict; a strategy that cannot run is an answer too. A GroupEstimate for a model of
+        layer groups.
 
     Raises
     ------
@@ -528,10 +561,16 @@ def estimate(
     >>> est.verdict
     'ok'
     """
+    if is_composed(model):
+        from scalemodel.groups.estimate import estimate_groups
+
+        return estimate_groups(model, resolve.cluster(cluster), task, strategy, stack, ablation)
     model = resolve.model(model)
     cluster = resolve.cluster(cluster)
     if not isinstance(task, Training):
         raise ScaleModelError(f"task={task!r}: must be a Training or FineTuning")
+    if ablation is not None:
+        raise ScaleModelError("ablation: only models of layer groups have one; see sm.compose")
     if strategy is None:
         strategy = _core.Strategy()
     if not isinstance(strategy, _core.Strategy):

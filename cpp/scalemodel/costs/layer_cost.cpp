@@ -5,48 +5,16 @@
 
 #include "scalemodel/costs/layer_builder.hpp"
 #include "scalemodel/costs/layer_memory.hpp"
+#include "scalemodel/costs/layer_operators.hpp"
 
 namespace scalemodel {
 namespace {
 
-constexpr double kAdapterLaunches = 6;  ///< of one adapter each way; counted in NeMo's, not timed
-
-/// Low-rank adapters beside one frozen k x n matrix: two thin products each way.
-double lora_linear(LayerBuilder& builder, const Conditions& conditions, const GemmTimer& timer,
-                   double tokens, double n, double k) {
-  if (conditions.lora_rank == 0) return 0;
-  const double rank = conditions.lora_rank;
-  builder.linear("adapter_down", tokens, rank, k, {false, 1, &timer});
-  builder.linear("adapter_up", tokens, n, rank, {false, 1, &timer});
-  // Dropout, scaling and addition beside the products, module by module.
-  builder.launches(kAdapterLaunches, kAdapterLaunches);
-  return rank * (n + k);
-}
-
-/// Norms, as bytes per element of the residual stream. Fused: x in, y out; backward x, dy in, dx
-/// out, and x, dy in once more for the gradients of scale and shift. Unfused: counted from eager
-/// kernels at two bytes an element. Forward: square 2, mean 1, scale 2, cast to FP32 3 and back 3,
-/// weight 2. Backward: of the weight 2 + 4, of the casts 3 + 3, of the scale 2 + 4, of mean and
-/// square 2 + 2, and the sum of both branches 3.
-struct NormPasses {
-  double forward, backward;
-  int forward_kernels, backward_kernels;
-};
-constexpr NormPasses kFusedNorm{2, 5, 1, 2};
-constexpr NormPasses kUnfusedNorm{13, 25, 6, 12};
-
 void add_norms(LayerBuilder& builder, const Model& model, const LayerKind& kind,
                const LocalSizes& size, const Conditions& conditions, const Cluster& cluster) {
-  const NormPasses passes = conditions.fused_norm ? kFusedNorm : kUnfusedNorm;
   const Bytes stream{size.split_tokens * model.hidden * size.element};
-  builder.moving("norms", kind.norms * passes.forward * stream,
-                 kind.norms * passes.backward * stream,
-                 cluster.accelerator.elementwise.norm_fraction, kind.norms * passes.forward_kernels,
-                 kind.norms * passes.backward_kernels);
-  // Two residual additions: two in, one out; backward, the gradients of both branches likewise.
-  const double mask = conditions.dropout ? 0.5 : 0;
-  builder.moving("residual", 2 * (3 + mask) * stream, 2 * (3 + 2 * mask) * stream,
-                 cluster.accelerator.elementwise.add_fraction, 2);
+  add_norm(builder, conditions, cluster, "norms", kind.norms, stream);
+  add_residual(builder, conditions, cluster, "residual", 2, stream);
 }
 
 /// Projections and attention core. Returns trainable adapter parameters.
@@ -60,7 +28,7 @@ double add_attention(LayerBuilder& builder, const Model& model, const LayerKind&
   double adapters = 0;
   const auto project = [&](std::string_view name, double columns, double depth) {
     builder.linear(name, n, columns, depth, base);
-    adapters += lora_linear(builder, conditions, timers.storage, n, columns, depth);
+    adapters += add_adapter(builder, conditions, timers.storage, n, columns, depth);
   };
   if (a.latent()) {
     const double latent = a.kv_lora_rank, rope = a.rope_head_dim;
@@ -79,12 +47,7 @@ double add_attention(LayerBuilder& builder, const Model& model, const LayerKind&
     project("qkv", size.q + size.k + size.v, h);
   }
   if (a.rotary) {
-    // Eager: times cosine 2, halves swapped and negated 3, times sine 2, added 3; the same back.
-    const bool fused = conditions.stack.fused_rope;
-    const double passes = fused ? 2 : 10;
-    const Bytes rotated{n * (size.q + size.k) * size.element};
-    builder.moving("rope", passes * rotated, passes * rotated,
-                   cluster.accelerator.elementwise.add_fraction, fused ? 1 : 10);
+    add_rope(builder, conditions, cluster, Bytes{n * (size.q + size.k) * size.element});
   }
   AttentionWork work;
   work.batch = layout.micro_batch;
@@ -119,18 +82,11 @@ double add_mlp(LayerBuilder& builder, double hidden, double tokens, double width
     builder.linear("mlp_up", rows, up, hidden, options);
   }
   const Bytes activated{tokens * width * element};
-  // Gated, eager: activation 2 and product 3; back, 3 + 3 of the product and 3 of the activation.
-  const bool fused = conditions.stack.fused_activation;
-  const double forward = (gated ? 3 : 2) + (fused ? 0 : 2);
-  const double backward = gated ? (fused ? 5 : 9) : (fused ? 3 : 5);
-  if (!options.fused) {
-    builder.moving("activation", forward * activated, backward * activated,
-                   cluster.accelerator.elementwise.add_fraction, fused ? 1 : 3);
-  }
+  if (!options.fused) add_activation(builder, conditions, cluster, gated, activated);
   builder.linear("mlp_down", rows, hidden, width, options);
   if (conditions.lora_rank == 0 || !conditions.lora_everywhere) return 0;
-  return lora_linear(builder, conditions, adapter_timer, tokens, up, hidden) +
-         lora_linear(builder, conditions, adapter_timer, tokens, hidden, width);
+  return add_adapter(builder, conditions, adapter_timer, tokens, up, hidden) +
+         add_adapter(builder, conditions, adapter_timer, tokens, hidden, width);
 }
 
 /// Copies of a token that leave for other ranks: k, or, sent once per rank that holds any of its
@@ -518,17 +474,11 @@ EndCost head_cost(const Model& model, const LayerLayout& layout, const Condition
     builder.linear("mtp_projection", tokens, static_cast<double>(model.hidden) / layout.tp,
                    2.0 * model.hidden, {conditions.frozen_base, 1, &timers.linear});
   }
-  // Cross-entropy over the logits. Unfused, in bytes: cast to FP32 6, maximum 4, difference 8,
-  // exponential 8, sum 4, quotient 8; back, the gradient 8 and its cast 6. Fused: one pass forward
-  // and one back. Not split over the tensor ranks, every rank
-  // copies the gathered logits together and sees the whole vocabulary.
+  // A loss not split over the tensor ranks: every rank copies the gathered logits together and sees
+  // the whole vocabulary.
   const bool whole = layout.tp > 1 && conditions.stack.whole_logits;
   const double logits = tokens * (whole ? model.vocab : columns);
-  const bool fused = conditions.stack.fused_loss;
-  const double copy_bytes = whole ? 4 * element : 0;
-  builder.moving("loss", Bytes{logits * ((fused ? 2 : 38) + copy_bytes)},
-                 Bytes{logits * (fused ? 4 : 14)}, cluster.accelerator.elementwise.add_fraction,
-                 fused ? 2 : 8);
+  add_loss(builder, conditions, cluster, logits, whole ? 4 * element : 0);
   EndCost cost;
   // Each multi-token-prediction module runs the shared head once more.
   const double heads = 1.0 + model.mtp_layers;
@@ -557,7 +507,7 @@ EndCost head_cost(const Model& model, const LayerLayout& layout, const Condition
   // as many as the stack's loss makes.
   const Stack& stack = conditions.stack;
   const double held = stack.whole_logits ? tokens * model.vocab : logits;
-  cost.working = held * (fused            ? Bytes{2 * element}
+  cost.working = held * (stack.fused_loss ? Bytes{2 * element}
                          : layout.tp == 1 ? stack.loss_per_logit
                                           : stack.split_loss_per_logit);
   return cost;

@@ -1,0 +1,199 @@
+#include <pybind11/stl.h>
+
+#include <memory>
+
+#include "bindings/bind.hpp"
+#include "bindings/record.hpp"
+#include "scalemodel/costs/group_tables.hpp"
+#include "scalemodel/estimator/evaluate_groups.hpp"
+#include "scalemodel/model/groups.hpp"
+#include "scalemodel/strategy/mesh.hpp"
+
+namespace scalemodel::bindings {
+namespace {
+
+/// A group with its place in a model: what it waits for, its mesh, whether it learns.
+using PlacedGroup = std::tuple<LayerGroup, std::vector<int>, std::string, bool, double>;
+
+ComposedModel composed(const std::vector<PlacedGroup>& placed) {
+  std::vector<LayerGroup> groups;
+  std::vector<std::string> slots;
+  for (const auto& [group, waits_for, slot, trained, frozen_bytes] : placed) {
+    groups.push_back(group);
+    groups.back().waits_for = waits_for;
+    groups.back().trained = trained;
+    groups.back().frozen_bytes = frozen_bytes;
+    slots.push_back(slot);
+  }
+  return compose(std::move(groups), slots);
+}
+
+using TableRow = std::tuple<double, double, double>;
+
+LayerGroup tables_group(const std::string& name, const std::vector<TableRow>& rows, int dim,
+                        double value_bytes, double output_bytes, SparseOptimizer optimizer) {
+  TableSet tables;
+  for (const auto& [count, entries, pooling] : rows) {
+    tables.classes.push_back({count, entries, pooling});
+  }
+  tables.dim = dim;
+  tables.value_bytes = value_bytes;
+  tables.output_bytes = output_bytes;
+  tables.optimizer = optimizer;
+  return embedding_tables(name, std::move(tables));
+}
+
+std::unique_ptr<GroupTables> make_tables(const ComposedModel& model, const Cluster& cluster,
+                                         const Task& task, const Stack& stack,
+                                         const Ablation& ablation,
+                                         const std::vector<std::string>& meshes,
+                                         const std::vector<int>& micro_batches, bool forward_only) {
+  std::vector<Mesh> parsed;
+  for (const std::string& text : meshes) parsed.push_back(parse_mesh(text, cluster.accelerators));
+  for (const int count : micro_batches) {
+    if (count < 1 || count > 65535) {
+      throw MalformedQuestion("micro_batches=" + std::to_string(count) +
+                              ": must be from 1 to 65535");
+    }
+  }
+  return std::make_unique<GroupTables>(model, cluster, task, stack, ablation, std::move(parsed),
+                                       micro_batches, forward_only);
+}
+
+GroupStrategy make_strategy(const std::vector<int>& meshes, int micro_batches, Queues queues,
+                            Prefetch prefetch, BackwardGather backward_gather, bool recompute) {
+  GroupStrategy strategy;
+  for (std::size_t i = 0; i < std::min(meshes.size(), kMaxSlots); ++i) {
+    strategy.mesh[i] = static_cast<std::uint16_t>(meshes[i]);
+  }
+  strategy.micro_batches = static_cast<std::uint16_t>(micro_batches);
+  strategy.queues = queues;
+  strategy.prefetch = prefetch;
+  strategy.backward_gather = backward_gather;
+  strategy.recompute = recompute;
+  return strategy;
+}
+
+py::list slot_rows(const ComposedModel& model) {
+  py::list rows;
+  for (const Slot& slot : model.slots) {
+    rows.append(py::make_tuple(slot.name, slot.kind, slot.experts));
+  }
+  return rows;
+}
+
+void bind_builders(py::module_& m) {
+  py::class_<LayerGroup>(m, "LayerGroup", "Layers that share shape and sharding.")
+      .def_readonly("name", &LayerGroup::name)
+      .def_readonly("kind", &LayerGroup::kind)
+      .def_readonly("repeat", &LayerGroup::repeat, "Periods.")
+      .def_readonly("tokens", &LayerGroup::tokens, "Per sample; 0 = the sequence of the task.")
+      .def_property_readonly("parameters", &LayerGroup::parameters)
+      .def_property_readonly("active_parameters", &LayerGroup::active_parameters)
+      .def(
+          "with_repeat",
+          [](LayerGroup group, int repeat) {
+            if (repeat < 1) throw MalformedQuestion("repeat: must be at least 1");
+            group.repeat = repeat;
+            return group;
+          },
+          py::arg("repeat"), "The same period another number of times.")
+      .def("forward_flop", &LayerGroup::forward_flop, py::arg("sequence"),
+           "Products and attention of one sample.");
+  m.def("embedding_tables_group", &tables_group, py::arg("name"), py::arg("tables"), py::arg("dim"),
+        py::arg("value_bytes"), py::arg("output_bytes"), py::arg("optimizer"));
+  m.def(
+      "mlp_group",
+      [](const std::string& name, const std::vector<int>& widths, int repeat, bool bias,
+         int experts, int experts_per_sample) {
+        return mlp(name, {widths, repeat, bias, experts, experts_per_sample});
+      },
+      py::arg("name"), py::arg("widths"), py::arg("repeat"), py::arg("bias"), py::arg("experts"),
+      py::arg("experts_per_sample"));
+  m.def(
+      "interaction_group",
+      [](const std::string& name, Interaction kind, int features, int dim, int layers, int rank) {
+        return interaction(name, {kind, features, dim, layers, rank});
+      },
+      py::arg("name"), py::arg("kind"), py::arg("features"), py::arg("dim"), py::arg("layers"),
+      py::arg("rank"));
+  m.def(
+      "transformer_group",
+      [](const std::string& name, int layers, int hidden, int heads, int kv_heads, int head_dim,
+         int ffn, bool gated, bool causal, bool rotary, bool bias, int norms_per_layer, int experts,
+         int experts_per_token, int shared_ffn, int modulation, int window, double tokens) {
+        TransformerShape shape;
+        shape.layers = layers;
+        shape.hidden = hidden;
+        shape.heads = heads;
+        shape.kv_heads = kv_heads;
+        shape.head_dim = head_dim;
+        shape.ffn = ffn;
+        shape.gated = gated;
+        shape.causal = causal;
+        shape.rotary = rotary;
+        shape.bias = bias;
+        shape.norms_per_layer = norms_per_layer;
+        shape.experts = experts;
+        shape.experts_per_token = experts_per_token;
+        shape.shared_ffn = shared_ffn;
+        shape.modulation = modulation;
+        shape.window = window;
+        shape.tokens = tokens;
+        return transformer(name, shape);
+      },
+      py::arg("name"), py::arg("layers"), py::arg("hidden"), py::arg("heads"), py::arg("kv_heads"),
+      py::arg("head_dim"), py::arg("ffn"), py::arg("gated"), py::arg("causal"), py::arg("rotary"),
+      py::arg("bias"), py::arg("norms_per_layer"), py::arg("experts"), py::arg("experts_per_token"),
+      py::arg("shared_ffn"), py::arg("modulation"), py::arg("window"), py::arg("tokens"));
+  m.def("token_embedding_group", &token_embedding, py::arg("name"), py::arg("vocab"),
+        py::arg("hidden"), py::arg("positions"), py::arg("tokens"));
+  m.def("patch_embedding_group", &patch_embedding, py::arg("name"), py::arg("patch_values"),
+        py::arg("hidden"), py::arg("tokens"));
+  m.def(
+      "head_group",
+      [](const std::string& name, int hidden, int outputs, bool tied, bool loss, bool every_token,
+         bool norm, bool bias, double tokens) {
+        return head(name, {hidden, outputs, tied, loss, every_token, norm, bias, tokens});
+      },
+      py::arg("name"), py::arg("hidden"), py::arg("outputs"), py::arg("tied"), py::arg("loss"),
+      py::arg("every_token"), py::arg("norm"), py::arg("bias"), py::arg("tokens"));
+  m.def("decoder_groups", &decoder_groups, py::arg("shape"),
+        "The layer groups of a decoder, in order.");
+}
+
+}  // namespace
+
+void bind_groups(py::module_& m) {
+  bind_builders(m);
+  bind_record<Ablation>(m, "What is left out of the physics, to compare with simpler models.");
+  bind_record<GroupEstimate>(m, "What one step of a model of layer groups takes.");
+  py::class_<ComposedModel>(m, "ComposedModel", "An ordered list of layer groups.")
+      .def(py::init(&composed), py::arg("groups"))
+      .def_property_readonly("slots", &slot_rows, "Name, kind and whether experts, by slot.")
+      .def_property_readonly("parameters", &ComposedModel::parameters)
+      .def_property_readonly("active_parameters", &ComposedModel::active_parameters);
+  py::class_<GroupStrategy>(m, "GroupLayout", "Meshes by index and the schedule of their traffic.")
+      .def(py::init(&make_strategy), py::arg("meshes"), py::arg("micro_batches"), py::arg("queues"),
+           py::arg("prefetch"), py::arg("backward_gather"), py::arg("recompute"));
+  py::class_<GroupTables>(m, "GroupTables", "Costs of every group under every mesh.")
+      .def(py::init(&make_tables), py::arg("model"), py::arg("cluster"), py::arg("task"),
+           py::arg("stack"), py::arg("ablation"), py::arg("meshes"), py::arg("micro_batches"),
+           py::arg("forward_only"))
+      .def("estimate", &evaluate_groups, py::arg("layout"));
+  m.def(
+      "mesh_text",
+      [](const std::string& text, int accelerators) {
+        return to_text(parse_mesh(text, accelerators));
+      },
+      py::arg("text"), py::arg("accelerators"), "A mesh with every degree filled in.");
+  m.def(
+      "mesh_suits",
+      [](const std::string& text, GroupKind kind, bool experts) {
+        return suits(parse_mesh(text, 1), kind, experts);
+      },
+      py::arg("text"), py::arg("kind"), py::arg("experts"),
+      "Whether layer groups of a kind can be laid out so.");
+}
+
+}  // namespace scalemodel::bindings

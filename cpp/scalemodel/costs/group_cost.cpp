@@ -1,0 +1,439 @@
+#include "scalemodel/costs/group_cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "scalemodel/costs/layer_operators.hpp"
+#include "scalemodel/ops/attention.hpp"
+#include "scalemodel/ops/memory_bound.hpp"
+
+namespace scalemodel {
+namespace {
+
+bool shares_samples(Parallelism p) { return p != Parallelism::tp && p != Parallelism::none; }
+
+/// Ranks between which the samples of a layer group are shared out.
+int sample_ranks(const Mesh& mesh) {
+  int ranks = 1;
+  for (const MeshAxis& axis : mesh.axes) {
+    if (shares_samples(axis.parallelism)) ranks *= axis.degree;
+  }
+  return ranks;
+}
+
+/// One group under one mesh: what its units have in common.
+struct Placed {
+  const GroupQuestion& question;
+  const LayerGroup& group;
+  const Mesh& mesh;
+  const Mesh& experts;
+  std::array<GroupShape, kMaxAxes> groups, expert_groups;
+  double samples = 0;         ///< of a rank
+  double expert_samples = 0;  ///< where the expert mesh keeps them
+  double tokens = 1;          ///< per sample
+  bool frozen = false;        ///< weights get no gradient
+  double element = 2;
+};
+
+GroupShape shape_of(const Placed& p, const Mesh& mesh, Parallelism parallelism) {
+  const auto& groups = &mesh == &p.experts ? p.expert_groups : p.groups;
+  for (std::size_t i = 0; i < kMaxAxes; ++i) {
+    if (mesh.axes[i].parallelism == parallelism) return groups[i];
+  }
+  return GroupShape{};
+}
+
+Transfer move(const Placed& p, Collective op, Bytes size, const GroupShape& shape) {
+  return transfer(op, size, shape, p.question.cluster, p.question.ablation);
+}
+
+/// Adds one operator for `tokens` of them; `batch` experts side by side.
+double add_operator(LayerBuilder& builder, const Placed& p, const GroupOperator& op, double tokens,
+                    double tp, double batch, bool routed) {
+  const GroupQuestion& q = p.question;
+  const Cluster& cluster = q.cluster;
+  const Conditions& conditions = q.conditions;
+  const double cut = op.cut == Cut::none ? 1 : tp;
+  const double rows = tokens * op.rows;
+  const Bytes stream{rows * op.columns / cut * p.element};
+  const bool elementwise = q.ablation.elementwise;
+  double adapters = 0;
+  switch (op.kind) {
+    case OperatorKind::product: {
+      const double columns = op.cut == Cut::columns ? op.columns / tp : op.columns;
+      const double depth = op.cut == Cut::depth ? op.depth / tp : op.depth;
+      if (op.weightless) {
+        builder.linear(op.name, op.rows, columns, depth,
+                       {false, tokens * op.copies, &q.timers.storage});
+        break;
+      }
+      builder.linear(
+          op.name, rows / batch, columns, depth,
+          {p.frozen, batch, &q.timers.linear, routed, routed && conditions.stack.fused_experts});
+      const bool adapts = op.adapts || conditions.lora_everywhere;
+      if (adapts && p.group.trained && !routed) {
+        adapters += add_adapter(builder, conditions, q.timers.storage, rows, columns, depth);
+      }
+      break;
+    }
+    case OperatorKind::attention: {
+      if (!q.ablation.attention_scores) break;
+      AttentionWork work;
+      work.batch = p.samples;
+      work.queries = work.keys = p.tokens;
+      work.heads = op.attention.heads / tp;
+      work.kv_heads = std::max(1.0, op.attention.kv_heads / tp);
+      work.head_dim = op.attention.head_dim;
+      work.v_head_dim = op.attention.v_head_dim;
+      work.window = op.attention.window;
+      work.causal = op.causal;
+      work.dropout = conditions.dropout;
+      builder.attention(attention_time(work, conditions.attention, cluster.accelerator,
+                                       conditions.storage, q.timers.storage));
+      break;
+    }
+    case OperatorKind::norm:
+      if (elementwise) add_norm(builder, conditions, cluster, op.name, 1, stream);
+      break;
+    case OperatorKind::residual:
+      if (elementwise) add_residual(builder, conditions, cluster, op.name, 1, stream);
+      break;
+    case OperatorKind::activation:
+      if (elementwise) add_activation(builder, conditions, cluster, op.gated, stream);
+      break;
+    case OperatorKind::rotary:
+      if (elementwise) add_rope(builder, conditions, cluster, stream);
+      break;
+    case OperatorKind::moving:
+      if (elementwise) {
+        builder.moving(op.name, op.depth * stream, 1.5 * op.depth * stream,
+                       cluster.accelerator.elementwise.add_fraction);
+      }
+      break;
+    case OperatorKind::loss:
+      if (elementwise) add_loss(builder, conditions, cluster, rows * op.columns / cut, 0);
+      break;
+  }
+  return adapters;
+}
+
+struct UnitSizes {
+  double held = 0;     ///< parameters of this rank when gathered
+  double trained = 0;  ///< of them, those that learn
+  double saved = 0;    ///< values kept for the backward pass
+  double input = 0;    ///< values of the unit's input
+  Seconds gemm;
+  Flop flop;
+};
+
+UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
+  const GroupQuestion& q = p.question;
+  const Conditions& conditions = q.conditions;
+  const bool routed = unit.experts > 0;
+  const Mesh& mesh = routed ? p.experts : p.mesh;
+  const double tp = mesh.degree(Parallelism::tp), ep = mesh.degree(Parallelism::ep);
+  const double samples = routed ? p.expert_samples : p.samples;
+  const double tokens = samples * p.tokens;
+  const double copies = routed ? unit.experts_per_token * conditions.imbalance : 1;
+  const double local_experts = routed ? std::max(1.0, unit.experts / ep) : 1;
+  const double rows = tokens * copies;
+  const double batch = routed ? std::min(local_experts, std::max(1.0, rows)) : 1;
+
+  LayerBuilder builder(conditions, q.cluster, nullptr);
+  double adapters = 0;
+  for (const GroupOperator& op : unit.operators) {
+    const bool on_rows =
+        routed && (op.kind == OperatorKind::product || op.kind == OperatorKind::activation);
+    adapters += add_operator(builder, p, op, on_rows ? rows : tokens, tp, batch, on_rows);
+    if (op.kind == OperatorKind::product) {
+      sizes.flop += Flop{2 * (on_rows ? rows : tokens) * op.rows * op.copies * op.columns *
+                         op.depth / (op.cut == Cut::none ? 1 : tp)};
+    }
+  }
+  if (routed && q.ablation.elementwise) {
+    // Rows into the order of their experts and back.
+    const Bytes permuted{4 * rows * unit.width_in * p.element};
+    builder.moving("permute", permuted, permuted, q.cluster.accelerator.elementwise.add_fraction,
+                   6);
+  }
+  UnitCost cost;
+  cost.forward = builder.forward();
+  cost.backward = builder.backward();
+  sizes.gemm = builder.linear_forward() + builder.linear_backward();
+
+  const double held = unit.parameters_cut * local_experts / tp + unit.parameters_whole;
+  sizes.held = held;
+  sizes.trained = adapters > 0 || conditions.frozen_base ? adapters : p.frozen ? 0 : held;
+  sizes.saved = tokens * (unit.saved_cut / tp * copies + unit.saved_whole * copies);
+  sizes.input = tokens * unit.width_in;
+
+  // Tensor-parallel sums and gathers.
+  const GroupShape tp_group = shape_of(p, mesh, Parallelism::tp);
+  const Bytes in{tokens * unit.width_in * p.element}, out{tokens * unit.width_out * p.element};
+  if (tp > 1) {
+    if (unit.closes) cost.join_forward = move(p, Collective::all_reduce, out, tp_group);
+    if (unit.gathers) cost.join_forward = move(p, Collective::all_gather, out, tp_group);
+    if (unit.opens) cost.join_backward = move(p, Collective::all_reduce, in, tp_group);
+  }
+  if (routed && ep > 1) {
+    const Bytes sent{rows * unit.width_in * p.element};
+    const Bytes back{rows * unit.width_out * p.element};
+    const GroupShape ep_group = shape_of(p, mesh, Parallelism::ep);
+    cost.dispatch = move(p, Collective::all_to_all, sent, ep_group);
+    cost.combine = move(p, Collective::all_to_all, back, ep_group);
+  }
+  if (routed && batch_layout(p.mesh) != batch_layout(p.experts)) {
+    // Tokens that tensor ranks hold alike are shared out among the experts and come back to all.
+    const double dense_tokens = p.samples * p.tokens;
+    const GroupShape dense_tp = shape_of(p, p.mesh, Parallelism::tp);
+    if (dense_tp.ranks > 1) {
+      cost.join_forward = move(p, Collective::all_gather,
+                               Bytes{dense_tokens * unit.width_out * p.element}, dense_tp);
+      cost.join_backward = move(p, Collective::all_gather,
+                                Bytes{dense_tokens * unit.width_in * p.element}, dense_tp);
+    }
+  }
+
+  // Parameters: gathered where they are sharded; gradients reduced, first over shards.
+  const bool ends =
+      p.group.kind == GroupKind::token_embedding || p.group.kind == GroupKind::patch_embedding;
+  if (ends && !q.ablation.ends) return cost;
+  const bool wide = conditions.gradients_fp32 || conditions.stack.reduces_fp32;
+  const double gradient_bytes = wide ? 4 : p.element;
+  Bytes gradient{gradient_bytes * sizes.trained};
+  const GroupShape fsdp = shape_of(p, mesh, Parallelism::fsdp);
+  const GroupShape zero = shape_of(p, mesh, Parallelism::zero1);
+  const GroupShape ddp = shape_of(p, mesh, Parallelism::ddp);
+  if (fsdp.ranks > 1) {
+    cost.gather = move(p, Collective::all_gather, Bytes{p.element * held}, fsdp);
+    cost.gradients[0] = move(p, Collective::reduce_scatter, gradient, fsdp);
+    cost.gathers_again = cost.reduces_each = true;
+    gradient = gradient / static_cast<double>(fsdp.ranks);
+  } else if (zero.ranks > 1) {
+    cost.gather = move(p, Collective::all_gather, Bytes{p.element * sizes.trained}, zero);
+    cost.gradients[0] = move(p, Collective::reduce_scatter, gradient, zero);
+    gradient = gradient / static_cast<double>(zero.ranks);
+  }
+  if (ddp.ranks > 1) cost.gradients[1] = move(p, Collective::all_reduce, gradient, ddp);
+  return cost;
+}
+
+Reason violation(const Placed& p) {
+  const int accelerators = p.question.cluster.accelerators;
+  if (p.mesh.ranks() != accelerators) return Reason::mesh;
+  const bool routed = p.group.expert_slot >= 0;
+  if (routed && p.experts.ranks() != accelerators) return Reason::mesh;
+  if (p.samples <= 0 || (routed && p.expert_samples <= 0)) return Reason::batch;
+  for (const Unit& unit : p.group.units) {
+    const Mesh& mesh = unit.experts > 0 ? p.experts : p.mesh;
+    const int tp = mesh.degree(Parallelism::tp);
+    if (unit.head_limit > 0 && unit.head_limit % tp != 0) return Reason::tp_heads;
+    const Reason width = unit.experts > 0 ? Reason::etp_ffn : Reason::tp_ffn;
+    if (unit.cut_limit > 0 && unit.cut_limit % tp != 0) return width;
+    const int ep = mesh.degree(Parallelism::ep);
+    if (unit.experts > 0 && unit.experts % ep != 0) return Reason::ep_experts;
+  }
+  const auto precision = p.question.conditions.precision;
+  if (p.question.cluster.accelerator.peak_of(precision) <= FlopPerSecond{}) {
+    return Reason::precision;
+  }
+  return Reason::ok;
+}
+
+void add(ByCollective& sums, const Transfer& moved, double times = 1) {
+  sums[static_cast<std::size_t>(moved.op)] += times * moved.time;
+}
+
+/// Activations that arrive from, and gradients that leave for, groups that hold other samples:
+/// a part of them is at hand, the ranks that share samples gather the whole.
+void add_reshards(GroupCost& cost, const Placed& p) {
+  const GroupQuestion& q = p.question;
+  if (!q.ablation.reshard) return;
+  const GroupShape tp = shape_of(p, p.mesh, Parallelism::tp);
+  if (tp.ranks <= 1) return;
+  std::size_t at = 0;
+  for (const int before : p.group.waits_for) {
+    if (at == kMostProducers) break;
+    const LayerGroup& producer = q.model->groups[static_cast<std::size_t>(before)];
+    const double tokens = producer.tokens > 0 ? producer.tokens : q.task.sequence;
+    cost.gather_in[at++] = move(p, Collective::all_gather,
+                                Bytes{p.samples * tokens * producer.width_out() * p.element}, tp);
+  }
+  cost.gather_out = move(p, Collective::all_gather,
+                         Bytes{p.samples * p.tokens * p.group.width_out() * p.element}, tp);
+}
+
+void add_table_costs(GroupCost& cost, const Placed& p) {
+  const GroupQuestion& q = p.question;
+  cost.has_tables = true;
+  cost.tables = table_cost(p.group.tables, p.mesh, p.samples, cost.trained, q.cluster, q.ablation);
+  const TableCost& t = cost.tables;
+  cost.compute_forward = t.look_up;
+  cost.lookup = t.look_up;
+  for (const Transfer& moved : t.forward) add(cost.forward_by, moved);
+  for (const Transfer& moved : t.indices) add(cost.forward_by, moved);
+  if (cost.trained) {
+    cost.compute_backward = t.update;
+    cost.lookup += t.update;
+    for (const Transfer& moved : t.backward) add(cost.backward_by, moved);
+    for (const Transfer& moved : t.gradients) add(cost.backward_by, moved);
+  }
+  cost.parameters = t.parameters;
+  const double kept = !cost.trained && p.group.frozen_bytes > 0
+                          ? p.group.frozen_bytes / p.group.tables.value_bytes
+                          : 1;
+  cost.rows = kept * t.tables;
+  cost.optimizer = t.states;
+  cost.buffers = t.buffers;
+}
+
+void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& units) {
+  const GroupQuestion& q = p.question;
+  const Conditions& conditions = q.conditions;
+  cost.first_unit = static_cast<std::uint32_t>(units.size());
+  cost.units = static_cast<std::uint32_t>(p.group.units.size());
+  const double n = p.group.repeat;
+  const double gradient_bytes = conditions.gradients_fp32 ? 4 : p.element;
+  const double states = q.task.master_bytes + moments(q.task.optimizer) * q.task.moment_bytes;
+  const double stored = p.frozen && p.group.frozen_bytes > 0 ? p.group.frozen_bytes : p.element;
+  for (const Unit& unit : p.group.units) {
+    UnitSizes sizes;
+    UnitCost u = unit_cost(p, unit, sizes);
+    if (!cost.backward) u.backward = Seconds{};
+    const Mesh& mesh = unit.experts > 0 ? p.experts : p.mesh;
+    const double shards = mesh.degree(Parallelism::fsdp);
+    const double owners = shards * mesh.degree(Parallelism::zero1);
+    cost.compute_forward += n * u.forward;
+    cost.compute_backward += n * u.backward;
+    cost.gemm += n * sizes.gemm;
+    cost.forward_flop += n * sizes.flop;
+    for (const Transfer* moved : {&u.dispatch, &u.combine, &u.join_forward}) {
+      add(cost.forward_by, *moved, n);
+    }
+    add(u.gathers_again ? cost.forward_by : cost.once_by, u.gather, n);
+    if (cost.backward) {
+      add(cost.backward_by, u.join_backward, n);
+      add(cost.backward_by, u.dispatch, n);
+      add(cost.backward_by, u.combine, n);
+      if (u.gathers_again) add(cost.backward_by, u.gather, n);
+    }
+    if (cost.trained) {
+      add(u.reduces_each ? cost.backward_by : cost.once_by, u.gradients[0], n);
+      add(cost.once_by, u.gradients[1], n);
+      cost.updated += n * sizes.trained / owners;
+      cost.reduced += n * sizes.trained / shards;
+    }
+    cost.parameters += n * sizes.held / shards;
+    cost.weights += Bytes{n * sizes.held / shards * stored};
+    if (cost.backward) {
+      const Bytes saved{sizes.saved * p.element};
+      cost.activations += n * saved;
+      cost.inputs += Bytes{n * sizes.input * p.element};
+      cost.widest = max(cost.widest, saved);
+    } else {
+      // Forward only: a unit's input and output, one at a time.
+      cost.widest = max(cost.widest, Bytes{2 * sizes.input * p.element});
+    }
+    if (shards > 1) {
+      cost.gathered =
+          max(cost.gathered, Bytes{sizes.held * (2 * p.element) + sizes.trained * gradient_bytes});
+    }
+    units.push_back(u);
+  }
+  cost.gradients = Bytes{gradient_bytes * cost.reduced};
+  cost.optimizer = Bytes{states * cost.updated};
+}
+
+/// Whether parameters of a group learn: adapters live in the products of transformer layers, and
+/// everything is frozen beside them.
+bool learns(const GroupQuestion& q, const LayerGroup& group) {
+  const bool adapted = q.conditions.frozen_base;
+  return !q.forward_only && group.trained && !(adapted && group.kind != GroupKind::transformer);
+}
+
+/// The same of a group or one that it waits for, directly or not.
+bool learns_at_or_before(const GroupQuestion& q, std::size_t group) {
+  const LayerGroup& at = q.model->groups[group];
+  return learns(q, at) || std::ranges::any_of(at.waits_for, [&](int before) {
+           return learns_at_or_before(q, static_cast<std::size_t>(before));
+         });
+}
+
+}  // namespace
+
+GroupQuestion make_question(const ComposedModel& model, const Cluster& cluster, const Task& task,
+                            const Stack& stack, const Ablation& ablation, bool forward_only) {
+  GroupQuestion q;
+  q.model = &model;
+  q.cluster = ablated(cluster, ablation);
+  q.task = task;
+  q.ablation = ablation;
+  q.forward_only = forward_only;
+  Stack changed = stack;
+  if (ablation.gemm_fraction > 0) changed.gemm_efficiency = 1;
+  if (ablation.memory_fraction > 0) changed.memory_efficiency = 1;
+  if (!ablation.elementwise) changed.fused_accumulation = true;
+  if (!ablation.contention) changed.contention = 0;
+  if (!ablation.host) changed.host_launch = changed.step_overhead = Seconds{};
+  q.conditions = resolve_conditions(task, changed, task.precision);
+  q.timers = {GemmTimer(q.cluster.accelerator, q.conditions.precision),
+              GemmTimer(q.cluster.accelerator, q.conditions.storage)};
+  return q;
+}
+
+double local_samples(const Task& task, const Mesh& mesh, int micro_batches) {
+  const int parts = sample_ranks(mesh) * micro_batches;
+  if (task.batch_is_limit) return std::floor(static_cast<double>(task.global_batch) / parts);
+  return task.global_batch % parts == 0 ? static_cast<double>(task.global_batch) / parts : 0;
+}
+
+std::array<int, kMaxAxes> batch_layout(const Mesh& mesh) {
+  std::array<int, kMaxAxes> layout{};
+  std::size_t at = 0;
+  for (const MeshAxis& axis : mesh.axes) {
+    if (axis.degree == 1) continue;
+    const int sign = shares_samples(axis.parallelism) ? 1 : -1;
+    if (at > 0 && layout[at - 1] * sign > 0) {
+      layout[at - 1] *= axis.degree;
+    } else {
+      layout[at++] = sign * axis.degree;
+    }
+  }
+  return layout;
+}
+
+GroupCost group_cost(const GroupQuestion& question, std::size_t group, const Mesh& mesh,
+                     const Mesh& experts, int micro_batches, std::vector<UnitCost>& units) {
+  const LayerGroup& g = question.model->groups[group];
+  Placed p{question,
+           g,
+           mesh,
+           experts,
+           axis_groups(mesh, question.cluster),
+           axis_groups(experts, question.cluster)};
+  p.samples = local_samples(question.task, mesh, micro_batches);
+  p.expert_samples = local_samples(question.task, experts, micro_batches);
+  p.tokens = g.tokens > 0 ? g.tokens : question.task.sequence;
+  p.element = operand_bytes(question.conditions.storage);
+  const bool trained = learns(question, g);
+  p.frozen = !trained || question.conditions.frozen_base;
+  GroupCost cost;
+  cost.repeat = g.repeat;
+  cost.verdict = violation(p);
+  if (cost.verdict != Reason::ok) return cost;
+  cost.trained = trained;
+  cost.backward = learns_at_or_before(question, group);
+  if (g.kind == GroupKind::head && !question.ablation.heads) {
+    // Left out whole: no units, no parameters.
+    return cost;
+  }
+  if (g.kind == GroupKind::embedding_tables) {
+    add_table_costs(cost, p);
+  } else {
+    add_unit_costs(cost, p, units);
+    add_reshards(cost, p);
+  }
+  return cost;
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,87 @@
+// Operators that every kind of layer is made of: how many bytes they pass over memory.
+#pragma once
+
+#include <string_view>
+
+#include "scalemodel/costs/layer_builder.hpp"
+
+namespace scalemodel {
+
+inline constexpr double kAdapterLaunches = 6;  ///< of one each way; counted in NeMo's, not timed
+
+/// Low-rank adapters beside one frozen k x n matrix: two thin products each way. Returns their
+/// parameters.
+inline double add_adapter(LayerBuilder& builder, const Conditions& conditions,
+                          const GemmTimer& timer, double tokens, double n, double k) {
+  if (conditions.lora_rank == 0) return 0;
+  const double rank = conditions.lora_rank;
+  builder.linear("adapter_down", tokens, rank, k, {false, 1, &timer});
+  builder.linear("adapter_up", tokens, n, rank, {false, 1, &timer});
+  // Dropout, scaling and addition beside the products, module by module.
+  builder.launches(kAdapterLaunches, kAdapterLaunches);
+  return rank * (n + k);
+}
+
+/// Norms, as bytes per element of the residual stream. Fused: x in, y out; backward x, dy in, dx
+/// out, and x, dy in once more for the gradients of scale and shift. Unfused: counted from eager
+/// kernels at two bytes an element. Forward: square 2, mean 1, scale 2, cast to FP32 3 and back 3,
+/// weight 2. Backward: of the weight 2 + 4, of the casts 3 + 3, of the scale 2 + 4, of mean and
+/// square 2 + 2, and the sum of both branches 3.
+struct NormPasses {
+  double forward, backward;
+  int forward_kernels, backward_kernels;
+};
+inline constexpr NormPasses kFusedNorm{2, 5, 1, 2};
+inline constexpr NormPasses kUnfusedNorm{13, 25, 6, 12};
+
+/// `norms` norms over `stream` bytes each.
+inline void add_norm(LayerBuilder& builder, const Conditions& conditions, const Cluster& cluster,
+                     std::string_view name, int norms, Bytes stream) {
+  const NormPasses passes = conditions.fused_norm ? kFusedNorm : kUnfusedNorm;
+  builder.moving(name, norms * passes.forward * stream, norms * passes.backward * stream,
+                 cluster.accelerator.elementwise.norm_fraction, norms * passes.forward_kernels,
+                 norms * passes.backward_kernels);
+}
+
+/// Residual additions: two in, one out; backward, the gradients of both branches likewise.
+inline void add_residual(LayerBuilder& builder, const Conditions& conditions,
+                         const Cluster& cluster, std::string_view name, int additions,
+                         Bytes stream) {
+  const double mask = conditions.dropout ? 0.5 : 0;
+  builder.moving(name, additions * (3 + mask) * stream, additions * (3 + 2 * mask) * stream,
+                 cluster.accelerator.elementwise.add_fraction, additions);
+}
+
+/// Rotary positions. Eager: times cosine 2, halves swapped and negated 3, times sine 2, added 3;
+/// the same back.
+inline void add_rope(LayerBuilder& builder, const Conditions& conditions, const Cluster& cluster,
+                     Bytes rotated) {
+  const bool fused = conditions.stack.fused_rope;
+  const double passes = fused ? 2 : 10;
+  builder.moving("rope", passes * rotated, passes * rotated,
+                 cluster.accelerator.elementwise.add_fraction, fused ? 1 : 10);
+}
+
+/// Activation functions. Gated, eager: activation 2 and product 3; back, 3 + 3 of the product and 3
+/// of the activation.
+inline void add_activation(LayerBuilder& builder, const Conditions& conditions,
+                           const Cluster& cluster, bool gated, Bytes activated) {
+  const bool fused = conditions.stack.fused_activation;
+  const double forward = (gated ? 3 : 2) + (fused ? 0 : 2);
+  const double backward = gated ? (fused ? 5 : 9) : (fused ? 3 : 5);
+  builder.moving("activation", forward * activated, backward * activated,
+                 cluster.accelerator.elementwise.add_fraction, fused ? 1 : 3);
+}
+
+/// Cross-entropy over `logits` of them, of which `copied_bytes` each are gathered together first.
+/// Unfused, in bytes: cast to FP32 6, maximum 4, difference 8, exponential 8, sum 4, quotient 8;
+/// back, the gradient 8 and its cast 6. Fused: one pass forward and one back.
+inline void add_loss(LayerBuilder& builder, const Conditions& conditions, const Cluster& cluster,
+                     double logits, double copied_bytes) {
+  const bool fused = conditions.stack.fused_loss;
+  builder.moving("loss", Bytes{logits * ((fused ? 2 : 38) + copied_bytes)},
+                 Bytes{logits * (fused ? 4 : 14)}, cluster.accelerator.elementwise.add_fraction,
+                 fused ? 2 : 8);
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,249 @@
+#include "scalemodel/costs/table_cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "scalemodel/ops/memory_bound.hpp"
+
+namespace scalemodel {
+namespace {
+
+/// Share of memory bandwidth that pooled look-ups reach: FBGEMM's table-batched embedding on
+/// production-like tables, 1,198 of 1,555 GB/s (its README; the accelerator, taken for an A100 of
+/// 40 GB, is not named). Its forward and backward passes together give the same share with the
+/// traffic counted below.
+constexpr double kLookUpFraction = 0.77;
+/// Memory is read in sectors of so many bytes.
+constexpr double kSector = 32;
+constexpr double kIndexBytes = 8;
+/// An update sorts the indices of its rows: passes over them, in and out, of a radix sort of 32-bit
+/// keys by 8 bits.
+constexpr double kSortPasses = 8;
+/// Tables shared out one by one; beyond it their loads are as good as even.
+constexpr double kMostTables = 100'000;
+
+double expected_unique(double rows, double draws) {
+  return rows * -std::expm1(draws * std::log1p(-1 / std::max(rows, 1 + 1e-9)));
+}
+
+/// Load of the busiest rank over the mean, and rows of the fullest over the mean, when whole tables
+/// go to the least loaded rank, heaviest first.
+struct Balance {
+  double load = 1, rows = 1;
+};
+
+Balance whole_tables(const std::vector<TableClass>& classes, int ranks) {
+  double tables = 0, loads = 0, rows = 0;
+  for (const TableClass& c : classes) {
+    tables += c.count;
+    loads += c.count * c.pooling;
+    rows += c.count * c.rows;
+  }
+  if (ranks == 1 || tables == 0) return {};
+  if (classes.size() == 1 || tables > kMostTables) {
+    const double most = std::ceil(tables / ranks) * ranks / tables;
+    return {most, most};
+  }
+  std::vector<TableClass> order = classes;
+  std::ranges::sort(order, std::greater{},
+                    [](const TableClass& c) { return std::pair(c.pooling, c.rows); });
+  using Rank = std::pair<double, double>;  // look-ups, rows
+  std::priority_queue<Rank, std::vector<Rank>, std::greater<>> queue;
+  for (int i = 0; i < ranks; ++i) queue.emplace(0.0, 0.0);
+  Balance most{0, 0};
+  for (const TableClass& c : order) {
+    for (double i = 0; i < c.count; ++i) {
+      auto [load, held] = queue.top();
+      queue.pop();
+      load += c.pooling;
+      held += c.rows;
+      most.load = std::max(most.load, load);
+      most.rows = std::max(most.rows, held);
+      queue.emplace(load, held);
+    }
+  }
+  return {most.load * ranks / loads, most.rows * ranks / rows};
+}
+
+/// Rows a rank reads from memory for `draws` look-ups into `rows` of its rows: each, or each
+/// different one once where they fit into its cache.
+double rows_from_memory(double rows, double draws, double row_bytes, Bytes cache, bool cached) {
+  const double unique = expected_unique(rows, draws);
+  return cached && Bytes{unique * row_bytes} < 0.5 * cache ? unique : draws;
+}
+
+struct Shards {
+  double table = 1, row = 1, column = 1, replicas = 1;
+};
+
+/// Traffic of tables of some classes in one layout.
+void add_tables(TableCost& cost, const TableSet& set, const std::vector<TableClass>& classes,
+                const Shards& shards, const Balance& balance, double samples, bool trained,
+                const Cluster& cluster, const Ablation& ablation, Bytes& look_up, Bytes& update,
+                Bytes& dense_gradients, Bytes& sparse_gradients) {
+  // Samples whose rows a rank looks up: those of every rank that shares the tables with it.
+  const double served = samples * shards.table * shards.row * shards.column;
+  const double columns = std::ceil(set.dim / shards.column);
+  const double exact_row = columns * set.value_bytes;
+  const double row_bytes =
+      ablation.memory_fraction > 0 ? exact_row : std::ceil(exact_row / kSector) * kSector;
+  const double state_bytes = row_state_bytes(set.optimizer, columns);
+  const Bytes cache = cluster.accelerator.l2;
+  for (const TableClass& c : classes) {
+    const double tables = c.count / shards.table;  // of the mean rank
+    const double rows = c.rows / shards.row;
+    const double draws = served * c.pooling / shards.row;
+    const double read = rows_from_memory(rows, draws, row_bytes, cache, ablation.cached_tables);
+    const double pooled = served * columns * set.output_bytes;
+    const double index = ablation.memory_fraction > 0 ? 0 : kIndexBytes;
+    cost.looked_up += Bytes{tables * draws * exact_row};
+    look_up += Bytes{balance.load * tables *
+                     (read * row_bytes + draws * index + (index > 0 ? pooled : 0))};
+    const double unique = expected_unique(rows, draws * shards.replicas);
+    if (trained) {
+      if (ablation.update_traffic) {
+        update += Bytes{balance.load * tables *
+                        (draws * (columns * set.output_bytes + 2 * kSortPasses * kIndexBytes) +
+                         unique * 2 * (row_bytes + state_bytes))};
+      } else {
+        update += Bytes{balance.load * tables * draws * exact_row};
+      }
+      if (shards.replicas > 1) {
+        // Whole gradient tables or the touched rows with their indices, whichever is less.
+        const double whole = 2 * rows * exact_row;
+        const double touched =
+            shards.replicas * expected_unique(rows, draws) * (exact_row + kIndexBytes);
+        if (whole < touched) {
+          dense_gradients += Bytes{tables * rows * exact_row};
+        } else {
+          sparse_gradients += Bytes{tables * touched};
+        }
+      }
+    }
+    const double held = balance.rows * tables * rows;
+    cost.parameters += held * columns;
+    cost.tables += Bytes{held * exact_row};
+    if (trained) cost.states += Bytes{held * state_bytes};
+  }
+  cost.imbalance = std::max(cost.imbalance, balance.load);
+}
+
+}  // namespace
+
+Transfer transfer(Collective op, Bytes size, const GroupShape& group, const Cluster& cluster,
+                  const Ablation& ablation) {
+  Transfer moved{collective_time(op, size, group, cluster), size, op,
+                 static_cast<std::uint8_t>(group.domains > 1 ? 1 : 0)};
+  if (group.ranks <= 1) moved.size = Bytes{};
+  if (!ablation.ring_factor && group.ranks > 1) {
+    moved.time = (static_cast<double>(group.ranks) / (group.ranks - 1)) * moved.time;
+  }
+  return moved;
+}
+
+TableCost table_cost(const TableSet& set, const Mesh& mesh, double samples, bool trained,
+                     const Cluster& cluster, const Ablation& ablation) {
+  TableCost cost;
+  const int spread = mesh.degree(Parallelism::hybrid);
+  Shards shards{static_cast<double>(mesh.degree(Parallelism::table_wise)) * spread,
+                static_cast<double>(mesh.degree(Parallelism::row_wise)),
+                static_cast<double>(mesh.degree(Parallelism::column_wise)),
+                static_cast<double>(mesh.degree(Parallelism::ddp))};
+  std::vector<TableClass> sharded, replicated;
+  for (const TableClass& c : set.classes) {
+    const bool small = spread > 1 && c.rows < samples;
+    (small ? replicated : sharded).push_back(c);
+  }
+  const bool whole = spread == 1 && ablation.table_balance;
+  const Balance balance = whole ? whole_tables(sharded, static_cast<int>(shards.table)) : Balance{};
+  Bytes look_up, update, dense_gradients, sparse_gradients;
+  add_tables(cost, set, sharded, shards, balance, samples, trained, cluster, ablation, look_up,
+             update, dense_gradients, sparse_gradients);
+  Bytes spread_gradients, spread_rows;
+  if (!replicated.empty()) {
+    const Shards copies{1, shards.row, shards.column, shards.replicas * spread};
+    add_tables(cost, set, replicated, copies, {}, samples, trained, cluster, ablation, look_up,
+               update, spread_gradients, spread_rows);
+  }
+  const double fraction = ablation.memory_fraction > 0 ? ablation.memory_fraction : kLookUpFraction;
+  cost.look_up = memory_time(look_up, fraction, cluster.accelerator);
+  cost.update = memory_time(update, fraction, cluster.accelerator);
+
+  // Exchanges: what the shards of a rank answer for all samples they serve, brought to the ranks
+  // whose samples they are. Sums of partial rows first, which shrinks what is left to send.
+  const auto groups = axis_groups(mesh, cluster);
+  double tables = 0, lookups = 0;
+  for (const TableClass& c : sharded) {
+    tables += c.count;
+    lookups += c.count * c.pooling;
+  }
+  const double served = samples * shards.table * shards.row * shards.column;
+  const double answers = ablation.pooled_exchange ? tables : lookups;
+  const double columns = std::ceil(set.dim / shards.column);
+  Bytes held{served * answers / shards.table * columns * set.output_bytes};
+  cost.buffers = held + Bytes{samples * tables * set.dim * set.output_bytes};
+  std::size_t at = 0;
+  const auto sends = [&](Parallelism p) {
+    return p == Parallelism::table_wise || p == Parallelism::column_wise ||
+           p == Parallelism::hybrid;
+  };
+  for (std::size_t i = 0; i < kMaxAxes; ++i) {
+    const MeshAxis& axis = mesh.axes[i];
+    if (axis.parallelism != Parallelism::row_wise || axis.degree == 1) continue;
+    cost.forward[at] = transfer(Collective::reduce_scatter, held, groups[i], cluster, ablation);
+    cost.backward[at] = transfer(Collective::all_gather, held, groups[i], cluster, ablation);
+    // Few rows a bag: partial sums that are not empty travel alone.
+    const double filled =
+        axis.degree * (1 - std::pow(1 - 1.0 / axis.degree, tables > 0 ? lookups / tables : 0));
+    const Bytes alone = (filled / axis.degree) * held;
+    const Transfer direct = transfer(Collective::all_to_all, alone, groups[i], cluster, ablation);
+    if (direct.time < cost.forward[at].time) cost.forward[at] = cost.backward[at] = direct;
+    held = held / static_cast<double>(axis.degree);
+    ++at;
+  }
+  for (std::size_t i = 0; i < kMaxAxes; ++i) {
+    const MeshAxis& axis = mesh.axes[i];
+    if (!sends(axis.parallelism) || axis.degree == 1) continue;
+    cost.forward[at] =
+        transfer(Collective::all_to_all, balance.load * held, groups[i], cluster, ablation);
+    cost.backward[at] = cost.forward[at];
+    ++at;
+  }
+  std::reverse(cost.backward.begin(), cost.backward.begin() + static_cast<std::ptrdiff_t>(at));
+  if (ablation.index_exchange) {
+    std::size_t sent = 0;
+    for (std::size_t i = 0; i < kMaxAxes; ++i) {
+      const MeshAxis& axis = mesh.axes[i];
+      const bool shares = sends(axis.parallelism) || axis.parallelism == Parallelism::row_wise;
+      if (!shares || axis.degree == 1) continue;
+      const double copies = axis.parallelism == Parallelism::column_wise ? axis.degree : 1;
+      cost.indices[sent++] =
+          transfer(Collective::all_to_all, Bytes{copies * samples * lookups * kIndexBytes},
+                   groups[i], cluster, ablation);
+    }
+  }
+  if (trained) {
+    std::size_t sent = 0;
+    const auto synchronise = [&](Parallelism p, Bytes dense, Bytes rows) {
+      for (std::size_t i = 0; i < kMaxAxes; ++i) {
+        const MeshAxis& axis = mesh.axes[i];
+        if (axis.parallelism != p || axis.degree == 1) continue;
+        const auto send = [&](Collective op, Bytes size) {
+          if (size <= Bytes{}) return;
+          cost.gradients[sent++] = transfer(op, size, groups[i], cluster, ablation);
+        };
+        send(Collective::all_reduce, dense);
+        send(Collective::all_gather, rows);
+      }
+    };
+    synchronise(Parallelism::ddp, dense_gradients, sparse_gradients);
+    synchronise(Parallelism::hybrid, spread_gradients, spread_rows);
+  }
+  return cost;
+}
+
+}  // namespace scalemodel

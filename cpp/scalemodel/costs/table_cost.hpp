@@ -1,0 +1,43 @@
+// Pooled embedding tables on the ranks of a mesh: look-ups, exchanges, updates and memory.
+#pragma once
+
+#include <array>
+
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/collectives/collectives.hpp"
+#include "scalemodel/hardware/cluster.hpp"
+#include "scalemodel/model/groups.hpp"
+#include "scalemodel/strategy/mesh.hpp"
+
+namespace scalemodel {
+
+/// One collective of a schedule.
+struct Transfer {
+  Seconds time;
+  Bytes size;  ///< in the convention of `collective_time`
+  Collective op = Collective::all_reduce;
+  std::uint8_t level = 0;  ///< 0: inside a scale-up domain, 1: over the fabric
+};
+
+/// A collective on the ranks of one axis, without what an ablation leaves out.
+Transfer transfer(Collective op, Bytes size, const GroupShape& group, const Cluster& cluster,
+                  const Ablation& ablation);
+
+/// Tables of one rank (the busiest) for one micro-batch.
+struct TableCost {
+  Seconds look_up, update;
+  std::array<Transfer, kMaxAxes> forward{}, backward{};  ///< exchanges in their order
+  std::array<Transfer, kMaxAxes> indices{};              ///< of the next micro-batch
+  std::array<Transfer, 4> gradients{};  ///< of replicas: whole tables, touched rows
+  double parameters = 0;                ///< of the fullest rank
+  Bytes tables, states;                 ///< the same in bytes
+  Bytes buffers;                        ///< pooled rows on either side of the exchange
+  Bytes looked_up;                      ///< rows of the mean rank
+  double imbalance = 1;                 ///< look-ups of the busiest rank over the mean
+};
+
+/// `samples` of a rank behind the exchange; `trained`: rows are updated.
+TableCost table_cost(const TableSet& tables, const Mesh& mesh, double samples, bool trained,
+                     const Cluster& cluster, const Ablation& ablation);
+
+}  // namespace scalemodel

@@ -1,0 +1,98 @@
+// One step of a model of layer groups: the schedule of its compute and communication.
+#pragma once
+
+#include <tuple>
+
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/base/reason.hpp"
+#include "scalemodel/base/record.hpp"
+#include "scalemodel/costs/group_tables.hpp"
+
+namespace scalemodel {
+
+/// Flat. `compute`, the `exposed_` fields, `optimizer` and `overhead` sum to `step_time`; the
+/// memory fields from `memory_weights` to `memory_reserve` sum to `memory`. Zero throughout for an
+/// illegal strategy.
+struct GroupEstimate {
+  Reason verdict = Reason::ok;
+  Seconds step_time;
+  Seconds compute, exposed_tp, exposed_ep, exposed_dp, exposed_exchange, exposed_reshard;
+  Seconds optimizer, overhead;
+  Seconds hidden, forward;
+  Seconds gemm, lookup;
+  Seconds communication, all_reduce, all_gather, reduce_scatter, all_to_all;
+  double exposed_fraction = 0;
+  double samples_per_s = 0, tokens_per_s = 0, mfu_fraction = 0;
+  Bytes memory_weights, memory_tables, memory_gradients, memory_optimizer, memory_activations;
+  Bytes memory_gathered, memory_communication, memory_reserve;
+  Bytes memory, memory_capacity;
+  Bytes looked_up;
+  Flop forward_flop;
+  double table_imbalance = 1;
+  Watts power;
+  Joules energy;
+  Dollars cost;
+
+  bool operator==(const GroupEstimate&) const = default;
+};
+
+/// The one estimate of a group strategy. Pure: no heap, lock, exception or virtual call.
+///
+/// Groups run in their order, backward in the reverse one, on one compute stream; collectives run
+/// in the order of issue on one queue or on one per network level, beside it. A unit starts when
+/// the unit before it has ended, its input is whole (tensor-parallel sum, exchange of looked-up
+/// rows, activations from another mesh) and its sharded parameters have arrived. Waiting counts as
+/// exposed under what was waited for last. Repeated layers soon advance every clock by the same
+/// time a period, and what is left of them follows at once: the cost does not grow with depth.
+///
+/// A mesh that was not tabulated for its group gives `mesh`.
+GroupEstimate evaluate_groups(const GroupTables& tables, const GroupStrategy& strategy) noexcept;
+
+template <>
+struct RecordOf<GroupEstimate> {
+  static constexpr std::string_view name = "GroupEstimate";
+  using T = GroupEstimate;
+  static constexpr std::tuple fields{
+      field("verdict", &T::verdict, "ok, out_of_memory or illegal:<reason>"),
+      field("step_time_s", &T::step_time, "one step"),
+      field("compute_s", &T::compute, "kernels, look-ups included"),
+      field("exposed_tp_s", &T::exposed_tp, "tensor-parallel sums not hidden"),
+      field("exposed_ep_s", &T::exposed_ep, "routed tokens not hidden"),
+      field("exposed_dp_s", &T::exposed_dp, "gradients and gathered parameters not hidden"),
+      field("exposed_exchange_s", &T::exposed_exchange, "looked-up rows not hidden"),
+      field("exposed_reshard_s", &T::exposed_reshard,
+            "activations between different meshes not hidden"),
+      field("optimizer_s", &T::optimizer, "update of dense parameters"),
+      field("overhead_s", &T::overhead, "data, logging"),
+      field("hidden_s", &T::hidden, "communication underneath compute"),
+      field("forward_s", &T::forward, "forward passes, exposed communication included"),
+      field("gemm_s", &T::gemm, "matrix products, of compute_s"),
+      field("lookup_s", &T::lookup, "look-ups and updates of tables, of compute_s"),
+      field("communication_s", &T::communication, "all collectives, one after the other"),
+      field("all_reduce_s", &T::all_reduce, "of communication_s"),
+      field("all_gather_s", &T::all_gather, "of communication_s"),
+      field("reduce_scatter_s", &T::reduce_scatter, "of communication_s"),
+      field("all_to_all_s", &T::all_to_all, "of communication_s"),
+      field("exposed_fraction", &T::exposed_fraction, "exposed communication over step time"),
+      field("samples_per_s", &T::samples_per_s, "queries, images or sequences, whole cluster"),
+      field("tokens_per_s", &T::tokens_per_s, "of the whole cluster"),
+      field("mfu_fraction", &T::mfu_fraction, "model flop over dense peak"),
+      field("memory_weights_bytes", &T::memory_weights, "weights of layers"),
+      field("memory_tables_bytes", &T::memory_tables, "embedding tables, fullest rank"),
+      field("memory_gradients_bytes", &T::memory_gradients, "gradients"),
+      field("memory_optimizer_bytes", &T::memory_optimizer, "master weights, moments, row states"),
+      field("memory_activations_bytes", &T::memory_activations, "kept for the backward pass"),
+      field("memory_gathered_bytes", &T::memory_gathered, "gathered parameters"),
+      field("memory_communication_bytes", &T::memory_communication, "exchange buffers"),
+      field("memory_reserve_bytes", &T::memory_reserve, "context, fragmentation"),
+      field("memory_bytes", &T::memory, "peak on the fullest accelerator"),
+      field("memory_capacity_bytes", &T::memory_capacity, "of an accelerator"),
+      field("looked_up_bytes", &T::looked_up, "rows a rank looks up in a forward pass"),
+      field("forward_flop", &T::forward_flop, "matrix products of a rank, one forward pass"),
+      field("table_imbalance", &T::table_imbalance, "look-ups of the busiest rank over the mean"),
+      field("power_w", &T::power, "mean of one accelerator"),
+      field("energy_j", &T::energy, "of the step, at the facility's meter"),
+      field("cost_usd", &T::cost, "of the step")};
+};
+
+}  // namespace scalemodel

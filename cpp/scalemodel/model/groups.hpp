@@ -1,0 +1,233 @@
+// A model as an ordered list of layer groups: recommendation models, vision and diffusion
+// transformers, decoders and mixtures of them are built from the same few operators.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scalemodel/base/enum_names.hpp"
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/model/decoder.hpp"
+#include "scalemodel/model/model.hpp"
+
+namespace scalemodel {
+
+enum class GroupKind : std::uint8_t {
+  embedding_tables,
+  token_embedding,
+  patch_embedding,
+  mlp,
+  interaction,
+  transformer,
+  head
+};
+
+template <>
+struct EnumNames<GroupKind> {
+  static constexpr std::string_view what = "kind of layer group";
+  static constexpr std::array<std::string_view, 7> names{"embedding_tables",
+                                                         "token_embedding",
+                                                         "patch_embedding",
+                                                         "mlp",
+                                                         "interaction",
+                                                         "transformer",
+                                                         "head"};
+};
+
+enum class OperatorKind : std::uint8_t {
+  product,     ///< matrix multiplication with a weight
+  attention,   ///< scores, softmax and weighted values
+  norm,        ///< over `columns` values
+  residual,    ///< addition of a branch of `columns` values
+  activation,  ///< over `columns` values; gated ones read twice as many
+  rotary,      ///< position rotation of `columns` values
+  moving,      ///< `columns` values read and written `depth` times in all, each way
+  loss         ///< over `columns` logits
+};
+
+/// How tensor-parallel ranks share an operator out: every rank does all of it, a part of the
+/// columns, or a part of the depth (partial sums).
+enum class Cut : std::uint8_t { none, columns, depth };
+
+/// One kernel of a layer for one token.
+struct GroupOperator {
+  OperatorKind kind = OperatorKind::product;
+  std::string_view name;
+  double columns = 0, depth = 0;
+  Cut cut = Cut::none;
+  double rows = 1;          ///< per token of the group; a class head has 1/tokens
+  double copies = 1;        ///< independent products of this shape (attention without weights)
+  bool gated = false;       ///< activation: of a gate and an up product
+  bool adapts = false;      ///< attention projections: low-rank adapters sit here by default
+  bool weightless = false;  ///< product of two activations: two products back, none for weights
+  AttentionShape attention;
+  bool causal = true;
+};
+
+/// What is gathered, reduced and recomputed together: an attention block, a feed-forward block, a
+/// layer of an MLP. Counts are of one token, parameters of the whole.
+struct Unit {
+  std::string_view name;
+  std::vector<GroupOperator> operators;
+  double parameters_cut = 0;    ///< shared out over tensor-parallel ranks
+  double parameters_whole = 0;  ///< on every one of them: norms, biases of sums
+  int width_in = 0, width_out = 0;
+  bool opens = true;     ///< tensor ranks read the whole input: its gradient is a sum over them
+  bool closes = true;    ///< tensor ranks hold partial sums of the output
+  bool gathers = false;  ///< tensor ranks hold columns of an output that must be whole
+  double saved_cut = 0, saved_whole = 0;  ///< values kept for the backward pass
+  int experts = 0, experts_per_token = 0;
+  int cut_limit = 0;   ///< tensor parallelism divides this width; 0: anything
+  int head_limit = 0;  ///< and this number of heads
+};
+
+/// Tables of one shape.
+struct TableClass {
+  double count = 1, rows = 0, pooling = 1;
+};
+
+enum class SparseOptimizer : std::uint8_t { rowwise_adagrad, sgd, adagrad, adam };
+
+template <>
+struct EnumNames<SparseOptimizer> {
+  static constexpr std::string_view what = "sparse optimizer";
+  static constexpr std::array<std::string_view, 4> names{"rowwise_adagrad", "sgd", "adagrad",
+                                                         "adam"};
+};
+
+/// Bytes of optimizer state of one row of `dim` values.
+constexpr double row_state_bytes(SparseOptimizer optimizer, double dim) {
+  switch (optimizer) {
+    case SparseOptimizer::rowwise_adagrad:
+      return 4;
+    case SparseOptimizer::sgd:
+      return 0;
+    case SparseOptimizer::adagrad:
+      return 4 * dim;
+    case SparseOptimizer::adam:
+      return 8 * dim;
+  }
+  return 0;
+}
+
+/// Embedding tables whose rows are pooled sample by sample.
+struct TableSet {
+  std::vector<TableClass> classes;
+  int dim = 0;
+  double value_bytes = 4;
+  double output_bytes = 4;  ///< of a pooled value as it travels; its gradient likewise
+  SparseOptimizer optimizer = SparseOptimizer::rowwise_adagrad;
+
+  double tables() const;
+  double parameters() const;
+  /// Rows looked up for one sample, over all tables.
+  double lookups() const;
+};
+
+/// Layers that share shape and sharding: a period of units, repeated.
+struct LayerGroup {
+  std::string name;
+  GroupKind kind = GroupKind::mlp;
+  double tokens = 1;  ///< per sample; 0: the sequence of the task
+  int repeat = 1;
+  std::vector<Unit> units;
+  TableSet tables;
+  std::vector<int> waits_for;  ///< groups whose output it reads
+  int slot = 0;                ///< of the strategy
+  int expert_slot = -1;        ///< of its routed experts
+  bool trained = true;
+  double frozen_bytes = 0;  ///< of a frozen weight; 0: as stored when trained
+
+  double parameters() const;
+  double active_parameters() const;
+  /// Products and attention of one sample, forward; causal attention counted once.
+  Flop forward_flop(double sequence) const;
+  int width_out() const;
+};
+
+/// A slot of a strategy: layers that are sharded alike.
+struct Slot {
+  std::string name;
+  GroupKind kind = GroupKind::mlp;
+  bool experts = false;
+};
+
+inline constexpr std::size_t kMaxSlots = 12;
+inline constexpr std::size_t kMaxGroups = 16;
+inline constexpr std::size_t kMaxUnits = 64;  ///< of a period
+
+struct ComposedModel {
+  std::vector<LayerGroup> groups;
+  std::vector<Slot> slots;
+  double tokens_per_sample = 1;  ///< of the widest group; 0: the sequence of the task
+
+  double parameters() const;
+  double active_parameters() const;
+};
+
+/// Puts groups together: slots by group name (several groups may share one), experts beside them.
+/// `names` of the slots; throws MalformedQuestion for a model that cannot be scheduled.
+ComposedModel compose(std::vector<LayerGroup> groups, const std::vector<std::string>& slots);
+
+// ------------------------------------------------------------------------------------ builders
+LayerGroup embedding_tables(std::string name, TableSet tables);
+
+/// Layers widths[0] x widths[1], widths[1] x widths[2]..., tensor-parallel in pairs: columns, then
+/// depth. `experts` of each layer after the first `dense_layers`.
+struct MlpShape {
+  std::vector<int> widths;
+  int repeat = 1;
+  bool bias = false;
+  int experts = 0, experts_per_token = 0;
+};
+LayerGroup mlp(std::string name, const MlpShape& shape);
+
+enum class Interaction : std::uint8_t { dot, cross, concat };
+
+template <>
+struct EnumNames<Interaction> {
+  static constexpr std::string_view what = "interaction";
+  static constexpr std::array<std::string_view, 3> names{"dot", "cross", "concat"};
+};
+
+/// How features meet: `dot`, all pairs of `features` vectors of `dim`; `cross`, layers of DCN-v2
+/// x' = x0 (U V x + b) + x on the concatenation with a low rank; `concat`, side by side.
+struct InteractionShape {
+  Interaction kind = Interaction::dot;
+  int features = 0, dim = 0;
+  int layers = 1, rank = 0;  ///< of cross; rank 0: full
+};
+LayerGroup interaction(std::string name, const InteractionShape& shape);
+
+/// A stack of transformer layers; also the blocks of vision and diffusion transformers.
+struct TransformerShape {
+  int layers = 1, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  int ffn = 0;
+  bool gated = false, causal = true, rotary = false, bias = false;
+  bool norms = true;
+  int norms_per_layer = 2;
+  int experts = 0, experts_per_token = 0, shared_ffn = 0;
+  int modulation = 0;  ///< width of the condition of adaptive norms, once per sample; 0: none
+  int window = 0;
+  double tokens = 0;  ///< per sample; 0: the sequence of the task
+};
+LayerGroup transformer(std::string name, const TransformerShape& shape);
+
+LayerGroup token_embedding(std::string name, int vocab, int hidden, int positions, double tokens);
+/// Patches of `patch_values` values to `hidden`, with learned positions.
+LayerGroup patch_embedding(std::string name, int patch_values, int hidden, double tokens);
+/// Classes or vocabulary on `rows` of the group's tokens, with final norm and loss.
+struct HeadShape {
+  int hidden = 0, outputs = 0;
+  bool tied = false, loss = true, every_token = true, norm = true, bias = false;
+  double tokens = 1;
+};
+LayerGroup head(std::string name, const HeadShape& shape);
+
+/// The groups of a decoder: token embedding, one group per run of equal layers, head.
+std::vector<LayerGroup> decoder_groups(const DecoderShape& shape);
+
+}  // namespace scalemodel

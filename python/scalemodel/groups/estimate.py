@@ -1,0 +1,248 @@
+"""One estimate of a model of layer groups."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from scalemodel import _core, resolve
+from scalemodel.errors import ScaleModelError
+from scalemodel.groups.model import ComposedModel
+from scalemodel.groups.strategy import BatchInference, GroupStrategy, from_shorthand
+from scalemodel.resolve import Cluster
+from scalemodel.tasks import Training
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Columns that say where the time of a step goes; they sum to ``step_time_s``.
+TIME_COLUMNS = (
+    "compute_s",
+    "exposed_tp_s",
+    "exposed_ep_s",
+    "exposed_dp_s",
+    "exposed_exchange_s",
+    "exposed_reshard_s",
+    "optimizer_s",
+    "overhead_s",
+)
+
+#: Columns that say what fills the fullest accelerator; they sum to ``memory_bytes``.
+MEMORY_COLUMNS = (
+    "memory_weights_bytes",
+    "memory_tables_bytes",
+    "memory_gradients_bytes",
+    "memory_optimizer_bytes",
+    "memory_activations_bytes",
+    "memory_gathered_bytes",
+    "memory_communication_bytes",
+    "memory_reserve_bytes",
+)
+
+
+def is_illegal(reason: str) -> bool:
+    """Whether a reason code says that a strategy cannot run at all."""
+    return reason not in ("ok", "out_of_memory")
+
+
+@lru_cache(maxsize=64)
+def group_tables(
+    model: ComposedModel,
+    cluster: Cluster,
+    task: Training,
+    stack: str | _core.Stack,
+    ablation: _core.Ablation,
+    meshes: tuple[str, ...],
+    micro_batches: tuple[int, ...],
+) -> _core.GroupTables:
+    """Costs of every group under every mesh, kept for the strategies to come."""
+    return _core.GroupTables(
+        model.core,
+        cluster.core,
+        task.core,
+        resolve.stack(stack),
+        ablation,
+        list(meshes),
+        list(micro_batches),
+        isinstance(task, BatchInference),
+    )
+
+
+class GroupEstimate:
+    """What one step of a model of layer groups takes; every column of `to_dict` is an attribute.
+
+    For an illegal strategy the numbers are None and `verdict` says why; for one that does not fit
+    they are filled all the same.
+
+    Attributes
+    ----------
+    model, cluster, task, strategy, stack, ablation
+        The question.
+    meshes : dict of str to str
+        Mesh of every slot.
+    core : _core.GroupEstimate
+        The engine's answer.
+    """
+
+    __slots__ = ("ablation", "cluster", "core", "meshes", "model", "stack", "strategy", "task")
+
+    core: _core.GroupEstimate
+
+    def __init__(
+        self,
+        model: ComposedModel,
+        cluster: Cluster,
+        task: Training,
+        strategy: GroupStrategy,
+        stack: str | _core.Stack,
+        ablation: _core.Ablation,
+        meshes: dict[str, str],
+        core: _core.GroupEstimate,
+    ) -> None:
+        self.model = model
+        self.cluster = cluster
+        self.task = task
+        self.strategy = strategy
+        self.stack = stack
+        self.ablation = ablation
+        self.meshes = meshes
+        self.core = core
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "core":
+            raise AttributeError(name)
+        value = getattr(self.core, name)
+        return None if self.illegal else value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GroupEstimate) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash((self.model, self.cluster, self.task, self.strategy, self.core))
+
+    def _identity(self) -> tuple[object, ...]:
+        question = (self.model, self.cluster, self.task, self.strategy, self.stack, self.ablation)
+        return (*question, self.meshes, self.core)
+
+    def __reduce__(self) -> tuple[type[GroupEstimate], tuple[object, ...]]:
+        return type(self), self._identity()
+
+    @property
+    def verdict(self) -> str:
+        """``ok``, ``out_of_memory`` or ``illegal:<reason>``."""
+        return f"illegal:{self.core.verdict}" if self.illegal else str(self.core.verdict)
+
+    @property
+    def illegal(self) -> bool:
+        """Whether the strategy cannot run at all."""
+        return is_illegal(str(self.core.verdict))
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Price of the step; None where the catalogue has no price for the accelerator."""
+        known = self.cluster.core.price_usd_per_s > 0 and not self.illegal
+        return float(self.core.cost_usd) if known else None
+
+    def __repr__(self) -> str:
+        if self.illegal:
+            return f"GroupEstimate({self.verdict})"
+        return (
+            f"GroupEstimate({self.verdict}, step {self.core.step_time_s:.4g} s, "
+            f"{self.core.samples_per_s:.4g} samples/s, exposed "
+            f"{self.core.exposed_fraction:.1%}, {self.core.memory_bytes / 2**30:.1f} GiB)"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Mesh of every slot, the schedule, then every column of the answer.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> est = sm.estimate(sm.compose("llama3_8b"), sm.cluster("dgx_h100"),
+        ...                   sm.Training(global_batch=16, sequence=4096), sm.GroupStrategy("fsdp"))
+        >>> est.to_dict()["mesh_transformer"]
+        'fsdp@8'
+        """
+        s = self.strategy
+        row: dict[str, Any] = {f"mesh_{name}": mesh for name, mesh in self.meshes.items()}
+        for name in ("micro_batches", "queues", "prefetch", "backward_gather", "recompute"):
+            row[name] = getattr(s, name)
+        for key, value in self.core.to_dict().items():
+            row[key] = None if self.illegal else value
+        row["verdict"] = self.verdict
+        row["cost_usd"] = self.cost_usd
+        return row
+
+    def breakdown(self) -> pd.DataFrame:
+        """Seconds and share of the step by cause; the seconds sum to the step time.
+
+        Returns
+        -------
+        DataFrame
+            Columns cause, time_s, share_fraction; empty for an illegal strategy.
+        """
+        return self._table(TIME_COLUMNS, "cause", "time_s", "_s", self.core.step_time_s)
+
+    def memory(self) -> pd.DataFrame:
+        """Bytes and share of the capacity by kind on the fullest accelerator.
+
+        Returns
+        -------
+        DataFrame
+            Columns kind, bytes, share_fraction; empty for an illegal strategy.
+        """
+        whole = self.core.memory_capacity_bytes
+        return self._table(MEMORY_COLUMNS, "kind", "bytes", "_bytes", whole)
+
+    def _table(
+        self, columns: tuple[str, ...], label: str, value: str, suffix: str, whole: float
+    ) -> pd.DataFrame:
+        import pandas as pd
+
+        rows = []
+        for column in () if self.illegal else columns:
+            amount = getattr(self.core, column)
+            name = column.removesuffix(suffix).removeprefix("memory_")
+            rows.append((name, amount, amount / whole))
+        return pd.DataFrame(rows, columns=[label, value, "share_fraction"])
+
+
+def checked_task(task: object) -> Training:
+    """The task, or an error that names it."""
+    if not isinstance(task, Training):
+        raise ScaleModelError(f"task={task!r}: must be a Training, FineTuning or BatchInference")
+    return task
+
+
+def checked_ablation(ablation: object) -> _core.Ablation:
+    """The ablation, or one that leaves nothing out."""
+    if ablation is None:
+        return _core.Ablation()
+    if not isinstance(ablation, _core.Ablation):
+        raise ScaleModelError(f"ablation={ablation!r}: must be an Ablation")
+    return ablation
+
+
+def estimate_groups(
+    model: ComposedModel,
+    cluster: Cluster,
+    task: Training,
+    strategy: GroupStrategy | _core.Strategy | None,
+    stack: str | _core.Stack,
+    ablation: _core.Ablation | None,
+) -> GroupEstimate:
+    """What `sm.estimate` answers for a model of layer groups."""
+    checked_task(task)
+    if strategy is None:
+        strategy = GroupStrategy()
+    if isinstance(strategy, _core.Strategy):
+        strategy = from_shorthand(strategy)
+    if not isinstance(strategy, GroupStrategy):
+        raise ScaleModelError(f"strategy={strategy!r}: must be a GroupStrategy or Strategy")
+    left_out = checked_ablation(ablation)
+    meshes = strategy.meshes(model, cluster.accelerators)
+    listed = tuple(dict.fromkeys(meshes.values()))
+    counts = (strategy.micro_batches,)
+    tables = group_tables(model, cluster, task, stack, left_out, listed, counts)
+    core = tables.estimate(strategy.layout([listed.index(mesh) for mesh in meshes.values()]))
+    return GroupEstimate(model, cluster, task, strategy, stack, left_out, meshes, core)

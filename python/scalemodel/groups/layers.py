@@ -1,0 +1,413 @@
+"""Layer groups a model is composed of: names and numbers; what they cost is the engine's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
+
+from scalemodel import _core
+from scalemodel.errors import ScaleModelError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """What every layer group says.
+
+    Attributes
+    ----------
+    name : str
+        Unique in its model; default: the kind.
+    after : sequence of str, optional
+        Groups whose output it reads; default: the group before it. Empty: the model's input.
+    mesh : str
+        Groups of the same `mesh` are sharded alike; default: the group's own name.
+    trained : bool
+        False: its weights get no gradient.
+    frozen_bytes : float
+        Bytes of a frozen weight (0.5 for 4-bit weights under adapters); 0: as when trained.
+    """
+
+    kind: ClassVar[str] = ""
+    name: str = ""
+    after: Sequence[str] | None = None
+    mesh: str = ""
+    trained: bool = True
+    frozen_bytes: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.kind)
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, list):
+                object.__setattr__(self, item.name, tuple(value))
+        if isinstance(self.after, str):
+            object.__setattr__(self, "after", (self.after,))
+        if not isinstance(self.name, str) or not isinstance(self.mesh, str):
+            raise ScaleModelError(f"name={self.name!r}, mesh={self.mesh!r}: must be texts")
+        if not isinstance(self.trained, bool):
+            raise ScaleModelError(f"{self.name}: trained={self.trained!r}: must be True or False")
+        if not 0 <= _number(self, "frozen_bytes") <= 8:
+            raise ScaleModelError(
+                f"{self.name}: frozen_bytes={self.frozen_bytes!r}: must be from 0 to 8"
+            )
+        self.core  # noqa: B018  a malformed group is an error at once
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        """The engine's group."""
+        raise NotImplementedError
+
+    def _whole(self, *names: str) -> list[int]:
+        return [_count(self, name) for name in names]
+
+
+def _number(group: Group, name: str) -> float:
+    value = getattr(group, name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ScaleModelError(f"{group.name}: {name}={value!r}: must be a number")
+    return float(value)
+
+
+def _count(group: Group, name: str) -> int:
+    value = getattr(group, name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
+        raise ScaleModelError(f"{group.name}: {name}={value!r}: must be a whole number, 0 or more")
+    return value
+
+
+def _per_table(group: EmbeddingTables, name: str) -> list[float]:
+    value = getattr(group, name)
+    values = value if isinstance(value, (list, tuple)) else [value] * group.tables
+    if len(values) != group.tables or any(
+        isinstance(item, bool) or not isinstance(item, (int, float)) for item in values
+    ):
+        raise ScaleModelError(
+            f"{group.name}: {name}={value!r}: must be a number or one for each of the "
+            f"{group.tables} tables"
+        )
+    return [float(item) for item in values]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingTables(Group):
+    """Embedding tables; the rows of a sample are summed table by table.
+
+    Parameters
+    ----------
+    tables : int
+    rows, pooling : float or sequence of one per table
+        Entries of a table; rows looked up per sample.
+    dim : int
+        Values of a row.
+    value_bytes : float
+        Of a stored value.
+    output_bytes : float
+        Of a pooled value, and of its gradient, as they travel.
+    optimizer : str
+        ``"rowwise_adagrad"`` (4 bytes of state a row), ``"sgd"``, ``"adagrad"`` or ``"adam"``.
+
+    Examples
+    --------
+    >>> EmbeddingTables(tables=4096, rows=2_080_000, dim=94, pooling=15).core.parameters
+    800849920000.0
+    """
+
+    kind: ClassVar[str] = "embedding_tables"
+    tables: int = 1
+    rows: float | Sequence[float] = 1
+    dim: int = 1
+    pooling: float | Sequence[float] = 1
+    value_bytes: float = 4
+    output_bytes: float = 4
+    optimizer: Literal["rowwise_adagrad", "sgd", "adagrad", "adam"] = "rowwise_adagrad"
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        (tables, dim) = self._whole("tables", "dim")
+        if tables > 1_000_000:
+            raise ScaleModelError(f"{self.name}: tables={tables}: must be at most 1e6")
+        rows, pooling = _per_table(self, "rows"), _per_table(self, "pooling")
+        shapes: dict[tuple[float, float], int] = {}
+        for shape in zip(rows, pooling, strict=True):
+            shapes[shape] = shapes.get(shape, 0) + 1
+        classes = [(float(count), *shape) for shape, count in shapes.items()]
+        value_bytes, output_bytes = _number(self, "value_bytes"), _number(self, "output_bytes")
+        for name, size in (("value_bytes", value_bytes), ("output_bytes", output_bytes)):
+            if not 0.25 <= size <= 16:
+                raise ScaleModelError(f"{self.name}: {name}={size}: must be from 0.25 to 16")
+        if self.optimizer not in ("rowwise_adagrad", "sgd", "adagrad", "adam"):
+            raise ScaleModelError(
+                f"{self.name}: optimizer={self.optimizer!r}: must be rowwise_adagrad, sgd, "
+                "adagrad or adam"
+            )
+        return _core.embedding_tables_group(
+            self.name, classes, dim, value_bytes, output_bytes, self.optimizer
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mlp(Group):
+    """Layers ``widths[0] x widths[1]``, ``widths[1] x widths[2]``...; tensor-parallel in pairs.
+
+    Parameters
+    ----------
+    widths : sequence of int
+    repeat : int
+        How often the whole sequence of layers occurs.
+    bias : bool
+    experts, experts_per_sample : int
+        Every layer is routed to so many of so many experts; 0: dense.
+
+    Examples
+    --------
+    >>> Mlp(name="top_mlp", widths=(1024, 1024, 512, 1)).core.parameters
+    1573376.0
+    """
+
+    kind: ClassVar[str] = "mlp"
+    widths: Sequence[int] = ()
+    repeat: int = 1
+    bias: bool = False
+    experts: int = 0
+    experts_per_sample: int = 0
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        widths = list(self.widths)
+        if any(isinstance(w, bool) or not isinstance(w, int) or w >= 2**31 for w in widths):
+            raise ScaleModelError(f"{self.name}: widths={self.widths!r}: must be whole numbers")
+        return _core.mlp_group(
+            self.name,
+            widths,
+            *self._whole("repeat"),
+            self.bias,
+            *self._whole("experts", "experts_per_sample"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interaction(Group):
+    """How the features of a recommendation model meet.
+
+    Parameters
+    ----------
+    how : str
+        ``"dot"``: all pairs; ``"cross"``: DCN-v2 layers of rank `rank` (0: full) on the
+        concatenation; ``"concat"``: side by side.
+    features : int
+        Vectors: one per table and one of the bottom MLP.
+    dim : int
+        Values of a vector.
+    layers, rank : int
+        Of ``"cross"``.
+
+    Examples
+    --------
+    >>> Interaction(how="cross", features=27, dim=128, layers=3, rank=512).core.parameters
+    10627200.0
+    """
+
+    kind: ClassVar[str] = "interaction"
+    how: Literal["dot", "cross", "concat"] = "dot"
+    features: int = 1
+    dim: int = 1
+    layers: int = 1
+    rank: int = 0
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        if self.how not in ("dot", "cross", "concat"):
+            raise ScaleModelError(
+                f"{self.name}: how={self.how!r}: must be one of dot, cross, concat"
+            )
+        return _core.interaction_group(
+            self.name, self.how, *self._whole("features", "dim", "layers", "rank")
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transformer(Group):
+    """Equal transformer layers: an attention and a feed-forward block each.
+
+    Parameters
+    ----------
+    layers, hidden, heads, kv_heads, head_dim, ffn : int
+        `kv_heads` 0: as many as heads; `head_dim` 0: hidden / heads.
+    gated, causal, rotary, bias : bool
+        `bias` stands for layer norms and biases, without it there are RMS norms and none.
+    norms_per_layer : int
+    experts, experts_per_token, shared_ffn : int
+        Routed experts of width `ffn`, and a shared one beside them.
+    modulation : int
+        Width of the condition of adaptive norms (diffusion transformers); 0: none.
+    window : int
+        Sliding window; 0: full.
+    tokens : float
+        Per sample; 0: the sequence of the task.
+
+    Examples
+    --------
+    >>> Transformer(layers=24, hidden=1024, heads=16, ffn=4096, bias=True, causal=False,
+    ...             tokens=197).core.parameters
+    302309376.0
+    """
+
+    kind: ClassVar[str] = "transformer"
+    layers: int = 1
+    hidden: int = 1
+    heads: int = 1
+    kv_heads: int = 0
+    head_dim: int = 0
+    ffn: int = 1
+    gated: bool = False
+    causal: bool = True
+    rotary: bool = False
+    bias: bool = False
+    norms_per_layer: int = 2
+    experts: int = 0
+    experts_per_token: int = 0
+    shared_ffn: int = 0
+    modulation: int = 0
+    window: int = 0
+    tokens: float = 0
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        return _core.transformer_group(
+            self.name,
+            *self._whole("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn"),
+            self.gated,
+            self.causal,
+            self.rotary,
+            self.bias,
+            *self._whole("norms_per_layer", "experts", "experts_per_token", "shared_ffn"),
+            *self._whole("modulation", "window"),
+            _number(self, "tokens"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenEmbedding(Group):
+    """Token table and, where `positions` is above 0, a learned position table.
+
+    Examples
+    --------
+    >>> TokenEmbedding(vocab=32000, hidden=4096).core.parameters
+    131072000.0
+    """
+
+    kind: ClassVar[str] = "token_embedding"
+    vocab: int = 1
+    hidden: int = 1
+    positions: int = 0
+    tokens: float = 0
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        return _core.token_embedding_group(
+            self.name, *self._whole("vocab", "hidden", "positions"), _number(self, "tokens")
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchEmbedding(Group):
+    """Image patches of `patch_values` values each, projected to `hidden`, with positions.
+
+    Examples
+    --------
+    >>> PatchEmbedding(patch_values=768, hidden=1024, tokens=197).core.parameters
+    989184.0
+    """
+
+    kind: ClassVar[str] = "patch_embedding"
+    patch_values: int = 1
+    hidden: int = 1
+    tokens: float = 1
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        return _core.patch_embedding_group(
+            self.name, *self._whole("patch_values", "hidden"), _number(self, "tokens")
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head(Group):
+    """Classes or vocabulary, with final norm and loss.
+
+    Parameters
+    ----------
+    hidden, outputs : int
+    tied : bool
+        Weights are the token table's.
+    loss, norm, bias : bool
+    every_token : bool
+        False: one token of a sample is classified.
+    tokens : float
+        Per sample; 0: the sequence of the task.
+
+    Examples
+    --------
+    >>> Head(hidden=1024, outputs=1000, tokens=197, every_token=False).core.parameters
+    1025024.0
+    """
+
+    kind: ClassVar[str] = "head"
+    hidden: int = 1
+    outputs: int = 1
+    tied: bool = False
+    loss: bool = True
+    every_token: bool = True
+    norm: bool = True
+    bias: bool = False
+    tokens: float = 0
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        return _core.head_group(
+            self.name,
+            *self._whole("hidden", "outputs"),
+            self.tied,
+            self.loss,
+            self.every_token,
+            self.norm,
+            self.bias,
+            _number(self, "tokens"),
+        )
+
+
+KINDS: dict[str, type[Group]] = {
+    group.kind: group
+    for group in (
+        EmbeddingTables,
+        Mlp,
+        Interaction,
+        Transformer,
+        TokenEmbedding,
+        PatchEmbedding,
+        Head,
+    )
+}
+
+
+def group_from_table(table: dict[str, Any], where: str) -> Group:
+    """The group that a ``[[group]]`` table of a TOML entry describes."""
+    from scalemodel.errors import nearest
+    from scalemodel.units import value_of
+
+    given = {key: value_of(cell) for key, cell in table.items() if key != "source"}
+    kind = given.pop("kind", None)
+    if kind not in KINDS:
+        raise ScaleModelError(f"{where}.kind={kind!r}: {nearest(str(kind), KINDS)}")
+    legal = [item.name for item in fields(KINDS[kind])]
+    for key in given:
+        if key not in legal:
+            raise ScaleModelError(
+                f"{where}.{key}: unknown key; {nearest(key, legal)}", code="unknown_key"
+            )
+    try:
+        return KINDS[kind](**given)
+    except ScaleModelError as error:
+        raise ScaleModelError(f"{where}: {error}", code=error.code) from None

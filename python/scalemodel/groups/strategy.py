@@ -1,0 +1,205 @@
+"""Strategies per layer group, and the forward-only task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from scalemodel import _core
+from scalemodel.errors import ScaleModelError, nearest
+from scalemodel.groups.model import ComposedModel, Slot
+from scalemodel.tasks import Training
+
+#: Kinds of group that a key of a strategy may stand for, by key.
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "embedding": ("embedding_tables",),
+    "mlp": ("mlp", "interaction"),
+    "transformer": ("transformer", "token_embedding", "patch_embedding", "head"),
+}
+
+_DEFAULT_TABLES, _DEFAULT_LAYERS = "table_wise", "ddp"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchInference(Training):
+    """One forward pass over a batch: ranking queries, images or prompts.
+
+    Takes the arguments of `Training` that a forward pass has a use for.
+
+    Examples
+    --------
+    >>> BatchInference(global_batch=4096, sequence=1, precision="fp16").global_batch
+    4096
+    """
+
+
+@dataclass(frozen=True)
+class GroupStrategy:
+    """A mesh per layer group, and how their traffic is scheduled.
+
+    Parameters
+    ----------
+    groups : mapping of str to str, or str
+        Mesh of each group: parallelisms joined by ``+``, innermost first, each with ``@degree``; a
+        degree left out once is what remains. Layers take ``tp``, ``ddp``, ``zero1`` (replicas with
+        sharded optimizer states) and ``fsdp``, routed experts ``ep`` too; tables take
+        ``table_wise``, ``row_wise``, ``column_wise``, ``hybrid`` and ``ddp``. Keys are group names,
+        ``<name>.experts`` or ``experts`` for routed experts, ``embedding``, ``mlp`` (interactions
+        too), ``transformer`` (token and patch embeddings and heads too), or ``*``; the most precise
+        key wins. Without a key tables are table-wise, layers data-parallel and experts laid out as
+        the layers around them. A text stands for every group that is not a table.
+    micro_batches : int
+        Passes a step is made of.
+    queues : str
+        ``"one"`` in-order queue of communication, or one ``"per_level"`` of the network.
+    prefetch : str
+        Units that sharded parameters are gathered ahead: ``"none"``, ``"one"``, ``"unlimited"``.
+    backward_gather : str
+        Whether the next unit's gather stands ``"before"`` or ``"behind"`` this unit's gradients.
+    recompute : bool
+        Layers run forward again before their backward pass.
+
+    Examples
+    --------
+    >>> GroupStrategy({"embedding": "table_wise", "mlp": "tp@8+ddp"}).groups["mlp"]
+    'tp@8+ddp'
+    """
+
+    groups: Mapping[str, str] | str = field(default_factory=dict)
+    micro_batches: int = 1
+    queues: Literal["one", "per_level"] = "per_level"
+    prefetch: Literal["none", "one", "unlimited"] = "one"
+    backward_gather: Literal["before", "behind"] = "before"
+    recompute: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.groups, str):
+            given = {"mlp": self.groups, "transformer": self.groups}
+            object.__setattr__(self, "groups", given)
+        if not isinstance(self.groups, Mapping) or not all(
+            isinstance(key, str) and isinstance(mesh, str) for key, mesh in self.groups.items()
+        ):
+            raise ScaleModelError(
+                f"groups={self.groups!r}: must be a mesh such as 'tp@8+ddp' or a mapping of group "
+                "names to meshes"
+            )
+        count = self.micro_batches
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 65535:
+            raise ScaleModelError(f"micro_batches={count!r}: must be a whole number up to 65535")
+        for name, legal in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in legal:
+                raise ScaleModelError(f"{name}={value!r}: must be one of {', '.join(legal)}")
+        if not isinstance(self.recompute, bool):
+            raise ScaleModelError(f"recompute={self.recompute!r}: must be True or False")
+
+    def __hash__(self) -> int:
+        return hash((tuple(sorted(dict(self.groups).items())), self._schedule()))
+
+    def _schedule(self) -> tuple[Any, ...]:
+        return (
+            self.micro_batches,
+            self.queues,
+            self.prefetch,
+            self.backward_gather,
+            self.recompute,
+        )
+
+    def meshes(self, model: ComposedModel, accelerators: int) -> dict[str, str]:
+        """The mesh of every slot of a model, degrees filled in.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> plan = GroupStrategy({"transformer": "fsdp@8+ddp"})
+        >>> plan.meshes(sm.compose("llama3_8b"), 64)["transformer"]
+        'fsdp@8+ddp@8'
+        """
+        assert isinstance(self.groups, Mapping)
+        used: set[str] = set()
+        found: dict[str, str] = {}
+        for slot in model.slots:
+            key = next((key for key in _keys(slot) if key in self.groups), None)
+            if key is not None:
+                used.add(key)
+                text = self.groups[key]
+            elif slot.experts:
+                text = found[slot.name.removesuffix(".experts")]
+            else:
+                tables = slot.kind == "embedding_tables"
+                text = _DEFAULT_TABLES if tables else _DEFAULT_LAYERS
+            if not _core.mesh_suits(text, slot.kind, slot.experts):
+                what = "routed experts" if slot.experts else slot.kind
+                raise ScaleModelError(
+                    f"groups[{key or slot.name!r}]={text!r}: no mesh for {what} ({slot.name}); "
+                    "see GroupStrategy for the parallelisms of each kind"
+                )
+            found[slot.name] = str(_core.mesh_text(text, accelerators))
+        known = [key for slot in model.slots for key in _keys(slot)]
+        for key in self.groups:
+            if key not in known and key not in (*FAMILIES, "experts"):
+                raise ScaleModelError(
+                    f"groups: {key!r}: no such group in {model.name}; {nearest(key, known)}"
+                )
+        return found
+
+    def layout(self, indices: list[int]) -> _core.GroupLayout:
+        """The engine's strategy with meshes as indices into its tables."""
+        return _core.GroupLayout(
+            indices,
+            self.micro_batches,
+            self.queues,
+            self.prefetch,
+            self.backward_gather,
+            self.recompute,
+        )
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "queues": ("one", "per_level"),
+    "prefetch": ("none", "one", "unlimited"),
+    "backward_gather": ("before", "behind"),
+}
+
+
+def _keys(slot: Slot) -> list[str]:
+    """Keys that set a slot, most precise first."""
+    if slot.experts:
+        return [slot.name, "experts"]
+    families = [family for family, kinds in FAMILIES.items() if slot.kind in kinds]
+    return [slot.name, slot.kind, *families, "*"]
+
+
+def from_shorthand(strategy: _core.Strategy) -> GroupStrategy:
+    """The group strategy that the usual (tp, dp, sharding) strategy stands for.
+
+    Raises
+    ------
+    ScaleModelError : the strategy has a pipeline or context parallelism, which layer groups lack.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> from_shorthand(sm.Strategy(tp=8, sharding="zero3")).groups["transformer"]
+    'tp@8+fsdp'
+    """
+    for name in ("pp", "cp"):
+        if getattr(strategy, name) != 1:
+            raise ScaleModelError(
+                f"{name}={getattr(strategy, name)}: layer groups know tp, ep and data parallelism"
+            )
+    if strategy.recompute == "selective":
+        raise ScaleModelError("recompute='selective': layer groups recompute whole units or none")
+    replicas = {
+        "ddp": "ddp",
+        "zero1": "zero1",
+        "zero2": "zero1",
+        "zero3": "fsdp",
+        "hsdp": f"fsdp@{strategy.shard_degree or 8}+ddp",
+    }[strategy.sharding]
+    dense = f"tp@{strategy.tp}+{replicas}" if strategy.tp > 1 else replicas
+    groups = {"*": dense, "embedding": "table_wise"}
+    if strategy.ep > 1:
+        groups["experts"] = f"ep@{strategy.ep}+{replicas}"
+    return GroupStrategy(groups, recompute=strategy.recompute == "full")
