@@ -167,6 +167,10 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
   sizes.saved = tokens * (unit.saved_cut / tp * copies + unit.saved_whole * copies);
   sizes.input = tokens * unit.width_in;
 
+  const bool ends =
+      p.group.kind == GroupKind::token_embedding || p.group.kind == GroupKind::patch_embedding;
+  if (ends && !q.ablation.ends) return cost;
+
   // Tensor-parallel sums and gathers.
   const GroupShape tp_group = shape_of(p, mesh, Parallelism::tp);
   const Bytes in{tokens * unit.width_in * p.element}, out{tokens * unit.width_out * p.element};
@@ -195,9 +199,6 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
   }
 
   // Parameters: gathered where they are sharded; gradients reduced, first over shards.
-  const bool ends =
-      p.group.kind == GroupKind::token_embedding || p.group.kind == GroupKind::patch_embedding;
-  if (ends && !q.ablation.ends) return cost;
   const bool wide = conditions.gradients_fp32 || conditions.stack.reduces_fp32;
   const double gradient_bytes = wide ? 4 : p.element;
   Bytes gradient{gradient_bytes * sizes.trained};

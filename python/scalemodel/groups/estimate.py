@@ -236,7 +236,7 @@ def estimate_groups(
     if strategy is None:
         strategy = GroupStrategy()
     if isinstance(strategy, _core.Strategy):
-        strategy = from_shorthand(strategy)
+        strategy = from_shorthand(strategy, cluster.accelerators, task.global_batch)
     if not isinstance(strategy, GroupStrategy):
         raise ScaleModelError(f"strategy={strategy!r}: must be a GroupStrategy or Strategy")
     left_out = checked_ablation(ablation)

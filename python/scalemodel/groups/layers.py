@@ -125,7 +125,8 @@ class EmbeddingTables(Group):
 
     @property
     def core(self) -> _core.LayerGroup:
-        (tables, dim) = self._whole("tables", "dim")
+        """The engine's group."""
+        tables, dim = self._whole("tables", "dim")
         if tables > 1_000_000:
             raise ScaleModelError(f"{self.name}: tables={tables}: must be at most 1e6")
         rows, pooling = _per_table(self, "rows"), _per_table(self, "pooling")
@@ -175,6 +176,7 @@ class Mlp(Group):
 
     @property
     def core(self) -> _core.LayerGroup:
+        """The engine's group."""
         widths = list(self.widths)
         if any(isinstance(w, bool) or not isinstance(w, int) or w >= 2**31 for w in widths):
             raise ScaleModelError(f"{self.name}: widths={self.widths!r}: must be whole numbers")
@@ -218,6 +220,7 @@ class Interaction(Group):
 
     @property
     def core(self) -> _core.LayerGroup:
+        """The engine's group."""
         if self.how not in ("dot", "cross", "concat"):
             raise ScaleModelError(
                 f"{self.name}: how={self.how!r}: must be one of dot, cross, concat"
@@ -275,6 +278,7 @@ class Transformer(Group):
 
     @property
     def core(self) -> _core.LayerGroup:
+        """The engine's group."""
         return _core.transformer_group(
             self.name,
             *self._whole("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn"),
@@ -306,6 +310,7 @@ class TokenEmbedding(Group):
 
     @property
     def core(self) -> _core.LayerGroup:
+        """The engine's group."""
         return _core.token_embedding_group(
             self.name, *self._whole("vocab", "hidden", "positions"), _number(self, "tokens")
         )
@@ -328,6 +333,7 @@ class PatchEmbedding(Group):
 
     @property
     def core(self) -> _core.LayerGroup:
+        """The engine's group."""
         return _core.patch_embedding_group(
             self.name, *self._whole("patch_values", "hidden"), _number(self, "tokens")
         )
@@ -366,6 +372,7 @@ class Head(Group):
 
     @property
     def core(self) -> _core.LayerGroup:
+        """The engine's group."""
         return _core.head_group(
             self.name,
             *self._whole("hidden", "outputs"),

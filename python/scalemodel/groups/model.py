@@ -33,6 +33,7 @@ class DecoderPart(Group):
 
     @property
     def core(self) -> _core.LayerGroup:
+        """The engine's group."""
         group = _core.decoder_groups(self.shape)[self.part]
         return group.with_repeat(self.layers) if self.layers else group
 

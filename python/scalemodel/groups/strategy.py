@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from scalemodel import _core
 from scalemodel.errors import ScaleModelError, nearest
+from scalemodel.groups.layers import KINDS
 from scalemodel.groups.model import ComposedModel, Slot
 from scalemodel.tasks import Training
 
@@ -138,7 +139,7 @@ class GroupStrategy:
             found[slot.name] = str(_core.mesh_text(text, accelerators))
         known = [key for slot in model.slots for key in _keys(slot)]
         for key in self.groups:
-            if key not in known and key not in (*FAMILIES, "experts"):
+            if key not in known and key not in (*FAMILIES, *KINDS, "experts", "*"):
                 raise ScaleModelError(
                     f"groups: {key!r}: no such group in {model.name}; {nearest(key, known)}"
                 )
@@ -171,7 +172,7 @@ def _keys(slot: Slot) -> list[str]:
     return [slot.name, slot.kind, *families, "*"]
 
 
-def from_shorthand(strategy: _core.Strategy) -> GroupStrategy:
+def from_shorthand(strategy: _core.Strategy, accelerators: int, global_batch: int) -> GroupStrategy:
     """The group strategy that the usual (tp, dp, sharding) strategy stands for.
 
     Raises
@@ -181,8 +182,9 @@ def from_shorthand(strategy: _core.Strategy) -> GroupStrategy:
     Examples
     --------
     >>> import scalemodel as sm
-    >>> from_shorthand(sm.Strategy(tp=8, sharding="zero3")).groups["transformer"]
-    'tp@8+fsdp'
+    >>> plan = from_shorthand(sm.Strategy(tp=8, sharding="zero3"), 64, 64)
+    >>> plan.groups["*"], plan.micro_batches
+    ('tp@8+fsdp', 8)
     """
     for name in ("pp", "cp"):
         if getattr(strategy, name) != 1:
@@ -191,15 +193,15 @@ def from_shorthand(strategy: _core.Strategy) -> GroupStrategy:
             )
     if strategy.recompute == "selective":
         raise ScaleModelError("recompute='selective': layer groups recompute whole units or none")
-    replicas = {
-        "ddp": "ddp",
-        "zero1": "zero1",
-        "zero2": "zero1",
-        "zero3": "fsdp",
-        "hsdp": f"fsdp@{strategy.shard_degree or 8}+ddp",
-    }[strategy.sharding]
+    if strategy.sharding == "hsdp":
+        replicas = f"fsdp@{strategy.shard_degree or 8}+ddp"
+    else:
+        replicas = {"ddp": "ddp", "zero3": "fsdp"}.get(strategy.sharding, "zero1")
     dense = f"tp@{strategy.tp}+{replicas}" if strategy.tp > 1 else replicas
     groups = {"*": dense, "embedding": "table_wise"}
     if strategy.ep > 1:
         groups["experts"] = f"ep@{strategy.ep}+{replicas}"
-    return GroupStrategy(groups, recompute=strategy.recompute == "full")
+    # A step that does not divide evenly gets a verdict, not a number of passes.
+    replica_batch = max(1, accelerators // strategy.tp) * strategy.micro_batch
+    passes = max(1, global_batch // replica_batch)
+    return GroupStrategy(groups, micro_batches=passes, recompute=strategy.recompute == "full")
