@@ -61,7 +61,8 @@ std::unique_ptr<GroupTables> make_tables(const ComposedModel& model, const Clust
 }
 
 GroupStrategy make_strategy(const std::vector<int>& meshes, int micro_batches, Queues queues,
-                            Prefetch prefetch, BackwardGather backward_gather, bool recompute) {
+                            Prefetch prefetch, BackwardGather backward_gather, Buckets buckets,
+                            bool recompute) {
   GroupStrategy strategy;
   for (std::size_t i = 0; i < std::min(meshes.size(), kMaxSlots); ++i) {
     strategy.mesh[i] = static_cast<std::uint16_t>(meshes[i]);
@@ -70,6 +71,7 @@ GroupStrategy make_strategy(const std::vector<int>& meshes, int micro_batches, Q
   strategy.queues = queues;
   strategy.prefetch = prefetch;
   strategy.backward_gather = backward_gather;
+  strategy.buckets = buckets;
   strategy.recompute = recompute;
   return strategy;
 }
@@ -175,7 +177,8 @@ void bind_groups(py::module_& m) {
       .def_property_readonly("active_parameters", &ComposedModel::active_parameters);
   py::class_<GroupStrategy>(m, "GroupLayout", "Meshes by index and the schedule of their traffic.")
       .def(py::init(&make_strategy), py::arg("meshes"), py::arg("micro_batches"), py::arg("queues"),
-           py::arg("prefetch"), py::arg("backward_gather"), py::arg("recompute"));
+           py::arg("prefetch"), py::arg("backward_gather"), py::arg("buckets"),
+           py::arg("recompute"));
   py::class_<GroupTables>(m, "GroupTables", "Costs of every group under every mesh.")
       .def(py::init(&make_tables), py::arg("model"), py::arg("cluster"), py::arg("task"),
            py::arg("stack"), py::arg("ablation"), py::arg("meshes"), py::arg("micro_batches"),

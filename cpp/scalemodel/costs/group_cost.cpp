@@ -122,7 +122,7 @@ struct UnitSizes {
   double trained = 0;  ///< of them, those that learn
   double saved = 0;    ///< values kept for the backward pass
   double input = 0;    ///< values of the unit's input
-  Seconds gemm;
+  Seconds gemm_forward, gemm_backward;
   Flop flop;
 };
 
@@ -159,7 +159,8 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
   UnitCost cost;
   cost.forward = builder.forward();
   cost.backward = builder.backward();
-  sizes.gemm = builder.linear_forward() + builder.linear_backward();
+  sizes.gemm_forward = builder.linear_forward();
+  sizes.gemm_backward = builder.linear_backward();
 
   const double held = unit.parameters_cut * local_experts / tp + unit.parameters_whole;
   sizes.held = held;
@@ -216,6 +217,7 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
     gradient = gradient / static_cast<double>(zero.ranks);
   }
   if (ddp.ranks > 1) cost.gradients[1] = move(p, Collective::all_reduce, gradient, ddp);
+  cost.joins_bucket = unit.experts == 0;
   return cost;
 }
 
@@ -297,6 +299,7 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
   const double gradient_bytes = conditions.gradients_fp32 ? 4 : p.element;
   const double states = q.task.master_bytes + moments(q.task.optimizer) * q.task.moment_bytes;
   const double stored = p.frozen && p.group.frozen_bytes > 0 ? p.group.frozen_bytes : p.element;
+  Bytes bucket;
   for (const Unit& unit : p.group.units) {
     UnitSizes sizes;
     UnitCost u = unit_cost(p, unit, sizes);
@@ -306,7 +309,8 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
     const double owners = shards * mesh.degree(Parallelism::zero1);
     cost.compute_forward += n * u.forward;
     cost.compute_backward += n * u.backward;
-    cost.gemm += n * sizes.gemm;
+    cost.gemm += n * sizes.gemm_forward;
+    if (cost.backward) cost.gemm += n * sizes.gemm_backward;
     cost.forward_flop += n * sizes.flop;
     for (const Transfer* moved : {&u.dispatch, &u.combine, &u.join_forward}) {
       add(cost.forward_by, *moved, n);
@@ -321,6 +325,10 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
     if (cost.trained) {
       add(u.reduces_each ? cost.backward_by : cost.once_by, u.gradients[0], n);
       add(cost.once_by, u.gradients[1], n);
+      if (u.joins_bucket) {
+        cost.unit_replicas += n * u.gradients[1].time;
+        bucket += n * u.gradients[1].size;
+      }
       cost.updated += n * sizes.trained / owners;
       cost.reduced += n * sizes.trained / shards;
     }
@@ -341,6 +349,8 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
     }
     units.push_back(u);
   }
+  const GroupShape ddp = shape_of(p, p.mesh, Parallelism::ddp);
+  if (bucket > Bytes{}) cost.bucket = move(p, Collective::all_reduce, bucket, ddp);
   cost.gradients = Bytes{gradient_bytes * cost.reduced};
   cost.optimizer = Bytes{states * cost.updated};
 }

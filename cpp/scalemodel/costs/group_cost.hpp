@@ -21,6 +21,7 @@ struct UnitCost {
   Transfer join_forward, join_backward;  ///< of tensor-parallel sums
   std::array<Transfer, 2> gradients{};   ///< over shards, then over replicas
   bool gathers_again = false;            ///< before the backward pass too
+  bool joins_bucket = false;             ///< its replicas' gradients can travel with the group's
   bool reduces_each = false;             ///< gradients over shards: every micro-batch
 };
 
@@ -39,7 +40,9 @@ struct GroupCost {
   int layout = 0;  ///< groups of equal layout hold the same samples on a rank
   TableCost tables;
   std::array<Transfer, kMostProducers> gather_in{};  ///< inputs, from groups of other layouts
-  Transfer gather_out;                               ///< gradient of the output, likewise
+  Transfer bucket;        ///< gradients of all units over replicas, at once
+  Seconds unit_replicas;  ///< the same, unit by unit
+  Transfer gather_out;    ///< gradient of the output, likewise
 
   // Sums over the repeated units of one micro-batch; backward includes what a step does once.
   Seconds compute_forward, compute_backward;

@@ -49,6 +49,7 @@ struct Order {
   Prefetch prefetch = Prefetch::one;
   bool gathers_before = true;
   bool recompute = false;
+  bool one_bucket = false;
   bool last_pass = true;  ///< of the micro-batches of a step
 };
 
@@ -157,7 +158,8 @@ void backward_unit(Clocks& c, const Order& s, const UnitCost& u, const UnitCost*
   if (takes_part(u.gradients[0]) && (u.reduces_each || s.last_pass)) {
     reduced = issue(c, s, u.gradients[0], reduced, kDp);
   }
-  if (takes_part(u.gradients[1]) && s.last_pass) issue(c, s, u.gradients[1], reduced, kDp);
+  const bool alone = !s.one_bucket || !u.joins_bucket;
+  if (alone && takes_part(u.gradients[1]) && s.last_pass) issue(c, s, u.gradients[1], reduced, kDp);
 }
 
 /// Periods that certainly go on as the last one did, when every clock advances by `step` a period:
@@ -324,6 +326,10 @@ void run_backward(const Step& step, const Order& s, Clocks& c, const Ready& star
         backward_unit(c, s, units[u], next, cost.trained);
       }
     });
+    if (s.one_bucket && s.last_pass && cost.trained && takes_part(cost.bucket)) {
+      const Seconds scattered = max(c.at[Clocks::kQueue0], c.at[Clocks::kQueue1]);
+      issue(c, s, cost.bucket, max(c.compute(), scattered), kDp);
+    }
     if (first) {
       first = false;
       for (std::size_t t = 0; t < step.groups; ++t) {
@@ -402,6 +408,10 @@ void set_totals(GroupEstimate& e, const Step& step, const GroupStrategy& strateg
     for (std::size_t i = 0; i < sums.size(); ++i) {
       sums[i] += m * (cost.forward_by[i] + cost.backward_by[i]) + cost.once_by[i];
     }
+    if (strategy.buckets == Buckets::group) {
+      sums[static_cast<std::size_t>(Collective::all_reduce)] +=
+          cost.bucket.time - cost.unit_replicas;
+    }
   }
   e.compute = m * compute;
   e.all_reduce = sums[static_cast<std::size_t>(Collective::all_reduce)];
@@ -464,6 +474,7 @@ GroupEstimate evaluate_groups(const GroupTables& tables, const GroupStrategy& st
   s.prefetch = strategy.prefetch;
   s.gathers_before = strategy.backward_gather == BackwardGather::before;
   s.recompute = strategy.recompute;
+  s.one_bucket = strategy.buckets == Buckets::group;
   set_totals(e, step, strategy, learns);
   const Pass last = run_pass(step, s, learns);
   Pass total = last;

@@ -265,7 +265,7 @@ LayerGroup mlp(std::string name, const MlpShape& shape) {
         passing(OperatorKind::activation, "activation", out, second ? Cut::none : Cut::columns));
     unit.parameters_cut = in * out;
     unit.parameters_whole = shape.bias && !routed ? out : 0;
-    unit.cut_limit = second ? unit.width_in : unit.width_out;
+    // Widths of click models seldom divide: shards are uneven by less than a column.
     unit.experts = shape.experts;
     unit.experts_per_token = shape.experts_per_token;
     count_saved(unit);

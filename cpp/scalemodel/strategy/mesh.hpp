@@ -100,6 +100,16 @@ struct EnumNames<BackwardGather> {
   static constexpr std::array<std::string_view, 2> names{"before", "behind"};
 };
 
+/// What one all-reduce over replicas carries: the gradients of a unit, or those of a whole group,
+/// at the end of its backward pass.
+enum class Buckets : std::uint8_t { unit, group };
+
+template <>
+struct EnumNames<Buckets> {
+  static constexpr std::string_view what = "gradient buckets";
+  static constexpr std::array<std::string_view, 2> names{"unit", "group"};
+};
+
 /// Flat: meshes are indices into the table they were tabulated in.
 struct GroupStrategy {
   std::array<std::uint16_t, kMaxSlots> mesh{};
@@ -107,6 +117,7 @@ struct GroupStrategy {
   Queues queues = Queues::per_level;
   Prefetch prefetch = Prefetch::one;
   BackwardGather backward_gather = BackwardGather::before;
+  Buckets buckets = Buckets::unit;
   bool recompute = false;  ///< layers run forward again before their backward pass
 
   bool operator==(const GroupStrategy&) const = default;

@@ -58,6 +58,8 @@ class GroupStrategy:
         Units that sharded parameters are gathered ahead: ``"none"``, ``"one"``, ``"unlimited"``.
     backward_gather : str
         Whether the next unit's gather stands ``"before"`` or ``"behind"`` this unit's gradients.
+    buckets : str
+        What an all-reduce over replicas carries: gradients of a ``"unit"`` or of a ``"group"``.
     recompute : bool
         Layers run forward again before their backward pass.
 
@@ -72,6 +74,7 @@ class GroupStrategy:
     queues: Literal["one", "per_level"] = "per_level"
     prefetch: Literal["none", "one", "unlimited"] = "one"
     backward_gather: Literal["before", "behind"] = "before"
+    buckets: Literal["unit", "group"] = "unit"
     recompute: bool = False
 
     def __post_init__(self) -> None:
@@ -104,6 +107,7 @@ class GroupStrategy:
             self.queues,
             self.prefetch,
             self.backward_gather,
+            self.buckets,
             self.recompute,
         )
 
@@ -153,6 +157,7 @@ class GroupStrategy:
             self.queues,
             self.prefetch,
             self.backward_gather,
+            self.buckets,
             self.recompute,
         )
 
@@ -161,6 +166,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "queues": ("one", "per_level"),
     "prefetch": ("none", "one", "unlimited"),
     "backward_gather": ("before", "behind"),
+    "buckets": ("unit", "group"),
 }
 
 
