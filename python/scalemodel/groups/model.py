@@ -214,7 +214,7 @@ def from_table(table: Mapping[str, Any], where: str) -> ComposedModel:
 
 @lru_cache(maxsize=256)
 def _of_catalogue(name: str) -> ComposedModel:
-    return from_table(catalog.load("workloads", name), f"workloads/{name}.toml")
+    return from_table(catalog.load("composed", name), f"composed/{name}.toml")
 
 
 def compose(
@@ -227,7 +227,7 @@ def compose(
     Parameters
     ----------
     source : str, Path, mapping or Model
-        With `groups`: the model's name. Without: a catalogue name of a workload or of a decoder
+        With `groups`: the model's name. Without: a catalogue name of a composed model or of a decoder
         model, the path of a ``.toml`` entry, a mapping with the keys of one, or a `Model`. An entry
         holds ``[[group]]`` tables in the order they run; each has a ``kind`` (embedding_tables,
         mlp, interaction, transformer, token_embedding, patch_embedding, head) and the arguments of
@@ -272,8 +272,8 @@ def compose(
         if "group" in source:
             return from_table(source, str(source.get("name", "model")))
         return _of_decoder(resolve.model(source))
-    if isinstance(source, str) and is_workload(source):
-        return _of_catalogue(catalog.find("workloads", source))
+    if isinstance(source, str) and is_composed(source):
+        return _of_catalogue(catalog.find("composed", source))
     if is_path(str(source), (".toml",)):
         table = catalog.read_toml(Path(source))
         if "group" in table:
@@ -281,10 +281,10 @@ def compose(
     return _of_decoder(resolve.model(source))
 
 
-def is_workload(label: str) -> bool:
-    """Whether `label` names a workload of the catalogue."""
+def is_composed(label: str) -> bool:
+    """Whether `label` names a composed model of the catalogue."""
     try:
-        catalog.find("workloads", label)
+        catalog.find("composed", label)
     except ScaleModelError:
         return False
     return True
