@@ -1,12 +1,20 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "bindings/bind.hpp"
+#include "bindings/columns.hpp"
+#include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/costs/group_tables.hpp"
 #include "scalemodel/estimator/evaluate_groups.hpp"
 #include "scalemodel/model/groups.hpp"
+#include "scalemodel/search/group_space.hpp"
 #include "scalemodel/strategy/mesh.hpp"
 
 namespace scalemodel::bindings {
@@ -80,6 +88,159 @@ py::list slot_rows(const ComposedModel& model) {
   py::list rows;
   for (const Slot& slot : model.slots) {
     rows.append(py::make_tuple(slot.name, slot.kind, slot.experts));
+  }
+  return rows;
+}
+
+template <class T>
+void need_some(const std::vector<T>& values, const char* name) {
+  if (values.empty()) throw MalformedQuestion(std::string(name) + ": at least one value is needed");
+}
+
+GroupSpace make_group_space(
+    const GroupTables& tables, const std::vector<std::vector<std::string>>& meshes,
+    const std::vector<std::size_t>& variable_of_slot, const std::vector<int>& micro_batches,
+    const std::vector<Queues>& queues, const std::vector<Prefetch>& prefetch,
+    const std::vector<BackwardGather>& backward_gather, const std::vector<Buckets>& buckets,
+    const std::vector<bool>& recompute) {
+  GroupSpace space;
+  for (const auto& texts : meshes) {
+    need_some(texts, "meshes");
+    auto& choices = space.meshes.emplace_back();
+    for (const std::string& text : texts) {
+      const Mesh mesh = parse_mesh(text, tables.question().cluster.accelerators);
+      const int index = tables.index_of(mesh);
+      if (index < 0) throw MalformedQuestion("mesh='" + text + "': was not tabulated");
+      choices.push_back(static_cast<std::uint16_t>(index));
+    }
+  }
+  for (const std::size_t variable : variable_of_slot) {
+    if (variable >= meshes.size()) throw MalformedQuestion("variable_of_slot: no such variable");
+  }
+  need_some(micro_batches, "micro_batches");
+  need_some(queues, "queues");
+  need_some(prefetch, "prefetch");
+  need_some(backward_gather, "backward_gather");
+  need_some(buckets, "buckets");
+  need_some(recompute, "recompute");
+  space.variable_of_slot = variable_of_slot;
+  for (const int count : micro_batches) {
+    space.micro_batches.push_back(static_cast<std::uint16_t>(count));
+  }
+  space.queues = queues;
+  space.prefetch = prefetch;
+  space.backward_gather = backward_gather;
+  space.buckets = buckets;
+  for (const bool again : recompute) space.recompute.push_back(again ? 1 : 0);
+  return space;
+}
+
+/// Meshes by index and the schedule's values.
+py::tuple layout_row(const GroupTables& tables, const GroupStrategy& s) {
+  py::list meshes;
+  for (std::size_t i = 0; i < tables.model().slots.size(); ++i) {
+    meshes.append(to_text(tables.meshes()[s.mesh[i]]));
+  }
+  return py::make_tuple(meshes, s.micro_batches, s.queues, s.prefetch, s.backward_gather, s.buckets,
+                        s.recompute);
+}
+
+using ObjectiveRow = std::tuple<std::string, double>;
+using ConstraintRow = std::tuple<std::string, Comparison, double, std::optional<std::string>>;
+
+const GroupColumn* column_of(const std::string& name) {
+  const GroupColumn* column = find_group_column(name);
+  if (column == nullptr) {
+    throw MalformedQuestion(name + ": no such column of an estimate of layer groups");
+  }
+  return column;
+}
+
+py::dict search_group_rows(const GroupTables& tables, const GroupSpace& space,
+                           const std::vector<ObjectiveRow>& objective,
+                           const std::vector<ConstraintRow>& constraints, std::size_t top,
+                           bool too_big, int threads, const py::object& progress) {
+  GroupSearchOptions options;
+  for (const auto& [name, weight] : objective) {
+    options.objective.terms.push_back({column_of(name), weight});
+  }
+  need_some(options.objective.terms, "objective");
+  for (const auto& [left, comparison, factor, right] : constraints) {
+    options.constraints.push_back(
+        {column_of(left), comparison, factor, right ? column_of(*right) : nullptr});
+  }
+  options.top = top;
+  options.too_big = too_big;
+  options.threads = threads;
+  Interpreter interpreter(progress);
+  const Poll poll = interpreter.poll();
+  GroupSearchResult result;
+  {
+    const py::gil_scoped_release release;
+    result = search_groups(tables, space, options, poll);
+  }
+  interpreter.rethrow();
+  py::list hits;
+  for (const GroupHit& hit : result.hits) {
+    hits.append(py::make_tuple(hit.score, hit.row, layout_row(tables, hit.strategy), hit.estimate));
+  }
+  py::dict verdicts;
+  for (std::size_t i = 0; i < kReasons; ++i) {
+    if (result.counts.verdicts[i] == 0) continue;
+    verdicts[py::cast(static_cast<Reason>(i))] = result.counts.verdicts[i];
+  }
+  py::dict answer;
+  answer["hits"] = hits;
+  answer["verdicts"] = verdicts;
+  answer["constrained"] = result.counts.constrained;
+  return answer;
+}
+
+py::tuple sweep_group_rows(const GroupTables& tables, const GroupSpace& space,
+                           const std::optional<Names>& wanted, int threads,
+                           const py::object& progress) {
+  constexpr std::uint64_t kMost = 50'000'000;
+  if (space.size() > kMost) {
+    throw MalformedQuestion("space: more than 5e7 rows; search it, or give fewer values");
+  }
+  const auto rows = static_cast<std::size_t>(space.size());
+  std::vector<GroupEstimate> estimates(rows);
+  Interpreter interpreter(progress);
+  const Poll poll = interpreter.poll();
+  {
+    const py::gil_scoped_release release;
+    sweep_groups(tables, space, threads, estimates, poll);
+  }
+  interpreter.rethrow();
+  py::dict columns;
+  RecordColumns<GroupEstimate>(rows, wanted, columns).put(0, estimates);
+  const std::size_t slots = tables.model().slots.size();
+  py::array_t<std::uint16_t> meshes({rows, slots}), passes(static_cast<py::ssize_t>(rows));
+  py::array_t<std::int8_t> knobs({rows, std::size_t{5}});
+  auto mesh_at = meshes.mutable_unchecked<2>();
+  auto knob_at = knobs.mutable_unchecked<2>();
+  auto pass_at = passes.mutable_unchecked<1>();
+  for (std::size_t row = 0; row < rows; ++row) {
+    const GroupStrategy s = space.at(row);
+    const auto at = static_cast<py::ssize_t>(row);
+    for (std::size_t i = 0; i < slots; ++i) mesh_at(at, static_cast<py::ssize_t>(i)) = s.mesh[i];
+    pass_at(at) = s.micro_batches;
+    knob_at(at, 0) = static_cast<std::int8_t>(s.queues);
+    knob_at(at, 1) = static_cast<std::int8_t>(s.prefetch);
+    knob_at(at, 2) = static_cast<std::int8_t>(s.backward_gather);
+    knob_at(at, 3) = static_cast<std::int8_t>(s.buckets);
+    knob_at(at, 4) = s.recompute ? 1 : 0;
+  }
+  py::list names;
+  for (const Mesh& mesh : tables.meshes()) names.append(to_text(mesh));
+  return py::make_tuple(columns, meshes, names, passes, knobs);
+}
+
+py::list group_column_rows() {
+  py::list rows;
+  for (const GroupColumn& column : group_columns()) {
+    rows.append(py::make_tuple(py::str(column.name.data(), column.name.size()), column.maximised,
+                               column.positive));
   }
   return rows;
 }
@@ -184,6 +345,20 @@ void bind_groups(py::module_& m) {
            py::arg("stack"), py::arg("ablation"), py::arg("meshes"), py::arg("micro_batches"),
            py::arg("forward_only"))
       .def("estimate", &evaluate_groups, py::arg("layout"));
+  py::class_<GroupSpace>(m, "GroupSpace", "Combinations of meshes and schedules, numbered.")
+      .def(py::init(&make_group_space), py::arg("tables"), py::arg("meshes"),
+           py::arg("variable_of_slot"), py::arg("micro_batches"), py::arg("queues"),
+           py::arg("prefetch"), py::arg("backward_gather"), py::arg("buckets"),
+           py::arg("recompute"))
+      .def_property_readonly("size", &GroupSpace::size, "Strategies.");
+  m.def("search_groups", &search_group_rows, py::arg("tables"), py::arg("space"),
+        py::arg("objective"), py::arg("constraints"), py::arg("top"), py::arg("too_big"),
+        py::arg("threads"), py::arg("progress"), "Best strategies of a space.");
+  m.def("sweep_groups", &sweep_group_rows, py::arg("tables"), py::arg("space"), py::arg("wanted"),
+        py::arg("threads"), py::arg("progress"),
+        "Columns of the estimates; meshes by slot, their names, micro-batches and knobs.");
+  m.def("group_columns", &group_column_rows,
+        "Columns an objective or constraint may name: name, maximised, positive.");
   m.def(
       "mesh_text",
       [](const std::string& text, int accelerators) {

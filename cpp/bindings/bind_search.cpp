@@ -2,13 +2,13 @@
 #include <optional>
 
 #include "bindings/bind.hpp"
+#include "bindings/columns.hpp"
+#include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/search/search.hpp"
 
 namespace scalemodel::bindings {
 namespace {
-
-using Names = std::vector<std::string>;
 
 /// Calls `visit(field, index)` for the strategy field of this name.
 template <class Visit>
@@ -119,34 +119,6 @@ SearchOptions make_options(const std::vector<ObjectiveRow>& objective,
   return options;
 }
 
-/// Reports progress and listens for an interrupt; whatever Python raises stops the work and is
-/// raised again by `rethrow`, with the interpreter's lock held.
-class Interpreter {
- public:
-  explicit Interpreter(py::object progress) : progress_(std::move(progress)) {}
-
-  Poll poll() {
-    return [this](std::uint64_t done, std::uint64_t total) {
-      const py::gil_scoped_acquire acquire;
-      try {
-        if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-        if (!progress_.is_none()) progress_(done, total);
-      } catch (py::error_already_set& error) {
-        error_.emplace(std::move(error));
-        return false;
-      }
-      return true;
-    };
-  }
-  void rethrow() {
-    if (error_) throw std::move(*error_);
-  }
-
- private:
-  py::object progress_;
-  std::optional<py::error_already_set> error_;
-};
-
 RowRange checked_range(const Enumeration& space, std::uint64_t first, std::uint64_t last) {
   if (first > last || last > space.size()) {
     throw MalformedQuestion("rows: must lie within the space");
@@ -191,80 +163,6 @@ py::dict search_rows(const Tables& tables, const Enumeration& space, std::uint64
   answer["constrained"] = result.counts.constrained;
   return answer;
 }
-
-/// What a member is in a column: enumerations as small codes, the rest as plain numbers.
-template <class M>
-struct Stored {
-  using type = std::conditional_t<
-      NamedEnum<M>, std::int8_t,
-      std::conditional_t<std::is_same_v<M, bool>, bool,
-                         std::conditional_t<std::is_integral_v<M>, std::int32_t, double>>>;
-};
-
-template <class M>
-typename Stored<M>::type stored(const M& member) {
-  if constexpr (IsQuantity<M>::value) {
-    return member.base();
-  } else {
-    return static_cast<typename Stored<M>::type>(member);
-  }
-}
-
-template <class Fields>
-struct PointersOf;
-template <class T, class... M>
-struct PointersOf<const std::tuple<Field<T, M>...>> {
-  using type = std::tuple<typename Stored<M>::type*...>;
-};
-
-/// One column per field of a record, those of `wanted` names only.
-template <class T>
-class RecordColumns {
- public:
-  using Pointers = typename PointersOf<decltype(RecordOf<T>::fields)>::type;
-
-  RecordColumns(std::uint64_t rows, const std::optional<Names>& wanted, py::dict& into) {
-    add(rows, wanted, into, std::make_index_sequence<std::tuple_size_v<Pointers>>());
-  }
-  void put(std::uint64_t at, const std::vector<T>& records) {
-    put(at, records, std::make_index_sequence<std::tuple_size_v<Pointers>>());
-  }
-
- private:
-  template <std::size_t... I>
-  void add(std::uint64_t rows, const std::optional<Names>& wanted, py::dict& into,
-           std::index_sequence<I...>) {
-    (add_one<I>(rows, wanted, into), ...);
-  }
-  template <std::size_t I>
-  void add_one(std::uint64_t rows, const std::optional<Names>& wanted, py::dict& into) {
-    const auto& field = std::get<I>(RecordOf<T>::fields);
-    using M = typename std::remove_cvref_t<decltype(field)>::Member;
-    const std::string name(field.name);
-    if (wanted && std::find(wanted->begin(), wanted->end(), name) == wanted->end()) return;
-    py::array_t<typename Stored<M>::type> column(static_cast<py::ssize_t>(rows));
-    std::get<I>(pointers_) = column.mutable_data();
-    if constexpr (NamedEnum<M>) {
-      py::list names;
-      for (const std::string_view text : EnumNames<M>::names) {
-        names.append(py::str(text.data(), text.size()));
-      }
-      into[py::str(name)] = py::make_tuple(column, names);
-    } else {
-      into[py::str(name)] = column;
-    }
-  }
-  template <std::size_t... I>
-  void put(std::uint64_t at, const std::vector<T>& records, std::index_sequence<I...>) {
-    const auto write = [&](auto* column, auto member) {
-      if (column == nullptr) return;
-      for (std::size_t i = 0; i < records.size(); ++i) column[at + i] = stored(records[i].*member);
-    };
-    (write(std::get<I>(pointers_), std::get<I>(RecordOf<T>::fields).member), ...);
-  }
-
-  Pointers pointers_{};
-};
 
 /// Strategy and estimate side by side; the resolved data-parallel degree is the strategy's.
 class Columns final : public RowSink {

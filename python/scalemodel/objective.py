@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from scalemodel import _core
 from scalemodel.errors import ScaleModelError, nearest
@@ -15,6 +16,7 @@ _ESTIMATE_NAMES = tuple(str(row["name"]) for row in _core.Estimate.fields())
 #: Column names of `sweep`: the strategy's fields, then the estimate's.
 SWEEP_COLUMNS = _STRATEGY_NAMES + tuple(n for n in _ESTIMATE_NAMES if n not in _STRATEGY_NAMES)
 
+Columns = Mapping[str, Mapping[str, Any]]
 Objective = str | Mapping[str, float]
 ConstraintRow = tuple[str, str, float, str | None]
 
@@ -27,12 +29,10 @@ _CONSTRAINT = (
 )
 
 
-def known_column(name: object, argument: str) -> str:
+def known_column(name: object, argument: str, columns: Columns = _COLUMNS) -> str:
     """The name of a column of an estimate; any other is an error that names `argument`."""
-    if not isinstance(name, str) or name not in _COLUMNS:
-        raise ScaleModelError(
-            f"{argument}={name!r}: no such column; {nearest(str(name), _COLUMNS)}"
-        )
+    if not isinstance(name, str) or name not in columns:
+        raise ScaleModelError(f"{argument}={name!r}: no such column; {nearest(str(name), columns)}")
     return name
 
 
@@ -47,8 +47,8 @@ def is_maximised(column: str) -> bool:
     return bool(column in _COLUMNS and _COLUMNS[column]["maximised"])
 
 
-def objective_terms(objective: Objective) -> list[tuple[str, float]]:
-    """Columns and weights of an objective.
+def objective_terms(objective: Objective, columns: Columns = _COLUMNS) -> list[tuple[str, float]]:
+    """Columns and weights of an objective; `columns`: what it may name.
 
     Examples
     --------
@@ -56,27 +56,27 @@ def objective_terms(objective: Objective) -> list[tuple[str, float]]:
     [('step_time_s', 1.0), ('cost_usd', 0.5)]
     """
     if isinstance(objective, str):
-        return [(known_column(objective, "objective"), 1.0)]
+        return [(known_column(objective, "objective", columns), 1.0)]
     if not isinstance(objective, Mapping) or not objective:
         raise ScaleModelError(
             f"objective={objective!r}: must be a column or a mapping of columns to weights"
         )
     terms = []
     for name, weight in objective.items():
-        column = known_column(name, "objective")
+        column = known_column(name, "objective", columns)
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < 1e6:
             raise ScaleModelError(f"objective[{name!r}]={weight!r}: must be a positive weight")
-        if len(objective) > 1 and not _COLUMNS[column]["positive"]:
+        if len(objective) > 1 and not columns[column]["positive"]:
             raise ScaleModelError(
                 f"objective[{name!r}]: a weighted objective takes columns that are never zero: "
-                + ", ".join(key for key, row in _COLUMNS.items() if row["positive"])
+                + ", ".join(key for key, row in columns.items() if row["positive"])
             )
         terms.append((column, float(weight)))
     return terms
 
 
-def constraint(text: str) -> ConstraintRow:
-    """A limit on a column, read from text.
+def constraint(text: str, columns: Columns = _COLUMNS) -> ConstraintRow:
+    """A limit on one of `columns`, read from text.
 
     Examples
     --------
@@ -93,8 +93,8 @@ def constraint(text: str) -> ConstraintRow:
             f"constraints={text!r}: must be like 'power_w <= 650' or "
             "'memory_bytes <= 0.9 * memory_capacity_bytes'"
         )
-    left = known_column(found["left"], "constraints")
-    right = None if found["right"] is None else known_column(found["right"], "constraints")
+    left = known_column(found["left"], "constraints", columns)
+    right = None if found["right"] is None else known_column(found["right"], "constraints", columns)
     factor = 1.0 if found["number"] is None else float(found["number"])
     if abs(factor) == float("inf"):
         raise ScaleModelError(f"constraints={text!r}: the limit must be finite")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import DEFAULT_STACK, Estimate, tables_for, verdict_text
+from scalemodel.estimate import DEFAULT_STACK, Estimate, is_composed, tables_for, verdict_text
 from scalemodel.objective import (
     SWEEP_COLUMNS,
     Objective,
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     import pandas as pd
+
+    from scalemodel.groups import ComposedModel, GroupRanking, GroupSpace
 
 ModelLike = str | Path | Model | dict[str, Any]
 ClusterLike = str | Path | Cluster | dict[str, Any]
@@ -58,7 +60,7 @@ def worker_threads(threads: int | None) -> int:
 
 
 @contextmanager
-def _progress_bar(
+def progress_bar(
     wanted: bool | Callable[[int, int], object], total: int
 ) -> Iterator[Callable[[int, int], object] | None]:
     """What the engine calls with (rows done, rows in all); a bar of tqdm where that is there."""
@@ -179,7 +181,7 @@ class Question:
         progress: bool | Callable[[int, int], object] = False,
     ) -> Ranking:
         """The best of some rows."""
-        with _progress_bar(progress, last - first) as report:
+        with progress_bar(progress, last - first) as report:
             answer = _core.search(
                 self._tables,
                 self._rows,
@@ -212,7 +214,7 @@ class Question:
     ) -> pd.DataFrame:
         """Some rows as a table."""
         wanted = None if self.columns is None else list(self.columns)
-        with _progress_bar(progress, last - first) as report:
+        with progress_bar(progress, last - first) as report:
             strategies, estimates = _core.sweep(
                 self._tables, self._rows, first, last, wanted, worker_threads(threads), report
             )
@@ -441,6 +443,11 @@ def _question(
     return Question(resolve.model(model), resolve.cluster(cluster), task, space, stack)
 
 
+def _check_no_ablation(ablation: object) -> None:
+    if ablation is not None:
+        raise ScaleModelError("ablation: only models of layer groups have one; see sm.compose")
+
+
 def _search_shard(shard: Shard) -> Ranking:
     return shard.search(threads=1)
 
@@ -470,10 +477,10 @@ def _shard_count(executor: Executor, shards: int | None, size: int) -> int:
 
 
 def sweep(
-    model: ModelLike,
+    model: ModelLike | ComposedModel,
     cluster: ClusterLike,
     task: Training,
-    space: Space | Mapping[str, Any] | None = None,
+    space: Space | GroupSpace | Mapping[str, Any] | None = None,
     *,
     columns: Sequence[str] | None = None,
     stack: str = DEFAULT_STACK,
@@ -481,6 +488,7 @@ def sweep(
     progress: bool | Callable[[int, int], object] = False,
     executor: Executor | None = None,
     shards: int | None = None,
+    ablation: _core.Ablation | None = None,
 ) -> pd.DataFrame:
     """Every legal strategy of a space, one row each.
 
@@ -502,6 +510,8 @@ def sweep(
         Runs shards in its workers instead of in threads here.
     shards : int, optional
         How many; default: four per worker.
+    ablation : Ablation, optional
+        What to leave out of the physics of a model of layer groups.
 
     Returns
     -------
@@ -522,6 +532,17 @@ def sweep(
     >>> bool((frame.dp * frame.tp == 8).all()), str(frame.verdict[0])
     (True, 'out_of_memory')
     """
+    if is_composed(model):
+        from scalemodel.groups.search import sweep_groups
+
+        return sweep_groups(
+            *(model, cluster, task, space, stack, ablation),
+            columns=columns,
+            threads=threads,
+            progress=progress,
+            elsewhere=executor is not None or shards is not None,
+        )
+    _check_no_ablation(ablation)
     question = _question(model, cluster, task, space, stack)
     if columns is not None:
         question = replace(question, columns=known_columns(columns))
@@ -567,6 +588,15 @@ def sweep_chunks(
     )
 
 
+@overload
+def search(
+    model: ComposedModel,
+    cluster: ClusterLike,
+    task: Training,
+    space: GroupSpace | Mapping[str, Any] | None = None,
+    **options: Any,
+) -> GroupRanking: ...
+@overload
 def search(
     model: ModelLike,
     cluster: ClusterLike,
@@ -582,7 +612,25 @@ def search(
     progress: bool | Callable[[int, int], object] = False,
     executor: Executor | None = None,
     shards: int | None = None,
-) -> Ranking:
+    ablation: None = None,
+) -> Ranking: ...
+def search(
+    model: ModelLike | ComposedModel,
+    cluster: ClusterLike,
+    task: Training,
+    space: Space | GroupSpace | Mapping[str, Any] | None = None,
+    *,
+    objective: Objective = "step_time_s",
+    top: int = 10,
+    constraints: Sequence[str] | str = (),
+    stack: str = DEFAULT_STACK,
+    prune: bool = True,
+    threads: int | None = None,
+    progress: bool | Callable[[int, int], object] = False,
+    executor: Executor | None = None,
+    shards: int | None = None,
+    ablation: _core.Ablation | None = None,
+) -> Ranking | GroupRanking:
     """The best strategies of a space. Exact, and the same for any number of threads.
 
     Parameters
@@ -599,11 +647,14 @@ def search(
         ``"memory_bytes <= 0.9 * memory_capacity_bytes"``, ``"power_w <= 650"``...
     prune : bool
         Skip strategies that a lower bound shows to be worse. The answer is the same without.
+    ablation : Ablation, optional
+        What to leave out of the physics of a model of layer groups.
 
     Returns
     -------
     Ranking
-        Empty when nothing fits; `Ranking.why_infeasible` says why.
+        Empty when nothing fits; `Ranking.why_infeasible` says why. A GroupRanking for a model of
+        layer groups, whose `space` is a GroupSpace.
 
     Raises
     ------
@@ -617,9 +668,22 @@ def search(
     >>> best[0].verdict, best[0].step_time_s <= best[1].step_time_s
     ('ok', True)
     """
-    question = _question(model, cluster, task, space, stack)
     if isinstance(top, bool) or not isinstance(top, int) or not 1 <= top <= 100_000:
         raise ScaleModelError(f"top={top!r}: must be a whole number from 1 to 100000")
+    if is_composed(model):
+        from scalemodel.groups.search import search_groups
+
+        return search_groups(
+            *(model, cluster, task, space, stack, ablation),
+            objective=objective,
+            top=top,
+            constraints=constraints,
+            threads=threads,
+            progress=progress,
+            elsewhere=executor is not None or shards is not None,
+        )
+    _check_no_ablation(ablation)
+    question = _question(model, cluster, task, space, stack)
     if not isinstance(prune, bool):
         raise ScaleModelError(f"prune={prune!r}: must be True or False")
     _check_shards(shards, executor)

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <type_traits>
 
 namespace scalemodel {
 namespace {
@@ -11,20 +9,6 @@ namespace {
 /// Numeric fields of Estimate: all but the verdict.
 constexpr std::size_t kFields = std::tuple_size_v<decltype(RecordOf<Estimate>::fields)> - 1;
 constexpr std::size_t kColumns = kFields + 2;
-
-template <class M>
-double number(const M& member) {
-  if constexpr (std::is_arithmetic_v<M>) {
-    return static_cast<double>(member);
-  } else {
-    return member.base();
-  }
-}
-
-template <std::size_t I>
-double field_value(const Estimate& estimate) {
-  return number(estimate.*(std::get<I>(RecordOf<Estimate>::fields).member));
-}
 
 double tokens(const Estimate& e) { return e.tokens_per_s * e.step_time.base(); }
 
@@ -36,7 +20,7 @@ template <std::size_t... I>
 std::array<Column, kColumns> make_columns(std::index_sequence<I...> /*fields*/) {
   // Field 0 is the verdict.
   std::array<Column, kColumns> all{
-      Column{std::get<I + 1>(RecordOf<Estimate>::fields).name, &field_value<I + 1>}...,
+      Column{std::get<I + 1>(RecordOf<Estimate>::fields).name, &field_number<Estimate, I + 1>}...,
       Column{"tokens_per_j", [](const Estimate& e) { return tokens(e) / e.energy.base(); }},
       Column{"usd_per_token", [](const Estimate& e) { return e.cost.base() / tokens(e); }}};
   for (Column& column : all) {
@@ -61,51 +45,6 @@ const Column* find_column(std::string_view name) {
     if (column.name == name) return &column;
   }
   return nullptr;
-}
-
-double Objective::score(const Estimate& estimate) const {
-  const auto signed_value = [](const Term& term, double value) {
-    return term.column->maximised ? -value : value;
-  };
-  if (terms.size() == 1) return signed_value(terms[0], terms[0].column->value(estimate));
-  double sum = 0;
-  for (const Term& term : terms) {
-    sum += term.weight * signed_value(term, std::log(term.column->value(estimate)));
-  }
-  return sum;
-}
-
-bool Objective::bounded() const {
-  return std::ranges::all_of(terms, [](const Term& term) { return term.column->bounded; });
-}
-
-bool Constraint::holds(const Estimate& estimate) const {
-  const double value = left->value(estimate);
-  const double limit = factor * (right == nullptr ? 1 : right->value(estimate));
-  switch (comparison) {
-    case Comparison::less:
-      return value < limit;
-    case Comparison::less_equal:
-      return value <= limit;
-    case Comparison::equal:
-      return value == limit;
-    case Comparison::not_equal:
-      return value != limit;
-    case Comparison::greater_equal:
-      return value >= limit;
-    case Comparison::greater:
-      return value > limit;
-    case Comparison::multiple_of:
-      return std::fmod(value, limit) == 0;
-  }
-  return false;
-}
-
-bool Constraint::bounded() const {
-  const bool constant = right == nullptr || right->name == "memory_capacity_bytes";
-  const bool below = comparison == Comparison::less || comparison == Comparison::less_equal;
-  const bool above = comparison == Comparison::greater || comparison == Comparison::greater_equal;
-  return constant && left->bounded && (left->maximised ? above : below);
 }
 
 }  // namespace scalemodel

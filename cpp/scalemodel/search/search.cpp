@@ -1,10 +1,9 @@
 #include "scalemodel/search/search.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
-#include <set>
-#include <tuple>
+
+#include "scalemodel/search/best.hpp"
 
 namespace scalemodel {
 namespace {
@@ -15,50 +14,6 @@ constexpr std::size_t kMostCells = 20'000;
 constexpr std::size_t kBlock = 256;
 /// Option groups whose bounds are held at once.
 constexpr std::size_t kWindow = std::size_t{1} << 21;
-
-/// The k best candidates seen, one of each kind of strategy that means the same.
-class Best {
- public:
-  struct Entry {
-    double score = 0;
-    std::uint64_t row = 0;
-    Strategy canonical;
-
-    bool operator<(const Entry& other) const {
-      return std::tie(score, row) < std::tie(other.score, other.row);
-    }
-  };
-
-  explicit Best(std::size_t count) : count_(count) {}
-
-  /// Whether a candidate of this score could still enter.
-  bool admits(double score, std::uint64_t row) const {
-    return entries_.size() < count_ || Entry{score, row, {}} < *entries_.rbegin();
-  }
-  void add(const Entry& entry) {
-    if (!admits(entry.score, entry.row)) return;
-    // Strategies that mean the same score the same.
-    for (auto known = entries_.lower_bound({entry.score, 0, {}});
-         known != entries_.end() && known->score == entry.score; ++known) {
-      if (!(known->canonical == entry.canonical)) continue;
-      if (known->row <= entry.row) return;
-      entries_.erase(known);
-      break;
-    }
-    entries_.insert(entry);
-    if (entries_.size() > count_) entries_.erase(std::prev(entries_.end()));
-  }
-  /// The score that a group must be able to reach.
-  double threshold() const {
-    return entries_.size() < count_ ? std::numeric_limits<double>::infinity()
-                                    : entries_.rbegin()->score;
-  }
-  const std::set<Entry>& entries() const { return entries_; }
-
- private:
-  std::size_t count_;
-  std::set<Entry> entries_;
-};
 
 /// The members of an option group at one point, with what they share.
 struct Located {
@@ -96,7 +51,7 @@ void evaluate_group(Tables& tables, const Point& point, const Options& options,
 /// What one worker of a search holds.
 struct Searcher {
   Tables tables;
-  Best best;
+  Best<Strategy> best;
   SearchCounts counts;
 };
 
@@ -223,7 +178,7 @@ class PrunedSearch {
           });
       if (!complete) return false;
       for (const Searcher& searcher : workers_) {
-        for (const Best::Entry& entry : searcher.best.entries()) best_.add(entry);
+        for (const Best<Strategy>::Entry& entry : searcher.best.entries()) best_.add(entry);
       }
       done = end;
       round = std::min(2 * round, kLastRound);
@@ -245,7 +200,7 @@ class PrunedSearch {
   Team& team_;
   std::vector<Searcher>& workers_;
   std::vector<Candidate> candidates_;
-  Best best_{options_.top};
+  Best<Strategy> best_{options_.top};
 };
 
 bool search_exhaustively(const Enumeration& space, RowRange rows, const SearchOptions& options,
@@ -280,18 +235,18 @@ SearchResult search(const Tables& tables, const Enumeration& space, RowRange row
                     const SearchOptions& options, const Poll& poll) {
   Team team(options.threads, poll, rows.size());
   std::vector<Searcher> workers(static_cast<std::size_t>(team.threads()),
-                                {tables, Best(options.top), {}});
+                                {tables, Best<Strategy>(options.top), {}});
   const bool prune = options.prune && options.objective.bounded();
   SearchResult result;
   result.finished = prune ? PrunedSearch(space, rows, options, team, workers).run()
                           : search_exhaustively(space, rows, options, team, workers);
-  Best best(options.top);
+  Best<Strategy> best(options.top);
   for (const Searcher& worker : workers) {
     add_counts(result.counts, worker.counts);
-    for (const Best::Entry& entry : worker.best.entries()) best.add(entry);
+    for (const Best<Strategy>::Entry& entry : worker.best.entries()) best.add(entry);
   }
   Tables own = tables;
-  for (const Best::Entry& entry : best.entries()) {
+  for (const Best<Strategy>::Entry& entry : best.entries()) {
     const Strategy strategy = space.at(entry.row);
     own.tabulate(strategy);
     result.hits.push_back({entry.score, entry.row, strategy, evaluate(own, strategy)});

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 KINDS = (
     "accelerators",
     "clusters",
+    "composed",
     "engines",
     "interconnects",
     "kernels",

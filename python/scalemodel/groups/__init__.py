@@ -31,6 +31,7 @@ from scalemodel.groups.layers import (
     Transformer,
 )
 from scalemodel.groups.model import ComposedModel, compose
+from scalemodel.groups.search import GroupRanking, GroupSpace
 from scalemodel.groups.strategy import BatchInference, GroupStrategy
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
     "EmbeddingTables",
     "Group",
     "GroupEstimate",
+    "GroupRanking",
+    "GroupSpace",
     "GroupStrategy",
     "Head",
     "Interaction",

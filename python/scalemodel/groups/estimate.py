@@ -165,7 +165,14 @@ class GroupEstimate:
         """
         s = self.strategy
         row: dict[str, Any] = {f"mesh_{name}": mesh for name, mesh in self.meshes.items()}
-        for name in ("micro_batches", "queues", "prefetch", "backward_gather", "buckets", "recompute"):
+        for name in (
+            "micro_batches",
+            "queues",
+            "prefetch",
+            "backward_gather",
+            "buckets",
+            "recompute",
+        ):
             row[name] = getattr(s, name)
         for key, value in self.core.to_dict().items():
             row[key] = None if self.illegal else value

@@ -227,9 +227,9 @@ def compose(
     Parameters
     ----------
     source : str, Path, mapping or Model
-        With `groups`: the model's name. Without: a catalogue name of a composed model or of a decoder
-        model, the path of a ``.toml`` entry, a mapping with the keys of one, or a `Model`. An entry
-        holds ``[[group]]`` tables in the order they run; each has a ``kind`` (embedding_tables,
+        With `groups`: the model's name. Without: a catalogue name of a composed model or of a
+        decoder, the path of a ``.toml`` entry, a mapping with the keys of one, or a `Model`. An
+        entry holds ``[[group]]`` tables in the order they run; each has a ``kind`` (embedding_tables,
         mlp, interaction, transformer, token_embedding, patch_embedding, head) and the arguments of
         the class of that kind: ``EmbeddingTables, Mlp, Interaction, Transformer, TokenEmbedding,
         PatchEmbedding, Head``.

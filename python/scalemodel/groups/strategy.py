@@ -91,7 +91,7 @@ class GroupStrategy:
         count = self.micro_batches
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 65535:
             raise ScaleModelError(f"micro_batches={count!r}: must be a whole number up to 65535")
-        for name, legal in _CHOICES.items():
+        for name, legal in CHOICES.items():
             value = getattr(self, name)
             if value not in legal:
                 raise ScaleModelError(f"{name}={value!r}: must be one of {', '.join(legal)}")
@@ -125,7 +125,7 @@ class GroupStrategy:
         used: set[str] = set()
         found: dict[str, str] = {}
         for slot in model.slots:
-            key = next((key for key in _keys(slot) if key in self.groups), None)
+            key = next((key for key in slot_keys(slot) if key in self.groups), None)
             if key is not None:
                 used.add(key)
                 text = self.groups[key]
@@ -141,7 +141,7 @@ class GroupStrategy:
                     "see GroupStrategy for the parallelisms of each kind"
                 )
             found[slot.name] = str(_core.mesh_text(text, accelerators))
-        known = [key for slot in model.slots for key in _keys(slot)]
+        known = [key for slot in model.slots for key in slot_keys(slot)]
         for key in self.groups:
             if key not in known and key not in (*FAMILIES, *KINDS, "experts", "*"):
                 raise ScaleModelError(
@@ -162,7 +162,8 @@ class GroupStrategy:
         )
 
 
-_CHOICES: dict[str, tuple[str, ...]] = {
+#: Fields of a schedule with named values, in the order of the engine.
+CHOICES: dict[str, tuple[str, ...]] = {
     "queues": ("one", "per_level"),
     "prefetch": ("none", "one", "unlimited"),
     "backward_gather": ("before", "behind"),
@@ -170,7 +171,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
-def _keys(slot: Slot) -> list[str]:
+def slot_keys(slot: Slot) -> list[str]:
     """Keys that set a slot, most precise first."""
     if slot.experts:
         return [slot.name, "experts"]

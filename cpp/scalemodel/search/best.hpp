@@ -1,0 +1,58 @@
+// The best candidates of a search.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <set>
+#include <tuple>
+
+namespace scalemodel {
+
+/// The k best candidates seen, one of each kind of strategy (of type S) that means the same.
+template <class S>
+class Best {
+ public:
+  struct Entry {
+    double score = 0;
+    std::uint64_t row = 0;
+    S canonical;
+
+    bool operator<(const Entry& other) const {
+      return std::tie(score, row) < std::tie(other.score, other.row);
+    }
+  };
+
+  explicit Best(std::size_t count) : count_(count) {}
+
+  /// Whether a candidate of this score could still enter.
+  bool admits(double score, std::uint64_t row) const {
+    return entries_.size() < count_ || Entry{score, row, {}} < *entries_.rbegin();
+  }
+  void add(const Entry& entry) {
+    if (!admits(entry.score, entry.row)) return;
+    // Strategies that mean the same score the same.
+    for (auto known = entries_.lower_bound({entry.score, 0, {}});
+         known != entries_.end() && known->score == entry.score; ++known) {
+      if (!(known->canonical == entry.canonical)) continue;
+      if (known->row <= entry.row) return;
+      entries_.erase(known);
+      break;
+    }
+    entries_.insert(entry);
+    if (entries_.size() > count_) entries_.erase(std::prev(entries_.end()));
+  }
+  /// The score that a group must be able to reach.
+  double threshold() const {
+    return entries_.size() < count_ ? std::numeric_limits<double>::infinity()
+                                    : entries_.rbegin()->score;
+  }
+  const std::set<Entry>& entries() const { return entries_; }
+
+ private:
+  std::size_t count_;
+  std::set<Entry> entries_;
+};
+
+}  // namespace scalemodel

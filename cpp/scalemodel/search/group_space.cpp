@@ -1,0 +1,147 @@
+#include "scalemodel/search/group_space.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "scalemodel/search/best.hpp"
+
+namespace scalemodel {
+namespace {
+
+/// Rows a worker claims together.
+constexpr std::uint64_t kRows = 512;
+
+/// Numeric fields of GroupEstimate: all but the verdict.
+constexpr std::size_t kFields = std::tuple_size_v<decltype(RecordOf<GroupEstimate>::fields)> - 1;
+
+template <std::size_t... I>
+std::array<GroupColumn, kFields> make_columns(std::index_sequence<I...> /*fields*/) {
+  std::array<GroupColumn, kFields> all{
+      GroupColumn{std::get<I + 1>(RecordOf<GroupEstimate>::fields).name,
+                  &field_number<GroupEstimate, I + 1>}...};
+  constexpr std::array<std::string_view, 3> kMore{"samples_per_s", "tokens_per_s", "mfu_fraction"};
+  constexpr std::array<std::string_view, 6> kPositive{
+      "step_time_s", "samples_per_s", "tokens_per_s", "memory_bytes", "energy_j", "cost_usd"};
+  for (GroupColumn& column : all) {
+    column.maximised = std::ranges::find(kMore, column.name) != kMore.end();
+    column.positive = std::ranges::find(kPositive, column.name) != kPositive.end();
+  }
+  return all;
+}
+
+const std::array<GroupColumn, kFields> kAllColumns =
+    make_columns(std::make_index_sequence<kFields>());
+
+/// Digits of a row in a mixed base, last digit first.
+class Digits {
+ public:
+  explicit Digits(std::uint64_t row) : left_(row) {}
+  std::size_t next(std::size_t base) {
+    const auto digit = static_cast<std::size_t>(left_ % base);
+    left_ /= base;
+    return digit;
+  }
+
+ private:
+  std::uint64_t left_;
+};
+
+}  // namespace
+
+std::uint64_t GroupSpace::size() const {
+  std::uint64_t rows = micro_batches.size() * queues.size() * prefetch.size() *
+                       backward_gather.size() * buckets.size() * recompute.size();
+  for (const auto& choices : meshes) rows *= choices.size();
+  return rows;
+}
+
+GroupStrategy GroupSpace::at(std::uint64_t row) const {
+  GroupStrategy strategy;
+  Digits digits(row);
+  std::array<std::uint16_t, kMaxSlots> chosen{};
+  for (std::size_t v = meshes.size(); v-- > 0;)
+    chosen[v] = meshes[v][digits.next(meshes[v].size())];
+  for (std::size_t s = 0; s < variable_of_slot.size(); ++s) {
+    strategy.mesh[s] = chosen[variable_of_slot[s]];
+  }
+  strategy.recompute = recompute[digits.next(recompute.size())] != 0;
+  strategy.buckets = buckets[digits.next(buckets.size())];
+  strategy.backward_gather = backward_gather[digits.next(backward_gather.size())];
+  strategy.prefetch = prefetch[digits.next(prefetch.size())];
+  strategy.queues = queues[digits.next(queues.size())];
+  strategy.micro_batches = micro_batches[digits.next(micro_batches.size())];
+  return strategy;
+}
+
+std::span<const GroupColumn> group_columns() { return kAllColumns; }
+
+const GroupColumn* find_group_column(std::string_view name) {
+  for (const GroupColumn& column : kAllColumns) {
+    if (column.name == name) return &column;
+  }
+  return nullptr;
+}
+
+GroupSearchResult search_groups(const GroupTables& tables, const GroupSpace& space,
+                                const GroupSearchOptions& options, const Poll& poll) {
+  struct Worker {
+    Best<GroupStrategy> best;
+    SearchCounts counts;
+  };
+  const std::uint64_t rows = space.size();
+  Team team(options.threads, poll, rows);
+  std::vector<Worker> workers(static_cast<std::size_t>(team.threads()),
+                              {Best<GroupStrategy>(options.top), {}});
+  const auto judge = [&](Worker& worker, std::uint64_t row) {
+    const GroupStrategy strategy = space.at(row);
+    const GroupEstimate estimate = evaluate_groups(tables, strategy);
+    ++worker.counts.evaluated;
+    ++worker.counts.verdicts[static_cast<std::size_t>(estimate.verdict)];
+    const bool too_big = options.too_big && estimate.verdict == Reason::out_of_memory;
+    if (estimate.verdict != Reason::ok && !too_big) return;
+    for (const auto& constraint : options.constraints) {
+      if (!constraint.holds(estimate)) {
+        ++worker.counts.constrained;
+        return;
+      }
+    }
+    const double score = options.objective.score(estimate);
+    if (worker.best.admits(score, row)) worker.best.add({score, row, strategy});
+  };
+  GroupSearchResult result;
+  result.finished =
+      team.run((rows + kRows - 1) / kRows, 1, [&](std::size_t worker, std::size_t block) {
+        const std::uint64_t first = block * kRows, last = std::min(rows, first + kRows);
+        for (std::uint64_t row = first; row < last; ++row) judge(workers[worker], row);
+        team.add_done(last - first);
+      });
+  Best<GroupStrategy> best(options.top);
+  for (const Worker& worker : workers) {
+    result.counts.evaluated += worker.counts.evaluated;
+    result.counts.constrained += worker.counts.constrained;
+    for (std::size_t i = 0; i < kReasons; ++i) {
+      result.counts.verdicts[i] += worker.counts.verdicts[i];
+    }
+    for (const auto& entry : worker.best.entries()) best.add(entry);
+  }
+  for (const auto& entry : best.entries()) {
+    result.hits.push_back(
+        {entry.score, entry.row, entry.canonical, evaluate_groups(tables, entry.canonical)});
+  }
+  return result;
+}
+
+bool sweep_groups(const GroupTables& tables, const GroupSpace& space, int threads,
+                  std::span<GroupEstimate> estimates, const Poll& poll) {
+  const std::uint64_t rows = space.size();
+  Team team(threads, poll, rows);
+  return team.run((rows + kRows - 1) / kRows, 1, [&](std::size_t, std::size_t block) {
+    const std::uint64_t first = block * kRows, last = std::min(rows, first + kRows);
+    for (std::uint64_t row = first; row < last; ++row) {
+      estimates[row] = evaluate_groups(tables, space.at(row));
+    }
+    team.add_done(last - first);
+  });
+}
+
+}  // namespace scalemodel
