@@ -22,27 +22,38 @@ struct Ready {
 
 Ready later(const Ready& a, const Ready& b) { return b.time > a.time ? b : a; }
 
-/// Clocks of a pass. Everything that a repeated layer advances, in one array, so that periods can
-/// be compared and skipped.
+/// Clocks of a pass. Plain members: a loop over units keeps them in registers.
 struct Clocks {
-  enum At : std::uint8_t {
-    kCompute,
-    kQueue0,
-    kQueue1,
-    kLast,
-    kBeforeLast,
-    kDone,
-    kGathered,
-    kWaits
-  };
-  static constexpr std::size_t kCount = std::size_t{kWaits} + std::size_t{kCauses};
-  std::array<Seconds, kCount> at{};
-  Cause done_cause = kDp;
-  std::array<Cause, 2> queue_cause{kDp, kDp};
-
-  Seconds& compute() { return at[kCompute]; }
-  Seconds& done() { return at[kDone]; }
+  Seconds compute, queue0, queue1;
+  Seconds last, before_last;  ///< ends of the last two units' compute
+  Seconds done;               ///< when the output of the last unit is whole
+  Seconds gathered;           ///< when the parameters of the next unit are there
+  Cause done_cause = kDp, cause0 = kDp, cause1 = kDp;
+  std::array<Seconds, kCauses> waits{};
 };
+
+/// Everything that a repeated layer advances, in one array, so that periods can be compared and
+/// skipped.
+enum Moment : std::uint8_t { kCompute, kQueue0, kQueue1, kLast, kBeforeLast, kDone, kGathered };
+constexpr std::size_t kMoments = 7 + std::size_t{kCauses};
+using Moments = std::array<Seconds, kMoments>;
+
+Moments moments_of(const Clocks& c) {
+  Moments m{c.compute, c.queue0, c.queue1, c.last, c.before_last, c.done, c.gathered};
+  std::copy(c.waits.begin(), c.waits.end(), m.begin() + 7);
+  return m;
+}
+
+void set_moments(Clocks& c, const Moments& m) {
+  c.compute = m[kCompute];
+  c.queue0 = m[kQueue0];
+  c.queue1 = m[kQueue1];
+  c.last = m[kLast];
+  c.before_last = m[kBeforeLast];
+  c.done = m[kDone];
+  c.gathered = m[kGathered];
+  std::copy(m.begin() + 7, m.end(), c.waits.begin());
+}
 
 struct Order {
   bool one_queue = false;
@@ -53,108 +64,110 @@ struct Order {
   bool last_pass = true;  ///< of the micro-batches of a step
 };
 
-Seconds issue(Clocks& c, const Order& s, const Transfer& moved, Seconds wait, Cause cause) {
-  const std::size_t queue = s.one_queue ? 0 : moved.level;
-  Seconds& end = c.at[Clocks::kQueue0 + queue];
-  end = max(end, wait) + moved.time;
-  c.queue_cause[queue] = cause;
+inline Seconds issue(Clocks& c, const Order& s, const Transfer& moved, Seconds wait, Cause cause) {
+  const bool first = s.one_queue || moved.level == 0;
+  const Seconds end = max(first ? c.queue0 : c.queue1, wait) + moved.time;
+  c.queue0 = first ? end : c.queue0;
+  c.queue1 = first ? c.queue1 : end;
+  c.cause0 = first ? cause : c.cause0;
+  c.cause1 = first ? c.cause1 : cause;
   return end;
 }
 
 /// Runs `time` of compute as soon as the stream is free and `ready` has come.
-void run(Clocks& c, Seconds time, const Ready& ready) {
-  Seconds& now = c.compute();
-  if (ready.time > now) {
-    c.at[Clocks::kWaits + static_cast<std::size_t>(ready.cause)] += ready.time - now;
-    now = ready.time;
+inline void run(Clocks& c, Seconds time, const Ready& ready) {
+  if (ready.time > c.compute) {
+    c.waits[ready.cause] += ready.time - c.compute;
+    c.compute = ready.time;
   }
-  now += time;
+  c.compute += time;
 }
 
-bool takes_part(const Transfer& moved) { return moved.time > Seconds{}; }
+inline bool takes_part(const Transfer& moved) { return moved.time > Seconds{}; }
 
 /// When the parameters of a unit may be gathered at the earliest.
-Seconds gather_wait(const Clocks& c, const Order& s, bool compute_is_next) {
+inline Seconds gather_wait(const Clocks& c, const Order& s, bool compute_is_next) {
   switch (s.prefetch) {
     case Prefetch::none:
-      return c.at[Clocks::kLast];
+      return c.last;
     case Prefetch::one:
-      return c.at[compute_is_next ? Clocks::kBeforeLast : Clocks::kLast];
+      return compute_is_next ? c.before_last : c.last;
     case Prefetch::unlimited:
       return Seconds{};
   }
   return Seconds{};
 }
 
-void end_unit(Clocks& c) {
-  c.at[Clocks::kBeforeLast] = c.at[Clocks::kLast];
-  c.at[Clocks::kLast] = c.compute();
-  c.done() = c.compute();
+inline void end_unit(Clocks& c) {
+  c.before_last = c.last;
+  c.last = c.compute;
+  c.done = c.compute;
 }
 
-void forward_unit(Clocks& c, const Order& s, const UnitCost& u) {
-  Ready ready{c.done(), c.done_cause};
+template <bool routed>
+[[gnu::always_inline]] inline void forward_unit(Clocks& c, const Order& s, const UnitCost& u) {
+  Ready ready{c.done, c.done_cause};
   if (takes_part(u.gather) && (u.gathers_again || s.last_pass)) {
     const Seconds wait = u.gathers_again ? gather_wait(c, s, true) : Seconds{};
     ready = later(ready, {issue(c, s, u.gather, wait, kDp), kDp});
   }
-  if (takes_part(u.dispatch)) {
-    const Seconds wait = max(c.compute(), c.done());
+  if (routed && takes_part(u.dispatch)) {
+    const Seconds wait = max(c.compute, c.done);
     ready = later(ready, {issue(c, s, u.dispatch, wait, kEp), kEp});
   }
   run(c, u.forward, ready);
   end_unit(c);
-  if (takes_part(u.combine)) {
-    c.done() = issue(c, s, u.combine, c.done(), kEp);
+  if (routed && takes_part(u.combine)) {
+    c.done = issue(c, s, u.combine, c.done, kEp);
     c.done_cause = kEp;
   }
   if (takes_part(u.join_forward)) {
-    c.done() = issue(c, s, u.join_forward, c.done(), kTp);
+    c.done = issue(c, s, u.join_forward, c.done, kTp);
     c.done_cause = kTp;
   }
 }
 
 /// `next`: the unit whose backward pass follows, if any.
-void backward_unit(Clocks& c, const Order& s, const UnitCost& u, const UnitCost* next,
-                   bool trained) {
-  Ready ready{c.done(), c.done_cause};
+template <bool routed>
+[[gnu::always_inline]] inline void backward_unit(Clocks& c, const Order& s, const UnitCost& u,
+                                                 const UnitCost* next, bool trained) {
+  Ready ready{c.done, c.done_cause};
   const bool before = s.gathers_before && s.prefetch != Prefetch::none;
   const auto gathers = [](const UnitCost& unit) {
     return unit.gathers_again && takes_part(unit.gather);
   };
   if (gathers(u)) {
-    const Seconds end =
-        before ? c.at[Clocks::kGathered] : issue(c, s, u.gather, gather_wait(c, s, true), kDp);
+    const Seconds end = before ? c.gathered : issue(c, s, u.gather, gather_wait(c, s, true), kDp);
     ready = later(ready, {end, kDp});
   }
   if (before && next != nullptr && gathers(*next)) {
-    c.at[Clocks::kGathered] = issue(c, s, next->gather, gather_wait(c, s, false), kDp);
+    c.gathered = issue(c, s, next->gather, gather_wait(c, s, false), kDp);
   }
   if (s.recompute) {
     run(c, u.forward, ready);
-    ready = {c.compute(), kTp};
+    ready = {c.compute, kTp};
     for (const Transfer* moved : {&u.dispatch, &u.combine, &u.join_forward}) {
       if (!takes_part(*moved)) continue;
       const Cause cause = moved == &u.join_forward ? kTp : kEp;
       ready = later(ready, {issue(c, s, *moved, ready.time, cause), cause});
     }
   }
-  if (takes_part(u.combine)) {
-    const Seconds wait = max(c.compute(), c.done());
+  if (routed && takes_part(u.combine)) {
+    const Seconds wait = max(c.compute, c.done);
     ready = later(ready, {issue(c, s, u.combine, wait, kEp), kEp});
   }
   run(c, u.backward, ready);
   end_unit(c);
-  if (takes_part(u.dispatch)) {
-    c.done() = issue(c, s, u.dispatch, c.done(), kEp);
+  if (routed && takes_part(u.dispatch)) {
+    c.done = issue(c, s, u.dispatch, c.done, kEp);
     c.done_cause = kEp;
   }
   if (takes_part(u.join_backward)) {
-    c.done() = issue(c, s, u.join_backward, c.done(), kTp);
+    c.done = issue(c, s, u.join_backward, c.done, kTp);
     c.done_cause = kTp;
   }
   if (!trained) return;
-  Seconds reduced = c.compute();
+  Seconds reduced = c.compute;
   if (takes_part(u.gradients[0]) && (u.reduces_each || s.last_pass)) {
     reduced = issue(c, s, u.gradients[0], reduced, kDp);
   }
@@ -164,57 +177,88 @@ void backward_unit(Clocks& c, const Order& s, const UnitCost& u, const UnitCost*
 
 /// Periods that certainly go on as the last one did, when every clock advances by `step` a period:
 /// as many as until a slower clock in front could be overtaken. Zero when nothing can be said.
-int steady_periods(const Clocks& c, const std::array<Seconds, Clocks::kCount>& step, int left) {
+int steady_periods(const Moments& at, const Moments& step, int left) {
   double most = left;
-  constexpr std::array kStreams{Clocks::kCompute, Clocks::kQueue0, Clocks::kQueue1,
-                                Clocks::kGathered};
-  const Seconds widest = max(max(step[Clocks::kCompute], step[Clocks::kQueue0]),
-                             max(step[Clocks::kQueue1], step[Clocks::kDone]));
+  constexpr std::array kStreams{kCompute, kQueue0, kQueue1, kGathered};
+  const Seconds widest = max(max(step[kCompute], step[kQueue0]), max(step[kQueue1], step[kDone]));
   for (const auto a : kStreams) {
     for (const auto b : kStreams) {
       const Seconds closing = step[a] - step[b];
-      if (closing <= 1e-9 * widest || c.at[a] >= c.at[b] + widest) continue;
+      if (closing <= 1e-9 * widest || at[a] >= at[b] + widest) continue;
       // A queue that has stood still serves nobody.
       if (step[a] == Seconds{} || step[b] == Seconds{}) continue;
-      most = std::min(most, (c.at[b] - c.at[a] - 3 * widest) / closing);
+      most = std::min(most, (at[b] - at[a] - 3 * widest) / closing);
     }
   }
   return static_cast<int>(std::max(0.0, std::floor(most)));
 }
 
-/// Runs `period` `repeat` times, the last time for real.
+/// Runs `period` `repeat` times, the last time with `true`. Periods that advance as the one before
+/// them did are not run but added.
 template <class Period>
-void repeat_periods(Clocks& c, int repeat, const Period& period) {
-  constexpr int kFew = 5;
-  int left = repeat;
-  std::array<Seconds, Clocks::kCount> step{};
+inline void repeat_periods(Clocks& c, int repeat, const Period& period) {
+  constexpr int kFew = 8;
+  if (repeat <= kFew) {
+    Clocks own = c;  // nobody else sees it: its members stay in registers
+    for (int left = repeat; left > 0; --left) period(own, left == 1);
+    c = own;
+    return;
+  }
+  Moments step{};
   bool known = false;
-  while (left > 0) {
-    if (repeat <= kFew || left == 1) {
-      period(left == 1);
-      --left;
-      continue;
-    }
-    const std::array<Seconds, Clocks::kCount> before = c.at;
-    period(false);
+  for (int left = repeat; left > 0;) {
+    const Moments before = moments_of(c);
+    period(c, left == 1);
     --left;
+    if (left <= 1) continue;
+    Moments after = moments_of(c);
     bool same = known;
-    const Seconds scale = 1e-10 * c.compute();
-    for (std::size_t i = 0; i < Clocks::kCount; ++i) {
-      const Seconds advance = c.at[i] - before[i];
+    const Seconds scale = 1e-10 * c.compute;
+    for (std::size_t i = 0; i < kMoments; ++i) {
+      const Seconds advance = after[i] - before[i];
       const Seconds change = advance - step[i];
       same = same && change <= scale && Seconds{} - change <= scale;
       step[i] = advance;
     }
     known = true;
     if (!same) continue;
-    const int skipped = steady_periods(c, step, left - 1);
+    const int skipped = steady_periods(after, step, left - 1);
     if (skipped <= 0) continue;
-    for (std::size_t i = 0; i < Clocks::kCount; ++i)
-      c.at[i] += static_cast<double>(skipped) * step[i];
+    for (std::size_t i = 0; i < kMoments; ++i) after[i] += static_cast<double>(skipped) * step[i];
+    set_moments(c, after);
     left -= skipped;
   }
 }
+
+/// A period of a group backward. A named type, because a lambda cannot ask to be inlined, which
+/// doubles its speed.
+template <bool routed>
+struct BackwardPeriod {
+  const Order& order;
+  const UnitCost* units;
+  std::size_t count;
+  const UnitCost* beyond;  ///< the unit that follows the last period
+  bool trained;
+
+  [[gnu::always_inline]] inline void operator()(Clocks& c, bool last) const {
+    for (std::size_t u = count; u-- > 0;) {
+      const UnitCost* next = u > 0 ? units + u - 1 : last ? beyond : units + count - 1;
+      backward_unit<routed>(c, order, units[u], next, trained);
+    }
+  }
+};
+
+/// The same forward.
+template <bool routed>
+struct ForwardPeriod {
+  const Order& order;
+  const UnitCost* units;
+  std::size_t count;
+
+  [[gnu::always_inline]] inline void operator()(Clocks& c, bool /*last*/) const {
+    for (std::size_t u = 0; u < count; ++u) forward_unit<routed>(c, order, units[u]);
+  }
+};
 
 /// Everything an evaluation reads of one strategy.
 struct Step {
@@ -233,7 +277,7 @@ void run_forward(const Step& step, const Order& s, Clocks& c,
     const GroupCost& cost = *step.costs[g];
     if (cost.has_tables) {
       run(c, cost.tables.look_up, {});
-      Ready out{c.compute(), kExchange};
+      Ready out{c.compute, kExchange};
       for (const Transfer& moved : cost.tables.forward) {
         if (takes_part(moved)) out.time = issue(c, s, moved, out.time, kExchange);
       }
@@ -252,13 +296,16 @@ void run_forward(const Step& step, const Order& s, Clocks& c,
       ++at;
       input = later(input, from);
     }
-    c.done() = input.time;
+    c.done = input.time;
     c.done_cause = input.cause;
     const UnitCost* units = step.units(g);
-    repeat_periods(c, cost.units == 0 ? 0 : cost.repeat, [&](bool) {
-      for (std::size_t u = 0; u < cost.units; ++u) forward_unit(c, s, units[u]);
-    });
-    outputs[g] = {c.done(), c.done_cause};
+    const int repeat = cost.units == 0 ? 0 : cost.repeat;
+    if (step.group(g).expert_slot >= 0) {
+      repeat_periods(c, repeat, ForwardPeriod<true>{s, units, cost.units});
+    } else {
+      repeat_periods(c, repeat, ForwardPeriod<false>{s, units, cost.units});
+    }
+    outputs[g] = {c.done, c.done_cause};
   }
 }
 
@@ -294,7 +341,7 @@ const UnitCost* last_unit(const Step& step, std::size_t g) {
 void run_backward(const Step& step, const Order& s, Clocks& c, const Ready& start) {
   std::array<Ready, kMaxGroups> gradients;
   gradients.fill(start);
-  c.at[Clocks::kLast] = c.at[Clocks::kBeforeLast] = start.time;
+  c.last = c.before_last = start.time;
   // Indices of the next batch travel while this one learns.
   bool first = true;
   const auto next_group = [&](std::size_t g) -> const UnitCost* {
@@ -306,7 +353,7 @@ void run_backward(const Step& step, const Order& s, Clocks& c, const Ready& star
   if (s.gathers_before && s.prefetch != Prefetch::none) {
     const UnitCost* unit = next_group(step.groups);
     if (unit != nullptr && unit->gathers_again && takes_part(unit->gather)) {
-      c.at[Clocks::kGathered] = issue(c, s, unit->gather, start.time, kDp);
+      c.gathered = issue(c, s, unit->gather, start.time, kDp);
     }
   }
   for (std::size_t g = step.groups; g-- > 0;) {
@@ -316,19 +363,19 @@ void run_backward(const Step& step, const Order& s, Clocks& c, const Ready& star
       run(c, cost.tables.update, gradients[g]);
       continue;
     }
-    c.done() = gradients[g].time;
+    c.done = gradients[g].time;
     c.done_cause = gradients[g].cause;
     const UnitCost* units = step.units(g);
     const UnitCost* beyond = next_group(g);
-    repeat_periods(c, cost.units == 0 ? 0 : cost.repeat, [&](bool last) {
-      for (std::size_t u = cost.units; u-- > 0;) {
-        const UnitCost* next = u > 0 ? units + u - 1 : last ? beyond : units + cost.units - 1;
-        backward_unit(c, s, units[u], next, cost.trained);
-      }
-    });
+    const int repeat = cost.units == 0 ? 0 : cost.repeat;
+    if (step.group(g).expert_slot >= 0) {
+      repeat_periods(c, repeat, BackwardPeriod<true>{s, units, cost.units, beyond, cost.trained});
+    } else {
+      repeat_periods(c, repeat, BackwardPeriod<false>{s, units, cost.units, beyond, cost.trained});
+    }
     if (s.one_bucket && s.last_pass && cost.trained && takes_part(cost.bucket)) {
-      const Seconds scattered = max(c.at[Clocks::kQueue0], c.at[Clocks::kQueue1]);
-      issue(c, s, cost.bucket, max(c.compute(), scattered), kDp);
+      const Seconds scattered = max(c.queue0, c.queue1);
+      issue(c, s, cost.bucket, max(c.compute, scattered), kDp);
     }
     if (first) {
       first = false;
@@ -339,7 +386,7 @@ void run_backward(const Step& step, const Order& s, Clocks& c, const Ready& star
         }
       }
     }
-    send_back(step, s, c, g, {c.done(), c.done_cause}, gradients);
+    send_back(step, s, c, g, {c.done, c.done_cause}, gradients);
   }
 }
 
@@ -357,13 +404,12 @@ Pass run_pass(const Step& step, const Order& s, bool learns) {
   for (std::size_t g = 0; g < step.groups; ++g) end = later(end, outputs[g]);
   run(c, Seconds{}, end);
   Pass pass;
-  pass.forward = c.compute();
-  if (learns) run_backward(step, s, c, {c.compute(), kDp});
-  for (std::size_t queue = 0; queue < 2; ++queue) {
-    run(c, Seconds{}, {c.at[Clocks::kQueue0 + queue], c.queue_cause[queue]});
-  }
-  pass.time = c.compute();
-  for (std::size_t i = 0; i < kCauses; ++i) pass.waits[i] = c.at[Clocks::kWaits + i];
+  pass.forward = c.compute;
+  if (learns) run_backward(step, s, c, {c.compute, kDp});
+  run(c, Seconds{}, {c.queue0, c.cause0});
+  run(c, Seconds{}, {c.queue1, c.cause1});
+  pass.time = c.compute;
+  pass.waits = c.waits;
   return pass;
 }
 
