@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
-#include "bindings/columns.hpp"
+#include "bindings/record_columns.hpp"
 #include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/costs/group_tables.hpp"

@@ -2,7 +2,7 @@
 #include <optional>
 
 #include "bindings/bind.hpp"
-#include "bindings/columns.hpp"
+#include "bindings/record_columns.hpp"
 #include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/search/search.hpp"
