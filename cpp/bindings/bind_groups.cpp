@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
-#include "bindings/record_columns.hpp"
 #include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
+#include "bindings/record_columns.hpp"
 #include "scalemodel/costs/group_tables.hpp"
 #include "scalemodel/estimator/evaluate_groups.hpp"
 #include "scalemodel/model/groups.hpp"

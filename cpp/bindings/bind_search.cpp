@@ -2,9 +2,9 @@
 #include <optional>
 
 #include "bindings/bind.hpp"
-#include "bindings/record_columns.hpp"
 #include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
+#include "bindings/record_columns.hpp"
 #include "scalemodel/search/search.hpp"
 
 namespace scalemodel::bindings {

@@ -324,16 +324,18 @@ def sweep_groups(
         )
     table: dict[str, Any] = {}
     for index, slot in enumerate(question.model.slots):
-        table[f"mesh_{slot.name}"] = pd.Categorical.from_codes(meshes[:, index], categories=names)
+        table[f"mesh_{slot.name}"] = pd.Categorical.from_codes(
+            meshes[:, index], categories=pd.Index(names)
+        )
     table["micro_batches"] = passes
     for index, (name, legal) in enumerate(CHOICES.items()):
-        table[name] = pd.Categorical.from_codes(knobs[:, index], categories=legal)
+        table[name] = pd.Categorical.from_codes(knobs[:, index], categories=pd.Index(legal))
     table["recompute"] = knobs[:, len(CHOICES)] != 0
     for name, column in estimates.items():
         if isinstance(column, tuple):
             codes, texts = column
             labels = [verdict_text(text) for text in texts]
-            column = pd.Categorical.from_codes(codes, categories=labels)
+            column = pd.Categorical.from_codes(codes, categories=pd.Index(labels))
         table[name] = column
     if not question.cluster.core.price_usd_per_s > 0:
         table["cost_usd"] = pd.array([None] * len(passes), dtype="Float64")

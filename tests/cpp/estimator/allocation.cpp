@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "scalemodel/search/group_space.hpp"
 #include "support.hpp"
 
 namespace {
@@ -73,6 +74,73 @@ TEST_CASE("evaluating thousands of strategies on filled tables allocates nothing
   }
   CHECK(allocations - before == 0);
   CHECK(can_run > 2000);
+}
+
+TEST_CASE("evaluating group strategies on filled tables allocates nothing") {
+  TableSet tables;
+  tables.classes = {{64, 1e6, 20}};
+  tables.dim = 128;
+  MlpShape layers;
+  layers.widths.assign(21, 1024);
+  TransformerShape blocks;
+  blocks.layers = 48;
+  blocks.hidden = 1024;
+  blocks.heads = 16;
+  blocks.ffn = 4096;
+  blocks.experts = 8;
+  blocks.experts_per_token = 2;
+  blocks.tokens = 64;
+  std::vector<LayerGroup> groups{embedding_tables("embedding", tables), mlp("mlp", layers),
+                                 transformer("transformer", blocks)};
+  groups[2].waits_for = {0, 1};
+  Task task;
+  task.global_batch = 4096;
+  GroupSpace space;
+  std::vector<Mesh> meshes;
+  const auto add = [&](std::initializer_list<const char*> texts) {
+    auto& choices = space.meshes.emplace_back();
+    for (const char* text : texts) {
+      choices.push_back(static_cast<std::uint16_t>(meshes.size()));
+      meshes.push_back(parse_mesh(text, 64));
+    }
+  };
+  add({"table_wise", "row_wise@8+table_wise", "hybrid", "table_wise@8+ddp"});
+  add({"ddp", "fsdp", "tp@8+ddp", "fsdp@8+ddp"});
+  add({"ep@8+ddp", "ddp@8+ep"});
+  space.variable_of_slot = {0, 1, 1, 2};
+  space.micro_batches = {1, 2};
+  space.queues = {Queues::one, Queues::per_level};
+  space.prefetch = {Prefetch::none, Prefetch::one, Prefetch::unlimited};
+  space.backward_gather = {BackwardGather::before, BackwardGather::behind};
+  space.buckets = {Buckets::unit, Buckets::group};
+  space.recompute = {0, 1};
+  const GroupTables filled(compose(groups, {"embedding", "mlp", "transformer"}),
+                           testing::reference_cluster(64), task, Stack{}, Ablation{}, meshes,
+                           {1, 2}, false);
+  int can_run = 0;
+  const long long before = allocations;
+  for (std::uint64_t row = 0; row < space.size(); ++row) {
+    GroupStrategy strategy;
+    strategy.mesh = {space.meshes[0][row % 4], space.meshes[1][row / 4 % 4],
+                     space.meshes[1][row / 4 % 4], space.meshes[2][row / 16 % 2]};
+    strategy.recompute = row / 32 % 2 == 1;
+    can_run += is_illegal(evaluate_groups(filled, strategy).verdict) ? 0 : 1;
+  }
+  CHECK(allocations - before == 0);
+  CHECK(can_run == static_cast<int>(space.size()));
+  // The team that searches answers alike for any number of threads.
+  GroupSearchOptions options;
+  options.objective.terms = {{find_group_column("step_time_s"), 1}};
+  options.too_big = true;
+  const GroupSearchResult alone = search_groups(filled, space, options, {});
+  options.threads = 3;
+  const GroupSearchResult together = search_groups(filled, space, options, {});
+  REQUIRE(alone.hits.size() == together.hits.size());
+  for (std::size_t i = 0; i < alone.hits.size(); ++i) {
+    CHECK(alone.hits[i].row == together.hits[i].row);
+    CHECK(alone.hits[i].estimate == together.hits[i].estimate);
+  }
+  CHECK(alone.counts.evaluated == space.size());
 }
 
 }  // namespace
