@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, overload
+from typing import TYPE_CHECKING, Any, TypeGuard, cast, overload
 
 from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError
@@ -494,6 +494,12 @@ def is_composed(model: object) -> TypeGuard[ComposedModel]:
     return type(model).__name__ == "ComposedModel"
 
 
+def refuse_ablation(ablation: object) -> None:
+    """A model that is not one of layer groups has no ablation."""
+    if ablation is not None:
+        raise ScaleModelError("ablation: only models of layer groups have one; see sm.compose")
+
+
 _ESTIMATE_FIELDS = tuple(row["name"] for row in _core.Estimate.fields())
 
 
@@ -565,12 +571,11 @@ def estimate(
         from scalemodel.groups.estimate import estimate_groups
 
         return estimate_groups(model, resolve.cluster(cluster), task, strategy, stack, ablation)
-    model = resolve.model(model)
+    model = resolve.model(cast("str | Path | Model | dict[str, Any]", model))
     cluster = resolve.cluster(cluster)
     if not isinstance(task, Training):
         raise ScaleModelError(f"task={task!r}: must be a Training or FineTuning")
-    if ablation is not None:
-        raise ScaleModelError("ablation: only models of layer groups have one; see sm.compose")
+    refuse_ablation(ablation)
     if strategy is None:
         strategy = _core.Strategy()
     if not isinstance(strategy, _core.Strategy):

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import DEFAULT_STACK, Estimate, is_composed, tables_for, verdict_text
+from scalemodel.estimate import (
+    DEFAULT_STACK,
+    Estimate,
+    is_composed,
+    refuse_ablation,
+    tables_for,
+    verdict_text,
+)
 from scalemodel.objective import (
     SWEEP_COLUMNS,
     Objective,
@@ -23,6 +29,7 @@ from scalemodel.objective import (
 from scalemodel.resolve import Cluster, Model
 from scalemodel.space import Space, as_texts, enumeration
 from scalemodel.tasks import Training
+from scalemodel.threads import progress_bar, worker_threads
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -33,62 +40,6 @@ if TYPE_CHECKING:
 
 ModelLike = str | Path | Model | dict[str, Any]
 ClusterLike = str | Path | Cluster | dict[str, Any]
-
-
-# --------------------------------------------------------------------------- the question's parts
-def worker_threads(threads: int | None) -> int:
-    """Threads to use: the given number, or SCALEMODEL_NUM_THREADS, or one per usable core.
-
-    Inside a worker process whose OMP_NUM_THREADS is 1 (as Dask and joblib set it): one.
-    """
-    if threads is not None:
-        if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
-            raise ScaleModelError(f"threads={threads!r}: must be a whole number from 1 to 1024")
-        return threads
-    named = os.environ.get("SCALEMODEL_NUM_THREADS")
-    if named is not None:
-        if not named.isdigit() or not 1 <= int(named) <= 1024:
-            raise ScaleModelError(
-                f"SCALEMODEL_NUM_THREADS={named!r}: must be a whole number from 1 to 1024"
-            )
-        return int(named)
-    if os.environ.get("OMP_NUM_THREADS") == "1":
-        return 1
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-@contextmanager
-def progress_bar(
-    wanted: bool | Callable[[int, int], object], total: int
-) -> Iterator[Callable[[int, int], object] | None]:
-    """What the engine calls with (rows done, rows in all); a bar of tqdm where that is there."""
-    if callable(wanted):
-        yield wanted
-        return
-    if not isinstance(wanted, bool):
-        raise ScaleModelError(
-            f"progress={wanted!r}: must be True, False or a function of (done, total)"
-        )
-    if not wanted:
-        yield None
-        return
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        raise ScaleModelError(
-            'progress=True: pip install "scalemodel[notebook]"  (needed for tqdm), or pass a '
-            "function of (done, total)",
-            code="missing_extra",
-        ) from None
-    with tqdm(total=total, unit=" rows", unit_scale=True, leave=False) as bar:
-
-        def update(done: int, _: int) -> None:
-            bar.update(done - bar.n)
-
-        yield update
-        bar.update(total - bar.n)
 
 
 # ---------------------------------------------------------------------------------------- shards
@@ -425,11 +376,7 @@ def _frame(
 
 # ----------------------------------------------------------------------------------------- verbs
 def _question(
-    model: ModelLike,
-    cluster: ClusterLike,
-    task: Training,
-    space: Space | Mapping[str, Any] | None,
-    stack: str,
+    model: Any, cluster: ClusterLike, task: Training, space: object, stack: str
 ) -> Question:
     if not isinstance(task, Training):
         raise ScaleModelError(f"task={task!r}: must be a Training or FineTuning")
@@ -441,11 +388,6 @@ def _question(
         raise ScaleModelError(f"space={space!r}: must be a Space or a mapping of its arguments")
     resolve.stack(stack)
     return Question(resolve.model(model), resolve.cluster(cluster), task, space, stack)
-
-
-def _check_no_ablation(ablation: object) -> None:
-    if ablation is not None:
-        raise ScaleModelError("ablation: only models of layer groups have one; see sm.compose")
 
 
 def _search_shard(shard: Shard) -> Ranking:
@@ -542,7 +484,7 @@ def sweep(
             progress=progress,
             elsewhere=executor is not None or shards is not None,
         )
-    _check_no_ablation(ablation)
+    refuse_ablation(ablation)
     question = _question(model, cluster, task, space, stack)
     if columns is not None:
         question = replace(question, columns=known_columns(columns))
@@ -594,7 +536,14 @@ def search(
     cluster: ClusterLike,
     task: Training,
     space: GroupSpace | Mapping[str, Any] | None = None,
-    **options: Any,
+    *,
+    objective: Objective = "step_time_s",
+    top: int = 10,
+    constraints: Sequence[str] | str = (),
+    stack: str = DEFAULT_STACK,
+    threads: int | None = None,
+    progress: bool | Callable[[int, int], object] = False,
+    ablation: _core.Ablation | None = None,
 ) -> GroupRanking: ...
 @overload
 def search(
@@ -635,7 +584,7 @@ def search(
 
     Parameters
     ----------
-    model, cluster, task, space, stack, threads, progress, executor, shards
+    model, cluster, task, space, stack, threads, progress, executor, shards, ablation
         As of `sweep`.
     objective : str or mapping of str to weight
         A column (tokens_per_s, mfu_fraction, hfu_fraction and tokens_per_j are maximised, every
@@ -647,8 +596,6 @@ def search(
         ``"memory_bytes <= 0.9 * memory_capacity_bytes"``, ``"power_w <= 650"``...
     prune : bool
         Skip strategies that a lower bound shows to be worse. The answer is the same without.
-    ablation : Ablation, optional
-        What to leave out of the physics of a model of layer groups.
 
     Returns
     -------
@@ -682,7 +629,7 @@ def search(
             progress=progress,
             elsewhere=executor is not None or shards is not None,
         )
-    _check_no_ablation(ablation)
+    refuse_ablation(ablation)
     question = _question(model, cluster, task, space, stack)
     if not isinstance(prune, bool):
         raise ScaleModelError(f"prune={prune!r}: must be True or False")

@@ -181,8 +181,10 @@ def test_groups_of_a_decoder_cost_what_the_decoder_costs(name: str, strategy: sm
     question = sm.Training(global_batch=64, sequence=2048)
     usual = sm.estimate(name, cluster, question, strategy)
     composed = sm.estimate(sm.compose(name), cluster, question, strategy)
-    hidden = 0.1 * max(usual.hidden_s, composed.hidden_s)  # contention follows what is hidden
-    assert composed.compute_s == pytest.approx(usual.compute_s, rel=0.02, abs=hidden)
+    contention = 0.1  # of the default stack; what hides differs with the order of collectives
+    assert composed.compute_s - contention * composed.hidden_s == pytest.approx(
+        usual.compute_s - contention * usual.hidden_s, rel=0.02
+    )
     assert composed.memory_weights_bytes == pytest.approx(usual.memory_weights_bytes, rel=1e-3)
     assert composed.memory_gradients_bytes == pytest.approx(usual.memory_gradients_bytes, rel=1e-3)
     assert composed.memory_optimizer_bytes == pytest.approx(usual.memory_optimizer_bytes, rel=1e-3)

@@ -20,7 +20,8 @@ import pytest
 import scalemodel as sm
 from scalemodel import _core
 from scalemodel.objective import SWEEP_COLUMNS, constraint
-from scalemodel.search import Question, merge, worker_threads
+from scalemodel.search import Question, merge
+from scalemodel.threads import worker_threads
 
 MODEL = "llama3_8b"
 CLUSTER = sm.cluster("dgx_h100", nodes=2)

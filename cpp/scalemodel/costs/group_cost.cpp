@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "scalemodel/costs/layer_operators.hpp"
+#include "scalemodel/costs/update.hpp"
 #include "scalemodel/ops/attention.hpp"
 #include "scalemodel/ops/memory_bound.hpp"
 
@@ -152,9 +153,11 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
   }
   if (routed && q.ablation.elementwise) {
     // Rows into the order of their experts and back.
+    const bool together = conditions.stack.grouped_launch;
     const Bytes permuted{4 * rows * unit.width_in * p.element};
     builder.moving("permute", permuted, permuted, q.cluster.accelerator.elementwise.add_fraction,
-                   6);
+                   together ? 6 : 30);
+    if (!together) builder.launches(kRoutingLaunches, kRoutingLaunches);
   }
   UnitCost cost;
   cost.forward = builder.forward();
@@ -297,7 +300,7 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
   cost.units = static_cast<std::uint32_t>(p.group.units.size());
   const double n = p.group.repeat;
   const double gradient_bytes = conditions.gradients_fp32 ? 4 : p.element;
-  const double states = q.task.master_bytes + moments(q.task.optimizer) * q.task.moment_bytes;
+  const double states = state_bytes(q.task);
   const double stored = p.frozen && p.group.frozen_bytes > 0 ? p.group.frozen_bytes : p.element;
   Bytes bucket;
   for (const Unit& unit : p.group.units) {
@@ -314,6 +317,7 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
     cost.forward_flop += n * sizes.flop;
     for (const Transfer* moved : {&u.dispatch, &u.combine, &u.join_forward}) {
       add(cost.forward_by, *moved, n);
+      if (cost.backward) add(cost.again_by, *moved, n);
     }
     add(u.gathers_again ? cost.forward_by : cost.once_by, u.gather, n);
     if (cost.backward) {

@@ -48,7 +48,8 @@ struct GroupCost {
   Seconds compute_forward, compute_backward;
   Seconds gemm, lookup;  ///< parts of both passes
   ByCollective forward_by{}, backward_by{}, once_by{};
-  Flop forward_flop;  ///< of this rank, products and attention
+  ByCollective again_by{};  ///< of a forward pass repeated by recomputation
+  Flop forward_flop;        ///< of this rank, products and attention
 
   double parameters = 0;  ///< that this rank keeps
   double updated = 0;     ///< dense ones whose optimizer states it keeps

@@ -113,11 +113,6 @@ Bytes permutation_bytes(const LayerKind& kind, const LayerLayout& layout,
   return (2 + 2 * dispatched_copies(topk, layout.ep, true) / topk + padding) * rows;
 }
 
-/// What the host does for a routed layer each way beside launching kernels, in launches: close to a
-/// hundred operations of the framework, each as long as four or five launches. Chosen by a scan (0,
-/// 300, 400, 500) on published steps of 1 to 8 sequences per micro-batch on B200.
-constexpr double kRoutingLaunches = 400;
-
 double add_feed_forward(LayerBuilder& builder, const Model& model, const LayerKind& kind,
                         const LayerLayout& layout, const LocalSizes& size,
                         const Conditions& conditions, const Cluster& cluster,

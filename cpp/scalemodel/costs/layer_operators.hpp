@@ -9,6 +9,11 @@ namespace scalemodel {
 
 inline constexpr double kAdapterLaunches = 6;  ///< of one each way; counted in NeMo's, not timed
 
+/// What the host does for a routed layer each way beside launching kernels, in launches: close to a
+/// hundred operations of the framework, each as long as four or five launches. Chosen by a scan (0,
+/// 300, 400, 500) on published steps of 1 to 8 sequences per micro-batch on B200.
+inline constexpr double kRoutingLaunches = 400;
+
 /// Low-rank adapters beside one frozen k x n matrix: two thin products each way. Returns their
 /// parameters.
 inline double add_adapter(LayerBuilder& builder, const Conditions& conditions,

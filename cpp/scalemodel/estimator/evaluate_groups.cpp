@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "scalemodel/costs/update.hpp"
 #include "scalemodel/economics/step.hpp"
 #include "scalemodel/ops/memory_bound.hpp"
 #include "scalemodel/power/phases.hpp"
@@ -453,6 +454,7 @@ void set_totals(GroupEstimate& e, const Step& step, const GroupStrategy& strateg
     reduced += cost.reduced;
     for (std::size_t i = 0; i < sums.size(); ++i) {
       sums[i] += m * (cost.forward_by[i] + cost.backward_by[i]) + cost.once_by[i];
+      if (strategy.recompute) sums[i] += m * cost.again_by[i];
     }
     if (strategy.buckets == Buckets::group) {
       sums[static_cast<std::size_t>(Collective::all_reduce)] +=
@@ -467,13 +469,10 @@ void set_totals(GroupEstimate& e, const Step& step, const GroupStrategy& strateg
   e.communication = e.all_reduce + e.all_gather + e.reduce_scatter + e.all_to_all;
   const GroupQuestion& q = step.tables.question();
   if (!learns || !q.ablation.optimizer || updated <= 0) return;
-  // Adam reads the gradient and reads and writes master weight and moments; the stored weight is
-  // written; clipping reads the gradient once more and zeroing writes it.
   const double element = operand_bytes(q.conditions.storage);
   const double gradient = q.conditions.gradients_fp32 ? 4 : element;
-  const double states = q.task.master_bytes + moments(q.task.optimizer) * q.task.moment_bytes;
   e.optimizer = memory_time(
-      Bytes{updated * (2 * gradient + 2 * states + element) + reduced * gradient},
+      update_bytes(updated, reduced, gradient, state_bytes(q.task), element),
       q.cluster.accelerator.elementwise.add_fraction * q.conditions.stack.memory_efficiency,
       q.cluster.accelerator);
 }

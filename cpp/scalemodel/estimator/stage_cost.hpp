@@ -6,6 +6,7 @@
 #include <array>
 
 #include "scalemodel/costs/tables.hpp"
+#include "scalemodel/costs/update.hpp"
 #include "scalemodel/ops/memory_bound.hpp"
 #include "scalemodel/ops/smooth_max.hpp"
 #include "scalemodel/schedule/pipeline.hpp"
@@ -432,13 +433,7 @@ inline double updated_parameters(const Context& c, const StageCost& cost) {
          cost.trainable_expert / c.groups.expert_shard_ranks;
 }
 
-/// Bytes of master weight and moments of one parameter.
-inline double state_bytes(const Task& task) {
-  return task.master_bytes + moments(task.optimizer) * task.moment_bytes;
-}
-
-/// Adam reads the gradient and reads and writes master weight and moments; the stored weight is
-/// written; clipping reads the gradient once more and zeroing writes it.
+/// Reading and writing of everything an update touches.
 inline Seconds optimizer_time(const Context& c, const StageCost& cost) {
   const double updated = updated_parameters(c, cost);
   const double held = c.gathered || c.strategy.sharding == Sharding::zero2
@@ -448,8 +443,9 @@ inline Seconds optimizer_time(const Context& c, const StageCost& cost) {
   // copied out: 24 bytes each at two bytes stored.
   const bool copied = c.stack().reduces_fp32 && c.gradient_bytes < 4 && c.groups.dense_ranks > 1;
   const double copies = copied ? 8 * c.gradient_bytes + 8 : 0;
-  const Bytes bytes{updated * (2 * c.gradient_bytes + 2 * state_bytes(c.task()) + c.storage_bytes) +
-                    held * (c.gradient_bytes + copies)};
+  const Bytes bytes =
+      update_bytes(updated, held, c.gradient_bytes, state_bytes(c.task()), c.storage_bytes) +
+      Bytes{held * copies};
   const Accelerator& accelerator = c.cluster().accelerator;
   return memory_time(bytes, accelerator.elementwise.add_fraction * c.stack().memory_efficiency,
                      accelerator);

@@ -519,7 +519,6 @@ LayerGroup head(std::string name, const HeadShape& shape) {
   }
   unit.parameters_cut = shape.tied ? 0 : static_cast<double>(shape.hidden) * shape.outputs;
   if (shape.bias) unit.parameters_cut += shape.outputs;
-  unit.cut_limit = shape.outputs;
   count_saved(unit);
   group.units.push_back(std::move(unit));
   return group;

@@ -15,9 +15,10 @@ from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import DEFAULT_STACK, Estimate
 from scalemodel.objective import Objective, is_maximised
 from scalemodel.resolve import Cluster
-from scalemodel.search import ClusterLike, ModelLike, search, worker_threads
+from scalemodel.search import ClusterLike, ModelLike, search
 from scalemodel.space import Space
 from scalemodel.tasks import Training
+from scalemodel.threads import worker_threads
 
 if TYPE_CHECKING:
     import pandas as pd

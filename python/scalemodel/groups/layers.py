@@ -59,8 +59,9 @@ class Group:
         """The engine's group."""
         raise NotImplementedError
 
-    def _whole(self, *names: str) -> list[int]:
-        return [_count(self, name) for name in names]
+    def _given(self, *counts: str, **others: object) -> dict[str, Any]:
+        """Arguments of the engine's builder: the name, checked whole numbers, and others."""
+        return {"name": self.name, **{name: _count(self, name) for name in counts}, **others}
 
 
 def _number(group: Group, name: str) -> float:
@@ -74,6 +75,13 @@ def _count(group: Group, name: str) -> int:
     value = getattr(group, name)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
         raise ScaleModelError(f"{group.name}: {name}={value!r}: must be a whole number, 0 or more")
+    return value
+
+
+def _flag(group: Group, name: str) -> bool:
+    value = getattr(group, name)
+    if not isinstance(value, bool):
+        raise ScaleModelError(f"{group.name}: {name}={value!r}: must be True or False")
     return value
 
 
@@ -126,7 +134,7 @@ class EmbeddingTables(Group):
     @property
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
-        tables, dim = self._whole("tables", "dim")
+        tables, dim = _count(self, "tables"), _count(self, "dim")
         if tables > 1_000_000:
             raise ScaleModelError(f"{self.name}: tables={tables}: must be at most 1e6")
         rows, pooling = _per_table(self, "rows"), _per_table(self, "pooling")
@@ -181,11 +189,9 @@ class Mlp(Group):
         if any(isinstance(w, bool) or not isinstance(w, int) or w >= 2**31 for w in widths):
             raise ScaleModelError(f"{self.name}: widths={self.widths!r}: must be whole numbers")
         return _core.mlp_group(
-            self.name,
-            widths,
-            *self._whole("repeat"),
-            self.bias,
-            *self._whole("experts", "experts_per_sample"),
+            **self._given(
+                "repeat", "experts", "experts_per_sample", widths=widths, bias=_flag(self, "bias")
+            )
         )
 
 
@@ -226,7 +232,7 @@ class Interaction(Group):
                 f"{self.name}: how={self.how!r}: must be one of dot, cross, concat"
             )
         return _core.interaction_group(
-            self.name, self.how, *self._whole("features", "dim", "layers", "rank")
+            **self._given("features", "dim", "layers", "rank", kind=self.how)
         )
 
 
@@ -279,16 +285,11 @@ class Transformer(Group):
     @property
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
+        counts = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "norms_per_layer")
+        more = ("experts", "experts_per_token", "shared_ffn", "modulation", "window")
+        flags = {name: _flag(self, name) for name in ("gated", "causal", "rotary", "bias")}
         return _core.transformer_group(
-            self.name,
-            *self._whole("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn"),
-            self.gated,
-            self.causal,
-            self.rotary,
-            self.bias,
-            *self._whole("norms_per_layer", "experts", "experts_per_token", "shared_ffn"),
-            *self._whole("modulation", "window"),
-            _number(self, "tokens"),
+            **self._given(*counts, *more, **flags, tokens=_number(self, "tokens"))
         )
 
 
@@ -312,7 +313,7 @@ class TokenEmbedding(Group):
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
         return _core.token_embedding_group(
-            self.name, *self._whole("vocab", "hidden", "positions"), _number(self, "tokens")
+            **self._given("vocab", "hidden", "positions", tokens=_number(self, "tokens"))
         )
 
 
@@ -335,7 +336,7 @@ class PatchEmbedding(Group):
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
         return _core.patch_embedding_group(
-            self.name, *self._whole("patch_values", "hidden"), _number(self, "tokens")
+            **self._given("patch_values", "hidden", tokens=_number(self, "tokens"))
         )
 
 
@@ -373,15 +374,11 @@ class Head(Group):
     @property
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
+        flags = {
+            name: _flag(self, name) for name in ("tied", "loss", "every_token", "norm", "bias")
+        }
         return _core.head_group(
-            self.name,
-            *self._whole("hidden", "outputs"),
-            self.tied,
-            self.loss,
-            self.every_token,
-            self.norm,
-            self.bias,
-            _number(self, "tokens"),
+            **self._given("hidden", "outputs", **flags, tokens=_number(self, "tokens"))
         )
 
 
@@ -404,7 +401,7 @@ def group_from_table(table: dict[str, Any], where: str) -> Group:
     from scalemodel.errors import nearest
     from scalemodel.units import value_of
 
-    given = {key: value_of(cell) for key, cell in table.items() if key != "source"}
+    given: dict[str, Any] = {key: value_of(cell) for key, cell in table.items() if key != "source"}
     kind = given.pop("kind", None)
     if kind not in KINDS:
         raise ScaleModelError(f"{where}.kind={kind!r}: {nearest(str(kind), KINDS)}")

@@ -153,13 +153,10 @@ class ComposedModel:
         if count == total:
             return [frozen]
         mesh = group.mesh or group.name
-        below: Any = replace(
-            frozen, **{"name": f"{group.name}_frozen", "mesh": mesh, "layers": count}
-        )
-        above: Any = replace(
-            group, **{"mesh": mesh, "layers": total - count, "after": (below.name,)}
-        )
-        return [below, above]
+        name = f"{group.name}_frozen"
+        lower: dict[str, Any] = {"name": name, "mesh": mesh, "layers": count}
+        upper: dict[str, Any] = {"mesh": mesh, "layers": total - count, "after": (name,)}
+        return [replace(frozen, **lower), replace(group, **upper)]
 
     def __getstate__(self) -> dict[str, object]:
         return {"name": self.name, "groups": self.groups, "title": self.title}
@@ -229,10 +226,10 @@ def compose(
     source : str, Path, mapping or Model
         With `groups`: the model's name. Without: a catalogue name of a composed model or of a
         decoder, the path of a ``.toml`` entry, a mapping with the keys of one, or a `Model`. An
-        entry holds ``[[group]]`` tables in the order they run; each has a ``kind`` (embedding_tables,
-        mlp, interaction, transformer, token_embedding, patch_embedding, head) and the arguments of
-        the class of that kind: ``EmbeddingTables, Mlp, Interaction, Transformer, TokenEmbedding,
-        PatchEmbedding, Head``.
+        entry holds ``[[group]]`` tables in the order they run; each has a ``kind``
+        (embedding_tables, mlp, interaction, transformer, token_embedding, patch_embedding, head)
+        and the arguments of the class of that kind: ``EmbeddingTables, Mlp, Interaction,
+        Transformer, TokenEmbedding, PatchEmbedding, Head``.
     groups : sequence of Group, optional
 
     Raises

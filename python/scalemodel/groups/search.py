@@ -21,9 +21,10 @@ from scalemodel.groups.model import ComposedModel, Slot
 from scalemodel.groups.strategy import CHOICES, FAMILIES, GroupStrategy, slot_keys
 from scalemodel.objective import Objective, constraint, objective_terms
 from scalemodel.resolve import Cluster
-from scalemodel.search import ClusterLike, progress_bar, worker_threads
+from scalemodel.search import ClusterLike
 from scalemodel.space import as_texts
 from scalemodel.tasks import Training
+from scalemodel.threads import progress_bar, worker_threads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,10 +107,10 @@ class GroupSpace:
         variables: dict[str, list[str]] = {}
         of_slot: list[str] = []
         for slot in model.slots:
-            key = next((key for key in slot_keys(slot) if key in self.groups), None)
-            if key is not None:
+            given = next((key for key in slot_keys(slot) if key in self.groups), None)
+            if given is not None:
                 # One key may cover slots of kinds that take different meshes.
-                suited = [m for m in self.groups[key] if _suits(m, slot)]
+                key, suited = given, [mesh for mesh in self.groups[given] if _suits(mesh, slot)]
                 if not suited:
                     raise ScaleModelError(
                         f"groups[{key!r}]={list(self.groups[key])!r}: no mesh for {slot.name}"
@@ -121,8 +122,8 @@ class GroupSpace:
             name = key if variables.get(key, filled) == filled else slot.name
             variables[name] = list(dict.fromkeys(filled))
             of_slot.append(name)
-        names = list(variables)
-        return list(variables.values()), [names.index(name) for name in of_slot]
+        order = list(variables)
+        return list(variables.values()), [order.index(name) for name in of_slot]
 
     def size(self, model: ComposedModel, cluster: Cluster) -> int:
         """Strategies in the space, legal or not."""

@@ -99,7 +99,8 @@ class GroupStrategy:
             raise ScaleModelError(f"recompute={self.recompute!r}: must be True or False")
 
     def __hash__(self) -> int:
-        return hash((tuple(sorted(dict(self.groups).items())), self._schedule()))
+        assert isinstance(self.groups, Mapping)
+        return hash((tuple(sorted(self.groups.items())), self._schedule()))
 
     def _schedule(self) -> tuple[Any, ...]:
         return (
