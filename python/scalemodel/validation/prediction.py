@@ -11,8 +11,9 @@ from scalemodel import _core
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import stack_of
 from scalemodel.uncertainty import Situation, Uncertainty, situation_of
+from scalemodel.validation import composed
 from scalemodel.validation.architecture import ARCHITECTURE_COLUMNS
-from scalemodel.validation.rows import SkippedRowError, Table
+from scalemodel.validation.rows import Row, SkippedRowError, Table
 from scalemodel.validation.training import INPUT_COLUMNS, Question, is_language_model, question
 
 if TYPE_CHECKING:
@@ -223,6 +224,27 @@ def _refused(reason: str) -> SkippedRowError:
     return SkippedRowError("unsupported:dtype" if "precision" in reason else reason)
 
 
+def predict_groups(
+    row: Row, *, stack: str | None = None, constants: Mapping[str, _core.Stack] | None = None
+) -> Prediction:
+    """Prediction of a row whose model is composed of layer groups; it has no interval.
+
+    Raises
+    ------
+    SkippedRowError
+        The row cannot be asked or is refused; the text of the exception is the skip reason.
+    """
+    asked = composed.question(row, stack=stack)
+    estimate, note = composed.answer(asked, (constants or {}).get(asked.stack))
+    return Prediction(
+        step_time_s=_positive(estimate.step_time_s, "step_time"),
+        memory_gb=_positive(estimate.memory_bytes, "memory") / _GIB,
+        fits=estimate.verdict == "ok",
+        stack=asked.stack,
+        note=note,
+    )
+
+
 def check_columns(table: Table) -> None:
     """Refuse a table that lacks a column every row would need.
 
@@ -269,7 +291,10 @@ def predict(
     predictions = []
     for row in table.select(INPUT_COLUMNS):
         try:
-            prediction = predictor.predict(question(row, stack=stack))
+            if is_language_model(row.text("task"), row.text("model_family")):
+                prediction = predictor.predict(question(row, stack=stack))
+            else:
+                prediction = predict_groups(row, stack=stack, constants=constants)
         except SkippedRowError as skipped:
             prediction = Prediction(skip_reason=str(skipped))
         predictions.append(prediction)

@@ -147,6 +147,40 @@ def _node_accelerators(row: Row, accelerators: int, notes: list[str]) -> int:
     return node
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a row ran, as `scalemodel.cluster` takes it."""
+
+    accelerator: str
+    node_accelerators: int
+    scale_up: tuple[tuple[str, Any], ...]
+    fabric: tuple[tuple[str, Any], ...]
+    accelerators: int
+
+
+def place(row: Row, notes: list[str]) -> Place:
+    """Cluster of a row.
+
+    Raises
+    ------
+    SkippedRowError
+        The accelerator is missing or unknown.
+    """
+    label = row.text("gpu")
+    if not label:
+        raise SkippedRowError("missing:gpu")
+    accelerators = row.required_count("n_gpus")
+    accelerator = accelerator_name(label, row.number("gpu_mem_GB"))
+    node = _node_accelerators(row, accelerators, notes)
+    return Place(
+        accelerator=accelerator,
+        node_accelerators=node,
+        scale_up=_frozen(_scale_up(row, node)),
+        fabric=_frozen(_fabric(row, accelerator, accelerators > node, notes)),
+        accelerators=accelerators,
+    )
+
+
 # ------------------------------------------------------------------------------- task and flags
 
 
@@ -169,7 +203,8 @@ def _method(row: Row) -> str:
     raise SkippedRowError("unsupported:task")
 
 
-def _precisions(row: Row, notes: list[str]) -> tuple[Precision, ...]:
+def precisions(row: Row, notes: list[str]) -> tuple[Precision, ...]:
+    """Formats of matrix products to try in turn."""
     text = row.text("precision").lower() or row.text("precision_class").lower()
     if not text:
         notes.append("precision bf16 assumed")
@@ -225,7 +260,8 @@ def _gradient_precision(row: Row) -> str:
     return {"pure": "bf16", "default": "fp32"}.get(mixed.group(1).lower() if mixed else "", "stack")
 
 
-def _sharding_name(text: str) -> str:
+def sharding_name(text: str) -> str:
+    """Sharding of replicas as the column prints it."""
     if "hsdp" in text or "hybrid_shard" in text or "hybrid shard" in text:
         return "hsdp"
     if stage := re.search(r"(?:zero|stage)[-_ ]?([0123])", text):
@@ -252,7 +288,7 @@ def _sharding(row: Row, data_parallel: int, node: int, notes: list[str]) -> dict
         name = "zero1" if _is_megatron(row) else "zero3"
         notes.append(f"sharding {name} assumed")
         return {"sharding": name, "shard_degree": 0}
-    name, degree = _sharding_name(text), _shard_degree(text)
+    name, degree = sharding_name(text), _shard_degree(text)
     if name not in ("zero3", "hsdp"):
         return {"sharding": name, "shard_degree": 0}
     if name == "hsdp" and not degree:
@@ -266,7 +302,7 @@ def _sharding(row: Row, data_parallel: int, node: int, notes: list[str]) -> dict
     return {"sharding": "hsdp", "shard_degree": degree}
 
 
-def _recomputation(row: Row, notes: list[str]) -> tuple[tuple[str, ...], dict[str, Any]]:
+def recomputation(row: Row, notes: list[str]) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Recomputation to try in turn, and the strategy fields that belong to it."""
     text = row.text("recompute").lower()
     offload = "offload" in text or bool(
@@ -384,7 +420,7 @@ def _strategy(
     }
 
 
-def _global_batch(row: Row, micro_batch: int, data_parallel: int, notes: list[str]) -> int:
+def fill_batch(row: Row, micro_batch: int, data_parallel: int, notes: list[str]) -> int:
     """Sequences per step, filled up to whole micro-batches.
 
     A step whose batch is not a multiple still runs ceil(batch / (micro_batch dp)) passes on its
@@ -410,12 +446,11 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         exception is the skip reason.
     """
     notes: list[str] = []
-    label = row.text("gpu")
-    if not label:
+    if not row.text("gpu"):
         raise SkippedRowError("missing:gpu")
     year = row.number("year")
     method = _method(row)
-    accelerators = row.required_count("n_gpus")
+    row.required_count("n_gpus")
     sequence = row.required_count("seq_len")
     row.required_count("micro_batch")
     row.required_count("global_batch")
@@ -425,12 +460,12 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         None if year is None else round(year),
         row.text("task"),
     )
-    accelerator = accelerator_name(label, row.number("gpu_mem_GB"))
-    node = _node_accelerators(row, accelerators, notes)
-    strategy = _strategy(row, accelerators, node, model["layers"], unstated(stack), notes)
-    recomputations, extra = _recomputation(row, notes)
+    where = place(row, notes)
+    node = where.node_accelerators
+    strategy = _strategy(row, where.accelerators, node, model["layers"], unstated(stack), notes)
+    recomputations, extra = recomputation(row, notes)
     task: dict[str, Any] = {
-        "global_batch": _global_batch(row, strategy["micro_batch"], strategy["dp"], notes),
+        "global_batch": fill_batch(row, strategy["micro_batch"], strategy["dp"], notes),
         "sequence": sequence,
         "attention": _attention_kernel(row),
         "gradient_precision": _gradient_precision(row),
@@ -445,16 +480,16 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         notes.append("LoRA rank 16 on attention assumed")
     return Question(
         model=_frozen(model),
-        accelerator=accelerator,
+        accelerator=where.accelerator,
         node_accelerators=node,
-        scale_up=_frozen(_scale_up(row, node)),
-        fabric=_frozen(_fabric(row, accelerator, accelerators > node, notes)),
-        accelerators=accelerators,
+        scale_up=where.scale_up,
+        fabric=where.fabric,
+        accelerators=where.accelerators,
         method=method,
         task=_frozen(task),
         strategy=_frozen(strategy | extra),
         stack=stack,
-        precisions=_precisions(row, notes),
+        precisions=precisions(row, notes),
         recomputations=recomputations,
         notes=tuple(notes),
     )

@@ -1,0 +1,209 @@
+"""Published runs of recommendation and vision models: a row becomes a question of layer groups.
+
+The row names a composed model of the catalogue; its tables are spread as its software does it, its
+layers replicated or sharded as the row says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from scalemodel.errors import ScaleModelError
+from scalemodel.stacks import stack_for, unstated
+from scalemodel.tasks import Precision
+from scalemodel.validation.rows import Row, SkippedRowError
+from scalemodel.validation.training import (
+    Place,
+    fill_batch,
+    place,
+    precisions,
+    recomputation,
+    sharding_name,
+)
+
+if TYPE_CHECKING:
+    from scalemodel import _core
+
+#: Parallelism of layers by the name of their sharding.
+_LAYERS = {"ddp": "ddp", "zero1": "zero1", "zero2": "zero1", "zero3": "fsdp", "hsdp": "fsdp"}
+
+
+@dataclass(frozen=True)
+class GroupQuestion:
+    """A row as a question of layer groups; equal questions get equal answers.
+
+    ``precisions`` and ``recomputations`` list what to try in turn where the row leaves a choice.
+    """
+
+    model: str
+    place: Place
+    global_batch: int
+    micro_batches: int
+    tables: str
+    layers: str
+    prefetch: str
+    buckets: str
+    stack: str
+    precisions: tuple[Precision, ...]
+    recomputations: tuple[bool, ...]
+    notes: tuple[str, ...]
+
+
+def _model(row: Row) -> str:
+    from scalemodel import catalog
+
+    name = row.text("model")
+    if not re.search(r"train", row.text("task").lower() or "train"):
+        raise SkippedRowError("unsupported:task")
+    try:
+        return catalog.find("composed", name)
+    except ScaleModelError:
+        raise SkippedRowError(f"unknown_architecture:{name}" if name else "missing:model") from None
+
+
+def _tables(text: str) -> str:
+    """Parallelism of embedding tables as the sharding column prints it."""
+    for name, pattern in (
+        ("row_wise", r"row"),
+        ("column_wise", r"column"),
+        ("hybrid", r"hybrid|model.?parallel"),
+        ("table_wise", r"table"),
+        ("ddp", r"\bddp\b|data.?parallel|replicat"),
+    ):
+        if re.search(pattern, text):
+            return name
+    return "hybrid"
+
+
+def _layers(text: str, ranks: int, node: int) -> str:
+    # What a text says of tables is not said of layers.
+    own = re.sub(r"(embeddings?|tables?)[^,;]*[,;]?|hybrid", "", text)
+    name = _LAYERS[sharding_name(own)]
+    if sharding_name(own) == "hsdp" and ranks > node:
+        return f"fsdp@{node}+ddp@{ranks // node}"
+    return f"{name}@{ranks}"
+
+
+def question(row: Row, *, stack: str | None = None) -> GroupQuestion:
+    """The question of one row.
+
+    Raises
+    ------
+    SkippedRowError
+        The row lacks something needed or asks for something outside the model; the text of the
+        exception is the skip reason.
+    """
+    notes: list[str] = []
+    model = _model(row)
+    where = place(row, notes)
+    ranks = where.accelerators
+    year = row.number("year")
+    name = stack or stack_for(
+        row.text("framework"), None if year is None else round(year), row.text("task")
+    )
+    if any((row.count(degree) or 1) > 1 for degree in ("tp", "pp", "cp")):
+        raise SkippedRowError("unsupported:mesh")
+    micro_batch = row.count("micro_batch") or -(-row.required_count("global_batch") // ranks)
+    batch = fill_batch(row, micro_batch, ranks, notes)
+    text = row.text("sharding").lower()
+    habits: Mapping[str, object] = unstated(name)
+    prefetch = str(habits.get("prefetch", "one"))
+    if re.search(r"\bnone\b|\bno\b", row.text("overlap").lower()):
+        prefetch = "none"
+    found, _ = recomputation(row, notes)
+    return GroupQuestion(
+        model=model,
+        place=where,
+        global_batch=batch,
+        micro_batches=batch // (micro_batch * ranks),
+        tables=f"{_tables(text)}@{ranks}",
+        layers=_layers(text, ranks, where.node_accelerators),
+        prefetch=prefetch,
+        buckets=str(habits.get("buckets", "unit")),
+        stack=name,
+        precisions=precisions(row, notes),
+        recomputations=tuple(dict.fromkeys(kind == "full" for kind in found)),
+        notes=tuple(notes),
+    )
+
+
+@lru_cache(maxsize=512)
+def answer(
+    asked: GroupQuestion, constants: _core.Stack | None = None
+) -> tuple[_core.GroupEstimate, str]:
+    """The lightest step of a question that fits, else the last, and what was assumed.
+
+    Raises
+    ------
+    SkippedRowError
+        The engine refuses; the text of the exception is the skip reason.
+    """
+    refusal = "unsupported:dtype"
+    for precision in asked.precisions:
+        try:
+            estimates = [
+                _estimate(asked, precision, recompute, constants)
+                for recompute in asked.recomputations
+            ]
+        except SkippedRowError as skipped:
+            refusal = str(skipped)
+            if "precision" in refusal:
+                continue
+            break
+        chosen = next((e for e in estimates if e.verdict == "ok"), estimates[-1])
+        notes = list(asked.notes)
+        if len(asked.recomputations) > 1:
+            full = asked.recomputations[estimates.index(chosen)]
+            fits = "lightest that fits" if chosen.verdict == "ok" else "none fits"
+            notes.append(f"recompute {'full' if full else 'none'} assumed: {fits}")
+        return chosen, "; ".join(notes)
+    raise SkippedRowError(refusal)
+
+
+def _estimate(
+    asked: GroupQuestion, precision: Precision, recompute: bool, constants: _core.Stack | None
+) -> _core.GroupEstimate:
+    import scalemodel as sm
+    from scalemodel import _core, resolve
+
+    where = asked.place
+    table: dict[str, Any] = {
+        "accelerator": where.accelerator,
+        "node": {"accelerators": where.node_accelerators},
+        "fabric": dict(where.fabric),
+    }
+    if where.scale_up:
+        table["scale_up"] = dict(where.scale_up)
+    try:
+        model = sm.compose(asked.model)
+        cluster = sm.cluster(table, accelerators=where.accelerators)
+        task = sm.Training(global_batch=asked.global_batch, sequence=1, precision=precision)
+        tables = _core.GroupTables(
+            model.core,
+            cluster.core,
+            task.core,
+            constants or resolve.stack(asked.stack),
+            _core.Ablation(),
+            [asked.tables, asked.layers],
+            [asked.micro_batches],
+            False,
+        )
+        layout = _core.GroupLayout(
+            meshes=[0 if slot.kind == "embedding_tables" else 1 for slot in model.slots],
+            micro_batches=asked.micro_batches,
+            queues="per_level",
+            prefetch=asked.prefetch,
+            backward_gather="before",
+            buckets=asked.buckets,
+            recompute=recompute,
+        )
+    except ScaleModelError as error:
+        raise SkippedRowError(f"illegal:{error.code}") from None
+    estimate = tables.estimate(layout)
+    if estimate.verdict not in ("ok", "out_of_memory"):
+        raise SkippedRowError(f"illegal:{estimate.verdict}")
+    return estimate
