@@ -10,7 +10,6 @@ from functools import lru_cache
 
 import scalemodel as sm
 from reference.madmax import FLOP_UTILISATION, MEMORY_UTILISATION, Question, Workload, product
-from scalemodel import _core, resolve
 
 #: Physics the original has not.
 LEFT_OUT = {
@@ -135,45 +134,32 @@ def _spelling(mesh: tuple[tuple[str, int], ...], names: dict[str, str]) -> str:
     return "+".join(f"{names.get(name, name)}@{degree}" for name, degree in mesh)
 
 
-def estimates(question: Question, *, ring_factor: bool = True) -> list[_core.GroupEstimate]:
+def estimates(question: Question, *, ring_factor: bool = True) -> list[sm.GroupEstimate]:
     """The engine's step with the prefetch of the forward pass, and of the backward pass."""
     workload = question.workload
     dense = question.transformer or question.mlp
-    model = model_of(workload, product(dense, ("tp",)))
-    meshes = [_spelling(dense, {})]
-    slots = [0]
-    if workload.tables:
-        meshes.insert(0, _spelling(question.embedding, _TABLES))
-        slots = [0, 1]
-    task = sm.Training(
+    task_of = sm.BatchInference if question.task == "inference" else sm.Training
+    task = task_of(
         global_batch=round(question.global_batch),
         sequence=workload.sequence,
         precision=_PRECISIONS[workload.parameter_bytes],
         gradient_precision="bf16",
     )
-    tables = _core.GroupTables(
-        model.core,
-        cluster_of(question, ring_factor).core,
-        task.core,
-        resolve.stack("plain"),
-        _core.Ablation(**LEFT_OUT, ring_factor=ring_factor),
-        meshes,
-        [1],
-        question.task == "inference",
-    )
     orders = [("one", "behind")]
     if question.prefetch_all:
         orders.append(("unlimited", "before"))
     return [
-        tables.estimate(
-            _core.GroupLayout(
-                meshes=slots,
-                micro_batches=1,
+        sm.estimate(
+            model_of(workload, product(dense, ("tp",))),
+            cluster_of(question, ring_factor),
+            task,
+            sm.GroupStrategy(
+                {"embedding": _spelling(question.embedding, _TABLES), "*": _spelling(dense, {})},
                 queues="one",
                 prefetch=prefetch,
                 backward_gather=gather,
-                recompute=False,
-            )
+            ),
+            ablation=sm.Ablation(**LEFT_OUT, ring_factor=ring_factor),
         )
         for prefetch, gather in orders
     ]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from scalemodel.errors import ScaleModelError
 from scalemodel.stacks import stack_for, unstated
@@ -26,7 +26,10 @@ from scalemodel.validation.training import (
 )
 
 if TYPE_CHECKING:
-    from scalemodel import _core
+    from scalemodel import GroupEstimate, _core
+
+    Prefetch = Literal["none", "one", "unlimited"]
+    Buckets = Literal["unit", "group"]
 
 #: Parallelism of layers by the name of their sharding.
 _LAYERS = {"ddp": "ddp", "zero1": "zero1", "zero2": "zero1", "zero3": "fsdp", "hsdp": "fsdp"}
@@ -45,8 +48,8 @@ class GroupQuestion:
     micro_batches: int
     tables: str
     layers: str
-    prefetch: str
-    buckets: str
+    prefetch: Prefetch
+    buckets: Buckets
     stack: str
     precisions: tuple[Precision, ...]
     recomputations: tuple[bool, ...]
@@ -111,7 +114,7 @@ def question(row: Row, *, stack: str | None = None) -> GroupQuestion:
     batch = fill_batch(row, micro_batch, ranks, notes)
     text = row.text("sharding").lower()
     habits: Mapping[str, object] = unstated(name)
-    prefetch = str(habits.get("prefetch", "one"))
+    prefetch = cast("Prefetch", habits.get("prefetch", "one"))
     if re.search(r"\bnone\b|\bno\b", row.text("overlap").lower()):
         prefetch = "none"
     found, _ = recomputation(row, notes)
@@ -123,7 +126,7 @@ def question(row: Row, *, stack: str | None = None) -> GroupQuestion:
         tables=f"{_tables(text)}@{ranks}",
         layers=_layers(text, ranks, where.node_accelerators),
         prefetch=prefetch,
-        buckets=str(habits.get("buckets", "unit")),
+        buckets=cast("Buckets", habits.get("buckets", "unit")),
         stack=name,
         precisions=precisions(row, notes),
         recomputations=tuple(dict.fromkeys(kind == "full" for kind in found)),
@@ -132,9 +135,7 @@ def question(row: Row, *, stack: str | None = None) -> GroupQuestion:
 
 
 @lru_cache(maxsize=512)
-def answer(
-    asked: GroupQuestion, constants: _core.Stack | None = None
-) -> tuple[_core.GroupEstimate, str]:
+def answer(asked: GroupQuestion, constants: _core.Stack | None = None) -> tuple[GroupEstimate, str]:
     """The lightest step of a question that fits, else the last, and what was assumed.
 
     Raises
@@ -157,18 +158,18 @@ def answer(
         chosen = next((e for e in estimates if e.verdict == "ok"), estimates[-1])
         notes = list(asked.notes)
         if len(asked.recomputations) > 1:
-            full = asked.recomputations[estimates.index(chosen)]
+            kind = "full" if chosen.strategy.recompute else "none"
             fits = "lightest that fits" if chosen.verdict == "ok" else "none fits"
-            notes.append(f"recompute {'full' if full else 'none'} assumed: {fits}")
+            notes.append(f"recompute {kind} assumed: {fits}")
         return chosen, "; ".join(notes)
     raise SkippedRowError(refusal)
 
 
 def _estimate(
     asked: GroupQuestion, precision: Precision, recompute: bool, constants: _core.Stack | None
-) -> _core.GroupEstimate:
+) -> GroupEstimate:
     import scalemodel as sm
-    from scalemodel import _core, resolve
+    from scalemodel.groups.estimate import estimate_groups
 
     where = asked.place
     table: dict[str, Any] = {
@@ -179,31 +180,22 @@ def _estimate(
     if where.scale_up:
         table["scale_up"] = dict(where.scale_up)
     try:
-        model = sm.compose(asked.model)
-        cluster = sm.cluster(table, accelerators=where.accelerators)
-        task = sm.Training(global_batch=asked.global_batch, sequence=1, precision=precision)
-        tables = _core.GroupTables(
-            model.core,
-            cluster.core,
-            task.core,
-            constants or resolve.stack(asked.stack),
-            _core.Ablation(),
-            [asked.tables, asked.layers],
-            [asked.micro_batches],
-            False,
-        )
-        layout = _core.GroupLayout(
-            meshes=[0 if slot.kind == "embedding_tables" else 1 for slot in model.slots],
-            micro_batches=asked.micro_batches,
-            queues="per_level",
-            prefetch=asked.prefetch,
-            backward_gather="before",
-            buckets=asked.buckets,
-            recompute=recompute,
+        found = estimate_groups(
+            sm.compose(asked.model),
+            sm.cluster(table, accelerators=where.accelerators),
+            sm.Training(global_batch=asked.global_batch, sequence=1, precision=precision),
+            sm.GroupStrategy(
+                {"embedding": asked.tables, "*": asked.layers},
+                micro_batches=asked.micro_batches,
+                prefetch=asked.prefetch,
+                buckets=asked.buckets,
+                recompute=recompute,
+            ),
+            constants or asked.stack,
+            None,
         )
     except ScaleModelError as error:
         raise SkippedRowError(f"illegal:{error.code}") from None
-    estimate = tables.estimate(layout)
-    if estimate.verdict not in ("ok", "out_of_memory"):
-        raise SkippedRowError(f"illegal:{estimate.verdict}")
-    return estimate
+    if found.illegal:
+        raise SkippedRowError(found.verdict)
+    return found
