@@ -276,7 +276,8 @@ def exposed_communication(frame: pd.DataFrame) -> pd.DataFrame:
 
 #: What a machine is made of, as paths of `scalemodel.codesign`.
 RESOURCES: dict[str, tuple[str, ...]] = {
-    "compute": ("accelerator.peak",),
+    # Faster cores with their caches: higher peaks alone would starve behind the same cache.
+    "compute": ("accelerator.peak", "accelerator.compute.clock"),
     "memory bandwidth": ("accelerator.memory.bandwidth",),
     "memory capacity": ("accelerator.memory.capacity",),
     "scale-up": ("scale_up.bandwidth",),
