@@ -134,7 +134,9 @@ def _spelling(mesh: tuple[tuple[str, int], ...], names: dict[str, str]) -> str:
     return "+".join(f"{names.get(name, name)}@{degree}" for name, degree in mesh)
 
 
-def estimates(question: Question, *, ring_factor: bool = True) -> list[sm.GroupEstimate]:
+def estimates(
+    question: Question, *, ring_factor: bool = True, queues: str = "one"
+) -> list[sm.GroupEstimate]:
     """The engine's step with the prefetch of the forward pass, and of the backward pass."""
     workload = question.workload
     dense = question.transformer or question.mlp
@@ -155,7 +157,7 @@ def estimates(question: Question, *, ring_factor: bool = True) -> list[sm.GroupE
             task,
             sm.GroupStrategy(
                 {"embedding": _spelling(question.embedding, _TABLES), "*": _spelling(dense, {})},
-                queues="one",
+                queues=queues,
                 prefetch=prefetch,
                 backward_gather=gather,
             ),
@@ -165,8 +167,8 @@ def estimates(question: Question, *, ring_factor: bool = True) -> list[sm.GroupE
     ]
 
 
-def step_s(question: Question) -> float:
+def step_s(question: Question, *, queues: str = "one") -> float:
     """Step time; "post-optimised" is the original's backward pass only."""
-    found = estimates(question)
+    found = estimates(question, queues=queues)
     forward, backward = found[0], found[-1]
     return forward.forward_s + backward.step_time_s - backward.forward_s
