@@ -5,6 +5,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
+#include "scalemodel/search/serving_plans.hpp"
 #include "scalemodel/serving/capacity.hpp"
 #include "scalemodel/serving/layout.hpp"
 #include "scalemodel/serving/simulation.hpp"
@@ -108,6 +109,60 @@ py::tuple simulate(const Deployment& deployment, const RequestMix& mix,
   return py::make_tuple(served, result.totals);
 }
 
+constexpr py::ssize_t kPlanColumns = 14;
+
+/// One row per plan: tp pp ep dp cp, tokens of a step, sequences running, instances, requests/s,
+/// step, TPOT, TTFT, utilisation, share of steps with prompts.
+py::array_t<double> plan_rows(const std::vector<ServingPlan>& plans) {
+  py::array_t<double> rows(
+      std::vector<py::ssize_t>{static_cast<py::ssize_t>(plans.size()), kPlanColumns});
+  double* out = rows.mutable_data();
+  for (const ServingPlan& plan : plans) {
+    const ServingLayout& l = plan.layout;
+    const SteadyState& s = plan.state;
+    const std::array<double, kPlanColumns> row{static_cast<double>(l.tp),
+                                               static_cast<double>(l.pp),
+                                               static_cast<double>(l.ep),
+                                               static_cast<double>(l.dp),
+                                               static_cast<double>(l.cp),
+                                               plan.most_tokens,
+                                               s.concurrency,
+                                               plan.instances,
+                                               s.requests_per_s,
+                                               s.step.base(),
+                                               s.tpot.base(),
+                                               s.ttft.base(),
+                                               s.utilisation,
+                                               s.prompt_fraction};
+    out = std::copy(row.begin(), row.end(), out);
+  }
+  return rows;
+}
+
+py::tuple search_plans(const Model& model, const Cluster& cluster, const Engine& engine,
+                       const ServingKernels& kernels, const RequestMix& mix, double imbalance,
+                       const std::vector<ServingLayout>& layouts,
+                       const std::vector<double>& most_tokens, int per_octave, ServingGoal goal,
+                       double ttft, double tpot, double rate, int top, int threads) {
+  for (const double tokens : most_tokens) checked("most_tokens", tokens, 1, 1e7);
+  checked("imbalance", imbalance, 1, 1e4);
+  checked("per_octave", per_octave, 1, 1e5);
+  checked("top", top, 1, 1e6);
+  checked("threads", threads, 1, 1024);
+  const ServingLimits limits{goal, Seconds{checked("ttft_s", ttft, 0, kMany)},
+                             Seconds{checked("tpot_s", tpot, 0, kMany)},
+                             checked("requests_per_s", rate, 0, kMany)};
+  // A search lasts seconds at most, so that nothing has to be asked on the way.
+  const Poll go_on = [](std::uint64_t, std::uint64_t) { return true; };
+  ServingPlans found;
+  {
+    const py::gil_scoped_release released;
+    found = search_serving(model, cluster, engine, kernels, mix, imbalance, layouts, most_tokens,
+                           per_octave, limits, static_cast<std::size_t>(top), threads, go_on);
+  }
+  return py::make_tuple(plan_rows(found.best), plan_rows(found.front), found.plans, found.feasible);
+}
+
 }  // namespace
 
 void bind_serving(py::module_& m) {
@@ -174,6 +229,11 @@ void bind_serving(py::module_& m) {
       .def("simulate", &simulate, py::arg("mix"), py::arg("arrival_s"), py::arg("input_tokens"),
            py::arg("output_tokens"), py::arg("replicas") = 1, py::arg("prefilled") = false,
            "Per request: started, first token, finished, evictions, refused; and the totals.");
+  m.def("search_serving", &search_plans, py::arg("model"), py::arg("cluster"), py::arg("engine"),
+        py::arg("kernels"), py::arg("mix"), py::arg("imbalance"), py::arg("layouts"),
+        py::arg("most_tokens"), py::arg("per_octave"), py::arg("goal"), py::arg("ttft_s"),
+        py::arg("tpot_s"), py::arg("requests_per_s"), py::arg("top"), py::arg("threads"),
+        "Best plans, the front of throughput and time between tokens, plans tried and feasible.");
 }
 
 }  // namespace scalemodel::bindings

@@ -68,7 +68,13 @@ if TYPE_CHECKING:
     )
     from scalemodel.routing.route import route
     from scalemodel.scaling import scaling
-    from scalemodel.serving import Inference, Serving
+    from scalemodel.serving import (
+        Inference,
+        Serving,
+        plan_serving,
+        request_stream,
+        serve_split,
+    )
     from scalemodel.serving.serve import serve
     from scalemodel.settings import Launch, Settings, launch, read_settings
     from scalemodel.traces import read_chakra, read_kineto, write_chakra
@@ -132,6 +138,7 @@ __all__ = [
     "model",
     "pack_trees",
     "pareto",
+    "plan_serving",
     "plan_training",
     "plot",
     "power_caps",
@@ -139,10 +146,12 @@ __all__ = [
     "read_kineto",
     "read_settings",
     "reliability",
+    "request_stream",
     "route",
     "scaling",
     "search",
     "serve",
+    "serve_split",
     "simulate_network",
     "sweep",
     "sweep_chunks",
@@ -186,6 +195,7 @@ _LAZY = {
     "Mlp": "groups",
     "pack_trees": "routing",
     "PatchEmbedding": "groups",
+    "plan_serving": "serving",
     "plan_training": "economics",
     "plot": "",
     "power_caps": "economics",
@@ -194,10 +204,12 @@ _LAZY = {
     "read_settings": "settings",
     "Reliability": "economics",
     "reliability": "economics",
+    "request_stream": "serving",
     "route": "routing",
     "RoutingReport": "routing",
     "scaling": "",
     "serve": "serving",
+    "serve_split": "serving",
     "Serving": "serving",
     "Settings": "settings",
     "simulate_network": "routing",

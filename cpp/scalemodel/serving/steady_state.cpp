@@ -20,7 +20,8 @@ Demand demand_of(const RequestMix& mix) {
   d.fresh = std::max(1.0, mix.input * (1 - mix.prefix_hit_fraction));
   d.gained = tokens_per_step(mix);
   d.queries = 1.0 + mix.speculative_tokens;
-  d.steps = std::max(mix.output - 1, 1e-9) / d.gained;
+  // A request of one token leaves with its prompt: it takes part in one step all the same.
+  d.steps = std::max(1.0, (mix.output - 1) / d.gained);
   d.context = mix.input + (mix.output + 1) / 2;
   return d;
 }
@@ -64,29 +65,42 @@ SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
   const double r = running / d.steps;
   const double room = engine.mixes_phases ? std::max(1.0, limit - running * d.queries) : limit;
   const double parts = std::max(1.0, std::ceil(d.fresh / room - 1e-9));
-  Seconds with_prompt;
-  double prompts;
+  // Prompts enter at random: as many steps stay without one as a Poisson count of mean r says, and
+  // more only share a step than there is room for.
+  const double some = std::max(1 - std::exp(-r * parts), std::min(1.0, r * d.fresh / room));
+  const double prompts = std::max(1.0, r * parts / some);
+  const double tokens = std::min(prompts * d.fresh / parts, room);
+  const Seconds quiet = times.of(work_of(mix, d, running, 0, 0)).total;
+  const Seconds busy =
+      times.of(work_of(mix, d, engine.mixes_phases ? running : 0, prompts, tokens)).total;
   if (engine.mixes_phases) {
-    prompts = std::max(1.0, r);
-    const double tokens = std::max(d.fresh / parts, std::min(r * d.fresh, room));
-    state.prompt_fraction = std::min(1.0, r * parts);
-    with_prompt = times.of(work_of(mix, d, running, prompts, tokens)).total;
-    state.step = state.prompt_fraction * with_prompt;
-    if (state.prompt_fraction < 1) {
-      state.step +=
-          (1 - state.prompt_fraction) * times.of(work_of(mix, d, running, 0, 0)).total;
-    }
+    state.prompt_fraction = some;
+    state.step = some * busy + (1 - some) * quiet;
   } else {
-    prompts = std::clamp(r, 1.0, std::max(1.0, std::floor(limit / d.fresh)));
-    with_prompt = times.of(work_of(mix, d, 0, prompts, prompts * d.fresh / parts)).total;
-    const double stops = r * parts / prompts;  // steps of prompts per step of sequences
-    state.prompt_fraction = stops / (1 + stops);
-    state.step = times.of(work_of(mix, d, running, 0, 0)).total + stops * with_prompt;
+    state.prompt_fraction = some / (1 + some);
+    state.step = quiet + some * busy;
   }
   state.tpot = state.step / d.gained;
   state.requests_per_s = r / state.step.base();
-  state.prefill = parts * with_prompt + engine.request_host;
-  state.ttft = state.prefill + 0.5 * state.step;
+  const Seconds alone = engine.mixes_phases ? quiet : Seconds{};
+  const Seconds own = times
+                          .of(work_of(mix, d, engine.mixes_phases ? running : 0, 1,
+                                      std::min(d.fresh / parts, room)))
+                          .total;
+  state.prefill = parts * own + engine.request_host;
+  const Seconds added = max(Seconds{}, own - alone);
+  const double rate = state.requests_per_s * parts;
+  const double load = std::min(0.95, rate * added.base());
+  if (engine.mixes_phases) {
+    // Whoever arrives during a step starts with the next one, beside all others of that step.
+    const double mean = state.step.base();
+    const double variance = added.base() * added.base() * rate * mean / (1 - load * load);
+    const Seconds met{mean + variance / mean};
+    state.ttft = state.prefill + 0.5 * met + (rate * met.base()) * added;
+  } else {
+    // Prompts go first: a server that takes a vacation, one step, when none is waiting.
+    state.ttft = state.prefill + 0.5 * quiet + (0.5 * load / (1 - load)) * added;
+  }
   state.utilisation = 1;
   return state;
 }
@@ -116,16 +130,7 @@ SteadyState steady_state_at(const StepTimes& times, const CacheCapacity& capacit
     (needed > guess ? low : high) = guess;
     guess = needed > low && needed < high ? needed : 0.5 * (low + high);
   }
-  const Seconds idle_step = state.step;
-  const double own = state.prefill.base() - times.engine().request_host.base();
-  const double load = std::min(0.999, rate / most.requests_per_s);
-  const double prompt_load = std::min(0.999, state.prompt_fraction);
-  // Prompts that share steps with others wait only for what exceeds a step.
-  const double r = state.concurrency / d.steps;
-  const double queue = r >= 1 ? 0.5 * state.step.base() * load / (1 - load)
-                              : 0.5 * own * prompt_load / (1 - prompt_load);
-  state.ttft = state.prefill + 0.5 * idle_step + Seconds{queue};
-  state.utilisation = load;
+  state.utilisation = rate / most.requests_per_s;
   return state;
 }
 

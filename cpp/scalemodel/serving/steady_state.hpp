@@ -73,19 +73,22 @@ struct RecordOf<SteadyState> {
 /// With `concurrency` sequences running all the time. Each needs S = (output - 1)/tokens_per_step
 /// steps, so that r = concurrency/S requests finish, and as many prompts enter, per step:
 ///
-///     step = (1 - f) T(no prompt) + f T(prompts),   f = min(1, r parts)
+///     step = (1 - f) T(no prompt) + f T(r/f prompts),   f = 1 - exp(-r parts)
 ///
-/// parts being the steps one prompt is cut into; with r >= 1 every step carries r prompts. An
-/// engine that does not mix phases stops for a step of prompts alone instead. Where the prompts of
-/// a step exceed its limit of tokens, fewer sequences than asked for can be kept running, and
-/// `concurrency` is that number.
+/// parts being the steps one prompt is cut into. An engine that does not mix phases stops for a
+/// step of prompts alone instead. Where the prompts of a step exceed its limit of tokens, fewer
+/// sequences than asked for can be kept running, and `concurrency` is that number.
+///
+/// The wait for the first token is that of a gate: a request meets a step of mean length T + V/T
+/// (V its variance), waits for half of it, and shares the next one with all that came during it. A
+/// prompt adds s to a step, so that V = s^2 rate T/(1 - (rate s)^2). Where prompts go first, in steps
+/// of their own, they are served one after another by a server that takes vacations of one step
+/// (Levy and Yechiali, 1975).
 SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
                          const RequestMix& mix, double concurrency) noexcept;
 
 /// With `rate` requests per second arriving at random (Poisson). Concurrency follows from Little's
-/// law, rate (S step) = concurrency, found by bracketing; the wait for the first token is the rest
-/// of the step under way, the prompts ahead (M/D/1 in tokens of prompts, Kingman 1961) and the
-/// request's own prompt.
+/// law, rate (S step) = concurrency, found by bracketing.
 SteadyState steady_state_at(const StepTimes& times, const CacheCapacity& capacity,
                             const RequestMix& mix, double rate) noexcept;
 

@@ -32,11 +32,11 @@ def add_validate(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.set_defaults(run=_validate)
-    kinds = "training, gemm, attention, moe, elementwise, collectives or power"
+    kinds = "training, inference, gemm, attention, moe, elementwise, collectives or power"
     parser.add_argument("--kind", required=True, metavar="KIND", help=kinds)
     parser.add_argument("file", nargs="?", metavar="FILE", help="CSV (default: the catalogue's)")
     parser.add_argument("--out", metavar="FILE", help="write the rows with their predictions")
-    parser.add_argument("--stack", metavar="NAME", help="software stack of every row")
+    parser.add_argument("--stack", metavar="NAME", help="software stack or engine of every row")
     parser.add_argument(
         "--left-out", action="store_true", help="constants from the other sources of FILE only"
     )

@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+from scalemodel.serving.launch import launch_command, launch_options
+from scalemodel.serving.search import ServingPlans, plan_serving, plan_split, serving_layouts
 from scalemodel.serving.serve import Serving, serve
+from scalemodel.serving.split import SplitServing, serve_split
+from scalemodel.serving.stream import RequestStream, ServedStream, request_stream
 from scalemodel.serving.task import Inference
 
-__all__ = ["Inference", "Serving", "serve"]
+__all__ = [
+    "Inference",
+    "RequestStream",
+    "ServedStream",
+    "Serving",
+    "ServingPlans",
+    "SplitServing",
+    "launch_command",
+    "launch_options",
+    "plan_serving",
+    "plan_split",
+    "request_stream",
+    "serve",
+    "serve_split",
+    "serving_layouts",
+]

@@ -16,6 +16,8 @@ from scalemodel.serving.task import Inference
 if TYPE_CHECKING:
     import pandas as pd
 
+    from scalemodel.serving.stream import Arrivals, Lengths, RequestStream, ServedStream
+
 #: Columns of a step by cause; they sum to ``step_time_s``.
 STEP_COLUMNS = tuple(
     str(row["name"]) for row in _core.StepTime.fields() if row["name"] != "step_time_s"
@@ -68,6 +70,8 @@ class Serving:
         The question; `engine` is the catalogue name.
     verdict : str
         ``ok``, ``out_of_memory`` or ``illegal:<reason>``.
+    asked_rate : float or None
+        Requests per second that were asked for, over all replicas.
     note : str
         Kernels of other accelerators or formats that stand in for unmeasured ones.
     """
@@ -84,6 +88,7 @@ class Serving:
         note: str = "",
         deployment: _core.Deployment | None = None,
         state: _core.SteadyState | None = None,
+        asked_rate: float | None = None,
     ) -> None:
         self.model = model
         self.cluster = cluster
@@ -95,6 +100,7 @@ class Serving:
         self.note = note
         self.deployment = deployment
         self.state = state
+        self.asked_rate = asked_rate
         self._columns = self._answer()
 
     def __getattr__(self, name: str) -> Any:
@@ -184,6 +190,60 @@ class Serving:
             "verdict": self.verdict,
             **self._columns,
         }
+
+    def simulate(
+        self,
+        stream: RequestStream | None = None,
+        *,
+        requests: int = 1000,
+        arrivals: Arrivals = "poisson",
+        lengths: Lengths = "fixed",
+        seed: int = 0,
+    ) -> ServedStream:
+        """Serve a stream request by request: queues, batches, evictions, percentiles.
+
+        Parameters
+        ----------
+        stream : RequestStream, optional
+            A trace, or what `request_stream` makes. Without it, one of the plan's own rate; all
+            at once where no rate was asked for.
+        requests, arrivals, lengths, seed
+            Of that stream, as for `request_stream`.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = sm.Inference(input_tokens=1000, output_tokens=100)
+        >>> plan = sm.serve("llama3_8b", "dgx_h100", task, requests_per_s=16)
+        >>> served = plan.simulate(requests=400, lengths="exponential")
+        >>> len(served.requests), served.summary()["refused"]
+        (400, 0.0)
+        """
+        from scalemodel.serving.stream import simulate
+
+        return simulate(
+            self,
+            stream,
+            requests=requests,
+            arrivals=arrivals,
+            lengths=lengths,
+            seed=seed,
+        )
+
+    def launch(self) -> str:
+        """The command that starts one instance of the plan with its engine.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = sm.Inference(input_tokens=1000, output_tokens=100, precision="fp8")
+        >>> plan = sm.serve("llama3_70b", "dgx_h100", task, sm.ServingLayout(tp=4))
+        >>> print(plan.launch())
+        vllm serve llama3_70b --tensor-parallel-size 4 ...
+        """
+        from scalemodel.serving.launch import launch_command
+
+        return launch_command(self)
 
     def explain(self) -> pd.DataFrame:
         """Where the time of a step without prompts goes: one row per cause, largest first.
@@ -310,4 +370,4 @@ def serve(
     else:
         most = capacity.most_sequences if concurrency is None else concurrency / copies
         state = deployment.steady_state(task.mix, most)
-    return Serving(*question, "ok", note, deployment, state)
+    return Serving(*question, "ok", note, deployment, state, requests_per_s)

@@ -1,11 +1,31 @@
-"""Streams of requests and their simulation."""
+"""Streams of requests through serving instances: who waits how long, request by request."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from scalemodel import _core
+from scalemodel.errors import ScaleModelError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from scalemodel.serving.serve import Serving
+
 Column = npt.NDArray[np.float64]
+Arrivals = Literal["poisson", "bursty", "uniform", "at_once"]
+Lengths = Literal["fixed", "exponential", "lognormal"]
+
+_ARRIVALS = ("poisson", "bursty", "uniform", "at_once")
+_LENGTHS = ("fixed", "exponential", "lognormal")
+_BURST_SHAPE = 0.25  # gamma gaps of this shape: variance four times that of random arrivals
+_SPREAD = 1.0  # of the logarithm of log-normal lengths
+_MOST_REQUESTS = 10_000_000
 
 
 def poisson_arrivals(count: int, rate: float, seed: int) -> Column:
@@ -19,3 +39,247 @@ def poisson_arrivals(count: int, rate: float, seed: int) -> Column:
     """
     gaps = np.random.default_rng(seed).exponential(1 / rate, count)
     return np.asarray(np.cumsum(gaps), dtype=np.float64)
+
+
+def _arrivals(kind: str, count: int, rate: float, random: np.random.Generator) -> Column:
+    if kind == "at_once":
+        return np.zeros(count)
+    if kind == "uniform":
+        return np.arange(count) / rate
+    shape = 1.0 if kind == "poisson" else _BURST_SHAPE
+    return np.asarray(np.cumsum(random.gamma(shape, 1 / (shape * rate), count)), dtype=np.float64)
+
+
+def _lengths(kind: str, mean: float, count: int, random: np.random.Generator) -> Column:
+    if kind == "fixed":
+        return np.full(count, float(mean))
+    if kind == "exponential":
+        drawn = random.exponential(mean, count)
+    else:
+        drawn = random.lognormal(np.log(mean) - _SPREAD**2 / 2, _SPREAD, count)
+    return np.maximum(1.0, np.round(drawn))
+
+
+@dataclass(frozen=True)
+class RequestStream:
+    """Requests in order of arrival. Made by `request_stream`, or of a trace's own columns.
+
+    Attributes
+    ----------
+    arrival_s, input_tokens, output_tokens : array of float, equally long
+
+    Examples
+    --------
+    >>> RequestStream([0.0, 0.5], [100, 200], [10, 20]).requests_per_s
+    4.0
+    """
+
+    arrival_s: Column
+    input_tokens: Column
+    output_tokens: Column
+
+    def __post_init__(self) -> None:
+        for name in ("arrival_s", "input_tokens", "output_tokens"):
+            column = np.ascontiguousarray(getattr(self, name), dtype=np.float64)
+            if column.ndim != 1 or not column.size:
+                raise ScaleModelError(f"{name}: must be a column of at least one number")
+            object.__setattr__(self, name, column)
+
+    def __len__(self) -> int:
+        return int(self.arrival_s.size)
+
+    @property
+    def requests_per_s(self) -> float:
+        """Mean rate of arrival; infinite where all arrive at once."""
+        span = float(self.arrival_s[-1] - self.arrival_s[0])
+        return len(self) / span if span > 0 else float("inf")
+
+
+def request_stream(
+    task: Any,
+    *,
+    requests: int,
+    requests_per_s: float = float("inf"),
+    arrivals: Arrivals = "poisson",
+    lengths: Lengths = "fixed",
+    seed: int = 0,
+) -> RequestStream:
+    """A stream of requests with the mean lengths of a task.
+
+    Parameters
+    ----------
+    task : Inference
+    requests : int
+    requests_per_s : float
+        Mean rate; infinite: all at once.
+    arrivals : str
+        ``"poisson"`` (at random), ``"bursty"`` (gamma gaps of four times the variance),
+        ``"uniform"`` or ``"at_once"``.
+    lengths : str
+        ``"fixed"``, ``"exponential"`` or ``"lognormal"`` (spread of the logarithm 1).
+    seed : int
+
+    Raises
+    ------
+    ScaleModelError : an unknown choice, or a count or rate out of range.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Inference(input_tokens=500, output_tokens=100)
+    >>> stream = request_stream(task, requests=200, requests_per_s=4, lengths="exponential")
+    >>> len(stream), bool(400 < stream.input_tokens.mean() < 600)
+    (200, True)
+    """
+    for name, value, legal in (
+        ("arrivals", arrivals, _ARRIVALS),
+        ("lengths", lengths, _LENGTHS),
+    ):
+        if value not in legal:
+            raise ScaleModelError(f"{name}={value!r}: must be one of {', '.join(legal)}")
+    whole = isinstance(requests, int) and not isinstance(requests, bool)
+    if not whole or not 1 <= requests <= _MOST_REQUESTS:
+        raise ScaleModelError(f"requests={requests!r}: must be a whole number from 1 to 1e7")
+    if not requests_per_s > 0:
+        raise ScaleModelError(f"requests_per_s={requests_per_s!r}: must be above 0")
+    random = np.random.default_rng(seed)
+    kind = "at_once" if np.isinf(requests_per_s) else arrivals
+    times = _arrivals(kind, requests, requests_per_s, random)
+    return RequestStream(
+        times,
+        _lengths(lengths, task.input_tokens, requests, random),
+        _lengths(lengths, task.output_tokens, requests, random),
+    )
+
+
+@dataclass(frozen=True)
+class ServedStream:
+    """What became of a stream. Made by `Serving.simulate`.
+
+    Attributes
+    ----------
+    stream : RequestStream
+    started_s, first_token_s, finished_s : array of float
+        Absolute times, in the clock of the arrivals.
+    evictions : array of float
+        How often the cache of a request was taken away.
+    refused : array of bool
+        Requests longer than the whole cache.
+    totals : StreamTotals
+        Steps, integrals over time and quantiles of the time between tokens.
+    """
+
+    stream: RequestStream
+    started_s: Column
+    first_token_s: Column
+    finished_s: Column
+    evictions: Column
+    refused: npt.NDArray[np.bool_]
+    totals: _core.StreamTotals = field(repr=False)
+
+    @cached_property
+    def requests(self) -> pd.DataFrame:
+        """One row per request: lengths, times, TTFT, TPOT, latency, evictions."""
+        import pandas as pd
+
+        stream = self.stream
+        steps = np.maximum(1.0, stream.output_tokens - 1)
+        return pd.DataFrame(
+            {
+                "arrival_s": stream.arrival_s,
+                "input_tokens": stream.input_tokens,
+                "output_tokens": stream.output_tokens,
+                "started_s": self.started_s,
+                "first_token_s": self.first_token_s,
+                "finished_s": self.finished_s,
+                "ttft_s": self.first_token_s - stream.arrival_s,
+                "tpot_s": (self.finished_s - self.first_token_s) / steps,
+                "latency_s": self.finished_s - stream.arrival_s,
+                "evictions": self.evictions,
+                "refused": self.refused,
+            }
+        )
+
+    def summary(self) -> dict[str, float]:
+        """Rates, means and percentiles of the requests that were served.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = sm.Inference(input_tokens=500, output_tokens=100)
+        >>> plan = sm.serve("llama3_8b", "dgx_h100", task, requests_per_s=8)
+        >>> found = plan.simulate(requests=500).summary()
+        >>> found["ttft_p99_s"] >= found["ttft_median_s"] > 0
+        True
+        """
+        kept = ~self.refused
+        frame, totals = self.requests[kept], self.totals
+        span = totals.makespan_s
+        found = {
+            "requests": float(kept.sum()),
+            "refused": float(self.refused.sum()),
+            "evictions": totals.evictions,
+            "makespan_s": span,
+            "requests_per_s": float(kept.sum()) / span,
+            "output_tokens_per_s": float(frame["output_tokens"].sum()) / span,
+            "concurrency": totals.running_s / span,
+            "in_system": totals.in_system_s / span,
+            "itl_median_s": totals.itl_median_s,
+            "itl_p90_s": totals.itl_p90_s,
+            "itl_p99_s": totals.itl_p99_s,
+        }
+        for name in ("ttft", "tpot", "latency"):
+            times = frame[f"{name}_s"].to_numpy()
+            if not times.size:
+                continue
+            found[f"{name}_mean_s"] = float(times.mean())
+            for label, share in (("median", 0.5), ("p90", 0.9), ("p99", 0.99)):
+                found[f"{name}_{label}_s"] = float(np.quantile(times, share))
+        return found
+
+
+def run_stream(
+    deployment: _core.Deployment,
+    mix: _core.RequestMix,
+    stream: RequestStream,
+    replicas: int,
+    *,
+    prefilled: bool = False,
+) -> ServedStream:
+    """Serves a stream on copies of one instance, in turn."""
+    served, totals = deployment.simulate(
+        mix, stream.arrival_s, stream.input_tokens, stream.output_tokens, replicas, prefilled
+    )
+    return ServedStream(
+        stream,
+        served[:, 0],
+        served[:, 1],
+        served[:, 2],
+        served[:, 3],
+        served[:, 4] > 0,
+        totals,
+    )
+
+
+def simulate(
+    plan: Serving,
+    stream: RequestStream | None,
+    *,
+    requests: int,
+    arrivals: Arrivals,
+    lengths: Lengths,
+    seed: int,
+) -> ServedStream:
+    """The stream of a plan, or one of its own rate, through its replicas."""
+    if plan.deployment is None or plan.state is None:
+        raise ScaleModelError(f"simulate: the plan does not run ({plan.verdict})")
+    if stream is None:
+        stream = request_stream(
+            plan.task,
+            requests=requests,
+            requests_per_s=plan.asked_rate or float("inf"),
+            arrivals=arrivals,
+            lengths=lengths,
+            seed=seed,
+        )
+    return run_stream(plan.deployment, plan.task.mix, stream, plan.replicas)

@@ -18,6 +18,7 @@ from scalemodel.validation.score import Scores, score
 if TYPE_CHECKING:
     import pandas as pd
 
+    from scalemodel.validation.inference_score import InferenceScores
     from scalemodel.validation.prediction import Bounds, Prediction
 
 __all__ = [
@@ -35,7 +36,7 @@ KINDS = ("training", "inference", "power", *OPERATOR_KINDS)
 
 
 def _check_kind(kind: str) -> None:
-    known = ("training", "power", *available_kinds())
+    known = ("training", "inference", "power", *available_kinds())
     if kind in known:
         return
     available = f"available: {', '.join(known)}"
@@ -70,14 +71,14 @@ def validate(
     Parameters
     ----------
     kind : str
-        What a row is: ``"training"`` a step of a training run; ``"gemm"``, ``"attention"``,
-        ``"moe"``, ``"elementwise"`` a kernel; ``"collectives"`` a collective operation;
+        What a row is: ``"training"`` a step of a training run; ``"inference"`` a serving run;
+        ``"gemm"``, ``"attention"``, ``"moe"``, ``"elementwise"`` a kernel; ``"collectives"`` a collective operation;
         ``"power"`` the watts of a node that trains or of an accelerator that serves.
     path : path, optional
         CSV file (UTF-8, comma, quoted). Without it, the curated table of the catalogue.
     stack : str, optional
-        Software stack of every row of kind training. Without it, each row's own framework, task
-        and year decide.
+        Software stack of every row of kind training, engine of every row of kind inference.
+        Without it, each row's own framework, task and year, or its engine, decide.
     left_out : bool
         Predict every training run by constants fitted to the other sources of the same table, and
         its interval by their residuals: how far a run of a new source would be off. Needs the
@@ -93,8 +94,11 @@ def validate(
         steps lie), ``predicted_extrapolates`` (in what the row is unlike any measured one),
         ``predicted_stack``, ``predicted_note`` (assumptions made for missing cells) and
         ``skip_reason``, which is empty exactly when
-        the row is predicted. Kernels and collectives have ``predicted_time_us`` (one call, as
-        the benchmark of the table saw it), ``predicted_note`` and ``skip_reason``. Power has
+        the row is predicted. Serving runs have ``predicted_output_tokens_s`` (of the whole
+        instance), ``predicted_ttft_ms``, ``predicted_tpot_ms`` (means), ``predicted_itl_ms``
+        (median of a step), ``predicted_batch`` (mean sequences running), ``predicted_engine``,
+        ``predicted_note`` and ``skip_reason``. Kernels and collectives have
+        ``predicted_time_us`` (one call, as the benchmark of the table saw it), ``predicted_note`` and ``skip_reason``. Power has
         ``predicted_power_w_per_gpu`` (mean of one accelerator), ``predicted_node_power_w`` (at the
         plugs of the node; nodes that train), ``predicted_note`` and ``skip_reason``. Columns of
         these names in the file are replaced.
@@ -114,6 +118,13 @@ def validate(
     """
     _check_kind(kind)
     table = _curated_table(kind) if path is None else read_table(path)
+    if kind == "inference":
+        if left_out:
+            raise ScaleModelError(
+                "left_out=True: kind 'inference' has no fit to leave sources out of",
+                code="unused_argument",
+            )
+        return _inference(table, stack)
     if kind != "training":
         if stack is not None:
             raise ScaleModelError(
@@ -166,12 +177,33 @@ def _power(table: Table) -> pd.DataFrame:
     return frame
 
 
-def scores_of(kind: str, frame: pd.DataFrame) -> Scores | OperatorScores | PowerScores:
+def _inference(table: Table, engine: str | None) -> pd.DataFrame:
+    import pandas as pd
+
+    from scalemodel.validation import inference
+
+    table = table.without(inference.OUTPUT_COLUMNS)
+    predictions = inference.predict(table, engine=engine)
+    frame = pd.DataFrame(table.rows, columns=list(table.header), dtype=object)
+    for name in inference.OUTPUT_COLUMNS:
+        values = [getattr(item, name.removeprefix("predicted_")) for item in predictions]
+        text = name in ("predicted_engine", "predicted_note", "skip_reason")
+        frame[name] = pd.Series(values, dtype=object if text else "float64")
+    return frame
+
+
+def scores_of(
+    kind: str, frame: pd.DataFrame
+) -> Scores | OperatorScores | PowerScores | InferenceScores:
     """Errors of a table that `validate` returned, in the form that suits its kind."""
     if kind == "power":
         from scalemodel.validation.power_score import score as score_power
 
         return score_power(frame)
+    if kind == "inference":
+        from scalemodel.validation.inference_score import score as score_inference
+
+        return score_inference(frame)
     return _score_operators(kind, frame) if kind in OPERATOR_KINDS else score(frame)
 
 

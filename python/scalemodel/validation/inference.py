@@ -15,7 +15,8 @@ import numpy as np
 from scalemodel import _core, catalog, resolve
 from scalemodel.errors import ScaleModelError
 from scalemodel.resolve import Cluster, Model
-from scalemodel.resolve.engines import DEFAULT_ENGINE, engine, engine_for
+from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for
+from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.serving.serve import deployment_for, ranks_of
 from scalemodel.serving.stream import poisson_arrivals
 from scalemodel.serving.task import Inference
@@ -196,7 +197,7 @@ def _engine_of(row: Row) -> str:
         return DEFAULT_ENGINE
 
 
-def question(row: Row, *, power: bool) -> ServingQuestion:
+def question(row: Row, *, power: bool, engine_name: str | None = None) -> ServingQuestion:
     """The question a row asks.
 
     Raises
@@ -212,8 +213,8 @@ def question(row: Row, *, power: bool) -> ServingQuestion:
         raise SkippedRowError(f"unknown_accelerator:{row.text('gpu')}") from None
     model, notes = model_of(row.text("model")), []
     accelerators = row.required_count("num_gpus" if power else "n_gpus")
-    name = _engine_of(row)
-    if not row.text("engine"):
+    name = engine_name or _engine_of(row)
+    if not engine_name and not row.text("engine"):
         notes.append(f"engine {name} assumed")
     column = "weight_precision" if power else "precision"
     precision = format_of(row.text(column))
@@ -277,7 +278,7 @@ class ServingPredictor:
         reason = str(_core.check_serving_layout(model.core, asked.layout, cluster.core))
         if reason != "ok":
             raise SkippedRowError(f"illegal:{reason}")
-        constants = self._constants.get(asked.engine, engine(asked.engine))
+        constants = self._constants.get(asked.engine, engine_constants(asked.engine))
         if asked.concurrency is not None:
             most = int(max(1, min(asked.concurrency, 1e6)))
             constants = constants.replace(most_sequences=most, tunes_limits=False)
@@ -374,15 +375,32 @@ def check_columns(table: Table) -> bool:
 
 
 def predict(
-    table: Table, constants: Mapping[str, _core.Engine] | None = None
+    table: Table,
+    constants: Mapping[str, _core.Engine] | None = None,
+    *,
+    engine: str | None = None,
 ) -> list[ServingPrediction]:
-    """One prediction per row of a table, in order; no row can fail the run."""
+    """One prediction per row of a table, in order; no row can fail the run.
+
+    Parameters
+    ----------
+    table : Table
+    constants : mapping of str to _core.Engine, optional
+        In place of the catalogue's, by name of an engine.
+    engine : str, optional
+        Of every row.
+
+    Raises
+    ------
+    ScaleModelError : a required column is missing, or `engine` is unknown.
+    """
     power = check_columns(table)
+    forced = None if engine is None else engine_for(engine)
     predictor = ServingPredictor(constants)
     predictions = []
     for row in table.select(INPUT_COLUMNS):
         try:
-            predictions.append(predictor.predict(question(row, power=power)))
+            predictions.append(predictor.predict(question(row, power=power, engine_name=forced)))
         except SkippedRowError as skipped:
             predictions.append(ServingPrediction(skip_reason=str(skipped)))
         except ScaleModelError as error:

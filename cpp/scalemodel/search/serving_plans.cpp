@@ -1,0 +1,128 @@
+#include "scalemodel/search/serving_plans.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace scalemodel {
+namespace {
+
+double tokens_per_accelerator(const ServingPlan& plan) {
+  return plan.state.requests_per_s / plan.layout.ranks();
+}
+
+/// Smaller is better; ties are broken by the place in the enumeration.
+double score(const ServingPlan& plan, ServingGoal goal) {
+  switch (goal) {
+    case ServingGoal::throughput:
+      return -tokens_per_accelerator(plan);
+    case ServingGoal::tpot:
+      return plan.state.tpot.base();
+    case ServingGoal::ttft:
+      return plan.state.ttft.base();
+    case ServingGoal::accelerators:
+      return plan.accelerators();
+  }
+  return 0;
+}
+
+/// Among plans of as many accelerators the one with the shortest gap between tokens comes first.
+bool better(const ServingPlan& a, const ServingPlan& b, ServingGoal goal) {
+  const double x = score(a, goal), y = score(b, goal);
+  if (x != y) return x < y;
+  return a.state.tpot < b.state.tpot;
+}
+
+/// Keeps the plans that no other beats in both tokens per accelerator and time between tokens.
+void keep_front(std::vector<ServingPlan>& plans) {
+  std::stable_sort(plans.begin(), plans.end(), [](const ServingPlan& a, const ServingPlan& b) {
+    if (a.state.tpot != b.state.tpot) return a.state.tpot < b.state.tpot;
+    return tokens_per_accelerator(a) > tokens_per_accelerator(b);
+  });
+  double most = -1;
+  const auto end = std::remove_if(plans.begin(), plans.end(), [&](const ServingPlan& plan) {
+    const double rate = tokens_per_accelerator(plan);
+    if (rate <= most) return true;
+    most = rate;
+    return false;
+  });
+  plans.erase(end, plans.end());
+}
+
+void keep_best(std::vector<ServingPlan>& plans, ServingGoal goal, std::size_t top) {
+  std::stable_sort(plans.begin(), plans.end(), [goal](const ServingPlan& a, const ServingPlan& b) {
+    return better(a, b, goal);
+  });
+  if (plans.size() > top) plans.resize(top);
+}
+
+/// Plans of one layout.
+struct Part {
+  std::vector<ServingPlan> best, front;
+  double plans = 0, feasible = 0;
+};
+
+bool within(const ServingPlan& plan, const ServingLimits& limits) {
+  if (plan.state.concurrency <= 0) return false;
+  if (limits.tpot > Seconds{} && plan.state.tpot > limits.tpot) return false;
+  return limits.ttft <= Seconds{} || plan.state.ttft <= limits.ttft;
+}
+
+}  // namespace
+
+ServingPlans search_serving(const Model& model, const Cluster& cluster, const Engine& engine,
+                            const ServingKernels& kernels, const RequestMix& mix, double imbalance,
+                            const std::vector<ServingLayout>& layouts,
+                            const std::vector<double>& most_tokens, int per_octave,
+                            const ServingLimits& limits, std::size_t top, int threads,
+                            const Poll& poll) {
+  std::vector<Part> parts(layouts.size());
+  Team team(threads, poll, layouts.size());
+  const double ratio = std::exp2(1.0 / per_octave);
+  const RequestLengths lengths{mix.input, mix.output};
+  team.run(layouts.size(), 1, [&](std::size_t worker, std::size_t item) {
+    const ServingLayout& layout = layouts[item];
+    Part& part = parts[item];
+    if (team.stopped(worker) || check_layout(model, layout, cluster) != Reason::ok) return;
+    const StepTimes times(model, cluster, engine, kernels, layout, imbalance);
+    for (const double tokens : most_tokens) {
+      Engine limited = engine;
+      limited.most_tokens = static_cast<int>(tokens);
+      CacheCapacity capacity = cache_capacity(model, cluster, limited, kernels, layout, lengths);
+      double last = 0;
+      for (double running = 1; last < capacity.most_sequences; running *= ratio) {
+        last = std::min(running, capacity.most_sequences);
+        ServingPlan plan{layout, capacity.most_tokens, last, 1,
+                         steady_state(times, capacity, mix, last)};
+        part.plans += 1;
+        if (limits.rate > 0 && plan.state.requests_per_s > 0) {
+          plan.instances = std::ceil(limits.rate / plan.state.requests_per_s - 1e-9);
+        }
+        if (!within(plan, limits)) continue;
+        part.feasible += 1;
+        part.best.push_back(plan);
+        part.front.push_back(plan);
+        constexpr std::size_t kMostKept = 4096;
+        if (part.best.size() >= std::max(kMostKept, 2 * top)) {
+          keep_best(part.best, limits.goal, top);
+        }
+        if (part.front.size() >= kMostKept) keep_front(part.front);
+      }
+    }
+    keep_best(part.best, limits.goal, top);
+    keep_front(part.front);
+    team.add_done(1);
+  });
+  ServingPlans found;
+  for (const Part& part : parts) {
+    found.best.insert(found.best.end(), part.best.begin(), part.best.end());
+    found.front.insert(found.front.end(), part.front.begin(), part.front.end());
+    found.plans += part.plans;
+    found.feasible += part.feasible;
+  }
+  keep_best(found.best, limits.goal, top);
+  keep_front(found.front);
+  return found;
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,63 @@
+// The best serving plans: layouts, sizes of a step and sequences running, under limits of latency.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include "scalemodel/base/enum_names.hpp"
+#include "scalemodel/base/record.hpp"
+#include "scalemodel/search/team.hpp"
+#include "scalemodel/serving/capacity.hpp"
+#include "scalemodel/serving/steady_state.hpp"
+#include "scalemodel/serving/step_times.hpp"
+
+namespace scalemodel {
+
+/// What a plan is chosen by. `throughput`: output tokens per second and accelerator;
+/// `accelerators`: as few as carry the given rate of requests.
+enum class ServingGoal : std::uint8_t { throughput, tpot, ttft, accelerators };
+
+template <>
+struct EnumNames<ServingGoal> {
+  static constexpr std::string_view what = "serving goal";
+  static constexpr std::array<std::string_view, 4> names{"throughput", "tpot", "ttft",
+                                                         "accelerators"};
+};
+
+struct ServingLimits {
+  ServingGoal goal = ServingGoal::throughput;
+  Seconds ttft, tpot;  ///< at most; 0: no limit
+  double rate = 0;     ///< requests per second that all instances together must carry; 0: any
+};
+
+/// One plan. Instances beyond the first are copies of it.
+struct ServingPlan {
+  ServingLayout layout;
+  double most_tokens = 0;  ///< of a step
+  double concurrency = 0;  ///< sequences running in an instance
+  double instances = 1;    ///< that carry the rate asked for
+  SteadyState state;       ///< of one instance
+
+  double accelerators() const { return instances * layout.ranks(); }
+};
+
+struct ServingPlans {
+  std::vector<ServingPlan> best;   ///< best first, at most as many as asked for
+  std::vector<ServingPlan> front;  ///< no other plan is better in both tokens/s and TPOT
+  double plans = 0;                ///< tried
+  double feasible = 0;             ///< within the limits
+};
+
+/// Tries every combination of a layout, a limit of tokens per step and a number of running
+/// sequences from 1 to what the cache holds, `per_octave` of them per doubling. Layouts that are
+/// not legal or leave no room are skipped. The result does not depend on `threads`.
+ServingPlans search_serving(const Model& model, const Cluster& cluster, const Engine& engine,
+                            const ServingKernels& kernels, const RequestMix& mix, double imbalance,
+                            const std::vector<ServingLayout>& layouts,
+                            const std::vector<double>& most_tokens, int per_octave,
+                            const ServingLimits& limits, std::size_t top, int threads,
+                            const Poll& poll);
+
+}  // namespace scalemodel
