@@ -95,7 +95,8 @@ py::tuple simulate(const Deployment& deployment, const RequestMix& mix,
   {
     const py::gil_scoped_release released;
     const CacheCapacity capacity = deployment.capacity(mix.input, mix.output);
-    result = simulate_stream(deployment.times, deployment.blocks, capacity, mix, requests, replicas);
+    result =
+        simulate_stream(deployment.times, deployment.blocks, capacity, mix, requests, replicas);
   }
   py::array_t<double> served(
       std::vector<py::ssize_t>{static_cast<py::ssize_t>(requests.size()), kServedColumns});
@@ -209,7 +210,8 @@ void bind_serving(py::module_& m) {
           py::arg("tokens"), "Blocks of one rank for a sequence.")
       .def(
           "steady_state",
-          [](const Deployment& deployment, const RequestMix& mix, double concurrency, bool limited) {
+          [](const Deployment& deployment, const RequestMix& mix, double concurrency,
+             bool limited) {
             CacheCapacity capacity = deployment.capacity(mix.input, mix.output);
             if (!limited) {
               capacity.most_sequences = std::max(capacity.most_sequences, concurrency);
@@ -218,7 +220,7 @@ void bind_serving(py::module_& m) {
                                 checked("concurrency", concurrency, 0, kMany));
           },
           py::arg("mix"), py::arg("concurrency"), py::arg("limited") = true,
-           "With so many sequences running all the time; not limited: even beyond the cache.")
+          "With so many sequences running all the time; not limited: even beyond the cache.")
       .def(
           "steady_state_at",
           [](const Deployment& deployment, const RequestMix& mix, double rate) {

@@ -86,25 +86,24 @@ double CacheBlocks::mean(double tokens) const noexcept {
   return blocks;
 }
 
-Bytes weight_bytes(const Model& model, const ServingKernels& kernels,
-                   const ServingLayout& layout) {
+Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const ServingLayout& layout) {
   const std::vector<double> layers = stage_layers(model, layout.pp);
   const double linear = linear_weight_bytes(kernels), tp = layout.tp;
   double bytes = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const LayerKind& kind = model.kinds[i];
-    bytes += layers[i] * (linear * (kind.attention_parameters + kind.dense_parameters) / tp +
-                          kElement * kind.norm_parameters +
-                          kernels.experts.weight_bytes * kind.expert_parameters /
-                              layout.stage_ranks());
+    bytes +=
+        layers[i] * (linear * (kind.attention_parameters + kind.dense_parameters) / tp +
+                     kElement * kind.norm_parameters +
+                     kernels.experts.weight_bytes * kind.expert_parameters / layout.stage_ranks());
   }
   const double table = model.embedding_parameters / tp;
   const double head = (model.tied_embeddings ? model.embedding_parameters : 0) / tp +
                       model.head_parameters / tp + model.final_norm_parameters;
   // One stage holds both ends, and then a shared table once.
-  const double ends = layout.pp > 1 ? std::max(table, head)
-                                    : table + model.head_parameters / tp +
-                                          model.final_norm_parameters;
+  const double ends = layout.pp > 1
+                          ? std::max(table, head)
+                          : table + model.head_parameters / tp + model.final_norm_parameters;
   return Bytes{bytes + kElement * ends};
 }
 

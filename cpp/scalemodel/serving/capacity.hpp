@@ -21,15 +21,15 @@ struct RequestLengths {
 /// Memory of the fullest rank, and what its cache holds.
 struct CacheCapacity {
   Bytes weights;
-  Bytes activations;  ///< of the largest step
-  Bytes reserve;      ///< context, graphs, workspaces
-  Bytes cache;        ///< blocks
-  Bytes block;        ///< of one block: `block_tokens` tokens in every layer of the rank
-  double blocks = 0;  ///< 0: weights and activations leave no room
+  Bytes activations;            ///< of the largest step
+  Bytes reserve;                ///< context, graphs, workspaces
+  Bytes cache;                  ///< blocks
+  Bytes block;                  ///< of one block: `block_tokens` tokens in every layer of the rank
+  double blocks = 0;            ///< 0: weights and activations leave no room
   double cached_sequences = 0;  ///< requests of the given lengths that an instance's blocks hold
   double step_sequences = 0;    ///< the engine runs no more of them in one step
   double most_sequences = 0;    ///< the smaller of both
-  double most_tokens = 0;  ///< of a step
+  double most_tokens = 0;       ///< of a step
 
   bool operator==(const CacheCapacity&) const = default;
 };

@@ -36,38 +36,38 @@ struct Engine {
   Seconds sequence_host;         ///< of the host per running sequence and step
   Seconds request_host;          ///< from arrival to the scheduler, and back with a token
   // Facts.
-  bool overlaps_host = false;     ///< a step is prepared while another runs
-  bool mixes_phases = true;       ///< prompts and running sequences share a step
-  bool splits_prompts = true;     ///< a prompt longer than what is left of a step is cut
-  bool uses_windows = true;       ///< sliding windows are honoured; else every layer is full
-  bool window_cache = false;      ///< layers with a sliding window drop what is behind it
-  bool tunes_limits = false;      ///< limits of a step follow from memory and request lengths
+  bool overlaps_host = false;       ///< a step is prepared while another runs
+  bool mixes_phases = true;         ///< prompts and running sequences share a step
+  bool splits_prompts = true;       ///< a prompt longer than what is left of a step is cut
+  bool uses_windows = true;         ///< sliding windows are honoured; else every layer is full
+  bool window_cache = false;        ///< layers with a sliding window drop what is behind it
+  bool tunes_limits = false;        ///< limits of a step follow from memory and request lengths
   bool fused_quantisation = false;  ///< norms and activations write the narrow format
   Admission admission = Admission::prompt;
-  int block_tokens = 16;         ///< of a block of the cache
-  int most_tokens = 8192;        ///< of a step
-  int most_sequences = 1024;     ///< running at once
-  double memory_fraction = 0.9;  ///< what the engine may fill
+  int block_tokens = 16;          ///< of a block of the cache
+  int most_tokens = 8192;         ///< of a step
+  int most_sequences = 1024;      ///< running at once
+  double memory_fraction = 0.9;   ///< what the engine may fill
   bool fraction_of_free = false;  ///< of the memory left beside weights, not of all memory
-  Bytes reserve;                 ///< driver context, graphs, workspaces
+  Bytes reserve;                  ///< driver context, graphs, workspaces
 
   bool operator==(const Engine&) const = default;
 };
 
 /// The kernels an engine runs on one accelerator, as the catalogue knows them.
 struct ServingKernels {
-  bool tiled = false;      ///< linear layers have constants of their own
-  TileGemm linear;         ///< their constants
+  bool tiled = false;       ///< linear layers have constants of their own
+  TileGemm linear;          ///< their constants
   GemmKernels linear_gemm;  ///< and the tile shapes those refer to
   GemmFormat linear_format;
-  Precision math = Precision::bf16;   ///< of linear layers, where the form is the roofline
-  Precision cache = Precision::bf16;  ///< keys and values
+  Precision math = Precision::bf16;       ///< of linear layers, where the form is the roofline
+  Precision cache = Precision::bf16;      ///< keys and values
   Precision attention = Precision::bf16;  ///< operands of the attention products
   PrefillKernel prefill;
   DecodeKernel decode;
   GroupedGemmKernel experts;
   bool experts_as_linear = false;  ///< their products run as a batch of linear layers
-  bool sends_tokens = false;  ///< token dispatch has kernels of its own
+  bool sends_tokens = false;       ///< token dispatch has kernels of its own
   DispatchKernel dispatch, combine;
   bool own_all_reduce = false;  ///< the engine has an all-reduce of its own
   CustomAllReduce all_reduce;

@@ -99,9 +99,8 @@ class Instance {
     while (next_ < requests_.size() &&
            requests_[next_].arrival + times_.engine().request_host <= now_) {
       const Request& request = requests_[next_];
-      const double fresh = request.prefilled
-                               ? 0
-                               : std::max(1.0, request.input * (1 - mix_.prefix_hit_fraction));
+      const double fresh =
+          request.prefilled ? 0 : std::max(1.0, request.input * (1 - mix_.prefix_hit_fraction));
       waiting_.push_back({next_, fresh, request.input, request.output});
       totals_.in_system_s += (now_ - request.arrival).base();
       next_ += stride_;
@@ -178,8 +177,7 @@ class Instance {
       steps = std::min(steps, std::max(1.0, std::floor(spare / gained_)));
     }
     if (next_ < requests_.size()) {
-      const Seconds until =
-          requests_[next_].arrival + times_.engine().request_host - now_;
+      const Seconds until = requests_[next_].arrival + times_.engine().request_host - now_;
       const Seconds each = times_.of(with_context(work, steps)).total;
       steps = std::min(steps, std::max(1.0, std::ceil(until / each)));
     }
@@ -189,8 +187,7 @@ class Instance {
   /// `repeats` steps of the same kind pass.
   void pass(const StepWork& work, double repeats, Seconds each) {
     const Seconds elapsed = repeats * each;
-    const double in_system =
-        sequences_ + static_cast<double>(prompts_.size() + waiting_.size());
+    const double in_system = sequences_ + static_cast<double>(prompts_.size() + waiting_.size());
     now_ += elapsed;
     totals_.steps += repeats;
     totals_.busy += elapsed;
@@ -224,8 +221,7 @@ class Instance {
   /// A prompt is done: its sequence runs, or was to give one token only.
   void begin(const Prompt& prompt) {
     const double end = gain_ + prompt.answer;
-    running_.push_back(
-        {prompt.request, gain_, end, prompt.tokens, prompt.answer, true});
+    running_.push_back({prompt.request, gain_, end, prompt.tokens, prompt.answer, true});
     context_ += prompt.tokens;
     sequences_ += 1;
     if (prompt.answer <= 1e-9) {

@@ -22,7 +22,7 @@ struct Request {
 
 /// What became of it. Times are absolute, in the clock of the arrivals.
 struct Served {
-  Seconds started;      ///< first step that worked on it
+  Seconds started;  ///< first step that worked on it
   Seconds first_token;
   Seconds finished;
   std::int32_t evictions = 0;
@@ -32,10 +32,10 @@ struct Served {
 /// Steps of an instance, and the time between tokens that its sequences saw.
 struct StreamTotals {
   double steps = 0;
-  double running_s = 0;   ///< integral of running sequences over time
+  double running_s = 0;    ///< integral of running sequences over time
   double in_system_s = 0;  ///< integral of all requests between arrival and end
   double evictions = 0;
-  Seconds busy;   ///< time inside steps
+  Seconds busy;  ///< time inside steps
   Seconds makespan;
   Seconds itl_median, itl_p90, itl_p99;
 

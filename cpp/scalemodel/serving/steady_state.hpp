@@ -41,15 +41,15 @@ double tokens_per_step(const RequestMix& mix) noexcept;
 
 /// A steady state of one instance.
 struct SteadyState {
-  double concurrency = 0;        ///< sequences running
-  double requests_per_s = 0;     ///< finished
-  Seconds step;                  ///< mean step
-  Seconds tpot;                  ///< between two tokens of a sequence, mean
-  Seconds ttft;                  ///< to the first token, waiting included; 0 when it never settles
-  Seconds prefill;               ///< the same without waiting for other prompts
-  double utilisation = 0;        ///< requests over the most the instance can finish
-  double prompt_fraction = 0;    ///< of steps that carry a prompt
-  bool saturated = false;        ///< more arrive than it can finish: concurrency is the limit's
+  double concurrency = 0;      ///< sequences running
+  double requests_per_s = 0;   ///< finished
+  Seconds step;                ///< mean step
+  Seconds tpot;                ///< between two tokens of a sequence, mean
+  Seconds ttft;                ///< to the first token, waiting included; 0 when it never settles
+  Seconds prefill;             ///< the same without waiting for other prompts
+  double utilisation = 0;      ///< requests over the most the instance can finish
+  double prompt_fraction = 0;  ///< of steps that carry a prompt
+  bool saturated = false;      ///< more arrive than it can finish: concurrency is the limit's
 
   bool operator==(const SteadyState&) const = default;
 };
@@ -81,9 +81,9 @@ struct RecordOf<SteadyState> {
 ///
 /// The wait for the first token is that of a gate: a request meets a step of mean length T + V/T
 /// (V its variance), waits for half of it, and shares the next one with all that came during it. A
-/// prompt adds s to a step, so that V = s^2 rate T/(1 - (rate s)^2). Where prompts go first, in steps
-/// of their own, they are served one after another by a server that takes vacations of one step
-/// (Levy and Yechiali, 1975).
+/// prompt adds s to a step, so that V = s^2 rate T/(1 - (rate s)^2). Where prompts go first, in
+/// steps of their own, they are served one after another by a server that takes vacations of one
+/// step (Levy and Yechiali, 1975).
 SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
                          const RequestMix& mix, double concurrency) noexcept;
 

@@ -27,8 +27,7 @@ ExpertLoad random_load(const FeedForwardShape& ff, double tokens, int ranks, dou
   const double experts = ff.experts, topk = ff.experts_per_token;
   const double local = experts / ranks;
   const double idle = std::pow(1 - topk / experts, tokens);
-  const double pairs =
-      std::min(tokens * std::min(topk, local), imbalance * tokens * topk / ranks);
+  const double pairs = std::min(tokens * std::min(topk, local), imbalance * tokens * topk / ranks);
   const double active = std::min(pairs, local * (1 - idle));
   return {pairs, active, tokens * (1 - std::pow(1 - topk / experts, local))};
 }
@@ -264,8 +263,7 @@ Seconds StepTimes::prefill(const StepWork& work) const noexcept {
   for (const AttentionKind& kind : attention_) {
     AttentionCall call = kind.call;
     call.work.batch = prompts;
-    call.work.queries =
-        std::max(1.0, work.prompt_tokens / (prompts * layout_.dp * layout_.cp));
+    call.work.queries = std::max(1.0, work.prompt_tokens / (prompts * layout_.dp * layout_.cp));
     call.work.keys = std::max(call.work.queries, work.prompt_keys);
     time += kind.layers * prefill_time(call, kernels_.prefill, cluster_.accelerator);
   }
@@ -299,9 +297,10 @@ Seconds StepTimes::context_exchange(const StepWork& work) const noexcept {
                                               : w.kv_heads * (w.head_dim + w.v_head_dim);
     const double element = operand_bytes(kind.call.cache);
     if (work.prompt_tokens > 0) {
-      time += kind.layers * collective_time(Collective::all_gather,
-                                            Bytes{work.prompt_tokens / layout_.dp * width * element},
-                                            group, cluster_);
+      time +=
+          kind.layers * collective_time(Collective::all_gather,
+                                        Bytes{work.prompt_tokens / layout_.dp * width * element},
+                                        group, cluster_);
     }
     if (work.sequences > 0) {
       const double outputs = work.sequences * work.queries / layout_.dp * w.heads * w.v_head_dim;
