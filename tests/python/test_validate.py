@@ -13,7 +13,8 @@ import pytest
 
 from scalemodel import stacks
 from scalemodel.errors import ScaleModelError
-from scalemodel.validation import KINDS, score, validate, write_csv
+from scalemodel.validation import score, validate, write_csv
+from scalemodel.validation.operators.table import OPERATOR_KINDS
 from scalemodel.validation.prediction import OUTPUT_COLUMNS
 from scalemodel.validation.rows import Row, SkippedRowError, is_missing, number_in, read_table
 from scalemodel.validation.score import cases, kendall_tau_b
@@ -282,7 +283,7 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         write_csv(pd.DataFrame({"a": ["b"]}), tmp_path / "no" / "such" / "folder.csv")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("training", "power")])
+@pytest.mark.parametrize("kind", OPERATOR_KINDS)
 def test_kinds_to_come_say_so(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scalemodel.validation.available_kinds", tuple)
     with pytest.raises(ScaleModelError, match="not available yet; available: training"):

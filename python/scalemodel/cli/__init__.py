@@ -32,6 +32,7 @@ from scalemodel.cli.output import (
 from scalemodel.cli.routes import add_route
 from scalemodel.cli.scalings import add_scaling
 from scalemodel.cli.searches import add_search, add_sweep
+from scalemodel.cli.serving import add_serve
 from scalemodel.errors import ScaleModelError
 
 __all__ = [
@@ -56,6 +57,7 @@ _COMMANDS = (
     add_sweep,
     add_merge,
     add_scaling,
+    add_serve,
     add_route,
     add_launch,
     add_compare_log,

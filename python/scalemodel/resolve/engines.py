@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -230,6 +230,12 @@ def serving_kernels(
     # The library's own narrow products, with static scales, are the wide ones at their rate.
     narrow = stack == "library" and form.linear in ("bf16", "fp16", "fp8", "fp8_block", "nvfp4")
     products = None if narrow else gemm_kernel(accelerator, form.linear, stack)
+    if products is not None and products.note and kind.weight_bytes < kind.activation_bytes:
+        # Products that widen their weights on the way are the wide ones with less to read; those of
+        # another architecture would bring its cache along.
+        wide = gemm_kernel(accelerator, "bf16")
+        if wide is not None:
+            products = replace(wide, format=products.format, note=f"{form.linear} as bf16 products")
     if products is not None:
         linear = products.constants
         if engine(engine_name).fused_quantisation:

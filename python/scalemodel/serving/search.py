@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-
 from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for, kernels_for
 from scalemodel.resolve.engines import engine as engine_constants
-from scalemodel.serving.serve import ranks_of
 from scalemodel.serving.task import Inference
 
 if TYPE_CHECKING:
@@ -188,7 +186,9 @@ def plan_serving(
     constants = engine_constants(name)
     kernels, _ = kernels_for(where, name, chosen.shape, task.precision, task.kv_precision)
     tried = list(serving_layouts(chosen, where) if layouts is None else layouts)
-    steps = [float(constants.most_tokens)] if constants.tunes_limits else list(map(float, most_tokens))
+    steps = (
+        [float(constants.most_tokens)] if constants.tunes_limits else list(map(float, most_tokens))
+    )
     best, front, plans, feasible = _core.search_serving(
         chosen.core,
         where.core,

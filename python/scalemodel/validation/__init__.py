@@ -12,7 +12,7 @@ from scalemodel.validation.operators.score import OperatorScores
 from scalemodel.validation.operators.score import score as _score_operators
 from scalemodel.validation.operators.table import OPERATOR_KINDS, available_kinds
 from scalemodel.validation.power_score import PowerScores
-from scalemodel.validation.rows import Table, cell_text, read_table
+from scalemodel.validation.rows import Table, cell_text, number_in, read_table
 from scalemodel.validation.score import Scores, score
 
 if TYPE_CHECKING:
@@ -72,8 +72,9 @@ def validate(
     ----------
     kind : str
         What a row is: ``"training"`` a step of a training run; ``"inference"`` a serving run;
-        ``"gemm"``, ``"attention"``, ``"moe"``, ``"elementwise"`` a kernel; ``"collectives"`` a collective operation;
-        ``"power"`` the watts of a node that trains or of an accelerator that serves.
+        ``"gemm"``, ``"attention"``, ``"moe"``, ``"elementwise"`` a kernel; ``"collectives"`` a
+        collective operation; ``"power"`` the watts of a node that trains or of an accelerator that
+        serves.
     path : path, optional
         CSV file (UTF-8, comma, quoted). Without it, the curated table of the catalogue.
     stack : str, optional
@@ -97,10 +98,12 @@ def validate(
         the row is predicted. Serving runs have ``predicted_output_tokens_s`` (of the whole
         instance), ``predicted_ttft_ms``, ``predicted_tpot_ms`` (means), ``predicted_itl_ms``
         (median of a step), ``predicted_batch`` (mean sequences running), ``predicted_engine``,
-        ``predicted_note`` and ``skip_reason``. Kernels and collectives have
-        ``predicted_time_us`` (one call, as the benchmark of the table saw it), ``predicted_note`` and ``skip_reason``. Power has
-        ``predicted_power_w_per_gpu`` (mean of one accelerator), ``predicted_node_power_w`` (at the
-        plugs of the node; nodes that train), ``predicted_note`` and ``skip_reason``. Columns of
+        ``predicted_note`` and ``skip_reason``; tables with the mean batch (`avg_batch`) also the
+        watts of an accelerator and joules per output token. Kernels and collectives have
+        ``predicted_time_us`` (one call, as the benchmark of the table saw it),
+        ``predicted_note`` and ``skip_reason``. Power has ``predicted_power_w_per_gpu``
+        (mean of one accelerator), ``predicted_node_power_w`` (at the plugs of the node; nodes that
+        train), ``predicted_note`` and ``skip_reason``. Columns of
         these names in the file are replaced.
 
     Raises
@@ -180,15 +183,28 @@ def _power(table: Table) -> pd.DataFrame:
 def _inference(table: Table, engine: str | None) -> pd.DataFrame:
     import pandas as pd
 
-    from scalemodel.validation import inference
+    from scalemodel.validation import inference, power
 
-    table = table.without(inference.OUTPUT_COLUMNS)
+    table = table.without((*inference.OUTPUT_COLUMNS, *inference.POWER_OUTPUTS))
     predictions = inference.predict(table, engine=engine)
     frame = pd.DataFrame(table.rows, columns=list(table.header), dtype=object)
     for name in inference.OUTPUT_COLUMNS:
         values = [getattr(item, name.removeprefix("predicted_")) for item in predictions]
         text = name in ("predicted_engine", "predicted_note", "skip_reason")
         frame[name] = pd.Series(values, dtype=object if text else "float64")
+    if "avg_batch" not in table.header:
+        return frame
+    watts = pd.Series([item.accelerator_w for item in power.predict(table)], dtype="float64")
+    accelerators = pd.Series(
+        [number_in(cell) for cell in table.column("num_gpus")], dtype="float64"
+    )
+    joules = watts * accelerators / frame["predicted_output_tokens_s"]
+    skipped = frame["predicted_output_tokens_s"].isna()
+    frame.insert(len(table.header), "predicted_power_w_per_gpu", watts.mask(skipped))
+    frame.insert(len(table.header) + 1, "predicted_j_per_token", joules)
+    # The rate stays the first of the predicted columns: it decides whether a row was predicted.
+    rate = frame.pop("predicted_output_tokens_s")
+    frame.insert(len(table.header), "predicted_output_tokens_s", rate)
     return frame
 
 

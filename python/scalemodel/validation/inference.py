@@ -21,6 +21,7 @@ from scalemodel.serving.serve import deployment_for, ranks_of
 from scalemodel.serving.stream import poisson_arrivals
 from scalemodel.serving.task import Inference
 from scalemodel.units import value_of
+from scalemodel.validation.power import PROMPT_TOKENS
 from scalemodel.validation.rows import Row, SkippedRowError, Table
 
 REQUIRED_COLUMNS = ("model", "gpu", "n_gpus", "isl", "osl", "precision")
@@ -55,6 +56,8 @@ OUTPUT_COLUMNS = (
     "predicted_note",
     "skip_reason",
 )
+#: Further columns where the mean batch is known.
+POWER_OUTPUTS = ("predicted_power_w_per_gpu", "predicted_j_per_token")
 
 _FORMATS = (
     ("mxfp4", "mxfp4"),
@@ -82,7 +85,6 @@ _TUNING = re.compile(
     re.IGNORECASE,
 )
 _DEFAULT_REQUESTS = 1000
-_DEFAULT_PROMPT = 250  # tokens; questions of chats and examinations are a few sentences long
 _SEED = 0
 
 
@@ -233,8 +235,8 @@ def question(row: Row, *, power: bool, engine_name: str | None = None) -> Servin
     if power:
         given, output = row.number("isl"), _positive(row, "avg_output_len")
         if given is None:
-            notes.append(f"prompts of {_DEFAULT_PROMPT} tokens assumed")
-        input_tokens = given or _DEFAULT_PROMPT
+            notes.append(f"prompts of {PROMPT_TOKENS:.0f} tokens assumed")
+        input_tokens = given or PROMPT_TOKENS
     else:
         input_tokens, output = _positive(row, "isl"), _positive(row, "osl")
     found = ServingQuestion(

@@ -32,6 +32,7 @@ _RATES = (
 _POWER = (
     ("tokens_per_s", "predicted_output_tokens_s"),
     ("median_itl_ms", "predicted_itl_ms"),
+    ("J_per_token", "predicted_j_per_token"),
 )
 
 

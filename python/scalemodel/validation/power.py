@@ -44,7 +44,7 @@ _SERVING_INPUTS = (
 _SIZE = re.compile(r"\s+(?:at|on)\s+\d+\s+\w+\s*$")
 
 #: Tokens of a prompt where a row does not say: a few hundred in chats.
-_PROMPT_TOKENS = 400.0
+PROMPT_TOKENS = 400.0
 
 _WEIGHT_BYTES = {"fp8": 1.0, "int8": 1.0, "mxfp4": 0.53, "nvfp4": 0.56, "fp4": 0.53, "int4": 0.5}
 
@@ -108,7 +108,7 @@ def decode_load(row: Row) -> tuple[_core.DecodeLoad, _core.Accelerator, _core.Se
     peaks = dict(zip(_core.precisions(), accelerator.peak_flop_per_s, strict=True))
     peak = (peaks["fp8"] if weight_bytes < 2 else 0.0) or peaks["bf16"] or peaks["fp16"]
     accelerators = _positive(row, "num_gpus")
-    context = _PROMPT_TOKENS + (row.number("avg_output_len") or 0.0) / 2
+    context = PROMPT_TOKENS + (row.number("avg_output_len") or 0.0) / 2
     load = _core.DecodeLoad(
         parameters=parameters,
         active_parameters=active,
@@ -127,7 +127,7 @@ def _serving(row: Row) -> PowerPrediction:
     load, accelerator, constants = decode_load(row)
     busy, _ = _core.decode_activity(constants, load)
     watts = _core.serving_power_w(constants, accelerator.power.limit_w, load)
-    note = f"prompt of {_PROMPT_TOKENS:.0f} tokens assumed"
+    note = f"prompt of {PROMPT_TOKENS:.0f} tokens assumed"
     if busy < 0.8:
         note += f"; the host paces the steps ({100 * busy:.0f} % busy)"
     return PowerPrediction(watts, note=note)

@@ -1,0 +1,180 @@
+"""``scalemodel serve``: one serving plan, or the best of all."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from scalemodel import _core
+from scalemodel.cli.options import add_field, add_formats, cluster_of, given
+from scalemodel.cli.output import (
+    INFEASIBLE,
+    NOTHING_FEASIBLE,
+    OK,
+    print_csv,
+    print_json,
+    print_table,
+)
+
+if TYPE_CHECKING:
+    from scalemodel.serving import Inference, Serving, ServingPlans
+
+_GOALS = ("throughput", "tpot", "ttft", "accelerators")
+
+
+def add_serve(commands: Any) -> None:
+    """The command that predicts what a serving plan delivers."""
+    parser = commands.add_parser(
+        "serve",
+        help="predict or choose a serving plan",
+        description="Predict throughput and latency of serving a model, or choose the plan that "
+        "serves it best.",
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=_serve)
+    parser.add_argument("model", metavar="MODEL", help="catalogue name, .toml or config.json")
+    cluster = parser.add_argument_group("cluster")
+    cluster.add_argument("--cluster", required=True, metavar="NAME|TOML", help="cluster")
+    size = cluster.add_mutually_exclusive_group()
+    size.add_argument("--nodes", type=int, metavar="N", help="nodes")
+    size.add_argument("--accelerators", type=int, metavar="N", help="accelerators")
+    cluster.add_argument("--engine", default="vllm_v1", metavar="NAME", help="serving engine")
+    task = parser.add_argument_group("requests")
+    for row in _core.RequestMix.fields():
+        add_field(task, row, required=row["name"] in ("input_tokens", "output_tokens"))
+    task.add_argument("--precision", default="bf16", metavar="NAME", help="of the weights")
+    task.add_argument("--kv-precision", default="bf16", metavar="NAME", help="of the cache")
+    task.add_argument("--imbalance", type=float, default=1.0, metavar="X", help="of the experts")
+    load = task.add_mutually_exclusive_group()
+    load.add_argument("--requests-per-s", type=float, metavar="X", help="arriving at random")
+    load.add_argument("--concurrency", type=float, metavar="N", help="sequences kept running")
+    plan = parser.add_argument_group("plan")
+    for row in _core.ServingLayout.fields():
+        add_field(plan, row)
+    plan.add_argument("--replicas", type=int, metavar="N", help="instances (default: all that fit)")
+    search = parser.add_argument_group("search")
+    search.add_argument("--goal", choices=_GOALS, help="choose the plan by this")
+    search.add_argument("--ttft-s", type=float, metavar="X", help="first token at most")
+    search.add_argument("--tpot-s", type=float, metavar="X", help="between tokens at most")
+    search.add_argument("--top", type=int, default=10, metavar="N", help="plans to show")
+    output = parser.add_argument_group("output")
+    output.add_argument("--simulate", type=int, metavar="N", help="serve N requests one by one")
+    output.add_argument("--explain", action="store_true", help="where a step goes")
+    output.add_argument("--launch", action="store_true", help="the command that starts it")
+    add_formats(parser)
+
+
+def _task(options: argparse.Namespace) -> Inference:
+    from scalemodel.serving import Inference
+
+    return Inference(
+        precision=options.precision,
+        kv_precision=options.kv_precision,
+        imbalance=options.imbalance,
+        **given(options, _core.RequestMix.fields()),
+    )
+
+
+def _text(found: Serving) -> str:
+    layout = " ".join(f"{name}{value}" for name, value in found.layout.to_dict().items())
+    head = f"{found.model.name} · {found.cluster} · {layout} x {found.replicas} · {found.engine}"
+    if not found.fits:
+        return f"{head}\nverdict {found.verdict}"
+    ttft = "it never settles" if found.saturated else f"{1e3 * found.ttft_s:.1f} ms"
+    gib = 2**30
+    lines = [
+        head,
+        f"{found.output_tokens_per_s:,.0f} output tokens/s   "
+        f"{found.output_tokens_per_s_per_accelerator:,.0f} per accelerator   "
+        f"{found.requests_per_s:.3g} requests/s   "
+        f"{100 * found.utilisation_fraction:.0f} % of the most",
+        f"first token {ttft}   between tokens {1e3 * found.tpot_s:.2f} ms   "
+        f"{found.concurrency:.0f} of at most {found.most_concurrency:.0f} sequences running",
+        f"memory  weights {found.memory_weights_bytes / gib:.1f}  "
+        f"cache {found.memory_cache_bytes / gib:.1f}  "
+        f"activations {found.memory_activations_bytes / gib:.1f}  "
+        f"reserve {found.memory_reserve_bytes / gib:.1f} GiB",
+    ]
+    if found.usd_per_million_output_tokens:
+        cost = found.usd_per_million_output_tokens
+        lines.append(f"cost {cost:.2f} USD per million output tokens")
+    if found.note:
+        lines.append(f"stands in: {found.note}")
+    return "\n".join(lines)
+
+
+def _one(options: argparse.Namespace) -> int:
+    from scalemodel.serving import serve
+
+    found = serve(
+        options.model,
+        cluster_of(options),
+        _task(options),
+        _core.ServingLayout(**given(options, _core.ServingLayout.fields())),
+        engine=options.engine,
+        concurrency=options.concurrency,
+        requests_per_s=options.requests_per_s,
+        replicas=options.replicas,
+    )
+    row: dict[str, Any] = {"model": found.model.name, "engine": found.engine, **found.to_dict()}
+    served = None
+    if options.simulate and found.fits:
+        served = found.simulate(requests=options.simulate).summary()
+    if options.json:
+        if served is not None:
+            row["simulation"] = served
+        if options.launch and found.fits:
+            row["launch"] = found.launch()
+        print_json(row)
+    elif options.csv:
+        print_csv(list(row), [list(row.values())])
+    else:
+        print(_text(found))
+        if options.explain and found.fits:
+            table = found.explain()
+            rows = [
+                [cause, f"{1e3 * time_s:.3f}", f"{100 * share:.1f}"]
+                for cause, time_s, share in table.itertuples(index=False)
+                if time_s > 0
+            ]
+            print()
+            print_table(["cause", "ms", "percent"], rows)
+        if served is not None:
+            print()
+            print_table(["simulated", "value"], [[k, f"{v:.6g}"] for k, v in served.items()])
+        if options.launch and found.fits:
+            print()
+            print(found.launch())
+    return OK if found.fits else INFEASIBLE
+
+
+def _best(options: argparse.Namespace) -> int:
+    from scalemodel.serving import plan_serving
+
+    found: ServingPlans = plan_serving(
+        options.model,
+        cluster_of(options),
+        _task(options),
+        goal=options.goal,
+        ttft_s=options.ttft_s,
+        tpot_s=options.tpot_s,
+        requests_per_s=options.requests_per_s,
+        engine=options.engine,
+        top=options.top,
+    )
+    header = [str(column) for column in found.best.columns]
+    rows = found.best.astype(object).to_numpy().tolist()
+    if options.json:
+        best = [dict(zip(header, row, strict=True)) for row in rows]
+        print_json({"plans": found.plans, "feasible": found.feasible, "best": best})
+    elif options.csv:
+        print_csv(header, rows)
+    else:
+        print(f"{found.plans:,} plans, {found.feasible:,} within the limits")
+        texts = [[f"{cell:.4g}" if isinstance(cell, float) else cell for cell in r] for r in rows]
+        print_table(header, texts)
+    return OK if rows else NOTHING_FEASIBLE
+
+
+def _serve(options: argparse.Namespace) -> int:
+    return _one(options) if options.goal is None else _best(options)
