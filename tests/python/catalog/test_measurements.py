@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import scalemodel as sm
-from scalemodel.errors import ScaleModelError
 from scalemodel.validation import KINDS, scores_of
 from scalemodel.validation.prediction import OUTPUT_COLUMNS
 from scalemodel.validation.training import INPUT_COLUMNS
@@ -93,7 +92,5 @@ def test_training_rows_hold_no_predictions() -> None:
     assert needed <= set(names) & set(INPUT_COLUMNS)
 
 
-def test_inference_is_refused_while_nothing_predicts_it() -> None:
+def test_serving_runs_are_offline_and_online() -> None:
     assert {row["scenario"].split(",")[0] for row in rows_of("inference")} == {"offline", "online"}
-    with pytest.raises(ScaleModelError, match="'inference' is not available yet"):
-        sm.validate("inference")
