@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "bindings/arrays.hpp"
@@ -17,15 +18,15 @@ namespace {
 
 /// One instance, tabulated.
 struct Deployment {
-  Deployment(const Model& served, const Cluster& on, const Engine& with,
+  Deployment(Model served, const Cluster& on, const Engine& with,
              const ServingKernels& kernel_constants, const ServingLayout& spread, double imbalance)
-      : model(served),
+      : model(std::move(served)),
         cluster(on),
         engine(with),
         kernels(kernel_constants),
         layout(spread),
-        times(served, on, with, kernel_constants, spread, imbalance),
-        blocks(served, with, kernel_constants, spread) {}
+        times(model, on, with, kernel_constants, spread, imbalance),
+        blocks(model, with, kernel_constants, spread) {}
 
   Model model;
   Cluster cluster;

@@ -35,24 +35,22 @@ bool better(const ServingPlan& a, const ServingPlan& b, ServingGoal goal) {
 
 /// Keeps the plans that no other beats in both tokens per accelerator and time between tokens.
 void keep_front(std::vector<ServingPlan>& plans) {
-  std::stable_sort(plans.begin(), plans.end(), [](const ServingPlan& a, const ServingPlan& b) {
+  std::ranges::stable_sort(plans, [](const ServingPlan& a, const ServingPlan& b) {
     if (a.state.tpot != b.state.tpot) return a.state.tpot < b.state.tpot;
     return tokens_per_accelerator(a) > tokens_per_accelerator(b);
   });
   double most = -1;
-  const auto end = std::remove_if(plans.begin(), plans.end(), [&](const ServingPlan& plan) {
+  std::erase_if(plans, [&](const ServingPlan& plan) {
     const double rate = tokens_per_accelerator(plan);
     if (rate <= most) return true;
     most = rate;
     return false;
   });
-  plans.erase(end, plans.end());
 }
 
 void keep_best(std::vector<ServingPlan>& plans, ServingGoal goal, std::size_t top) {
-  std::stable_sort(plans.begin(), plans.end(), [goal](const ServingPlan& a, const ServingPlan& b) {
-    return better(a, b, goal);
-  });
+  std::ranges::stable_sort(
+      plans, [goal](const ServingPlan& a, const ServingPlan& b) { return better(a, b, goal); });
   if (plans.size() > top) plans.resize(top);
 }
 
@@ -78,7 +76,6 @@ ServingPlans search_serving(const Model& model, const Cluster& cluster, const En
                             const Poll& poll) {
   std::vector<Part> parts(layouts.size());
   Team team(threads, poll, layouts.size());
-  const double ratio = std::exp2(1.0 / per_octave);
   const RequestLengths lengths{mix.input, mix.output};
   team.run(layouts.size(), 1, [&](std::size_t worker, std::size_t item) {
     const ServingLayout& layout = layouts[item];
@@ -90,8 +87,8 @@ ServingPlans search_serving(const Model& model, const Cluster& cluster, const En
       limited.most_tokens = static_cast<int>(tokens);
       CacheCapacity capacity = cache_capacity(model, cluster, limited, kernels, layout, lengths);
       double last = 0;
-      for (double running = 1; last < capacity.most_sequences; running *= ratio) {
-        last = std::min(running, capacity.most_sequences);
+      for (int step = 0; last < capacity.most_sequences; ++step) {
+        last = std::min(std::exp2(static_cast<double>(step) / per_octave), capacity.most_sequences);
         ServingPlan plan{layout, capacity.most_tokens, last, 1,
                          steady_state(times, capacity, mix, last)};
         part.plans += 1;

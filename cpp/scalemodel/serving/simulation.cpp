@@ -205,17 +205,17 @@ class Instance {
     } else if (sequences_ > 0) {
       stopped_ += elapsed;
     }
-    const auto done = std::stable_partition(prompts_.begin(), prompts_.end(),
-                                            [](const Prompt& p) { return p.rest > 0; });
-    for (auto prompt = done; prompt != prompts_.end(); ++prompt) {
-      Served& served = served_[prompt->request];
+    const auto done =
+        std::ranges::stable_partition(prompts_, [](const Prompt& p) { return p.rest > 0; });
+    for (Prompt& prompt : done) {
+      Served& served = served_[prompt.request];
       if (served.first_token <= Seconds{}) served.first_token = now_;
-      prompt->answer -= 1;
-      prompt->tokens += 1;
+      prompt.answer -= 1;
+      prompt.tokens += 1;
       held_ += 1;
-      begin(*prompt);
+      begin(prompt);
     }
-    prompts_.erase(done, prompts_.end());
+    prompts_.erase(done.begin(), done.end());
   }
 
   /// A prompt is done: its sequence runs, or was to give one token only.

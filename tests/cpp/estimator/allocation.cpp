@@ -4,6 +4,7 @@
 #include <new>
 
 #include "scalemodel/search/group_space.hpp"
+#include "serving/serving_support.hpp"
 #include "support.hpp"
 
 namespace {
@@ -141,6 +142,20 @@ TEST_CASE("evaluating group strategies on filled tables allocates nothing") {
     CHECK(alone.hits[i].estimate == together.hits[i].estimate);
   }
   CHECK(alone.counts.evaluated == space.size());
+}
+
+TEST_CASE("steps and steady states of a tabulated instance allocate nothing") {
+  const RequestMix mix{1000, 200, 0, 2, 0.7};
+  const testing::Instance one(testing::experts_8x7b_shape(), 8, testing::reference_engine(),
+                              {2, 1, 4, 2, 1}, mix);
+  double sum = 0;
+  const long long before = allocations;
+  for (int n = 1; n < 2000; n += 7) {
+    sum += steady_state(one.times, one.capacity, mix, n).step.base();
+    sum += steady_state_at(one.times, one.capacity, mix, 0.01 * n).step.base();
+  }
+  CHECK(allocations - before == 0);
+  CHECK(sum > 0);
 }
 
 }  // namespace

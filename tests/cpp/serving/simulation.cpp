@@ -169,8 +169,8 @@ TEST_CASE("the search finds what trying everything finds, whatever the threads")
         const CacheCapacity capacity =
             cache_capacity(model, cluster, limited, kernels, layout, {mix.input, mix.output});
         double last = 0;
-        for (double n = 1; last < capacity.most_sequences; n *= std::exp2(1.0 / 16)) {
-          last = std::min(n, capacity.most_sequences);
+        for (int step = 0; last < capacity.most_sequences; ++step) {
+          last = std::min(std::exp2(step / 16.0), capacity.most_sequences);
           const SteadyState s = steady_state(times, capacity, mix, last);
           if (s.tpot > limits.tpot) continue;
           const double instances = std::ceil(limits.rate / s.requests_per_s - 1e-9);

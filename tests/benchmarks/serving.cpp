@@ -1,0 +1,71 @@
+// What serving costs to evaluate. Goals are for one core of an ordinary server; wall time is
+// reported, not asserted: a closed-form state below 2 us, 10,000 requests below half a second.
+#include <benchmark/benchmark.h>
+
+#include <vector>
+
+#include "questions.hpp"
+#include "scalemodel/model/decoder.hpp"
+#include "scalemodel/serving/simulation.hpp"
+
+namespace scalemodel {
+namespace {
+
+/// Llama 3 8B on one accelerator of the reference cluster.
+struct Served {
+  RequestMix mix{1000, 200, 0, 0, 0};
+  Engine engine;
+  ServingKernels kernels;
+  Model model;
+  Cluster cluster;
+  StepTimes times;
+  CacheBlocks blocks;
+  CacheCapacity capacity;
+
+  Served()
+      : model(make_decoder(shape())),
+        cluster(scalemodel::cluster(8)),
+        times(model, cluster, engine, kernels, {}, 1),
+        blocks(model, engine, kernels, {}),
+        capacity(cache_capacity(model, cluster, engine, kernels, {}, {1000, 200})) {}
+
+  static DecoderShape shape() {
+    DecoderShape s;
+    s.layers = 32;
+    s.hidden = 4096;
+    s.vocab = 128256;
+    s.heads = 32;
+    s.kv_heads = 8;
+    s.ffn = 14336;
+    s.gated = true;
+    return s;
+  }
+};
+
+void BM_SteadyState(benchmark::State& state) {
+  const Served served;
+  double running = 1;
+  for (auto _ : state) {
+    running = running < 500 ? running + 1 : 1;
+    benchmark::DoNotOptimize(steady_state(served.times, served.capacity, served.mix, running).step);
+  }
+  state.counters["goal_us"] = 2;
+}
+BENCHMARK(BM_SteadyState);
+
+void BM_TenThousandRequests(benchmark::State& state) {
+  const Served served;
+  std::vector<Request> requests;
+  for (int i = 0; i < 10'000; ++i) {
+    requests.push_back({Seconds{0.1 * i}, 1000, 100.0 + i % 200, false});
+  }
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        simulate_stream(served.times, served.blocks, served.capacity, served.mix, requests, 1));
+  }
+  state.counters["goal_s"] = 0.5;
+}
+BENCHMARK(BM_TenThousandRequests)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace scalemodel
