@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Accelerator', 'AttentionKernels', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'accelerator_share_kg', 'amortised', 'attention_bound_s', 'availability_interval_s', 'best_algorithm', 'canonical', 'check_serving_layout', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'die_kg', 'dispatch_time_s', 'ecmp_hash', 'energy_over_run_j', 'exact_ettr', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'grouped_call_time_s', 'implied_grid_g_per_kwh', 'joint_factor', 'judge_routing', 'least_loss_split', 'lookup_time_s', 'loss', 'marginal_return', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pareto_front', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'rental_cost_usd', 'reported_memory_bytes', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'serving_power_w', 'simulate_runs', 'step_under_cap', 'streaming_time_s', 'sweep', 'timeline', 'tokens_in', 'tokens_per_step', 'training_time_s', 'trend_cache_bytes', 'variables', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Accelerator', 'AttentionKernels', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'accelerator_share_kg', 'amortised', 'attention_bound_s', 'availability_interval_s', 'best_algorithm', 'canonical', 'check_serving_layout', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'die_kg', 'direct_connect', 'dispatch_time_s', 'ecmp_hash', 'energy_over_run_j', 'exact_ettr', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'grouped_call_time_s', 'implied_grid_g_per_kwh', 'joint_factor', 'judge_routing', 'least_loss_split', 'lookup_time_s', 'loss', 'marginal_return', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'rental_cost_usd', 'reported_memory_bytes', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'search_serving', 'serving_power_w', 'simulate_runs', 'step_under_cap', 'streaming_time_s', 'sweep', 'time_shifts', 'timeline', 'tokens_in', 'tokens_per_step', 'training_time_s', 'trend_cache_bytes', 'variables', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -4019,6 +4019,50 @@ class RouteOptions:
         """
         of annealing and searches
         """
+class Controller:
+    """
+    When paths are chosen anew, and for which demands.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Controller) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, period_s: float = 0.0, delay_s: float = 0.0, forecast: str = 'announced') -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Controller:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def delay_s(self) -> float:
+        """
+        from seeing the demands to new paths
+        """
+    @property
+    def forecast(self) -> str:
+        """
+        which jobs a run routes
+        """
+    @property
+    def period_s(self) -> float:
+        """
+        between runs; 0 = paths are chosen once
+        """
 class Flows:
     """
     Who sends how much to whom in one step.
@@ -4211,7 +4255,7 @@ class CappedStep:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, phases: StepPhases = ..., power_w: float = 0.0, clock_fraction: float = 1.0, met: bool = True) -> None:
+    def __init__(self, *, phases: StepPhases = ..., time_s: float = 0.0, power_w: float = 0.0, clock_fraction: float = 1.0, met: bool = True) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4244,6 +4288,11 @@ class CappedStep:
     def power_w(self) -> float:
         """
         mean of one accelerator
+        """
+    @property
+    def time_s(self) -> float:
+        """
+        sum of the phases
         """
 class ServingPower:
     """
@@ -4731,6 +4780,10 @@ def die_kg(area_cm2: typing.SupportsFloat | typing.SupportsIndex, process: ChipP
     """
     kg of CO2e of a die.
     """
+def direct_connect(nics: typing.SupportsInt | typing.SupportsIndex, ports: typing.SupportsInt | typing.SupportsIndex, strides: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], demands: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex]], cable: Cable) -> LinkGraph:
+    """
+    Rings and heavy matchings without switches; demands are rows (source, destination, bytes).
+    """
 def dispatch_time_s(accelerator: Accelerator, kernel: DispatchKernel, tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], hidden: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], nodes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], communication_blocks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of sending tokens to their experts or back, one per row of the columns.
@@ -4891,6 +4944,10 @@ def p2p_time_s(size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: t
     """
     Seconds of one transfer between neighbours of a group.
     """
+def pack_trees(graph: LinkGraph, root: typing.SupportsInt | typing.SupportsIndex, both_ways: bool, accuracy: typing.SupportsFloat | typing.SupportsIndex) -> dict:
+    """
+    Spanning trees that share the links of a direct-connect fabric.
+    """
 def pareto_front(columns: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float64]]) -> numpy.typing.NDArray[numpy.int64]:
     """
     Ascending indices of the rows that no row dominates; every column is an objective, minimised.
@@ -4899,9 +4956,9 @@ def path_columns(graph: LinkGraph, flows: Flows, max_paths: typing.SupportsInt |
     """
     Every path that a flow may take.
     """
-def pattern_flows(jobs: collections.abc.Sequence[tuple[str, collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]], typing.SupportsFloat | typing.SupportsIndex]]) -> Flows:
+def pattern_flows(jobs: collections.abc.Sequence[tuple[str, collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]], typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]]]) -> Flows:
     """
-    Flows of jobs: rows (pattern, groups of NICs, size in bytes).
+    Flows of jobs: rows (pattern, groups of NICs, size in bytes, shape of decomposed rings).
     """
 def pattern_steps(pattern: str, members: typing.SupportsInt | typing.SupportsIndex) -> int:
     """
@@ -4927,6 +4984,10 @@ def reported_memory_bytes(estimate: Estimate, stack: Stack) -> float:
     """
     Memory of an estimate as the log of the stack states it.
     """
+def ring_strides(nics: typing.SupportsInt | typing.SupportsIndex, count: typing.SupportsInt | typing.SupportsIndex) -> list[int]:
+    """
+    Strides at which a ring visits all NICs.
+    """
 def ring_traffic(graph: LinkGraph, jobs: collections.abc.Sequence[RingJob], placement: str, server: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, drop_local: bool) -> tuple:
     """
     Flows of placed ring jobs, and the NICs of every job.
@@ -4935,9 +4996,9 @@ def route_flows(graph: LinkGraph, flows: Flows, options: RouteOptions, max_paths
     """
     Chosen paths, rates, job values, loads and bounds.
     """
-def run_network(graph: LinkGraph, flows: Flows, options: RouteOptions, schedules: collections.abc.Sequence[JobSchedule], step_latency_s: typing.SupportsFloat | typing.SupportsIndex, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
+def run_network(graph: LinkGraph, flows: Flows, options: RouteOptions, schedules: collections.abc.Sequence[JobSchedule], step_latency_s: typing.SupportsFloat | typing.SupportsIndex, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0, controller: Controller = ..., changes: collections.abc.Sequence[tuple[typing.SupportsFloat | typing.SupportsIndex, LinkGraph]] = []) -> dict:
     """
-    Every collective of a run: job, start and end.
+    Every collective of a run: job, start and end; what the controller did.
     """
 def scaling_efficiency(tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], reference_tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], reference_accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> typing.Any:
     """
@@ -4954,6 +5015,10 @@ def score(estimate: Estimate, objective: collections.abc.Sequence[tuple[str, typ
 def search(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, prune: bool, too_big: bool, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> dict:
     """
     Best strategies of the rows [first, last).
+    """
+def search_serving(model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, mix: RequestMix, imbalance: typing.SupportsFloat | typing.SupportsIndex, layouts: collections.abc.Sequence[ServingLayout], most_tokens: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], per_octave: typing.SupportsInt | typing.SupportsIndex, goal: str, ttft_s: typing.SupportsFloat | typing.SupportsIndex, tpot_s: typing.SupportsFloat | typing.SupportsIndex, requests_per_s: typing.SupportsFloat | typing.SupportsIndex, top: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex) -> tuple:
+    """
+    Best plans, the front of throughput and time between tokens, plans tried and feasible.
     """
 def serving_power_w(serving: ServingPower, limit_w: typing.SupportsFloat | typing.SupportsIndex, load: DecodeLoad) -> float:
     """
@@ -4974,6 +5039,10 @@ def streaming_time_s(accelerator: Accelerator, kernel: StreamingKernel, rows: ty
 def sweep(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, wanted: collections.abc.Sequence[str] | None, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> tuple:
     """
     Columns of the rows [first, last): of the strategies, of the estimates.
+    """
+def time_shifts(graph: LinkGraph, flows: Flows, options: RouteOptions, schedules: collections.abc.Sequence[JobSchedule], finest: typing.SupportsInt | typing.SupportsIndex) -> dict:
+    """
+    When periodic jobs should communicate.
     """
 def timeline(tables: Tables, strategy: Strategy, options: TimelineOptions, slowdown: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex]) -> Timeline:
     """

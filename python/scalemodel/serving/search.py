@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -124,8 +124,8 @@ def _limit(name: str, value: float | None) -> float:
 
 
 def plan_serving(
-    model: str | PathLike[str] | Model,
-    cluster: str | PathLike[str] | Cluster,
+    model: str | Path | Mapping[str, Any] | Model,
+    cluster: str | Path | Mapping[str, Any] | Cluster,
     task: Inference,
     *,
     goal: Goal = "throughput",
@@ -210,8 +210,8 @@ def plan_serving(
 
 
 def plan_split(
-    model: str | PathLike[str] | Model,
-    cluster: str | PathLike[str] | Cluster,
+    model: str | Path | Mapping[str, Any] | Model,
+    cluster: str | Path | Mapping[str, Any] | Cluster,
     task: Inference,
     *,
     requests_per_s: float,

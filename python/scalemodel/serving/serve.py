@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalemodel import _core, resolve
@@ -292,8 +293,8 @@ def ranks_of(layout: _core.ServingLayout) -> int:
 
 
 def serve(
-    model: str | PathLike[str] | Model,
-    cluster: str | PathLike[str] | Cluster,
+    model: str | Path | Mapping[str, Any] | Model,
+    cluster: str | Path | Mapping[str, Any] | Cluster,
     task: Inference,
     layout: _core.ServingLayout | None = None,
     *,

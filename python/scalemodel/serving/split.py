@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -121,8 +122,8 @@ class SplitServing:
 
 
 def serve_split(
-    model: str | PathLike[str] | Model,
-    cluster: str | PathLike[str] | Cluster,
+    model: str | Path | Mapping[str, Any] | Model,
+    cluster: str | Path | Mapping[str, Any] | Cluster,
     task: Inference,
     *,
     requests_per_s: float,
@@ -170,19 +171,27 @@ def serve_split(
             f"prefill_replicas={prefill_replicas}, decode_replicas={decode_replicas}: the pools "
             f"need {needed} accelerators, the cluster has {where.accelerators}"
         )
-    ask = {"engine": engine, "requests_per_s": requests_per_s}
     first = serve(
         chosen,
         where,
         task.replace(output_tokens=1, speculative_tokens=0),
         pools[0],
         replicas=prefill_replicas,
-        **ask,
+        engine=engine,
+        requests_per_s=requests_per_s,
     )
     # An answer arrives with its prompt in the cache: one token of it is left to compute.
     cached = 1 - 1 / max(task.input_tokens, 2.0)
     held = task.replace(prefix_hit_fraction=min(0.999, cached))
-    second = serve(chosen, where, held, pools[1], replicas=decode_replicas, **ask)
+    second = serve(
+        chosen,
+        where,
+        held,
+        pools[1],
+        replicas=decode_replicas,
+        engine=engine,
+        requests_per_s=requests_per_s,
+    )
     transfer_s = 0.0
     if first.deployment is not None and second.deployment is not None:
         transfer_s = _transfer(first, where)

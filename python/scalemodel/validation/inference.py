@@ -19,7 +19,7 @@ from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for
 from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.serving.serve import deployment_for, ranks_of
 from scalemodel.serving.stream import poisson_arrivals
-from scalemodel.serving.task import Inference
+from scalemodel.serving.task import CachePrecision, Inference, WeightPrecision
 from scalemodel.units import value_of
 from scalemodel.validation.power import PROMPT_TOKENS
 from scalemodel.validation.rows import Row, SkippedRowError, Table
@@ -59,7 +59,7 @@ OUTPUT_COLUMNS = (
 #: Further columns where the mean batch is known.
 POWER_OUTPUTS = ("predicted_power_w_per_gpu", "predicted_j_per_token")
 
-_FORMATS = (
+_FORMATS: tuple[tuple[str, WeightPrecision], ...] = (
     ("mxfp4", "mxfp4"),
     ("nvfp4", "fp4"),
     ("fp4", "fp4"),
@@ -120,7 +120,7 @@ class ServingQuestion:
     notes: list[str] = field(default_factory=list)
 
 
-def format_of(text: str) -> str | None:
+def format_of(text: str) -> WeightPrecision | None:
     """Number format that a cell names, or None.
 
     Examples
@@ -157,29 +157,34 @@ def model_of(name: str) -> str:
     raise SkippedRowError(f"unknown_architecture:{name}")
 
 
-def _layout(row: Row, accelerators: int, routed: bool, defaults: Mapping[str, Any]) -> Any:
+def _layout(
+    row: Row, accelerators: int, routed: bool, defaults: Mapping[str, Any]
+) -> _core.ServingLayout:
     """Degrees of a row: its columns, or the JSON that the power schema keeps them in."""
     text = row.text("parallelization")
     if text:
         try:
             given = json.loads(text)
-            dp, ep = int(given.get("data_parallel", 1)), int(given.get("expert_parallel", 1))
-            tp = int(given.get("tensor_parallel", 1))
-        except (ValueError, TypeError, AttributeError):
+            replicas, shared = int(given.get("data_parallel", 1)), given.get("expert_parallel", 1)
+            split = max(int(given.get("tensor_parallel", 1)), accelerators // replicas)
+            # Ranks that share out experts split attention, unless data parallelism is said to.
+            return _core.ServingLayout(tp=split, dp=replicas, ep=int(shared))
+        except (ValueError, TypeError, AttributeError, ZeroDivisionError):
             raise SkippedRowError("illegal:parallelization") from None
-        # Ranks that share out experts split attention, unless data parallelism is said to.
-        return _core.ServingLayout(tp=max(tp, accelerators // dp), dp=dp, ep=ep)
-    tp, pp, dp, cp, ep = (row.count(name) for name in ("tp", "pp", "dp", "cp", "ep"))
-    pp, cp = pp or 1, cp or 1
+    tp, dp, ep = row.count("tp"), row.count("dp"), row.count("ep")
+    pp, cp = row.count("pp") or 1, row.count("cp") or 1
+    # Expert parallelism that is said to be on without a degree spans all ranks.
     stated = ep is None and "ep" in row.text("ep").lower()
     if tp is None:
         tp = max(1, accelerators // (pp * cp * (dp or 1)))
-    if routed and stated and dp is None and value_of(defaults.get("attention_dp", False)):
+    if not routed:
+        return _core.ServingLayout(tp=tp, pp=pp, dp=dp or 1, cp=cp)
+    if stated and dp is None and value_of(defaults.get("attention_dp", False)):
         # Attention is repeated on the ranks that would split it, experts are shared out.
         return _core.ServingLayout(tp=1, dp=tp, ep=tp, pp=pp, cp=cp)
     if stated:
-        ep = tp * (dp or 1) if routed else 1
-    return _core.ServingLayout(tp=tp, pp=pp, dp=dp or 1, cp=cp, ep=(ep or 1) if routed else 1)
+        ep = tp * (dp or 1)
+    return _core.ServingLayout(tp=tp, pp=pp, dp=dp or 1, cp=cp, ep=ep or 1)
 
 
 def _positive(row: Row, column: str) -> float:
@@ -197,6 +202,18 @@ def _engine_of(row: Row) -> str:
         return engine_for(text) if text else DEFAULT_ENGINE
     except ScaleModelError:
         return DEFAULT_ENGINE
+
+
+def _cache_format(
+    row: Row, precision: WeightPrecision, engine_name: str, notes: list[str]
+) -> CachePrecision:
+    stated = format_of(row.text("kv_precision"))
+    if stated in ("bf16", "fp16", "fp8", "fp4"):
+        return stated
+    narrow = precision in ("fp8", "fp4") and engine_name.startswith("tensorrt")
+    cache: CachePrecision = "fp8" if narrow else "bf16"
+    notes.append(f"{cache} cache assumed")
+    return cache
 
 
 def question(row: Row, *, power: bool, engine_name: str | None = None) -> ServingQuestion:
@@ -222,11 +239,7 @@ def question(row: Row, *, power: bool, engine_name: str | None = None) -> Servin
     precision = format_of(row.text(column))
     if precision is None:
         raise SkippedRowError("unsupported:dtype" if row.text(column) else f"missing:{column}")
-    cache = format_of(row.text("kv_precision"))
-    if cache is None:
-        narrow = precision in ("fp8", "fp4") and name.startswith("tensorrt")
-        cache = "fp8" if narrow else "bf16"
-        notes.append(f"{cache} cache assumed")
+    cache = _cache_format(row, precision, name, notes)
     routed = resolve.model(model).shape.experts > 0
     defaults = catalog.load("engines", name).get("defaults", {})
     layout = _layout(row, accelerators, routed, defaults)
@@ -323,8 +336,9 @@ class ServingPredictor:
         if capacity.most_sequences < 1:
             raise SkippedRowError("illegal:out_of_memory")
         count = asked.requests
-        finite = asked.rate is not None and math.isfinite(asked.rate)
-        arrivals = poisson_arrivals(count, asked.rate, _SEED) if finite else np.zeros(count)
+        arrivals = np.zeros(count)
+        if asked.rate is not None and math.isfinite(asked.rate):
+            arrivals = poisson_arrivals(count, asked.rate, _SEED)
         lengths = np.ones(count)
         served, totals = deployment.simulate(
             task.mix, arrivals, task.input_tokens * lengths, task.output_tokens * lengths
