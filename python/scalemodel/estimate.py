@@ -574,7 +574,9 @@ def estimate(
     model = resolve.model(cast("str | Path | Model | dict[str, Any]", model))
     cluster = resolve.cluster(cluster)
     if not isinstance(task, Training):
-        raise ScaleModelError(f"task={task!r}: must be a Training or FineTuning")
+        raise ScaleModelError(
+            f"task={task!r}: must be a Training or FineTuning; sm.serve takes an Inference"
+        )
     refuse_ablation(ablation)
     if strategy is None:
         strategy = _core.Strategy()

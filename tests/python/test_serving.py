@@ -292,6 +292,18 @@ def test_kernels_of_other_accelerators_are_told() -> None:
     assert "attention of" in note
 
 
+def test_private_accelerators_run_the_kernels_of_their_base() -> None:
+    def tpot_s(accelerator: dict[str, object]) -> float:
+        cluster = sm.cluster({"accelerator": {"base": "h100_sxm_80", **accelerator}})
+        plan = sm.serve("llama3_8b", cluster, TASK, concurrency=8, replicas=1)
+        assert ("kernels of h100_sxm_80" in plan.note) == ("name" in accelerator)
+        return float(plan.tpot_s)
+
+    usual = tpot_s({})
+    assert tpot_s({"name": "mine"}) == usual
+    assert tpot_s({"name": "mine", "memory": {"bandwidth": "6 TB/s"}}) < usual
+
+
 # ----------------------------------------------------------------------------------- ways to ask
 def test_plans_that_cannot_run_say_why() -> None:
     ask = ("llama3_70b", "dgx_h100", TASK)

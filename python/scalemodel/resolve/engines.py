@@ -9,7 +9,7 @@ from typing import Any
 
 from scalemodel import _core, catalog
 from scalemodel.errors import ScaleModelError
-from scalemodel.resolve.accelerators import accelerator_table
+from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 from scalemodel.resolve.attention import AttentionKernels, version_of
 from scalemodel.resolve.clusters import Cluster
 from scalemodel.resolve.kernel_tables import (
@@ -292,10 +292,46 @@ def serving_kernels(
     return _core.ServingKernels(**constants), "; ".join(notes)
 
 
+def _lender(cluster: Cluster) -> str:
+    """Catalogue accelerator whose kernels a cluster's runs: itself, its base, else the nearest."""
+    known = catalog.names("accelerators")
+    table = cluster.table.get("accelerator", {})
+    if cluster.accelerator in known:
+        return cluster.accelerator
+    if not isinstance(table, Mapping):
+        return catalog.find("accelerators", cluster.accelerator)
+    for key in ("base", "kernels"):
+        name = table.get(key)
+        if isinstance(name, str) and name in known:
+            return name
+    own = (str(table.get("architecture", "")), int(str(value_of(table.get("year", 2023)))))
+
+    def apart(name: str) -> tuple[bool, bool, int]:
+        entry = catalog.load("accelerators", name)
+        measured = f"{name}_attention" in catalog.names("kernels")
+        return (entry["architecture"] != own[0], not measured, abs(entry["year"] - own[1]))
+
+    return min(known, key=apart)
+
+
 def kernels_for(
     cluster: Cluster, engine_name: str, shape: _core.DecoderShape, weights: str, cache: str
 ) -> tuple[_core.ServingKernels, str]:
-    """`serving_kernels` for the attention of a model."""
+    """`serving_kernels` for the attention of a model, at the rates of a cluster's accelerator.
+
+    An accelerator that is not in the catalogue runs the kernels of its base, or of the nearest one.
+    """
     group = max(1, shape.heads // (shape.kv_heads or shape.heads))
     latent = shape.kv_lora_rank > 0
-    return serving_kernels(cluster.accelerator, engine_name, weights, cache, group, latent)
+    lender = _lender(cluster)
+    constants, note = serving_kernels(lender, engine_name, weights, cache, group, latent)
+    index = _core.precisions().index(constants.math)
+    sheet = build_accelerator(accelerator_table(lender)).peak_flop_per_s[index]
+    own = cluster.core.accelerator.peak_flop_per_s[index]
+    if sheet > 0 and own not in (0, sheet):
+        narrow = constants.linear_format
+        faster = narrow.replace(peak_flop_per_s=narrow.peak_flop_per_s * own / sheet)
+        constants = constants.replace(linear_format=faster)
+    if lender != cluster.accelerator:
+        note = "; ".join(filter(None, (f"kernels of {lender}", note)))
+    return constants, note
