@@ -294,6 +294,9 @@ class ServingPredictor:
         if reason != "ok":
             raise SkippedRowError(f"illegal:{reason}")
         constants = self._constants.get(asked.engine, engine_constants(asked.engine))
+        if asked.rate is not None:
+            # Only a benchmark knows its requests beforehand; a server is set up for all.
+            constants = constants.replace(tunes_limits=False)
         if asked.concurrency is not None:
             most = int(max(1, min(asked.concurrency, 1e6)))
             constants = constants.replace(most_sequences=most, tunes_limits=False)
