@@ -134,11 +134,18 @@ Seconds StepTimes::all_reduce(Bytes bytes, int ranks) const {
                                              kernels_.all_reduce));
 }
 
-/// Tokens to their experts and back, where ranks hold different tokens.
+/// Tokens to their experts and back, where ranks hold different tokens: every rank gathers all of
+/// them and reduces what it computed, or kernels of their own send each where it is wanted. Engines
+/// choose by the size of a step, taken here as the faster way.
 Seconds StepTimes::exchange(const FeedForwardShape& ff, double tokens) const {
   const int ranks = layout_.stage_ranks();
   const GroupShape group = group_shape(cluster_, ranks, 1);
-  if (kernels_.sends_tokens && layout_.ep > 1) {
+  const Bytes whole{tokens * hidden_ * kElement};
+  Seconds time = collective_time(Collective::all_gather, whole, group, cluster_) +
+                 collective_time(Collective::reduce_scatter, whole, group, cluster_);
+  const bool reaches = group.domains == 1 || (kernels_.dispatch.network_rate > BytesPerSecond{} &&
+                                              kernels_.combine.network_rate > BytesPerSecond{});
+  if (kernels_.sends_tokens && reaches && layout_.ep > 1) {
     const DispatchWork work{tokens / ranks,
                             hidden_,
                             static_cast<double>(ff.experts_per_token),
@@ -147,13 +154,10 @@ Seconds StepTimes::exchange(const FeedForwardShape& ff, double tokens) const {
                             static_cast<double>(group.domains),
                             0,
                             static_cast<double>(cluster_.accelerator.multiprocessors)};
-    return 2 * engine_.collective_wait + dispatch_time(work, kernels_.dispatch) +
-           dispatch_time(work, kernels_.combine);
+    time =
+        min(time, dispatch_time(work, kernels_.dispatch) + dispatch_time(work, kernels_.combine));
   }
-  const Bytes whole{tokens * hidden_ * kElement};
-  return 2 * engine_.collective_wait +
-         collective_time(Collective::all_gather, whole, group, cluster_) +
-         collective_time(Collective::reduce_scatter, whole, group, cluster_);
+  return 2 * engine_.collective_wait + time;
 }
 
 /// One layer on its busiest rank. `tokens` are those of the whole instance.
@@ -259,6 +263,7 @@ Seconds StepTimes::head_time(double sequences) const {
 
 Seconds StepTimes::prefill(const StepWork& work) const noexcept {
   Seconds time;
+  // Data-parallel ranks are taken to carry as many prompts each: engines hold them back for that.
   const double prompts = std::max(1.0, work.prompts / layout_.dp);
   for (const AttentionKind& kind : attention_) {
     AttentionCall call = kind.call;
@@ -324,8 +329,7 @@ StepTime StepTimes::of(const StepWork& whole) const noexcept {
   const auto at = [](const auto& grid, const Position& p) {
     return added(added({}, 1 - p.share, grid[p.index]), p.share, grid[p.index + 1]);
   };
-  const Position position_of = position(tokens);
-  const TokenCost cost = at(tokens_, position_of);
+  const TokenCost cost = at(tokens_, position(tokens));
   const auto head_of = [&](double sequences) {
     const Position p = position(sequences);
     return (1 - p.share) * head_[p.index] + p.share * head_[p.index + 1];

@@ -126,10 +126,8 @@ def engine_for(text: str) -> str:
     return reached[-1] if reached else eras[0 if eras[0][2] else -1][1]
 
 
-def _label_mismatch(kernel: Kernel[Any], dtype: str, label: str, want: Mapping[str, str]) -> float:
-    apart = dtype_mismatch(dtype, kernel.label("dtype")) if dtype else 0.0
-    if label and kernel.label("mode") != label:
-        apart += _OTHER_ENGINE
+def _label_mismatch(kernel: Kernel[Any], dtype: str, want: Mapping[str, str]) -> float:
+    apart = dtype_mismatch(dtype, kernel.label("dtype"))
     if kernel.label("engine") != want.get("engine", ""):
         apart += _OTHER_ENGINE
     return apart
@@ -151,7 +149,7 @@ def _experts(
 ) -> tuple[_core.GroupedGemmKernel, bool]:
     """Constants of expert layers, and whether they are the engine's own on such an accelerator."""
     chosen = nearest_kernel(
-        _expert_kernels(), accelerator, lambda kernel: _label_mismatch(kernel, dtype, "", want)
+        _expert_kernels(), accelerator, lambda kernel: _label_mismatch(kernel, dtype, want)
     )
     # A benchmark repeats one layer, so that small experts stay in the cache, and one release timed
     # experts of other ranks too: neither happens in a model of many layers.
@@ -169,16 +167,21 @@ def _native(kernel: Any) -> Any:
 
 
 def _dispatch(accelerator: str, mode: str) -> dict[str, Any]:
+    """Kernels that send tokens to their experts; those that also leave the node come first."""
     if not mode:
         return {}
+
+    def apart(kernel: Kernel[Any]) -> float:
+        return 0.0 if kernel.label("scope") == "any" else _OTHER_ENGINE
+
     found: dict[str, Any] = {"sends_tokens": True}
     for op in ("dispatch", "combine"):
-        chosen = nearest_kernel(
-            [kernel for kernel in _dispatch_kernels() if kernel.label("op") == op],
-            accelerator,
-            lambda kernel: _label_mismatch(kernel, "", mode, {"engine": kernel.label("engine")}),
-        )
-        found[op] = chosen.record
+        candidates = [
+            kernel
+            for kernel in _dispatch_kernels()
+            if kernel.label("op") == op and kernel.label("mode") == mode
+        ]
+        found[op] = nearest_kernel(candidates, accelerator, apart).record
     return found
 
 
