@@ -19,7 +19,9 @@ def _steps(plan: Serving) -> tuple[int, int]:
     if plan.deployment is None or plan.state is None:
         raise ScaleModelError(f"launch: the plan does not run ({plan.verdict})")
     capacity = plan.deployment.capacity(plan.task.input_tokens, plan.task.output_tokens)
-    return max(1, round(plan.state.concurrency)), int(capacity.most_tokens)
+    # A rate asks for room in bursts, a concurrency for no more than itself.
+    running = capacity.most_sequences if plan.asked_rate else plan.state.concurrency
+    return max(1, round(running)), int(capacity.most_tokens)
 
 
 def _length(plan: Serving) -> int:
