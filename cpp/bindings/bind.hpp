@@ -27,5 +27,6 @@ void bind_power(pybind11::module_& m);
 void bind_economics(pybind11::module_& m);
 void bind_plans(pybind11::module_& m);
 void bind_groups(pybind11::module_& m);
+void bind_traffic(pybind11::module_& m);
 
 }  // namespace scalemodel::bindings

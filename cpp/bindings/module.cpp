@@ -28,4 +28,5 @@ PYBIND11_MODULE(_core, m) {
   bind_economics(m);
   bind_plans(m);
   bind_groups(m);
+  bind_traffic(m);
 }

@@ -59,14 +59,15 @@ if TYPE_CHECKING:
     from scalemodel.mixed import MixedCluster, MixedEstimate, estimate_mixed, mixed_cluster
     from scalemodel.routing import (
         Fabric,
+        NetworkReport,
         RoutingReport,
-        Traffic,
         design_topology,
         pack_trees,
         simulate_network,
         time_shifts,
     )
     from scalemodel.routing.route import route
+    from scalemodel.routing.traffic import Traffic, traffic
     from scalemodel.scaling import scaling
     from scalemodel.serving import (
         Inference,
@@ -102,6 +103,7 @@ __all__ = [
     "MixedEstimate",
     "Mlp",
     "Model",
+    "NetworkReport",
     "PatchEmbedding",
     "Ranking",
     "Reliability",
@@ -156,6 +158,7 @@ __all__ = [
     "sweep",
     "sweep_chunks",
     "time_shifts",
+    "traffic",
     "training_run",
     "validate",
     "write_chakra",
@@ -193,6 +196,7 @@ _LAZY = {
     "MixedCluster": "mixed",
     "MixedEstimate": "mixed",
     "Mlp": "groups",
+    "NetworkReport": "routing",
     "pack_trees": "routing",
     "PatchEmbedding": "groups",
     "plan_serving": "serving",
@@ -217,6 +221,7 @@ _LAZY = {
     "time_shifts": "routing",
     "TokenEmbedding": "groups",
     "Traffic": "routing",
+    "traffic": "routing",
     "training_run": "economics",
     "TrainingRun": "economics",
     "Transformer": "groups",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast, overload
 
 from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError
-from scalemodel.resolve import Cluster, Model
+from scalemodel.resolve import Cluster, Model, Network
 from scalemodel.tasks import Training
 
 if TYPE_CHECKING:
@@ -500,6 +500,15 @@ def refuse_ablation(ablation: object) -> None:
         raise ScaleModelError("ablation: only models of layer groups have one; see sm.compose")
 
 
+def refuse_network(network: object) -> None:
+    """A model of layer groups has axes of its own, to which no report gives shares."""
+    if network is not None:
+        raise ScaleModelError(
+            "network: models of layer groups run on the ideal fabric; scale fabric.bandwidth of "
+            "the cluster instead"
+        )
+
+
 _ESTIMATE_FIELDS = tuple(row["name"] for row in _core.Estimate.fields())
 
 
@@ -511,6 +520,7 @@ def estimate(
     strategy: GroupStrategy | _core.Strategy | None = None,
     *,
     stack: str = DEFAULT_STACK,
+    network: Network = None,
     ablation: _core.Ablation | None = None,
 ) -> GroupEstimate: ...
 @overload
@@ -521,6 +531,7 @@ def estimate(
     strategy: _core.Strategy | None = None,
     *,
     stack: str = DEFAULT_STACK,
+    network: Network = None,
     ablation: None = None,
 ) -> Estimate: ...
 def estimate(
@@ -530,6 +541,7 @@ def estimate(
     strategy: GroupStrategy | _core.Strategy | None = None,
     *,
     stack: str = DEFAULT_STACK,
+    network: Network = None,
     ablation: _core.Ablation | None = None,
 ) -> Estimate | GroupEstimate:
     """Predicts one training step of a model on a cluster.
@@ -545,6 +557,9 @@ def estimate(
         takes a GroupStrategy; a Strategy of tp, ep and data parallelism fills all of its groups.
     stack : str
         Named software stack of the catalogue.
+    network : NetworkReport or mapping of axis to share, optional
+        What the network leaves of its bandwidth to each axis, as `sm.route` reports it. Default:
+        that of the cluster's entry, usually all of it: an ideal fabric without collisions.
     ablation : Ablation, optional
         What to leave out of the physics of a model of layer groups.
 
@@ -570,9 +585,10 @@ def estimate(
     if is_composed(model):
         from scalemodel.groups.estimate import estimate_groups
 
+        refuse_network(network)
         return estimate_groups(model, resolve.cluster(cluster), task, strategy, stack, ablation)
     model = resolve.model(cast("str | Path | Model | dict[str, Any]", model))
-    cluster = resolve.cluster(cluster)
+    cluster = resolve.with_network(resolve.cluster(cluster), network)
     if not isinstance(task, Training):
         raise ScaleModelError(
             f"task={task!r}: must be a Training or FineTuning; sm.serve takes an Inference"

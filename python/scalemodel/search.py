@@ -15,6 +15,7 @@ from scalemodel.estimate import (
     Estimate,
     is_composed,
     refuse_ablation,
+    refuse_network,
     tables_for,
     verdict_text,
 )
@@ -26,7 +27,7 @@ from scalemodel.objective import (
     known_columns,
     objective_terms,
 )
-from scalemodel.resolve import Cluster, Model
+from scalemodel.resolve import Cluster, Model, Network
 from scalemodel.space import Space, as_texts, enumeration
 from scalemodel.tasks import Training
 from scalemodel.threads import progress_bar, worker_threads
@@ -376,7 +377,7 @@ def _frame(
 
 # ----------------------------------------------------------------------------------------- verbs
 def _question(
-    model: Any, cluster: ClusterLike, task: Training, space: object, stack: str
+    model: Any, cluster: ClusterLike, task: Training, space: object, stack: str, network: Network
 ) -> Question:
     if not isinstance(task, Training):
         raise ScaleModelError(f"task={task!r}: must be a Training or FineTuning")
@@ -387,7 +388,8 @@ def _question(
     elif not isinstance(space, Space):
         raise ScaleModelError(f"space={space!r}: must be a Space or a mapping of its arguments")
     resolve.stack(stack)
-    return Question(resolve.model(model), resolve.cluster(cluster), task, space, stack)
+    cluster = resolve.with_network(resolve.cluster(cluster), network)
+    return Question(resolve.model(model), cluster, task, space, stack)
 
 
 def _search_shard(shard: Shard) -> Ranking:
@@ -426,6 +428,7 @@ def sweep(
     *,
     columns: Sequence[str] | None = None,
     stack: str = DEFAULT_STACK,
+    network: Network = None,
     threads: int | None = None,
     progress: bool | Callable[[int, int], object] = False,
     executor: Executor | None = None,
@@ -444,6 +447,8 @@ def sweep(
         Columns to keep; a row of all takes about 350 bytes.
     stack : str
         Named software stack of the catalogue.
+    network : NetworkReport or mapping of axis to share, optional
+        As of `estimate`: the shares of the routed strategy stand for those of all.
     threads : int, optional
         Default: SCALEMODEL_NUM_THREADS or one per usable core. The table does not depend on it.
     progress : bool or function of (done, total)
@@ -477,6 +482,7 @@ def sweep(
     if is_composed(model):
         from scalemodel.groups.search import sweep_groups
 
+        refuse_network(network)
         return sweep_groups(
             *(model, cluster, task, space, stack, ablation),
             columns=columns,
@@ -485,7 +491,7 @@ def sweep(
             elsewhere=executor is not None or shards is not None,
         )
     refuse_ablation(ablation)
-    question = _question(model, cluster, task, space, stack)
+    question = _question(model, cluster, task, space, stack, network)
     if columns is not None:
         question = replace(question, columns=known_columns(columns))
     _check_shards(shards, executor)
@@ -506,6 +512,7 @@ def sweep_chunks(
     rows: int = 1_000_000,
     columns: Sequence[str] | None = None,
     stack: str = DEFAULT_STACK,
+    network: Network = None,
     threads: int | None = None,
 ) -> Iterator[pd.DataFrame]:
     """The table of `sweep` in parts of `rows` rows, for spaces that do not fit in memory.
@@ -520,7 +527,7 @@ def sweep_chunks(
     """
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
         raise ScaleModelError(f"rows={rows!r}: must be a positive whole number")
-    question = _question(model, cluster, task, space, stack)
+    question = _question(model, cluster, task, space, stack, network)
     if columns is not None:
         question = replace(question, columns=known_columns(columns))
     size = question.size
@@ -541,6 +548,7 @@ def search(
     top: int = 10,
     constraints: Sequence[str] | str = (),
     stack: str = DEFAULT_STACK,
+    network: Network = None,
     threads: int | None = None,
     progress: bool | Callable[[int, int], object] = False,
     ablation: _core.Ablation | None = None,
@@ -556,6 +564,7 @@ def search(
     top: int = 10,
     constraints: Sequence[str] | str = (),
     stack: str = DEFAULT_STACK,
+    network: Network = None,
     prune: bool = True,
     threads: int | None = None,
     progress: bool | Callable[[int, int], object] = False,
@@ -573,6 +582,7 @@ def search(
     top: int = 10,
     constraints: Sequence[str] | str = (),
     stack: str = DEFAULT_STACK,
+    network: Network = None,
     prune: bool = True,
     threads: int | None = None,
     progress: bool | Callable[[int, int], object] = False,
@@ -584,7 +594,7 @@ def search(
 
     Parameters
     ----------
-    model, cluster, task, space, stack, threads, progress, executor, shards, ablation
+    model, cluster, task, space, stack, network, threads, progress, executor, shards, ablation
         As of `sweep`.
     objective : str or mapping of str to weight
         A column (tokens_per_s, mfu_fraction, hfu_fraction and tokens_per_j are maximised, every
@@ -620,6 +630,7 @@ def search(
     if is_composed(model):
         from scalemodel.groups.search import search_groups
 
+        refuse_network(network)
         return search_groups(
             *(model, cluster, task, space, stack, ablation),
             objective=objective,
@@ -630,7 +641,7 @@ def search(
             elsewhere=executor is not None or shards is not None,
         )
     refuse_ablation(ablation)
-    question = _question(model, cluster, task, space, stack)
+    question = _question(model, cluster, task, space, stack, network)
     if not isinstance(prune, bool):
         raise ScaleModelError(f"prune={prune!r}: must be True or False")
     _check_shards(shards, executor)

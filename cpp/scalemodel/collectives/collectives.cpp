@@ -130,6 +130,17 @@ BytesPerSecond ring_rate(Collective op, const GroupShape& group, const ScaleUp& 
   return (fit.bandwidth_fraction2 / ring_loss(fit, group.per_domain)) * scale_up.bandwidth;
 }
 
+/// Bytes that every domain of a ring sends to the next one.
+Bytes ring_bytes(Collective op, Bytes size, int ranks) {
+  return (passes(op) * (ranks - 1) / ranks) * size;
+}
+
+/// Bytes that a rank sends to those of other domains in an all-to-all.
+Bytes exchanged_bytes(Bytes size, const GroupShape& group) {
+  const double n = group.ranks;
+  return ((n - group.per_domain) / n) * size;
+}
+
 /// Time on the wire of a ring that carries `bytes` through every port and every link.
 Seconds ring_wire(Collective op, Bytes bytes, const GroupShape& group, const Cluster& cluster) {
   const Seconds outside = bytes / ports_of(group, cluster.fabric);
@@ -146,7 +157,7 @@ Seconds ring_wire(Collective op, Bytes bytes, const GroupShape& group, const Clu
 Seconds spanning_ring(Collective op, Bytes size, const GroupShape& group, const Cluster& cluster) {
   const Fabric& fabric = cluster.fabric;
   const double f = passes(op);
-  const Bytes on_wire = (f * (group.ranks - 1) / group.ranks) * size;
+  const Bytes on_wire = ring_bytes(op, size, group.ranks);
   const Seconds wire = ring_wire(op, on_wire, group, cluster);
   const double inside = f * (group.ranks - group.domains), outside = f * (group.domains - 1);
   const auto latency = [&](const Protocol& protocol, Seconds hop_out) {
@@ -236,7 +247,7 @@ Seconds spanning_pat(Bytes size, const GroupShape& group, const Cluster& cluster
 Seconds spanning_all_to_all(Bytes size, const GroupShape& group, const Cluster& cluster) {
   const CollectiveFit& fit = cluster.scale_up.all_to_all;
   const double n = group.ranks;
-  const Bytes outside = ((n - group.per_domain) / n) * size;
+  const Bytes outside = exchanged_bytes(size, group);
   const double through_links = cluster.scale_up.carries_fabric ? n - 1 : group.per_domain - 1.0;
   const Seconds inside =
       ((through_links / n) * size) / ring_rate(Collective::all_to_all, group, cluster.scale_up);
@@ -251,7 +262,8 @@ GroupShape rail(const GroupShape& group) {
   return {.ranks = group.domains,
           .per_domain = 1,
           .domains = group.domains,
-          .leaves_pod = group.leaves_pod};
+          .leaves_pod = group.leaves_pod,
+          .share = group.share};
 }
 
 /// Inside domains first, then along rails, with a p-th of the buffer each:
@@ -302,6 +314,29 @@ Seconds best_spanning(Collective op, Bytes size, const GroupShape& group, const 
 
 }  // namespace
 
+Bytes domain_bytes(Collective op, Algorithm algorithm, Bytes size,
+                   const GroupShape& group) noexcept {
+  if (group.domains <= 1) return Bytes{};
+  switch (algorithm) {
+    case Algorithm::tree:
+    case Algorithm::nvls_tree:
+      return tree_buffers(group.domains) * size;
+    case Algorithm::sharp:
+      return size;
+    case Algorithm::direct:
+      return group.per_domain * exchanged_bytes(size, group);
+    case Algorithm::hierarchical:
+      if (op == Collective::all_to_all) return group.per_domain * exchanged_bytes(size, group);
+      return ring_bytes(op, size, group.domains);
+    case Algorithm::best:
+    case Algorithm::ring:
+    case Algorithm::nvls:
+    case Algorithm::pat:
+      return ring_bytes(op, size, group.ranks);
+  }
+  return Bytes{};
+}
+
 bool is_legal(Collective op, Algorithm algorithm, const GroupShape& group,
               const Cluster& cluster) noexcept {
   const bool spans = group.domains > 1, shares = group.per_domain > 1;
@@ -334,7 +369,13 @@ Seconds collective_time(Collective op, Bytes size, const GroupShape& group,
                         const Cluster& cluster) noexcept {
   if (group.ranks <= 1 || size <= Bytes{}) return Seconds{};
   if (const MeasuredCurve* curve = curve_of(op, group, cluster.measured)) {
-    return measured_time(*curve, size);
+    const Seconds measured = measured_time(*curve, size);
+    if (group.share == 1 || group.domains == 1) return measured;
+    // Measured with nothing in the way: slowed down as much as the model is.
+    GroupShape ideal = group;
+    ideal.share = 1;
+    return (best_spanning(op, size, group, cluster) / best_spanning(op, size, ideal, cluster)) *
+           measured;
   }
   if (group.domains > 1) return best_spanning(op, size, group, cluster);
   const Seconds ring = ring_inside(op, size, group.ranks, cluster.scale_up);

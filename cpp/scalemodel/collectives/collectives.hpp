@@ -51,6 +51,12 @@ Seconds collective_time(Collective op, Bytes size, const GroupShape& group, cons
 Algorithm best_algorithm(Collective op, Bytes size, const GroupShape& group,
                          const Cluster& cluster) noexcept;
 
+/// Bytes that the domain with most to send sends to the others in one operation on `group`, through
+/// all of its ports; `size` as in collective_time, which divides them by bandwidths. Inside one
+/// domain: none. `best` counts as a ring. Precondition: is_legal.
+Bytes domain_bytes(Collective op, Algorithm algorithm, Bytes size,
+                   const GroupShape& group) noexcept;
+
 /// Time of one transfer of `size` between neighbours of `group`.
 Seconds p2p_time(Bytes size, const GroupShape& group, const Cluster& cluster) noexcept;
 

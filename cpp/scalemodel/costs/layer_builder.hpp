@@ -25,8 +25,9 @@ inline constexpr double kNarrowKernels = 3;
 /// Collects the operators of a layer.
 class LayerBuilder {
  public:
-  LayerBuilder(const Conditions& conditions, const Cluster& cluster, OperatorList* list)
-      : conditions_(conditions), cluster_(cluster), list_(list) {}
+  LayerBuilder(const Conditions& conditions, const Cluster& cluster, OperatorList* list,
+               MessageList* messages)
+      : conditions_(conditions), cluster_(cluster), list_(list), messages_(messages) {}
 
   /// y[m,n] = x[m,k] w[k,n]: forward, dx = dy w' and dw = x' dy, the last accumulated into the
   /// gradient buffer (read and written). Narrow formats quantise x and dy once, in
@@ -142,6 +143,13 @@ class LayerBuilder {
     kernels_backward_ += backward;
   }
 
+  /// Time of one collective that each pass runs so many times, or, without `op`, of one transfer.
+  Seconds message(const Message& one) {
+    if (messages_ != nullptr) messages_->push_back(one);
+    return one.op ? collective_time(*one.op, one.size, one.group, cluster_)
+                  : p2p_time(one.size, one.group, cluster_);
+  }
+
   void communicate(std::string_view name, Seconds forward, Seconds backward, Bytes bytes) {
     note({name, 0, 0, 0, 0, forward, backward, bytes});
   }
@@ -178,6 +186,7 @@ class LayerBuilder {
   const Conditions& conditions_;
   const Cluster& cluster_;
   OperatorList* list_;
+  MessageList* messages_;
   Seconds forward_, backward_, weight_gradient_;
   Seconds linear_forward_, linear_backward_, moving_forward_, last_linear_;
   Seconds attention_forward_, attention_backward_, attention_recompute_;

@@ -175,7 +175,7 @@ constexpr double kPipelinedChunks = 4;
 /// Source: Korthikanti et al., arXiv 2205.05198.
 void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder, const Model& model,
                          const LayerKind& kind, const LayerLayout& layout, const LocalSizes& size,
-                         const Conditions& conditions, const Cluster& cluster) {
+                         const Conditions& conditions) {
   if (layout.tp == 1) return;
   const FeedForwardShape& ff = kind.feed_forward;
   // Routed experts exchange tokens over their own groups; only dense and shared parts reduce.
@@ -184,26 +184,27 @@ void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   // Every chunk of a pipelined overlap is a collective of its own and pays its latency.
   const bool chunked = layout.overlap_tp == TensorOverlap::pipelined;
   const double chunks = chunked ? kPipelinedChunks : 1;
-  const auto run = [&](Collective op, Bytes bytes) {
-    return chunks * collective_time(op, bytes / chunks, layout.tp_group, cluster);
+  // A gate that is a column-parallel product of its own reduces its own input gradient.
+  const bool gate = conditions.stack.split_gate && ff.gated && !ff.routed();
+  const double extra = gate && !layout.sequence_parallel ? 1 : 0;
+  const auto run = [&](Collective op, Bytes bytes, double backward_calls) {
+    return chunks * builder.message({Communicator::tp, op, bytes / chunks, layout.tp_group,
+                                     chunks * blocks, chunks * (blocks + extra) * backward_calls});
   };
   Seconds each_forward, each_backward;
   if (layout.sequence_parallel) {
     // Inputs may travel quantised; partial sums may not.
     const double narrow = conditions.stack.narrow_gather ? size.linear_input / size.element : 1;
-    const Seconds gather = run(Collective::all_gather, narrow * stream);
-    const Seconds scatter = run(Collective::reduce_scatter, stream);
     // Frozen weights have no gradient that would need the input again.
-    const bool again = layout.regather && !conditions.frozen_base;
+    const double gathers = layout.regather && !conditions.frozen_base ? 2 : 1;
+    const Seconds gather = run(Collective::all_gather, narrow * stream, gathers);
+    const Seconds scatter = run(Collective::reduce_scatter, stream, 1);
     each_forward = gather + scatter;
-    each_backward = (again ? 2 : 1) * gather + scatter;
+    each_backward = gathers * gather + scatter;
   } else {
-    each_forward = run(Collective::all_reduce, stream);
+    each_forward = run(Collective::all_reduce, stream, 1);
     each_backward = each_forward;
   }
-  // A gate that is a column-parallel product of its own reduces its own input gradient.
-  const bool gate = conditions.stack.split_gate && ff.gated && !ff.routed();
-  const double extra = gate && !layout.sequence_parallel ? 1 : 0;
   const Seconds total_forward = blocks * each_forward;
   const Seconds total_backward = (blocks + extra) * each_backward;
   builder.communicate("tensor_parallel", total_forward, total_backward, blocks * stream);
@@ -251,7 +252,7 @@ void add_gather_copies(LayerBuilder& builder, const Model& model, const LayerKin
 /// Context-parallel exchange of keys and values (or of heads, all-to-all).
 void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
                           const LayerLayout& layout, const LocalSizes& size,
-                          const Conditions& conditions, const Cluster& cluster) {
+                          const Conditions& conditions) {
   if (layout.cp == 1) return;
   const double cp = layout.cp;
   if (layout.context == ContextParallel::ring) {
@@ -259,14 +260,18 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
     builder.launches(kBlockLaunches * (cp - 1), kBlockLaunches * (cp - 1));
   }
   const Bytes kv{size.tokens * (size.k + size.v) * size.element};
-  const GroupShape& group = layout.cp_group;
+  const auto run = [&](std::optional<Collective> op, Bytes bytes, double forward_calls,
+                       double backward_calls) {
+    return builder.message(
+        {Communicator::cp, op, bytes, layout.cp_group, forward_calls, backward_calls});
+  };
   Split f{}, b{};
   Seconds total_forward, total_backward;
   switch (layout.context) {
     case ContextParallel::ring: {
       // cp - 1 neighbour exchanges under the attention of the block at hand; gradients of keys and
       // values travel with them on the way back.
-      const Seconds hop = p2p_time(kv, group, cluster);
+      const Seconds hop = run(std::nullopt, kv, cp - 1, 2 * (cp - 1));
       const double reach = conditions.stack.overlap_efficiency * (cp - 1) / cp;
       total_forward = (cp - 1) * hop;
       total_backward = 2 * total_forward;
@@ -278,16 +283,15 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
       const Bytes sent{size.tokens *
                        (size.q + size.k + size.v + size.heads * size.v / size.kv_heads) *
                        size.element};
-      total_forward = collective_time(Collective::all_to_all, sent, group, cluster);
+      total_forward = run(Collective::all_to_all, sent, 1, 1);
       total_backward = total_forward;
       f = {total_forward, Seconds{}};
       b = f;
       break;
     }
     case ContextParallel::all_gather: {
-      total_forward = collective_time(Collective::all_gather, cp * kv, group, cluster);
-      total_backward =
-          total_forward + collective_time(Collective::reduce_scatter, cp * kv, group, cluster);
+      total_forward = run(Collective::all_gather, cp * kv, 1, 1);
+      total_backward = total_forward + run(Collective::reduce_scatter, cp * kv, 0, 1);
       f = {total_forward, Seconds{}};
       b = {total_backward, Seconds{}};
       break;
@@ -305,7 +309,7 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
 /// copies are gathered and reduced inside the expert's group too.
 void add_expert_parallel(Phase& forward, Phase& backward, LayerBuilder& builder, const Model& model,
                          const LayerKind& kind, const LayerLayout& layout, const LocalSizes& size,
-                         const Conditions& conditions, const Cluster& cluster) {
+                         const Conditions& conditions) {
   const FeedForwardShape& ff = kind.feed_forward;
   if (!ff.routed() || (layout.ep == 1 && layout.etp == 1)) return;
   const bool spans = layout.ep_group.domains > 1;
@@ -315,12 +319,17 @@ void add_expert_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   const double sent = dispatched_copies(ff.experts_per_token, targets, deduplicated);
   const Bytes copies{size.tokens / layout.tp * sent * model.hidden * size.element *
                      conditions.imbalance};
-  Seconds one_way = collective_time(Collective::all_to_all, copies, layout.ep_group, cluster);
+  // Dispatch and combine in either pass.
+  Seconds one_way =
+      builder.message({Communicator::ep, Collective::all_to_all, copies, layout.ep_group, 2, 2});
   Seconds way_back = one_way;
   if (layout.etp > 1) {
     const Bytes gathered = layout.etp * copies;
-    one_way += collective_time(Collective::all_gather, gathered, layout.etp_group, cluster);
-    way_back += collective_time(Collective::reduce_scatter, gathered, layout.etp_group, cluster);
+    const auto inside = [&](Collective op) {
+      return builder.message({Communicator::etp, op, gathered, layout.etp_group, 1, 1});
+    };
+    one_way += inside(Collective::all_gather);
+    way_back += inside(Collective::reduce_scatter);
   }
   const Seconds total = one_way + way_back;
   builder.communicate("expert_parallel", total, total, 2 * copies);
@@ -386,9 +395,9 @@ Conditions resolve_conditions(const Task& task, const Stack& stack, Precision pr
 
 LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayout& layout,
                      const Conditions& conditions, const Cluster& cluster,
-                     const LayerTimers& timers, OperatorList* list) {
+                     const LayerTimers& timers, OperatorList* list, MessageList* messages) {
   const LocalSizes size = local_sizes(kind, layout, conditions);
-  LayerBuilder builder(conditions, cluster, list);
+  LayerBuilder builder(conditions, cluster, list, messages);
   double adapters = 0;
   add_norms(builder, model, kind, size, conditions, cluster);
   adapters += add_attention(builder, model, kind, layout, size, conditions, cluster, timers);
@@ -399,11 +408,9 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   cost.forward.compute = builder.forward();
   cost.backward.compute = builder.backward();
   cost.weight_gradient = builder.weight_gradient();
-  add_tensor_parallel(cost.forward, cost.backward, builder, model, kind, layout, size, conditions,
-                      cluster);
-  add_context_parallel(cost.forward, cost.backward, builder, layout, size, conditions, cluster);
-  add_expert_parallel(cost.forward, cost.backward, builder, model, kind, layout, size, conditions,
-                      cluster);
+  add_tensor_parallel(cost.forward, cost.backward, builder, model, kind, layout, size, conditions);
+  add_context_parallel(cost.forward, cost.backward, builder, layout, size, conditions);
+  add_expert_parallel(cost.forward, cost.backward, builder, model, kind, layout, size, conditions);
 
   set_recomputation(cost, builder, conditions);
   const LayerBytes bytes = layer_bytes(model, kind, layout, size, conditions);
@@ -434,8 +441,8 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
 }
 
 EndCost embedding_cost(const Model& model, const LayerLayout& layout, const Conditions& conditions,
-                       const Cluster& cluster) {
-  LayerBuilder builder(conditions, cluster, nullptr);
+                       const Cluster& cluster, MessageList* messages) {
+  LayerBuilder builder(conditions, cluster, nullptr, messages);
   const double tokens = static_cast<double>(layout.micro_batch) * conditions.sequence / layout.cp;
   const double element = operand_bytes(conditions.storage);
   const Bytes rows{tokens * model.hidden * element};
@@ -445,11 +452,14 @@ EndCost embedding_cost(const Model& model, const LayerLayout& layout, const Cond
   cost.forward.compute = builder.forward();
   cost.backward.compute = builder.backward();
   if (layout.tp > 1) {
-    const Collective op =
-        layout.sequence_parallel ? Collective::reduce_scatter : Collective::all_reduce;
-    cost.forward.tp = collective_time(op, rows, layout.tp_group, cluster);
+    const auto run = [&](Collective op, double forward, double backward) {
+      return builder.message({Communicator::tp, op, rows, layout.tp_group, forward, backward});
+    };
     if (layout.sequence_parallel) {
-      cost.backward.tp = collective_time(Collective::all_gather, rows, layout.tp_group, cluster);
+      cost.forward.tp = run(Collective::reduce_scatter, 1, 0);
+      cost.backward.tp = run(Collective::all_gather, 0, 1);
+    } else {
+      cost.forward.tp = run(Collective::all_reduce, 1, 0);
     }
   }
   cost.parameters = model.embedding_parameters / layout.tp;
@@ -458,8 +468,9 @@ EndCost embedding_cost(const Model& model, const LayerLayout& layout, const Cond
 }
 
 EndCost head_cost(const Model& model, const LayerLayout& layout, const Conditions& conditions,
-                  const Cluster& cluster, const LayerTimers& timers, OperatorList* list) {
-  LayerBuilder builder(conditions, cluster, list);
+                  const Cluster& cluster, const LayerTimers& timers, OperatorList* list,
+                  MessageList* messages) {
+  LayerBuilder builder(conditions, cluster, list, messages);
   const double tokens = static_cast<double>(layout.micro_batch) * conditions.sequence / layout.cp;
   const double columns = static_cast<double>(model.vocab) / layout.tp;
   const double element = operand_bytes(conditions.storage);
@@ -482,16 +493,17 @@ EndCost head_cost(const Model& model, const LayerLayout& layout, const Condition
   cost.weight_gradient = heads * builder.weight_gradient();
   if (layout.tp > 1) {
     const Bytes stream{heads * tokens * model.hidden * element};
+    const auto run = [&](Collective op, Bytes bytes, double forward, double backward) {
+      return builder.message({Communicator::tp, op, bytes, layout.tp_group, forward, backward});
+    };
     if (layout.sequence_parallel) {
-      cost.forward.tp = collective_time(Collective::all_gather, stream, layout.tp_group, cluster);
-      cost.backward.tp =
-          collective_time(Collective::reduce_scatter, stream, layout.tp_group, cluster);
+      cost.forward.tp = run(Collective::all_gather, stream, 1, 0);
+      cost.backward.tp = run(Collective::reduce_scatter, stream, 0, 1);
     } else {
-      cost.backward.tp = collective_time(Collective::all_reduce, stream, layout.tp_group, cluster);
+      cost.backward.tp = run(Collective::all_reduce, stream, 0, 1);
     }
     if (whole) {
-      cost.forward.tp += collective_time(Collective::all_gather, Bytes{heads * logits * element},
-                                         layout.tp_group, cluster);
+      cost.forward.tp += run(Collective::all_gather, Bytes{heads * logits * element}, 1, 0);
     }
   }
   cost.parameters = model.head_parameters / layout.tp + model.final_norm_parameters +

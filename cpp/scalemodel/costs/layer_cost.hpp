@@ -13,6 +13,7 @@
 #include "scalemodel/strategy/stack.hpp"
 #include "scalemodel/strategy/strategy.hpp"
 #include "scalemodel/strategy/task.hpp"
+#include "scalemodel/traffic/messages.hpp"
 
 namespace scalemodel {
 
@@ -98,15 +99,18 @@ struct LayerTimers {
   GemmTimer storage;  ///< in the storage precision: head, attention products, router
 };
 
-/// Tabulates one layer kind. `list`, when given, receives every operator.
+/// Tabulates one layer kind. `list`, when given, receives every operator, `messages` everything
+/// that leaves the rank.
 LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayout& layout,
                      const Conditions& conditions, const Cluster& cluster,
-                     const LayerTimers& timers, OperatorList* list = nullptr);
+                     const LayerTimers& timers, OperatorList* list = nullptr,
+                     MessageList* messages = nullptr);
 
 EndCost embedding_cost(const Model& model, const LayerLayout& layout, const Conditions& conditions,
-                       const Cluster& cluster);
+                       const Cluster& cluster, MessageList* messages = nullptr);
 
 EndCost head_cost(const Model& model, const LayerLayout& layout, const Conditions& conditions,
-                  const Cluster& cluster, const LayerTimers& timers, OperatorList* list = nullptr);
+                  const Cluster& cluster, const LayerTimers& timers, OperatorList* list = nullptr,
+                  MessageList* messages = nullptr);
 
 }  // namespace scalemodel

@@ -41,14 +41,15 @@ std::uint64_t mix(std::uint64_t x) {
 
 /// Shape of a group whose members are `stride` apart among the ranks of a pipeline stage, when
 /// pipeline ranks are interleaved every `inner` of them.
-GroupShape stage_group(const Cluster& cluster, int degree, int stride, int inner, int pp) {
+GroupShape stage_group(const Cluster& cluster, int degree, int stride, int inner, int pp,
+                       double share) {
   if (pp == 1 || stride >= inner) {
     const int spread = stride >= inner && inner > 0 ? stride * pp : stride;
-    return group_shape(cluster, degree, pp == 1 ? stride : spread);
+    return group_shape(cluster, degree, pp == 1 ? stride : spread, share);
   }
-  if (degree * stride <= inner) return group_shape(cluster, degree, stride);
+  if (degree * stride <= inner) return group_shape(cluster, degree, stride, share);
   // The group continues beyond the pipeline ranks: only its first part stays close.
-  GroupShape shape = group_shape(cluster, degree, stride);
+  GroupShape shape = group_shape(cluster, degree, stride, share);
   const int close = inner / stride;
   if (inner * pp > cluster.scale_up.domain) {
     shape.per_domain = std::min(shape.per_domain, close);
@@ -57,67 +58,20 @@ GroupShape stage_group(const Cluster& cluster, int degree, int stride, int inner
   return shape;
 }
 
-/// Ranks of a stage that sit inside the pipeline axis of a placement.
-int ranks_inside_pipeline(Placement placement, const Degrees& d) {
-  int inside = 1;
-  for (const Axis axis : axes_of(placement)) {
-    switch (axis) {
-      case Axis::pp:
-        return inside;
-      case Axis::tp:
-        inside *= d.tp;
-        break;
-      case Axis::cp:
-        inside *= d.cp;
-        break;
-      case Axis::dp:
-        inside *= d.dp;
-        break;
-    }
-  }
-  return inside;
-}
-
 }  // namespace
-
-Strides axis_strides(Placement placement, const Degrees& d) noexcept {
-  Strides strides;
-  int stride = 1;
-  for (const Axis axis : axes_of(placement)) {
-    switch (axis) {
-      case Axis::tp:
-        strides.tp = stride;
-        stride *= d.tp;
-        break;
-      case Axis::cp:
-        strides.cp = stride;
-        stride *= d.cp;
-        break;
-      case Axis::dp:
-        strides.dp = stride;
-        stride *= d.dp;
-        break;
-      case Axis::pp:
-        strides.pp = stride;
-        stride *= d.pp;
-        break;
-    }
-  }
-  return strides;
-}
 
 DataParallelGroups data_parallel_groups(const Cluster& cluster, const Strategy& strategy,
                                         const Degrees& d) noexcept {
   DataParallelGroups groups;
+  const double share = cluster.fabric.shares.dp;
   const Strides strides = axis_strides(strategy.placement, d);
-  const int inside = ranks_inside_pipeline(strategy.placement, d);
+  const int inside = strides.pp;
   groups.dense_ranks = d.dp * d.cp;
-  // The inner one of the two axes; an axis of one rank has no say.
-  const bool cp_inside = d.cp > 1 && (d.dp == 1 || strides.cp < strides.dp);
-  const int stride = cp_inside ? strides.cp : strides.dp;
+  const int stride = context_inside_data(strides, d) ? strides.cp : strides.dp;
   groups.dense_shard_ranks = d.shard;
-  groups.dense_shard = group_shape(cluster, d.shard, stride);
-  groups.dense_replica = group_shape(cluster, groups.dense_ranks / d.shard, stride * d.shard);
+  groups.dense_shard = group_shape(cluster, d.shard, stride, share);
+  groups.dense_replica =
+      group_shape(cluster, groups.dense_ranks / d.shard, stride * d.shard, share);
   groups.expert_ranks = std::max(1, d.inner() / (d.ep * d.etp));
   // Experts are shared out over their own replicas, as far as the dense sharding reaches.
   const int expert_stride = d.ep * d.etp;
@@ -128,9 +82,10 @@ DataParallelGroups data_parallel_groups(const Cluster& cluster, const Strategy& 
             : std::clamp(d.shard * d.tp / expert_stride, 1, groups.expert_ranks);
   }
   groups.expert_shard =
-      stage_group(cluster, groups.expert_shard_ranks, expert_stride, inside, d.pp);
-  groups.expert_replica = stage_group(cluster, groups.expert_ranks / groups.expert_shard_ranks,
-                                      expert_stride * groups.expert_shard_ranks, inside, d.pp);
+      stage_group(cluster, groups.expert_shard_ranks, expert_stride, inside, d.pp, share);
+  groups.expert_replica =
+      stage_group(cluster, groups.expert_ranks / groups.expert_shard_ranks,
+                  expert_stride * groups.expert_shard_ranks, inside, d.pp, share);
   return groups;
 }
 
@@ -238,11 +193,12 @@ LayerLayout Tables::layout_of(const Strategy& s, const Degrees& d) const noexcep
   layout.overlap_tp =
       resolve(s.overlap_tp, stack_.overlap_tp && (one_node || !stack_.overlap_tp_in_node));
   layout.context = s.context;
-  const int inside = ranks_inside_pipeline(s.placement, d);
-  layout.tp_group = group_shape(cluster_, d.tp, strides.tp);
-  layout.cp_group = group_shape(cluster_, d.cp, strides.cp);
-  layout.etp_group = stage_group(cluster_, d.etp, 1, inside, d.pp);
-  layout.ep_group = stage_group(cluster_, d.ep, d.etp, inside, d.pp);
+  const int inside = strides.pp;
+  const NetworkShares& shares = cluster_.fabric.shares;
+  layout.tp_group = group_shape(cluster_, d.tp, strides.tp, shares.tp);
+  layout.cp_group = group_shape(cluster_, d.cp, strides.cp, shares.cp);
+  layout.etp_group = stage_group(cluster_, d.etp, 1, inside, d.pp, shares.ep);
+  layout.ep_group = stage_group(cluster_, d.ep, d.etp, inside, d.pp, shares.ep);
   return layout;
 }
 
@@ -282,6 +238,19 @@ const StageLayout* Tables::find_stages(const Strategy& strategy,
                                        const Degrees& degrees) const noexcept {
   const std::int32_t at = stage_index_.find(stage_key(strategy, degrees));
   return at < 0 ? nullptr : &stages_[static_cast<std::size_t>(at)];
+}
+
+CellMessages Tables::messages(const Strategy& strategy) const {
+  const Setting setting = make_setting(strategy);
+  const LayerLayout layout = layout_of(strategy, resolve_degrees(strategy, cluster_, task_));
+  CellMessages messages;
+  for (std::size_t k = 0; k < model_.kinds.size(); ++k) {
+    layer_cost(model_, model_.kinds[k], layout, setting.conditions, cluster_, setting.timers,
+               nullptr, &messages.layers[k]);
+  }
+  embedding_cost(model_, layout, setting.conditions, cluster_, &messages.embedding);
+  head_cost(model_, layout, setting.conditions, cluster_, setting.timers, nullptr, &messages.head);
+  return messages;
 }
 
 OperatorList Tables::operators(const Strategy& strategy, std::size_t kind) const {

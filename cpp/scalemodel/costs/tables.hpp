@@ -10,6 +10,7 @@
 #include "scalemodel/hardware/cluster.hpp"
 #include "scalemodel/model/model.hpp"
 #include "scalemodel/strategy/legal.hpp"
+#include "scalemodel/strategy/strides.hpp"
 #include "scalemodel/strategy/stack.hpp"
 #include "scalemodel/strategy/stages.hpp"
 #include "scalemodel/strategy/strategy.hpp"
@@ -22,6 +23,12 @@ struct Cell {
   std::array<LayerCost, kMaxLayerKinds> layers{};
   EndCost embedding, head;
   Bytes boundary;  ///< what one rank sends to the next stage per micro-batch
+};
+
+/// What one rank sends in one micro-batch: a layer of every kind, and the ends.
+struct CellMessages {
+  std::array<MessageList, kMaxLayerKinds> layers;
+  MessageList embedding, head;
 };
 
 /// Model flop of one sequence, for utilisation figures.
@@ -44,6 +51,9 @@ class Tables {
 
   /// Every operator of one layer of `kind` (or of the head, kind = number of kinds).
   OperatorList operators(const Strategy& strategy, std::size_t kind) const;
+
+  /// Every collective of the cell of a strategy. Precondition: the strategy is legal.
+  CellMessages messages(const Strategy& strategy) const;
 
   const Model& model() const noexcept { return model_; }
   const Cluster& cluster() const noexcept { return cluster_; }
@@ -101,12 +111,6 @@ class Tables {
   std::vector<StageLayout> stages_;
   Index cell_index_, stage_index_;
 };
-
-/// Distance between neighbouring ranks of each axis, in accelerators.
-struct Strides {
-  int tp = 1, cp = 1, dp = 1, pp = 1;
-};
-Strides axis_strides(Placement placement, const Degrees& degrees) noexcept;
 
 /// Groups of the data-parallel traffic of dense and expert parameters, sharded and replicated.
 struct DataParallelGroups {

@@ -77,42 +77,68 @@ inline constexpr double kLayerMatrices = 4;
 /// Moving parameters or gradients of `size` over a shard group. Tensor by tensor a layer takes as
 /// many collectives as it has large matrices, and each of them two copies per rank:
 /// lists of tensors are copied from and to a flat buffer. ZeRO-2 moves `layers` one by one.
+inline double shard_pieces(const Context& c, double layers) {
+  if (c.gathered && c.stack().tensor_gathers) return kLayerMatrices;
+  const bool by_layer = !c.gathered && c.strategy.sharding == Sharding::zero2;
+  return by_layer ? std::max(1.0, layers) : 1;
+}
+
 inline Seconds shard_time(const Context& c, Collective op, Bytes size, const GroupShape& group,
                           double layers) {
   if (group.ranks <= 1 || size <= Bytes{}) return Seconds{};
   const bool tensors = c.gathered && c.stack().tensor_gathers;
-  const bool by_layer = !c.gathered && c.strategy.sharding == Sharding::zero2;
-  const double pieces = tensors ? kLayerMatrices : by_layer ? std::max(1.0, layers) : 1;
+  const double pieces = shard_pieces(c, layers);
   const Seconds copies = tensors ? 2.0 * group.ranks * c.stack().host_launch : Seconds{};
   return pieces * (collective_time(op, size / pieces, group, c.cluster()) + copies);
 }
 
-/// Gathering `dense` and `expert` parameters of `layers` over their shard groups.
-inline Seconds gather_time(const Context& c, double dense, double expert, double layers) {
-  const auto run = [&](double parameters, const GroupShape& group) {
-    return shard_time(c, Collective::all_gather, Bytes{c.storage_bytes * parameters}, group,
-                      layers);
+/// Gathering `dense` and `expert` parameters over their shard groups: calls
+/// `shard(communicator, collective, size, group)` for both and adds up what it returns.
+template <class Shard>
+auto each_gather(const Context& c, double dense, double expert, const Shard& shard) {
+  const auto run = [&](Communicator communicator, double parameters, const GroupShape& group) {
+    return shard(communicator, Collective::all_gather, Bytes{c.storage_bytes * parameters}, group);
   };
-  return run(dense, c.groups.dense_shard) + run(expert, c.groups.expert_shard);
+  return run(Communicator::dense_shard, dense, c.groups.dense_shard) +
+         run(Communicator::expert_shard, expert, c.groups.expert_shard);
 }
 
-/// Reducing the gradients of `dense` and `expert` parameters of `layers` over their shard groups;
-/// across shard groups (HSDP) the reduced shard is all-reduced.
-inline Seconds reduce_time(const Context& c, double dense, double expert, double layers) {
-  const Cluster& cluster = c.cluster();
+/// Of `layers` layers.
+inline Seconds gather_time(const Context& c, double dense, double expert, double layers) {
+  return each_gather(c, dense, expert,
+                     [&](Communicator, Collective op, Bytes size, const GroupShape& group) {
+                       return shard_time(c, op, size, group, layers);
+                     });
+}
+
+/// Reducing the gradients of `dense` and `expert` parameters over their shard groups; across shard
+/// groups (HSDP) the reduced shard is all-reduced. `shard` and `replica` as in `each_gather`.
+template <class Shard, class Replica>
+auto each_reduce(const Context& c, double dense, double expert, const Shard& shard,
+                 const Replica& replica) {
   const DataParallelGroups& g = c.groups;
   const bool whole = !c.gathered && c.stack().all_reduces_gradients;
   const Collective reduction = whole ? Collective::all_reduce : Collective::reduce_scatter;
   const double kept_bytes = c.conditions.gradients_fp32 ? 4 : c.storage_bytes;
   const double travelling_bytes = c.gradient_bytes * (c.stack().reduces_fp32 ? 4 / kept_bytes : 1);
-  const auto run = [&](double parameters, const GroupShape& shard, int shards,
-                       const GroupShape& replica) {
-    const Bytes size{travelling_bytes * parameters};
-    return shard_time(c, reduction, size, shard, layers) +
-           collective_time(Collective::all_reduce, size / shards, replica, cluster);
-  };
-  return run(dense, g.dense_shard, g.dense_shard_ranks, g.dense_replica) +
-         run(expert, g.expert_shard, g.expert_shard_ranks, g.expert_replica);
+  const Bytes dense_size{travelling_bytes * dense}, expert_size{travelling_bytes * expert};
+  return shard(Communicator::dense_shard, reduction, dense_size, g.dense_shard) +
+         replica(Communicator::dense_replica, Collective::all_reduce,
+                 dense_size / g.dense_shard_ranks, g.dense_replica) +
+         (shard(Communicator::expert_shard, reduction, expert_size, g.expert_shard) +
+          replica(Communicator::expert_replica, Collective::all_reduce,
+                  expert_size / g.expert_shard_ranks, g.expert_replica));
+}
+
+inline Seconds reduce_time(const Context& c, double dense, double expert, double layers) {
+  return each_reduce(
+      c, dense, expert,
+      [&](Communicator, Collective op, Bytes size, const GroupShape& group) {
+        return shard_time(c, op, size, group, layers);
+      },
+      [&](Communicator, Collective op, Bytes size, const GroupShape& group) {
+        return collective_time(op, size, group, c.cluster());
+      });
 }
 
 /// Of one layer of each kind, where they are gathered layer by layer.
@@ -168,6 +194,11 @@ inline Seconds exposed_beside(Seconds traffic, Seconds compute, double efficienc
   return (smooth_max(ratio, 1, 1 / (1 - efficiency)) - 1) * compute;
 }
 
+/// A repeated forward pass that released its parameters gathers them once more.
+inline double repeated_gathers(const Context& c, double recomputed) {
+  return c.stack().tensor_gathers ? recomputed : 0;
+}
+
 /// Fully sharded parameters: each layer is gathered before its forward and before its backward
 /// pass, its gradient reduced after; one layer ahead is in flight, beside its neighbour's compute.
 /// The ends are gathered and reduced in the open.
@@ -181,8 +212,7 @@ inline void add_parameter_gathering(StageCost& cost, const Context& c, const Sta
   for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
     if (stage.layers[k] == 0) continue;
     const LayerCost& layer = c.cell.layers[k];
-    // A repeated forward pass that released its parameters gathers them once more.
-    const double again_gathers = c.stack().tensor_gathers ? recomputed : 0;
+    const double again_gathers = repeated_gathers(c, recomputed);
     const Seconds open = (hide_gather ? Seconds{} : (2 + again_gathers) * gathers[k].gather) +
                          (hide_reduce ? Seconds{} : gathers[k].reduce);
     const Seconds forward_traffic = hide_gather ? gathers[k].gather : Seconds{};
@@ -465,13 +495,17 @@ inline Bytes boundary(const Context& c) {
   return parts ? c.cell.boundary : c.degrees.tp * c.cell.boundary;
 }
 
-/// One transfer between neighbouring stages. The slowest pair sets the pace: once the pipeline
-/// spans domains, some pair talks over the fabric.
-inline Seconds hop_time(const Context& c) {
+/// Neighbouring stages. The slowest pair sets the pace: once the pipeline spans domains, some pair
+/// talks over the fabric.
+inline GroupShape stage_pair(const Context& c) {
   const int stride = axis_strides(c.strategy.placement, c.degrees).pp;
-  GroupShape pair = group_shape(c.cluster(), c.degrees.pp, stride);
+  GroupShape pair = group_shape(c.cluster(), c.degrees.pp, stride, c.cluster().fabric.shares.pp);
   pair.ranks = 2;
-  return p2p_time(boundary(c), pair, c.cluster());
+  return pair;
+}
+
+inline Seconds hop_time(const Context& c) {
+  return p2p_time(boundary(c), stage_pair(c), c.cluster());
 }
 
 inline bool transfers_overlap(const Context& c) {

@@ -7,6 +7,7 @@
 #include "scalemodel/base/record.hpp"
 #include "scalemodel/hardware/accelerator.hpp"
 #include "scalemodel/hardware/measured.hpp"
+#include "scalemodel/hardware/network_shares.hpp"
 
 namespace scalemodel {
 
@@ -58,6 +59,7 @@ struct Fabric {
   Seconds p2p_latency;
   double p2p_fraction = 0;
   bool in_network_reduction = false;  ///< switches reduce (InfiniBand SHARP)
+  NetworkShares shares{};             ///< of the bandwidth, by axis
 
   bool operator==(const Fabric&) const = default;
 };
@@ -138,7 +140,8 @@ struct RecordOf<Fabric> {
       field("all_to_all_fraction", &T::all_to_all_fraction, 1e-4, 2, "all-to-all"),
       field("p2p_latency_s", &T::p2p_latency, 0, 1, "one transfer"),
       field("p2p_fraction", &T::p2p_fraction, 1e-4, 2, "of the bandwidth, one large transfer"),
-      field("in_network_reduction", &T::in_network_reduction, "switches reduce")};
+      field("in_network_reduction", &T::in_network_reduction, "switches reduce"),
+      field("shares", &T::shares, "of the bandwidth that each axis gets")};
 };
 
 template <>

@@ -40,7 +40,7 @@ def add_estimate(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.set_defaults(run=_estimate)
-    add_question(parser)
+    add_question(parser, policies=True)
     add_strategy(parser)
     add_run(parser)
     output = parser.add_argument_group("output")
@@ -55,7 +55,14 @@ def ask(options: argparse.Namespace) -> Estimate:
 
     strategy = _core.Strategy(**given(options, _core.Strategy.fields()))
     model = resolve.model(options.model)
-    return estimate(model, cluster_of(options), task_of(options), strategy, stack=options.stack)
+    cluster, task = cluster_of(options), task_of(options)
+    if not isinstance(options.network, str):
+        return estimate(model, cluster, task, strategy, stack=options.stack)
+    from scalemodel.routing import route
+
+    job = {"model": model, "strategy": strategy, "task": task, "stack": options.stack}
+    routed = route(cluster, [job], policy=options.network)
+    return estimate(model, cluster, task, strategy, stack=options.stack, network=routed)
 
 
 def record(est: Estimate) -> dict[str, Any]:
@@ -122,6 +129,7 @@ def _time_line(est: Estimate) -> str:
 def summary(est: Estimate) -> str:
     """One screen: the question, time, memory, verdict, what limits it, what to try next."""
     from scalemodel import diagnosis
+    from scalemodel.explain.sources import network_text
     from scalemodel.messages import fix_text, kinds_text, message, size_text
 
     if est.illegal:
@@ -131,6 +139,8 @@ def summary(est: Estimate) -> str:
     lines = [_header(est), rates_text(est), _time_line(est)]
     if est.extrapolates:
         lines.append(f"extrapolates: {'; '.join(est.extrapolates)}")
+    if any(share < 1 for share in est.cluster.core.fabric.shares.to_dict().values()):
+        lines.append(f"network {network_text(est)}")
     if not est.fits:
         return "\n".join([*lines, message(est)])
     lines.append(
@@ -165,6 +175,8 @@ def _estimate(options: argparse.Namespace) -> int:
                 }
                 for fix in fixes
             ]
+        if options.network is not None:
+            document["network"] = est.cluster.core.fabric.shares.to_dict()
         if options.explain:
             document["explanation"] = est.explain().to_dict()
         print_json(document)

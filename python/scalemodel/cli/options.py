@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from scalemodel import _core
@@ -69,8 +71,14 @@ def add_formats(parser: argparse.ArgumentParser) -> None:
     formats.add_argument("--csv", action="store_true", help="a CSV table")
 
 
-def add_question(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """Model, cluster, stack and task; not `required`: model and task may be left out together."""
+def add_question(
+    parser: argparse.ArgumentParser, *, required: bool = True, policies: bool = False
+) -> None:
+    """Model, cluster, stack and task.
+
+    Not `required`: model and task may be left out together. `policies`: one strategy is asked for,
+    which a routing policy may route.
+    """
     parser.add_argument(
         "model",
         metavar="MODEL",
@@ -83,6 +91,14 @@ def add_question(parser: argparse.ArgumentParser, *, required: bool = True) -> N
     size.add_argument("--nodes", type=int, metavar="N", help="nodes of the job")
     size.add_argument("--accelerators", type=int, metavar="N", help="accelerators of the job")
     cluster.add_argument("--stack", default="plain", metavar="NAME", help="software stack")
+    cluster.add_argument(
+        "--network",
+        type=network if policies else network_shares,
+        metavar="SHARES|JSON|POLICY" if policies else "SHARES|JSON",
+        help="part of the fabric's bandwidth by axis, such as dp=0.5,pp=0.8, or a JSON file of it"
+        + (", or what a routing policy leaves to the strategy" if policies else "")
+        + " (default: all of it)",
+    )
     add_task(parser, required=required)
 
 
@@ -121,11 +137,53 @@ def task_of(options: argparse.Namespace) -> Training:
     return Training(**named)
 
 
+def network(text: str) -> dict[str, float] | str:
+    """Shares by axis, from text or a JSON file; other text is the name of a routing policy.
+
+    Examples
+    --------
+    >>> network("dp=0.5,pp=0.8"), network("ecmp")
+    ({'dp': 0.5, 'pp': 0.8}, 'ecmp')
+    """
+    if text.endswith(".json"):
+        try:
+            document = json.loads(Path(text).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise argparse.ArgumentTypeError(f"{text}: cannot be read ({error})") from None
+        shares = document.get("network", document) if isinstance(document, dict) else document
+        if not isinstance(shares, dict):
+            raise argparse.ArgumentTypeError(f"{text}: must hold shares by axis")
+        return shares
+    if "=" not in text:
+        return text
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        axis, _, share = (piece.strip() for piece in part.partition("="))
+        try:
+            found[axis] = float(share)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{part!r}: must be like dp=0.5") from None
+    return found
+
+
+def network_shares(text: str) -> dict[str, float]:
+    """Shares by axis; the name of a policy is refused, for it needs a strategy."""
+    found = network(text)
+    if isinstance(found, str):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: must be like dp=0.5,pp=0.8 or a JSON file; a policy routes one strategy: "
+            "scalemodel estimate --network POLICY --json writes such a file"
+        )
+    return found
+
+
 def cluster_of(options: argparse.Namespace) -> Cluster:
-    """The cluster that the options describe."""
+    """The cluster that the options describe; its network too, unless that is a policy's name."""
     from scalemodel import resolve
 
-    return resolve.cluster(options.cluster, nodes=options.nodes, accelerators=options.accelerators)
+    found = resolve.cluster(options.cluster, nodes=options.nodes, accelerators=options.accelerators)
+    shares = options.network
+    return found if isinstance(shares, str) else resolve.with_network(found, shares)
 
 
 # ----------------------------------------------------------------------------------------- knobs

@@ -14,7 +14,7 @@ from scalemodel.codesign.vary import Hardware, Setting, Value, Values, designs_o
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import DEFAULT_STACK, Estimate
 from scalemodel.objective import Objective, is_maximised
-from scalemodel.resolve import Cluster
+from scalemodel.resolve import Cluster, Network
 from scalemodel.search import ClusterLike, ModelLike, search
 from scalemodel.space import Space
 from scalemodel.tasks import Training
@@ -242,6 +242,7 @@ def codesign(
     budget: budgets.Limits = None,
     design_cost: budgets.DesignCost | None = None,
     stack: str = DEFAULT_STACK,
+    network: Network = None,
     threads: int | None = None,
     progress: bool | Callable[[int, int], None] = False,
 ) -> pd.DataFrame:
@@ -261,7 +262,8 @@ def codesign(
         Instead of `vary`: one column per path, one row per hardware point.
     mode : str
         ``"grid"`` (every combination, the first path slowest) or ``"zip"``.
-    objective, constraints, stack, threads : as in `search`
+    objective, constraints, stack, network, threads : as in `search`
+        The shares of a network hold at every point.
     budget : str or list of str
         Limits. On ``design_cost`` or a varied path: points beyond are not searched and get the
         verdict ``over_budget``. On a column of the answer (``"cost_usd <= 40"``): a further
@@ -292,6 +294,7 @@ def codesign(
     >>> study["fabric.bandwidth"].tolist(), study.verdict.tolist()
     ([50000000000.0, 100000000000.0], ['ok', 'ok'])
     """
+    cluster = resolve.with_network(resolve.cluster(cluster), network)
     hardware = Hardware(cluster)
     plan = designs_of(hardware, vary, mode, points)
     cost = budgets.cost_function(hardware, design_cost)

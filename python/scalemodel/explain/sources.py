@@ -78,6 +78,26 @@ def entry_source(kind: str, name: str, *path: str) -> str:
     return f"{kind}/{name}: {own}" if own else f"{kind}/{name}"
 
 
+def network_text(est: Estimate) -> str:
+    """What is assumed of the network between domains.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> network_text(sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+    ...                          sm.Training(global_batch=64, sequence=8192)))
+    'ideal fabric assumed: no collisions, no failures; network=... takes what sm.route reports'
+    """
+    shares = est.cluster.core.fabric.shares.to_dict()
+    if all(share == 1 for share in shares.values()):
+        return (
+            "ideal fabric assumed: no collisions, no failures; network=... takes what sm.route "
+            "reports"
+        )
+    listed = ", ".join(f"{axis} {share:.4g}" for axis, share in shares.items() if share < 1)
+    return f"routed fabric: shares of the ideal bandwidth {listed}, other axes 1"
+
+
 class Sources:
     """Citations of one estimate: formulas with the constants of its accelerator and networks."""
 
@@ -142,6 +162,10 @@ def cause_facts(est: Estimate, column: str, sources: Sources) -> tuple[str, str,
         "fabric_bytes_per_s": network.fabric.bandwidth_bytes_per_s,
     }
     reach = {"overlap_efficiency": stack.overlap_efficiency}
+
+    def between(axis: str) -> dict[str, Any]:
+        return links | {"fabric_share_fraction": getattr(network.fabric.shares, axis)}
+
     facts: dict[str, tuple[str, str, dict[str, Any]]] = {
         "compute_s": (
             "micro_batches × (forward + backward + recomputation of the slowest stage)"
@@ -160,30 +184,30 @@ def cause_facts(est: Estimate, column: str, sources: Sources) -> tuple[str, str,
             "and reduce-scatter with sequence parallelism, else all-reduce",
             f"Korthikanti et al., arXiv 2205.05198; {sources.network}",
             {"tp": s.tp, "sequence_parallel": s.sequence_parallel, "overlap_tp": s.overlap_tp}
-            | links,
+            | between("tp"),
         ),
         "exposed_cp_s": (
             "micro_batches × layers × max(0, exchange of keys and values − reach × attention)",
             f"Liu et al., ring attention, arXiv 2310.01889; {sources.network}",
-            {"cp": s.cp, "context": s.context} | links | reach,
+            {"cp": s.cp, "context": s.context} | between("cp") | reach,
         ),
         "exposed_ep_s": (
             "micro_batches × layers × 2 all-to-alls each way (dispatch, combine)",
             f"Lepikhin et al., GShard, arXiv 2006.16668; {sources.network}",
-            {"ep": s.ep, "etp": s.etp, "imbalance": est.task.imbalance} | links,
+            {"ep": s.ep, "etp": s.etp, "imbalance": est.task.imbalance} | between("ep"),
         ),
         "exposed_pp_s": (
             "(2 vpp micro_batches + 2 (pp − 1)) × time of one transfer, less what the ends do not "
             "send; where the stack overlaps them 2 (pp − 1) + 2 (vpp − 1) pp, zero_bubble 4 (pp − "
             "1)",
             f"Narayanan et al., arXiv 2104.04473; {sources.network}",
-            {"pp": s.pp, "vpp": s.vpp, "overlap_p2p": stack.overlap_p2p} | links,
+            {"pp": s.pp, "vpp": s.vpp, "overlap_p2p": stack.overlap_p2p} | between("pp"),
         ),
         "exposed_dp_s": (
             _SHARDED if s.sharding in ("zero3", "hsdp") else _BUCKETS,
             f"Rajbhandari et al., ZeRO, arXiv 1910.02054; {sources.network}",
             {"dp": core.dp, "sharding": s.sharding, "shard_ranks": shard_group(est)}
-            | links
+            | between("dp")
             | reach,
         ),
         "exposed_offload_s": (

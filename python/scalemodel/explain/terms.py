@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 from scalemodel.diagnosis import operator_class, recomputation_s
 from scalemodel.estimate import MEMORY_COLUMNS, TIME_COLUMNS, operator_rows, stack_of, tables_for
 from scalemodel.explain.explanation import Explanation
-from scalemodel.explain.sources import MEMORY_FACTS, Sources, cause_facts, entry_source
+from scalemodel.explain.sources import (
+    MEMORY_FACTS,
+    Sources,
+    cause_facts,
+    entry_source,
+    network_text,
+)
 from scalemodel.messages import message
 
 if TYPE_CHECKING:
@@ -349,6 +355,7 @@ def term_tree(est: Estimate) -> Explanation:
             "accelerators": est.cluster.accelerators,
             "strategy": repr(est.strategy),
             "stack": est.stack,
+            "network": network_text(est),
             "verdict": est.verdict,
         },
         (

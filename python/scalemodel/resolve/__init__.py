@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from scalemodel.resolve.accelerators import accelerator_table
-from scalemodel.resolve.clusters import Cluster, cluster
+from scalemodel.resolve.clusters import Cluster, Network, cluster, with_network
 from scalemodel.resolve.models import Model, model
+from scalemodel.resolve.networks import AXES
 from scalemodel.resolve.stacks import stack
 
-__all__ = ["Cluster", "Model", "accelerator_table", "cluster", "model", "stack"]
+__all__ = [
+    "AXES",
+    "Cluster",
+    "Model",
+    "Network",
+    "accelerator_table",
+    "cluster",
+    "model",
+    "stack",
+    "with_network",
+]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from scalemodel import _core, catalog
 from scalemodel.errors import ScaleModelError
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
-from scalemodel.resolve.networks import build_fabric, build_measured, build_scale_up
+from scalemodel.resolve.networks import build_fabric, build_measured, build_scale_up, build_shares
 from scalemodel.resolve.reader import Reader, Table, freeze, is_path, merged
 from scalemodel.units import parse_quantity, value_of
 
@@ -79,12 +79,21 @@ def _newest_price(accelerator: str) -> tuple[float, str]:
     return (best[1], best[2]) if best else (0.0, "")
 
 
+def _topology(table: Table) -> object:
+    fabric = table.get("fabric")
+    return fabric.get("topology") if isinstance(fabric, Mapping) else None
+
+
 def cluster_table(source: str | Path | Table) -> tuple[dict[str, Any], str]:
     """Table of a cluster with what it inherits filled in, and its name."""
     if isinstance(source, Mapping):
         base = source.get("base")
         table = cluster_table(str(base))[0] if base is not None else {}
         table = merged(table, {key: cell for key, cell in source.items() if key != "base"})
+        topology = _topology(source)
+        if isinstance(topology, Mapping) and "builder" in topology:
+            # Another builder has parameters of its own: nothing of the old one's stays.
+            table["fabric"] = {**table["fabric"], "topology": topology}
         return table, str(source.get("name", table.get("name", "cluster")))
     text = str(source)
     if is_path(text, (".toml",)):
@@ -156,6 +165,51 @@ def cluster(
         price_source=built.price_source,
         table=built.table,
     )
+
+
+class ReportsShares(Protocol):
+    """A report of what a network leaves to the axes of a job."""
+
+    def shares(self) -> dict[str, float]:
+        """Share of the ideal bandwidth by axis."""
+
+
+#: What ``network=`` takes.
+Network: TypeAlias = ReportsShares | Mapping[str, float] | None
+
+
+def with_network(cluster: Cluster, network: Network) -> Cluster:
+    """The cluster whose fabric leaves every axis its share of the bandwidth.
+
+    Parameters
+    ----------
+    network : NetworkReport, mapping of axis to share, or None
+        What `sm.route` reports of one job, or shares above 0 and at most 1 by axis (tp, cp, ep,
+        pp, dp), 1 where left out; they replace the cluster's own. None: the cluster as it is.
+
+    Raises
+    ------
+    ScaleModelError : unknown axis, a share out of range, a report of several jobs or without paths.
+
+    Examples
+    --------
+    >>> with_network(cluster("dgx_h100", nodes=4), {"dp": 0.5}).core.fabric.shares.dp
+    0.5
+    """
+    if network is None:
+        return cluster
+    reported = getattr(network, "shares", None)
+    table: object = reported() if callable(reported) else network
+    if not isinstance(table, Mapping):
+        raise ScaleModelError(
+            f"network={network!r}: must be what sm.route reports of jobs, or shares by axis"
+        )
+    shares = build_shares(table, "network")
+    if shares == cluster.core.fabric.shares:
+        return cluster
+    entry = {**cluster.table, "fabric": {**cluster.table.get("fabric", {}), "shares": dict(table)}}
+    fabric = cluster.core.fabric.replace(shares=shares)
+    return replace(cluster, core=cluster.core.replace(fabric=fabric), table=entry)
 
 
 _BUILT: dict[object, Cluster] = {}

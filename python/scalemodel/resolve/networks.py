@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 from scalemodel import _core, catalog
-from scalemodel.errors import ScaleModelError
+from scalemodel.errors import ScaleModelError, nearest
 from scalemodel.resolve.reader import Reader, Table
 from scalemodel.units import parse_quantity, value_of
 
@@ -121,6 +121,71 @@ def build_scale_up(reader: Reader) -> _core.ScaleUp:
     return built
 
 
+#: Axes of a strategy whose groups may get less than the fabric's bandwidth.
+AXES = tuple(str(row["name"]) for row in _core.NetworkShares.fields())
+#: The engine's bound: a slower network would be no network.
+_LEAST_SHARE = 1e-9
+
+
+def build_shares(table: object, where: str) -> _core.NetworkShares:
+    """Parts of the fabric's bandwidth by axis; 1 where none is given."""
+    if not isinstance(table, Mapping):
+        raise ScaleModelError(f"{where}={table!r}: must be a table of shares by axis")
+    shares: dict[str, float] = {}
+    for axis, cell in table.items():
+        share = value_of(cell)
+        if axis == "source":
+            continue
+        if axis not in AXES:
+            raise ScaleModelError(f"{where}.{axis}: unknown axis; must be one of {', '.join(AXES)}")
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+            raise ScaleModelError(f"{where}.{axis}={share!r}: must be above 0 and at most 1")
+        shares[axis] = max(float(share), _LEAST_SHARE)
+    return _core.NetworkShares(**shares)
+
+
+#: Builders that an entry may name under ``fabric.topology``, and what it may say of each.
+TOPOLOGIES: Mapping[str, tuple[str, ...]] = {
+    "rail_optimised": ("servers_per_unit", "spines"),
+    "rail_only": (),
+    "leaf_spine": ("nics_per_leaf", "spines"),
+    "fat_tree": ("ports",),
+}
+
+
+def topology(table: object, where: str) -> tuple[str, dict[str, int]]:
+    """Builder and whole numbers that an entry's ``fabric.topology`` names; empty where missing.
+
+    Examples
+    --------
+    >>> topology({"builder": "leaf_spine", "nics_per_leaf": 16}, "fabric.topology")
+    ('leaf_spine', {'nics_per_leaf': 16})
+    """
+    if not isinstance(table, Mapping):
+        raise ScaleModelError(f"{where}={table!r}: must be a table")
+    if not table:
+        return "", {}
+    builder = str(value_of(table.get("builder", "")))
+    if builder not in TOPOLOGIES:
+        raise ScaleModelError(
+            f"{where}.builder={builder!r}: must be one of {', '.join(TOPOLOGIES)}"
+        )
+    numbers: dict[str, int] = {}
+    for key, cell in table.items():
+        if key in ("builder", "source"):
+            continue
+        if key not in TOPOLOGIES[builder]:
+            raise ScaleModelError(
+                f"{where}.{key}: unknown key; {nearest(str(key), TOPOLOGIES[builder])}",
+                code="unknown_key",
+            )
+        number = value_of(cell)
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise ScaleModelError(f"{where}.{key}={number!r}: must be a positive whole number")
+        numbers[key] = number
+    return builder, numbers
+
+
 @lru_cache(maxsize=64)
 def _fabric_class(name: str) -> dict[str, float]:
     table = _interconnect(name, "fabric")
@@ -150,9 +215,11 @@ def build_fabric(reader: Reader) -> _core.Fabric:
         oversubscription=reader.number("oversubscription", 1.0),
         pod=reader.count("pod", 0),
         in_network_reduction=reader.flag("in_network_reduction"),
+        shares=build_shares(reader.table.get("shares", {}), f"{reader.where}.shares"),
         **_fabric_class(fabric_class),
     )
-    reader.finish()
+    topology(reader.table.get("topology", {}), f"{reader.where}.topology")
+    reader.finish("shares", "topology")
     return built
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from scalemodel.routing.fabric import Fabric
+from scalemodel.routing.network import NetworkReport
 from scalemodel.routing.report import RoutingReport
 from scalemodel.routing.route import route
 from scalemodel.routing.shifts import time_shifts
 from scalemodel.routing.simulation import simulate_network
 from scalemodel.routing.topology import design_topology
-from scalemodel.routing.traffic import Traffic
+from scalemodel.routing.traffic import Traffic, traffic
 from scalemodel.routing.trees import pack_trees
 
 __all__ = [
     "Fabric",
+    "NetworkReport",
     "RoutingReport",
     "Traffic",
     "design_topology",
@@ -20,4 +22,5 @@ __all__ = [
     "route",
     "simulate_network",
     "time_shifts",
+    "traffic",
 ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from scalemodel import _core
 from scalemodel.errors import ScaleModelError
+from scalemodel.resolve.networks import topology
 from scalemodel.units import parse_quantity
 
 if TYPE_CHECKING:
@@ -335,29 +336,69 @@ class Fabric:
         return cls(_core.direct_connect(nics, ports, strides, rows, cable), "direct_connect")
 
     @classmethod
-    def of_cluster(cls, cluster: Cluster, *, servers_per_unit: int = 32) -> Fabric:
-        """A rail-optimised fabric with the nodes and bandwidths of a cluster.
+    def of_cluster(cls, cluster: Cluster, *, servers_per_unit: int | None = None) -> Fabric:
+        """The network of a cluster, with its nodes and bandwidths.
 
-        Units of `servers_per_unit` nodes share leaves; spines give every leaf the bandwidth of its
-        NICs over the cluster's oversubscription.
+        The one that ``fabric.topology`` of its entry names (rail_optimised, rail_only, leaf_spine,
+        fat_tree), otherwise rail-optimised: units of `servers_per_unit` nodes share leaves. Spines
+        give every leaf the bandwidth of its NICs over the cluster's oversubscription. A cluster
+        with pods is one pod without oversubscription up to its size; beyond, every pod is a leaf in
+        which nothing collides, and spines join the pods.
+
+        Parameters
+        ----------
+        cluster : Cluster
+        servers_per_unit : int, optional
+            Rail-optimised fabrics; default: the entry's, or 32.
 
         Examples
         --------
         >>> import scalemodel as sm
-        >>> Fabric.of_cluster(sm.cluster("dgx_h100", nodes=64)).nics
-        512
+        >>> Fabric.of_cluster(sm.cluster("dgx_h100", nodes=64))
+        Fabric.rail_optimised(512 NICs, 3072 links)
+        >>> Fabric.of_cluster(sm.cluster("meta_24k_roce", nodes=8))
+        Fabric.leaf_spine(64 NICs, 256 links)
         """
-        core = cluster.core
-        servers = max(core.accelerators // core.node_accelerators, 1)
-        unit = min(servers_per_unit, servers)
-        spines = 0 if servers <= unit else max(round(unit / core.fabric.oversubscription), 1)
+        core, entry = cluster.core, cluster.table.get("fabric", {})
+        builder, numbers = topology(entry.get("topology", {}), f"{cluster.name}.fabric.topology")
+        bandwidth = float(core.fabric.bandwidth_bytes_per_s)
+        gpus, nics = int(core.node_accelerators), cluster.accelerators
+        servers = -(-nics // gpus)
+        over, pod = float(core.fabric.oversubscription), int(core.fabric.pod)
+        if 0 < pod < nics:
+            builder, numbers = "leaf_spine", {"nics_per_leaf": pod}
+        elif pod > 0:
+            over = 1.0
+
+        def spines(ports: int) -> int:
+            return numbers.get("spines", max(round(ports / over), 1))
+
+        if builder == "leaf_spine":
+            per_leaf = min(numbers.get("nics_per_leaf", gpus), nics)
+            return cls.leaf_spine(
+                leaves=-(-nics // per_leaf),
+                spines=spines(per_leaf),
+                nics_per_leaf=per_leaf,
+                bandwidth=bandwidth,
+            )
+        if builder == "fat_tree":
+            ports = numbers.get("ports", 2)
+            while "ports" not in numbers and ports**3 // 4 < nics:
+                ports += 2
+            return cls.fat_tree(ports=ports, bandwidth=bandwidth, fabric_bandwidth=bandwidth / over)
+        scale_up = float(core.scale_up.bandwidth_bytes_per_s)
+        if builder == "rail_only":
+            return cls.rail_only(
+                servers=servers, gpus=gpus, bandwidth=bandwidth, scale_up_bandwidth=scale_up
+            )
+        unit = min(servers_per_unit or numbers.get("servers_per_unit", 32), servers)
         return cls.rail_optimised(
             servers=servers,
-            gpus=core.node_accelerators,
+            gpus=gpus,
             servers_per_unit=unit,
-            spines=spines,
-            bandwidth=core.fabric.bandwidth_bytes_per_s,
-            scale_up_bandwidth=core.scale_up.bandwidth_bytes_per_s,
+            spines=0 if servers <= unit else spines(unit),
+            bandwidth=bandwidth,
+            scale_up_bandwidth=scale_up,
         )
 
     # ---------------------------------------------------------------------------------- contents

@@ -84,7 +84,7 @@ class RoutingReport:
     @property
     def values_steps_per_s(self) -> list[float]:
         """The objective: steps per second of every job in the rate model, slowest first."""
-        return sorted(float(value) for value in self._values())
+        return sorted(float(value) for value in self.job_values())
 
     @property
     def step_time_s(self) -> float:
@@ -94,9 +94,10 @@ class RoutingReport:
             return 0.0
         return 1 / finite[0] if finite[0] > 0 else float("inf")
 
-    def _values(self) -> Any:
+    def job_values(self) -> np.ndarray:
+        """Steps per second of every job in the rate model, in the order of the jobs."""
         name = "fair_steps_per_s" if self.model == "fair_share" else "allocated_steps_per_s"
-        return self.columns[name]
+        return np.asarray(self.columns[name])
 
     def jobs(self) -> pd.DataFrame:
         """One row per job.
@@ -120,7 +121,7 @@ class RoutingReport:
         frame["size_bytes"] = sizes.reindex(every, fill_value=0.0).to_numpy()
         for name in ("fair_steps_per_s", "allocated_steps_per_s", "isolated_steps_per_s"):
             frame[name] = self.columns[name]
-        isolated, values = np.asarray(self.columns["isolated_steps_per_s"]), self._values()
+        isolated, values = np.asarray(self.columns["isolated_steps_per_s"]), self.job_values()
         with np.errstate(divide="ignore", invalid="ignore"):
             frame["slowdown"] = np.where(frame["flows"] > 0, isolated / values, 1.0)
         frame["slowest_bytes_per_s"] = rates.min().reindex(every).to_numpy()

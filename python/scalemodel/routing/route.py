@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 from scalemodel import _core
 from scalemodel.errors import ScaleModelError
 from scalemodel.routing.fabric import Fabric
+from scalemodel.routing.network import NetworkReport, route_jobs
 from scalemodel.routing.report import RoutingReport
 from scalemodel.routing.traffic import Traffic
+from scalemodel.routing.training_jobs import is_job, jobs_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +32,8 @@ POLICIES = (
     "milp",
 )
 MODELS = ("fair_share", "allocated")
+#: (model, strategy, task[, accelerators or NICs]), or a mapping of them.
+TrainingJob: TypeAlias = Any
 
 
 def as_fabric(fabric: Fabric | Cluster) -> Fabric:
@@ -57,8 +61,28 @@ def options_of(policy: str, model: str, **others: Any) -> _core.RouteOptions:
     )
 
 
+@overload
 def route(
-    fabric: Fabric | Cluster,
+    cluster: Cluster,
+    jobs: Iterable[TrainingJob],
+    *,
+    policy: str = "balanced",
+    model: str = "fair_share",
+    seed: int = 0,
+    effort: float = 1.0,
+    parts: int = 4,
+    keep_best: bool = False,
+    max_paths: int = 256,
+    detours: int = 0,
+    fabric: Fabric | None = None,
+    placement: str | Sequence[int] = "packed",
+    rails: bool = True,
+) -> NetworkReport: ...
+
+
+@overload
+def route(
+    cluster: Fabric | Cluster,
     jobs: Traffic | pd.DataFrame | Iterable[Mapping[str, Any]],
     *,
     policy: str = "balanced",
@@ -69,7 +93,25 @@ def route(
     keep_best: bool = False,
     max_paths: int = 256,
     detours: int = 0,
-) -> RoutingReport:
+) -> RoutingReport: ...
+
+
+def route(
+    cluster: Fabric | Cluster,
+    jobs: Any,
+    *,
+    policy: str = "balanced",
+    model: str = "fair_share",
+    seed: int = 0,
+    effort: float = 1.0,
+    parts: int = 4,
+    keep_best: bool = False,
+    max_paths: int = 256,
+    detours: int = 0,
+    fabric: Fabric | None = None,
+    placement: str | Sequence[int] = "packed",
+    rails: bool = True,
+) -> RoutingReport | NetworkReport:
     """Choose paths for the flows of jobs and judge them.
 
     Every flow moves at its max-min fair rate; a job steps with its slowest flow (fair_share), or
@@ -78,9 +120,13 @@ def route(
 
     Parameters
     ----------
-    fabric : Fabric or Cluster
-    jobs : Traffic, DataFrame or iterable of mapping
-        Flows; tables as in `Traffic.from_frame`, jobs as in `Traffic.of_jobs`.
+    cluster : Cluster or Fabric
+        A cluster stands for its fabric, see `Fabric.of_cluster`.
+    jobs : Traffic, DataFrame, or iterable of jobs
+        Flows; a table as in `Traffic.from_frame`; jobs as in `Traffic.of_jobs`. Or training jobs:
+        ``(model, strategy, task[, accelerators or NICs])`` or mappings with these keys and
+        ``placement``, ``name`` and ``stack``; a job without a size has that of its strategy's dp,
+        a single one the whole cluster.
     policy : str
         ``ecmp`` (a hash decides), ``subflow_ecmp`` (several hashed parts), ``spray`` (packets over
         all paths), ``greedy`` and ``annealing`` (those of arXiv 2503.05324), ``colouring`` (optimal
@@ -100,14 +146,20 @@ def route(
     max_paths, detours : int
         Where the fabric has not two tiers: shortest paths per pair of switches at most, and further
         paths by way of another switch.
+    fabric : Fabric, optional
+        Training jobs: the network of the cluster where it is not its own, with failures say.
+    placement, rails
+        Training jobs: as in `traffic`, for jobs that do not say.
 
     Returns
     -------
     RoutingReport
+        Of training jobs: a NetworkReport, for ``network=`` of `estimate`, `sweep` and `search`.
 
     Raises
     ------
-    ScaleModelError : unknown policy, a NIC that does not exist, a policy that does not apply.
+    ScaleModelError : unknown policy, a NIC that does not exist, a policy that does not apply, a
+        training job that is malformed or cannot run, no room for it.
 
     Examples
     --------
@@ -117,13 +169,31 @@ def route(
     ...         {"pattern": "ring", "nics": [1, 5, 3], "size_bytes": 1e9}]
     >>> sm.route(fabric, jobs).jobs().slowdown.tolist()
     [1.0, 1.0]
+    >>> job = ("llama3_8b", sm.Strategy(tp=2), sm.Training(global_batch=64, sequence=8192))
+    >>> sm.route(sm.cluster("dgx_h100", nodes=4), [job]).shares()
+    {'tp': 1.0, 'cp': 1.0, 'ep': 1.0, 'pp': 1.0, 'dp': 1.0}
     """
-    fabric, traffic = as_fabric(fabric), as_traffic(jobs)
     options = options_of(policy, model, seed=seed, effort=effort, parts=parts, keep_best=keep_best)
+    jobs = jobs if isinstance(jobs, Traffic) or hasattr(jobs, "columns") else list(jobs)
+    if isinstance(jobs, list) and jobs and is_job(jobs[0]):
+        if isinstance(cluster, Fabric):
+            raise ScaleModelError(
+                "cluster: training jobs need a cluster; its network is fabric=..."
+            )
+        if policy == "milp":
+            raise ScaleModelError("policy='milp': routes tables of flows, not training jobs")
+        network = as_fabric(cluster) if fabric is None else fabric
+        placed = jobs_of(cluster, jobs, nics=network.nics, placement=placement, seed=seed)
+        return route_jobs(
+            cluster, network, placed, options, rails=rails, max_paths=max_paths, detours=detours
+        )
+    if fabric is not None:
+        raise ScaleModelError("fabric: is for training jobs; pass the fabric of flows first")
+    on, traffic = as_fabric(cluster), as_traffic(jobs)
     if policy == "milp":
         from scalemodel.routing.milp import least_drain
 
-        columns = least_drain(fabric, traffic, max_paths=max_paths, detours=detours)
+        columns = least_drain(on, traffic, max_paths=max_paths, detours=detours)
     else:
-        columns = _core.route_flows(fabric.core, traffic.core, options, max_paths, detours)
-    return RoutingReport(fabric, traffic, policy, model, columns)
+        columns = _core.route_flows(on.core, traffic.core, options, max_paths, detours)
+    return RoutingReport(on, traffic, policy, model, columns)

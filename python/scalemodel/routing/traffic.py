@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scalemodel import _core, catalog
+from scalemodel import _core, catalog, resolve
 from scalemodel.errors import ScaleModelError, nearest
+from scalemodel.estimate import DEFAULT_STACK
+from scalemodel.resolve import Cluster, Model
 from scalemodel.routing.fabric import Fabric
+from scalemodel.routing.training_jobs import commodities, jobs_of
+from scalemodel.tasks import Training
 from scalemodel.units import parse_quantity, value_of
 
 if TYPE_CHECKING:
@@ -296,3 +301,64 @@ class Traffic:
         frame = pd.DataFrame(self.core.columns())
         frame["job"] = np.array(self.names, dtype=object)[frame["job"]]
         return frame
+
+
+def traffic(
+    model: str | Path | Model | dict[str, Any],
+    cluster: str | Path | Cluster | dict[str, Any],
+    task: Training,
+    strategy: _core.Strategy | None = None,
+    *,
+    stack: str = DEFAULT_STACK,
+    placement: str | Sequence[int] = "packed",
+    rails: bool = True,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """What a training job sends over the network, NIC to NIC.
+
+    Sizes, counts and algorithms are those an estimate pays for; what stays inside a scale-up domain
+    is left out. Rings and trees run rail by rail: the k-th members of all domains of a group, a
+    share of the bytes each. Checkpoints and data loading are not included.
+
+    Parameters
+    ----------
+    model, cluster, task, strategy, stack : as in `estimate`
+    placement : {"packed", "random_servers", "random_nics"} or sequence of int
+        Ranks in the order of the NICs; on random servers, each rank on the NIC of its place in the
+        server (rail-aligned); the same with the NICs of every server in random order (not
+        aligned); or the NIC of every rank.
+    rails : bool
+        Whether all-to-alls change the rail inside a server (PXN), so that messages between servers
+        stay on it; otherwise every rank sends to every other one directly.
+    seed : int
+        Of random placements.
+
+    Returns
+    -------
+    DataFrame, one row per pair of NICs and period
+        Columns job, phase (axis whose exposed time it causes: tp, cp, ep, pp, dp), communicator
+        (tp, cp, ep, etp, pp, and of replicas dense_shard, dense_replica, expert_shard,
+        expert_replica), pattern, period (step or micro_batch), stage of the pipeline, group (flows
+        that step together), source, destination, size_bytes of a period and times_per_step. Usable
+        as jobs of `route` and `simulate_network`.
+
+    Raises
+    ------
+    ScaleModelError : unknown name, malformed argument, a strategy that cannot run.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> frame = sm.traffic("llama3_8b", sm.cluster("dgx_h100", nodes=4),
+    ...                    sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=4, pp=2))
+    >>> frame.groupby(["phase", "pattern", "period"]).size().to_dict()
+    {('dp', 'ring', 'step'): 32, ('pp', 'chain', 'micro_batch'): 32}
+    >>> sm.route(sm.cluster("dgx_h100", nodes=4), frame).verdict
+    'ok'
+    """
+    resolved = resolve.cluster(cluster)
+    job = {"model": model, "task": task, "strategy": strategy or _core.Strategy(), "stack": stack}
+    jobs = jobs_of(
+        resolved, [job], nics=resolved.accelerators, placement=placement, stack=stack, seed=seed
+    )
+    return commodities(jobs, rails=rails)

@@ -1,6 +1,7 @@
 #include "scalemodel/collectives/collectives.hpp"
 
 #include <cmath>
+#include <utility>
 
 #include "scalemodel/collectives/custom_all_reduce.hpp"
 #include "support.hpp"
@@ -408,6 +409,52 @@ TEST_CASE("an engine's all-reduce is one-shot when small and two-shot when large
       CHECK((ranks == 2 ? about_equal(slow, now) : slow > now));
       CHECK(custom_all_reduce_time(Bytes{size}, ranks, link, eager) == max(now, eager.host_floor));
       before = now;
+    }
+  }
+}
+
+TEST_CASE("half of the fabric takes longer, and never more than twice as long") {
+  Cluster curved = cluster();
+  MeasuredCurve& curve = curved.measured.front();
+  curve.op = Collective::all_gather;
+  curve.ranks = 64;
+  curve.domains = 8;
+  curve.size = {Bytes{1e3}, Bytes{1e9}};
+  curve.time = {Seconds{1e-4}, Seconds{1e-2}};
+  for (const Cluster* on : {&cluster(), &std::as_const(curved)}) {
+    for (const Collective op : kAll) {
+      for (const int ranks : kRanks) {
+        for (const double size : kSizes) {
+          CAPTURE(ranks);
+          CAPTURE(size);
+          const GroupShape whole = group_shape(*on, ranks, 1),
+                           half = group_shape(*on, ranks, 1, 0.5);
+          const Seconds ideal = collective_time(op, Bytes{size}, whole, *on);
+          const Seconds shared = collective_time(op, Bytes{size}, half, *on);
+          CHECK(at_most(ideal, shared));
+          CHECK(at_most(shared, 2 * ideal));
+          if (whole.domains == 1) CHECK(shared == ideal);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("what leaves a domain is what its ports take at their bandwidth") {
+  const GroupShape across = group_shape(cluster(), 64, 1), inside = group_shape(cluster(), 8, 1);
+  const Bytes size = 64 * unit::GB;
+  CHECK(domain_bytes(Collective::all_reduce, Algorithm::ring, size, across) == 126 * unit::GB);
+  CHECK(domain_bytes(Collective::all_gather, Algorithm::ring, size, across) == 63 * unit::GB);
+  CHECK(domain_bytes(Collective::all_reduce, Algorithm::tree, size, across) == 128 * unit::GB);
+  CHECK(domain_bytes(Collective::all_reduce, Algorithm::sharp, size, across) == size);
+  CHECK(domain_bytes(Collective::all_to_all, Algorithm::direct, size, across) == 8 * 56 * unit::GB);
+  CHECK(domain_bytes(Collective::all_reduce, Algorithm::ring, size, inside) == Bytes{});
+  const BytesPerSecond ports = across.per_domain * fabric_bandwidth(cluster().fabric, across);
+  for (const Collective op : kAll) {
+    for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree, Algorithm::direct}) {
+      if (!is_legal(op, algorithm, across, cluster())) continue;
+      CHECK(at_most(domain_bytes(op, algorithm, size, across) / ports,
+                    collective_time(op, size, across, cluster(), algorithm)));
     }
   }
 }

@@ -1,0 +1,168 @@
+#include "scalemodel/estimator/messages.hpp"
+
+#include <algorithm>
+
+#include "scalemodel/estimator/stage_cost.hpp"
+
+namespace scalemodel {
+
+using namespace detail;  // one file of the estimator in two
+
+namespace {
+
+/// Collects the messages of one stage.
+class StageList {
+ public:
+  StageList(const Context& c, int stage, std::vector<StageMessage>& into)
+      : c_(c), stage_(stage), into_(into) {}
+
+  /// `calls` in every micro-batch, or in the step where `once`.
+  void add(Message message, double calls, bool once) {
+    if (message.group.ranks <= 1 || message.size <= Bytes{} || calls <= 0) return;
+    const Algorithm algorithm =
+        message.op ? best_algorithm(*message.op, message.size, message.group, c_.cluster())
+                   : Algorithm::direct;
+    into_.push_back({message, algorithm, stage_, calls, once ? 1 : c_.degrees.micro_batches});
+  }
+
+  /// Layers or an end that a pass goes through `times` forwards, `again` of them repeated.
+  void add_passes(const MessageList& messages, double times, double again) {
+    for (const Message& message : messages) {
+      add(message, times * ((1 + again) * message.forward + message.backward), false);
+    }
+  }
+
+  /// What `each_gather` and `each_reduce` call for shard groups.
+  auto shard_calls(double layers, double times, bool once) {
+    return [this, layers, times, once](Communicator communicator, Collective op, Bytes size,
+                                       const GroupShape& group) {
+      const double pieces = shard_pieces(c_, layers);
+      add({communicator, op, size / pieces, group}, times * pieces, once);
+      return 0;
+    };
+  }
+
+  void add_gather(double dense, double expert, double layers, double times, bool once) {
+    each_gather(c_, dense, expert, shard_calls(layers, times, once));
+  }
+
+  void add_reduce(double dense, double expert, double layers, double times, bool once) {
+    each_reduce(c_, dense, expert, shard_calls(layers, times, once),
+                [&, times, once](Communicator communicator, Collective op, Bytes size,
+                                 const GroupShape& group) {
+                  add({communicator, op, size, group}, times, once);
+                  return 0;
+                });
+  }
+
+ private:
+  const Context& c_;
+  int stage_;
+  std::vector<StageMessage>& into_;
+};
+
+/// Replicas move parameters and gradients as `add_parameter_gathering`, `add_repeated_reduction`
+/// and `step_traffic` time them.
+void add_data_parallel(StageList& list, const Context& c, const StageClass& stage,
+                       const StageCost& cost, double share) {
+  const EndParameters ends = end_parameters(c, stage);
+  if (c.gathered) {
+    const double gathers = 2 + repeated_gathers(c, recompute_share(c.strategy, stage));
+    for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+      if (stage.layers[k] == 0) continue;
+      const LayerCost& layer = c.cell.layers[k];
+      const double times = share * stage.layers[k];
+      list.add_gather(layer.dense_parameters, layer.expert_parameters, 1, gathers * times, false);
+      list.add_reduce(layer.trainable_dense, layer.trainable_expert, 1, times, false);
+    }
+    list.add_gather(ends.all, 0, 1, share, false);
+    list.add_reduce(ends.trainable, 0, 1, share, false);
+    return;
+  }
+  const double dense = cost.trainable_dense, expert = cost.trainable_expert;
+  const double layers = std::max(1, stage.total_layers());
+  if (c.strategy.sharding == Sharding::zero2) {
+    const double chunks = chunks_of(c, stage);
+    list.add_reduce(dense / chunks, expert / chunks, layers / chunks, share * chunks, false);
+  } else {
+    list.add_reduce(dense, expert, layers, 1, true);
+  }
+  if (c.strategy.sharding != Sharding::ddp) list.add_gather(dense, expert, layers, 1, true);
+}
+
+/// The layers and ends of every stage, one class each.
+std::vector<StageClass> stages_one_by_one(const Tables& tables, const Degrees& d, bool mirrored) {
+  const std::vector<StageClass> chunks =
+      make_chunks(tables.model(), d.pp, d.vpp, mirrored, tables.stack().ends_as_layers);
+  const std::size_t per_stage = chunks.size() / d.pp;
+  std::vector<StageClass> stages(d.pp);
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    StageClass& stage = stages[i / per_stage];
+    for (std::size_t k = 0; k < kMaxLayerKinds; ++k) stage.layers[k] += chunks[i].layers[k];
+    stage.embedding = stage.embedding || chunks[i].embedding;
+    stage.head = stage.head || chunks[i].head;
+    stage.first_index = static_cast<int>(i / per_stage);
+    stage.count = 1;
+  }
+  return stages;
+}
+
+}  // namespace
+
+std::vector<StageMessage> step_messages(Tables& tables, const Strategy& strategy) {
+  tables.tabulate(strategy);
+  const Degrees d = resolve_degrees(strategy, tables.cluster(), tables.task());
+  const Cell* cell = tables.find_cell(strategy, d);
+  const StageLayout* layout = tables.find_stages(strategy, d);
+  std::vector<StageMessage> messages;
+  if (cell == nullptr || layout == nullptr ||
+      first_violation(strategy, d, tables.model(), tables.cluster(), tables.task()) != Reason::ok) {
+    return messages;
+  }
+  const Context c = make_context(tables, strategy, d, *cell, *layout);
+  const CellMessages of_cell = tables.messages(strategy);
+  auto gathers = layer_gather_times(c);
+  // A DualPipe stage holds two chunks and runs half of the micro-batches through each.
+  const double share = layout->mirrored ? 0.5 : 1;
+  const std::vector<StageClass> stages = stages_one_by_one(tables, d, layout->mirrored);
+  for (int s = 0; s < d.pp; ++s) {
+    const StageClass& stage = stages[s];
+    StageList list(c, s, messages);
+    const double again =
+        strategy.recompute == Recompute::full ? recompute_share(strategy, stage) : 0;
+    for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+      if (stage.layers[k] > 0) {
+        list.add_passes(of_cell.layers[k], share * stage.layers[k], again);
+      }
+    }
+    if (stage.embedding) list.add_passes(of_cell.embedding, share, 0);
+    if (stage.head) list.add_passes(of_cell.head, share, 0);
+    add_data_parallel(list, c, stage, stage_cost(c, stage, gathers), share);
+    // The last stage hands every chunk but its last round to the first one.
+    const double hops = s + 1 < d.pp ? d.vpp : d.vpp - 1;
+    if (d.pp > 1) {
+      list.add({Communicator::pp, std::nullopt, boundary(c), stage_pair(c), 1, 1}, hops, false);
+    }
+  }
+  return messages;
+}
+
+StrategyLayout strategy_layout(const Tables& tables, const Strategy& strategy, bool rails) {
+  const Cluster& cluster = tables.cluster();
+  StrategyLayout layout;
+  layout.degrees = resolve_degrees(strategy, cluster, tables.task());
+  layout.placement = strategy.placement;
+  layout.domain = std::min(cluster.scale_up.domain, cluster.accelerators);
+  layout.rails = rails;
+  const DataParallelGroups groups = data_parallel_groups(cluster, strategy, layout.degrees);
+  layout.dense_shard_ranks = groups.dense_shard_ranks;
+  layout.expert_shard_ranks = groups.expert_shard_ranks;
+  return layout;
+}
+
+Seconds message_time(const Message& message, const Cluster& cluster) noexcept {
+  return message.op ? collective_time(*message.op, message.size, message.group, cluster)
+                    : p2p_time(message.size, message.group, cluster);
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,239 @@
+#include "scalemodel/traffic/strategy_flows.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <tuple>
+
+namespace scalemodel {
+namespace {
+
+using Ranks = std::vector<std::int32_t>;
+
+/// The ranks of one pipeline stage, counted along the axes of the placement without the pipeline.
+class StageMesh {
+ public:
+  StageMesh(const StrategyLayout& layout, int stage)
+      : degrees_(layout.degrees),
+        stage_(stage),
+        inside_(axis_strides(layout.placement, layout.degrees).pp) {
+    Degrees flat = degrees_;
+    flat.pp = 1;
+    strides_ = axis_strides(layout.placement, flat);
+  }
+
+  int size() const { return degrees_.inner(); }
+  const Strides& strides() const { return strides_; }
+  int tp(int local) const { return local / strides_.tp % degrees_.tp; }
+  int cp(int local) const { return local / strides_.cp % degrees_.cp; }
+  int dp(int local) const { return local / strides_.dp % degrees_.dp; }
+  std::int32_t rank(int local) const { return rank(local, stage_); }
+  std::int32_t next(int local) const { return rank(local, (stage_ + 1) % degrees_.pp); }
+
+ private:
+  std::int32_t rank(int local, int stage) const {
+    return local % inside_ + inside_ * (stage + degrees_.pp * (local / inside_));
+  }
+
+  Degrees degrees_;
+  int stage_;
+  int inside_;  ///< ranks before a step along the pipeline
+  Strides strides_;
+};
+
+/// Where a rank belongs: the number of its group, and its place there.
+struct Seat {
+  int group, place;
+};
+
+/// Replicas in the order of `place`, `shard` at a time in a shard group; `kind` tells apart what
+/// has replicas of its own, of `kinds`.
+Seat shard_seat(int place, int shard, int kind, int kinds) {
+  return {kind + kinds * (place / shard), place % shard};
+}
+Seat replica_seat(int place, int shard, int kind, int kinds) {
+  return {kind + kinds * (place % shard), place / shard};
+}
+
+Seat seat_of(const StrategyLayout& layout, const StageMesh& mesh, Communicator communicator,
+             int local) {
+  const Degrees& d = layout.degrees;
+  const int experts = d.ep * d.etp;
+  const bool context_first = context_inside_data(mesh.strides(), d);
+  const int dense_place = context_first ? mesh.cp(local) + d.cp * mesh.dp(local)
+                                        : mesh.dp(local) + d.dp * mesh.cp(local);
+  const int expert_place = local / experts;
+  switch (communicator) {
+    case Communicator::tp:
+      return {mesh.cp(local) + d.cp * mesh.dp(local), mesh.tp(local)};
+    case Communicator::cp:
+      return {mesh.tp(local) + d.tp * mesh.dp(local), mesh.cp(local)};
+    case Communicator::ep:
+      return {local % d.etp + d.etp * expert_place, local / d.etp % d.ep};
+    case Communicator::etp:
+      return {local / d.etp, local % d.etp};
+    case Communicator::pp:
+      return {local, 0};
+    case Communicator::dense_shard:
+      return shard_seat(dense_place, layout.dense_shard_ranks, mesh.tp(local), d.tp);
+    case Communicator::dense_replica:
+      return replica_seat(dense_place, layout.dense_shard_ranks, mesh.tp(local), d.tp);
+    case Communicator::expert_shard:
+      return shard_seat(expert_place, layout.expert_shard_ranks, local % experts, experts);
+    case Communicator::expert_replica:
+      return replica_seat(expert_place, layout.expert_shard_ranks, local % experts, experts);
+  }
+  return {};
+}
+
+TrafficPattern pattern_of(const StageMessage& message) {
+  if (!message.message.op) return TrafficPattern::chain;
+  if (*message.message.op == Collective::all_to_all) return TrafficPattern::all_to_all;
+  if (message.algorithm == Algorithm::sharp) return TrafficPattern::in_network;
+  const bool tree =
+      message.algorithm == Algorithm::tree || message.algorithm == Algorithm::nvls_tree;
+  return tree ? TrafficPattern::double_binary_tree : TrafficPattern::ring;
+}
+
+/// Bytes of one call as the patterns below take them: what a domain sends to the next one of a
+/// ring, what a rank sends to each other one, the buffer of a tree or of the network, a transfer.
+Bytes pattern_bytes(const StageMessage& message, TrafficPattern pattern) {
+  const Message& m = message.message;
+  switch (pattern) {
+    case TrafficPattern::ring:
+      return domain_bytes(*m.op, message.algorithm, m.size, m.group);
+    case TrafficPattern::all_to_all:
+      return m.size / static_cast<double>(m.group.ranks);
+    case TrafficPattern::double_binary_tree:
+    case TrafficPattern::in_network:
+    case TrafficPattern::chain:
+      return m.size;
+  }
+  return {};
+}
+
+/// Members of a group by domain, in the order of the members.
+std::vector<Ranks> by_domain(const Ranks& members, std::int32_t domain) {
+  std::vector<Ranks> domains;
+  std::map<std::int32_t, std::size_t> known;
+  for (const std::int32_t rank : members) {
+    const auto [at, fresh] = known.try_emplace(rank / domain, domains.size());
+    if (fresh) domains.emplace_back();
+    domains[at->second].push_back(rank);
+  }
+  return domains;
+}
+
+/// The k-th members of all domains, for as many k as every domain has.
+std::vector<Ranks> rails_of(const std::vector<Ranks>& domains) {
+  const auto smaller = [](const Ranks& a, const Ranks& b) { return a.size() < b.size(); };
+  std::vector<Ranks> rails(std::ranges::min(domains, smaller).size());
+  for (const Ranks& domain : domains) {
+    for (std::size_t k = 0; k < rails.size(); ++k) rails[k].push_back(domain[k]);
+  }
+  return rails;
+}
+
+bool equal_sizes(const std::vector<Ranks>& domains) {
+  return std::ranges::all_of(
+      domains, [&](const Ranks& domain) { return domain.size() == domains.front().size(); });
+}
+
+void add_exchange(Flows& flows, const std::vector<Ranks>& domains, Bytes part, bool rails) {
+  if (rails && equal_sizes(domains)) {
+    const Bytes per_domain = static_cast<double>(domains.front().size()) * part;
+    for (const Ranks& rail : rails_of(domains)) add_all_to_all(flows, rail, per_domain);
+    return;
+  }
+  ++flows.groups;
+  for (const Ranks& from : domains) {
+    for (const Ranks& to : domains) {
+      if (&from == &to) continue;
+      for (const std::int32_t source : from) {
+        for (const std::int32_t destination : to) flows.add(source, destination, part);
+      }
+    }
+  }
+}
+
+/// Neighbours of a ring of ranks that live in different domains.
+void add_neighbours(Flows& flows, const Ranks& members, std::int32_t domain, Bytes size) {
+  ++flows.groups;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const std::int32_t from = members[i], to = members[(i + 1) % members.size()];
+    if (from / domain != to / domain) flows.add(from, to, size);
+  }
+}
+
+void add_group(Flows& flows, const StrategyLayout& layout, TrafficPattern pattern,
+               const Ranks& members, Bytes size) {
+  const std::vector<Ranks> domains = by_domain(members, layout.domain);
+  if (domains.size() < 2) return;
+  switch (pattern) {
+    case TrafficPattern::ring:
+    case TrafficPattern::in_network:
+    case TrafficPattern::double_binary_tree: {
+      const std::vector<Ranks> rails = rails_of(domains);
+      const Bytes part = size / static_cast<double>(rails.size());
+      for (const Ranks& rail : rails) {
+        // The bytes of a ring are those of its edges here, not a buffer.
+        if (pattern == TrafficPattern::ring) {
+          add_ring(flows, rail, part);
+        } else {
+          add_pattern(flows, pattern, rail, part);
+        }
+      }
+      return;
+    }
+    case TrafficPattern::all_to_all:
+      add_exchange(flows, domains, size, layout.rails);
+      return;
+    case TrafficPattern::chain:
+      // A pair of stages sends activations one way and their gradients the other.
+      add_neighbours(flows, members, layout.domain, size);
+      return;
+  }
+}
+
+}  // namespace
+
+std::vector<std::vector<std::int32_t>> communicator_groups(const StrategyLayout& layout,
+                                                           Communicator communicator, int stage) {
+  const StageMesh mesh(layout, stage);
+  std::vector<Ranks> groups;
+  for (int local = 0; local < mesh.size(); ++local) {
+    const Seat seat = seat_of(layout, mesh, communicator, local);
+    const auto group = static_cast<std::size_t>(seat.group);
+    const auto place = static_cast<std::size_t>(seat.place);
+    if (group >= groups.size()) groups.resize(group + 1);
+    if (place >= groups[group].size()) groups[group].resize(place + 1);
+    groups[group][place] = mesh.rank(local);
+    if (communicator == Communicator::pp) groups[group].push_back(mesh.next(local));
+  }
+  return groups;
+}
+
+StrategyFlows strategy_flows(const StrategyLayout& layout, std::span<const StageMessage> messages) {
+  std::map<std::tuple<int, Communicator, TrafficPattern, double>, Bytes> sums;
+  for (const StageMessage& message : messages) {
+    if (message.message.group.domains <= 1) continue;
+    const TrafficPattern pattern = pattern_of(message);
+    sums[{message.stage, message.message.communicator, pattern, message.periods}] +=
+        message.calls * pattern_bytes(message, pattern);
+  }
+  StrategyFlows all;
+  open_job(all.flows);
+  for (const auto& [key, size] : sums) {
+    const auto& [stage, communicator, pattern, periods] = key;
+    for (const Ranks& members : communicator_groups(layout, communicator, stage)) {
+      add_group(all.flows, layout, pattern, members, size);
+    }
+    all.communicator.resize(all.flows.size(), communicator);
+    all.pattern.resize(all.flows.size(), pattern);
+    all.stage.resize(all.flows.size(), stage);
+    all.periods.resize(all.flows.size(), periods);
+  }
+  return all;
+}
+
+}  // namespace scalemodel
