@@ -181,6 +181,9 @@ def _flatten(table: Mapping[str, object], prefix: str = "") -> list[tuple[str, o
             rows += _flatten(cell, f"{path}.")
         elif isinstance(cell, list) and cell and all(isinstance(item, Mapping) for item in cell):
             for number, item in enumerate(cell):
+                if key == "group":
+                    rows += _flatten(item, f"{path}[{number}].")
+                    continue
                 listed = ", ".join(f"{name} {value}" for name, value in item.items() if value != "")
                 rows.append((f"{path}[{number}]", listed, shared))
         elif key != "source":

@@ -116,3 +116,9 @@ def test_the_published_tables_of_dlrm_dcnv2() -> None:
     assert sum(tables["pooling"]) == 214
     dense = sm.compose("dlrm_dcnv2").parameters - math.prod((sum(tables["rows"]), tables["dim"]))
     assert dense == pytest.approx(16.04e6, rel=0.01)
+
+
+def test_a_listing_has_every_number_with_its_source() -> None:
+    rows = sm.list_catalog("composed", "dlrm_a").set_index("key")
+    assert rows.value["group[0].rows"] == 2_080_000
+    assert "2104.05158" in rows.source["group[0].rows"]
