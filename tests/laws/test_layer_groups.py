@@ -239,3 +239,16 @@ def test_a_search_finds_the_best_row_of_the_sweep() -> None:
         again = sm.estimate(dlrm(), CLUSTER, task(), best[0].strategy)
         assert again.step_time_s == best[0].step_time_s
         assert row["mesh_embedding"] == str(expected.mesh_embedding.iloc[0])
+
+
+@pytest.mark.parametrize("mesh", ["fsdp@8+zero1", "zero1@8+fsdp", "fsdp@8+ddp", "ddp@8+zero1"])
+def test_every_replica_hears_of_every_gradient(mesh: str) -> None:
+    # A slower fabric is felt by every layout that spans it: none synchronises for nothing.
+    slow = sm.cluster({"base": "zionex", "fabric": {"bandwidth": "2 Gbit/s"}}, nodes=NODES)
+    plan = sm.GroupStrategy({"blocks": mesh}, queues="one")
+    question = sm.Training(global_batch=1024, sequence=256)
+    usual, slowed = (
+        sm.estimate(blocks(8), cluster, question, plan).communication_s
+        for cluster in (CLUSTER, slow)
+    )
+    assert slowed > 3 * usual

@@ -220,7 +220,16 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
     gradient = gradient / static_cast<double>(zero.ranks);
   }
   if (ddp.ranks > 1) cost.gradients[1] = move(p, Collective::all_reduce, gradient, ddp);
-  cost.joins_bucket = unit.experts == 0;
+  if (fsdp.ranks > 1 && zero.ranks > 1) {
+    // Shards whose optimizer states are shared out once more: reduced, updated and gathered, which
+    // moves what an all-reduce moves.
+    const Transfer again = move(p, Collective::all_reduce, gradient, zero);
+    Transfer& replicas = cost.gradients[1];
+    replicas.level = std::max(replicas.level, again.level);
+    replicas.time += again.time;
+    replicas.size += again.size;
+  }
+  cost.joins_bucket = unit.experts == 0 && (fsdp.ranks <= 1 || zero.ranks <= 1);
   return cost;
 }
 
