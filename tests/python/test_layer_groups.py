@@ -1,0 +1,160 @@
+"""Models of layer groups: published formulas, errors, files."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+import scalemodel as sm
+
+NODE = sm.cluster("zionex", nodes=1)
+TABLES, DIM, BYTES, POOLING, BATCH = 64, 128, 2, 20, 8192
+#: Every rate a constant share of the data sheet, no latency, nothing beside the tables.
+BARE = sm.Ablation(
+    gemm_fraction=0.7,
+    memory_fraction=0.8,
+    network_fraction=1.0,
+    latency=False,
+    elementwise=False,
+    optimizer=False,
+    host=False,
+    contention=False,
+    index_exchange=False,
+    cached_tables=False,
+)
+
+
+def dlrm(**changes: object) -> sm.ComposedModel:
+    """Tables beside a small MLP."""
+    given: dict[str, object] = {
+        "tables": TABLES,
+        "rows": 1e6,
+        "dim": DIM,
+        "pooling": POOLING,
+        "value_bytes": BYTES,
+        "output_bytes": BYTES,
+    }
+    return sm.compose(
+        "dlrm",
+        groups=[
+            sm.EmbeddingTables(name="embedding", **{**given, **changes}),
+            sm.Mlp(name="bottom_mlp", widths=(64, 64), after=()),
+            sm.Mlp(name="top_mlp", widths=(64, 64), after=("embedding", "bottom_mlp")),
+        ],
+    )
+
+
+def forward(model: sm.ComposedModel, mesh: str) -> sm.GroupEstimate:
+    """A bare forward pass on one node."""
+    task = sm.BatchInference(global_batch=BATCH, sequence=1, precision="fp16")
+    return sm.estimate(model, NODE, task, sm.GroupStrategy({"embedding": mesh}), ablation=BARE)
+
+
+def test_exchange_of_pooled_rows() -> None:
+    # T d B of a sample, for the samples of a rank, less the share that stays.
+    ranks = 8
+    sent = TABLES * DIM * BYTES * (BATCH / ranks) * (ranks - 1) / ranks
+    expected = sent / NODE.core.scale_up.bandwidth_bytes_per_s
+    assert forward(dlrm(), "table_wise").all_to_all_s == pytest.approx(expected, rel=1e-9)
+
+
+def test_rows_looked_up() -> None:
+    looked_up = TABLES * POOLING * DIM * BYTES * BATCH / 8
+    est = forward(dlrm(), "ddp")
+    assert est.looked_up_bytes == looked_up
+    rate = 0.8 * NODE.core.accelerator.memory_bandwidth_bytes_per_s
+    assert est.lookup_s == pytest.approx(looked_up / rate, rel=1e-9)
+    assert est.all_to_all_s == 0
+
+
+def test_tables_fill_the_rank_that_has_most() -> None:
+    # Nine tables on eight ranks: one rank holds two.
+    est = forward(dlrm(tables=9), "table_wise")
+    assert est.table_imbalance == pytest.approx(2 * 8 / 9)
+    assert est.memory_tables_bytes == pytest.approx(2 * 1e6 * DIM * BYTES)
+    even = forward(dlrm(tables=9), "row_wise")
+    assert even.memory_tables_bytes == pytest.approx(9 / 8 * 1e6 * DIM * BYTES)
+
+
+def test_unequal_tables_are_balanced_by_their_look_ups() -> None:
+    pooling = [80.0] + [10.0] * 8
+    est = forward(dlrm(tables=9, pooling=pooling), "table_wise")
+    assert est.table_imbalance == pytest.approx(80 / (sum(pooling) / 8))
+
+
+def test_small_tables_are_replicated_in_a_hybrid() -> None:
+    rows = [100.0] * 32 + [1e6] * 32
+    hybrid = forward(dlrm(rows=rows), "hybrid")
+    whole = forward(dlrm(rows=rows), "table_wise")
+    assert hybrid.all_to_all_s == pytest.approx(whole.all_to_all_s / 2, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("groups", "named"),
+    [
+        ({"mlp": "tp@8+dp"}, "'dp' is none of"),
+        ({"mlp": "ddp@x"}, "'x' must be a whole number"),
+        ({"mlp": "ddp+ddp"}, "stands there twice"),
+        ({"mlp": "table_wise"}, "no mesh for mlp"),
+        ({"embedding": "fsdp"}, "no mesh for embedding_tables"),
+        ({"middle_mlp": "ddp"}, "no such group"),
+        (5, "must be a mesh"),
+    ],
+)
+def test_malformed_strategies_are_named(groups: object, named: str) -> None:
+    task = sm.Training(global_batch=BATCH, sequence=1)
+    with pytest.raises(sm.ScaleModelError, match=re.escape(named)):
+        sm.estimate(dlrm(), NODE, task, sm.GroupStrategy(groups))  # type: ignore[arg-type]
+
+
+def test_a_mesh_of_another_size_is_a_verdict() -> None:
+    task = sm.Training(global_batch=BATCH, sequence=1)
+    est = sm.estimate(dlrm(), NODE, task, sm.GroupStrategy({"mlp": "ddp@3"}))
+    assert est.verdict == "illegal:mesh"
+    assert est.step_time_s is None
+    assert est.breakdown().empty
+
+
+def test_malformed_models_are_named() -> None:
+    with pytest.raises(sm.ScaleModelError, match="after='tables'"):
+        sm.compose("m", groups=[sm.Mlp(widths=(8, 8), after=("tables",))])
+    with pytest.raises(sm.ScaleModelError, match="two groups are called 'mlp'"):
+        sm.compose("m", groups=[sm.Mlp(widths=(8, 8)), sm.Mlp(widths=(8, 8))])
+    with pytest.raises(sm.ScaleModelError, match="pooling"):
+        sm.EmbeddingTables(tables=2, rows=10, dim=4, pooling=[1])
+    with pytest.raises(sm.ScaleModelError, match="heads"):
+        sm.Transformer(layers=1, hidden=8, heads=3, kv_heads=2, ffn=8)
+
+
+def test_entries_of_files(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.toml"
+    path.write_text(
+        """
+name = "tiny"
+[[group]]
+kind = "embedding_tables"
+name = "embedding"
+tables = { value = 4, source = "made up" }
+rows = [10, 20, 30, 40]
+dim = 8
+[[group]]
+kind = "mlp"
+widths = [32, 16, 1]
+"""
+    )
+    model = sm.compose(path)
+    assert model.parameters == 100 * 8 + 32 * 16 + 16
+    assert pickle.loads(pickle.dumps(model)) == model
+    path.write_text('name = "tiny"\n[[group]]\nkind = "mlp"\nwidth = [8]\n')
+    with pytest.raises(sm.ScaleModelError, match=r"width.*unknown key.*widths"):
+        sm.compose(path)
+
+
+def test_estimates_travel_between_processes() -> None:
+    est = forward(dlrm(), "table_wise")
+    again = pickle.loads(pickle.dumps(est))
+    assert again == est
+    assert again.step_time_s == est.step_time_s
