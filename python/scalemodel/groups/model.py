@@ -269,7 +269,7 @@ def compose(
         if "group" in source:
             return from_table(source, str(source.get("name", "model")))
         return _of_decoder(resolve.model(source))
-    if isinstance(source, str) and is_composed(source):
+    if isinstance(source, str) and is_catalogued(source):
         return _of_catalogue(catalog.find("composed", source))
     if is_path(str(source), (".toml",)):
         table = catalog.read_toml(Path(source))
@@ -278,7 +278,7 @@ def compose(
     return _of_decoder(resolve.model(source))
 
 
-def is_composed(label: str) -> bool:
+def is_catalogued(label: str) -> bool:
     """Whether `label` names a composed model of the catalogue."""
     try:
         catalog.find("composed", label)
