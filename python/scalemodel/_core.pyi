@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Accelerator', 'AttentionKernels', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'accelerator_share_kg', 'amortised', 'attention_bound_s', 'availability_interval_s', 'best_algorithm', 'canonical', 'check_serving_layout', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'die_kg', 'direct_connect', 'dispatch_time_s', 'ecmp_hash', 'energy_over_run_j', 'exact_ettr', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'grouped_call_time_s', 'implied_grid_g_per_kwh', 'joint_factor', 'judge_routing', 'least_loss_split', 'lookup_time_s', 'loss', 'marginal_return', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'rental_cost_usd', 'reported_memory_bytes', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'search_serving', 'serving_power_w', 'simulate_runs', 'step_under_cap', 'streaming_time_s', 'sweep', 'time_shifts', 'timeline', 'tokens_in', 'tokens_per_step', 'training_time_s', 'trend_cache_bytes', 'variables', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'accelerator_share_kg', 'amortised', 'attention_bound_s', 'availability_interval_s', 'best_algorithm', 'canonical', 'check_serving_layout', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'least_loss_split', 'lookup_time_s', 'loss', 'marginal_return', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'rental_cost_usd', 'reported_memory_bytes', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_runs', 'slowest_fabric', 'step_under_cap', 'streaming_time_s', 'sweep', 'sweep_groups', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -2529,7 +2529,7 @@ class Stack:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, dropout: bool = False, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, batch_first: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, dropout: bool = False, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, batch_first: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2667,6 +2667,11 @@ class Stack:
     def keep_stage_outputs(self) -> bool:
         """
         micro-batches in flight keep their stage's output
+        """
+    @property
+    def kernel_spread(self) -> float:
+        """
+        standard deviation of the ranks' kernel times over their mean
         """
     @property
     def loss_per_logit_bytes(self) -> float:
@@ -3125,6 +3130,28 @@ class Timeline:
         """
         One optimizer step.
         """
+class MixedStep:
+    """
+    A training step on accelerators of several kinds.
+    """
+    @property
+    def layers(self) -> list[int]:
+        ...
+    @property
+    def memory_bytes(self) -> list[float]:
+        ...
+    @property
+    def micro_batches(self) -> list[float]:
+        ...
+    @property
+    def step_time_s(self) -> float:
+        ...
+    @property
+    def times_s(self) -> list[float]:
+        ...
+    @property
+    def verdict(self) -> str:
+        ...
 class Engine:
     """
     A serving engine of an era.
@@ -4712,6 +4739,425 @@ class SimulationPlan:
         """
         productive time of the run
         """
+class LayerGroup:
+    """
+    Layers that share shape and sharding.
+    """
+    def forward_flop(self, sequence: typing.SupportsFloat | typing.SupportsIndex) -> float:
+        """
+        Products and attention of one sample.
+        """
+    def with_repeat(self, repeat: typing.SupportsInt | typing.SupportsIndex) -> LayerGroup:
+        """
+        The same period another number of times.
+        """
+    @property
+    def active_parameters(self) -> float:
+        ...
+    @property
+    def kind(self) -> str:
+        ...
+    @property
+    def name(self) -> str:
+        ...
+    @property
+    def parameters(self) -> float:
+        ...
+    @property
+    def repeat(self) -> int:
+        """
+        Periods.
+        """
+    @property
+    def tokens(self) -> float:
+        """
+        Per sample; 0 = the sequence of the task.
+        """
+class Ablation:
+    """
+    What is left out of the physics, to compare with simpler models.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Ablation) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, gemm_fraction: float = 0.0, memory_fraction: float = 0.0, network_fraction: float = 0.0, latency: bool = True, ring_factor: bool = True, attention_scores: bool = True, elementwise: bool = True, heads: bool = True, optimizer: bool = True, host: bool = True, contention: bool = True, ends: bool = True, reshard: bool = True, index_exchange: bool = True, pooled_exchange: bool = True, update_traffic: bool = True, table_balance: bool = True, cached_tables: bool = True) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Ablation:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def attention_scores(self) -> bool:
+        """
+        scores, softmax, weighted values
+        """
+    @property
+    def cached_tables(self) -> bool:
+        """
+        rows of small tables come from the cache
+        """
+    @property
+    def contention(self) -> bool:
+        """
+        collectives slow the compute they hide under
+        """
+    @property
+    def elementwise(self) -> bool:
+        """
+        norms, activations, residuals, loss
+        """
+    @property
+    def ends(self) -> bool:
+        """
+        collectives of token and patch embeddings
+        """
+    @property
+    def gemm_fraction(self) -> float:
+        """
+        constant fraction of peak; 0 = by shape
+        """
+    @property
+    def heads(self) -> bool:
+        """
+        language-model and class heads
+        """
+    @property
+    def host(self) -> bool:
+        """
+        launches and step overhead
+        """
+    @property
+    def index_exchange(self) -> bool:
+        """
+        look-up indices sent to the rows' ranks
+        """
+    @property
+    def latency(self) -> bool:
+        """
+        start-up times of kernels and collectives
+        """
+    @property
+    def memory_fraction(self) -> float:
+        """
+        constant fraction of memory bandwidth; 0 = by kernel
+        """
+    @property
+    def network_fraction(self) -> float:
+        """
+        constant fraction of every link; 0 = by operation
+        """
+    @property
+    def optimizer(self) -> bool:
+        """
+        parameter update
+        """
+    @property
+    def pooled_exchange(self) -> bool:
+        """
+        rows are pooled before they travel
+        """
+    @property
+    def reshard(self) -> bool:
+        """
+        activations gathered between different meshes
+        """
+    @property
+    def ring_factor(self) -> bool:
+        """
+        a collective spares a rank its own share
+        """
+    @property
+    def table_balance(self) -> bool:
+        """
+        tables load ranks unevenly
+        """
+    @property
+    def update_traffic(self) -> bool:
+        """
+        an update reads and writes rows and states
+        """
+class GroupEstimate:
+    """
+    What one step of a model of layer groups takes.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: GroupEstimate) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, verdict: str = 'ok', step_time_s: float = 0.0, compute_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_dp_s: float = 0.0, exposed_exchange_s: float = 0.0, exposed_reshard_s: float = 0.0, optimizer_s: float = 0.0, overhead_s: float = 0.0, hidden_s: float = 0.0, forward_s: float = 0.0, gemm_s: float = 0.0, lookup_s: float = 0.0, communication_s: float = 0.0, all_reduce_s: float = 0.0, all_gather_s: float = 0.0, reduce_scatter_s: float = 0.0, all_to_all_s: float = 0.0, exposed_fraction: float = 0.0, samples_per_s: float = 0.0, tokens_per_s: float = 0.0, mfu_fraction: float = 0.0, memory_weights_bytes: float = 0.0, memory_tables_bytes: float = 0.0, memory_gradients_bytes: float = 0.0, memory_optimizer_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_gathered_bytes: float = 0.0, memory_communication_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_bytes: float = 0.0, memory_capacity_bytes: float = 0.0, looked_up_bytes: float = 0.0, forward_flop: float = 0.0, table_imbalance: float = 1.0, power_w: float = 0.0, energy_j: float = 0.0, cost_usd: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> GroupEstimate:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def all_gather_s(self) -> float:
+        """
+        of communication_s
+        """
+    @property
+    def all_reduce_s(self) -> float:
+        """
+        of communication_s
+        """
+    @property
+    def all_to_all_s(self) -> float:
+        """
+        of communication_s
+        """
+    @property
+    def communication_s(self) -> float:
+        """
+        all collectives, one after the other
+        """
+    @property
+    def compute_s(self) -> float:
+        """
+        kernels, look-ups included
+        """
+    @property
+    def cost_usd(self) -> float:
+        """
+        of the step
+        """
+    @property
+    def energy_j(self) -> float:
+        """
+        of the step, at the facility's meter
+        """
+    @property
+    def exposed_dp_s(self) -> float:
+        """
+        gradients and gathered parameters not hidden
+        """
+    @property
+    def exposed_ep_s(self) -> float:
+        """
+        routed tokens not hidden
+        """
+    @property
+    def exposed_exchange_s(self) -> float:
+        """
+        looked-up rows not hidden
+        """
+    @property
+    def exposed_fraction(self) -> float:
+        """
+        exposed communication over step time
+        """
+    @property
+    def exposed_reshard_s(self) -> float:
+        """
+        activations between different meshes not hidden
+        """
+    @property
+    def exposed_tp_s(self) -> float:
+        """
+        tensor-parallel sums not hidden
+        """
+    @property
+    def forward_flop(self) -> float:
+        """
+        matrix products of a rank, one forward pass
+        """
+    @property
+    def forward_s(self) -> float:
+        """
+        forward passes, exposed communication included
+        """
+    @property
+    def gemm_s(self) -> float:
+        """
+        matrix products, of compute_s
+        """
+    @property
+    def hidden_s(self) -> float:
+        """
+        communication underneath compute
+        """
+    @property
+    def looked_up_bytes(self) -> float:
+        """
+        rows a rank looks up in a forward pass
+        """
+    @property
+    def lookup_s(self) -> float:
+        """
+        look-ups and updates of tables, of compute_s
+        """
+    @property
+    def memory_activations_bytes(self) -> float:
+        """
+        kept for the backward pass
+        """
+    @property
+    def memory_bytes(self) -> float:
+        """
+        peak on the fullest accelerator
+        """
+    @property
+    def memory_capacity_bytes(self) -> float:
+        """
+        of an accelerator
+        """
+    @property
+    def memory_communication_bytes(self) -> float:
+        """
+        exchange buffers
+        """
+    @property
+    def memory_gathered_bytes(self) -> float:
+        """
+        gathered parameters
+        """
+    @property
+    def memory_gradients_bytes(self) -> float:
+        """
+        gradients
+        """
+    @property
+    def memory_optimizer_bytes(self) -> float:
+        """
+        master weights, moments, row states
+        """
+    @property
+    def memory_reserve_bytes(self) -> float:
+        """
+        context, fragmentation
+        """
+    @property
+    def memory_tables_bytes(self) -> float:
+        """
+        embedding tables, fullest rank
+        """
+    @property
+    def memory_weights_bytes(self) -> float:
+        """
+        weights of layers
+        """
+    @property
+    def mfu_fraction(self) -> float:
+        """
+        model flop over dense peak
+        """
+    @property
+    def optimizer_s(self) -> float:
+        """
+        update of dense parameters
+        """
+    @property
+    def overhead_s(self) -> float:
+        """
+        data, logging
+        """
+    @property
+    def power_w(self) -> float:
+        """
+        mean of one accelerator
+        """
+    @property
+    def reduce_scatter_s(self) -> float:
+        """
+        of communication_s
+        """
+    @property
+    def samples_per_s(self) -> float:
+        """
+        queries, images or sequences, whole cluster
+        """
+    @property
+    def step_time_s(self) -> float:
+        """
+        one step
+        """
+    @property
+    def table_imbalance(self) -> float:
+        """
+        look-ups of the busiest rank over the mean
+        """
+    @property
+    def tokens_per_s(self) -> float:
+        """
+        of the whole cluster
+        """
+    @property
+    def verdict(self) -> str:
+        """
+        ok, out_of_memory or illegal:<reason>
+        """
+class ComposedModel:
+    """
+    An ordered list of layer groups.
+    """
+    def __init__(self, groups: collections.abc.Sequence[tuple[LayerGroup, collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], str, bool, typing.SupportsFloat | typing.SupportsIndex]]) -> None:
+        ...
+    @property
+    def active_parameters(self) -> float:
+        ...
+    @property
+    def parameters(self) -> float:
+        ...
+    @property
+    def slots(self) -> list:
+        """
+        Name, kind and whether experts, by slot.
+        """
+class GroupLayout:
+    """
+    Meshes by index and the schedule of their traffic.
+    """
+    def __init__(self, meshes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], micro_batches: typing.SupportsInt | typing.SupportsIndex, queues: str, prefetch: str, backward_gather: str, buckets: str, recompute: bool) -> None:
+        ...
+class GroupTables:
+    """
+    Costs of every group under every mesh.
+    """
+    def __init__(self, model: ComposedModel, cluster: Cluster, task: Task, stack: Stack, ablation: Ablation, meshes: collections.abc.Sequence[str], micro_batches: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], forward_only: bool) -> None:
+        ...
+    def estimate(self, layout: GroupLayout) -> GroupEstimate:
+        ...
+class GroupSpace:
+    """
+    Combinations of meshes and schedules, numbered.
+    """
+    def __init__(self, tables: GroupTables, meshes: collections.abc.Sequence[collections.abc.Sequence[str]], variable_of_slot: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], micro_batches: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], queues: collections.abc.Sequence[str], prefetch: collections.abc.Sequence[str], backward_gather: collections.abc.Sequence[str], buckets: collections.abc.Sequence[str], recompute: collections.abc.Sequence[bool]) -> None:
+        ...
+    @property
+    def size(self) -> int:
+        """
+        Strategies.
+        """
 def accelerator_share_kg(accelerator_kg: typing.SupportsFloat | typing.SupportsIndex, server: ServerParts, accelerators: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     kg of CO2e of an accelerator with its share of the server.
@@ -4776,6 +5222,10 @@ def decode_time_s(kernel: DecodeKernel, accelerator: Accelerator, *, batch: typi
     """
     Seconds of each call with one query per sequence.
     """
+def decoder_groups(shape: DecoderShape) -> list[LayerGroup]:
+    """
+    The layer groups of a decoder, in order.
+    """
 def die_kg(area_cm2: typing.SupportsFloat | typing.SupportsIndex, process: ChipProcess) -> float:
     """
     kg of CO2e of a die.
@@ -4788,10 +5238,16 @@ def dispatch_time_s(accelerator: Accelerator, kernel: DispatchKernel, tokens: ty
     """
     Seconds of sending tokens to their experts or back, one per row of the columns.
     """
+def draw_slowdown(tables: Tables, strategy: Strategy, seed: typing.SupportsInt | typing.SupportsIndex) -> list[float]:
+    """
+    Factors of the stages of the slowest replica, drawn with the stack's spread.
+    """
 def ecmp_hash(value: typing.SupportsInt | typing.SupportsIndex) -> int:
     """
     The mixing hash of the ECMP router.
     """
+def embedding_tables_group(name: str, tables: collections.abc.Sequence[tuple[typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex]], dim: typing.SupportsInt | typing.SupportsIndex, value_bytes: typing.SupportsFloat | typing.SupportsIndex, output_bytes: typing.SupportsFloat | typing.SupportsIndex, optimizer: str) -> LayerGroup:
+    ...
 def energy_over_run_j(step_j: typing.SupportsFloat | typing.SupportsIndex, step_time_s: typing.SupportsFloat | typing.SupportsIndex, time_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Joules of a run.
@@ -4880,14 +5336,22 @@ def goodput(tokens_per_s: typing.SupportsFloat | typing.SupportsIndex, ettr_frac
     """
     Tokens per second that last.
     """
+def group_columns() -> list:
+    """
+    Columns an objective or constraint may name: name, maximised, positive.
+    """
 def grouped_call_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, rows: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], groups: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], columns: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], depth: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of products over groups of rows, one per row of the columns.
     """
+def head_group(name: str, hidden: typing.SupportsInt | typing.SupportsIndex, outputs: typing.SupportsInt | typing.SupportsIndex, tied: bool, loss: bool, every_token: bool, norm: bool, bias: bool, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
+    ...
 def implied_grid_g_per_kwh(emitted_kg: typing.SupportsFloat | typing.SupportsIndex, energy_j: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Grid intensity that a footprint implies.
     """
+def interaction_group(name: str, kind: str, features: typing.SupportsInt | typing.SupportsIndex, dim: typing.SupportsInt | typing.SupportsIndex, layers: typing.SupportsInt | typing.SupportsIndex, rank: typing.SupportsInt | typing.SupportsIndex) -> LayerGroup:
+    ...
 def joint_factor(first: typing.SupportsFloat | typing.SupportsIndex, second: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Half-width factor of a product of two uncertain factors.
@@ -4928,6 +5392,24 @@ def memory_kg(capacity_bytes: typing.SupportsFloat | typing.SupportsIndex, g_per
     """
     kg of CO2e of memory.
     """
+def mesh_suits(text: str, kind: str, experts: bool) -> bool:
+    """
+    Whether layer groups of a kind can be laid out so.
+    """
+def mesh_text(text: str, accelerators: typing.SupportsInt | typing.SupportsIndex) -> str:
+    """
+    A mesh with every degree filled in.
+    """
+def mixed_by_replica(tables: collections.abc.Sequence[Tables], shares: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], strategy: Strategy, balanced: bool) -> MixedStep:
+    """
+    A step of replicas of several kinds.
+    """
+def mixed_by_stage(tables: collections.abc.Sequence[Tables], shares: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], strategy: Strategy, balanced: bool) -> MixedStep:
+    """
+    A step of a pipeline whose stages run on several kinds.
+    """
+def mlp_group(name: str, widths: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], repeat: typing.SupportsInt | typing.SupportsIndex, bias: bool, experts: typing.SupportsInt | typing.SupportsIndex, experts_per_sample: typing.SupportsInt | typing.SupportsIndex) -> LayerGroup:
+    ...
 def node_power_w(accelerator_w: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsFloat | typing.SupportsIndex, host_w: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Watts of a node.
@@ -4952,6 +5434,8 @@ def pareto_front(columns: collections.abc.Sequence[typing.Annotated[numpy.typing
     """
     Ascending indices of the rows that no row dominates; every column is an objective, minimised.
     """
+def patch_embedding_group(name: str, patch_values: typing.SupportsInt | typing.SupportsIndex, hidden: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
+    ...
 def path_columns(graph: LinkGraph, flows: Flows, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
     """
     Every path that a flow may take.
@@ -5016,6 +5500,10 @@ def search(tables: Tables, space: Enumeration, first: typing.SupportsInt | typin
     """
     Best strategies of the rows [first, last).
     """
+def search_groups(tables: GroupTables, space: GroupSpace, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, too_big: bool, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> dict:
+    """
+    Best strategies of a space.
+    """
 def search_serving(model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, mix: RequestMix, imbalance: typing.SupportsFloat | typing.SupportsIndex, layouts: collections.abc.Sequence[ServingLayout], most_tokens: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], per_octave: typing.SupportsInt | typing.SupportsIndex, goal: str, ttft_s: typing.SupportsFloat | typing.SupportsIndex, tpot_s: typing.SupportsFloat | typing.SupportsIndex, requests_per_s: typing.SupportsFloat | typing.SupportsIndex, top: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex) -> tuple:
     """
     Best plans, the front of throughput and time between tokens, plans tried and feasible.
@@ -5027,6 +5515,10 @@ def serving_power_w(serving: ServingPower, limit_w: typing.SupportsFloat | typin
 def simulate_runs(job: FailingJob, plan: SimulationPlan) -> dict:
     """
     Columns of independent simulated runs.
+    """
+def slowest_fabric(a: Fabric, b: Fabric) -> Fabric:
+    """
+    The worse of each property of two networks.
     """
 def step_under_cap(power: PowerPhases, clock: ClockPower, phases: StepPhases, cap_w: typing.SupportsFloat | typing.SupportsIndex) -> CappedStep:
     """
@@ -5040,6 +5532,10 @@ def sweep(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing
     """
     Columns of the rows [first, last): of the strategies, of the estimates.
     """
+def sweep_groups(tables: GroupTables, space: GroupSpace, wanted: collections.abc.Sequence[str] | None, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> tuple:
+    """
+    Columns of the estimates; meshes by slot, their names, micro-batches and knobs.
+    """
 def time_shifts(graph: LinkGraph, flows: Flows, options: RouteOptions, schedules: collections.abc.Sequence[JobSchedule], finest: typing.SupportsInt | typing.SupportsIndex) -> dict:
     """
     When periodic jobs should communicate.
@@ -5048,6 +5544,8 @@ def timeline(tables: Tables, strategy: Strategy, options: TimelineOptions, slowd
     """
     Simulates one step of a strategy that can run.
     """
+def token_embedding_group(name: str, vocab: typing.SupportsInt | typing.SupportsIndex, hidden: typing.SupportsInt | typing.SupportsIndex, positions: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
+    ...
 def tokens_in(time_s: typing.SupportsFloat | typing.SupportsIndex, tokens_per_s: typing.SupportsFloat | typing.SupportsIndex, ettr_fraction: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Tokens of a time.
@@ -5060,6 +5558,8 @@ def training_time_s(tokens: typing.SupportsFloat | typing.SupportsIndex, tokens_
     """
     Seconds to train on so many tokens.
     """
+def transformer_group(name: str, layers: typing.SupportsInt | typing.SupportsIndex, hidden: typing.SupportsInt | typing.SupportsIndex, heads: typing.SupportsInt | typing.SupportsIndex, kv_heads: typing.SupportsInt | typing.SupportsIndex, head_dim: typing.SupportsInt | typing.SupportsIndex, ffn: typing.SupportsInt | typing.SupportsIndex, gated: bool, causal: bool, rotary: bool, bias: bool, norms_per_layer: typing.SupportsInt | typing.SupportsIndex, experts: typing.SupportsInt | typing.SupportsIndex, experts_per_token: typing.SupportsInt | typing.SupportsIndex, shared_ffn: typing.SupportsInt | typing.SupportsIndex, modulation: typing.SupportsInt | typing.SupportsIndex, window: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
+    ...
 def trend_cache_bytes(active_parameters: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Usual keys and values of one token, of models of that size.
