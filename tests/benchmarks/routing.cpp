@@ -8,6 +8,7 @@
 #include "../cpp/routing/instances.hpp"
 #include "scalemodel/routing/annealing.hpp"
 #include "scalemodel/routing/colouring.hpp"
+#include "scalemodel/routing/controller.hpp"
 #include "scalemodel/routing/ecmp.hpp"
 #include "scalemodel/routing/greedy.hpp"
 #include "scalemodel/routing/local_search.hpp"
@@ -150,6 +151,37 @@ void planted_search(benchmark::State& state) {
   }
 }
 BENCHMARK(planted_search)->Arg(3)->Arg(5)->Arg(8)->Unit(benchmark::kMillisecond);
+
+/// Goal: 50 ms with a budget of one where almost no two sizes are alike, by number of flows.
+void unlike_search(benchmark::State& state) {
+  const LinkGraph graph = testing::clos(16, 8, 32);
+  const Flows flows =
+      testing::planted_flows(graph, 16, static_cast<int>(state.range(0)), 1 * unit::GB, 1);
+  const RoutingInstance instance(graph, flows);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(lower_drain(instance, longest_first(instance), {1, 0}));
+  }
+}
+BENCHMARK(unlike_search)->Arg(200)->Arg(400)->Arg(600)->Arg(1000)->Unit(benchmark::kMillisecond);
+
+/// Goal: 100 ms for five jobs, eleven epochs, paths chosen anew every half second.
+void controlled_run(benchmark::State& state) {
+  const LinkGraph graph = paper_fabric();
+  const std::vector<RingJob> jobs = testing::paper_mix(5, 4);
+  const auto nics = place_jobs(graph, jobs, JobPlacement::random_leaves, 8, 1);
+  const Flows flows = ring_flows(graph, jobs, nics, true);
+  std::vector<JobSchedule> schedules;
+  for (const RingJob& job : jobs) {
+    schedules.push_back(
+        {ring_steps(job), 11, Seconds{}, scaled_compute_time(job, FlopPerSecond{312e12})});
+  }
+  const Controller controller{Seconds{0.5}, Seconds{}, Forecast::announced};
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        simulate_controlled(graph, flows, {}, {}, schedules, Seconds{1e-9}, controller, {}));
+  }
+}
+BENCHMARK(controlled_run)->Unit(benchmark::kMillisecond);
 
 void paper_annealing(benchmark::State& state) {
   const LinkGraph graph = paper_fabric();

@@ -18,10 +18,10 @@ using Numbers = std::vector<std::int32_t>;
 
 constexpr double kExact = 1e-12;  ///< of what a link carries; sums of sizes round to less
 constexpr double kFits = 1e-9;
-constexpr std::size_t kHalf = 4;             ///< items of half a set at most
-constexpr std::size_t kHalves = 20'000;      ///< of one size and leaf
-constexpr std::size_t kWork = 400'000;       ///< halves, over all leaves and sizes
-constexpr std::int64_t kVisits = 4'000'000;  ///< of links, while sets are placed
+constexpr std::size_t kHalf = 4;         ///< items of half a set at most
+constexpr std::size_t kHalves = 20'000;  ///< of one size and leaf
+constexpr double kWork = 400'000;        ///< halves, over all leaves and sizes
+constexpr double kLooks = 4'000'000;     ///< at sets, while they are placed
 
 /// Disjoint sets of flows with the smallest member as name.
 class Together {
@@ -46,7 +46,9 @@ class Together {
 struct Side {
   Numbers flows;
   double sum = 0;
-  double full = 0;  ///< bytes of a link; 0: links differ, or are not all full
+  double full = 0;          ///< bytes of a link; 0: links differ, or are not all full
+  std::size_t items = 0;    ///< when last looked at
+  std::size_t checked = 1;  ///< sizes of sets looked for among these items
 };
 
 /// The flows of one set at one leaf.
@@ -62,8 +64,8 @@ struct Half {
 
 class Filling {
  public:
-  Filling(const RoutingInstance& instance, double drain_s)
-      : instance_(instance), drain_s_(drain_s), together_(instance.size()) {
+  Filling(const RoutingInstance& instance, double drain_s, double effort)
+      : instance_(instance), drain_s_(drain_s), effort_(effort), together_(instance.size()) {
     const TwoTier& tiers = instance.graph.two_tier();
     sides_.resize(2 * static_cast<std::size_t>(tiers.leaves));
     rows_.assign(instance.size(), {PathSets::kNone, PathSets::kNone});
@@ -86,9 +88,9 @@ class Filling {
   /// Whether anything stays together.
   bool deduce() {
     bool found = false;
-    for (std::size_t count = 2; count <= 2 * kHalf && work_ < kWork;) {
+    for (std::size_t count = 2; count <= 2 * kHalf && !tired();) {
       bool more = false;
-      for (const Side& side : sides_) {
+      for (Side& side : sides_) {
         if (side.full > 0) more |= find_sets(side, count);
       }
       found |= more;
@@ -100,9 +102,10 @@ class Filling {
   std::optional<Choice> place();
 
  private:
+  bool tired() const { return static_cast<double>(work_) > effort_ * kWork; }
   void measure(std::int32_t row);
   void list_items(const Side& side);
-  bool find_sets(const Side& side, std::size_t count);
+  bool find_sets(Side& side, std::size_t count);
   void list_halves(std::size_t count, std::size_t from, Half& half, std::size_t have,
                    std::vector<Half>& into);
   double capacity(std::int32_t row, std::int32_t plane) const {
@@ -113,7 +116,7 @@ class Filling {
   }
 
   const RoutingInstance& instance_;
-  double drain_s_;
+  double drain_s_, effort_;
   Together together_;
   std::vector<Side> sides_;
   std::vector<std::array<std::int32_t, 2>> rows_;  ///< by flow: sides
@@ -172,9 +175,13 @@ void Filling::list_halves(std::size_t count, std::size_t from, Half& half, std::
 }
 
 /// Joins the sets of `count` items that fill a link and share no item with another one.
-bool Filling::find_sets(const Side& side, std::size_t count) {
+bool Filling::find_sets(Side& side, std::size_t count) {
   list_items(side);
-  if (items_.size() < count || work_ > kWork) return false;
+  if (items_.size() != side.items) side.checked = 1;
+  side.items = items_.size();
+  if (count <= side.checked) return false;
+  side.checked = count;
+  if (items_.size() < count || tired()) return false;
   full_ = side.full;
   double sum = 0;
   for (const Item& item : items_) sum += item.bytes;
@@ -265,7 +272,7 @@ std::optional<Choice> Filling::place() {
   }
   PlaneCover cover(sets, std::move(room), std::move(must_fill), planes);
   SplitMix random(1);
-  if (!cover.solve(kVisits, random)) return std::nullopt;
+  if (!cover.solve(static_cast<std::int64_t>(effort_ * kLooks), random)) return std::nullopt;
   Choice choice(instance_.size(), PathSets::kNone);
   for (std::size_t s = 0; s < sets.size(); ++s) {
     const std::int32_t plane = cover.planes()[s];
@@ -276,9 +283,10 @@ std::optional<Choice> Filling::place() {
 
 }  // namespace
 
-std::optional<Choice> exact_filling(const RoutingInstance& instance, double drain_s) {
+std::optional<Choice> exact_filling(const RoutingInstance& instance, double drain_s,
+                                    double effort) {
   if (instance.graph.two_tier().leaves == 0 || drain_s <= 0) return std::nullopt;
-  Filling filling(instance, drain_s);
+  Filling filling(instance, drain_s, effort);
   if (!filling.any_full() || !filling.deduce()) return std::nullopt;
   return filling.place();
 }

@@ -17,8 +17,8 @@ namespace scalemodel {
 /// Exact where sizes differ so much that only the flows of one link add up to it, which is where
 /// searching by moves has next to nothing to follow: below about as many flows as make the number
 /// of routings times the chance that all links are almost full equal to one. Where sizes repeat,
-/// sets are ambiguous and few are found. Nothing where no leaf has all its links full, or nothing
-/// was found.
-std::optional<Choice> exact_filling(const RoutingInstance& instance, double drain_s);
+/// sets are ambiguous and few are found. Nothing where no leaf has all its links full, or where not
+/// all sets were found within the effort, of which 1 is about 30 ms on one core.
+std::optional<Choice> exact_filling(const RoutingInstance& instance, double drain_s, double effort);
 
 }  // namespace scalemodel

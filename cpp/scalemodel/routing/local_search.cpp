@@ -142,7 +142,7 @@ Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchE
   const double target = bound * (1 + kRounding);
   double least = drain_of(instance, choice);
   if (least <= target || bound == 0 || effort.budget <= 0) return choice;
-  if (std::optional<Choice> filled = exact_filling(instance, bound)) {
+  if (std::optional<Choice> filled = exact_filling(instance, bound, effort.budget)) {
     if (const double of_filled = drain_of(instance, *filled); of_filled < least) {
       least = of_filled;
       choice = *std::move(filled);

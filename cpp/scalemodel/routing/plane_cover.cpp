@@ -9,7 +9,9 @@ namespace scalemodel {
 namespace {
 
 constexpr double kRounding = 1e-9;
-constexpr std::int64_t kFirstTry = 100'000;  ///< visits before the first new start
+constexpr std::int64_t kPatience = 10;  ///< times all sets of all rows are looked at, per plane
+constexpr std::int32_t kGivenBack = 3;  ///< planes at most
+constexpr double kNoise = 2;            ///< in rows, on the order of sets by size
 
 }  // namespace
 
@@ -20,159 +22,110 @@ PlaneCover::PlaneCover(std::span<const std::vector<RowLoad>> sets, std::vector<d
       left_(room_),
       must_fill_(std::move(must_fill)),
       planes_(planes),
-      plane_(sets.size(), 0) {}
+      plane_(sets.size(), kNowhere),
+      rank_(sets.size()),
+      of_row_(must_fill_.size()),
+      open_(planes) {
+  std::iota(open_.begin(), open_.end(), 0);
+  for (std::int32_t set = 0; set < static_cast<std::int32_t>(sets.size()); ++set) {
+    for (const RowLoad& row : sets[set]) of_row_[row.row].push_back(set);
+    entries_ += static_cast<std::int64_t>(sets[set].size());
+  }
+}
 
-bool PlaneCover::fits(std::int32_t set, std::int32_t plane) const {
+bool PlaneCover::fits(std::int32_t set, std::int32_t plane) {
+  ++work_;
   return std::ranges::all_of(sets_[set], [&](const RowLoad& row) {
     const std::size_t at = cell(row.row, plane);
     return row.load <= left_[at] + kRounding * room_[at];
   });
 }
 
-/// Lists of the possibilities of every set and of every row of a plane that must be full.
-void PlaneCover::link_up(SplitMix& random) {
-  const auto sets = static_cast<std::int32_t>(sets_.size());
-  const auto root = static_cast<std::int32_t>(sets_.size() + room_.size());
-  heads_.assign(root + 1, {root, root, 0});
-  nodes_.resize(root);
-  for (std::int32_t h = 0; h < root; ++h) nodes_[h] = {h, h, h, 0};
-  const auto announce = [&](std::int32_t head) {
-    heads_[head].left = heads_[root].left;
-    heads_[head].right = root;
-    heads_[heads_[root].left].right = head;
-    heads_[root].left = head;
-  };
-  // Larger sets stand first and win among equals; those of the same size in random order.
-  std::vector<std::int32_t> order(sets);
-  std::iota(order.begin(), order.end(), 0);
-  for (std::int32_t i = sets - 1; i > 0; --i) std::swap(order[i], order[random.below(i + 1)]);
-  std::ranges::stable_sort(order, std::ranges::greater{},
-                           [&](std::int32_t set) { return sets_[set].size(); });
-  std::ranges::for_each(order, announce);
-  for (std::int32_t plane = 0; plane < planes_; ++plane) {
-    for (std::int32_t row = 0; row < static_cast<std::int32_t>(must_fill_.size()); ++row) {
-      const std::size_t at = cell(row, plane);
-      if (must_fill_[row] != 0 && room_[at] > 0) announce(sets + static_cast<std::int32_t>(at));
+void PlaneCover::put(std::int32_t set, std::int32_t plane) {
+  for (const auto& [row, load] : sets_[set]) left_[cell(row, plane)] -= load;
+  plane_[set] = plane;
+}
+
+void PlaneCover::take(std::int32_t set) {
+  for (const auto& [row, load] : sets_[set]) left_[cell(row, plane_[set])] += load;
+  plane_[set] = kNowhere;
+}
+
+/// Fills what is left of the rows of a plane; changes nothing where that fails.
+bool PlaneCover::cover(std::int32_t plane) {
+  std::int32_t fewest = kNowhere;
+  std::vector<std::int32_t> candidates, others;
+  for (std::int32_t row = 0; row < static_cast<std::int32_t>(must_fill_.size()); ++row) {
+    const std::size_t at = cell(row, plane);
+    if (must_fill_[row] == 0 || left_[at] <= 2 * kRounding * room_[at]) continue;
+    others.clear();
+    for (const std::int32_t set : of_row_[row]) {
+      if (plane_[set] == kNowhere && fits(set, plane)) others.push_back(set);
     }
+    if (others.empty()) return false;
+    if (fewest != kNowhere && others.size() >= candidates.size()) continue;
+    fewest = row;
+    std::swap(candidates, others);
+    if (candidates.size() == 1) break;
   }
-  option_.assign(static_cast<std::size_t>(sets) * planes_ + 1, 0);
-  const auto add = [&](std::int32_t head, std::int32_t option) {
-    const auto node = static_cast<std::int32_t>(nodes_.size());
-    nodes_.push_back({nodes_[head].up, head, head, option});
-    nodes_[nodes_[head].up].down = node;
-    nodes_[head].up = node;
-    ++heads_[head].size;
-  };
-  for (const std::int32_t set : order) {
-    const std::int32_t shift = random.below(planes_);
-    for (std::int32_t p = 0; p < planes_; ++p) {
-      const std::int32_t plane = (p + shift) % planes_, option = set * planes_ + plane;
-      option_[option] = static_cast<std::int32_t>(nodes_.size());
-      if (!fits(set, plane)) continue;
-      add(set, option);
-      for (const auto& [row, load] : sets_[set]) {
-        if (must_fill_[row] != 0) add(sets + static_cast<std::int32_t>(cell(row, plane)), option);
-      }
-    }
+  if (fewest == kNowhere) return true;
+  std::ranges::sort(candidates, std::ranges::greater{}, [&](std::int32_t s) { return rank_[s]; });
+  for (const std::int32_t set : candidates) {
+    if (work_ > limit_) return false;
+    put(set, plane);
+    if (cover(plane)) return true;
+    take(set);
+  }
+  return false;
+}
+
+/// Covers planes until the sets left cover none in the order drawn.
+void PlaneCover::cover_all(SplitMix& random) {
+  for (std::size_t set = 0; set < sets_.size(); ++set) {
+    rank_[set] = static_cast<double>(sets_[set].size()) + kNoise * random.unit();
+  }
+  while (!open_.empty()) {
+    limit_ = work_ + kPatience * entries_;
+    std::swap(open_[random.below(static_cast<std::int32_t>(open_.size()))], open_.back());
+    if (!cover(open_.back())) return;
+    open_.pop_back();
   }
 }
 
-void PlaneCover::cover(std::int32_t head) {
-  heads_[heads_[head].right].left = heads_[head].left;
-  heads_[heads_[head].left].right = heads_[head].right;
-  for (std::int32_t i = nodes_[head].down; i != head; i = nodes_[i].down) {
-    const std::int32_t option = nodes_[i].option;
-    for (std::size_t n = option_[option]; n < nodes_.size() && nodes_[n].option == option; ++n) {
-      if (static_cast<std::int32_t>(n) == i) continue;
-      nodes_[nodes_[n].down].up = nodes_[n].up;
-      nodes_[nodes_[n].up].down = nodes_[n].down;
-      --heads_[nodes_[n].head].size;
-      ++work_;
-    }
+void PlaneCover::give_back(std::int32_t plane) {
+  for (std::int32_t set = 0; set < static_cast<std::int32_t>(sets_.size()); ++set) {
+    if (plane_[set] == plane) take(set);
   }
+  open_.push_back(plane);
 }
 
-void PlaneCover::uncover(std::int32_t head) {
-  for (std::int32_t i = nodes_[head].up; i != head; i = nodes_[i].up) {
-    const std::int32_t option = nodes_[i].option;
-    std::size_t end = option_[option];
-    while (end < nodes_.size() && nodes_[end].option == option) ++end;
-    for (std::size_t n = end; n-- > static_cast<std::size_t>(option_[option]);) {
-      if (static_cast<std::int32_t>(n) == i) continue;
-      const auto node = static_cast<std::int32_t>(n);
-      ++heads_[nodes_[n].head].size;
-      nodes_[nodes_[n].down].up = node;
-      nodes_[nodes_[n].up].down = node;
+/// Sets that fill no row go where they fit.
+bool PlaneCover::place_rest() {
+  for (std::int32_t set = 0; set < static_cast<std::int32_t>(sets_.size()); ++set) {
+    for (std::int32_t plane = 0; plane < planes_ && plane_[set] == kNowhere; ++plane) {
+      if (fits(set, plane)) put(set, plane);
     }
+    if (plane_[set] == kNowhere) return false;
   }
-  heads_[heads_[head].right].left = head;
-  heads_[heads_[head].left].right = head;
-}
-
-void PlaneCover::change_room(std::int32_t option, double sign) {
-  for (const auto& [row, load] : sets_[option / planes_]) {
-    if (must_fill_[row] == 0) left_[cell(row, option % planes_)] += sign * load;
-  }
-}
-
-/// What is decided next: anything with one possibility or none, otherwise the fewest, among all or
-/// within the first plane that is not full; the root where nothing is left.
-std::int32_t PlaneCover::choose() {
-  const auto root = static_cast<std::int32_t>(heads_.size()) - 1;
-  const auto sets = static_cast<std::int32_t>(sets_.size());
-  std::int32_t fewest = heads_[root].right, first_plane = kNowhere;
-  for (std::int32_t h = fewest; h != root && heads_[fewest].size > 1; h = heads_[h].right) {
-    ++work_;
-    if (plane_by_plane_ && heads_[h].size > 1) {
-      if (h < sets) continue;
-      const std::int32_t plane = (h - sets) % planes_;
-      if (first_plane == kNowhere) fewest = h;
-      if (first_plane == kNowhere) first_plane = plane;
-      if (plane != first_plane) continue;
-    }
-    if (heads_[h].size < heads_[fewest].size) fewest = h;
-  }
-  return fewest;
-}
-
-bool PlaneCover::decide() {
-  const std::int32_t fewest = choose();
-  if (fewest == static_cast<std::int32_t>(heads_.size()) - 1) return true;
-  if (heads_[fewest].size == 0) return false;
-  cover(fewest);
-  bool done = false;
-  for (std::int32_t i = nodes_[fewest].down; i != fewest && !done; i = nodes_[i].down) {
-    const std::int32_t option = nodes_[i].option;
-    const std::int32_t set = option / planes_, plane = option % planes_;
-    if (work_ > limit_) break;
-    if (!fits(set, plane)) continue;
-    change_room(option, -1);
-    const auto first = static_cast<std::size_t>(option_[option]);
-    std::size_t end = first;
-    for (; end < nodes_.size() && nodes_[end].option == option; ++end) {
-      if (static_cast<std::int32_t>(end) != i) cover(nodes_[end].head);
-    }
-    plane_[set] = plane;
-    done = decide();
-    for (std::size_t n = end; n-- > first;) {
-      if (static_cast<std::int32_t>(n) != i) uncover(nodes_[n].head);
-    }
-    change_room(option, 1);
-  }
-  uncover(fewest);
-  return done;
+  return true;
 }
 
 bool PlaneCover::solve(std::int64_t work, SplitMix& random) {
-  for (std::int64_t patience = kFirstTry; work_ < work;
-       patience *= plane_by_plane_ ? 1 : 2, plane_by_plane_ = !plane_by_plane_) {
-    left_ = room_;
-    link_up(random);
-    limit_ = std::min(work, work_ + patience);
-    if (decide()) return true;
-    if (work_ <= limit_) return false;  // searched completely
+  cover_all(random);
+  while (!open_.empty() && work_ < work) {
+    const std::vector<std::int32_t> planes = plane_, open = open_;
+    const std::vector<double> left = left_;
+    for (int count = 1 + random.below(kGivenBack); count > 0; --count) {
+      const std::int32_t plane = random.below(planes_);
+      if (std::ranges::find(open_, plane) == open_.end()) give_back(plane);
+    }
+    cover_all(random);
+    if (open_.size() <= open.size()) continue;
+    plane_ = planes;
+    open_ = open;
+    left_ = left;
   }
-  return false;
+  return open_.empty() && place_rest();
 }
 
 }  // namespace scalemodel

@@ -269,13 +269,17 @@ TEST_CASE("planted routings meet the bound, and the search comes within five per
   // Where almost no two sizes are alike, sums of sizes tell which flows share a link, unless there
   // are too many of them; those leave searches by moves enough choice.
   const LinkGraph graph = clos(16, 8, 32);
-  for (const int count : {128, 160, 300, 350, 400, 500}) {
+  for (const int count : {128, 160, 200, 250, 300, 350, 400, 500, 600}) {
     CAPTURE(count);
     CHECK(searched(graph, testing::planted_flows(graph, 16, count, 1 * unit::GB, 4)) <= 1 + 1e-9);
   }
   CHECK(searched(graph, testing::planted_flows(graph, 16, 1000, 1 * unit::GB, 4)) <= 1.05);
   const LinkGraph large = clos(64, 32, 32);
-  CHECK(searched(large, testing::planted_flows(large, 10, 500, 1 * unit::GB, 4)) <= 1 + 1e-9);
+  for (const int active : {10, 20}) {
+    CHECK(searched(large, testing::planted_flows(large, active, 700, 1 * unit::GB, 4)) <= 1 + 1e-9);
+    CHECK(searched(large, testing::planted_flows(large, active, 1000, 1 * unit::GB, 4)) <=
+          1 + 1e-9);
+  }
 }
 
 TEST_CASE("what fills links exactly meets the bound, whatever is planted") {
@@ -292,7 +296,7 @@ TEST_CASE("what fills links exactly meets the bound, whatever is planted") {
     for (const LinkGraph* on : {&graph, &larger}) {
       const RoutingInstance instance(*on, flows);
       const Seconds bound = load_bound(instance).drain();
-      const std::optional<Choice> filled = exact_filling(instance, bound.base());
+      const std::optional<Choice> filled = exact_filling(instance, bound.base(), 1);
       CAPTURE(seed);
       if (!filled) continue;
       ++found;
@@ -310,13 +314,13 @@ TEST_CASE("sums of sizes tell nothing where sizes repeat or links need not be fu
   const LinkGraph graph = clos(8, 4, 8);
   const Flows ring = testing::full_ring(graph, 1);
   const RoutingInstance equal(graph, ring);
-  const std::optional<Choice> filled = exact_filling(equal, load_bound(equal).drain().base());
+  const std::optional<Choice> filled = exact_filling(equal, load_bound(equal).drain().base(), 1);
   if (filled) CHECK(most_flows(equal, *filled) == load_bound(equal).flows);
   Flows random = testing::random_flows(graph, 50, 1);
   SplitMix sizes(2);
   for (double& bytes : random.bytes) bytes = 1e6 * (1 + sizes.unit());
   const RoutingInstance slack(graph, random);
-  CHECK_FALSE(exact_filling(slack, 2 * load_bound(slack).drain().base()).has_value());
+  CHECK_FALSE(exact_filling(slack, 2 * load_bound(slack).drain().base(), 1).has_value());
 }
 
 TEST_CASE("without failures rings of the paper's jobs slow down under ECMP only") {
