@@ -107,6 +107,11 @@ def test_maps_without_load_of_large_and_of_flat_networks() -> None:
     (lines,) = [c for c in flat.collections if hasattr(c, "get_segments")]
     assert len(lines.get_segments()) == 8
     assert np.linalg.norm(np.concatenate(lines.get_segments()), axis=1) == pytest.approx(1.0)
+    torus = plot.network_map(sm.Fabric.torus((3, 3)))
+    (lines,) = [c for c in torus.collections if hasattr(c, "get_segments")]
+    radius = np.linalg.norm(np.concatenate(lines.get_segments()), axis=1)
+    assert set(radius.round(6)) == {1.0, 0.75}
+    assert not torus.get_yticklabels()
     with pytest.raises(ScaleModelError, match="column source is missing"):
         plot.network_map(sm.Fabric.leaf_spine(leaves=2).links().drop(columns="source"))
 

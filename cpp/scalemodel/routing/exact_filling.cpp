@@ -264,6 +264,7 @@ std::optional<Choice> Filling::place() {
   }
   // Sets that take part of a row that must be full: not everything was found.
   std::vector<char> must_fill;
+  must_fill.reserve(sides_.size());
   for (const Side& side : sides_) must_fill.push_back(side.full > 0 ? 1 : 0);
   for (const auto& rows : sets) {
     for (const auto& [row, load] : rows) {

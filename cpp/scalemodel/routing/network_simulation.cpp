@@ -21,7 +21,7 @@ bool is_due(double time, double now) { return time <= now * (1 + kTogether); }
 NetworkSimulation::NetworkSimulation(const RoutingInstance& instance, const Routing& routing,
                                      std::span<const JobSchedule> schedules, Seconds step_latency)
     : schedules_(schedules), latency_(step_latency.base()), uses_(flow_links(instance, routing)) {
-  fair_.emplace(instance.graph.capacities(), uses_);
+  fair_ = std::make_unique<FairUpdate>(instance.graph.capacities(), uses_);
   const Flows& flows = instance.flows;
   const std::vector<double> alone = isolated_values(instance);
   const bool whole = routing.sprayed;
@@ -69,7 +69,7 @@ void NetworkSimulation::run_until(double time) {
 void NetworkSimulation::reroute(Incidence uses, std::span<const double> capacity, double now) {
   solved_before_ += fair_->solved();
   uses_ = std::move(uses);
-  fair_.emplace(capacity, uses_);
+  fair_ = std::make_unique<FairUpdate>(capacity, uses_);
   for (std::int32_t p = 0; p < static_cast<std::int32_t>(parts_.size()); ++p) {
     if (!parts_[p].ended) fair_->start(p);
   }

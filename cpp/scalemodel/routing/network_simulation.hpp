@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <memory>
 #include <queue>
 #include <span>
 #include <vector>
@@ -21,6 +21,8 @@ class NetworkSimulation {
   /// Refers to `capacity` until the next `reroute`, and to `schedules`.
   NetworkSimulation(const RoutingInstance& instance, const Routing& routing,
                     std::span<const JobSchedule> schedules, Seconds step_latency);
+  NetworkSimulation(const NetworkSimulation&) = delete;  // its rates refer to its links
+  NetworkSimulation& operator=(const NetworkSimulation&) = delete;
 
   /// Everything that happens until then, and then.
   void run_until(double time);
@@ -97,7 +99,7 @@ class NetworkSimulation {
   std::span<const JobSchedule> schedules_;
   double latency_;
   Incidence uses_;
-  std::optional<FairUpdate> fair_;
+  std::unique_ptr<FairUpdate> fair_;  ///< made anew with every `reroute`
   std::vector<Part> parts_;
   std::vector<Group> groups_;
   std::vector<Job> jobs_;

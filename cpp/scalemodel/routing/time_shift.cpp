@@ -159,6 +159,7 @@ TimeShifts time_shifts(const RoutingInstance& instance, const Routing& routing,
     counts[{instance.graph.capacity(link).base(), of_link[link].demand}] += 1;
   }
   std::vector<LinkClass> classes;
+  classes.reserve(counts.size());
   for (const auto& [key, links] : counts) classes.push_back({key.second, key.first, links});
   if (classes.empty()) return answer;
 

@@ -20,6 +20,7 @@ _LINK_COLUMNS = (
     *("load_bytes", "utilisation_fraction"),
 )
 _DIRECTIONS = ("up", "down")
+_LINES = ("-", "--", "-.", ":")
 #: Tiers of nodes from the bottom up.
 _TIERS = ("nic", "domain", "leaf", "spine", "core")
 _MOST_NICS = 128
@@ -142,7 +143,7 @@ def link_load_cdf(reports: Any, *, ax: Axes | None = None) -> Axes:
                 np.concatenate([[0.0], share]),
                 where="post",
                 color=plot._COLOURS[index % len(plot._COLOURS)],
-                linestyle=("-", "--", "-.", ":")[index % 4],
+                linestyle=_LINES[index % len(_LINES)],
                 label=label,
             )
     ax.set_xlim(left=0)
@@ -214,9 +215,9 @@ def network_map(report: Any, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     Axes
-        Tiers from accelerators up, or a circle where there are no switches. Accelerators are left
-        out where they are more than 128. The darker a link, the fuller its fuller direction; links
-        that are down are dashed.
+        Tiers from accelerators up, or circles where links join nodes of one tier. Accelerators are
+        left out where they are more than 128 below switches. The darker a link, the fuller its
+        fuller direction; links that are down are dashed.
 
     Raises
     ------
@@ -238,12 +239,12 @@ def network_map(report: Any, *, ax: Axes | None = None) -> Axes:
         for end in ("source", "destination")
         for node, kind in zip(links[end], links[f"{end}_kind"], strict=True)
     }
-    if sum(kind == "nic" for kind in kinds.values()) > _MOST_NICS and set(kinds.values()) != {
-        "nic"
-    }:
+    direct = set(kinds.values()) == {"nic"}
+    if list(kinds.values()).count("nic") > _MOST_NICS and not direct:
         links = links[(links["source_kind"] != "nic") & (links["destination_kind"] != "nic")]
         kinds = {node: kind for node, kind in kinds.items() if kind != "nic"}
-    places = _places(kinds)
+    round_map = bool((links["source_kind"] == links["destination_kind"]).any())
+    places = _places(kinds, round_map)
     # Both directions of a cable are one line; the fuller one decides.
     ends = np.sort(links[["source", "destination"]].to_numpy(), axis=1)
     table = links.assign(low=ends[:, 0], high=ends[:, 1])
@@ -259,7 +260,7 @@ def network_map(report: Any, *, ax: Axes | None = None) -> Axes:
     with plot.style():
         for mask, given in (
             (~known & ~down, {"colors": "0.6", "linewidths": 0.6}),
-            (down, {"colors": "#bd1f01", "linewidths": 0.8, "linestyles": "dashed"}),
+            (down, {"colors": plot._COLOURS[2], "linewidths": 0.8, "linestyles": "dashed"}),
         ):
             if mask.any():
                 ax.add_collection(LineCollection(list(lines[mask]), zorder=1, **given))
@@ -278,28 +279,28 @@ def network_map(report: Any, *, ax: Axes | None = None) -> Axes:
         _scatter(ax, kinds, places, ("spine", "core"), "^", 16)
     ax.autoscale_view()
     ax.set_xticks([])
-    tiers = [tier for tier in _TIERS if tier in kinds.values()]
-    flat = len(tiers) == 1
-    ax.set_yticks([] if flat else range(len(tiers)), [] if flat else tiers)
+    tiers = [] if round_map else [tier for tier in _TIERS if tier in kinds.values()]
+    ax.set_yticks(range(len(tiers)), tiers)
     for side in ("left", "right", "top", "bottom"):
         ax.spines[side].set_visible(False)
-    if flat:
+    if round_map:
         ax.set_aspect("equal")
     return ax
 
 
-def _places(kinds: Mapping[int, str]) -> dict[int, tuple[float, float]]:
-    """Where every node stands: in its tier, or on a circle where there is one tier only."""
+def _places(kinds: Mapping[int, str], round_map: bool) -> dict[int, tuple[float, float]]:
+    """Where every node stands: in its tier from left to right, or each tier on a circle."""
     tiers = [tier for tier in _TIERS if tier in kinds.values()]
     places: dict[int, tuple[float, float]] = {}
     for height, tier in enumerate(tiers):
         nodes = sorted(node for node, kind in kinds.items() if kind == tier)
         for index, node in enumerate(nodes):
-            if len(tiers) == 1:
-                angle = 2 * np.pi * index / len(nodes)
-                places[node] = (float(np.sin(angle)), float(np.cos(angle)))
+            share = (index + 0.5) / len(nodes)
+            if round_map:
+                angle, radius = 2 * np.pi * share, 1 - height / (2 * len(tiers))
+                places[node] = (float(radius * np.sin(angle)), float(radius * np.cos(angle)))
             else:
-                places[node] = ((index + 0.5) / len(nodes), float(height))
+                places[node] = (share, float(height))
     return places
 
 
@@ -369,7 +370,7 @@ def network_efficiency(runs: Any, *, ax: Axes | None = None) -> Axes:
                 heights,
                 where="post",
                 color=plot._COLOURS[index % len(plot._COLOURS)],
-                linestyle=("-", "--", "-.", ":")[index % 4],
+                linestyle=_LINES[index % len(_LINES)],
                 label=label,
             )
     ax.set_ylim(0, 1.05)
