@@ -140,7 +140,7 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
   const double rows = tokens * copies;
   const double batch = routed ? std::min(local_experts, std::max(1.0, rows)) : 1;
 
-  LayerBuilder builder(conditions, q.cluster, nullptr);
+  LayerBuilder builder(conditions, q.cluster, nullptr, nullptr);
   double adapters = 0;
   for (const GroupOperator& op : unit.operators) {
     const bool on_rows =

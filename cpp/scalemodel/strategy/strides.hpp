@@ -10,7 +10,31 @@ namespace scalemodel {
 struct Strides {
   int tp = 1, cp = 1, dp = 1, pp = 1;
 };
-Strides axis_strides(Placement placement, const Degrees& degrees) noexcept;
+inline Strides axis_strides(Placement placement, const Degrees& d) noexcept {
+  Strides strides;
+  int stride = 1;
+  for (const Axis axis : axes_of(placement)) {
+    switch (axis) {
+      case Axis::tp:
+        strides.tp = stride;
+        stride *= d.tp;
+        break;
+      case Axis::cp:
+        strides.cp = stride;
+        stride *= d.cp;
+        break;
+      case Axis::dp:
+        strides.dp = stride;
+        stride *= d.dp;
+        break;
+      case Axis::pp:
+        strides.pp = stride;
+        stride *= d.pp;
+        break;
+    }
+  }
+  return strides;
+}
 
 /// Whether replicas of dense parameters, which differ in context and data rank, are counted along
 /// the context axis first: the inner one of the two; an axis of one rank has no say.
