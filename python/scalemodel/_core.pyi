@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'accelerator_share_kg', 'amortised', 'attention_bound_s', 'availability_interval_s', 'best_algorithm', 'canonical', 'check_serving_layout', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'least_loss_split', 'lookup_time_s', 'loss', 'marginal_return', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'rental_cost_usd', 'reported_memory_bytes', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_runs', 'slowest_fabric', 'step_under_cap', 'streaming_time_s', 'sweep', 'sweep_groups', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'accelerator_share_kg', 'amortised', 'attention_bound_s', 'availability_interval_s', 'best_algorithm', 'canonical', 'check_serving_layout', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'least_loss_split', 'lookup_time_s', 'loss', 'marginal_return', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'rental_cost_usd', 'reported_memory_bytes', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -697,6 +697,60 @@ class ScaleUp:
         """
         constants of the operation
         """
+class NetworkShares:
+    """
+    Parts of the ideal bandwidth that each axis gets.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: NetworkShares) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, tp: float = 1.0, cp: float = 1.0, ep: float = 1.0, pp: float = 1.0, dp: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> NetworkShares:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def cp(self) -> float:
+        """
+        of context-parallel groups
+        """
+    @property
+    def dp(self) -> float:
+        """
+        of data-parallel groups
+        """
+    @property
+    def ep(self) -> float:
+        """
+        of expert-parallel groups
+        """
+    @property
+    def pp(self) -> float:
+        """
+        of neighbouring pipeline stages
+        """
+    @property
+    def tp(self) -> float:
+        """
+        of tensor-parallel groups
+        """
 class Fabric:
     """
     The network between domains.
@@ -712,7 +766,7 @@ class Fabric:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, bandwidth_bytes_per_s: float = 0.0, oversubscription: float = 1.0, pod: int = 0, ring_hop_ll128_s: float = 0.0, ring_hop_simple_s: float = 0.0, tree_hop_ll128_s: float = 0.0, tree_hop_simple_s: float = 0.0, latency_factor: float = 1.0, bandwidth_fraction: float = 0.0, all_to_all_fraction: float = 0.0, p2p_latency_s: float = 0.0, p2p_fraction: float = 0.0, in_network_reduction: bool = False) -> None:
+    def __init__(self, *, bandwidth_bytes_per_s: float = 0.0, oversubscription: float = 1.0, pod: int = 0, ring_hop_ll128_s: float = 0.0, ring_hop_simple_s: float = 0.0, tree_hop_ll128_s: float = 0.0, tree_hop_simple_s: float = 0.0, latency_factor: float = 1.0, bandwidth_fraction: float = 0.0, all_to_all_fraction: float = 0.0, p2p_latency_s: float = 0.0, p2p_fraction: float = 0.0, in_network_reduction: bool = False, shares: NetworkShares = ...) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -780,6 +834,11 @@ class Fabric:
     def ring_hop_simple_s(self) -> float:
         """
         ring step, Simple protocol
+        """
+    @property
+    def shares(self) -> NetworkShares:
+        """
+        of the bandwidth that each axis gets
         """
     @property
     def tree_hop_ll128_s(self) -> float:
@@ -5202,6 +5261,10 @@ def columns() -> list:
     """
     Columns an objective or constraint may name.
     """
+def communicator_groups(tables: Tables, strategy: Strategy, communicator: str, stage: typing.SupportsInt | typing.SupportsIndex) -> list:
+    """
+    Ranks of every group, in their order.
+    """
 def conformal_bound(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weights: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], coverage: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     What the next value does not exceed with that probability; infinite for too few values.
@@ -5520,9 +5583,17 @@ def slowest_fabric(a: Fabric, b: Fabric) -> Fabric:
     """
     The worse of each property of two networks.
     """
+def step_messages(tables: Tables, strategy: Strategy) -> list:
+    """
+    Every collective and transfer of a step, by pipeline stage.
+    """
 def step_under_cap(power: PowerPhases, clock: ClockPower, phases: StepPhases, cap_w: typing.SupportsFloat | typing.SupportsIndex) -> CappedStep:
     """
     The step under a limit of so many watts per accelerator.
+    """
+def strategy_flows(tables: Tables, strategy: Strategy, rails: bool) -> dict:
+    """
+    Flows between domains, one row per pair of ranks and period.
     """
 def streaming_time_s(accelerator: Accelerator, kernel: StreamingKernel, rows: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], columns: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], value_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
