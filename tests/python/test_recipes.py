@@ -354,7 +354,7 @@ def test_the_readme_lines_of_python_run(repository: Path) -> None:
     matplotlib.use("Agg")
     text = (repository / "README.md").read_text(encoding="utf-8")
     blocks = [b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "__main__" not in b]
-    assert len(blocks) == 7
+    assert len(blocks) == 9
     names: dict[str, Any] = {}
     for block in blocks:
         exec(block, names)

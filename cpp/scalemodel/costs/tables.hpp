@@ -10,10 +10,10 @@
 #include "scalemodel/hardware/cluster.hpp"
 #include "scalemodel/model/model.hpp"
 #include "scalemodel/strategy/legal.hpp"
-#include "scalemodel/strategy/strides.hpp"
 #include "scalemodel/strategy/stack.hpp"
 #include "scalemodel/strategy/stages.hpp"
 #include "scalemodel/strategy/strategy.hpp"
+#include "scalemodel/strategy/strides.hpp"
 #include "scalemodel/strategy/task.hpp"
 
 namespace scalemodel {
