@@ -81,10 +81,6 @@ void count_saved(Unit& unit) {
   }
 }
 
-double product_parameters(const GroupOperator& op) {
-  return op.kind == OperatorKind::product && !op.weightless ? op.columns * op.depth : 0;
-}
-
 }  // namespace
 
 // ---------------------------------------------------------------------------------- properties

@@ -108,7 +108,7 @@ void hand_out(Counts& counts, int ranks, std::int64_t amount, std::int64_t cap) 
 }
 
 /// Rows of every expert in one draw of the power law.
-Counts drawn_counts(const Routing& routing, Generator& generator) {
+Counts drawn_counts(const ExpertRouting& routing, Generator& generator) {
   const double pairs = routing.tokens * routing.topk;
   const bool crowded = pairs > routing.experts;
   const double low = crowded ? 1 : 0.01, high = crowded ? 0.8 * routing.tokens : 2;
@@ -194,7 +194,7 @@ double touched_tokens(const Counts& counts, std::size_t first, std::size_t local
   return static_cast<double>(touched);
 }
 
-ExpertLoad power_law_load(const Routing& routing) {
+ExpertLoad power_law_load(const ExpertRouting& routing) {
   ExpertLoad mean;
   const auto local = static_cast<std::size_t>(routing.experts / routing.ranks);
   for (int draw = 0; draw < kDraws; ++draw) {
@@ -210,7 +210,7 @@ ExpertLoad power_law_load(const Routing& routing) {
   return mean;
 }
 
-ExpertLoad balanced_load(const Routing& routing) {
+ExpertLoad balanced_load(const ExpertRouting& routing) {
   const auto experts = static_cast<std::int64_t>(routing.experts);
   const auto topk = static_cast<std::int64_t>(routing.topk);
   const auto tokens = static_cast<std::int64_t>(routing.tokens);
@@ -251,12 +251,12 @@ ExpertLoad balanced_load(const Routing& routing) {
 
 }  // namespace
 
-ExpertLoad expert_load(const Routing& routing) {
+ExpertLoad expert_load(const ExpertRouting& routing) {
   if (routing.tokens <= 0) return {};
   return routing.skew > 0 ? power_law_load(routing) : balanced_load(routing);
 }
 
-const ExpertLoad& ExpertLoads::of(const Routing& routing) {
+const ExpertLoad& ExpertLoads::of(const ExpertRouting& routing) {
   const auto found = known_.find(routing);
   if (found != known_.end()) return found->second;
   return known_.emplace(routing, expert_load(routing)).first->second;

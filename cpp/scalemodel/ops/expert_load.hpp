@@ -7,14 +7,14 @@
 namespace scalemodel {
 
 /// One call of a mixture-of-experts layer, as its router sees it.
-struct Routing {
+struct ExpertRouting {
   double tokens = 0;  ///< entering the layer over the whole expert-parallel group
   int experts = 1;    ///< routed experts of the layer
   int topk = 1;       ///< experts each token chooses
   int ranks = 1;      ///< expert-parallel ranks; experts/ranks contiguous experts on each
   double skew = 0;    ///< exponent of the power law of expert popularity; 0: balanced
 
-  auto operator<=>(const Routing&) const = default;
+  auto operator<=>(const ExpertRouting&) const = default;
 };
 
 /// What the busiest rank receives.
@@ -38,7 +38,7 @@ struct ExpertLoad {
 ///
 /// This is how the public kernel benchmarks that the constants are fitted to route their tokens
 /// (NVIDIA aiconfigurator, collector/helper.py).
-ExpertLoad expert_load(const Routing& routing);
+ExpertLoad expert_load(const ExpertRouting& routing);
 
 /// Draws behind a power-law load. Means over 16 differ from those over 64 by 2 % on average.
 inline constexpr int kDraws = 16;
@@ -46,10 +46,10 @@ inline constexpr int kDraws = 16;
 /// Loads already computed: a table of measurements repeats few routings many times.
 class ExpertLoads {
  public:
-  const ExpertLoad& of(const Routing& routing);
+  const ExpertLoad& of(const ExpertRouting& routing);
 
  private:
-  std::map<Routing, ExpertLoad> known_;
+  std::map<ExpertRouting, ExpertLoad> known_;
 };
 
 }  // namespace scalemodel

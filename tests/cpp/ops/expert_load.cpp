@@ -12,14 +12,15 @@ void for_routings(Visit&& visit) {
   for (const double skew : {0.0, 1.0, 1.01, 1.2, 2.0}) {
     for (const double tokens : {1.0, 3.0, 64.0, 1000.0, 16384.0}) {
       for (const auto& [experts, topk] : {std::pair{8, 2}, {60, 4}, {128, 1}, {256, 8}}) {
-        for (const int ranks : {1, 4, experts}) visit(Routing{tokens, experts, topk, ranks, skew});
+        for (const int ranks : {1, 4, experts})
+          visit(ExpertRouting{tokens, experts, topk, ranks, skew});
       }
     }
   }
 }
 
 TEST_CASE("the busiest rank holds at least its share and no more than exists") {
-  for_routings([](const Routing& routing) {
+  for_routings([](const ExpertRouting& routing) {
     CAPTURE(routing.tokens);
     CAPTURE(routing.experts);
     CAPTURE(routing.ranks);
@@ -38,7 +39,7 @@ TEST_CASE("the busiest rank holds at least its share and no more than exists") {
 }
 
 TEST_CASE("one rank receives everything") {
-  for_routings([](Routing routing) {
+  for_routings([](ExpertRouting routing) {
     routing.ranks = 1;
     const ExpertLoad load = expert_load(routing);
     CHECK(load.pairs == Approx(routing.tokens * routing.topk));
@@ -80,7 +81,7 @@ TEST_CASE("more tokens bring more pairs, and in the limit in proportion") {
 TEST_CASE("no tokens, no load; a remembered load is the computed one") {
   CHECK(expert_load({0, 8, 2, 1, 1.2}) == ExpertLoad{});
   ExpertLoads known;
-  for_routings([&](const Routing& routing) {
+  for_routings([&](const ExpertRouting& routing) {
     const ExpertLoad load = expert_load(routing);
     CHECK(known.of(routing) == load);
     CHECK(known.of(routing) == load);

@@ -31,7 +31,8 @@ GroupedGemmKernel perfect_kernel(Precision math) {
   return kernel;
 }
 
-ExpertLayer layer_of(const Routing& routing, double hidden = 4096, double intermediate = 2048) {
+ExpertLayer layer_of(const ExpertRouting& routing, double hidden = 4096,
+                     double intermediate = 2048) {
   return {expert_load(routing),
           routing.tokens,
           static_cast<double>(routing.topk),
