@@ -182,7 +182,7 @@ def cluster_of(options: argparse.Namespace) -> Cluster:
     from scalemodel import resolve
 
     found = resolve.cluster(options.cluster, nodes=options.nodes, accelerators=options.accelerators)
-    shares = options.network
+    shares = getattr(options, "network", None)  # serving has no such option
     return found if isinstance(shares, str) else resolve.with_network(found, shares)
 
 
