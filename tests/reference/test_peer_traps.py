@@ -211,15 +211,14 @@ def test_the_peak_holds_everything_alive_at_once(
 
 @given(pp=st.sampled_from([2, 4, 8]), micro_batch=st.sampled_from([1, 2]))
 def test_a_pipeline_keeps_a_micro_batch_per_stage_ahead(pp: int, micro_batch: int) -> None:
-    """The first stage of 1F1B holds p micro-batches, GPipe all of them, the head's input aside."""
+    """The first stage of 1F1B holds p micro-batches, GPipe all of them; its last stage the inputs
+    of as many heads, a few percent, too."""
     est = ask(MULTI_HEAD, tp=8, pp=pp, micro_batch=micro_batch)
     all_of_them = ask(MULTI_HEAD, tp=8, pp=pp, micro_batch=micro_batch, schedule="gpipe")
     assert est.fullest_stage == 0
-    assert close(
-        all_of_them.memory_activations_bytes / est.memory_activations_bytes,
-        est.micro_batches / min(pp, est.micro_batches),
-        1e-3,
-    )
+    assert all_of_them.fullest_stage == pp - 1
+    held = all_of_them.memory_activations_bytes / est.memory_activations_bytes
+    assert 1 < held / (est.micro_batches / min(pp, est.micro_batches)) < 1.1
 
 
 # ------------------------------------------ llm-analysis: a node's ports given to each of its ranks

@@ -444,10 +444,10 @@ EXPLAINED: dict[str, dict[int, tuple[str, ...]]] = {
         **dict.fromkeys((1, 3, 21), ("selective",)),
         **dict.fromkeys((8, 10, 15, 16), ("gather",)),
         **dict.fromkeys((9, 11), ("selective", "gather")),
-        12: ("overlap", "gradients", "links"),
+        12: ("gradients", "links"),
         **dict.fromkeys((17, 19, 20, 22), ("losses", "rates")),
         18: ("selective", "losses", "rates"),
-        23: ("rates",),
+        23: ("selective", "overlap", "gradients", "links"),
     },
 }
 CLOSE = 0.15
