@@ -44,7 +44,7 @@ py::list message_rows(Tables& tables, const Strategy& strategy) {
   return rows;
 }
 
-py::dict flow_columns(Tables& tables, const Strategy& strategy, bool rails) {
+py::dict strategy_flow_columns(Tables& tables, const Strategy& strategy, bool rails) {
   StrategyFlows all;
   {
     const py::gil_scoped_release release;
@@ -85,8 +85,8 @@ py::list groups_of(const Tables& tables, const Strategy& strategy, Communicator 
 void bind_traffic(py::module_& m) {
   m.def("step_messages", &message_rows, py::arg("tables"), py::arg("strategy"),
         "Every collective and transfer of a step, by pipeline stage.");
-  m.def("strategy_flows", &flow_columns, py::arg("tables"), py::arg("strategy"), py::arg("rails"),
-        "Flows between domains, one row per pair of ranks and period.");
+  m.def("strategy_flows", &strategy_flow_columns, py::arg("tables"), py::arg("strategy"),
+        py::arg("rails"), "Flows between domains, one row per pair of ranks and period.");
   m.def("communicator_groups", &groups_of, py::arg("tables"), py::arg("strategy"),
         py::arg("communicator"), py::arg("stage"), "Ranks of every group, in their order.");
 }

@@ -43,7 +43,7 @@ def test_every_cpp_test_passes(
         *("-S", repository, "-B", build, "-G", "Ninja"),
         f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}",
         f"-DCMAKE_PREFIX_PATH={sysconfig.get_path('purelib')}",
-        *("-DSCALEMODEL_BINDINGS=OFF", "-DSCALEMODEL_TESTS=ON"),
+        *("-DSCALEMODEL_BINDINGS=OFF", "-DSCALEMODEL_TESTS=ON", "-DSCALEMODEL_BATCHED=ON"),
         *shlex.split(os.environ.get("SCALEMODEL_CPP_OPTIONS", "")),
     ]
     run(*configure)
