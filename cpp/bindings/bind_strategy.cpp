@@ -1,5 +1,6 @@
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
+#include "scalemodel/strategy/legal.hpp"
 #include "scalemodel/strategy/stack.hpp"
 #include "scalemodel/strategy/strategy.hpp"
 #include "scalemodel/strategy/task.hpp"
@@ -12,6 +13,12 @@ void bind_strategy(py::module_& m) {
                         "derived where the field says so.");
   bind_record<Task>(m, "A training step.");
   bind_record<Stack>(m, "A software stack of an era.");
+  py::class_<Degrees>(m, "Degrees", "Degrees of a strategy with everything left open filled in.")
+      .def_readonly("dp", &Degrees::dp)
+      .def_readonly("etp", &Degrees::etp)
+      .def_readonly("shard", &Degrees::shard, "Ranks that share out what the sharding shares out.");
+  m.def("resolve_degrees", &resolve_degrees, py::arg("strategy"), py::arg("cluster"),
+        py::arg("task"), "What a strategy left open, on this cluster.");
 }
 
 }  // namespace scalemodel::bindings

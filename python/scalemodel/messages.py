@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from scalemodel import _core
+
 if TYPE_CHECKING:
     from scalemodel.diagnosis import Fix
     from scalemodel.estimate import Estimate
@@ -251,24 +253,20 @@ def kinds_text(est: Estimate) -> str:
     return " | ".join(f"{kind} {size_text(sizes[kind])}" for kind in ordered if sizes[kind] > 0)
 
 
-def shard_group(est: Estimate) -> int:
-    """Ranks of a shard group as asked for; a default is a node's worth of ranks."""
-    s = est.strategy
-    if s.sharding != "hsdp":
-        return 1 if s.sharding == "ddp" else int(est.core.dp) * s.cp
-    node = int(est.cluster.core.node_accelerators)
-    return int(s.shard_degree) or max(1, min(node // s.tp, int(est.core.dp) * s.cp))
+def degrees_of(est: Estimate) -> _core.Degrees:
+    """Degrees as asked for, with those left open."""
+    return _core.resolve_degrees(est.strategy, est.cluster.core, est.task.core)
 
 
 def _question_facts(est: Estimate) -> dict[str, object]:
     s, task, shape = est.strategy, est.task, est.model.shape
     accelerators = est.cluster.accelerators
-    dp = est.core.dp or max(1, accelerators // (s.tp * s.cp * s.pp))
-    etp = s.etp or (1 if s.ep > 1 else s.tp)
+    degrees = degrees_of(est)
+    dp, etp = degrees.dp, degrees.etp
     per_pass = dp * s.micro_batch
     below = task.global_batch // per_pass * per_pass
     core = est.cluster.core.accelerator
-    peaks = dict(zip(_precisions(), core.peak_flop_per_s, strict=True))
+    peaks = dict(zip(_core.precisions(), core.peak_flop_per_s, strict=True))
     ffn = shape.ffn or shape.shared_experts * (shape.shared_ffn or shape.expert_ffn)
     expert_ffn = shape.expert_ffn or shape.ffn
     return {
@@ -296,7 +294,7 @@ def _question_facts(est: Estimate) -> dict[str, object]:
         "stage_ranks": s.tp * s.cp * dp,
         "per_pass": per_pass,
         "replicas": dp * s.cp,
-        "shard": shard_group(est),
+        "shard": degrees.shard,
         "tp_values": values_text(divisors(shape.heads, accelerators)),
         "tp_ffn_values": values_text(divisors(max(1, ffn), min(accelerators, shape.heads))),
         "cp_values": values_text(divisors(task.sequence, min(accelerators, 1024))),
@@ -311,12 +309,6 @@ def _question_facts(est: Estimate) -> dict[str, object]:
             if getattr(s, f"offload_{kind}")
         ),
     }
-
-
-def _precisions() -> tuple[str, ...]:
-    from scalemodel import _core
-
-    return tuple(_core.precisions())
 
 
 def facts(est: Estimate) -> dict[str, object]:

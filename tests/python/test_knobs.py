@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import scalemodel as sm
@@ -19,6 +19,12 @@ def ask(task: sm.Training = TASK, stack: str = "plain", **knobs: Any) -> sm.Esti
     est = sm.estimate(MODEL, sm.cluster("dgx_h100", nodes=8), task, plan, stack=stack)
     assert not est.illegal
     return est
+
+
+def sends(est: sm.Estimate) -> pd.DataFrame:
+    """Transfers between stages, in time."""
+    events = est.timeline().events
+    return events[events.kind.str.startswith("send_")].reset_index(drop=True)
 
 
 def moved(before: sm.Estimate, after: sm.Estimate) -> set[str]:
@@ -75,8 +81,15 @@ def test_sending_everything_takes_tp_times_as_long_and_as_much_room(vpp: int) ->
         "memory_communication_bytes",
         "memory_reserve_bytes",
     }
-    # Latency stays, bytes grow eightfold; chunks that wait anyway hide a part, which does not grow.
-    assert 1 < whole.exposed_pp_s / parts.exposed_pp_s < (8 if vpp == 1 else math.inf)
+    # Latency stays, bytes grow eightfold. Chunks that wait anyway hide a part of what is sent, the
+    # same part of both: only without them what is exposed grows as what is sent does.
+    few, many = sends(parts), sends(whole)
+    assert (many.bytes / few.bytes).unique().tolist() == [8]
+    assert (many.duration_s / few.duration_s).between(1, 8, inclusive="neither").all()
+    if vpp == 1:
+        assert 1 < whole.exposed_pp_s / parts.exposed_pp_s < 8
+    more_s = many.duration_s.sum() - few.duration_s.sum()
+    assert 0 < whole.exposed_pp_s - parts.exposed_pp_s < more_s
     assert whole.memory_communication_bytes == 8 * parts.memory_communication_bytes
     assert whole.step_time_s - parts.step_time_s == pytest.approx(
         whole.exposed_pp_s - parts.exposed_pp_s

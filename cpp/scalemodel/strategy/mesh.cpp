@@ -12,6 +12,10 @@ namespace {
   throw MalformedQuestion("mesh='" + std::string(text) + "': " + why);
 }
 
+[[noreturn]] void malformed(std::string_view text, std::string_view part, const std::string& why) {
+  malformed(text, std::string("'").append(part).append("' ").append(why));
+}
+
 /// Fraction that makes a term vanish beside any other.
 constexpr double kFree = 1e30;
 
@@ -43,13 +47,12 @@ Mesh parse_mesh(std::string_view text, int accelerators) {
     const auto parallelism = enum_from<Parallelism>(name);
     if (!parallelism || *parallelism == Parallelism::none) {
       std::string legal = all_names<Parallelism>();
-      malformed(text,
-                "'" + std::string(name) + "' is none of " + legal.substr(legal.find(' ') + 1));
+      malformed(text, name, "is none of " + legal.substr(legal.find(' ') + 1));
     }
     if (count == kMaxAxes) malformed(text, "at most " + std::to_string(kMaxAxes) + " axes");
     if (std::ranges::any_of(mesh.axes,
                             [&](const MeshAxis& a) { return a.parallelism == *parallelism; })) {
-      malformed(text, "'" + std::string(name) + "' stands there twice");
+      malformed(text, name, "stands there twice");
     }
     MeshAxis& axis = mesh.axes[count];
     axis.parallelism = *parallelism;
@@ -62,7 +65,7 @@ Mesh parse_mesh(std::string_view text, int accelerators) {
           std::from_chars(digits.data(), digits.data() + digits.size(), axis.degree);
       if (error != std::errc{} || end != digits.data() + digits.size() || axis.degree < 1 ||
           axis.degree > 100'000'000) {
-        malformed(text, "'" + std::string(digits) + "' must be a whole number from 1 to 1e8");
+        malformed(text, digits, "must be a whole number from 1 to 1e8");
       }
       known *= axis.degree;
       if (known > 100'000'000) malformed(text, "more than 1e8 ranks");

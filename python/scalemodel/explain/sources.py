@@ -9,7 +9,7 @@ from scalemodel import catalog, resolve
 from scalemodel.diagnosis import operator_class
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import stack_of
-from scalemodel.messages import shard_group
+from scalemodel.messages import degrees_of
 from scalemodel.units import source_of
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def cause_facts(est: Estimate, column: str, sources: Sources) -> tuple[str, str,
         "exposed_dp_s": (
             _SHARDED if s.sharding in ("zero3", "hsdp") else _BUCKETS,
             f"Rajbhandari et al., ZeRO, arXiv 1910.02054; {sources.network}",
-            {"dp": core.dp, "sharding": s.sharding, "shard_ranks": shard_group(est)}
+            {"dp": core.dp, "sharding": s.sharding, "shard_ranks": degrees_of(est).shard}
             | between("dp")
             | reach,
         ),

@@ -272,7 +272,7 @@ def _measured_row(monitor: StepTimeMonitor) -> dict[str, object]:
         "gpus_per_node": int(est.cluster.core.node_accelerators),
         "nic_gbps_per_gpu": 8e-9 * float(est.cluster.core.fabric.bandwidth_bytes_per_s),
         **{name: getattr(plan, name) for name in ("tp", "pp", "cp", "ep", "vpp")},
-        "dp": accelerators // (plan.tp * plan.pp * plan.cp),
+        "dp": int(est.core.dp),
         "sharding": plan.sharding,
         "recompute": plan.recompute,
         "seq_parallel": "yes" if plan.sequence_parallel else "no",

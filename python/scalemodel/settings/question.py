@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import Estimate, stack_of
+from scalemodel.messages import degrees_of
 from scalemodel.resolve import Model
 from scalemodel.tasks import Training
 
@@ -83,7 +84,10 @@ class Launch:
 
 @dataclass(frozen=True)
 class Job:
-    """An estimate with everything left open filled in, as writers of settings need it."""
+    """An estimate with everything left open filled in, as writers of settings need it.
+
+    `shard_degree` ranks share out what the sharding shares out.
+    """
 
     model: Model
     task: Training
@@ -91,27 +95,9 @@ class Job:
     stack: _core.Stack
     accelerators: int
     per_node: int
-
-    @property
-    def dp(self) -> int:
-        """Data-parallel degree."""
-        return self.accelerators // (self.strategy.tp * self.strategy.cp * self.strategy.pp)
-
-    @property
-    def etp(self) -> int:
-        """Tensor-parallel degree of experts."""
-        return int(self.strategy.etp or (1 if self.strategy.ep > 1 else self.strategy.tp))
-
-    @property
-    def shard_degree(self) -> int:
-        """Ranks that share out what the sharding shares out."""
-        replicas = self.dp * self.strategy.cp
-        if self.strategy.sharding == "ddp":
-            return 1
-        if self.strategy.sharding != "hsdp":
-            return replicas
-        usual = max(1, min(self.per_node // max(1, self.strategy.tp), replicas))
-        return int(self.strategy.shard_degree or usual)
+    dp: int
+    etp: int
+    shard_degree: int
 
     @property
     def precision(self) -> str:
@@ -146,6 +132,7 @@ def job_of(est: Estimate) -> Job:
             f"estimate: its verdict is {est.verdict}; only a strategy that can run is launched",
             code="illegal_strategy",
         )
+    degrees = degrees_of(est)
     return Job(
         model=est.model,
         task=est.task,
@@ -153,6 +140,9 @@ def job_of(est: Estimate) -> Job:
         stack=stack_of(est),
         accelerators=est.cluster.accelerators,
         per_node=int(est.cluster.core.node_accelerators),
+        dp=degrees.dp,
+        etp=degrees.etp,
+        shard_degree=degrees.shard,
     )
 
 
