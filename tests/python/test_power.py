@@ -215,7 +215,7 @@ def test_measured_node_power(corpora: Path) -> None:
 
 def test_measured_serving_power(corpora: Path) -> None:
     scores = power_score.score(validate("power", corpora / "inference_power_measured.csv"))
-    errors = {(row.label, row.gpu): row.mape_fraction for row in scores.groups}
+    errors = {(row.label, row.part): row.mape_fraction for row in scores.groups}
     assert scores.rows_predicted == scores.rows
     assert errors["lm-arena-chat", "H100"] <= 0.09
     assert errors["lm-arena-chat", "B200"] <= 0.10

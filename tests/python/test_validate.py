@@ -778,7 +778,7 @@ def test_the_worst_groups_stand_first_and_alone() -> None:
         rows += [run("a", 1.0 + i, 0.05 * index, model=f"m{index}", gpu="H100") for i in range(3)]
     rows += [run("odd", 1.0, 9.0, model="one")]
     result = score(scored(rows))
-    assert [row.gpu for row in result.worst] == [f"H100 m{index}" for index in range(13, 3, -1)]
+    assert [row.part for row in result.worst] == [f"H100 m{index}" for index in range(13, 3, -1)]
     assert "worst groups" in result.text()
     assert len(result.tables()["worst"]) == 10
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scalemodel.validation.errors import (
-    MACRO_ROWS,
-    columns,
-    kendall_tau_b,
+    GroupErrors,
+    cells_of,
+    error_lines,
+    grouped,
+    macro,
     percent,
-    plain,
-    summarised,
+    positive,
+    share_text,
+    skip_lines,
+    skip_reasons,
     without_nan,
 )
 from scalemodel.validation.inference import model_of
 from scalemodel.validation.operators.score import short_source
-from scalemodel.validation.rows import SkippedRowError, number_in
+from scalemodel.validation.rows import SkippedRowError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,20 +50,10 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RunErrors:
-    """Errors of one quantity in a group of runs; fractions, NaN where nothing was predicted."""
+class RunErrors(GroupErrors):
+    """Errors of one quantity in a group of runs."""
 
-    label: str
-    part: str
     quantity: str
-    rows: int
-    predicted: int
-    skipped: int
-    mape_fraction: float
-    bias_fraction: float
-    mean_error_fraction: float
-    p90_fraction: float
-    kendall_tau: float
 
 
 @dataclass(frozen=True)
@@ -95,12 +88,6 @@ class InferenceScores:
         return "\n".join(_report(self))
 
 
-def _number(value: object) -> float | None:
-    found = number_in(value) if isinstance(value, str) else value
-    usable = isinstance(found, (int, float)) and math.isfinite(found) and found > 0
-    return float(found) if usable and isinstance(found, (int, float)) else None
-
-
 def _architecture(name: str) -> str:
     try:
         return model_of(name)
@@ -111,25 +98,23 @@ def _architecture(name: str) -> str:
 def _situation(scenario: str, rate: str) -> str:
     if not rate and not scenario.lower().startswith("online"):
         return "offline"
-    return "at once" if _number(rate) is None else "online"
+    return "at once" if positive(rate) is None else "online"
 
 
 def _runs(frame: pd.DataFrame) -> tuple[list[Run], tuple[tuple[str, str], ...]]:
-    def column(name: str) -> list[Any]:
-        if name not in frame.columns:
-            return [""] * len(frame)
-        return ["" if item != item else item for item in frame[name].astype(object).tolist()]
-
     power = "avg_batch" in frame.columns
     wanted = _POWER if power else _RATES
     labels = zip(
-        *(column(name) for name in ("source", "gpu", "model", "scenario", "qps_target", "task")),
+        *(
+            cells_of(frame, name)
+            for name in ("source", "gpu", "model", "scenario", "qps_target", "task")
+        ),
         strict=True,
     )
-    pairs = [list(zip(column(a), column(b), strict=True)) for a, b in wanted]
+    pairs = [list(zip(cells_of(frame, a), cells_of(frame, b), strict=True)) for a, b in wanted]
     found = []
     for place, (source, gpu, model, scenario, rate, task) in enumerate(labels):
-        numbers = tuple((_number(each[place][0]), _number(each[place][1])) for each in pairs)
+        numbers = tuple((positive(each[place][0]), positive(each[place][1])) for each in pairs)
         if numbers[0][0] is None:
             continue
         situation = str(task) if power else _situation(str(scenario), str(rate))
@@ -138,33 +123,18 @@ def _runs(frame: pd.DataFrame) -> tuple[list[Run], tuple[tuple[str, str], ...]]:
     return found, wanted
 
 
-def _errors(label: str, part: str, quantity: str, place: int, runs: Sequence[Run]) -> RunErrors:
-    measured = [run for run in runs if run.pairs[place][0] is not None]
-    pairs = [(m, p) for run in measured for m, p in [run.pairs[place]] if m and p]
-    return RunErrors(
-        label=label,
-        part=part,
-        quantity=quantity,
-        rows=len(measured),
-        predicted=len(pairs),
-        skipped=len(measured) - len(pairs),
-        kendall_tau=kendall_tau_b([p for _, p in pairs], [m for m, _ in pairs]),
-        **summarised([p / m - 1 for m, p in pairs])._asdict(),
-    )
+def _errors(label: str, part: str, quantity: str, place: int, runs: Iterable[Run]) -> RunErrors:
+    pairs = [run.pairs[place] for run in runs]
+    errors = GroupErrors.of(label, part, [(m, p) for m, p in pairs if m is not None])
+    return RunErrors(**asdict(errors), quantity=quantity)
 
 
 def _table(
     runs: Iterable[Run], key: Callable[[Run], tuple[str, str]], quantity: str, place: int = 0
 ) -> list[RunErrors]:
-    groups: dict[tuple[str, str], list[Run]] = {}
-    for run in runs:
-        groups.setdefault(key(run), []).append(run)
-    return [_errors(*labels, quantity, place, groups[labels]) for labels in sorted(groups)]
-
-
-def _macro(groups: Sequence[RunErrors]) -> tuple[float, int]:
-    kept = [row.mape_fraction for row in groups if row.rows >= MACRO_ROWS and row.predicted]
-    return (sum(kept) / len(kept) if kept else math.nan), len(kept)
+    return [
+        _errors(*labels, quantity, place, group) for labels, group in grouped(runs, key).items()
+    ]
 
 
 def score(frame: pd.DataFrame) -> InferenceScores:
@@ -184,19 +154,16 @@ def score(frame: pd.DataFrame) -> InferenceScores:
         for row in _table(runs, lambda run: (run.situation, run.gpu), quantity, place)
         if row.rows
     ]
-    reasons: dict[str, int] = {}
-    for reason in frame["skip_reason"].astype(object).tolist():
-        if isinstance(reason, str) and reason:
-            reasons[reason] = reasons.get(reason, 0) + 1
-    macro, macro_groups = _macro(groups)
-    by_model, model_groups = _macro(parts)
+    reasons = skip_reasons(frame)
+    mape, macro_groups = macro(groups)
+    by_model, model_groups = macro(parts)
     return InferenceScores(
         groups=groups,
         parts=parts,
         models=_table(runs, lambda run: (run.model, ""), rate),
         situations=situations,
         pooled=_errors("all rows", "", rate, 0, runs),
-        macro_mape_fraction=macro,
+        macro_mape_fraction=mape,
         macro_groups=macro_groups,
         macro_model_mape_fraction=by_model,
         macro_model_groups=model_groups,
@@ -207,22 +174,8 @@ def score(frame: pd.DataFrame) -> InferenceScores:
 
 
 def _lines(rows: Sequence[RunErrors], titles: tuple[str, str]) -> list[str]:
-    header = (*titles, "quantity", "n", "predicted", "MAPE", "bias", "P90", "tau")
-    cells = [
-        (
-            row.label,
-            row.part,
-            row.quantity,
-            str(row.rows),
-            str(row.predicted),
-            percent(row.mape_fraction),
-            percent(row.bias_fraction),
-            percent(row.p90_fraction),
-            plain(row.kendall_tau),
-        )
-        for row in rows
-    ]
-    return columns(header, cells, 3)
+    named = [replace(row, part=f"{row.part} {row.quantity}".strip()) for row in rows]
+    return error_lines(named, (titles[0], f"{titles[1]} quantity".strip()))
 
 
 def _report(scores: InferenceScores) -> list[str]:
@@ -241,7 +194,5 @@ def _report(scores: InferenceScores) -> list[str]:
         f"pooled: MAPE {percent(pooled.mape_fraction)}, bias {percent(pooled.bias_fraction)}, "
         f"P90 {percent(pooled.p90_fraction)}"
     )
-    lines.append(f"coverage: {scores.rows_predicted} of {scores.rows} rows")
-    for reason, count in sorted(scores.skip_reasons.items()):
-        lines.append(f"  skipped {count}: {reason}")
-    return lines
+    lines.append(f"coverage: {share_text(scores.rows_predicted, scores.rows)}")
+    return lines + skip_lines(scores.skip_reasons)

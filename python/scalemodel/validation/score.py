@@ -12,18 +12,25 @@ import numpy as np
 
 from scalemodel.validation.errors import (
     MACRO_ROWS,
+    GroupErrors,
+    cells_of,
     columns,
+    error_lines,
+    grouped,
     kendall_tau_b,
+    macro,
     percent,
     plain,
-    summarised,
+    positive,
+    share_text,
+    skip_lines,
+    skip_reasons,
     without_nan,
 )
-from scalemodel.validation.rows import is_missing, number_in
+from scalemodel.validation.rows import is_missing
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
 CORE_QUALITIES = ("A", "B")
 WORST_GROUPS = 10
@@ -84,22 +91,6 @@ class Case:
 
 
 @dataclass(frozen=True)
-class ErrorRow:
-    """Errors of one group of rows; fractions, NaN where nothing was predicted."""
-
-    label: str
-    gpu: str
-    rows: int
-    predicted: int
-    skipped: int
-    mape_fraction: float
-    bias_fraction: float
-    mean_error_fraction: float
-    p90_fraction: float
-    kendall_tau: float
-
-
-@dataclass(frozen=True)
 class SheetRow:
     """How well one sheet of layouts is ranked, and what following the prediction would cost."""
 
@@ -137,18 +128,18 @@ class FitRow:
 class Scores:
     """All scores of a validated training table; `text` prints them."""
 
-    groups: list[ErrorRow]
+    groups: list[GroupErrors]
     macro_mape_fraction: float
     macro_groups: int
-    merged: list[ErrorRow]
+    merged: list[GroupErrors]
     merged_macro_mape_fraction: float
     merged_macro_groups: int
-    pooled: ErrorRow
+    pooled: GroupErrors
     pooled_median_fraction: float
     covered_fraction: float
-    worst: list[ErrorRow]
-    kinds: list[ErrorRow]
-    others: list[ErrorRow]
+    worst: list[GroupErrors]
+    kinds: list[GroupErrors]
+    others: list[GroupErrors]
     fits: list[FitRow]
     memory: list[MemoryRow]
     sheets: list[SheetRow]
@@ -191,23 +182,12 @@ def _kind(task: str, family: str) -> str:
     return "pretrain" + suffix
 
 
-def _positive_number(text: object) -> float | None:
-    value = number_in(text) if isinstance(text, str) else None
-    return value if value is not None and value > 0 else None
-
-
 def _number_or_none(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def cases(frame: pd.DataFrame) -> list[Case]:
     """Rows of a validated table. A label column that the table lacks excludes no row."""
-
-    def column(name: str) -> list[Any]:
-        if name not in frame.columns:
-            return [""] * len(frame)
-        return ["" if item != item else item for item in frame[name].astype(object).tolist()]
-
     judged = "quality" in frame.columns
     finished = "complete" in frame.columns
     result = []
@@ -215,18 +195,18 @@ def cases(frame: pd.DataFrame) -> list[Case]:
         frame["predicted_step_time_s"].tolist(),
         frame["predicted_memory_gb"].tolist(),
         frame["predicted_fits"].astype(object).tolist(),
-        column("skip_reason"),
-        column("predicted_low"),
-        column("predicted_high"),
+        cells_of(frame, "skip_reason"),
+        cells_of(frame, "predicted_low"),
+        cells_of(frame, "predicted_high"),
         strict=True,
     )
-    labels = zip(*(column(name) for name in _LABELS), strict=True)
+    labels = zip(*(cells_of(frame, name) for name in _LABELS), strict=True)
     for label, prediction in zip(labels, predicted, strict=True):
         source, sheet, gpu, task, model, family, status, quality, complete, measured, memory = label
         seconds, gigabytes, fits, skip_reason, low_s, high_s = prediction
         out_of_memory = str(status).strip().lower() in ("oom", "out_of_memory", "out of memory")
         ran = not out_of_memory and (is_missing(str(status)) or str(status).lower() == "ok")
-        measured_s = _positive_number(measured) if ran else None
+        measured_s = positive(measured) if ran else None
         core = (
             measured_s is not None
             and (not judged or str(quality).strip().upper() in CORE_QUALITIES)
@@ -242,7 +222,7 @@ def cases(frame: pd.DataFrame) -> list[Case]:
                 core=core,
                 out_of_memory=out_of_memory,
                 measured_s=measured_s,
-                measured_gb=_positive_number(memory) if ran else None,
+                measured_gb=positive(memory) if ran else None,
                 predicted_s=_number_or_none(seconds),
                 predicted_gb=_number_or_none(gigabytes),
                 predicted_fits=fits if isinstance(fits, bool) else None,
@@ -254,52 +234,16 @@ def cases(frame: pd.DataFrame) -> list[Case]:
     return result
 
 
-def _grouped(
-    rows: Iterable[Case], key: Callable[[Case], tuple[str, str]]
-) -> dict[tuple[str, str], list[Case]]:
-    groups: dict[tuple[str, str], list[Case]] = {}
-    for row in rows:
-        groups.setdefault(key(row), []).append(row)
-    return groups
+def _errors(label: str, part: str, rows: Iterable[Case], *, ranked: bool = True) -> GroupErrors:
+    pairs = [(row.measured_s, row.predicted_s) for row in rows if row.measured_s is not None]
+    return GroupErrors.of(label, part, pairs, ranked=ranked)
 
 
-def _errors(rows: Iterable[Case]) -> NDArray[np.float64]:
-    return np.array([row.error_fraction for row in rows if row.error_fraction is not None])
+def _table(rows: Iterable[Case], key: Callable[[Case], tuple[str, str]]) -> list[GroupErrors]:
+    return [_errors(*labels, group) for labels, group in grouped(rows, key).items()]
 
 
-def _error_row(label: str, gpu: str, rows: Sequence[Case], *, ranked: bool = True) -> ErrorRow:
-    errors = _errors(rows)
-    tau = math.nan
-    if ranked:
-        both = [
-            (row.predicted_s, row.measured_s)
-            for row in rows
-            if row.predicted_s is not None and row.measured_s is not None
-        ]
-        tau = kendall_tau_b([pair[0] for pair in both], [pair[1] for pair in both])
-    return ErrorRow(
-        label=label,
-        gpu=gpu,
-        rows=len(rows),
-        predicted=errors.size,
-        skipped=len(rows) - errors.size,
-        kendall_tau=tau,
-        **summarised(errors.tolist())._asdict(),
-    )
-
-
-def _table(rows: Iterable[Case], key: Callable[[Case], tuple[str, str]]) -> list[ErrorRow]:
-    groups = _grouped(rows, key)
-    return [_error_row(*labels, groups[labels]) for labels in sorted(groups)]
-
-
-def _macro(groups: Iterable[ErrorRow]) -> tuple[float, int]:
-    """Unweighted mean error of the groups that are large enough, and their number."""
-    errors = [row.mape_fraction for row in groups if row.rows >= MACRO_ROWS and row.predicted]
-    return (float(np.mean(errors)) if errors else math.nan), len(errors)
-
-
-def _worst(rows: Iterable[Case]) -> list[ErrorRow]:
+def _worst(rows: Iterable[Case]) -> list[GroupErrors]:
     """The groups of source, accelerator and model with the largest errors, the worst first."""
     table = _table(rows, lambda row: (merged_source(row.source), f"{row.gpu} {row.model}".strip()))
     kept = [row for row in table if row.predicted >= WORST_ROWS]
@@ -362,10 +306,10 @@ def _sheet_row(source: str, sheet: str, rows: Sequence[Case]) -> SheetRow:
 def _sheets(rows: Sequence[Case]) -> list[SheetRow]:
     """One line per sheet of the sources that publish what ran out of memory."""
     publishing = {row.source for row in rows if row.out_of_memory}
-    groups = _grouped(
+    groups = grouped(
         (row for row in rows if row.source in publishing), lambda row: (row.source, row.sheet)
     )
-    return [_sheet_row(*labels, groups[labels]) for labels in sorted(groups)]
+    return [_sheet_row(*labels, group) for labels, group in groups.items()]
 
 
 def score(frame: pd.DataFrame) -> Scores:
@@ -379,23 +323,19 @@ def score(frame: pd.DataFrame) -> Scores:
     core = [row for row in rows if row.core]
     groups = _table(core, lambda row: (row.source, row.gpu))
     merged = _table(core, lambda row: (merged_source(row.source), row.gpu))
-    macro, macro_groups = _macro(groups)
-    merged_macro, merged_groups = _macro(merged)
-    size = np.abs(_errors(core))
+    mape, macro_groups = macro(groups)
+    merged_mape, merged_groups = macro(merged)
+    sizes = [abs(row.error_fraction) for row in core if row.error_fraction is not None]
     covered = [row.covered for row in core if row.covered is not None]
-    reasons: dict[str, int] = {}
-    for row in rows:
-        if row.skip_reason:
-            reasons[row.skip_reason] = reasons.get(row.skip_reason, 0) + 1
     return Scores(
         groups=groups,
-        macro_mape_fraction=macro,
+        macro_mape_fraction=mape,
         macro_groups=macro_groups,
         merged=[row for row in merged if row.label not in {group.label for group in groups}],
-        merged_macro_mape_fraction=merged_macro,
+        merged_macro_mape_fraction=merged_mape,
         merged_macro_groups=merged_groups,
-        pooled=_error_row("all core rows", "", core, ranked=False),
-        pooled_median_fraction=float(np.median(size)) if size.size else math.nan,
+        pooled=_errors("all core rows", "", core, ranked=False),
+        pooled_median_fraction=float(np.median(sizes)) if sizes else math.nan,
         covered_fraction=sum(covered) / len(covered) if covered else math.nan,
         worst=_worst(core),
         kinds=_table(core, lambda row: (row.kind, "")),
@@ -410,31 +350,17 @@ def score(frame: pd.DataFrame) -> Scores:
         rows_predicted=sum(row.predicted_s is not None for row in rows),
         core_rows=len(core),
         core_predicted=sum(row.predicted_s is not None for row in core),
-        skip_reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
+        skip_reasons=skip_reasons(frame),
     )
 
 
 # ------------------------------------------------------------------------------------- printing
 
 
-_ERROR_TITLES = ("n", "predicted", "skipped", "MAPE %", "bias %", "mean %", "P90 %", "tau")
-
-
-def _error_cells(row: ErrorRow) -> list[str]:
-    counts = [str(row.rows), str(row.predicted), str(row.skipped)]
-    errors = (row.mape_fraction, row.bias_fraction, row.mean_error_fraction, row.p90_fraction)
-    return [*counts, *(percent(error) for error in errors), plain(row.kendall_tau)]
-
-
-def _error_table(rows: Sequence[ErrorRow], first: str, second: str) -> list[str]:
-    lines = [[row.label, row.gpu, *_error_cells(row)] for row in rows]
-    return columns((first, second, *_ERROR_TITLES), lines, texts=2)
-
-
 def _summary(scores: Scores) -> list[str]:
     pooled = scores.pooled
     coverage = [
-        f"{name} {part} of {whole} rows" + (f" ({100 * part / whole:.1f} %)" if whole else "")
+        f"{name} {share_text(part, whole)}"
         for name, part, whole in (
             ("core", scores.core_predicted, scores.core_rows),
             ("all", scores.rows_predicted, scores.rows),
@@ -501,17 +427,14 @@ def _sheet_lines(scores: Scores) -> list[str]:
 
 
 def _report(scores: Scores) -> list[str]:
-    lines = _error_table([*scores.groups, *scores.merged], "source", "gpu")
+    lines = error_lines([*scores.groups, *scores.merged], ("source", "gpu"))
     lines += ["", *_summary(scores)]
     if scores.kinds:
-        lines += ["", *_error_table(scores.kinds, "core rows by task", "")]
+        lines += ["", *error_lines(scores.kinds, ("core rows by task", ""))]
     if scores.worst:
-        lines += ["", *_error_table(scores.worst, "worst groups", "gpu, model")]
+        lines += ["", *error_lines(scores.worst, ("worst groups", "gpu, model"))]
     if scores.others:
-        lines += ["", *_error_table(scores.others, "rows outside the core", "source")]
+        lines += ["", *error_lines(scores.others, ("rows outside the core", "source"))]
     lines += _memory_lines(scores)
     lines += _sheet_lines(scores)
-    if scores.skip_reasons:
-        cells = [[reason, str(count)] for reason, count in scores.skip_reasons.items()]
-        lines += ["", *columns(("skip reason", "rows"), cells, texts=1)]
-    return lines
+    return lines + skip_lines(scores.skip_reasons)

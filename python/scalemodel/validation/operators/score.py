@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from scalemodel.validation.errors import (
     MACRO_ROWS,
-    ErrorSummary,
-    columns,
-    kendall_tau_b,
+    GroupErrors,
+    cells_of,
+    error_lines,
+    grouped,
+    macro,
     percent,
-    plain,
-    summarised,
+    positive,
+    share_text,
+    skip_lines,
+    skip_reasons,
     without_nan,
 )
-from scalemodel.validation.rows import number_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,22 +53,6 @@ class Case:
     def error_fraction(self) -> float | None:
         """Signed relative error."""
         return None if self.predicted_us is None else self.predicted_us / self.measured_us - 1
-
-
-@dataclass(frozen=True)
-class GroupErrors:
-    """Errors of one group of rows; fractions, NaN where nothing was predicted."""
-
-    label: str
-    part: str
-    rows: int
-    predicted: int
-    skipped: int
-    mape_fraction: float
-    bias_fraction: float
-    mean_error_fraction: float
-    p90_fraction: float
-    kendall_tau: float
 
 
 @dataclass(frozen=True)
@@ -134,13 +122,6 @@ def short_source(source: str) -> str:
     return re.split(r"[@:]", source, maxsplit=1)[0].strip()
 
 
-def _positive(value: object) -> float | None:
-    number = number_in(value) if isinstance(value, str) else value
-    if not isinstance(number, (int, float)) or not math.isfinite(number) or number <= 0:
-        return None
-    return float(number)
-
-
 def part_labels(kind: str, header: Iterable[str]) -> tuple[str, str]:
     """Names of the two columns of the second table."""
     present = set(header)
@@ -153,48 +134,28 @@ def cases(kind: str, frame: pd.DataFrame) -> list[Case]:
     """Rows of a validated table that were measured."""
     _, part = part_labels(kind, frame.columns)
 
-    def column(name: str) -> list[Any]:
-        if name not in frame.columns:
-            return [""] * len(frame)
-        return ["" if item != item else item for item in frame[name].astype(object).tolist()]
-
     names = ("source", "gpu", "system", part, "op", "time_us", "predicted_time_us")
-    rows = zip(*(column(name) for name in names), strict=True)
+    rows = zip(*(cells_of(frame, name) for name in names), strict=True)
     result = []
     for source, gpu, system, part_of, op, measured, predicted in rows:
-        measured_us = _positive(measured)
+        measured_us = positive(measured)
         if measured_us is not None:
             labels = (str(gpu), str(system), str(part_of), str(op))
             result.append(
-                Case(short_source(str(source)), *labels, measured_us, _positive(predicted))
+                Case(short_source(str(source)), *labels, measured_us, positive(predicted))
             )
     return result
 
 
-def _group(label: str, part: str, rows: Sequence[Case], *, ranked: bool) -> GroupErrors:
-    pairs = [(row.predicted_us, row.measured_us) for row in rows if row.predicted_us is not None]
-    errors: ErrorSummary = summarised([predicted / measured - 1 for predicted, measured in pairs])
-    tau = math.nan
-    if ranked:
-        tau = kendall_tau_b([pair[0] for pair in pairs], [pair[1] for pair in pairs])
-    return GroupErrors(
-        label=label,
-        part=part,
-        rows=len(rows),
-        predicted=len(pairs),
-        skipped=len(rows) - len(pairs),
-        kendall_tau=tau,
-        **errors._asdict(),
-    )
+def _errors(label: str, part: str, rows: Sequence[Case], *, ranked: bool = True) -> GroupErrors:
+    pairs = [(row.measured_us, row.predicted_us) for row in rows]
+    return GroupErrors.of(label, part, pairs, ranked=ranked)
 
 
 def _table(
     rows: Iterable[Case], key: Callable[[Case], tuple[str, str]], *, ranked: bool = True
 ) -> list[GroupErrors]:
-    groups: dict[tuple[str, str], list[Case]] = {}
-    for row in rows:
-        groups.setdefault(key(row), []).append(row)
-    return [_group(*labels, groups[labels], ranked=ranked) for labels in sorted(groups)]
+    return [_errors(*labels, group, ranked=ranked) for labels, group in grouped(rows, key).items()]
 
 
 def _by_source(row: Case) -> tuple[str, str]:
@@ -210,19 +171,14 @@ def _by_system(row: Case) -> tuple[str, str]:
 
 
 def _subset(name: str, rows: Sequence[Case]) -> SubsetErrors:
-    groups = _table(rows, _by_source, ranked=False)
-    errors = [row.mape_fraction for row in groups if row.rows >= MACRO_ROWS and row.predicted]
-    sizes = sorted(abs(row.error_fraction) for row in rows if row.error_fraction is not None)
-    half = len(sizes) // 2
-    median = math.nan
-    if sizes:
-        median = sizes[half] if len(sizes) % 2 else (sizes[half - 1] + sizes[half]) / 2
+    mape, groups = macro(_table(rows, _by_source, ranked=False))
+    sizes = [abs(row.error_fraction) for row in rows if row.error_fraction is not None]
     return SubsetErrors(
         name=name,
-        macro_mape_fraction=sum(errors) / len(errors) if errors else math.nan,
-        macro_groups=len(errors),
-        pooled=_group(name, "", rows, ranked=False),
-        median_fraction=median,
+        macro_mape_fraction=mape,
+        macro_groups=groups,
+        pooled=_errors(name, "", rows, ranked=False),
+        median_fraction=statistics.median(sizes) if sizes else math.nan,
     )
 
 
@@ -250,11 +206,7 @@ def score(kind: str, frame: pd.DataFrame) -> OperatorScores:
     """
     rows = cases(kind, frame)
     labels = part_labels(kind, frame.columns)
-    reasons: dict[str, int] = {}
-    for reason in frame["skip_reason"].astype(object).tolist():
-        if isinstance(reason, str) and reason:
-            reasons[reason] = reasons.get(reason, 0) + 1
-    predicted = [_positive(value) for value in frame["predicted_time_us"].tolist()]
+    predicted = [positive(value) for value in frame["predicted_time_us"].tolist()]
     return OperatorScores(
         kind=kind,
         groups=_table(rows, _by_source),
@@ -265,40 +217,14 @@ def score(kind: str, frame: pd.DataFrame) -> OperatorScores:
         rows_predicted=sum(value is not None for value in predicted),
         measured_rows=len(rows),
         measured_predicted=sum(row.predicted_us is not None for row in rows),
-        skip_reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
+        skip_reasons=skip_reasons(frame),
     )
 
 
 # ------------------------------------------------------------------------------------- printing
-_TITLES = ("n", "predicted", "skipped", "MAPE %", "bias %", "mean %", "P90 %", "tau")
-
-
-def _lines(rows: Sequence[GroupErrors], labels: tuple[str, str]) -> list[str]:
-    cells = [
-        [
-            row.label,
-            row.part,
-            str(row.rows),
-            str(row.predicted),
-            str(row.skipped),
-            percent(row.mape_fraction),
-            percent(row.bias_fraction),
-            percent(row.mean_error_fraction),
-            percent(row.p90_fraction),
-            plain(row.kendall_tau),
-        ]
-        for row in rows
-    ]
-    return columns((*labels, *_TITLES), cells, texts=2)
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part} of {whole} rows" + (f" ({100 * part / whole:.1f} %)" if whole else "")
-
-
 def _report(scores: OperatorScores) -> list[str]:
-    lines = _lines(scores.groups, ("source", "gpu"))
-    lines += ["", *_lines(scores.parts, scores.part_labels), ""]
+    lines = error_lines(scores.groups, ("source", "gpu"))
+    lines += ["", *error_lines(scores.parts, scores.part_labels), ""]
     for subset in scores.subsets:
         pooled = subset.pooled
         lines.append(
@@ -308,10 +234,7 @@ def _report(scores: OperatorScores) -> list[str]:
             f"P90 {percent(pooled.p90_fraction)} %, bias {percent(pooled.bias_fraction)} %"
         )
     lines.append(
-        f"coverage: measured {_share(scores.measured_predicted, scores.measured_rows)}; "
-        f"all {_share(scores.rows_predicted, scores.rows)}"
+        f"coverage: measured {share_text(scores.measured_predicted, scores.measured_rows)}; "
+        f"all {share_text(scores.rows_predicted, scores.rows)}"
     )
-    if scores.skip_reasons:
-        cells = [[reason, str(count)] for reason, count in scores.skip_reasons.items()]
-        lines += ["", *columns(("skip reason", "rows"), cells, texts=1)]
-    return lines
+    return lines + skip_lines(scores.skip_reasons)
