@@ -30,6 +30,7 @@ from scalemodel.plot.columns import (
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.collections import LineCollection
 
 #: From so many points on they are drawn as an image inside an otherwise scalable file.
@@ -153,7 +154,9 @@ def pareto(
         if knees:
             _label_knees(ax, knee_rows(outline, minimized, maximized, knees), points, table)
         _draw_products(ax, iso_products, columns)
-        ax.legend(fontsize="small")
+        # Beside clouds, where small is good the front is far from the upper right corner; to look
+        # for the emptiest place among so many dots takes longer than to draw them.
+        ax.legend(fontsize="small", loc="upper right" if clouds and not maximized else "best")
     return ax
 
 
@@ -188,8 +191,19 @@ def _set_axes(ax: Axes, columns: list[str], points: Floats) -> None:
     ax.set(xlabel=scale_of(columns[0]).label, ylabel=scale_of(columns[1]).label)
     if reads_log(points[:, 0]):
         ax.set_xscale("log")
+        _set_log_ticks(ax.xaxis)
     if reads_log(points[:, 1]):
         ax.set_yscale("log")
+        _set_log_ticks(ax.yaxis)
+
+
+def _set_log_ticks(axis: Axis) -> None:
+    """Ticks at 1, 2 and 5 of every decade, as numbers: powers of ten crowd an axis of two."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _label_knees(ax: Axes, found: pd.DataFrame, points: Floats, table: pd.DataFrame) -> None:
