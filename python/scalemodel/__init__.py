@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     )
     from scalemodel.jobs import LogComparison, StepTimeMonitor, compare_log
     from scalemodel.mixed import MixedCluster, MixedEstimate, estimate_mixed, mixed_cluster
+    from scalemodel.reports import Report, report
     from scalemodel.routing import (
         Fabric,
         NetworkReport,
@@ -107,6 +108,7 @@ __all__ = [
     "PatchEmbedding",
     "Ranking",
     "Reliability",
+    "Report",
     "RoutingReport",
     "ScaleModelError",
     "Serving",
@@ -148,6 +150,7 @@ __all__ = [
     "read_kineto",
     "read_settings",
     "reliability",
+    "report",
     "request_stream",
     "route",
     "scaling",
@@ -208,6 +211,8 @@ _LAZY = {
     "read_settings": "settings",
     "Reliability": "economics",
     "reliability": "economics",
+    "Report": "reports",
+    "report": "reports",
     "request_stream": "serving",
     "route": "routing",
     "RoutingReport": "routing",

@@ -29,6 +29,7 @@ from scalemodel.cli.output import (
     OK,
     report,
 )
+from scalemodel.cli.reports import add_report
 from scalemodel.cli.routes import add_route
 from scalemodel.cli.scalings import add_scaling
 from scalemodel.cli.searches import add_search, add_sweep
@@ -56,6 +57,7 @@ _COMMANDS = (
     add_search,
     add_sweep,
     add_merge,
+    add_report,
     add_scaling,
     add_serve,
     add_route,

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 200_000
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
+def add_space(parser: argparse.ArgumentParser) -> Any:
+    """The question and the space of strategies; returns the group of the space's options."""
     add_question(parser)
     space = parser.add_argument_group(
         "space (each knob takes one or more values; left out or auto: what a practitioner tries)"
@@ -75,11 +76,43 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the space of Calculon's search, to go with --batch-is-limit; knobs named change it",
     )
+    return space
+
+
+def add_threads(parser: argparse.ArgumentParser) -> Any:
+    """How much of the machine to use; returns the group."""
+    work = parser.add_argument_group("work")
+    work.add_argument("--threads", type=int, metavar="N", help="default: one per usable core")
+    return work
+
+
+def add_aim(parser: argparse.ArgumentParser, top: int) -> Any:
+    """What the best strategy is, and how many are kept; returns the group."""
+    aim = parser.add_argument_group("aim")
+    aim.add_argument(
+        "--objective",
+        type=objective,
+        default="step_time_s",
+        metavar="COLUMN|COLUMN=WEIGHT,...",
+        help="what to optimise (default step_time_s)",
+    )
+    aim.add_argument("--top", type=int, default=top, metavar="N", help=f"how many (default {top})")
+    aim.add_argument(
+        "--constraint",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help='limit, such as "power_w <= 650"; may be repeated',
+    )
+    return aim
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    space = add_space(parser)
     space.add_argument(
         "--count", action="store_true", help="only count the strategies of the space"
     )
-    work = parser.add_argument_group("work")
-    work.add_argument("--threads", type=int, metavar="N", help="default: one per usable core")
+    work = add_threads(parser)
     work.add_argument("--progress", action="store_true", help="tell on the error stream")
     work.add_argument(
         "--shard",
@@ -100,22 +133,7 @@ def add_search(commands: Any) -> None:
     )
     parser.set_defaults(run=_search)
     _add_common(parser)
-    aim = parser.add_argument_group("aim")
-    aim.add_argument(
-        "--objective",
-        type=objective,
-        default="step_time_s",
-        metavar="COLUMN|COLUMN=WEIGHT,...",
-        help="what to optimise (default step_time_s)",
-    )
-    aim.add_argument("--top", type=int, default=10, metavar="N", help="how many (default 10)")
-    aim.add_argument(
-        "--constraint",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help='limit, such as "power_w <= 650"; may be repeated',
-    )
+    aim = add_aim(parser, 10)
     aim.add_argument(
         "--no-prune", dest="prune", action="store_false", help="evaluate every strategy"
     )
@@ -165,7 +183,8 @@ def _space(options: argparse.Namespace, model: Model, cluster: Cluster, task: Tr
     )
 
 
-def _asked(options: argparse.Namespace) -> tuple[Model, Cluster, Training, Space]:
+def asked(options: argparse.Namespace) -> tuple[Model, Cluster, Training, Space]:
+    """The question and the space that the options describe."""
     from scalemodel import resolve
 
     model, cluster, task = resolve.model(options.model), cluster_of(options), task_of(options)
@@ -220,7 +239,7 @@ def _print_count(options: argparse.Namespace, size: int) -> int:
 def _search(options: argparse.Namespace) -> int:
     from scalemodel.ranking_file import part_of
 
-    model, cluster, task, space = _asked(options)
+    model, cluster, task, space = asked(options)
     if options.count:
         return _print_count(options, space.size(model, cluster, task))
     number, count = options.shard
@@ -357,7 +376,7 @@ def _needed(options: argparse.Namespace, written: bool) -> tuple[str, ...] | Non
 def _sweep(options: argparse.Namespace) -> int:
     from scalemodel import table_file
 
-    model, cluster, task, space = _asked(options)
+    model, cluster, task, space = asked(options)
     if options.count:
         return _print_count(options, space.size(model, cluster, task))
     number, count = options.shard

@@ -208,6 +208,7 @@ def _set_log_ticks(axis: Axis) -> None:
 
 def _label_knees(ax: Axes, found: pd.DataFrame, points: Floats, table: pd.DataFrame) -> None:
     """Ring each knee and write its strategy beside it; without knobs, the label of its row."""
+    ax.autoscale_view()  # else the limits, by which a text turns inwards, are not those drawn
     for place in found.index:
         row = {str(name): value for name, value in table.iloc[place].items()}
         ax.plot(*points[place], marker="o", markersize=9, color="0.15", fillstyle="none", zorder=4)

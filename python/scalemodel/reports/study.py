@@ -1,0 +1,173 @@
+"""The page of a study: `report`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scalemodel import _core
+from scalemodel.choice import Choice, explain_choice
+from scalemodel.errors import ScaleModelError
+from scalemodel.estimate import DEFAULT_STACK, is_composed
+from scalemodel.objective import Objective
+from scalemodel.reports import markup, sections
+from scalemodel.resolve import Network
+from scalemodel.search import ClusterLike, ModelLike, Question, Ranking, search
+from scalemodel.space import Space
+from scalemodel.tasks import Training
+
+
+@dataclass(frozen=True)
+class Report:
+    """A study on one page. Made by `report`.
+
+    Attributes
+    ----------
+    title : str
+    ranking : Ranking
+        What was found; empty where nothing fits, and then the page says why.
+    html : str
+        The page: text, tables and drawings in one file that loads nothing and runs nothing.
+    """
+
+    title: str
+    ranking: Ranking
+    html: str = field(repr=False)
+
+    def write(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page.
+
+        Raises
+        ------
+        ScaleModelError : the file cannot be written.
+        """
+        target = Path(path)
+        try:
+            target.write_text(self.html, encoding="utf-8")
+        except OSError as error:
+            raise ScaleModelError(
+                f"path={os.fspath(path)!r} cannot be written: {error.strerror or error}",
+                code="unwritable_file",
+            ) from None
+        return target
+
+
+def _code(question: Question, top: int) -> str:
+    """Python that asks the question again."""
+    shares = {
+        axis: share
+        for axis, share in question.cluster.core.fabric.shares.to_dict().items()
+        if share != 1
+    }
+    terms = dict(question.objective)
+    given: dict[str, object] = {
+        "objective": terms if len(terms) > 1 else next(iter(terms)),
+        "constraints": list(question.constraints),
+        "top": top,
+        "stack": question.stack,
+        "network": shares or None,
+    }
+    usual: dict[str, object] = {
+        "objective": "step_time_s",
+        "constraints": [],
+        "stack": DEFAULT_STACK,
+        "network": None,
+    }
+    options = "".join(
+        f", {name}={value!r}"
+        for name, value in given.items()
+        if name not in usual or value != usual[name]
+    )
+    cluster = f"{question.cluster.name!r}, accelerators={question.cluster.accelerators}"
+    return "\n".join(
+        [
+            "import scalemodel as sm",
+            "",
+            f"cluster = sm.cluster({cluster})",
+            f"task = sm.{question.task!r}",
+            f"space = sm.{question.space!r}",
+            f"page = sm.report({question.model.name!r}, cluster, task, space{options})",
+            'page.write("study.html")',
+        ]
+    )
+
+
+def report(
+    model: ModelLike,
+    cluster: ClusterLike,
+    task: Training,
+    space: Space | Mapping[str, Any] | None = None,
+    *,
+    objective: Objective = "step_time_s",
+    constraints: Sequence[str] | str = (),
+    top: int = 5,
+    title: str | None = None,
+    stack: str = DEFAULT_STACK,
+    network: Network = None,
+    threads: int | None = None,
+) -> Report:
+    """The best strategies of a space on one HTML page, with all that speaks for and against them.
+
+    The page holds the question, the best strategies with their intervals, where time and memory
+    go, why the winner wins and what each knob is worth, what less memory costs, what each quantity
+    of the machine is worth, what limits the step and what would help, how sure all that is, every
+    assumption with its source, and the code that writes the page again.
+
+    Parameters
+    ----------
+    model, cluster, task, space, objective, constraints, stack, network, threads : as in `search`
+        A space of single values makes a page about one strategy.
+    top : int
+        Strategies in the table.
+    title : str, optional
+        Default: model and machine.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    ScaleModelError : malformed question, or a model of layer groups.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> space = sm.Space(tp=[1, 2], pp=1, cp=1, micro_batch=1, sharding="zero1")
+    >>> task = sm.Training(global_batch=64, sequence=8192)
+    >>> page = sm.report("llama3_8b", sm.cluster("dgx_h100"), task, space)
+    >>> page.title, page.ranking[0].verdict, page.html.count("<svg ")
+    ('llama3_8b on 8 × h100_sxm_80', 'ok', 4)
+    """
+    if is_composed(model):
+        raise ScaleModelError(
+            f"model={model!r}: pages are written of decoders; sm.search ranks models of layer "
+            "groups"
+        )
+    if title is not None and not (isinstance(title, str) and title.strip()):
+        raise ScaleModelError(f"title={title!r}: must be a text")
+    ranking: Ranking = search(
+        model,
+        cluster,
+        task,
+        space,
+        objective=objective,
+        top=top,
+        constraints=constraints,
+        stack=stack,
+        network=network,
+        threads=threads,
+    )
+    question = ranking.question
+    where = f"{question.cluster.accelerators:,} × {question.cluster.accelerator}"
+    title = f"{question.model.name} on {where}" if title is None else title
+
+    def choice() -> Choice:
+        return explain_choice(ranking, threads=threads)
+
+    parts = sections.sections_of(ranking, choice, _code(question, top), threads)
+    origin = f"Predicted by scalemodel {_core.__version__}; nothing on this page was measured."
+    return Report(title, ranking, markup.page(title, origin, parts))
