@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         reliability,
         training_run,
     )
+    from scalemodel.explorer import Explorer, explore
     from scalemodel.groups import (
         BatchInference,
         ComposedModel,
@@ -89,6 +90,7 @@ __all__ = [
     "ComposedModel",
     "EmbeddingTables",
     "Estimate",
+    "Explorer",
     "Fabric",
     "FineTuning",
     "GroupEstimate",
@@ -136,6 +138,7 @@ __all__ = [
     "estimate",
     "estimate_mixed",
     "explain_choice",
+    "explore",
     "launch",
     "list_catalog",
     "mixed_cluster",
@@ -184,6 +187,8 @@ _LAZY = {
     "diagnose": "diagnosis",
     "EmbeddingTables": "groups",
     "explain_choice": "choice",
+    "Explorer": "explorer",
+    "explore": "explorer",
     "Fabric": "routing",
     "GroupEstimate": "groups",
     "GroupRanking": "groups",

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 _CELL = "padding:.1em .6em;text-align:left"
 
 
-def _bar_html(share: float) -> str:
+def bar_html(share: float) -> str:
+    """A share as a bar, readable without colours."""
     width = 100 * min(1.0, max(0.0, share))
     return (
         "<div aria-hidden='true' style='width:8em;border:1px solid currentColor;opacity:.7'>"
@@ -27,7 +28,7 @@ def _table_html(caption: str, first: str, parts: tuple[Explanation, ...]) -> str
     rows = "".join(
         f"<tr><th scope='row' style='{_CELL}'>{safe(part.name)}</th>"
         f"<td style='{_CELL}'>{safe(part.value_text())}</td>"
-        f"<td style='{_CELL}'>{_bar_html(part.share_fraction or 0)}</td></tr>"
+        f"<td style='{_CELL}'>{bar_html(part.share_fraction or 0)}</td></tr>"
         for part in parts
         if part.value
     )

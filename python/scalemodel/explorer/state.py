@@ -1,0 +1,272 @@
+"""What an explorer asks at the moment, and the answer; it needs no notebook."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scalemodel import _core, resolve
+from scalemodel.codesign.vary import Hardware
+from scalemodel.errors import ScaleModelError, nearest
+from scalemodel.estimate import DEFAULT_STACK, Estimate, estimate, is_composed
+from scalemodel.explorer.view import view_html
+from scalemodel.resolve import Cluster, Network
+from scalemodel.search import ClusterLike, ModelLike, search
+from scalemodel.space import Space
+from scalemodel.tasks import Training
+
+if TYPE_CHECKING:
+    from scalemodel.reports import Report
+
+
+class Setting(NamedTuple):
+    """One thing that can be turned: its group, the values it takes, and whether they scale."""
+
+    group: str
+    values: tuple[Any, ...]
+    scales: bool = False
+
+
+STRATEGY, TASK, MACHINE = "strategy", "task", "machine"
+
+_KNOBS = (
+    *("tp", "cp", "pp", "vpp", "ep", "micro_batch", "schedule", "sharding", "recompute"),
+    *("sequence_parallel", "offload_optimizer"),
+)
+_SCALED = (
+    *("accelerator.peak", "accelerator.memory.bandwidth", "accelerator.memory.capacity"),
+    *("scale_up.bandwidth", "fabric.bandwidth"),
+)
+_SCALES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
+_RATIOS = (0.25, 0.5, 1, 2, 4)
+
+
+def _ordered(values: Sequence[Any], own: object) -> tuple[Any, ...]:
+    """The values with the present one among them, ascending where they are numbers."""
+    listed = list(dict.fromkeys([*values, own]))
+    numeric = all(isinstance(item, int) and not isinstance(item, bool) for item in listed)
+    return tuple(sorted(listed) if numeric else listed)
+
+
+def _around(own: int) -> tuple[int, ...]:
+    """Whole multiples and parts of a count."""
+    return tuple(int(own * ratio) for ratio in _RATIOS if own * ratio == int(own * ratio) >= 1)
+
+
+class Explorer:
+    """A question with sliders. Made by `explore`; in a notebook it shows itself.
+
+    Attributes
+    ----------
+    settings : dict
+        What can be turned, by name: knobs of the strategy, fields of the task, ``nodes`` and
+        scales of the machine's quantities (``"fabric.bandwidth"`` and others, 1 as it is).
+    values : dict
+        What each is set to.
+    estimate : Estimate
+        The answer.
+    pinned : Estimate or None
+        What it is compared with; see `pin`.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=8192)
+    >>> explorer = sm.explore("llama3_8b", sm.cluster("dgx_h100"), task, sm.Strategy(tp=2))
+    >>> faster = explorer.set(tp=1, micro_batch=2)
+    >>> explorer.estimate == faster, explorer.values["tp"]
+    (True, 1)
+    """
+
+    def __init__(
+        self, model: ModelLike, cluster: Cluster, task: Training, plan: _core.Strategy, stack: str
+    ) -> None:
+        self.model = resolve.model(model)
+        self.stack = stack
+        self.pinned: Estimate | None = None
+        self._hardware = Hardware(cluster)
+        self._task, self._plan = task, plan
+        self._listeners: list[Callable[[], None]] = []
+        self._controls: Any = None
+        nodes = max(1, round(cluster.nodes))
+        self.settings = self._settings(cluster, nodes)
+        own = {**plan.to_dict(), **task.core.to_dict(), "nodes": nodes}
+        self.values = {name: own.get(name, 1.0) for name in self.settings}
+        self.estimate = self._answer(self.values)
+
+    def _settings(self, cluster: Cluster, nodes: int) -> dict[str, Setting]:
+        found: dict[str, Setting] = {}
+        automatic = Space().values(self.model, cluster, self._task)
+        choices = {row["name"]: row.get("choices", ()) for row in _core.Strategy.fields()}
+        own = self._plan.to_dict()
+        for name in _KNOBS:
+            values = automatic.get(name) or choices[name]
+            if name != "ep" or self.model.shape.experts:
+                found[name] = Setting(STRATEGY, _ordered(values, own[name]))
+        batch, sequence = self._task.global_batch, self._task.sequence
+        found["global_batch"] = Setting(TASK, _around(batch))
+        found["sequence"] = Setting(TASK, _around(sequence))
+        rates = cluster.core.accelerator.peak_flop_per_s
+        known = [name for name, rate in zip(_core.precisions(), rates, strict=True) if rate > 0]
+        found["precision"] = Setting(TASK, _ordered(known, self._task.precision))
+        found["nodes"] = Setting(MACHINE, _around(nodes))
+        for path in _SCALED:
+            if self._hardware.quantity(path).scales:
+                found[path] = Setting(MACHINE, _SCALES, scales=True)
+        return found
+
+    # ------------------------------------------------------------------------------ the question
+    def _cluster(self, values: dict[str, Any]) -> Cluster:
+        scales = {name: values[name] for name, each in self.settings.items() if each.scales}
+        changed: dict[str, object] = {name: by for name, by in scales.items() if by != 1}
+        if values["nodes"] != round(self._hardware.cluster.nodes):
+            changed["nodes"] = str(values["nodes"])
+        return self._hardware.build(self._hardware.design(changed))
+
+    def _question(self, values: dict[str, Any]) -> tuple[Cluster, Training, _core.Strategy]:
+        groups: dict[str, dict[str, Any]] = {STRATEGY: {}, TASK: {}, MACHINE: {}}
+        for name, value in values.items():
+            groups[self.settings[name].group][name] = value
+        plan = self._plan.replace(dp=0, **groups[STRATEGY])
+        return self._cluster(values), self._task.replace(**groups[TASK]), plan
+
+    def _answer(self, values: dict[str, Any]) -> Estimate:
+        cluster, task, plan = self._question(values)
+        return estimate(self.model, cluster, task, plan, stack=self.stack)
+
+    def set(self, **values: Any) -> Estimate:
+        """Turn one or more settings and answer again; paths go in as ``**{"fabric.bandwidth": 2}``.
+
+        Parameters
+        ----------
+        **values
+            Names of `settings` and values; also values that no slider offers.
+
+        Returns
+        -------
+        Estimate
+
+        Raises
+        ------
+        ScaleModelError : no such setting, or a value out of range; nothing is changed then.
+        """
+        for name in values:
+            if name not in self.settings:
+                raise ScaleModelError(f"{name}: no such setting; {nearest(name, self.settings)}")
+        wanted = {**self.values, **values}
+        self.estimate = self._answer(wanted)
+        self.values = wanted
+        self._tell()
+        return self.estimate
+
+    def pin(self) -> None:
+        """Compare what follows with the present answer."""
+        self.pinned = None if self.estimate.illegal else self.estimate
+        self._tell()
+
+    def search(self, *, threads: int | None = None) -> Estimate:
+        """Turn the strategy to the fastest one for the present task and machine.
+
+        Raises
+        ------
+        ScaleModelError : nothing fits; the message says why.
+        """
+        cluster, task, _ = self._question(self.values)
+        found = search(self.model, cluster, task, top=1, stack=self.stack, threads=threads)
+        if not found:
+            raise ScaleModelError(f"nothing fits: {found.why_infeasible()}", code="infeasible")
+        self._plan = found[0].strategy
+        plan = self._plan.to_dict()
+        return self.set(**{name: plan[name] for name in self.settings if name in plan})
+
+    def report(self, **options: Any) -> Report:
+        """The present strategy on one HTML page; options as of `sm.report`."""
+        from scalemodel.reports import report
+
+        est = self.estimate
+        space = Space(**est.strategy.to_dict())
+        return report(est.model, est.cluster, est.task, space, stack=self.stack, **options)
+
+    # -------------------------------------------------------------------------------- what it shows
+    def listen(self, tell: Callable[[], None]) -> None:
+        """Call a function after every change."""
+        self._listeners.append(tell)
+
+    def _tell(self) -> None:
+        for tell in self._listeners:
+            tell()
+
+    def html(self) -> str:
+        """The answer, beside the pinned one, as HTML."""
+        return view_html(self.estimate, self.pinned)
+
+    @property
+    def widget(self) -> Any:
+        """Sliders and answer for a notebook (extra ``explore``).
+
+        Raises
+        ------
+        ScaleModelError : ipywidgets is not installed.
+        """
+        if self._controls is None:
+            from scalemodel.explorer.controls import Controls
+
+            self._controls = Controls(self)
+        return self._controls.box
+
+    def _ipython_display_(self) -> None:
+        importlib.import_module("IPython.display").display(self.widget)
+
+    def __repr__(self) -> str:
+        return f"Explorer({self.model.name}, {self.estimate!r})"
+
+
+def explore(
+    model: ModelLike,
+    cluster: ClusterLike,
+    task: Training,
+    strategy: _core.Strategy | None = None,
+    *,
+    stack: str = DEFAULT_STACK,
+    network: Network = None,
+) -> Explorer:
+    """A question with sliders for a notebook: every turn is answered at once.
+
+    Sliders turn the strategy's knobs, batch, sequence and number format, and the machine: its
+    nodes, and how much faster or larger its parts are. Buttons pin an answer to compare with,
+    search the fastest strategy, say what would help and write the present answer as a page.
+
+    Parameters
+    ----------
+    model, cluster, task, strategy, stack, network : as in `estimate`
+        Where the sliders stand at first.
+
+    Returns
+    -------
+    Explorer
+        Also without a notebook: `Explorer.set` turns, `Explorer.estimate` answers.
+
+    Raises
+    ------
+    ScaleModelError : malformed question, or a model of layer groups.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=1024, sequence=8192)
+    >>> explorer = sm.explore("llama3_70b", sm.cluster("dgx_h100", nodes=64), task,
+    ...                       sm.Strategy(tp=8, pp=4))
+    >>> before = explorer.estimate.step_time_s
+    >>> explorer.set(**{"scale_up.bandwidth": 2.0}).step_time_s < before
+    True
+    """
+    if is_composed(model):
+        raise ScaleModelError(f"model={model!r}: only decoders have sliders")
+    if not isinstance(task, Training):
+        raise ScaleModelError(f"task={task!r}: must be a Training or FineTuning")
+    plan = _core.Strategy() if strategy is None else strategy
+    if not isinstance(plan, _core.Strategy):
+        raise ScaleModelError(f"strategy={strategy!r}: must be a Strategy")
+    where = resolve.with_network(resolve.cluster(cluster), network)
+    return Explorer(model, where, task, plan, stack)

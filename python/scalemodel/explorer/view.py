@@ -1,0 +1,108 @@
+"""An answer beside a pinned one, as HTML that is quick to write and to draw."""
+
+from __future__ import annotations
+
+from scalemodel.diagnosis import what_limits
+from scalemodel.estimate import MEMORY_COLUMNS, TIME_COLUMNS, Estimate
+from scalemodel.explain.explanation import BOX, safe
+from scalemodel.explain.page import bar_html
+from scalemodel.messages import (
+    count_text,
+    message,
+    money_text,
+    percent_text,
+    size_text,
+    step_text,
+    time_text,
+)
+
+_CELL = "style='padding:.1em .6em;text-align:left'"
+
+
+def _against(value: float, pinned: float | None) -> str:
+    """The change against the pinned answer."""
+    if not pinned:
+        return ""
+    return percent_text(value / pinned - 1, signed=True)
+
+
+def _facts(est: Estimate, pinned: Estimate | None) -> str:
+    core, other = est.core, None if pinned is None else pinned.core
+    facts = [
+        ("tokens/s", count_text(core.tokens_per_s), "tokens_per_s"),
+        ("MFU", percent_text(core.mfu_fraction), "mfu_fraction"),
+        ("power per accelerator", f"{core.power_w:,.0f} W", "power_w"),
+        ("energy a step", f"{count_text(core.energy_j)}J", "energy_j"),
+    ]
+    if est.cost_usd is not None:
+        facts.append(("cost a step", money_text(est.cost_usd), "cost_usd"))
+    told = []
+    for name, text, column in facts:
+        before = None if other is None else float(getattr(other, column))
+        change = _against(float(getattr(core, column)), before)
+        told.append(f"{name} <b>{safe(text)}</b>{f' ({safe(change)})' if change else ''}")
+    return " · ".join(told)
+
+
+def _row(name: str, text: str, share: float, change: str) -> str:
+    return (
+        f"<tr><th scope='row' {_CELL}>{safe(name)}</th><td {_CELL}>{safe(text)}</td>"
+        f"<td {_CELL}>{bar_html(share)}</td><td {_CELL}>{safe(change)}</td></tr>"
+    )
+
+
+def _times(est: Estimate, pinned: Estimate | None) -> str:
+    rows = []
+    for column in TIME_COLUMNS:
+        value = float(getattr(est.core, column))
+        before = None if pinned is None else float(getattr(pinned.core, column))
+        if value or before:
+            name = column.removesuffix("_s").replace("_", " ")
+            change = _against(value, before)
+            rows.append(_row(name, time_text(value), value / est.core.step_time_s, change))
+    return "".join(rows)
+
+
+def _sizes(est: Estimate, pinned: Estimate | None) -> str:
+    rows = []
+    capacity = float(est.core.memory_capacity_bytes)
+    for column in MEMORY_COLUMNS:
+        value = float(getattr(est.core, column))
+        before = None if pinned is None else float(getattr(pinned.core, column))
+        if value or before:
+            name = column.removeprefix("memory_").removesuffix("_bytes")
+            rows.append(_row(name, size_text(value), value / capacity, _against(value, before)))
+    return "".join(rows)
+
+
+def _table(caption: str, rows: str) -> str:
+    return (
+        "<table style='display:inline-table;vertical-align:top;margin-right:1em'>"
+        f"<caption style='text-align:left'>{safe(caption)}</caption><tbody>{rows}</tbody></table>"
+    )
+
+
+def view_html(est: Estimate, pinned: Estimate | None = None) -> str:
+    """An answer in a few numbers and bars, each with its change against a pinned one."""
+    where = f"{est.model.name} on {est.cluster.accelerators:,} × {est.cluster.accelerator}"
+    head = f"<p><b>{safe(where)}</b><br><code>{safe(repr(est.strategy))}</code></p>"
+    if not est.fits:
+        # What would help takes a search of its own: it is asked for, not shown at every turn.
+        said = "\n".join(message(est, []).splitlines()[:2])
+        head += f"<pre style='white-space:pre-wrap'>{safe(said)}</pre>"
+    if est.illegal:
+        return f'<div style="{BOX}">{head}</div>'
+    core = est.core
+    step_s = None if pinned is None else float(pinned.core.step_time_s)
+    change = _against(float(core.step_time_s), step_s)
+    used = f"{size_text(core.memory_bytes)} of {size_text(core.memory_capacity_bytes)}"
+    extrapolates = (
+        f"<br>extrapolates: {safe('; '.join(est.extrapolates))}" if est.extrapolates else ""
+    )
+    return (
+        f'<div style="{BOX}">{head}<p style="font-size:140%">step <b>{safe(step_text(est))}</b>'
+        f"{f' ({safe(change)})' if change else ''}</p><p>{_facts(est, pinned)}</p>"
+        f"<p>limited by: {safe(what_limits(est))}{extrapolates}</p>"
+        f"{_table('Time of a step', _times(est, pinned))}"
+        f"{_table(f'Memory: {used}', _sizes(est, pinned))}</div>"
+    )

@@ -1,0 +1,172 @@
+"""The explorer in a real JupyterLab and a real browser, where both are installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+PARTS = ("playwright", "jupyterlab", "ipykernel", "ipywidgets")
+TOKEN = "explorer"
+BUDGET_MS = 50
+
+CELL = """\
+import scalemodel as sm
+task = sm.Training(global_batch=1024, sequence=8192)
+cluster = sm.cluster("dgx_h100", nodes=64)
+explorer = sm.explore("llama3_70b", cluster, task, sm.Strategy(tp=4, pp=4))
+explorer"""
+
+# Milliseconds from a key on a slider to another answer on the page, as the page itself sees it.
+TURN = """async ([index, key]) => {
+  const answer = [...document.querySelectorAll(".widget-html-content")].find(
+    (each) => each.textContent.includes("limited by"));
+  const handle = document.querySelectorAll(".noUi-handle")[index];
+  const before = answer.textContent;
+  const start = performance.now();
+  handle.focus();
+  handle.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+  while (answer.textContent === before && performance.now() - start < 10000) {
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  return [performance.now() - start, answer.textContent];
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> str:
+    missing = [name for name in PARTS if importlib.util.find_spec(name) is None]
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if missing or found is None:
+        pytest.skip(f"no {', '.join(missing) or 'headless browser'}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def notebook_url(browser: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A notebook of one cell in a JupyterLab of its own."""
+    folder = tmp_path_factory.mktemp("lab")
+    notebook = {
+        "cells": [
+            {"cell_type": "code", "metadata": {}, "outputs": [], "source": CELL, "id": "one"}
+            | {"execution_count": None}
+        ],
+        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    (folder / "explore.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", f"--port={port}"]
+    command += [f"--IdentityProvider.token={TOKEN}", "--ServerApp.port_retries=0"]
+    command += [f"--ServerApp.root_dir={folder}", "--allow-root", "--LabApp.news_url="]
+    home = {name: str(folder / name.lower()) for name in ("JUPYTER_CONFIG_DIR", "IPYTHONDIR")}
+    home |= {"JUPYTER_RUNTIME_DIR": str(folder / "runtime"), "HOME": str(folder)}
+    with (
+        (folder / "lab.log").open("w") as log,
+        subprocess.Popen(command, env={**os.environ, **home}, stdout=log, stderr=log) as server,
+    ):
+        try:
+            address = f"http://127.0.0.1:{port}"
+            _wait_for(f"{address}/api?token={TOKEN}", server)
+            yield f"{address}/doc/tree/explore.ipynb?token={TOKEN}"
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            assert server.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+
+
+def _run_cell(view: Any) -> None:
+    """Run the first cell, again where the kernel was not there yet to take it."""
+    from playwright.sync_api import TimeoutError as NotYet
+
+    for attempt in range(6):
+        view.click(".jp-CodeCell .cm-content")
+        view.keyboard.press("Shift+Enter")
+        try:
+            view.wait_for_selector(".widget-html-content:has-text('limited by')", timeout=20_000)
+            return
+        except NotYet:
+            assert attempt < 5
+
+
+@pytest.fixture(scope="module")
+def page(browser: str, notebook_url: str) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        opened = play.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        view = opened.new_page(viewport={"width": 1400, "height": 1600})
+        view.goto(notebook_url)
+        view.wait_for_selector(".jp-CodeCell .cm-content", timeout=120_000)
+        _run_cell(view)
+        yield view
+        opened.close()
+
+
+@pytest.mark.slow
+def test_a_turn_of_a_slider_is_answered_at_once(page: Any, summary_line: Any) -> None:
+    places = page.evaluate(
+        "() => [...document.querySelectorAll('.widget-label')].map((each) => each.textContent)"
+    )
+    assert {"tp", "pp", "nodes", "fabric.bandwidth"} <= set(places)
+    spent = []
+    for key in ("ArrowRight", "ArrowLeft") * 10:
+        took_ms, _ = page.evaluate(TURN, [0, key])
+        spent.append(took_ms)
+        page.wait_for_timeout(100)  # as a hand would; a faster train of turns overtakes itself
+    median_ms = statistics.median(spent)
+    summary_line(f"explorer: {median_ms:.0f} ms from a slider to the answer on the page")
+    assert median_ms < BUDGET_MS, spent
+
+
+@pytest.mark.slow
+def test_the_answer_is_that_of_python(page: Any) -> None:
+    import scalemodel as sm
+    from scalemodel.messages import step_text
+
+    def expected(tp: int) -> str:
+        task, cluster = sm.Training(global_batch=1024, sequence=8192), "dgx_h100"
+        plan = sm.Strategy(tp=tp, pp=4)
+        return step_text(sm.estimate("llama3_70b", sm.cluster(cluster, nodes=64), task, plan))
+
+    _, text = page.evaluate(TURN, [0, "ArrowRight"])
+    assert expected(8) in " ".join(text.split())
+    _, text = page.evaluate(TURN, [0, "ArrowLeft"])
+    assert expected(4) in " ".join(text.split())
+
+
+@pytest.mark.slow
+def test_buttons_answer(page: Any) -> None:
+    page.click("button:has-text('Pin')")
+    page.evaluate(TURN, [0, "ArrowRight"])
+    page.wait_for_selector("text=/[+−][0-9.]+ %/")
+    page.click("button:has-text('What helps?')")
+    page.wait_for_selector("text=speed of light")
+    page.click("button:has-text('Fastest')")
+    page.wait_for_selector("text=offload_optimizer=True", timeout=60_000)
