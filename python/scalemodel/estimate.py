@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, cast, overload
 
-from scalemodel import _core, resolve
+from scalemodel import _core, catalog, resolve
 from scalemodel.errors import ScaleModelError
 from scalemodel.resolve import Cluster, Model, Network
 from scalemodel.tasks import Training
@@ -55,7 +54,7 @@ INTERVAL_COLUMNS = ("step_time_low_s", "step_time_high_s", "extrapolates")
 DEFAULT_STACK = "plain"
 
 
-@lru_cache(maxsize=128)
+@catalog.kept(128)
 def tables_for(
     model: Model, cluster: Cluster, task: Training, stack: str | _core.Stack
 ) -> _core.Tables:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from scalemodel import catalog
 from scalemodel.units import value_of
@@ -61,14 +60,14 @@ def _claim(name: str, table: Mapping[str, object]) -> _Claim:
     )
 
 
-@lru_cache(maxsize=1)
+@catalog.kept(1)
 def _claims() -> tuple[_Claim, ...]:
     return tuple(
         _claim(name, catalog.load("stacks", name)) for name in sorted(catalog.names("stacks"))
     )
 
 
-@lru_cache(maxsize=4096)
+@catalog.kept(4096)
 def stack_for(framework: str = "", year: int | None = None, task: str = "") -> str:
     """Catalogue name of the stack that a run used.
 
@@ -109,7 +108,7 @@ def stack_for(framework: str = "", year: int | None = None, task: str = "") -> s
     return best[1] if best else FALLBACK
 
 
-@lru_cache(maxsize=64)
+@catalog.kept(64)
 def unstated(name: str) -> Mapping[str, object]:
     """What the scripts of a stack do where a run does not say.
 

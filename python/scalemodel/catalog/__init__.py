@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from scalemodel.errors import ScaleModelError, nearest
 from scalemodel.units import source_of, value_of
@@ -55,12 +56,73 @@ def normalised(label: str) -> str:
     return _SEPARATORS.sub("", _VENDOR.sub("", label.lower()))
 
 
+# ------------------------------------------------------------------------------- what is remembered
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_FORGETTING: list[Callable[[], object]] = []
+_SEEN: dict[object, object] = {}
+
+
+def when_changed(clear: Callable[[], object]) -> None:
+    """Call a function when an entry, or the folders entries are read from, have changed."""
+    _FORGETTING.append(clear)
+
+
+def kept(maxsize: int) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
+    """Remember what a function makes of entries until one of them, or their folders, change.
+
+    A change is noticed when the catalogue is read the next time; `forget` does not wait for that.
+
+    Examples
+    --------
+    >>> @kept(8)
+    ... def title(name):
+    ...     return load("clusters", name)["title"]
+    >>> title("dgx_h100")
+    'NVIDIA DGX H100'
+    """
+
+    def keep(function: Callable[_P, _T]) -> Callable[_P, _T]:
+        remembered = lru_cache(maxsize)(function)
+        when_changed(remembered.cache_clear)
+        return cast("Callable[_P, _T]", remembered)
+
+    return keep
+
+
+def forget() -> None:
+    """Forget all that was made of entries, so that they are read again."""
+    for clear in _FORGETTING:
+        clear()
+
+
+def _notice(what: object, state: object) -> None:
+    """Have all forgotten that was made of entries, if a file or folder is not what it was."""
+    if _SEEN.setdefault(what, state) != state:
+        _SEEN[what] = state
+        forget()
+
+
+# ----------------------------------------------------------------------------------------- entries
+def _private() -> list[Path]:
+    given = os.environ.get("SCALEMODEL_CATALOG_PATH", "")
+    return [Path(item) for item in given.split(os.pathsep) if item]
+
+
 def _folders(kind: str) -> list[Path]:
     if kind not in KINDS:
         raise ScaleModelError(f"kind={kind!r}: must be one of {', '.join(KINDS)}")
-    private = os.environ.get("SCALEMODEL_CATALOG_PATH", "")
-    roots = [Path(item) for item in private.split(os.pathsep) if item]
-    return [root / kind for root in [*roots, _EMBEDDED]]
+    return [root / kind for root in [*_private(), _EMBEDDED]]
+
+
+def _private_files() -> tuple[tuple[str, int], ...]:
+    """Every private entry and when it was written: an entry may be made of others by name."""
+    found = []
+    for root in _private():
+        for kind in KINDS:
+            with suppress(OSError), os.scandir(root / kind) as files:
+                found += [(file.path, file.stat().st_mtime_ns) for file in files]
+    return tuple(sorted(found))
 
 
 @lru_cache(maxsize=64)
@@ -75,6 +137,7 @@ def _listed(folders: tuple[tuple[Path, int], ...]) -> dict[str, Path]:
 def _paths(kind: str) -> dict[str, Path]:
     """Entry name -> file; earlier folders win. A folder is listed again when it changes."""
     folders = [folder for folder in _folders(kind) if folder.is_dir()]
+    _notice("private entries", _private_files())
     return _listed(tuple((folder, folder.stat().st_mtime_ns) for folder in folders))
 
 
@@ -95,7 +158,9 @@ def _read_cached(path: Path, modified_ns: int) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return _read_cached(path, path.stat().st_mtime_ns)
+    modified_ns = path.stat().st_mtime_ns
+    _notice(path, modified_ns)
+    return _read_cached(path, modified_ns)
 
 
 def names(kind: str) -> list[str]:

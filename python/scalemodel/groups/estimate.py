@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from scalemodel import _core, resolve
+from scalemodel import _core, catalog, resolve
 from scalemodel.errors import ScaleModelError
 from scalemodel.groups.model import ComposedModel
 from scalemodel.groups.strategy import BatchInference, GroupStrategy, from_shorthand
@@ -45,7 +44,7 @@ def is_illegal(reason: str) -> bool:
     return reason not in ("ok", "out_of_memory")
 
 
-@lru_cache(maxsize=64)
+@catalog.kept(64)
 def group_tables(
     model: ComposedModel,
     cluster: Cluster,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -209,7 +209,7 @@ def from_table(table: Mapping[str, Any], where: str) -> ComposedModel:
     return _checked(name, built, str(table.get("title", name)))
 
 
-@lru_cache(maxsize=256)
+@catalog.kept(256)
 def _of_catalogue(name: str) -> ComposedModel:
     return from_table(catalog.load("composed", name), f"composed/{name}.toml")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -63,7 +63,7 @@ class Cluster:
 
 
 #: No number of a catalogue comes near; whole numbers beyond it have no exact double.
-@lru_cache(maxsize=256)
+@catalog.kept(256)
 def _newest_price(accelerator: str) -> tuple[float, str]:
     """Price per second of the newest list price of an accelerator, cheapest first, and its name."""
     best: tuple[str, float, str] | None = None
@@ -213,6 +213,7 @@ def with_network(cluster: Cluster, network: Network) -> Cluster:
 
 
 _BUILT: dict[object, Cluster] = {}
+catalog.when_changed(_BUILT.clear)
 
 
 def _build_cluster(table: Table, name: str) -> Cluster:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from scalemodel import _core, catalog
@@ -66,7 +65,7 @@ WEIGHT_FORMATS: Mapping[str, WeightFormat] = {
 CACHE_FORMATS = ("bf16", "fp16", "fp8", "fp4")
 
 
-@lru_cache(maxsize=64)
+@catalog.kept(64)
 def engine(name: str | _core.Engine) -> _core.Engine:
     """The engine's constants of a catalogue entry; constants themselves are returned.
 
@@ -133,13 +132,13 @@ def _label_mismatch(kernel: Kernel[Any], dtype: str, want: Mapping[str, str]) ->
     return apart
 
 
-@lru_cache(maxsize=1)
+@catalog.kept(1)
 def _expert_kernels() -> tuple[Kernel[_core.GroupedGemmKernel], ...]:
     found = kernels("expert_layer", _core.GroupedGemmKernel, _EXPERT_LABELS)
     return tuple(kernel for kernel in found if not kernel.label("op"))
 
 
-@lru_cache(maxsize=1)
+@catalog.kept(1)
 def _dispatch_kernels() -> tuple[Kernel[_core.DispatchKernel], ...]:
     return tuple(kernels("dispatch", _core.DispatchKernel, _DISPATCH_LABELS))
 
@@ -185,7 +184,7 @@ def _dispatch(accelerator: str, mode: str) -> dict[str, Any]:
     return found
 
 
-@lru_cache(maxsize=256)
+@catalog.kept(256)
 def serving_kernels(
     accelerator: str, engine_name: str, weights: str, cache: str, group: int, latent: bool
 ) -> tuple[_core.ServingKernels, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from scalemodel import _core, catalog
@@ -105,7 +104,7 @@ def training_efficiency(accelerator: str, stack: str) -> float:
     return Reader(table, f"{accelerator}_gemm.training.{stack}").number("efficiency")
 
 
-@lru_cache(maxsize=256)
+@catalog.kept(256)
 def gemm_kernel(accelerator: str, dtype: str, stack: str = "") -> GemmKernel | None:
     """Constants of the products of a catalogue accelerator in a number format.
 

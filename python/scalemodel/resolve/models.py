@@ -6,7 +6,7 @@ import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +139,7 @@ def _model_from_table(table: Table, where: str) -> Model:
     )
 
 
-@lru_cache(maxsize=256)
+@catalog.kept(256)
 def _catalogue_model(name: str) -> Model:
     return _model_from_table(catalog.load("models", name), f"models/{name}.toml")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +12,7 @@ from scalemodel.resolve.reader import Reader, Table
 from scalemodel.units import parse_quantity, value_of
 
 
-@lru_cache(maxsize=64)
+@catalog.kept(64)
 def _interconnect(name: str, kind: str) -> dict[str, Any]:
     table = catalog.load("interconnects", name)
     if table.get("kind") != kind:
@@ -50,7 +49,7 @@ def _in_switch(table: Table) -> _core.InSwitchFit:
     )
 
 
-@lru_cache(maxsize=64)
+@catalog.kept(64)
 def _collectives(link_class: str) -> dict[str, Any]:
     table = _interconnect(link_class, "scale_up")
     p2p = Reader(table["p2p"], "p2p")
@@ -70,7 +69,7 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".") if part.isdigit())
 
 
-@lru_cache(maxsize=256)
+@catalog.kept(256)
 def custom_all_reduce(
     link_class: str, kernel: str, version: str, accelerator: str = ""
 ) -> _core.CustomAllReduce | None:
@@ -186,7 +185,7 @@ def topology(table: object, where: str) -> tuple[str, dict[str, int]]:
     return builder, numbers
 
 
-@lru_cache(maxsize=64)
+@catalog.kept(64)
 def _fabric_class(name: str) -> dict[str, float]:
     table = _interconnect(name, "fabric")
     reader = Reader(table, f"interconnects/{name}")

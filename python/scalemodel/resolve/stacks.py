@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from scalemodel import _core, catalog
@@ -13,7 +12,7 @@ _STACK_FIELDS = tuple(row["name"] for row in _core.Stack.fields())
 _STACK_DIMENSIONS = {"_s": "s", "_bytes": "bytes"}
 
 
-@lru_cache(maxsize=64)
+@catalog.kept(64)
 def stack(name: str | _core.Stack) -> _core.Stack:
     """The engine's constants of a named software stack; constants themselves are returned.
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalemodel import _core, resolve
+from scalemodel import _core, catalog, resolve
 from scalemodel.errors import ScaleModelError
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for, kernels_for
@@ -33,7 +32,7 @@ MEMORY_COLUMNS = (
 )
 
 
-@lru_cache(maxsize=256)
+@catalog.kept(256)
 def deployment_for(
     model: Model,
     cluster: Cluster,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from scalemodel import catalog
 from scalemodel.errors import ScaleModelError
 from scalemodel.stacks import stack_for, unstated
 from scalemodel.tasks import Precision
@@ -134,7 +134,7 @@ def question(row: Row, *, stack: str | None = None) -> GroupQuestion:
     )
 
 
-@lru_cache(maxsize=512)
+@catalog.kept(512)
 def answer(asked: GroupQuestion, constants: _core.Stack | None = None) -> tuple[GroupEstimate, str]:
     """The lightest step of a question that fits, else the last, and what was assumed.
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scalemodel import _core, resolve
+from scalemodel import _core, catalog, resolve
 from scalemodel.errors import ScaleModelError
 from scalemodel.validation.prediction import Predictor
 from scalemodel.validation.rows import Row, SkippedRowError, Table, read_table
@@ -201,5 +201,5 @@ def write_constants(fitted: pd.DataFrame, folder: Path) -> list[Path]:
             text = text.replace(found[0], line)
         path.write_text(text, encoding="utf-8")
         written.append(path)
-    resolve.stack.cache_clear()
+    catalog.forget()
     return written

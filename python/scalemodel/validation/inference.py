@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -132,7 +131,7 @@ def format_of(text: str) -> WeightPrecision | None:
     return next((known for word, known in _FORMATS if word in lowered), None)
 
 
-@lru_cache(maxsize=1024)
+@catalog.kept(1024)
 def model_of(name: str) -> str:
     """Catalogue entry of a served model: its name, less who published it and how it was tuned.
 

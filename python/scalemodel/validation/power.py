@@ -7,7 +7,6 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from scalemodel import _core, catalog
@@ -69,7 +68,7 @@ class PowerPrediction(NamedTuple):
 
 
 # ------------------------------------------------------------------------------------- serving
-@lru_cache(maxsize=64)
+@catalog.kept(64)
 def _serving_accelerator(label: str) -> tuple[_core.Accelerator, _core.ServingPower]:
     from scalemodel.resolve.accelerators import build_accelerator
 
@@ -190,7 +189,7 @@ def _unknown_workload(power: _core.PowerPhases, nodes: int) -> tuple[float, str]
     return step.power_w, note
 
 
-@lru_cache(maxsize=256)
+@catalog.kept(256)
 def _training_watts(label: str, accelerator: str, nodes: int, per_node: int) -> tuple[float, str]:
     """Watts of one accelerator over the run, and the assumptions made."""
     from scalemodel.resolve.accelerators import build_accelerator
@@ -216,7 +215,7 @@ def _training_watts(label: str, accelerator: str, nodes: int, per_node: int) -> 
     return watts, f"{steps_s:.0f} s of steps, idle for {outside_s:.0f} s of start and evaluation"
 
 
-@lru_cache(maxsize=256)
+@catalog.kept(256)
 def _host_w(accelerator: str, per_node: int) -> float:
     """Watts beside the accelerators of a node, as in the catalogue's clusters of that kind."""
     shares = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -178,7 +177,7 @@ def _link_class(group: _Group) -> str:
     return str(named or "pcie5")
 
 
-@lru_cache(maxsize=512)
+@catalog.kept(512)
 def _cluster(
     accelerator: str,
     ranks: int,

@@ -1,0 +1,102 @@
+"""What was made of an entry is made again when the entry, or the folders it comes from, change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import scalemodel as sm
+from scalemodel import catalog
+from scalemodel.calibration.entry import toml_text
+from scalemodel.resolve import stack as resolved_stack
+
+TASK = sm.Training(global_batch=256, sequence=8192)
+PLAN = sm.Strategy(tp=8, pp=2)
+
+Change = Callable[[dict[str, Any]], Mapping[str, object]]
+
+
+def slower_products(table: dict[str, Any]) -> Mapping[str, object]:
+    return {**table, "gemm": {**table["gemm"], "sustained_fraction": 0.5}}
+
+
+def thinner_links(table: dict[str, Any]) -> Mapping[str, object]:
+    ops = {op: {**cell, "b2": 0.5 * cell["b2"]} for op, cell in table.items() if "b2" in cell}
+    return {**table, **ops}
+
+
+def longer_ways(table: dict[str, Any]) -> Mapping[str, object]:
+    return {**table, "latency_factor": {"value": 50.0}, "bandwidth_fraction": {"value": 0.1}}
+
+
+def more_layers(table: dict[str, Any]) -> Mapping[str, object]:
+    return {**table, "architecture": {**table["architecture"], "layers": 96}}
+
+
+def slower_software(table: dict[str, Any]) -> Mapping[str, object]:
+    return {**table, "stack": {**table["stack"], "gemm_efficiency": {"value": 0.4}}}
+
+
+CHANGES: list[tuple[str, str, Change]] = [
+    ("accelerators", "h100_sxm_80", slower_products),
+    ("interconnects", "nvlink4", thinner_links),
+    ("interconnects", "infiniband", longer_ways),
+    ("models", "llama3_70b", more_layers),
+    ("stacks", "plain", slower_software),
+]
+
+
+def step_time_s() -> float:
+    return float(sm.estimate("llama3_70b", sm.cluster("dgx_h100", nodes=8), TASK, PLAN).step_time_s)
+
+
+def write(folder: Path, kind: str, name: str, text: str) -> None:
+    path = folder / kind / f"{name}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    old_ns = path.stat().st_mtime_ns if path.is_file() else 0
+    path.write_text(text, encoding="utf-8")
+    if path.stat().st_mtime_ns == old_ns:  # written twice within a tick of the file system
+        os.utime(path, ns=(old_ns, old_ns + 1_000_000))
+
+
+@pytest.mark.parametrize("kind, name, change", CHANGES)
+def test_a_private_entry_counts_at_once(
+    kind: str, name: str, change: Change, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped_s, table = step_time_s(), catalog.load(kind, name)
+    write(tmp_path, kind, name, toml_text(change(dict(table))))
+    monkeypatch.setenv("SCALEMODEL_CATALOG_PATH", str(tmp_path))
+    assert step_time_s() > 1.01 * shipped_s
+    write(tmp_path, kind, name, toml_text(table))  # the same file with other numbers
+    assert step_time_s() == shipped_s
+    write(tmp_path, kind, name, toml_text(change(dict(table))))
+    assert step_time_s() > 1.01 * shipped_s
+    monkeypatch.delenv("SCALEMODEL_CATALOG_PATH")
+    assert step_time_s() == shipped_s
+
+
+def test_what_does_not_change_is_made_once() -> None:
+    cluster = sm.cluster("dgx_h100", nodes=8)
+    assert sm.model("llama3_70b") is sm.model("llama3_70b")
+    assert resolved_stack("plain") is resolved_stack("plain")
+    catalog.forget()
+    assert sm.cluster("dgx_h100", nodes=8) == cluster
+
+
+def test_one_function_remembers_by_its_arguments() -> None:
+    asked = []
+
+    @catalog.kept(2)
+    def doubled(number: int) -> int:
+        asked.append(number)
+        return 2 * number
+
+    assert [doubled(n) for n in (1, 1, 2)] == [2, 2, 4]
+    assert asked == [1, 2]
+    catalog.forget()
+    assert doubled(1) == 2
+    assert asked == [1, 2, 1]
