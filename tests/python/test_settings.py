@@ -183,6 +183,26 @@ def test_a_shell_script_is_read_with_its_variables() -> None:
     assert read.unread == ("surprising",)
 
 
+@pytest.mark.parametrize("use", ["$ARGS", "${ARGS}", "${LIST[@]}", "$ARGS ${LIST[@]}"])
+def test_lists_of_options_count_once_wherever_they_are_used(use: str) -> None:
+    script = f"""
+ARGS="--num-layers 80 --hidden-size 8192
+  --bf16"
+LIST=(
+  --micro-batch-size 2
+)
+torchrun pretrain_gpt.py --sequence-parallel {use} --tensor-model-parallel-size 8
+"""
+    assert from_script(script) == {
+        "num_layers": "80",
+        "hidden_size": "8192",
+        "bf16": True,
+        "micro_batch_size": "2",
+        "sequence_parallel": True,
+        "tensor_model_parallel_size": "8",
+    }
+
+
 def test_a_script_on_disk_and_a_namespace_say_the_same(tmp_path: Path) -> None:
     path = tmp_path / "job.sh"
     path.write_text(SCRIPT, encoding="utf-8")

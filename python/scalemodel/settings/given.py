@@ -128,11 +128,12 @@ def from_script(text: str) -> dict[str, object]:
     plain = plain.replace('"', "")
     variables: dict[str, str] = {}
     for found in re.finditer(r"(?:^|[\s;])([A-Za-z_]\w*)=([^\s(;]+)", plain):
-        variables[found[1]] = _expanded(found[2], variables)
-    # A list of options in a variable, ARGS=( --a 1 ) or ARGS="--a 1", is read where it is written.
-    flat = re.sub(r"[A-Za-z_]\w*\+?=(?=[\s(]|--)", " ", plain)
+        # A list of options in a variable, ARGS=( --a 1 ) or ARGS="--a 1", is read where it is
+        # written, not where it is used.
+        variables[found[1]] = "" if found[2][:2] == "--" else _expanded(found[2], variables)
+    flat = re.sub(r"[A-Za-z_]\w*\+?=(?=[\s(]|--)|\$\{\w+\[[@*]\]\}", " ", plain)
     tokens = re.sub(r"\n|;", f" {_END} ", re.sub(r"\(\s|\s\)", " ", flat)).split()
-    return from_tokens([_expanded(token, variables) for token in tokens])
+    return from_tokens([word for token in tokens if (word := _expanded(token, variables))])
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:
