@@ -299,6 +299,8 @@ def test_only_a_strategy_that_can_run_is_launched() -> None:
 
 
 def test_what_a_framework_cannot_say_is_noted() -> None:
+    kept = estimate(tp=2, regather=False)
+    assert any("gathered inputs" in note for note in sm.launch(kept, "megatron").notes)
     est = estimate(pp=4, schedule="zero_bubble")
     assert "not expressed: pipeline schedule zero_bubble" in sm.launch(est, "megatron").notes
     assert "ZBVZeroBubble" in sm.launch(est, "torchtitan").script()

@@ -175,6 +175,8 @@ def _parallel_flags(job: Job, notes: list[str]) -> list[tuple[str, object]]:
         notes.append(f"not expressed: placement {plan.placement}")
     if plan.pp > 1 and plan.schedule not in ("1f1b", "interleaved"):
         notes.append(f"not expressed: pipeline schedule {plan.schedule}")
+    if plan.tp > 1 and plan.sequence_parallel and not plan.regather:
+        notes.append("not expressed: gathered inputs kept for weight gradients")
     overlap_tp = plan.overlap_tp
     wanted = job.stack.overlap_tp if overlap_tp == "stack" else overlap_tp != "off"
     flags += [("tp-comm-overlap", bool(wanted) and plan.tp > 1 and plan.sequence_parallel)]
