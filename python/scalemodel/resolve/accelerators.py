@@ -35,10 +35,10 @@ def tile_constants(reader: Reader) -> _core.TileGemm:
     return _core.TileGemm(
         launch_s=reader.quantity("launch", "s"),
         tau_cycles=reader.number("tau_cycles"),
-        burst_fraction=reader.number("burst_fraction"),
-        sustained_fraction=reader.number("sustained_fraction"),
+        burst_fraction=reader.fraction("burst_fraction"),
+        sustained_fraction=reader.fraction("sustained_fraction"),
         throttle_s=reader.quantity("throttle", "s"),
-        memory_fraction=reader.number("memory_fraction"),
+        memory_fraction=reader.fraction("memory_fraction"),
         cache_bytes_per_clock=reader.number("cache_bytes_per_clock", 0.0),
         epilogue_bytes_per_clock=reader.number("epilogue_bytes_per_clock", 0.0),
         wave_weight=reader.number("wave_weight"),
@@ -71,7 +71,7 @@ def _narrow_tile(reader: Reader, key: str, wide: _core.TileGemm) -> _core.TileGe
         reader.known.add(key)
         return _core.TileGemm()
     inner = reader.sub(key)
-    relative = inner.number("relative_fraction")
+    relative = inner.fraction("relative_fraction")
     tile = wide.replace(
         burst_fraction=relative * wide.burst_fraction,
         sustained_fraction=relative * wide.sustained_fraction,
@@ -108,8 +108,8 @@ def tile_shapes(reader: Reader) -> dict[str, Any]:
 def _gemm(reader: Reader, sheet_peak: float) -> _core.GemmKernels:
     roofline = reader.sub("roofline")
     common: dict[str, Any] = {
-        "roofline_compute_fraction": roofline.number("compute_fraction"),
-        "roofline_memory_fraction": roofline.number("memory_fraction"),
+        "roofline_compute_fraction": roofline.fraction("compute_fraction"),
+        "roofline_memory_fraction": roofline.fraction("memory_fraction"),
         "roofline_launch_s": roofline.quantity("launch", "s"),
         "reference_peak_flop_per_s": reader.quantity("peak_reference", "flop_per_s", sheet_peak),
     }
@@ -167,7 +167,7 @@ def build_accelerator(table: Table) -> _core.Accelerator:
         gemm=_gemm(gemm, by_name["bf16"] or by_name["fp16"]),
         attention=_core.AttentionKernels(
             **{
-                name: attention.number(name)
+                name: attention.fraction(name)
                 for name in (
                     "flash2_forward",
                     "flash2_backward",
@@ -178,9 +178,9 @@ def build_accelerator(table: Table) -> _core.Accelerator:
             launch_s=attention.quantity("launch", "s"),
         ),
         elementwise=_core.ElementwiseKernels(
-            add_fraction=elementwise.number("add_fraction"),
-            norm_fraction=elementwise.number("norm_fraction"),
-            softmax_fraction=elementwise.number("softmax_fraction"),
+            add_fraction=elementwise.fraction("add_fraction"),
+            norm_fraction=elementwise.fraction("norm_fraction"),
+            softmax_fraction=elementwise.fraction("softmax_fraction"),
             launch_s=elementwise.quantity("launch", "s"),
         ),
         power=_power(top.sub("power")),

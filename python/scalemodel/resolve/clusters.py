@@ -28,6 +28,13 @@ class Cluster:
         Every number, in base units.
     table : mapping
         The entry it was made of, its accelerator's in place of the name.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> cluster = sm.cluster("dgx_h100", nodes=2)
+    >>> cluster.accelerators, cluster.accelerator, cluster.core.scale_up.domain
+    (16, 'h100_sxm_80', 8)
     """
 
     name: str

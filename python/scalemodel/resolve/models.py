@@ -26,6 +26,12 @@ class Model:
     name, title, family : str
     shape : DecoderShape
         The numbers a model card gives.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> sm.model("llama3_8b").shape.layers
+    32
     """
 
     name: str

@@ -84,6 +84,13 @@ class Reader:
         self._note(key, "number", float(value))
         return float(value)
 
+    def fraction(self, key: str) -> float:
+        """The share of a peak that something reaches."""
+        share = self.number(key)
+        if not share > 0:
+            raise ScaleModelError(f"{self.where}.{key}={share}: must be above 0, the share reached")
+        return share
+
     def count(self, key: str, default: int | None = None) -> int:
         """A whole number."""
         number = self.number(key, default)
