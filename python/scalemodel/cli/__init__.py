@@ -16,6 +16,7 @@ from pathlib import Path
 from scalemodel._core import __version__
 from scalemodel.cli.calibrations import add_calibrate, add_measure
 from scalemodel.cli.catalogue import add_list, add_validate
+from scalemodel.cli.codesigns import add_codesign
 from scalemodel.cli.estimates import add_estimate, record, summary
 from scalemodel.cli.jobs import add_compare_log, add_launch
 from scalemodel.cli.merges import add_merge
@@ -58,6 +59,7 @@ _COMMANDS = (
     add_sweep,
     add_merge,
     add_report,
+    add_codesign,
     add_scaling,
     add_serve,
     add_route,
