@@ -328,6 +328,15 @@ def _utilisation(est: Estimate, sources: Sources) -> tuple[Explanation, Explanat
 
 
 # ------------------------------------------------------------------------------------------ tree
+def _copied_heads(est: Estimate) -> dict[str, object]:
+    """Said where tensor ranks outnumber key/value heads, so that some hold the same one."""
+    shape, tp = est.model.shape, est.strategy.tp
+    heads = shape.kv_heads or shape.heads
+    if shape.kv_lora_rank or tp <= heads:
+        return {}
+    return {"key_value_heads": f"{heads} over {tp} tensor ranks: each keeps a copy of one"}
+
+
 def term_tree(est: Estimate) -> Explanation:
     """All terms of an estimate; of an illegal one, why it is illegal."""
     if est.illegal:
@@ -356,6 +365,7 @@ def term_tree(est: Estimate) -> Explanation:
             "strategy": repr(est.strategy),
             "stack": est.stack,
             "network": network_text(est),
+            **_copied_heads(est),
             "verdict": est.verdict,
         },
         (
