@@ -329,7 +329,12 @@ void bind_builders(py::module_& m) {
 
 void bind_groups(py::module_& m) {
   bind_builders(m);
-  bind_record<Ablation>(m, "What is left out of the physics, to compare with simpler models.");
+  bind_record<Ablation>(m, R"(What is left out of the physics, to compare with simpler models.
+
+Examples
+--------
+>>> Ablation(latency=False)
+Ablation(latency=False))");
   bind_record<GroupEstimate>(m, "What one step of a model of layer groups takes.");
   py::class_<ComposedModel>(m, "ComposedModel", "An ordered list of layer groups.")
       .def(py::init(&composed), py::arg("groups"))

@@ -170,7 +170,12 @@ py::tuple search_plans(const Model& model, const Cluster& cluster, const Engine&
 void bind_serving(py::module_& m) {
   bind_record<Engine>(m, "A serving engine of an era.");
   bind_record<ServingKernels>(m, "The kernels an engine runs on one accelerator.");
-  bind_record<ServingLayout>(m, "How one instance is spread over accelerators.");
+  bind_record<ServingLayout>(m, R"(How one instance is spread over accelerators.
+
+Examples
+--------
+>>> ServingLayout(tp=8).replace(ep=8)
+ServingLayout(tp=8, ep=8))");
   bind_record<StepTime>(m, "One step of an instance by cause.");
   bind_record<CacheCapacity>(m, "Memory of the fullest rank and what its cache holds.");
   bind_record<RequestMix>(m, "Mean lengths of requests and what is known beforehand.");

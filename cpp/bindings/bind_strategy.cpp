@@ -8,9 +8,17 @@
 namespace scalemodel::bindings {
 
 void bind_strategy(py::module_& m) {
-  bind_record<Strategy>(m,
-                        "How a model is laid out on a cluster. Keyword arguments only; zero means "
-                        "derived where the field says so.");
+  bind_record<Strategy>(m, R"(How a model is laid out on a cluster.
+
+Keyword arguments only; zero means derived where the field says so.
+
+Examples
+--------
+>>> plan = Strategy(tp=8, pp=4)
+>>> plan.replace(pp=8, vpp=2)
+Strategy(tp=8, pp=8, vpp=2)
+>>> plan.to_dict()["micro_batch"]
+1)");
   bind_record<Task>(m, "A training step.");
   bind_record<Stack>(m, "A software stack of an era.");
   py::class_<Degrees>(m, "Degrees", "Degrees of a strategy with everything left open filled in.")

@@ -79,6 +79,14 @@ class Estimate:
         The question.
     core : _core.Estimate
         The engine's answer.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=8192)
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"), task, sm.Strategy(tp=2))
+    >>> est.verdict, est.dp, 0.3 < est.mfu_fraction < 0.6
+    ('ok', 4, True)
     """
 
     __slots__ = ("cluster", "core", "model", "stack", "strategy", "task")

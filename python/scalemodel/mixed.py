@@ -28,6 +28,12 @@ class MixedCluster:
         Each kind with the nodes there are of it, in the order of the pipeline.
     placement : {"stages", "replicas"}
         What a kind holds: pipeline stages, or whole data-parallel replicas.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> [part.nodes for part in sm.mixed_cluster({"dgx_h100": 1, "dgx_a100": 2}).parts]
+    [1.0, 2.0]
     """
 
     parts: tuple[Cluster, ...]
@@ -57,6 +63,15 @@ class MixedEstimate:
         The step of each part alone (replicas), or the end of its last stage's gradients (stages).
     memory_bytes : tuple of float
         Of the fullest accelerator of each part.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> cluster = sm.mixed_cluster({"dgx_h100": 1, "dgx_a100": 1})
+    >>> task = sm.Training(global_batch=64, sequence=4096)
+    >>> est = sm.estimate_mixed("llama3_8b", cluster, task, sm.Strategy(tp=4, pp=2))
+    >>> est.verdict, sum(est.layers)
+    ('ok', 32)
     """
 
     verdict: str

@@ -195,6 +195,14 @@ class Ranking(Sequence[Estimate]):
         Strategies that run but keep not to a constraint.
     counts : dict
         Evaluated strategies by verdict.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=8192)
+    >>> best = sm.search("llama3_8b", sm.cluster("dgx_h100"), task, top=3)
+    >>> len(best), best[0].step_time_s <= best[1].step_time_s
+    (3, True)
     """
 
     def __init__(

@@ -43,6 +43,12 @@ class Optimisation:
         Every asked design in the order of asking; columns as of `codesign`.
     best : Series or None
         Its best row; None where nothing fits anywhere.
+
+    Examples
+    --------
+    >>> found = Optimisation(study=None, best=None)
+    >>> found.best is None  # nothing fits anywhere
+    True
     """
 
     study: pd.DataFrame
@@ -152,6 +158,16 @@ def optimise(
     Raises
     ------
     ScaleModelError : Optuna is missing; unknown path or knob; illegal value.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> from importlib.util import find_spec
+    >>> if find_spec("optuna"):  # the extra ``opt``
+    ...     task = sm.Training(global_batch=64, sequence=4096)
+    ...     found = sm.codesign.optimise("llama3_8b", "dgx_h100", task, trials=2, batch=2,
+    ...                                  vary={"fabric.bandwidth": [1, 2]})
+    ...     assert found.best["fabric.bandwidth_scale"] == 2
     """
     optuna = _optuna()
     for name, number in (("trials", trials), ("batch", batch)):

@@ -117,6 +117,14 @@ def sensitivity(
     Raises
     ------
     ScaleModelError : unknown path; nothing fits on the base; a count that the step does not move.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=4096)
+    >>> table = sm.codesign.sensitivity("llama3_8b", "dgx_h100", task, paths="accelerator.peak")
+    >>> bool(-1 < table.elasticity.iloc[0] < 0)
+    True
     """
     import pandas as pd
 
@@ -237,6 +245,15 @@ def iso_performance(
         and ``substitution``: by how many percent y may shrink for one percent more x at the same
         value (-d ln y / d ln x; <NA> where y changes nothing). See `exchange_rate` for large
         steps.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=4096)
+    >>> x, y = "accelerator.peak", "accelerator.memory.bandwidth"
+    >>> table = sm.codesign.iso_performance(("llama3_8b", "dgx_h100", task), x=x, y=y, span=2, points=3)
+    >>> len(table), bool((table.step_time_s > 0).all())
+    (9, True)
     """
     import pandas as pd
 
@@ -308,6 +325,17 @@ def exchange_rate(
         ``level``, x, y (interpolated between the grid's points, straight in logarithms; <NA> where
         no y of the grid suffices), and ``at_edge``: the first y of the grid suffices already, so
         that less might do.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=4096)
+    >>> x, y = "accelerator.peak", "accelerator.memory.bandwidth"
+    >>> question = ("llama3_8b", "dgx_h100", task)
+    >>> table = sm.codesign.iso_performance(question, x=x, y=y, span=2, points=3)
+    >>> rates = sm.codesign.exchange_rate(table, x=x, y=y, levels=[float(table.step_time_s.median())])
+    >>> rates[y].dropna().is_monotonic_decreasing
+    True
     """
     import pandas as pd
 
@@ -377,6 +405,16 @@ def invert(
     Raises
     ------
     ScaleModelError : unknown path, or a target that is not a number.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=4096)
+    >>> now = sm.search("llama3_8b", "dgx_h100", task, top=1)[0].step_time_s
+    >>> row = sm.codesign.invert("llama3_8b", "dgx_h100", task, path="accelerator.peak",
+    ...                          target=0.8 * now)
+    >>> bool(1.2 < row["accelerator.peak_scale"] < 1.6)
+    True
     """
     objective = _column_only(objective)
     if not (isinstance(target, (int, float)) and math.isfinite(target)):

@@ -346,6 +346,15 @@ def best_design(
         Limits on any numeric columns: ``"design_cost <= 9000"``; numbers in base units.
     objective : str, optional
         Column to rank by; default: the study's own objective. Ties go to the earlier row.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=4096)
+    >>> study = sm.codesign("llama3_8b", "dgx_h100", task, vary={"fabric.bandwidth": [1, 2]})
+    >>> best = sm.codesign.best_design(study, budget="fabric.bandwidth <= 60e9")
+    >>> float(best["fabric.bandwidth_scale"])
+    1.0
     """
     rows = budgets.kept(study, budget)
     if rows.empty:
@@ -389,7 +398,17 @@ def design_cluster(
 
 
 def design_strategy(row: pd.Series[Any] | Mapping[str, Any]) -> _core.Strategy:
-    """The strategy of a row of a study (or of any table with a strategy's columns)."""
+    """The strategy of a row of a study (or of any table with a strategy's columns).
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=4096)
+    >>> study = sm.codesign("llama3_8b", "dgx_h100", task, vary={"fabric.bandwidth": [1, 2]})
+    >>> plan = sm.codesign.design_strategy(study.iloc[0])
+    >>> bool(plan.tp == study.tp.iloc[0])
+    True
+    """
     kinds: dict[str, Callable[[Any], Any]] = {"int": int, "bool": bool, "choice": str}
     fields = _core.Strategy.fields()
     if row["verdict"] not in ("ok", "out_of_memory"):

@@ -32,6 +32,13 @@ class Reliability:
         Nodes, failure rates, restart and checkpoint times.
     interval_s : float
         Productive time between checkpoints; infinite for a job that never fails.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> job = sm.reliability(2048, failures="rsc_1")
+    >>> 0 < job.interval_s < 86400, 0.5 < job.ettr_fraction < 1
+    (True, True)
     """
 
     job: _core.FailingJob

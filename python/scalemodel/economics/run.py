@@ -48,6 +48,15 @@ class TrainingRun:
         Per accelerator; None without a price.
     operational_kg, embodied_kg : float
         CO2e of the energy, and of making the machines in proportion to their use.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=8192)
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"), task, sm.Strategy(tp=2))
+    >>> run = sm.training_run(est, tokens=1e12)
+    >>> run.time_low_s < run.time_s < run.time_high_s
+    True
     """
 
     est: Estimate

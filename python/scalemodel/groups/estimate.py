@@ -81,6 +81,15 @@ class GroupEstimate:
         Mesh of every slot.
     core : _core.GroupEstimate
         The engine's answer.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=4096, sequence=197)
+    >>> plan = sm.GroupStrategy({"transformer": "fsdp"})
+    >>> est = sm.estimate(sm.compose("vit_b"), sm.cluster("dgx_h100"), task, plan)
+    >>> est.verdict, est.meshes["transformer"]
+    ('ok', 'fsdp@8')
     """
 
     __slots__ = ("ablation", "cluster", "core", "meshes", "model", "stack", "strategy", "task")

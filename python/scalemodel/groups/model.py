@@ -47,6 +47,12 @@ class ComposedModel:
     name, title : str
     groups : tuple of Group
         In the order they run.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> [group.name for group in sm.compose("vit_b").groups]
+    ['patch_embedding', 'transformer', 'head']
     """
 
     name: str

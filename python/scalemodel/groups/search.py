@@ -220,6 +220,14 @@ class GroupRanking(Sequence[GroupEstimate]):
         Of those, how many by verdict.
     constrained : int
         Strategies that run but keep not to a constraint.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=4096, sequence=197)
+    >>> best = sm.search(sm.compose("vit_b"), sm.cluster("dgx_h100"), task)
+    >>> best[0].verdict, best.size == sum(best.counts.values())
+    ('ok', True)
     """
 
     def __init__(

@@ -38,6 +38,17 @@ class LogComparison:
         Most that the log names.
     suspects : tuple of Suspect
         What would explain the difference, where it lies outside the interval of the estimate.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=8192)
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"), task, sm.Strategy(tp=2))
+    >>> step_ms = 1e3 * est.step_time_s
+    >>> lines = [f" iteration {i}/ 30 | elapsed time per iteration (ms): {step_ms} |" for i in range(30)]
+    >>> compared = sm.compare_log(chr(10).join(lines), est)
+    >>> compared.framework, compared.suspects
+    ('megatron', ())
     """
 
     framework: str
@@ -111,7 +122,7 @@ class LogComparison:
             f" (check: {each.check})"
             for each in self.suspects
         ]
-        return "\n".join(lines)
+        return chr(10).join(lines)
 
 
 def step_times_s(log: Log, est: Estimate) -> NDArray[np.float64]:

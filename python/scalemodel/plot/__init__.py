@@ -119,6 +119,18 @@ def save(target: Axes | Figure, path: str | os.PathLike[str]) -> None:
     target : Axes or Figure
     path : path
         The ending decides the format (svg, pdf, png...).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=8192)
+    >>> ax = breakdown(sm.estimate("llama3_8b", "dgx_h100", task, sm.Strategy(tp=2)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(ax, folder + "/step.svg")
+    ...     "compute" in Path(folder, "step.svg").read_text(encoding="utf-8")
+    True
     """
     from scalemodel import __version__
 
@@ -225,6 +237,15 @@ def breakdown(estimates: Estimate | Sequence[Estimate], ax: Axes | None = None) 
     Raises
     ------
     ScaleModelError : nothing to plot, or an illegal strategy.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=8192)
+    >>> plans = [sm.Strategy(tp=2), sm.Strategy(tp=4)]
+    >>> ax = breakdown([sm.estimate("llama3_8b", "dgx_h100", task, plan) for plan in plans])
+    >>> len(ax.get_yticklabels())
+    2
     """
     listed = _as_list(estimates)
     ax = _axis(ax, 8.0, max(2.4, 1.4 + 0.7 * len(listed)))
@@ -257,6 +278,13 @@ def memory(estimates: Estimate | Sequence[Estimate], ax: Axes | None = None) -> 
     Raises
     ------
     ScaleModelError : nothing to plot, or an illegal strategy.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=8192)
+    >>> memory(sm.estimate("llama3_8b", "dgx_h100", task, sm.Strategy(tp=2))).get_xlabel()
+    'Memory per accelerator (GiB)'
     """
     listed = _as_list(estimates)
     ax = _axis(ax, 8.0, max(2.4, 1.4 + 0.7 * len(listed)))
@@ -327,6 +355,15 @@ def validation(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     Raises
     ------
     ScaleModelError : a column is missing, or no row has both times.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> ax = validation(pd.DataFrame({"source": ["a", "a"], "accelerator": ["H100", "H100"],
+    ...                               "norm_step_time_s": [1.0, 2.0],
+    ...                               "predicted_step_time_s": [1.1, 2.0]}))
+    >>> ax.get_xscale()
+    'log'
     """
     rows, what, unit = _measured(frame)
     if rows.empty:

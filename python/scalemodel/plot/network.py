@@ -128,6 +128,15 @@ def link_load_cdf(reports: Any, *, ax: Axes | None = None) -> Axes:
     Raises
     ------
     ScaleModelError : a missing column, or no loaded link between switches.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> fabric = sm.Fabric.leaf_spine()
+    >>> jobs = sm.Traffic.paper_mix(fabric, jobs=2, ring=2)
+    >>> routed = {name: sm.route(fabric, jobs, policy=name) for name in ("ecmp", "balanced")}
+    >>> len(link_load_cdf(routed).lines)
+    2
     """
     tables = _named(reports, "links", _LINK_COLUMNS)
     ax = plot._axis(ax, 5.2, 2.8)
@@ -173,6 +182,14 @@ def job_slowdowns(reports: Any, *, ax: Axes | None = None) -> Axes:
     Raises
     ------
     ScaleModelError : a missing column, or reports of different jobs.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> fabric = sm.Fabric.leaf_spine()
+    >>> jobs = sm.Traffic.paper_mix(fabric, jobs=2, ring=2)
+    >>> len(job_slowdowns(sm.route(fabric, jobs, policy="balanced")).patches)
+    2
     """
     tables = _named(reports, "jobs", ("job", "slowdown"))
     names = [list(map(str, table["job"])) for table in tables.values()]

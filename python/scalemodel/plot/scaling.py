@@ -145,6 +145,14 @@ def scaling_breakdown(curve: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     Raises
     ------
     ScaleModelError : a column is missing, or no size fits.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=16, sequence=4096)
+    >>> ax = scaling_breakdown(sm.scaling("llama2_7b", "dgx_h100", task, [8, 64], rule="fsdp"))
+    >>> len(ax.get_xticklabels())
+    2
     """
     table = table_of(curve, "curve")
     kept = table[feasible_rows(table)]
@@ -200,6 +208,13 @@ def crossovers(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     Raises
     ------
     ScaleModelError : a column is missing, or no family runs anywhere.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=8, sequence=4096)
+    >>> crossovers(sm.scaling.crossovers("llama2_7b", "dgx_h100", task, [8, 64])).get_xlabel()
+    'Accelerators'
     """
     from matplotlib.patches import Patch, Rectangle
 

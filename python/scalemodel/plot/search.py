@@ -426,6 +426,15 @@ def parallel_coordinates(
     Raises
     ------
     ScaleModelError : an unknown column, fewer than two axes, or no feasible row.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=4096)
+    >>> frame = sm.sweep("llama3_8b", "dgx_h100", task, {"tp": [1, 2, 4], "pp": [1, 2]})
+    >>> ax = parallel_coordinates(frame, ["tp", "pp", "step_time_s"])
+    >>> [text.get_text() for text in ax.get_xticklabels()]
+    ['tp', 'pp', 'Step time\\n(s)']
     """
     count = 20 if top is None else top
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:

@@ -161,6 +161,14 @@ def iso_performance(
     ------
     ScaleModelError : an unknown column, fewer than two values on an axis, a pair that occurs
         twice, or no line between the extremes.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> grid = [(x, y) for x in (1, 2, 4) for y in (1, 2, 4)]
+    >>> table = pd.DataFrame(grid, columns=["x", "y"]).assign(step_time_s=lambda t: 1 / (t.x * t.y))
+    >>> iso_performance(table, "x", "y", "step_time_s").get_xscale()
+    'log'
     """
     frame = table_of(table, "table")
     frame = frame[feasible_rows(frame)]

@@ -32,7 +32,13 @@ EXPOSED_LIMIT, MARGINAL_LIMIT = 0.05, 0.5
 
 
 class DiminishingReturns(NamedTuple):
-    """First sizes at which more accelerators pay off less; None where no size of the table does."""
+    """First sizes at which more accelerators pay off less; None where no size of the table does.
+
+    Examples
+    --------
+    >>> DiminishingReturns(exposed_above=64, marginal_below=None).exposed_above
+    64
+    """
 
     exposed_above: int | None
     marginal_below: int | None

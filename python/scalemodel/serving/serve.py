@@ -74,6 +74,14 @@ class Serving:
         Requests per second that were asked for, over all replicas.
     note : str
         Kernels of other accelerators or formats that stand in for unmeasured ones.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Inference(input_tokens=1000, output_tokens=100)
+    >>> plan = sm.serve("llama3_8b", "dgx_h100", task, requests_per_s=16)
+    >>> plan.verdict, plan.replicas
+    ('ok', 8)
     """
 
     def __init__(

@@ -28,6 +28,13 @@ class Settings:
         0 where the settings do not tell.
     unread : tuple of str
         Settings that were given and not understood; most say nothing about cost.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> read = sm.read_settings("deepspeed", {"zero_optimization": {"stage": 2}}, accelerators=8)
+    >>> read.strategy.sharding, read.model is None
+    ('zero2', True)
     """
 
     framework: str
@@ -53,6 +60,15 @@ class Launch:
         Text of configuration files by name.
     notes : tuple of str
         What the framework cannot express, or takes by default differently.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=8192)
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"), task, sm.Strategy(tp=2))
+    >>> job = sm.launch(est, "megatron")
+    >>> job.framework, "--tensor-model-parallel-size" in job.command
+    ('megatron', True)
     """
 
     framework: str

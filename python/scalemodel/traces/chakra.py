@@ -271,6 +271,18 @@ def read_chakra(path: str | os.PathLike[str]) -> list[Node]:
     Raises
     ------
     ScaleModelError : the file cannot be read or is no such trace.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=16, sequence=8192)
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"), task, sm.Strategy(tp=2, pp=2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = sm.write_chakra(est.timeline(), folder)
+    ...     nodes = sm.read_chakra(files[0])
+    >>> len(files), len(nodes) > 0
+    (2, True)
     """
     file = Path(path)
     try:
