@@ -1,0 +1,187 @@
+// A coverage-guided fuzzer for compilers without libFuzzer, with a few of its options:
+//   fuzzer [-runs=N] [-max_total_time=SECONDS] [-seed=N] [-max_len=N] [CORPUS]
+// Inputs that reach new code are kept, and written to the folder CORPUS. GCC reports coverage with
+// -fsanitize-coverage=trace-pc; without it inputs are mutated all the same. What ends the process,
+// takes longer than ten seconds or makes a sanitizer speak is left in the file crash-input.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace {
+
+using Input = std::vector<std::uint8_t>;
+
+constexpr std::size_t kPlaces = 1 << 16;
+std::array<std::uint8_t, kPlaces> hits{};     // of the input that runs
+std::array<std::uint8_t, kPlaces> reached{};  // bits of counts, of all inputs so far
+const Input* running = nullptr;
+
+struct Options {
+  long runs = -1, seconds = -1, seed = 1;
+  std::size_t longest = 1024;
+  std::string corpus;
+};
+
+void keep_running_input() {
+  if (running == nullptr) return;
+  std::ofstream("crash-input", std::ios::binary)
+      .write(reinterpret_cast<const char*>(running->data()),
+             static_cast<std::streamsize>(running->size()));
+}
+
+extern "C" void give_up(int) {
+  keep_running_input();
+  std::_Exit(EXIT_FAILURE);
+}
+
+std::uint64_t next_random(std::uint64_t& state) {  // splitmix64
+  std::uint64_t z = (state += 0x9e3779b97f4a7c15ULL);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+/// Runs an input; whether it reached a place, or a place so often, for the first time.
+bool reaches_more(const Input& input) {
+  hits.fill(0);
+  running = &input;
+  alarm(10);
+  LLVMFuzzerTestOneInput(input.data(), input.size());
+  running = nullptr;
+  bool more = false;
+  for (std::size_t i = 0; i < kPlaces; ++i) {
+    if (hits[i] == 0) continue;
+    const auto count = static_cast<std::uint8_t>(1U << (std::bit_width(hits[i]) - 1));
+    more = more || (count & ~reached[i]) != 0;
+    reached[i] = static_cast<std::uint8_t>(reached[i] | count);
+  }
+  return more;
+}
+
+Input mutated(const std::vector<Input>& corpus, std::size_t longest, std::uint64_t& random) {
+  const auto below = [&random](std::size_t count) {
+    return static_cast<std::size_t>(next_random(random) % count);
+  };
+  Input input = corpus[below(corpus.size())];
+  for (std::size_t changes = 1 + below(8); changes > 0; --changes) {
+    const std::size_t at = below(input.size() + 1);
+    const auto here = input.begin() + static_cast<std::ptrdiff_t>(at);
+    switch (below(5)) {
+      case 0:
+        if (at < input.size()) *here = static_cast<std::uint8_t>(next_random(random));
+        break;
+      case 1:
+        if (at < input.size()) *here = static_cast<std::uint8_t>(*here ^ (1U << below(8)));
+        break;
+      case 2:
+        input.insert(here, static_cast<std::uint8_t>(next_random(random)));
+        break;
+      case 3:
+        if (at < input.size()) input.erase(here);
+        break;
+      default: {  // the rest of another input
+        const Input& other = corpus[below(corpus.size())];
+        input.resize(at);
+        const std::size_t from = std::min(at, other.size());
+        input.insert(input.end(), other.begin() + static_cast<std::ptrdiff_t>(from), other.end());
+      }
+    }
+  }
+  if (input.size() > longest) input.resize(longest);
+  return input;
+}
+
+bool starts(std::string_view text, std::string_view with, long& value) {
+  if (!text.starts_with(with)) return false;
+  value = std::strtol(text.data() + with.size(), nullptr, 10);
+  return true;
+}
+
+Options read(int count, char** arguments) {
+  Options options;
+  long longest = static_cast<long>(options.longest);
+  for (int i = 1; i < count; ++i) {
+    const std::string_view text = arguments[i];
+    if (!starts(text, "-runs=", options.runs) && !starts(text, "-seed=", options.seed) &&
+        !starts(text, "-max_total_time=", options.seconds) && !starts(text, "-max_len=", longest)) {
+      options.corpus = text;
+    }
+  }
+  options.longest = static_cast<std::size_t>(std::max(longest, 1L));
+  return options;
+}
+
+}  // namespace
+
+// GCC calls this at every branch where -fsanitize-coverage=trace-pc is given.
+extern "C" __attribute__((no_sanitize("address", "undefined"))) void __sanitizer_cov_trace_pc() {
+  const auto place = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));
+  std::uint8_t& count = hits[(place ^ (place >> 16)) % kPlaces];
+  if (count < 255) ++count;
+}
+extern "C" void __asan_on_error() { keep_running_input(); }
+
+int main(int count, char** arguments) {
+  namespace files = std::filesystem;
+  const Options options = read(count, arguments);
+  std::signal(SIGALRM, give_up);
+  std::signal(SIGABRT, give_up);
+  std::signal(SIGFPE, give_up);
+  std::vector<Input> corpus{Input(64)};
+  if (!options.corpus.empty() && files::is_directory(options.corpus)) {
+    std::vector<files::path> paths;
+    for (const auto& entry : files::directory_iterator(options.corpus)) {
+      if (entry.is_regular_file()) paths.push_back(entry.path());
+    }
+    std::sort(paths.begin(), paths.end());
+    for (const files::path& path : paths) {
+      std::ifstream file(path, std::ios::binary);
+      corpus.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    }
+  }
+  for (const Input& input : corpus) reaches_more(input);
+  std::printf("%zu inputs of the corpus ran\n", corpus.size());
+  std::fflush(stdout);
+
+  const auto begin = std::chrono::steady_clock::now();
+  const auto elapsed = [&begin] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  auto random = static_cast<std::uint64_t>(options.seed);
+  long runs = 0;
+  while ((options.runs < 0 || runs < options.runs) &&
+         (options.seconds < 0 || elapsed() < static_cast<double>(options.seconds))) {
+    Input input = mutated(corpus, options.longest, random);
+    ++runs;
+    if (!reaches_more(input)) continue;
+    corpus.push_back(input);
+    if (options.corpus.empty()) continue;
+    std::uint64_t name = 14695981039346656037ULL;  // FNV-1a
+    for (const std::uint8_t byte : input) name = (name ^ byte) * 1099511628211ULL;
+    std::array<char, 17> digits{};
+    std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(name));
+    std::ofstream(files::path(options.corpus) / digits.data(), std::ios::binary)
+        .write(reinterpret_cast<const char*>(input.data()),
+               static_cast<std::streamsize>(input.size()));
+  }
+  const auto places = std::count_if(reached.begin(), reached.end(), [](auto bits) { return bits; });
+  std::printf("%ld executions in %.0f s, %zu inputs kept, %td places reached\n", runs, elapsed(),
+              corpus.size(), places);
+  return EXIT_SUCCESS;
+}
