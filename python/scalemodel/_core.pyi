@@ -2317,7 +2317,17 @@ class LayeredModel:
         """
 class Strategy:
     """
-    How a model is laid out on a cluster. Keyword arguments only; zero means derived where the field says so.
+    How a model is laid out on a cluster.
+    
+    Keyword arguments only; zero means derived where the field says so.
+    
+    Examples
+    --------
+    >>> plan = Strategy(tp=8, pp=4)
+    >>> plan.replace(pp=8, vpp=2)
+    Strategy(tp=8, pp=8, vpp=2)
+    >>> plan.to_dict()["micro_batch"]
+    1
     """
     @staticmethod
     def fields() -> list:
@@ -3462,6 +3472,11 @@ class ServingKernels:
 class ServingLayout:
     """
     How one instance is spread over accelerators.
+    
+    Examples
+    --------
+    >>> ServingLayout(tp=8).replace(ep=8)
+    ServingLayout(tp=8, ep=8)
     """
     @staticmethod
     def fields() -> list:
@@ -4850,6 +4865,11 @@ class LayerGroup:
 class Ablation:
     """
     What is left out of the physics, to compare with simpler models.
+    
+    Examples
+    --------
+    >>> Ablation(latency=False)
+    Ablation(latency=False)
     """
     @staticmethod
     def fields() -> list:

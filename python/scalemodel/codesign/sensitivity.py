@@ -251,7 +251,8 @@ def iso_performance(
     >>> import scalemodel as sm
     >>> task = sm.Training(global_batch=64, sequence=4096)
     >>> x, y = "accelerator.peak", "accelerator.memory.bandwidth"
-    >>> table = sm.codesign.iso_performance(("llama3_8b", "dgx_h100", task), x=x, y=y, span=2, points=3)
+    >>> question = ("llama3_8b", "dgx_h100", task)
+    >>> table = sm.codesign.iso_performance(question, x=x, y=y, span=2, points=3)
     >>> len(table), bool((table.step_time_s > 0).all())
     (9, True)
     """
@@ -333,7 +334,8 @@ def exchange_rate(
     >>> x, y = "accelerator.peak", "accelerator.memory.bandwidth"
     >>> question = ("llama3_8b", "dgx_h100", task)
     >>> table = sm.codesign.iso_performance(question, x=x, y=y, span=2, points=3)
-    >>> rates = sm.codesign.exchange_rate(table, x=x, y=y, levels=[float(table.step_time_s.median())])
+    >>> levels = [float(table.step_time_s.median())]
+    >>> rates = sm.codesign.exchange_rate(table, x=x, y=y, levels=levels)
     >>> rates[y].dropna().is_monotonic_decreasing
     True
     """

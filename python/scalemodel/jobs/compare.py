@@ -45,7 +45,8 @@ class LogComparison:
     >>> task = sm.Training(global_batch=64, sequence=8192)
     >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"), task, sm.Strategy(tp=2))
     >>> step_ms = 1e3 * est.step_time_s
-    >>> lines = [f" iteration {i}/ 30 | elapsed time per iteration (ms): {step_ms} |" for i in range(30)]
+    >>> line = " iteration {}/ 30 | elapsed time per iteration (ms): {} |"
+    >>> lines = [line.format(i, step_ms) for i in range(30)]
     >>> compared = sm.compare_log(chr(10).join(lines), est)
     >>> compared.framework, compared.suspects
     ('megatron', ())
