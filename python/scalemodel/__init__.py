@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     )
     from scalemodel.serving.serve import serve
     from scalemodel.settings import Launch, Settings, launch, read_settings
-    from scalemodel.traces import read_chakra, read_kineto, write_chakra
+    from scalemodel.traces import read_chakra, read_kineto, write_chakra, write_kineto
     from scalemodel.validation import validate
 
 __all__ = [
@@ -168,6 +168,7 @@ __all__ = [
     "training_run",
     "validate",
     "write_chakra",
+    "write_kineto",
 ]
 
 
@@ -237,6 +238,7 @@ _LAZY = {
     "Transformer": "groups",
     "validate": "validation",
     "write_chakra": "traces",
+    "write_kineto": "traces",
 }
 
 
