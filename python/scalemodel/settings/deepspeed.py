@@ -30,6 +30,7 @@ def write(job: Job) -> Launch:
     }
     if plan.sharding == "hsdp":
         zero["mics_shard_size"] = job.shard_degree
+        notes.append("sharding=hsdp: mics_shard_size is known to DeepSpeed before 0.19 only")
     if plan.offload_optimizer:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if plan.offload_weights:
