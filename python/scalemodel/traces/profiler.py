@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from scalemodel import _core
 from scalemodel.errors import ScaleModelError
 
 if TYPE_CHECKING:
@@ -15,10 +16,7 @@ if TYPE_CHECKING:
 
 #: Streams of the engine as a profiler numbers them: kernels run on 7, each communicator on its own.
 _STREAMS: Final = {
-    name: 7 if name == "compute" else 20 + index
-    for index, name in enumerate(
-        ["compute", "tp", "cp", "ep", "dp", "send_next", "send_previous", "receive_previous", "receive_next", "host"]
-    )
+    name: 7 if name == "compute" else 20 + index for index, name in enumerate(_core.STREAMS)
 }
 _HOST_WORK: Final = ("overhead", "wait")
 _COLLECTIVES: Final = {
