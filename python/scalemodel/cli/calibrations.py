@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from scalemodel.cli.options import whole
 from scalemodel.cli.output import OK
 from scalemodel.errors import ScaleModelError
 
@@ -29,7 +30,9 @@ def add_calibrate(commands: Any) -> None:
     parser.add_argument("--accelerator", metavar="NAME|TOML", help="entry to begin from")
     parser.add_argument("--cluster", metavar="NAME|TOML", help="cluster of the collectives")
     parser.add_argument("--name", metavar="NAME", help="name of the new catalogue entry")
-    parser.add_argument("--folds", type=int, default=5, metavar="N", help="parts held out in turn")
+    parser.add_argument(
+        "--folds", type=whole, default=5, metavar="N", help="parts held out in turn"
+    )
     parser.add_argument(
         "--out", metavar="FOLDER", help="write the entry below FOLDER (SCALEMODEL_CATALOG_PATH)"
     )
@@ -57,9 +60,9 @@ def add_measure(commands: Any) -> None:
         help="gemm, attention, elementwise or collectives",
     )
     parser.add_argument("--out", required=True, metavar="FILE", help="CSV file to write")
-    parser.add_argument("--samples", type=int, default=40, metavar="N", help="shapes or sizes")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the shapes")
-    parser.add_argument("--repeats", type=int, default=60, metavar="N", help="timings of a shape")
+    parser.add_argument("--samples", type=whole, default=40, metavar="N", help="shapes or sizes")
+    parser.add_argument("--seed", type=whole, default=0, metavar="N", help="of the shapes")
+    parser.add_argument("--repeats", type=whole, default=60, metavar="N", help="timings of a shape")
     parser.add_argument("--dtype", default="bfloat16", metavar="NAME", help="of the operands")
 
 

@@ -15,6 +15,7 @@ from scalemodel.cli.options import (
     given,
     objective,
     task_of,
+    whole,
 )
 from scalemodel.cli.output import NOTHING_FEASIBLE, OK, print_csv, print_json, print_table
 
@@ -78,7 +79,7 @@ def add_codesign(commands: Any) -> None:
         "--objective", type=objective, default="step_time_s", metavar="COLUMN|COLUMN=WEIGHT,..."
     )
     aim.add_argument("--constraint", action="append", default=[], metavar="TEXT")
-    aim.add_argument("--threads", type=int, metavar="N", help="default: one per usable core")
+    aim.add_argument("--threads", type=whole, metavar="N", help="default: one per usable core")
     knobs = parser.add_argument_group("strategies (values to try; default: the usual ones)")
     for row in _core.Strategy.fields():
         add_knob(knobs, row)

@@ -30,6 +30,34 @@ class Parser(argparse.ArgumentParser):
         self.exit(MALFORMED, f"{self.prog}: error: {message}\n")
 
 
+def whole(text: str) -> int:
+    """A whole number of the command line.
+
+    Examples
+    --------
+    >>> whole("8")
+    8
+    """
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number") from None
+
+
+def number(text: str) -> float:
+    """A number of the command line.
+
+    Examples
+    --------
+    >>> number("15e12")
+    15000000000000.0
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a number") from None
+
+
 def option_name(field: str) -> str:
     """Option of a field: ``micro_batch`` is ``--micro-batch``.
 
@@ -53,7 +81,7 @@ def add_field(group: Any, row: Mapping[str, Any], *, required: bool = False) -> 
         long = len(row["choices"]) > _MOST_CHOICES
         kind = {"choices": row["choices"], "metavar": "ORDER" if long else None}
     else:
-        kind = {"type": int if row["kind"] == "int" else float, "metavar": "N"}
+        kind = {"type": whole if row["kind"] == "int" else number, "metavar": "N"}
     group.add_argument(
         option_name(row["name"]),
         dest=row["name"],
@@ -88,8 +116,8 @@ def add_question(
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--cluster", required=True, metavar="NAME|TOML", help="cluster")
     size = cluster.add_mutually_exclusive_group()
-    size.add_argument("--nodes", type=int, metavar="N", help="nodes of the job")
-    size.add_argument("--accelerators", type=int, metavar="N", help="accelerators of the job")
+    size.add_argument("--nodes", type=whole, metavar="N", help="nodes of the job")
+    size.add_argument("--accelerators", type=whole, metavar="N", help="accelerators of the job")
     cluster.add_argument("--stack", default="plain", metavar="NAME", help="software stack")
     cluster.add_argument(
         "--network",

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalemodel.cli.options import add_formats
+from scalemodel.cli.options import add_formats, number, whole
 from scalemodel.cli.output import INFEASIBLE, OK, print_csv, print_json, print_table
 from scalemodel.errors import ScaleModelError
 
@@ -26,20 +26,22 @@ def add_route(commands: Any) -> None:
     parser.set_defaults(run=_route)
     fabric = parser.add_argument_group("fabric (leaf-spine unless a cluster is named)")
     fabric.add_argument("--cluster", metavar="NAME|TOML", help="rail-optimised, of this cluster")
-    fabric.add_argument("--nodes", type=int, metavar="N", help="nodes of the cluster")
-    fabric.add_argument("--leaves", type=int, default=64, metavar="N", help="default 64")
-    fabric.add_argument("--spines", type=int, default=32, metavar="N", help="default 32")
-    fabric.add_argument("--nics-per-leaf", type=int, default=32, metavar="N", help="default 32")
+    fabric.add_argument("--nodes", type=whole, metavar="N", help="nodes of the cluster")
+    fabric.add_argument("--leaves", type=whole, default=64, metavar="N", help="default 64")
+    fabric.add_argument("--spines", type=whole, default=32, metavar="N", help="default 32")
+    fabric.add_argument("--nics-per-leaf", type=whole, default=32, metavar="N", help="default 32")
     fabric.add_argument("--bandwidth", default="100 Gbit/s", metavar="RATE", help="of every link")
     fabric.add_argument(
-        "--failed-spines", type=int, default=0, metavar="N", help="the last N spines are down"
+        "--failed-spines", type=whole, default=0, metavar="N", help="the last N spines are down"
     )
     traffic = parser.add_argument_group("traffic")
     traffic.add_argument(
         "--flows", metavar="CSV", help="columns job, source, destination, size_bytes [, group]"
     )
-    traffic.add_argument("--jobs", type=int, default=5, metavar="N", help="paper mix: 2 to 5 jobs")
-    traffic.add_argument("--ring", type=int, default=4, metavar="N", help="paper mix: 2, 4 or 8")
+    traffic.add_argument(
+        "--jobs", type=whole, default=5, metavar="N", help="paper mix: 2 to 5 jobs"
+    )
+    traffic.add_argument("--ring", type=whole, default=4, metavar="N", help="paper mix: 2, 4 or 8")
     traffic.add_argument(
         "--placement",
         choices=["random_leaves", "packed", "random_servers"],
@@ -53,8 +55,8 @@ def add_route(commands: Any) -> None:
     how.add_argument(
         "--model", choices=["fair_share", "allocated"], default="fair_share", help="rate model"
     )
-    how.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
-    how.add_argument("--effort", type=float, default=1.0, metavar="X", help="of local search")
+    how.add_argument("--seed", type=whole, default=0, metavar="N", help="default 0")
+    how.add_argument("--effort", type=number, default=1.0, metavar="X", help="of local search")
     add_formats(parser)
 
 

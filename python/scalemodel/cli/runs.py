@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from scalemodel.cli.options import number
 from scalemodel.errors import ScaleModelError
 
 if TYPE_CHECKING:
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Options of a whole run."""
     run = parser.add_argument_group("whole run (with --tokens)")
-    run.add_argument("--tokens", type=float, metavar="N", help="tokens to train on")
+    run.add_argument("--tokens", type=number, metavar="N", help="tokens to train on")
     run.add_argument("--failures", metavar="NAME|N", help="per node-day (default: llama_3)")
     run.add_argument("--price", metavar="NAME|N", help="list price, or USD per accelerator-hour")
     run.add_argument("--grid", metavar="NAME|N", help="country, or g of CO2e per kWh")
     run.add_argument("--pue", metavar="NAME|N", help="operator, or facility over equipment power")
-    run.add_argument("--cap-w", type=float, metavar="W", help="power limit of an accelerator")
+    run.add_argument("--cap-w", type=number, metavar="W", help="power limit of an accelerator")
 
 
 def _number_or_name(text: str) -> str | float:

@@ -14,6 +14,7 @@ from scalemodel.cli.options import (
     given,
     objective,
     task_of,
+    whole,
 )
 from scalemodel.cli.output import NOTHING_FEASIBLE, OK, print_csv, print_json, print_table
 
@@ -50,7 +51,7 @@ def add_scaling(commands: Any) -> None:
     size = parser.add_argument_group("sizes")
     size.add_argument("--cluster", required=True, metavar="NAME|TOML", help="cluster")
     size.add_argument(
-        "--gpus", required=True, nargs="+", type=int, metavar="N", help="accelerators of the job"
+        "--gpus", required=True, nargs="+", type=whole, metavar="N", help="accelerators of the job"
     )
     size.add_argument(
         "--mode",
@@ -74,7 +75,7 @@ def add_scaling(commands: Any) -> None:
         "--objective", type=objective, default="step_time_s", metavar="COLUMN|COLUMN=WEIGHT,..."
     )
     searched.add_argument("--constraint", action="append", default=[], metavar="TEXT")
-    searched.add_argument("--threads", type=int, metavar="N", help="default: one per usable core")
+    searched.add_argument("--threads", type=whole, metavar="N", help="default: one per usable core")
     add_formats(parser)
 
 

@@ -23,6 +23,7 @@ from scalemodel.cli.options import (
     objective,
     shard,
     task_of,
+    whole,
 )
 from scalemodel.cli.output import NOTHING_FEASIBLE, OK, print_json, question_text, strategy_text
 from scalemodel.objective import SWEEP_COLUMNS
@@ -82,7 +83,7 @@ def add_space(parser: argparse.ArgumentParser) -> Any:
 def add_threads(parser: argparse.ArgumentParser) -> Any:
     """How much of the machine to use; returns the group."""
     work = parser.add_argument_group("work")
-    work.add_argument("--threads", type=int, metavar="N", help="default: one per usable core")
+    work.add_argument("--threads", type=whole, metavar="N", help="default: one per usable core")
     return work
 
 
@@ -96,7 +97,7 @@ def add_aim(parser: argparse.ArgumentParser, top: int) -> Any:
         metavar="COLUMN|COLUMN=WEIGHT,...",
         help="what to optimise (default step_time_s)",
     )
-    aim.add_argument("--top", type=int, default=top, metavar="N", help=f"how many (default {top})")
+    aim.add_argument("--top", type=whole, default=top, metavar="N", help=f"how many (default {top})")
     aim.add_argument(
         "--constraint",
         action="append",

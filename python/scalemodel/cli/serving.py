@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from scalemodel import _core
-from scalemodel.cli.options import add_field, add_formats, cluster_of, given
+from scalemodel.cli.options import add_field, add_formats, cluster_of, given, number, whole
 from scalemodel.cli.output import (
     INFEASIBLE,
     NOTHING_FEASIBLE,
@@ -36,29 +36,31 @@ def add_serve(commands: Any) -> None:
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--cluster", required=True, metavar="NAME|TOML", help="cluster")
     size = cluster.add_mutually_exclusive_group()
-    size.add_argument("--nodes", type=int, metavar="N", help="nodes")
-    size.add_argument("--accelerators", type=int, metavar="N", help="accelerators")
+    size.add_argument("--nodes", type=whole, metavar="N", help="nodes")
+    size.add_argument("--accelerators", type=whole, metavar="N", help="accelerators")
     cluster.add_argument("--engine", default="vllm_v1", metavar="NAME", help="serving engine")
     task = parser.add_argument_group("requests")
     for row in _core.RequestMix.fields():
         add_field(task, row, required=row["name"] in ("input_tokens", "output_tokens"))
     task.add_argument("--precision", default="bf16", metavar="NAME", help="of the weights")
     task.add_argument("--kv-precision", default="bf16", metavar="NAME", help="of the cache")
-    task.add_argument("--imbalance", type=float, default=1.0, metavar="X", help="of the experts")
+    task.add_argument("--imbalance", type=number, default=1.0, metavar="X", help="of the experts")
     load = task.add_mutually_exclusive_group()
-    load.add_argument("--requests-per-s", type=float, metavar="X", help="arriving at random")
-    load.add_argument("--concurrency", type=float, metavar="N", help="sequences kept running")
+    load.add_argument("--requests-per-s", type=number, metavar="X", help="arriving at random")
+    load.add_argument("--concurrency", type=number, metavar="N", help="sequences kept running")
     plan = parser.add_argument_group("plan")
     for row in _core.ServingLayout.fields():
         add_field(plan, row)
-    plan.add_argument("--replicas", type=int, metavar="N", help="instances (default: all that fit)")
+    plan.add_argument(
+        "--replicas", type=whole, metavar="N", help="instances (default: all that fit)"
+    )
     search = parser.add_argument_group("search")
     search.add_argument("--goal", choices=_GOALS, help="choose the plan by this")
-    search.add_argument("--ttft-s", type=float, metavar="X", help="first token at most")
-    search.add_argument("--tpot-s", type=float, metavar="X", help="between tokens at most")
-    search.add_argument("--top", type=int, default=10, metavar="N", help="plans to show")
+    search.add_argument("--ttft-s", type=number, metavar="X", help="first token at most")
+    search.add_argument("--tpot-s", type=number, metavar="X", help="between tokens at most")
+    search.add_argument("--top", type=whole, default=10, metavar="N", help="plans to show")
     output = parser.add_argument_group("output")
-    output.add_argument("--simulate", type=int, metavar="N", help="serve N requests one by one")
+    output.add_argument("--simulate", type=whole, metavar="N", help="serve N requests one by one")
     output.add_argument("--explain", action="store_true", help="where a step goes")
     output.add_argument("--launch", action="store_true", help="the command that starts it")
     add_formats(parser)

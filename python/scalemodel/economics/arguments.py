@@ -42,8 +42,8 @@ def one_of(**given: object) -> str:
     """
     named = [name for name, value in given.items() if value is not None]
     if len(named) != 1:
-        got = ", ".join(f"{name}={given[name]!r}" for name in named) or "none"
-        raise ScaleModelError(f"{got}: give exactly one of {', '.join(given)}")
+        got = ", ".join(f"{name}={given[name]!r}" for name in named) or "none was given"
+        raise ScaleModelError(f"give exactly one of {', '.join(given)}; {got}")
     return named[0]
 
 
