@@ -245,6 +245,37 @@ py::list group_column_rows() {
   return rows;
 }
 
+/// Operators as a recording of a module gives them: kind, rows, columns, depth, copies; of
+/// attention heads, head width and whether it is causal; of products whether they have weights.
+using RecordedOperator =
+    std::tuple<OperatorKind, double, double, double, double, int, int, bool, bool>;
+using RecordedLayer = std::tuple<double, double, std::vector<RecordedOperator>>;
+
+LayerGroup recorded_group(const std::string& name, const std::vector<RecordedLayer>& layers,
+                          int repeat, double tokens) {
+  std::vector<RecordedUnit> units;
+  for (const auto& [parameters, biases, operators] : layers) {
+    RecordedUnit& unit = units.emplace_back();
+    unit.parameters = parameters;
+    unit.biases = biases;
+    for (const auto& [kind, rows, columns, depth, copies, heads, width, causal, weights] :
+         operators) {
+      GroupOperator& op = unit.operators.emplace_back();
+      op.kind = kind;
+      op.name = name_of(kind);
+      op.rows = rows;
+      op.columns = columns;
+      op.depth = depth;
+      op.copies = copies;
+      op.attention.heads = op.attention.kv_heads = heads;
+      op.attention.head_dim = op.attention.v_head_dim = width;
+      op.causal = causal;
+      op.weightless = !weights;
+    }
+  }
+  return recorded(name, units, repeat, tokens);
+}
+
 void bind_builders(py::module_& m) {
   py::class_<LayerGroup>(m, "LayerGroup", "Layers that share shape and sharding.")
       .def_readonly("name", &LayerGroup::name)
@@ -321,6 +352,8 @@ void bind_builders(py::module_& m) {
       },
       py::arg("name"), py::arg("hidden"), py::arg("outputs"), py::arg("tied"), py::arg("loss"),
       py::arg("every_token"), py::arg("norm"), py::arg("bias"), py::arg("tokens"));
+  m.def("recorded_group", &recorded_group, py::arg("name"), py::arg("layers"), py::arg("repeat"),
+        py::arg("tokens"), "Layers as a recording of a module gives them.");
   m.def("decoder_groups", &decoder_groups, py::arg("shape"),
         "The layer groups of a decoder, in order.");
 }

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     )
     from scalemodel.serving.serve import serve
     from scalemodel.settings import Launch, Settings, launch, read_settings
+    from scalemodel.torch_modules import RecordedLayers, from_torch
     from scalemodel.traces import read_chakra, read_kineto, write_chakra, write_kineto
     from scalemodel.validation import validate
 
@@ -109,6 +110,7 @@ __all__ = [
     "NetworkReport",
     "PatchEmbedding",
     "Ranking",
+    "RecordedLayers",
     "Reliability",
     "Report",
     "RoutingReport",
@@ -139,6 +141,7 @@ __all__ = [
     "estimate_mixed",
     "explain_choice",
     "explore",
+    "from_torch",
     "launch",
     "list_catalog",
     "mixed_cluster",
@@ -191,6 +194,7 @@ _LAZY = {
     "Explorer": "explorer",
     "explore": "explorer",
     "Fabric": "routing",
+    "from_torch": "torch_modules",
     "GroupEstimate": "groups",
     "GroupRanking": "groups",
     "GroupSpace": "groups",
@@ -215,6 +219,7 @@ _LAZY = {
     "read_chakra": "traces",
     "read_kineto": "traces",
     "read_settings": "settings",
+    "RecordedLayers": "torch_modules",
     "Reliability": "economics",
     "reliability": "economics",
     "Report": "reports",

@@ -520,6 +520,46 @@ LayerGroup head(std::string name, const HeadShape& shape) {
   return group;
 }
 
+LayerGroup recorded(std::string name, const std::vector<RecordedUnit>& units, int repeat,
+                    double tokens) {
+  need(repeat >= 1, name, "layers", repeat, "at least 1");
+  need(tokens > 0 && tokens <= 1e9, name, "tokens", tokens, "above 0, at most 1e9");
+  need(!units.empty() && units.size() <= kMaxUnits, name, "units",
+       static_cast<double>(units.size()), "from 1 to " + std::to_string(kMaxUnits));
+  LayerGroup group;
+  group.name = std::move(name);
+  group.repeat = repeat;
+  group.tokens = tokens;
+  for (const RecordedUnit& layer : units) {
+    need(layer.parameters >= 0 && layer.parameters <= 1e15, group.name, "parameters",
+         layer.parameters, "from 0 to 1e15");
+    need(layer.biases >= 0 && layer.biases <= 1e15, group.name, "biases", layer.biases,
+         "from 0 to 1e15");
+    Unit unit;
+    unit.name = "layer";
+    unit.operators = layer.operators;
+    unit.parameters_cut = layer.parameters;
+    unit.parameters_whole = layer.biases;
+    unit.opens = unit.closes = unit.gathers = false;
+    for (GroupOperator& op : unit.operators) {
+      if (op.kind == OperatorKind::attention) {
+        group.kind = GroupKind::transformer;
+        op.cut = Cut::columns;
+        unit.head_limit = op.attention.heads;
+      } else if (op.kind == OperatorKind::product && !op.weightless) {
+        op.cut = Cut::columns;
+        unit.opens = unit.gathers = true;
+        if (unit.width_in == 0) unit.width_in = static_cast<int>(op.depth);
+      }
+      if (op.kind != OperatorKind::attention) unit.width_out = static_cast<int>(op.columns);
+    }
+    if (unit.width_in == 0) unit.width_in = unit.width_out;
+    count_saved(unit);
+    group.units.push_back(std::move(unit));
+  }
+  return group;
+}
+
 std::vector<LayerGroup> decoder_groups(const DecoderShape& card) {
   const Model model = make_decoder(card);
   std::vector<LayerGroup> groups;

@@ -48,6 +48,13 @@ enum class OperatorKind : std::uint8_t {
   loss         ///< over `columns` logits
 };
 
+template <>
+struct EnumNames<OperatorKind> {
+  static constexpr std::string_view what = "kind of operator";
+  static constexpr std::array<std::string_view, 8> names{
+      "product", "attention", "norm", "residual", "activation", "rotary", "moving", "loss"};
+};
+
 /// How tensor-parallel ranks share an operator out: every rank does all of it, a part of the
 /// columns, or a part of the depth (partial sums).
 enum class Cut : std::uint8_t { none, columns, depth };
@@ -226,6 +233,17 @@ struct HeadShape {
   double tokens = 1;
 };
 LayerGroup head(std::string name, const HeadShape& shape);
+
+/// A layer of any kind, as a recording of its operators gives it.
+struct RecordedUnit {
+  std::vector<GroupOperator> operators;
+  double parameters = 0, biases = 0;  ///< of its products; of everything else
+};
+
+/// Recorded layers, `repeat` times. Every product with weights is cut by columns over the
+/// tensor-parallel ranks, which gather what it made: of an unknown module no pairs are known.
+LayerGroup recorded(std::string name, const std::vector<RecordedUnit>& units, int repeat,
+                    double tokens);
 
 /// The groups of a decoder: token embedding, one group per run of equal layers, head.
 std::vector<LayerGroup> decoder_groups(const DecoderShape& shape);
