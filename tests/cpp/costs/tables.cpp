@@ -1,5 +1,8 @@
 #include "scalemodel/costs/tables.hpp"
 
+#include <map>
+
+#include "scalemodel/traffic/strategy_flows.hpp"
 #include "support.hpp"
 
 namespace scalemodel {
@@ -61,6 +64,61 @@ TEST_CASE("an answer does not depend on what else was tabulated, or in which ord
     }
     CHECK(different == 0);
   }
+}
+
+TEST_CASE("data-parallel groups share domains and pods as their ranks do, in every placement") {
+  const std::vector<int> few{1, 2, 4}, many{1, 4, 16};
+  int apart = 0;  // groups along two axes that another one lies between
+  for (std::uint8_t p = 0; p < 24; ++p) {
+    for (const int tp : {1, 4}) {
+      for (const int cp : few) {
+        for (const int pp : few) {
+          for (const int dp : many) {
+            Cluster cluster = testing::reference_cluster(tp * cp * pp * dp);
+            cluster.fabric.pod = 32;
+            Strategy strategy = degrees(tp, pp);
+            strategy.cp = static_cast<std::uint16_t>(cp);
+            strategy.placement = static_cast<Placement>(p);
+            strategy.sharding = Sharding::hsdp;
+            for (int shard = 1; shard <= cp * dp; shard *= 2) {
+              strategy.shard_degree = static_cast<std::uint16_t>(shard);
+              const Degrees d = resolve_degrees(strategy, cluster, testing::training(1024, 4096));
+              const DataParallelGroups groups = data_parallel_groups(cluster, strategy, d);
+              StrategyLayout layout;
+              layout.degrees = d;
+              layout.placement = strategy.placement;
+              layout.dense_shard_ranks = shard;
+              CAPTURE(name_of(strategy.placement));
+              CAPTURE(tp);
+              CAPTURE(cp);
+              CAPTURE(pp);
+              CAPTURE(dp);
+              CAPTURE(shard);
+              const auto check = [&](Communicator communicator, const GroupShape& shape) {
+                for (const auto& members : communicator_groups(layout, communicator, 0)) {
+                  std::map<int, int> domains, pods;
+                  for (const std::int32_t rank : members) {
+                    ++domains[rank / cluster.scale_up.domain];
+                    ++pods[rank / cluster.fabric.pod];
+                  }
+                  REQUIRE(shape.ranks == static_cast<int>(members.size()));
+                  REQUIRE(shape.domains == static_cast<int>(domains.size()));
+                  REQUIRE(shape.per_domain == domains.begin()->second);
+                  REQUIRE((shape.ranks > 1 && shape.leaves_pod) == (pods.size() > 1));
+                }
+              };
+              check(Communicator::dense_shard, groups.dense_shard);
+              check(Communicator::dense_replica, groups.dense_replica);
+              const Strides strides = axis_strides(strategy.placement, d);
+              apart += cp > 1 && dp > 1 && strides.dp != strides.cp * cp &&
+                       strides.cp != strides.dp * dp;
+            }
+          }
+        }
+      }
+    }
+  }
+  CHECK(apart > 1000);
 }
 
 TEST_CASE("model flop: two per active parameter and token, plus causal attention and the head") {
