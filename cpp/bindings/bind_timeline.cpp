@@ -90,30 +90,45 @@ std::vector<MixedPart> parts_of(const std::vector<Tables*>& tables,
 void bind_mixed(py::module_& m) {
   py::class_<MixedStep>(m, "MixedStep", "A training step on accelerators of several kinds.")
       .def_readonly("step_time_s", &MixedStep::step_time)
+      .def_readonly("least_time_s", &MixedStep::least_time)
+      .def_readonly("may_fit", &MixedStep::may_fit)
       .def_readonly("verdict", &MixedStep::verdict)
       .def_readonly("layers", &MixedStep::layers)
       .def_readonly("micro_batches", &MixedStep::micro_batches)
       .def_readonly("times_s", &MixedStep::times)
-      .def_readonly("memory_bytes", &MixedStep::memory);
+      .def_readonly("memory_bytes", &MixedStep::memory)
+      .def_readonly("power_w", &MixedStep::power)
+      .def_readonly("energy_j", &MixedStep::energy)
+      .def_readonly("cost_usd", &MixedStep::cost);
   m.def(
       "mixed_by_stage",
       [](const std::vector<Tables*>& tables, const std::vector<int>& shares,
-         const Strategy& strategy, bool balanced) {
+         const Strategy& strategy, MixedSplit split) {
         const std::vector<MixedPart> parts = parts_of(tables, shares);
         const py::gil_scoped_release release;
-        return mixed_by_stage(parts, strategy, balanced);
+        return mixed_by_stage(parts, strategy, split);
       },
-      py::arg("tables"), py::arg("shares"), py::arg("strategy"), py::arg("balanced"),
+      py::arg("tables"), py::arg("shares"), py::arg("strategy"), py::arg("split"),
       "A step of a pipeline whose stages run on several kinds.");
+  m.def(
+      "mixed_with_layers",
+      [](const std::vector<Tables*>& tables, const std::vector<int>& shares,
+         const Strategy& strategy, const std::vector<int>& layers) {
+        const std::vector<MixedPart> parts = parts_of(tables, shares);
+        const py::gil_scoped_release release;
+        return mixed_with_layers(parts, strategy, layers);
+      },
+      py::arg("tables"), py::arg("shares"), py::arg("strategy"), py::arg("layers"),
+      "The same with the layers of each stage given.");
   m.def(
       "mixed_by_replica",
       [](const std::vector<Tables*>& tables, const std::vector<int>& shares,
-         const Strategy& strategy, bool balanced) {
+         const Strategy& strategy, MixedSplit split) {
         const std::vector<MixedPart> parts = parts_of(tables, shares);
         const py::gil_scoped_release release;
-        return mixed_by_replica(parts, strategy, balanced);
+        return mixed_by_replica(parts, strategy, split);
       },
-      py::arg("tables"), py::arg("shares"), py::arg("strategy"), py::arg("balanced"),
+      py::arg("tables"), py::arg("shares"), py::arg("strategy"), py::arg("split"),
       "A step of replicas of several kinds.");
   m.def("slowest_fabric", &slowest_fabric, py::arg("a"), py::arg("b"),
         "The worse of each property of two networks.");

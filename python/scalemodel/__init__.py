@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from scalemodel.jobs import LogComparison, StepTimeMonitor, compare_log
     from scalemodel.mixed import MixedCluster, MixedEstimate, estimate_mixed, mixed_cluster
     from scalemodel.reports import Report, report
+    from scalemodel.mixed_search import search_mixed
     from scalemodel.routing import (
         Fabric,
         NetworkReport,
@@ -161,6 +162,7 @@ __all__ = [
     "route",
     "scaling",
     "search",
+    "search_mixed",
     "serve",
     "serve_split",
     "simulate_network",
@@ -228,6 +230,7 @@ _LAZY = {
     "route": "routing",
     "RoutingReport": "routing",
     "scaling": "",
+    "search_mixed": "mixed_search",
     "serve": "serving",
     "serve_split": "serving",
     "Serving": "serving",

@@ -4,10 +4,14 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "scalemodel/base/error.hpp"
+#include "scalemodel/economics/step.hpp"
 #include "scalemodel/estimator/estimate.hpp"
 #include "scalemodel/estimator/step_timeline.hpp"
+#include "scalemodel/power/phases.hpp"
+#include "scalemodel/schedule/pipeline.hpp"
 #include "scalemodel/timeline/events.hpp"
 
 namespace scalemodel {
@@ -85,9 +89,11 @@ std::vector<int> even_layers(int layers, int stages) {
   return split;
 }
 
-/// Layer after layer to the stage that is done first with one more. A layer's time on a stage is
-/// the mean over an even split, the ends' what their stages take beyond.
-std::vector<int> balanced_layers(const StepCosts& even, const std::vector<int>& split) {
+/// Layer after layer to the stage that is done first with one more, while its kind has any left of
+/// its `quota`. A layer's time on a stage is the mean over an even split, the ends' what their
+/// stages take beyond.
+std::vector<int> balanced_layers(const StepCosts& even, const std::vector<int>& split,
+                                 const std::vector<std::size_t>& kind, std::vector<int> quota) {
   const std::size_t stages = split.size();
   std::vector<Seconds> each(stages), taken(stages);
   for (std::size_t s = 0; s < stages; ++s) {
@@ -104,18 +110,73 @@ std::vector<int> balanced_layers(const StepCosts& even, const std::vector<int>& 
     each[s] = min(each[s], inner);
     taken[s] = max(Seconds{}, own - chunk.total_layers() * each[s]);
   }
-  std::vector<int> layers(stages, 1);
-  for (std::size_t s = 0; s < stages; ++s) taken[s] += each[s];
+  std::vector<int> layers(stages);
+  const auto give = [&](std::size_t s) {
+    ++layers[s];
+    --quota[kind[s]];
+    taken[s] += each[s];
+  };
+  for (std::size_t s = 0; s < stages; ++s) give(s);
   const int all = std::accumulate(split.begin(), split.end(), 0);
   for (int left = all - static_cast<int>(stages); left > 0; --left) {
-    std::size_t next = 0;
-    for (std::size_t s = 1; s < stages; ++s) {
-      if (taken[s] + each[s] < taken[next] + each[next]) next = s;
+    std::size_t next = stages;
+    for (std::size_t s = 0; s < stages; ++s) {
+      if (quota[kind[s]] <= 0) continue;
+      if (next == stages || taken[s] + each[s] < taken[next] + each[next]) next = s;
     }
-    ++layers[next];
-    taken[next] += each[next];
+    give(next);
   }
   return layers;
+}
+
+/// A pipeline with its layers on stages, simulated.
+struct StagedRun {
+  std::vector<int> layers;
+  Timeline timeline;
+  std::vector<Bytes> memory;  ///< of each part
+  double excess = 0;          ///< memory beyond that of the part that lacks most, as a share
+
+  bool better_than(const StagedRun& other) const {
+    if (excess != other.excess) return excess < other.excess;
+    return timeline.step_time < other.timeline.step_time;
+  }
+};
+
+/// What a rank does in a step; the rest of it idles.
+struct Work {
+  Seconds computing, communicating;
+};
+
+Work work_of_stage(const Timeline& timeline, std::size_t stage) {
+  Work work;
+  Seconds last;
+  const auto begin = static_cast<std::size_t>(timeline.first_pass[stage]);
+  const auto end = static_cast<std::size_t>(timeline.first_pass[stage + 1]);
+  for (std::size_t p = begin; p < end; ++p) {
+    const PassEvent& pass = timeline.passes[p];
+    work.computing += pass.compute;
+    work.communicating += pass.end - pass.start - pass.compute;
+    last = pass.end;
+  }
+  work.computing += timeline.costs.resources[stage].optimizer;
+  work.communicating += timeline.stage_end[stage] - last;
+  return work;
+}
+
+/// Energy and price from what the ranks of each part do on average.
+void set_energy_and_cost(MixedStep& step, const std::vector<MixedPart>& parts,
+                         const std::vector<Work>& work) {
+  int shares = 0;
+  for (const MixedPart& part : parts) shares += part.share;
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    const Cluster& cluster = parts[k].tables->cluster();
+    const double accelerators = static_cast<double>(cluster.accelerators) * parts[k].share / shares;
+    step.power.push_back(mean_power(cluster.accelerator.power, work[k].computing / step.step_time,
+                                    work[k].communicating / step.step_time));
+    step.energy += facility_energy(step.step_time, step.power[k], accelerators, cluster.host_power,
+                                   accelerators / cluster.node_accelerators, cluster.pue);
+    step.cost += rental_cost(step.step_time, accelerators, cluster.price);
+  }
 }
 
 void set_memory(MixedStep& step, const std::vector<MixedPart>& parts, std::size_t k, Bytes memory) {
@@ -125,50 +186,223 @@ void set_memory(MixedStep& step, const std::vector<MixedPart>& parts, std::size_
   }
 }
 
-}  // namespace
+/// What no split of the layers can beat. With y_s the time of stage s for a micro-batch, at c_s
+/// layers a second, the first micro-batch has to reach a stage and the last to return from it:
+///
+///     m y_s + sum over i < s of y_i <= step,   sum of c_s y_s = layers,   y_s >= 0
+///
+/// The most layers per second of step follow backwards, v_s being that of the stages from s on:
+/// v_s = max(v_(s+1), c_s/m + (1 - 1/m) v_(s+1)). Deferred weight gradients do not hold up the
+/// return: 1 - 0/m. `two`: costs of two layers on each stage, `one` of one.
+Seconds least_time(const StepCosts& one, const StepCosts& two, int layers) {
+  const double m = one.micro_batches;
+  const double chained = one.schedule == Schedule::zero_bubble ? 0 : 1;
+  double most = 0;
+  for (std::size_t s = one.chunks.size(); s-- > 0;) {
+    const Seconds each = busy(two.chunks[s], two.contention) - busy(one.chunks[s], one.contention);
+    if (each <= Seconds{}) return Seconds{};
+    most = std::max(most, 1 / (m * each.base()) + (1 - chained / m) * most);
+  }
+  return Seconds{layers / most};
+}
 
-MixedStep mixed_by_stage(const std::vector<MixedPart>& parts, const Strategy& strategy,
-                         bool balanced) {
+/// Whether all layers find room: each takes its weights and states on a stage, and its activations
+/// of every micro-batch in flight there. `capacity`: of each stage; `one`, `two` as above.
+bool may_fit(const StepCosts& one, const StepCosts& two, const std::vector<Bytes>& capacity,
+             int layers) {
+  double room = 0;
+  for (std::size_t s = 0; s < one.chunks.size(); ++s) {
+    const double held = in_flight(one.schedule, one.stages, 1, static_cast<int>(s),
+                                  static_cast<double>(one.micro_batches));
+    const auto of = [&](const StepCosts& costs) {
+      return costs.resources[s].resident.total() + held * costs.chunks[s].activations;
+    };
+    const Bytes first = of(one), each = of(two) - first;
+    if (each <= Bytes{}) return true;
+    room += std::max(0.0, 1 + (capacity[s] - first) / each);
+  }
+  return room >= layers;
+}
+
+void check_stages(const std::vector<MixedPart>& parts, const Strategy& strategy) {
   check_shares(parts, strategy.pp, "pipeline stages");
   if (strategy.vpp > 1 || strategy.schedule == Schedule::dualpipe) {
     throw MalformedQuestion(
         "strategy: stages of several kinds must be whole; give vpp=1 and a schedule without a "
         "second direction");
   }
+}
+
+class StagedPipeline {
+ public:
+  StagedPipeline(const std::vector<MixedPart>& parts, const Strategy& strategy)
+      : parts_(parts), strategy_(strategy) {
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      kind_.insert(kind_.end(), static_cast<std::size_t>(parts[k].share), k);
+    }
+  }
+
+  const std::vector<std::size_t>& kind() const { return kind_; }
+
+  StepCosts costs(const std::vector<int>& layers) const {
+    return spliced(parts_, kind_, strategy_, chunks_of(parts_.front().tables->model(), layers));
+  }
+
+  StagedRun run(const std::vector<int>& layers) const { return run(layers, costs(layers)); }
+
+  StagedRun run(const std::vector<int>& layers, StepCosts costs) const {
+    StagedRun run;
+    run.layers = layers;
+    run.timeline = simulate(std::move(costs), {}, {});
+    run.memory.resize(parts_.size());
+    for (const MemorySample& sample : memory_profile(run.timeline)) {
+      Bytes& fullest = run.memory[kind_[static_cast<std::size_t>(sample.rank)]];
+      fullest = max(fullest, sample.held.total());
+    }
+    for (std::size_t k = 0; k < parts_.size(); ++k) {
+      const Bytes capacity = parts_[k].tables->cluster().accelerator.memory_capacity;
+      run.excess = std::max(run.excess, run.memory[k] / capacity - 1);
+    }
+    return run;
+  }
+
+  /// Layers move between kinds, then between neighbouring stages, as long as that helps.
+  StagedRun searched(StagedRun best, const StepCosts& even, const std::vector<int>& split) const {
+    for (bool moving = true; moving;) {
+      moving = false;
+      for (std::size_t from = 0; from < parts_.size(); ++from) {
+        for (std::size_t to = 0; to < parts_.size(); ++to) {
+          while (from != to && move_between_kinds(best, from, to, even, split)) moving = true;
+        }
+      }
+    }
+    for (bool moving = true; moving;) {
+      moving = false;
+      for (std::size_t s = 0; s + 1 < kind_.size(); ++s) {
+        moving = move_layer(best, s, s + 1) || move_layer(best, s + 1, s) || moving;
+      }
+    }
+    return best;
+  }
+
+  /// What became of the step.
+  void describe(MixedStep& step, const StagedRun& run) const {
+    step.layers = run.layers;
+    step.step_time = run.timeline.step_time;
+    step.times.resize(parts_.size());
+    step.memory.resize(parts_.size());
+    std::vector<Work> work(parts_.size());
+    for (std::size_t s = 0; s < kind_.size(); ++s) {
+      const std::size_t k = kind_[s];
+      step.times[k] = max(step.times[k], run.timeline.stage_end[s]);
+      const Work own = work_of_stage(run.timeline, s);
+      work[k].computing += own.computing / parts_[k].share;
+      work[k].communicating += own.communicating / parts_[k].share;
+    }
+    for (std::size_t k = 0; k < parts_.size(); ++k) set_memory(step, parts_, k, run.memory[k]);
+    set_energy_and_cost(step, parts_, work);
+    step.micro_batches.assign(parts_.size(), run.timeline.costs.micro_batches);
+  }
+
+ private:
+  bool take_better(StagedRun& best, const std::vector<int>& layers) const {
+    StepCosts step = costs(layers);
+    // A stage that is busy for longer than the best step needs no simulation.
+    Seconds slowest;
+    for (const ChunkCost& chunk : step.chunks) slowest = max(slowest, busy(chunk, step.contention));
+    if (best.excess == 0 && step.micro_batches * slowest >= best.timeline.step_time) return false;
+    StagedRun trial = run(layers, std::move(step));
+    if (!trial.better_than(best)) return false;
+    best = std::move(trial);
+    return true;
+  }
+
+  /// A kind may hold several stages of equal load, so that up to a layer of each has to move before
+  /// its slowest stage is any faster.
+  bool move_between_kinds(StagedRun& best, std::size_t from, std::size_t to, const StepCosts& even,
+                          const std::vector<int>& split) const {
+    std::vector<int> quota(parts_.size());
+    for (std::size_t s = 0; s < kind_.size(); ++s) quota[kind_[s]] += best.layers[s];
+    for (int moved = 1; moved <= std::max(parts_[from].share, parts_[to].share); ++moved) {
+      --quota[from];
+      ++quota[to];
+      if (quota[from] < parts_[from].share) return false;
+      if (take_better(best, balanced_layers(even, split, kind_, quota))) return true;
+    }
+    return false;
+  }
+
+  bool move_layer(StagedRun& best, std::size_t from, std::size_t to) const {
+    std::vector<int> layers = best.layers;
+    if (layers[from] == 1) return false;
+    --layers[from];
+    ++layers[to];
+    return take_better(best, layers);
+  }
+
+  const std::vector<MixedPart>& parts_;
+  const Strategy& strategy_;
+  std::vector<std::size_t> kind_;
+};
+
+}  // namespace
+
+MixedStep mixed_by_stage(const std::vector<MixedPart>& parts, const Strategy& strategy,
+                         MixedSplit split) {
+  check_stages(parts, strategy);
   MixedStep step;
   step.verdict = first_reason(parts, strategy);
   if (step.verdict != Reason::ok) return step;
-  const Model& model = parts.front().tables->model();
-  std::vector<std::size_t> kind;
-  for (std::size_t k = 0; k < parts.size(); ++k) {
-    kind.insert(kind.end(), static_cast<std::size_t>(parts[k].share), k);
-  }
-  step.layers = even_layers(model.layers(), strategy.pp);
-  StepCosts costs = spliced(parts, kind, strategy, chunks_of(model, step.layers));
-  Timeline timeline = simulate(costs, {}, {});
-  if (balanced) {
-    const std::vector<int> layers = balanced_layers(costs, step.layers);
-    Timeline other = simulate(spliced(parts, kind, strategy, chunks_of(model, layers)), {}, {});
-    if (other.step_time < timeline.step_time) {
-      timeline = std::move(other);
-      step.layers = layers;
+  const StagedPipeline pipeline(parts, strategy);
+  const int layers = parts.front().tables->model().layers();
+  const std::vector<int> even_split = even_layers(layers, strategy.pp);
+  StagedRun best = pipeline.run(even_split);
+  if (split != MixedSplit::even) {
+    const StepCosts even = best.timeline.costs;
+    const std::vector<int> unlimited(parts.size(), layers);
+    StagedRun balanced =
+        pipeline.run(balanced_layers(even, even_split, pipeline.kind(), unlimited));
+    const bool searched = split == MixedSplit::searched;
+    if (searched ? balanced.better_than(best)
+                 : balanced.timeline.step_time < best.timeline.step_time) {
+      best = std::move(balanced);
     }
+    if (searched) best = pipeline.searched(std::move(best), even, even_split);
   }
-  step.step_time = timeline.step_time;
-  step.times.resize(parts.size());
-  step.memory.resize(parts.size());
-  for (std::size_t s = 0; s < kind.size(); ++s) {
-    step.times[kind[s]] = max(step.times[kind[s]], timeline.stage_end[s]);
+  pipeline.describe(step, best);
+  if (layers >= 2 * strategy.pp) {
+    const std::vector<int> one(strategy.pp, 1), two(strategy.pp, 2);
+    const StepCosts of_one = pipeline.costs(one), of_two = pipeline.costs(two);
+    std::vector<Bytes> capacity;
+    for (const std::size_t k : pipeline.kind()) {
+      capacity.push_back(parts[k].tables->cluster().accelerator.memory_capacity);
+    }
+    step.least_time = least_time(of_one, of_two, layers);
+    step.may_fit = may_fit(of_one, of_two, capacity, layers);
   }
-  for (const MemorySample& sample : memory_profile(timeline)) {
-    set_memory(step, parts, kind[static_cast<std::size_t>(sample.rank)], sample.held.total());
+  return step;
+}
+
+MixedStep mixed_with_layers(const std::vector<MixedPart>& parts, const Strategy& strategy,
+                            const std::vector<int>& layers) {
+  check_stages(parts, strategy);
+  const int all = parts.front().tables->model().layers();
+  const bool each = layers.size() == strategy.pp &&
+                    std::ranges::all_of(layers, [](int of_stage) { return of_stage >= 1; });
+  if (!each || std::accumulate(layers.begin(), layers.end(), 0LL) != all) {
+    throw MalformedQuestion("split: must give each of " + std::to_string(strategy.pp) +
+                            " stages at least 1 layer and sum to " + std::to_string(all));
   }
-  step.micro_batches.assign(parts.size(), timeline.costs.micro_batches);
+  MixedStep step;
+  step.verdict = first_reason(parts, strategy);
+  if (step.verdict != Reason::ok) return step;
+  const StagedPipeline pipeline(parts, strategy);
+  pipeline.describe(step, pipeline.run(layers));
   return step;
 }
 
 MixedStep mixed_by_replica(const std::vector<MixedPart>& parts, const Strategy& strategy,
-                           bool balanced) {
+                           MixedSplit split) {
   MixedStep step;
   step.verdict = first_reason(parts, strategy);
   if (step.verdict != Reason::ok) return step;
@@ -183,7 +417,7 @@ MixedStep mixed_by_replica(const std::vector<MixedPart>& parts, const Strategy& 
                     *t.find_stages(strategy, degrees));
   };
   step.micro_batches.assign(parts.size(), whole.micro_batches);
-  if (balanced) {
+  if (split != MixedSplit::even) {
     // Micro-batch after micro-batch to the kind that is done first with one more.
     std::vector<std::int64_t> given(parts.size());
     const auto most = [&](std::size_t k, std::int64_t more) {
@@ -200,12 +434,20 @@ MixedStep mixed_by_replica(const std::vector<MixedPart>& parts, const Strategy& 
     for (std::size_t k = 0; k < parts.size(); ++k) step.micro_batches[k] = most(k, 0);
   }
   step.memory.resize(parts.size());
+  std::vector<Work> work(parts.size());
   for (std::size_t k = 0; k < parts.size(); ++k) {
     const Estimate e = estimate(k, std::max(1.0, step.micro_batches[k]));
     step.times.push_back(e.step_time);
-    step.step_time = max(step.step_time, e.step_time);
+    step.least_time = step.step_time = max(step.step_time, e.step_time);
     set_memory(step, parts, k, e.memory);
+    work[k] = {e.compute + e.optimizer, e.exposed_tp + e.exposed_cp + e.exposed_ep + e.exposed_pp +
+                                            e.exposed_dp + e.exposed_offload};
   }
+  // A replica that is done waits inside the collective for the others.
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    work[k].communicating += step.step_time - step.times[k];
+  }
+  set_energy_and_cost(step, parts, work);
   return step;
 }
 

@@ -15,6 +15,9 @@ from scalemodel.resolve.networks import build_fabric, build_measured, build_scal
 from scalemodel.resolve.reader import Reader, Table, freeze, is_path, merged
 from scalemodel.units import parse_quantity, value_of
 
+#: Key of the parts of a cluster file that describes several kinds.
+PARTS_KEY = "part"
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -225,6 +228,8 @@ catalog.when_changed(_BUILT.clear)
 
 def _build_cluster(table: Table, name: str) -> Cluster:
     """The cluster a table describes; equal tables are built once."""
+    if PARTS_KEY in table:
+        raise ScaleModelError(f"{name}: has parts of several kinds; see mixed_cluster")
     if "accelerator" not in table:
         raise ScaleModelError(f"{name}: accelerator: missing")
     given = table["accelerator"]

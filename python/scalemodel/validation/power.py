@@ -222,7 +222,7 @@ def _host_w(accelerator: str, per_node: int) -> float:
     for name in catalog.names("clusters"):
         entry = catalog.load("clusters", name)
         node = Reader(entry.get("node", {}), f"clusters/{name}.node")
-        if entry["accelerator"] == accelerator and "host_power" in node.table:
+        if entry.get("accelerator") == accelerator and "host_power" in node.table:
             shares.append(node.quantity("host_power", "w") / node.count("accelerators", 8))
     if shares:
         return per_node * statistics.median(shares)
