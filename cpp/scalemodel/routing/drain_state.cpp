@@ -102,7 +102,6 @@ void DrainState::change(std::int32_t link, double by) {
   const double before = over(time_[link]);
   time_[link] += by * per_byte_[link];
   const double after = over(time_[link]);
-  excess_ += after * after - before * before;
   if (before == 0 && after > 0) {
     overfull_place_[link] = static_cast<std::int32_t>(overfull_.size());
     overfull_.push_back(link);

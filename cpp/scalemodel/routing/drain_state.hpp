@@ -10,29 +10,22 @@
 
 namespace scalemodel {
 
-/// Keeps the flows of every link, the links that take longer than a target, and the sum of the
-/// squared excess, all up to date move by move.
+/// Keeps the flows of every link and the links that take longer than a target up to date move by
+/// move.
 class DrainState {
  public:
   DrainState(const RoutingInstance& instance, Choice choice, double target);
 
-  /// Squared excess over the target, summed over links.
-  double excess() const { return excess_; }
   bool fits() const { return overfull_.empty(); }
   std::span<const std::int32_t> overfull() const { return overfull_; }
   std::span<const std::int32_t> flows_on(std::int32_t link) const { return users_[link]; }
   const Choice& choice() const { return choice_; }
-  /// Squared excess of a link if it carried so many bytes more.
-  double excess_with(std::int32_t link, double bytes) const {
-    const double over = std::max(time_[link] + bytes * per_byte_[link] - target_, 0.0);
-    return over * over;
-  }
   /// Longest time to drain a link, seconds.
   double longest() const;
 
   void move(std::int32_t flow, std::int32_t to);
-  /// How `excess` would change if `flow` took path `to` and, unless it is kNone, `other` took
-  /// path `other_to`.
+  /// How the squared excess over the target, summed over links, would change if `flow` took path
+  /// `to` and, unless it is kNone, `other` took path `other_to`.
   double change_of(std::int32_t flow, std::int32_t to, std::int32_t other, std::int32_t other_to);
 
  private:
@@ -51,7 +44,6 @@ class DrainState {
   const RoutingInstance& instance_;
   Choice choice_;
   double target_;
-  double excess_ = 0;
   std::vector<double> per_byte_, time_;            ///< by link, seconds
   std::vector<std::vector<std::int32_t>> users_;   ///< by link
   std::vector<std::int32_t> place_first_, place_;  ///< by flow and link of its path: in users_

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "scalemodel/routing/plane_cover.hpp"
+#include "scalemodel/routing/set_colouring.hpp"
 
 namespace scalemodel {
 namespace {
@@ -20,8 +20,8 @@ constexpr double kExact = 1e-12;  ///< of what a link carries; sums of sizes rou
 constexpr double kFits = 1e-9;
 constexpr std::size_t kHalf = 4;         ///< items of half a set at most
 constexpr std::size_t kHalves = 20'000;  ///< of one size and leaf
-constexpr double kWork = 400'000;        ///< halves, over all leaves and sizes
-constexpr double kLooks = 4'000'000;     ///< at sets, while they are placed
+/// An effort of one: halves listed over all leaves and sizes; looks at sets while they are placed.
+constexpr double kWork = 1'000'000, kLooks = 60'000'000;
 
 /// Disjoint sets of flows with the smallest member as name.
 class Together {
@@ -85,35 +85,26 @@ class Filling {
     return std::ranges::any_of(sides_, [](const Side& side) { return side.full > 0; });
   }
 
-  /// Whether anything stays together.
-  bool deduce() {
-    bool found = false;
+  void deduce() {
     for (std::size_t count = 2; count <= 2 * kHalf && !tired();) {
       bool more = false;
       for (Side& side : sides_) {
         if (side.full > 0) more |= find_sets(side, count);
       }
-      found |= more;
       count = more ? 2 : count + 1;
     }
-    return found;
   }
 
-  std::optional<Choice> place();
+  FlowSets sets();
 
  private:
   bool tired() const { return static_cast<double>(work_) > effort_ * kWork; }
   void measure(std::int32_t row);
   void list_items(const Side& side);
-  bool find_sets(Side& side, std::size_t count);
+  bool find_sets(Side& side, std::size_t most);
+  bool join_sets(const Side& side, std::size_t count);
   void list_halves(std::size_t count, std::size_t from, Half& half, std::size_t have,
                    std::vector<Half>& into);
-  double capacity(std::int32_t row, std::int32_t plane) const {
-    const TwoTier& tiers = instance_.graph.two_tier();
-    const std::int32_t link = row < tiers.leaves ? tiers.up[tiers.at(row, plane)]
-                                                 : tiers.down[tiers.at(row - tiers.leaves, plane)];
-    return instance_.graph.capacity(link).base();
-  }
 
   const RoutingInstance& instance_;
   double drain_s_, effort_;
@@ -131,7 +122,7 @@ void Filling::measure(std::int32_t row) {
   double widest = 0, sum = 0;
   std::int32_t links = 0;
   for (std::int32_t plane = 0; plane < instance_.graph.two_tier().planes; ++plane) {
-    const double of_link = capacity(row, plane);
+    const double of_link = capacity_of(instance_.graph, row, plane);
     if (of_link <= 0) continue;
     widest = std::max(widest, of_link);
     sum += of_link;
@@ -174,13 +165,19 @@ void Filling::list_halves(std::size_t count, std::size_t from, Half& half, std::
   }
 }
 
-/// Joins the sets of `count` items that fill a link and share no item with another one.
-bool Filling::find_sets(Side& side, std::size_t count) {
+/// Looks for sets of up to `most` items that were not looked for yet, until some are found.
+bool Filling::find_sets(Side& side, std::size_t most) {
   list_items(side);
   if (items_.size() != side.items) side.checked = 1;
   side.items = items_.size();
-  if (count <= side.checked) return false;
-  side.checked = count;
+  while (side.checked < most) {
+    if (join_sets(side, ++side.checked)) return true;
+  }
+  return false;
+}
+
+/// Joins the sets of `count` items that fill a link and share no item with another one.
+bool Filling::join_sets(const Side& side, std::size_t count) {
   if (items_.size() < count || tired()) return false;
   full_ = side.full;
   double sum = 0;
@@ -230,66 +227,88 @@ bool Filling::find_sets(Side& side, std::size_t count) {
   return found;
 }
 
-std::optional<Choice> Filling::place() {
-  const std::int32_t planes = instance_.graph.two_tier().planes;
-  std::vector<Numbers> members;
+FlowSets Filling::sets() {
+  FlowSets result;
+  result.effort = static_cast<double>(work_) / kWork;
   Numbers number(instance_.size(), PathSets::kNone);
   for (std::int32_t f = 0; f < static_cast<std::int32_t>(instance_.size()); ++f) {
     if (instance_.paths_of(f) == 0) continue;
     std::int32_t& of_set = number[together_.name(f)];
     if (of_set == PathSets::kNone) {
-      of_set = static_cast<std::int32_t>(members.size());
-      members.emplace_back();
+      of_set = static_cast<std::int32_t>(result.members.size());
+      result.members.emplace_back();
+      result.rows.emplace_back();
     }
-    members[of_set].push_back(f);
-  }
-  std::vector<std::vector<RowLoad>> sets(members.size());
-  for (std::size_t s = 0; s < sets.size(); ++s) {
-    for (const std::int32_t f : members[s]) {
-      for (const std::int32_t row : rows_[f]) {
-        const auto found = std::ranges::find(sets[s], row, &RowLoad::row);
-        if (found == sets[s].end()) {
-          sets[s].push_back({row, instance_.flows.bytes[f]});
-        } else {
-          found->load += instance_.flows.bytes[f];
-        }
+    result.members[of_set].push_back(f);
+    auto& rows = result.rows[of_set];
+    for (const std::int32_t row : rows_[f]) {
+      const auto found = std::ranges::find(rows, row, &RowLoad::row);
+      if (found == rows.end()) {
+        rows.push_back({row, instance_.flows.bytes[f]});
+      } else {
+        found->load += instance_.flows.bytes[f];
       }
     }
   }
-  std::vector<double> room;
-  for (std::int32_t row = 0; row < static_cast<std::int32_t>(sides_.size()); ++row) {
-    for (std::int32_t plane = 0; plane < planes; ++plane) {
-      room.push_back(capacity(row, plane) * drain_s_);
-    }
-  }
-  // Sets that take part of a row that must be full: not everything was found.
-  std::vector<char> must_fill;
-  must_fill.reserve(sides_.size());
-  for (const Side& side : sides_) must_fill.push_back(side.full > 0 ? 1 : 0);
-  for (const auto& rows : sets) {
-    for (const auto& [row, load] : rows) {
-      if (must_fill[row] != 0 && load < sides_[row].full * (1 - kFits)) return std::nullopt;
-    }
-  }
-  PlaneCover cover(sets, std::move(room), std::move(must_fill), planes);
-  SplitMix random(1);
-  if (!cover.solve(static_cast<std::int64_t>(effort_ * kLooks), random)) return std::nullopt;
-  Choice choice(instance_.size(), PathSets::kNone);
-  for (std::size_t s = 0; s < sets.size(); ++s) {
-    const std::int32_t plane = cover.planes()[s];
-    for (const std::int32_t f : members[s]) choice[f] = instance_.position_of_plane(f, plane);
-  }
-  return choice;
+  result.complete = any_full() && std::ranges::all_of(result.rows, [&](const auto& rows) {
+                      return std::ranges::all_of(rows, [&](const RowLoad& row) {
+                        return row.load >= sides_[row.row].full * (1 - kFits);
+                      });
+                    });
+  return result;
 }
 
 }  // namespace
 
-std::optional<Choice> exact_filling(const RoutingInstance& instance, double drain_s,
-                                    double effort) {
-  if (instance.graph.two_tier().leaves == 0 || drain_s <= 0) return std::nullopt;
+double capacity_of(const LinkGraph& graph, std::int32_t row, std::int32_t plane) {
+  const TwoTier& tiers = graph.two_tier();
+  const std::int32_t link = row < tiers.leaves ? tiers.up[tiers.at(row, plane)]
+                                               : tiers.down[tiers.at(row - tiers.leaves, plane)];
+  return graph.capacity(link).base();
+}
+
+FlowSets single_flows(const RoutingInstance& instance) { return Filling(instance, 0, 0).sets(); }
+
+FlowSets deduce_sets(const RoutingInstance& instance, double drain_s, double effort) {
   Filling filling(instance, drain_s, effort);
-  if (!filling.any_full() || !filling.deduce()) return std::nullopt;
-  return filling.place();
+  if (filling.any_full()) filling.deduce();
+  return filling.sets();
+}
+
+std::optional<Choice> place_sets(const RoutingInstance& instance, const FlowSets& sets,
+                                 double drain_s, double effort) {
+  if (!sets.complete) return std::nullopt;
+  const std::int32_t planes = instance.graph.two_tier().planes;
+  const std::int32_t rows = 2 * instance.graph.two_tier().leaves;
+  std::vector<double> room;
+  room.reserve(static_cast<std::size_t>(rows) * static_cast<std::size_t>(planes));
+  for (std::int32_t row = 0; row < rows; ++row) {
+    for (std::int32_t plane = 0; plane < planes; ++plane) {
+      room.push_back(capacity_of(instance.graph, row, plane) * drain_s);
+    }
+  }
+  const double widest = std::ranges::max(room);
+  SplitMix random(1);
+  const auto placed = SetColouring(sets.rows, room, planes)
+                          .solve(static_cast<std::int64_t>(effort * kLooks), random);
+  if (!placed) return std::nullopt;
+  // No two sets are too much for a link, but several may be where it need not be full.
+  for (std::size_t set = 0; set < placed->size(); ++set) {
+    for (const auto& [row, load] : sets.rows[set]) room[row * planes + (*placed)[set]] -= load;
+  }
+  if (std::ranges::min(room) < -kFits * widest) return std::nullopt;
+  return choice_of(instance, sets, *placed);
+}
+
+Choice choice_of(const RoutingInstance& instance, const FlowSets& sets,
+                 std::span<const std::int32_t> planes) {
+  Choice choice(instance.size(), PathSets::kNone);
+  for (std::size_t s = 0; s < sets.members.size(); ++s) {
+    for (const std::int32_t f : sets.members[s]) {
+      choice[f] = instance.position_of_plane(f, planes[s]);
+    }
+  }
+  return choice;
 }
 
 }  // namespace scalemodel

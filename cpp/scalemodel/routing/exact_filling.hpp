@@ -1,24 +1,52 @@
 // Links that flows fill to the last byte.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "scalemodel/routing/instance.hpp"
+#include "scalemodel/routing/set_colouring.hpp"
 
 namespace scalemodel {
 
-/// A routing on two tiers deduced from sums of sizes. Where all links of a leaf must be full for
+/// Flows that take the same plane of two tiers, as sets. A row is what leaves, or what enters, one
+/// leaf: rows of leaves that send come first.
+struct FlowSets {
+  std::vector<std::vector<std::int32_t>> members;  ///< flows that have a choice, each in one set
+  std::vector<std::vector<RowLoad>> rows;          ///< bytes of each set
+  bool complete = false;  ///< no set takes a part only of a link that must be full
+  double effort = 0;      ///< spent
+};
+
+/// What stays together, deduced from sums of sizes. Where all links of a leaf must be full for
 /// `drain_s` seconds to suffice, the flows of each of them add up to what it carries in that time.
 /// Sets of flows that do so are found by size, two halves at a time; one that shares no flow with
 /// another stays together. Flows that stay together at one leaf do so at all others, which shortens
-/// the lists there, and so on until nothing new is found. Sets that stay together are then placed
-/// on planes, largest first, where they fit and fill most links.
+/// the lists there, and so on until nothing new is found within the effort, of which 1 is about
+/// 50 ms on one core.
 ///
 /// Exact where sizes differ so much that only the flows of one link add up to it, which is where
 /// searching by moves has next to nothing to follow: below about as many flows as make the number
-/// of routings times the chance that all links are almost full equal to one. Where sizes repeat,
-/// sets are ambiguous and few are found. Nothing where no leaf has all its links full, or where not
-/// all sets were found within the effort, of which 1 is about 30 ms on one core.
-std::optional<Choice> exact_filling(const RoutingInstance& instance, double drain_s, double effort);
+/// of routings times the chance that all links are almost full equal to one. With more flows the
+/// links of few large flows are found, which are the ones that bind. Where sizes repeat, sets are
+/// ambiguous and few are found. Precondition: two tiers, drain_s > 0.
+FlowSets deduce_sets(const RoutingInstance& instance, double drain_s, double effort);
+
+/// Every flow that has a choice as a set of its own. Precondition: two tiers.
+FlowSets single_flows(const RoutingInstance& instance);
+
+/// Complete sets on planes such that no link needs more than `drain_s`; nothing where none was
+/// found within the effort, of which 1 is about 50 ms on one core.
+std::optional<Choice> place_sets(const RoutingInstance& instance, const FlowSets& sets,
+                                 double drain_s, double effort);
+
+/// The paths of the flows of sets on these planes, by set.
+Choice choice_of(const RoutingInstance& instance, const FlowSets& sets,
+                 std::span<const std::int32_t> planes);
+
+/// Bytes per second of the link of a row on a plane.
+double capacity_of(const LinkGraph& graph, std::int32_t row, std::int32_t plane);
 
 }  // namespace scalemodel

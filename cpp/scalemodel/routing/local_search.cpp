@@ -8,14 +8,13 @@
 #include <vector>
 
 #include "scalemodel/base/random.hpp"
-#include "scalemodel/routing/chain.hpp"
 #include "scalemodel/routing/colouring.hpp"
 #include "scalemodel/routing/drain_state.hpp"
 #include "scalemodel/routing/exact_filling.hpp"
 #include "scalemodel/routing/exhaustive.hpp"
 #include "scalemodel/routing/greedy.hpp"
 #include "scalemodel/routing/job_objective.hpp"
-#include "scalemodel/routing/resplit.hpp"
+#include "scalemodel/routing/plane_annealing.hpp"
 
 namespace scalemodel {
 namespace {
@@ -23,6 +22,9 @@ namespace {
 constexpr double kRounding = 1e-9;
 /// What a budget of one buys: flows times moves of layer 1, flows times evaluations of layer 2.
 constexpr double kMovesPerBudget = 7.5e6, kFlowsPerBudget = 150'000;
+/// On two tiers: moves of sets of flows. Shares of the budget for deducing sets and for placing
+/// them where they are complete; what is left anneals single flows.
+constexpr double kPlaneMovesPerBudget = 1'600'000, kDeducing = 0.4, kPlacing = 0.75;
 /// Complete search up to so many routings times flows.
 constexpr std::int64_t kFewest = 4096, kFlowsSearched = 100'000;
 
@@ -98,7 +100,7 @@ Choice best_of(const RoutingInstance& instance, RateModel model, const std::vect
   return *best;
 }
 
-/// One cooling from warm to cold; true once nothing is above the target.
+/// Moves that start at an overfull link.
 class Cooling {
  public:
   Cooling(const RoutingInstance& instance, DrainState& state, const Neighbours& neighbours,
@@ -135,38 +137,19 @@ class Cooling {
   SplitMix& random_;
 };
 
-}  // namespace
-
-Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchEffort& effort) {
-  const double bound = load_bound(instance).drain().base();
-  const double target = bound * (1 + kRounding);
-  double least = drain_of(instance, choice);
-  if (least <= target || bound == 0 || effort.budget <= 0) return choice;
-  if (std::optional<Choice> filled = exact_filling(instance, bound, effort.budget)) {
-    if (const double of_filled = drain_of(instance, *filled); of_filled < least) {
-      least = of_filled;
-      choice = *std::move(filled);
-    }
-  }
-  if (least <= target) return choice;
-  Choice best = choice;
-  DrainState state(instance, std::move(choice), target);
+/// Any fabric: one flow takes another path, or two exchange theirs.
+Choice lower_on_paths(const RoutingInstance& instance, const Choice& start, double bound,
+                      const SearchEffort& effort) {
+  DrainState state(instance, start, bound * (1 + kRounding));
   const Neighbours neighbours(instance);
   SplitMix random(effort.seed);
   Cooling cooling(instance, state, neighbours, random);
-  std::optional<ChainMover> chains;
-  std::optional<Resplitter> splits;
-  if (instance.graph.two_tier().leaves > 0) {
-    chains.emplace(instance, state);
-    splits.emplace(instance, state, target);
-  }
-  // Found on planted instances of 16 x 8 and 64 x 32 switches; temperatures in squared bounds.
-  constexpr double kWarm = 3e-4, kCold = 3e-6;
-  constexpr double kSplits = 0.05, kSingles = 0.3, kLargestJitter = 0.5;
-  constexpr std::int64_t kLook = 64;  // moves between two looks at the longest time
+  constexpr double kWarm = 3e-4, kCold = 3e-6;  // squared bounds
+  constexpr std::int64_t kLook = 64;            // moves between two looks at the longest time
   const auto moves = static_cast<std::int64_t>(kMovesPerBudget * effort.budget /
                                                static_cast<double>(instance.size()));
-  double temperature = 0;
+  Choice best = start;
+  double least = state.longest(), temperature = 0;
   for (std::int64_t i = 0; i < moves && !state.fits(); ++i) {
     if (i % kLook == 0) {
       const double passed = static_cast<double>(i) / static_cast<double>(moves);
@@ -176,16 +159,53 @@ Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchE
         best = state.choice();
       }
     }
-    const double kind = random.unit();
-    if (splits && kind < kSplits) {
-      splits->try_split(temperature, kLargestJitter * random.unit(), random);
-    } else if (chains && kind > kSplits + kSingles) {
-      chains->try_chain(temperature, random);
-    } else {
-      cooling.try_move(temperature);
-    }
+    cooling.try_move(temperature);
   }
   return state.longest() < least ? state.choice() : best;
+}
+
+/// Two tiers: what sums of sizes tell, otherwise flows by annealing.
+Choice lower_on_planes(const RoutingInstance& instance, double bound, const SearchEffort& effort) {
+  const FlowSets deduced = deduce_sets(instance, bound, kDeducing * effort.budget);
+  double left = effort.budget - deduced.effort;
+  if (deduced.complete) {
+    const double share = kPlacing * effort.budget;
+    if (auto filled = place_sets(instance, deduced, bound, share)) return *std::move(filled);
+    left -= share;
+  }
+  const FlowSets sets = single_flows(instance);
+  const std::int32_t planes = instance.graph.two_tier().planes;
+  const std::int32_t rows = 2 * instance.graph.two_tier().leaves;
+  std::vector<double> per_byte;
+  for (std::int32_t row = 0; row < rows; ++row) {
+    for (std::int32_t plane = 0; plane < planes; ++plane) {
+      per_byte.push_back(1 / (capacity_of(instance.graph, row, plane) * bound));
+    }
+  }
+  std::vector<char> allowed;
+  for (const auto& flows : sets.members) {
+    for (std::int32_t plane = 0; plane < planes; ++plane) {
+      allowed.push_back(std::ranges::all_of(flows, [&](std::int32_t flow) {
+        return instance.position_of_plane(flow, plane) != PathSets::kNone;
+      }));
+    }
+  }
+  PlaneAnnealing annealing(sets.rows, std::move(per_byte), std::move(allowed), planes);
+  SplitMix random(effort.seed);
+  annealing.run(static_cast<std::int64_t>(left * kPlaneMovesPerBudget), random);
+  return choice_of(instance, sets, annealing.planes());
+}
+
+}  // namespace
+
+Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchEffort& effort) {
+  const double bound = load_bound(instance).drain().base();
+  const double least = drain_of(instance, choice);
+  if (least <= bound * (1 + kRounding) || bound == 0 || effort.budget <= 0) return choice;
+  const bool two_tiers = instance.graph.two_tier().leaves > 0;
+  Choice found = two_tiers ? lower_on_planes(instance, bound, effort)
+                           : lower_on_paths(instance, choice, bound, effort);
+  return drain_of(instance, found) < least ? found : choice;
 }
 
 Choice raise_job_values(const RoutingInstance& instance, RateModel model, Choice choice,

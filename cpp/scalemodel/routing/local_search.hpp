@@ -18,12 +18,12 @@ struct SearchEffort {
 /// either on layer 1 in the allocated model. Small instances are searched completely.
 Choice local_search(const RoutingInstance& instance, RateModel model, const SearchEffort& effort);
 
-/// Layer 1 from a given choice, or from the one that fills links exactly where sums of sizes tell
-/// it: anneals the sum over links of the squared excess of their time to
-/// drain over the lower bound of the instance. Moves start at an overfull link: a flow on it takes
-/// another path or exchanges planes with a flow that shares one of its end switches; an alternating
-/// chain between two planes; a new division of two planes. Answers the choice with the shortest
-/// longest time that it met.
+/// Layer 1: the choice with the shortest longest time that it met, never longer than the given
+/// one's. On two tiers: the one that fills links exactly where sums of sizes tell it, otherwise
+/// flows annealed from the largest to the smallest. Elsewhere: anneals, from the given choice, the
+/// sum over links of the squared excess of their time to drain over the lower bound of the
+/// instance; a flow of an overfull link takes another path or exchanges planes with a flow that
+/// shares one of its end switches.
 Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchEffort& effort);
 
 /// Both layers from a given choice: a flow takes another path, or two flows exchange theirs; kept
