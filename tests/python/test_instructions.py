@@ -28,12 +28,44 @@ found = question.run_search(middle, middle + int(sys.argv[1]), 1)
 assert found.evaluated == int(sys.argv[1])
 """
 
+#: Of one strategy of a click model like DLRM-A on 128 accelerators, every layer group with a mesh
+#: of its own, in the order of a search; g++ 12 needs 3,640.
+MOST_INSTRUCTIONS_OF_GROUPS = 3_750
+#: A space of 49,152 strategies, so many times.
+GROUP_ROWS, TIMES = 49_152, 2
 
-def instructions(rows: int, valgrind: str) -> int:
-    """Instructions of a process that evaluates so many rows."""
+GROUP_SEARCH = """
+import sys
+import scalemodel as sm
+layers = (3994,) * 11
+model = sm.compose("click_model", groups=[
+    sm.EmbeddingTables(name="embedding", tables=4096, rows=2_080_000, dim=94, pooling=15),
+    sm.Mlp(name="bottom_mlp", widths=layers, after=()),
+    sm.Interaction(name="interaction", how="concat", features=42, dim=95,
+                   after=("embedding", "bottom_mlp")),
+    sm.Mlp(name="top_mlp", widths=layers),
+])
+cluster = sm.cluster("zionex", nodes=16)
+task = sm.Training(global_batch=65536, sequence=1, precision="tf32")
+tables = ["table_wise", "row_wise", "column_wise", "hybrid", "table_wise@8+ddp",
+          "row_wise@8+table_wise", "ddp@8+table_wise", "table_wise@8+row_wise"]
+layers = ["ddp", "fsdp", "tp", "zero1", "tp@8+ddp", "fsdp@8+ddp", "ddp@8+fsdp", "tp@8+fsdp"]
+space = sm.GroupSpace(
+    {"embedding": tables, "bottom_mlp": layers, "interaction": layers, "top_mlp": layers},
+    queues=("one", "per_level"), prefetch=("none", "one", "unlimited"),
+    backward_gather=("before", "behind"),
+)
+for _ in range(1 + int(sys.argv[1])):
+    found = sm.search(model, cluster, task, space, top=1, threads=1)
+    assert found.size == 49_152
+"""
+
+
+def instructions(script: str, count: int, valgrind: str) -> int:
+    """Instructions of a script that is asked for so much."""
     tool = ["--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={os.devnull}"]
     done = subprocess.run(
-        [valgrind, *tool, sys.executable, "-c", SEARCH, str(rows)],
+        [valgrind, *tool, sys.executable, "-c", script, str(count)],
         check=True,
         capture_output=True,
         text=True,
@@ -44,11 +76,23 @@ def instructions(rows: int, valgrind: str) -> int:
     return int(counted[1].replace(",", ""))
 
 
-@pytest.mark.slow
-def test_an_evaluation_takes_few_instructions() -> None:
-    valgrind = shutil.which("valgrind")
-    if valgrind is None:
+@pytest.fixture(scope="module")
+def valgrind() -> str:
+    found = shutil.which("valgrind")
+    if found is None:
         pytest.skip("valgrind not present")
-    start, end = instructions(0, valgrind), instructions(ROWS, valgrind)
+    return found
+
+
+@pytest.mark.slow
+def test_an_evaluation_takes_few_instructions(valgrind: str) -> None:
+    start, end = (instructions(SEARCH, rows, valgrind) for rows in (0, ROWS))
     each = (end - start) / ROWS
     assert 0 < each < MOST_INSTRUCTIONS
+
+
+@pytest.mark.slow
+def test_an_evaluation_of_layer_groups_takes_few_instructions(valgrind: str) -> None:
+    start, end = (instructions(GROUP_SEARCH, times, valgrind) for times in (0, TIMES))
+    each = (end - start) / (TIMES * GROUP_ROWS)
+    assert 0 < each < MOST_INSTRUCTIONS_OF_GROUPS

@@ -212,7 +212,6 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
   if (fsdp.ranks > 1) {
     cost.gather = move(p, Collective::all_gather, Bytes{p.element * held}, fsdp);
     cost.gradients[0] = move(p, Collective::reduce_scatter, gradient, fsdp);
-    cost.gathers_again = cost.reduces_each = true;
     gradient = gradient / static_cast<double>(fsdp.ranks);
   } else if (zero.ranks > 1) {
     cost.gather = move(p, Collective::all_gather, Bytes{p.element * sizes.trained}, zero);
@@ -229,7 +228,17 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
     replicas.time += again.time;
     replicas.size += again.size;
   }
-  cost.joins_bucket = unit.experts == 0 && (fsdp.ranks <= 1 || zero.ranks <= 1);
+  const auto take_part = [&](const Transfer& moved, Parts part) {
+    if (takes_part(moved)) cost.parts |= part;
+  };
+  const bool bucketed = unit.experts == 0 && (fsdp.ranks <= 1 || zero.ranks <= 1);
+  take_part(cost.gather, fsdp.ranks > 1 ? kGather : kGatherOnce);
+  take_part(cost.gradients[0], fsdp.ranks > 1 ? kReduce : kReduceOnce);
+  take_part(cost.gradients[1], bucketed ? kBucketed : kReplicas);
+  take_part(cost.join_forward, kJoinForward);
+  take_part(cost.join_backward, kJoinBackward);
+  take_part(cost.dispatch, kDispatch);
+  take_part(cost.combine, kCombine);
   return cost;
 }
 
@@ -255,6 +264,11 @@ Reason violation(const Placed& p) {
   return Reason::ok;
 }
 
+/// Collectives of one micro-batch, and those that a step does once.
+struct CollectiveSums {
+  ByCollective forward{}, backward{}, once{}, again{};
+};
+
 void add(ByCollective& sums, const Transfer& moved, double times = 1) {
   sums[static_cast<std::size_t>(moved.op)] += times * moved.time;
 }
@@ -278,20 +292,20 @@ void add_reshards(GroupCost& cost, const Placed& p) {
                          Bytes{p.samples * p.tokens * p.group.width_out() * p.element}, tp);
 }
 
-void add_table_costs(GroupCost& cost, const Placed& p) {
+void add_table_costs(GroupCost& cost, const Placed& p, CollectiveSums& sums) {
   const GroupQuestion& q = p.question;
   cost.has_tables = true;
   cost.tables = table_cost(p.group.tables, p.mesh, p.samples, cost.trained, q.cluster, q.ablation);
   const TableCost& t = cost.tables;
   cost.compute_forward = t.look_up;
   cost.lookup = t.look_up;
-  for (const Transfer& moved : t.forward) add(cost.forward_by, moved);
-  for (const Transfer& moved : t.indices) add(cost.forward_by, moved);
+  for (const Transfer& moved : t.forward) add(sums.forward, moved);
+  for (const Transfer& moved : t.indices) add(sums.forward, moved);
   if (cost.trained) {
     cost.compute_backward = t.update;
     cost.lookup += t.update;
-    for (const Transfer& moved : t.backward) add(cost.backward_by, moved);
-    for (const Transfer& moved : t.gradients) add(cost.backward_by, moved);
+    for (const Transfer& moved : t.backward) add(sums.backward, moved);
+    for (const Transfer& moved : t.gradients) add(sums.backward, moved);
   }
   cost.parameters = t.parameters;
   const double kept = !cost.trained && p.group.frozen_bytes > 0
@@ -302,7 +316,8 @@ void add_table_costs(GroupCost& cost, const Placed& p) {
   cost.buffers = t.buffers;
 }
 
-void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& units) {
+void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& units,
+                    CollectiveSums& sums) {
   const GroupQuestion& q = p.question;
   const Conditions& conditions = q.conditions;
   cost.first_unit = static_cast<std::uint32_t>(units.size());
@@ -316,6 +331,12 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
     UnitSizes sizes;
     UnitCost u = unit_cost(p, unit, sizes);
     if (!cost.backward) u.backward = Seconds{};
+    if (!cost.trained) u.parts &= static_cast<Parts>(~kGradients);
+    cost.parts |= u.parts;
+    for (const Transfer* moved : {&u.gather, &u.dispatch, &u.combine, &u.join_forward,
+                                  &u.join_backward, &u.gradients[0], &u.gradients[1]}) {
+      cost.levels |= level_bit(*moved);
+    }
     const Mesh& mesh = unit.experts > 0 ? p.experts : p.mesh;
     const double shards = mesh.degree(Parallelism::fsdp);
     const double owners = shards * mesh.degree(Parallelism::zero1);
@@ -325,20 +346,20 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
     if (cost.backward) cost.gemm += n * sizes.gemm_backward;
     cost.forward_flop += n * sizes.flop;
     for (const Transfer* moved : {&u.dispatch, &u.combine, &u.join_forward}) {
-      add(cost.forward_by, *moved, n);
-      if (cost.backward) add(cost.again_by, *moved, n);
+      add(sums.forward, *moved, n);
+      if (cost.backward) add(sums.again, *moved, n);
     }
-    add(u.gathers_again ? cost.forward_by : cost.once_by, u.gather, n);
+    add((u.parts & kGather) != 0 ? sums.forward : sums.once, u.gather, n);
     if (cost.backward) {
-      add(cost.backward_by, u.join_backward, n);
-      add(cost.backward_by, u.dispatch, n);
-      add(cost.backward_by, u.combine, n);
-      if (u.gathers_again) add(cost.backward_by, u.gather, n);
+      add(sums.backward, u.join_backward, n);
+      add(sums.backward, u.dispatch, n);
+      add(sums.backward, u.combine, n);
+      if ((u.parts & kGather) != 0) add(sums.backward, u.gather, n);
     }
     if (cost.trained) {
-      add(u.reduces_each ? cost.backward_by : cost.once_by, u.gradients[0], n);
-      add(cost.once_by, u.gradients[1], n);
-      if (u.joins_bucket) {
+      add((u.parts & kReduce) != 0 ? sums.backward : sums.once, u.gradients[0], n);
+      add(sums.once, u.gradients[1], n);
+      if ((u.parts & kBucketed) != 0) {
         cost.unit_replicas += n * u.gradients[1].time;
         bucket += n * u.gradients[1].size;
       }
@@ -451,11 +472,21 @@ GroupCost group_cost(const GroupQuestion& question, std::size_t group, const Mes
     // Left out whole: no units, no parameters.
     return cost;
   }
+  CollectiveSums sums;
   if (g.kind == GroupKind::embedding_tables) {
-    add_table_costs(cost, p);
+    add_table_costs(cost, p, sums);
   } else {
-    add_unit_costs(cost, p, units);
+    add_unit_costs(cost, p, units, sums);
     add_reshards(cost, p);
+  }
+  const double m = micro_batches;
+  cost.gemm = m * cost.gemm;
+  cost.lookup = m * cost.lookup;
+  cost.tables.looked_up = m * cost.tables.looked_up;
+  cost.forward_flop = m * cost.forward_flop;
+  for (std::size_t i = 0; i < cost.by.size(); ++i) {
+    cost.by[i] = m * (sums.forward[i] + sums.backward[i]) + sums.once[i];
+    cost.again_by[i] = m * sums.again[i];
   }
   return cost;
 }

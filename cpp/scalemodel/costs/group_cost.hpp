@@ -13,6 +13,18 @@
 
 namespace scalemodel {
 
+/// Transfers of a unit that take part, as bits: those of no time do not.
+using Parts = std::uint16_t;
+inline constexpr Parts kGather = 1;      ///< sharded parameters, in both passes of a micro-batch
+inline constexpr Parts kGatherOnce = 2;  ///< updated parameters, once a step
+inline constexpr Parts kReduce = 4;      ///< gradients over shards, every micro-batch
+inline constexpr Parts kReduceOnce = 8;  ///< the same once a step
+inline constexpr Parts kJoinForward = 16, kJoinBackward = 32;
+inline constexpr Parts kDispatch = 64, kCombine = 128;
+inline constexpr Parts kReplicas = 256;  ///< gradients over replicas, unit by unit
+inline constexpr Parts kBucketed = 512;  ///< those that can travel with the group's
+inline constexpr Parts kGradients = kReduce | kReduceOnce | kReplicas | kBucketed;
+
 /// One unit of a group, one micro-batch. Transfers of no time do not take part.
 struct UnitCost {
   Seconds forward, backward;             ///< compute
@@ -20,9 +32,7 @@ struct UnitCost {
   Transfer dispatch, combine;            ///< of routed tokens, either way alike
   Transfer join_forward, join_backward;  ///< of tensor-parallel sums
   std::array<Transfer, 2> gradients{};   ///< over shards, then over replicas
-  bool gathers_again = false;            ///< before the backward pass too
-  bool joins_bucket = false;             ///< its replicas' gradients can travel with the group's
-  bool reduces_each = false;             ///< gradients over shards: every micro-batch
+  Parts parts = 0;
 };
 
 /// Time of all collectives by operation.
@@ -37,17 +47,20 @@ struct GroupCost {
   bool has_tables = false;
   bool backward = false;  ///< something at or before it learns
   bool trained = false;
-  int layout = 0;  ///< groups of equal layout hold the same samples on a rank
+  Parts parts = 0;          ///< of any of its units
+  std::uint8_t levels = 0;  ///< of the network that transfers of its units use, as bits
+  int layout = 0;           ///< groups of equal layout hold the same samples on a rank
   TableCost tables;
   std::array<Transfer, kMostProducers> gather_in{};  ///< inputs, from groups of other layouts
   Transfer bucket;        ///< gradients of all units over replicas, at once
   Seconds unit_replicas;  ///< the same, unit by unit
   Transfer gather_out;    ///< gradient of the output, likewise
 
-  // Sums over the repeated units of one micro-batch; backward includes what a step does once.
+  // Sums over the repeated units of one micro-batch.
   Seconds compute_forward, compute_backward;
-  Seconds gemm, lookup;  ///< parts of both passes
-  ByCollective forward_by{}, backward_by{}, once_by{};
+  // The same over the micro-batches of a step.
+  Seconds gemm, lookup;     ///< parts of both passes
+  ByCollective by{};        ///< without recomputation
   ByCollective again_by{};  ///< of a forward pass repeated by recomputation
   Flop forward_flop;        ///< of this rank, products and attention
 

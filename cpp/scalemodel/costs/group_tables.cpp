@@ -21,9 +21,10 @@ GroupTables::GroupTables(ComposedModel model, const Cluster& cluster, const Task
   };
   for (std::size_t g = 0; g < model_.groups.size(); ++g) {
     const LayerGroup& group = model_.groups[g];
-    group_begin_.push_back(cell_of_.size());
     const bool routed = group.expert_slot >= 0;
     const std::size_t expert_meshes = routed ? meshes_.size() : 1;
+    cells_of_group_[g] = {cell_of_.size(), static_cast<std::size_t>(group.slot),
+                          static_cast<std::size_t>(std::max(0, group.expert_slot)), expert_meshes};
     for (const int count : micro_batches_) {
       for (const Mesh& mesh : meshes_) {
         for (std::size_t e = 0; e < expert_meshes; ++e) {
@@ -51,18 +52,23 @@ GroupTables::GroupTables(ComposedModel model, const Cluster& cluster, const Task
   tokens_per_sample_ = model_.tokens_per_sample > 0 ? model_.tokens_per_sample : task.sequence;
 }
 
-const GroupCost* GroupTables::find(std::size_t group, const GroupStrategy& s) const noexcept {
+bool GroupTables::find(const GroupStrategy& s,
+                       std::array<const GroupCost*, kMaxGroups>& costs) const noexcept {
+  const std::size_t meshes = meshes_.size();
   std::size_t count = 0;
   while (count < micro_batches_.size() && micro_batches_[count] != s.micro_batches) ++count;
-  if (count == micro_batches_.size()) return nullptr;
-  const LayerGroup& g = model_.groups[group];
-  const std::size_t mesh = s.mesh[static_cast<std::size_t>(g.slot)];
-  const bool routed = g.expert_slot >= 0;
-  const std::size_t expert = routed ? s.mesh[static_cast<std::size_t>(g.expert_slot)] : 0;
-  if (mesh >= meshes_.size() || expert >= meshes_.size()) return nullptr;
-  const std::size_t at = (count * meshes_.size() + mesh) * (routed ? meshes_.size() : 1) + expert;
-  const std::int32_t cell = cell_of_[group_begin_[group] + at];
-  return cell < 0 ? nullptr : &cells_[static_cast<std::size_t>(cell)];
+  if (count == micro_batches_.size()) return false;
+  for (std::size_t g = 0; g < model_.groups.size(); ++g) {
+    const Cells& cells = cells_of_group_[g];
+    const std::size_t mesh = s.mesh[cells.slot];
+    const std::size_t expert = cells.expert_meshes > 1 ? s.mesh[cells.expert_slot] : 0;
+    if (mesh >= meshes || expert >= meshes) return false;
+    const std::size_t at = (count * meshes + mesh) * cells.expert_meshes + expert;
+    const std::int32_t cell = cell_of_[cells.begin + at];
+    if (cell < 0) return false;
+    costs[g] = &cells_[static_cast<std::size_t>(cell)];
+  }
+  return true;
 }
 
 int GroupTables::index_of(const Mesh& mesh) const noexcept {

@@ -1,6 +1,7 @@
 // Costs of every layer group under every mesh of a table, filled once per question.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -19,8 +20,10 @@ class GroupTables {
   GroupTables(const GroupTables&) = delete;
   GroupTables& operator=(const GroupTables&) = delete;
 
-  /// Null where a mesh does not suit a group or the count of micro-batches was not tabulated.
-  const GroupCost* find(std::size_t group, const GroupStrategy& strategy) const noexcept;
+  /// Costs of every group under a strategy. False: the mesh of a group was not tabulated for it, or
+  /// the count of micro-batches was not.
+  bool find(const GroupStrategy& strategy,
+            std::array<const GroupCost*, kMaxGroups>& costs) const noexcept;
   const UnitCost* units(const GroupCost& cost) const noexcept {
     return units_.data() + cost.first_unit;
   }
@@ -43,8 +46,15 @@ class GroupTables {
   std::vector<int> micro_batches_;
   std::vector<UnitCost> units_;
   std::vector<GroupCost> cells_;
-  std::vector<std::int32_t> cell_of_;     ///< -1: unsuited
-  std::vector<std::size_t> group_begin_;  ///< of a group's part of `cell_of_`
+  /// Where the costs of a group stand: one number per count of micro-batches, mesh and, where it
+  /// has routed experts, mesh of theirs.
+  struct Cells {
+    std::size_t begin = 0;  ///< in `cell_of_`
+    std::size_t slot = 0, expert_slot = 0;
+    std::size_t expert_meshes = 1;
+  };
+  std::vector<std::int32_t> cell_of_;  ///< -1: unsuited
+  std::array<Cells, kMaxGroups> cells_of_group_{};
   Flop sample_flop_;
   double tokens_per_sample_ = 1;
 };

@@ -243,6 +243,9 @@ TableCost table_cost(const TableSet& set, const Mesh& mesh, double samples, bool
     synchronise(Parallelism::ddp, dense_gradients, sparse_gradients);
     synchronise(Parallelism::hybrid, spread_gradients, spread_rows);
   }
+  for (auto* list : {&cost.forward, &cost.backward, &cost.indices, &cost.gradients}) {
+    std::ranges::stable_partition(*list, takes_part);
+  }
   return cost;
 }
 

@@ -1,12 +1,14 @@
 // One step of a model of layer groups: the schedule of its compute and communication.
 #pragma once
 
+#include <array>
 #include <tuple>
 
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/base/reason.hpp"
 #include "scalemodel/base/record.hpp"
 #include "scalemodel/costs/group_tables.hpp"
+#include "scalemodel/estimator/group_schedule.hpp"
 
 namespace scalemodel {
 
@@ -47,6 +49,37 @@ struct GroupEstimate {
 ///
 /// A mesh that was not tabulated for its group gives `mesh`.
 GroupEstimate evaluate_groups(const GroupTables& tables, const GroupStrategy& strategy) noexcept;
+
+/// What groups cost beside the schedule, summed over the first ones of a model.
+struct GroupSums {
+  Seconds compute;  ///< of one micro-batch
+  Seconds gemm, lookup;
+  Bytes looked_up;
+  Flop forward_flop;
+  ByCollective by{};
+  double updated = 0, reduced = 0, table_imbalance = 1;
+  Bytes weights, tables, gradients, optimizer, activations, widest, gathered, buffers;
+  bool learns = false;
+};
+
+/// Evaluates strategies one after the other. What a strategy shares with the one before it, the
+/// forward passes and sums of the groups in front of the first that changes, is kept: a search
+/// whose last group varies fastest spares most of it. Answers are those of `evaluate_groups`, bit
+/// for bit.
+class GroupEvaluator {
+ public:
+  explicit GroupEvaluator(const GroupTables& tables) : tables_(tables) {}
+
+  GroupEstimate operator()(const GroupStrategy& strategy) noexcept;
+
+ private:
+  const GroupTables& tables_;
+  int micro_batches_ = 0;  ///< of the strategy before; 0: none
+  GroupOrder order_;
+  GroupCosts costs_{};
+  std::array<GroupSums, kMaxGroups> sums_;
+  ForwardPass last_, every_;  ///< of the last micro-batch, and of those before it
+};
 
 template <>
 struct RecordOf<GroupEstimate> {

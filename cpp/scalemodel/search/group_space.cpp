@@ -73,6 +73,26 @@ GroupStrategy GroupSpace::at(std::uint64_t row) const {
   return strategy;
 }
 
+GroupCursor::GroupCursor(const GroupSpace& space, std::uint64_t row)
+    : space_(space), row_(row), strategy_(space.at(row)), digit_(row % space.meshes.back().size()) {
+  for (std::size_t s = 0; s < space.variable_of_slot.size(); ++s) {
+    if (space.variable_of_slot[s] + 1 == space.meshes.size()) {
+      slots_[slot_count_++] = static_cast<std::uint8_t>(s);
+    }
+  }
+}
+
+void GroupCursor::next() {
+  ++row_;
+  const auto& last = space_.meshes.back();
+  if (++digit_ == last.size()) {
+    digit_ = 0;
+    strategy_ = space_.at(row_);
+    return;
+  }
+  for (std::size_t i = 0; i < slot_count_; ++i) strategy_.mesh[slots_[i]] = last[digit_];
+}
+
 std::span<const GroupColumn> group_columns() { return kAllColumns; }
 
 const GroupColumn* find_group_column(std::string_view name) {
@@ -87,14 +107,14 @@ GroupSearchResult search_groups(const GroupTables& tables, const GroupSpace& spa
   struct Worker {
     Best<GroupStrategy> best;
     SearchCounts counts;
+    GroupEvaluator evaluate;
   };
   const std::uint64_t rows = space.size();
   Team team(options.threads, poll, rows);
   std::vector<Worker> workers(static_cast<std::size_t>(team.threads()),
-                              {Best<GroupStrategy>(options.top), {}});
-  const auto judge = [&](Worker& worker, std::uint64_t row) {
-    const GroupStrategy strategy = space.at(row);
-    const GroupEstimate estimate = evaluate_groups(tables, strategy);
+                              {Best<GroupStrategy>(options.top), {}, GroupEvaluator(tables)});
+  const auto judge = [&](Worker& worker, std::uint64_t row, const GroupStrategy& strategy) {
+    const GroupEstimate estimate = worker.evaluate(strategy);
     ++worker.counts.evaluated;
     ++worker.counts.verdicts[static_cast<std::size_t>(estimate.verdict)];
     const bool too_big = options.too_big && estimate.verdict == Reason::out_of_memory;
@@ -112,7 +132,10 @@ GroupSearchResult search_groups(const GroupTables& tables, const GroupSpace& spa
   result.finished =
       team.run((rows + kRows - 1) / kRows, 1, [&](std::size_t worker, std::size_t block) {
         const std::uint64_t first = block * kRows, last = std::min(rows, first + kRows);
-        for (std::uint64_t row = first; row < last; ++row) judge(workers[worker], row);
+        GroupCursor at(space, first);
+        for (std::uint64_t row = first; row < last; ++row, at.next()) {
+          judge(workers[worker], row, *at);
+        }
         team.add_done(last - first);
       });
   Best<GroupStrategy> best(options.top);
@@ -137,8 +160,10 @@ bool sweep_groups(const GroupTables& tables, const GroupSpace& space, int thread
   Team team(threads, poll, rows);
   return team.run((rows + kRows - 1) / kRows, 1, [&](std::size_t, std::size_t block) {
     const std::uint64_t first = block * kRows, last = std::min(rows, first + kRows);
-    for (std::uint64_t row = first; row < last; ++row) {
-      estimates[row] = evaluate_groups(tables, space.at(row));
+    GroupCursor at(space, first);
+    GroupEvaluator evaluate(tables);
+    for (std::uint64_t row = first; row < last; ++row, at.next()) {
+      estimates[row] = evaluate(*at);
     }
     team.add_done(last - first);
   });

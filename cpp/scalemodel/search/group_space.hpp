@@ -30,6 +30,24 @@ struct GroupSpace {
   GroupStrategy at(std::uint64_t row) const;
 };
 
+/// Walks the strategies of a space in the order of rows: one variable changes at nearly every step,
+/// so that no row is divided into its digits.
+class GroupCursor {
+ public:
+  GroupCursor(const GroupSpace& space, std::uint64_t row);
+
+  const GroupStrategy& operator*() const { return strategy_; }
+  void next();
+
+ private:
+  const GroupSpace& space_;
+  std::uint64_t row_;
+  GroupStrategy strategy_;
+  std::size_t digit_;                            ///< of the last variable
+  std::array<std::uint8_t, kMaxSlots> slots_{};  ///< that it sets
+  std::size_t slot_count_ = 0;
+};
+
 using GroupColumn = ColumnOf<GroupEstimate>;
 
 /// The numeric fields of GroupEstimate in their order.
