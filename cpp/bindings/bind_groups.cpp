@@ -53,9 +53,13 @@ LayerGroup tables_group(const std::string& name, const std::vector<TableRow>& ro
 
 std::unique_ptr<GroupTables> make_tables(const ComposedModel& model, const Cluster& cluster,
                                          const Task& task, const Stack& stack,
-                                         const Ablation& ablation,
+                                         const Ablation& ablation, double look_up_fraction,
                                          const std::vector<std::string>& meshes,
                                          const std::vector<int>& micro_batches, bool forward_only) {
+  if (!(look_up_fraction > 0 && look_up_fraction <= 1)) {
+    throw MalformedQuestion("look_up_fraction=" + std::to_string(look_up_fraction) +
+                            ": must be above 0, at most 1");
+  }
   std::vector<Mesh> parsed;
   for (const std::string& text : meshes) parsed.push_back(parse_mesh(text, cluster.accelerators));
   for (const int count : micro_batches) {
@@ -64,8 +68,8 @@ std::unique_ptr<GroupTables> make_tables(const ComposedModel& model, const Clust
                               ": must be from 1 to 65535");
     }
   }
-  return std::make_unique<GroupTables>(model, cluster, task, stack, ablation, std::move(parsed),
-                                       micro_batches, forward_only);
+  return std::make_unique<GroupTables>(model, cluster, task, stack, ablation, look_up_fraction,
+                                       std::move(parsed), micro_batches, forward_only);
 }
 
 GroupStrategy make_strategy(const std::vector<int>& meshes, int micro_batches, Queues queues,
@@ -380,8 +384,8 @@ Ablation(latency=False))");
            py::arg("recompute"));
   py::class_<GroupTables>(m, "GroupTables", "Costs of every group under every mesh.")
       .def(py::init(&make_tables), py::arg("model"), py::arg("cluster"), py::arg("task"),
-           py::arg("stack"), py::arg("ablation"), py::arg("meshes"), py::arg("micro_batches"),
-           py::arg("forward_only"))
+           py::arg("stack"), py::arg("ablation"), py::arg("look_up_fraction"), py::arg("meshes"),
+           py::arg("micro_batches"), py::arg("forward_only"))
       .def("estimate", &evaluate_groups, py::arg("layout"));
   py::class_<GroupSpace>(m, "GroupSpace", "Combinations of meshes and schedules, numbered.")
       .def(py::init(&make_group_space), py::arg("tables"), py::arg("meshes"),

@@ -15,7 +15,7 @@ namespace {
 /// their interaction, each group with a mesh of its own, every schedule.
 class ClickModel {
  public:
-  ClickModel() : tables_(model(), cluster(128), task(), {}, {}, meshes(), {1}, false) {
+  ClickModel() : tables_(model(), cluster(128), task(), {}, {}, 0.8, meshes(), {1}, false) {
     space_.queues = {Queues::one, Queues::per_level};
     space_.prefetch = {Prefetch::none, Prefetch::one, Prefetch::unlimited};
     space_.backward_gather = {BackwardGather::before, BackwardGather::behind};

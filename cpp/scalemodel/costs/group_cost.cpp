@@ -295,7 +295,8 @@ void add_reshards(GroupCost& cost, const Placed& p) {
 void add_table_costs(GroupCost& cost, const Placed& p, CollectiveSums& sums) {
   const GroupQuestion& q = p.question;
   cost.has_tables = true;
-  cost.tables = table_cost(p.group.tables, p.mesh, p.samples, cost.trained, q.cluster, q.ablation);
+  cost.tables = table_cost(p.group.tables, p.mesh, p.samples, cost.trained, q.cluster, q.ablation,
+                           q.look_up_fraction);
   const TableCost& t = cost.tables;
   cost.compute_forward = t.look_up;
   cost.lookup = t.look_up;
@@ -407,12 +408,14 @@ bool learns_at_or_before(const GroupQuestion& q, std::size_t group) {
 }  // namespace
 
 GroupQuestion make_question(const ComposedModel& model, const Cluster& cluster, const Task& task,
-                            const Stack& stack, const Ablation& ablation, bool forward_only) {
+                            const Stack& stack, const Ablation& ablation, double look_up_fraction,
+                            bool forward_only) {
   GroupQuestion q;
   q.model = &model;
   q.cluster = ablated(cluster, ablation);
   q.task = task;
   q.ablation = ablation;
+  q.look_up_fraction = look_up_fraction;
   q.forward_only = forward_only;
   Stack changed = stack;
   if (ablation.gemm_fraction > 0) changed.gemm_efficiency = 1;

@@ -81,11 +81,13 @@ struct GroupQuestion {
   Ablation ablation;
   Conditions conditions;
   LayerTimers timers;
+  double look_up_fraction = 1;  ///< of memory bandwidth, pooled look-ups and updates of tables
   bool forward_only = false;
 };
 
 GroupQuestion make_question(const ComposedModel& model, const Cluster& cluster, const Task& task,
-                            const Stack& stack, const Ablation& ablation, bool forward_only);
+                            const Stack& stack, const Ablation& ablation, double look_up_fraction,
+                            bool forward_only);
 
 /// Samples of a rank that sees a `mesh` part of the batch, one micro-batch; 0: not whole.
 double local_samples(const Task& task, const Mesh& mesh, int micro_batches);

@@ -13,10 +13,11 @@ namespace scalemodel {
 class GroupTables {
  public:
   /// Tabulates `meshes` for every group that they suit. `micro_batches`: the counts that strategies
-  /// may ask for, at most 255 of them.
+  /// may ask for, at most 255 of them. `look_up_fraction`: share of memory bandwidth that pooled
+  /// look-ups reach.
   GroupTables(ComposedModel model, const Cluster& cluster, const Task& task, const Stack& stack,
-              const Ablation& ablation, std::vector<Mesh> meshes, std::vector<int> micro_batches,
-              bool forward_only);
+              const Ablation& ablation, double look_up_fraction, std::vector<Mesh> meshes,
+              std::vector<int> micro_batches, bool forward_only);
   GroupTables(const GroupTables&) = delete;
   GroupTables& operator=(const GroupTables&) = delete;
 

@@ -12,11 +12,6 @@
 namespace scalemodel {
 namespace {
 
-/// Share of memory bandwidth that pooled look-ups reach: FBGEMM's table-batched embedding on
-/// production-like tables, 1,198 of 1,555 GB/s (its README; the accelerator, taken for an A100 of
-/// 40 GB, is not named). Its forward and backward passes together give the same share with the
-/// traffic counted below.
-constexpr double kLookUpFraction = 0.77;
 /// Memory is read in sectors of so many bytes.
 constexpr double kSector = 32;
 constexpr double kIndexBytes = 8;
@@ -146,7 +141,7 @@ Transfer transfer(Collective op, Bytes size, const GroupShape& group, const Clus
 }
 
 TableCost table_cost(const TableSet& set, const Mesh& mesh, double samples, bool trained,
-                     const Cluster& cluster, const Ablation& ablation) {
+                     const Cluster& cluster, const Ablation& ablation, double look_up_fraction) {
   TableCost cost;
   const int spread = mesh.degree(Parallelism::hybrid);
   Shards shards{static_cast<double>(mesh.degree(Parallelism::table_wise)) * spread,
@@ -169,7 +164,8 @@ TableCost table_cost(const TableSet& set, const Mesh& mesh, double samples, bool
     add_tables(cost, set, replicated, copies, {}, samples, trained, cluster, ablation, look_up,
                update, spread_gradients, spread_rows);
   }
-  const double fraction = ablation.memory_fraction > 0 ? ablation.memory_fraction : kLookUpFraction;
+  const double fraction =
+      ablation.memory_fraction > 0 ? ablation.memory_fraction : look_up_fraction;
   cost.look_up = memory_time(look_up, fraction, cluster.accelerator);
   cost.update = memory_time(update, fraction, cluster.accelerator);
 

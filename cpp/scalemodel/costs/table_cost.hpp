@@ -44,8 +44,9 @@ struct TableCost {
   double imbalance = 1;                        ///< look-ups of the busiest rank over the mean
 };
 
-/// `samples` of a rank behind the exchange; `trained`: rows are updated.
+/// `samples` of a rank behind the exchange; `trained`: rows are updated; `look_up_fraction`: share
+/// of memory bandwidth that pooled look-ups and updates reach.
 TableCost table_cost(const TableSet& tables, const Mesh& mesh, double samples, bool trained,
-                     const Cluster& cluster, const Ablation& ablation);
+                     const Cluster& cluster, const Ablation& ablation, double look_up_fraction);
 
 }  // namespace scalemodel

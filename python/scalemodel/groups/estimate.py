@@ -9,6 +9,7 @@ from scalemodel.errors import ScaleModelError
 from scalemodel.groups.model import ComposedModel
 from scalemodel.groups.strategy import BatchInference, GroupStrategy, from_shorthand
 from scalemodel.resolve import Cluster
+from scalemodel.resolve.reader import Reader
 from scalemodel.tasks import Training
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ def is_illegal(reason: str) -> bool:
     return reason not in ("ok", "out_of_memory")
 
 
+def _look_up_fraction() -> float:
+    """Share of memory bandwidth that pooled look-ups of embedding tables reach."""
+    entry = Reader(catalog.load("reference", "embedding_look_ups"), "reference/embedding_look_ups")
+    return entry.number("memory_fraction")
+
+
 @catalog.kept(64)
 def group_tables(
     model: ComposedModel,
@@ -61,6 +68,7 @@ def group_tables(
         task.core,
         resolve.stack(stack),
         ablation,
+        _look_up_fraction(),
         list(meshes),
         list(micro_batches),
         isinstance(task, BatchInference),

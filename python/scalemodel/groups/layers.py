@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
@@ -11,7 +12,7 @@ from scalemodel.errors import ScaleModelError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class Group(ABC):
     """What every layer group says.
 
     Attributes
@@ -55,9 +56,9 @@ class Group:
         self.core  # noqa: B018  a malformed group is an error at once
 
     @property
+    @abstractmethod
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
-        raise NotImplementedError
 
     def _given(self, *counts: str, **others: object) -> dict[str, Any]:
         """Arguments of the engine's builder: the name, checked whole numbers, and others."""

@@ -116,7 +116,7 @@ TEST_CASE("evaluating group strategies on filled tables allocates nothing") {
   space.buckets = {Buckets::unit, Buckets::group};
   space.recompute = {0, 1};
   const GroupTables filled(compose(groups, {"embedding", "mlp", "transformer"}),
-                           testing::reference_cluster(64), task, Stack{}, Ablation{}, meshes,
+                           testing::reference_cluster(64), task, Stack{}, Ablation{}, 0.8, meshes,
                            {1, 2}, false);
   int can_run = 0;
   const long long before = allocations;

@@ -265,6 +265,7 @@ struct Question {
             task,
             Stack{},
             Ablation{},
+            0.8,
             meshes,
             {1, 2},
             forward_only};
