@@ -70,26 +70,24 @@ struct RecordOf<SteadyState> {
       field("saturated", &T::saturated, "more arrive than it can finish")};
 };
 
-/// With `concurrency` sequences running all the time. Each needs S = (output - 1)/tokens_per_step
-/// steps, so that r = concurrency/S requests finish, and as many prompts enter, per step:
+/// With `concurrency` sequences running all the time. Each needs S steps, the last of several
+/// tokens included, so that r = concurrency/S requests finish, and as many prompts enter, per step:
 ///
-///     step = (1 - f) T(no prompt) + f T(r/f prompts),   f = 1 - exp(-r parts)
+///     step = (1 - f) T(no prompt) + f T(r/f prompts),   f = 1 - exp(-r)
 ///
-/// parts being the steps one prompt is cut into. An engine that does not mix phases stops for a
-/// step of prompts alone instead. Where the prompts of a step exceed its limit of tokens, fewer
-/// sequences than asked for can be kept running, and `concurrency` is that number.
-///
-/// The wait for the first token is that of a gate: a request meets a step of mean length T + V/T
-/// (V its variance), waits for half of it, and shares the next one with all that came during it. A
-/// prompt adds s to a step, so that V = s^2 rate T/(1 - (rate s)^2). Where prompts go first, in
-/// steps of their own, they are served one after another by a server that takes vacations of one
-/// step (Levy and Yechiali, 1975).
+/// An engine that does not mix phases stops for steps of prompts alone instead. Where the prompts
+/// of a step exceed its limit of tokens, fewer sequences than asked for can be kept running, and
+/// `concurrency` is that number. The time to the first token is that of prompts which come at
+/// random at the rate of those that finish (prompt_steps.hpp).
 SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
                          const RequestMix& mix, double concurrency) noexcept;
 
-/// With `rate` requests per second arriving at random (Poisson). Concurrency follows from Little's
-/// law, rate (S step) = concurrency, found by bracketing.
+/// With `requests_per_s` arriving at random (Poisson), all of one length. A request takes its wait,
+/// its prompt and S steps in the company of those that it finds, and concurrency follows from
+/// Little's law. It agrees with the simulation of a stream within 5 % up to 60 % of the highest
+/// rate that is not saturated. Saturated is also the rate at which prompts leave so little time to
+/// answers that all slots fill: then every request in time finds them taken.
 SteadyState steady_state_at(const StepTimes& times, const CacheCapacity& capacity,
-                            const RequestMix& mix, double rate) noexcept;
+                            const RequestMix& mix, double requests_per_s) noexcept;
 
 }  // namespace scalemodel

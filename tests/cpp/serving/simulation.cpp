@@ -92,7 +92,7 @@ TEST_CASE("the closed form is the mean of the stream where it is stable") {
       const SteadyState same = steady_state_at(one.times, one.capacity, mix, real);
       CHECK(same.tpot.base() == Approx(tpot).epsilon(0.05));
       CHECK(same.concurrency == Approx(result.totals.running_s / seconds).epsilon(0.05));
-      CHECK(same.ttft.base() == Approx(ttft).epsilon(0.1));
+      CHECK(same.ttft.base() == Approx(ttft).epsilon(0.05));
       CHECK(expected.concurrency ==
             Approx(rate * (mix.output - 1) * expected.step.base()).epsilon(1e-3));
     }

@@ -1,0 +1,83 @@
+// How prompts enter the steps of an instance, and how long they wait for it.
+#pragma once
+
+#include <algorithm>
+
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/serving/capacity.hpp"
+#include "scalemodel/serving/demand.hpp"
+#include "scalemodel/serving/step_times.hpp"
+
+namespace scalemodel {
+
+/// Lengths of steps beside a number of running sequences.
+struct PromptSteps {
+  Seconds quiet;      ///< without a prompt
+  Seconds alone;      ///< all steps of one prompt with no other one about
+  Seconds last;       ///< the last of them
+  Seconds more;       ///< what every further prompt adds
+  Seconds full;       ///< with as many prompts as it takes
+  double most = 1;    ///< those prompts; below 1, one is cut over several steps
+  double parts = 1;   ///< steps of one prompt with no other one about
+  bool mixed = true;  ///< running sequences gain tokens in a step with prompts too
+
+  /// Steps and time of one prompt where a cut one is followed by another with this probability,
+  /// which fills up its last step.
+  double parts_of(double crowded) const noexcept {
+    return most > 1 ? 1 : (1 - crowded) * parts + crowded / most;
+  }
+  Seconds time_of(double crowded) const noexcept {
+    return most > 1 ? alone : (1 - crowded) * alone + crowded / most * full;
+  }
+  /// Time per step of the running sequences while `prompts` enter during one, in `busy` steps.
+  Seconds mean(double busy, double prompts) const noexcept {
+    const Seconds first = most > 1 ? busy * (alone - more) + prompts * more
+                                   : prompts * time_of(std::min(1.0, prompts / most));
+    return (mixed ? 1 - busy : 1.0) * quiet + first;
+  }
+};
+
+/// Evaluated beside `sequences`, exactly at one prompt and at about `prompts` of them.
+PromptSteps prompt_steps(const StepTimes& times, const CacheCapacity& capacity,
+                         const Demand& demand, double sequences, double prompts) noexcept;
+
+/// Steps one after another while prompts arrive at random at some rate: whatever came during one
+/// enters the next. In an engine that mixes phases, with K of them, Poisson of mean rate X,
+///
+///     X' = quiet + (alone - more - quiet) [K > 0] + more K;
+///
+/// in one that does not, steps of prompts follow on each other until nobody came during one.
+struct StepMoments {
+  Seconds round;    ///< from one token of a running sequence to the next
+  Seconds met;      ///< the step that an arrival finds under way: E[X^2]/E[X]
+  Seconds each;     ///< that a further prompt takes, tokens of running sequences beside it deducted
+  double busy = 0;  ///< share of steps with a prompt
+  double load = 0;  ///< share of time that they take, where a prompt fills one or more
+};
+StepMoments step_moments(const PromptSteps& steps, Hertz rate) noexcept;
+
+/// The wait of a prompt for its steps. It lets the step under way finish (half of it on average);
+/// then full steps of those ahead pass. As many as arrive in a wait are ahead; with a geometric
+/// number A of that mean, wait = met/2 + full E[floor(A/most)]. This is exact where a step takes
+/// one prompt (M/G/1 with vacations: Levy and Yechiali, Manag. Sci. 22 (1975)) and where it takes
+/// all (gated service: Takagi, Queueing Analysis 1, 1991).
+struct PromptWait {
+  Seconds wait;
+  Seconds computed;       ///< from the start of its first step to its first token
+  Seconds own;            ///< its last step, with those that share it
+  Seconds behind;         ///< in which those came that still wait when its own step starts
+  double full_steps = 0;  ///< that pass in the wait
+};
+PromptWait prompt_wait(const PromptSteps& steps, const StepMoments& moments, Hertz rate) noexcept;
+
+/// Prompts that come while one is computed, and enter because of it.
+double followers(const StepMoments& moments, Hertz rate) noexcept;
+
+/// Time until a sequence has gained tokens in `count` steps, from the end of the step of its own
+/// prompt on. That step was a long one, and more prompts than usual are waiting at its end: those
+/// of a time E more than after a step like any other, and with g followers of each, rate E/(1 - g)
+/// prompts more enter.
+Seconds time_of_steps(const PromptSteps& steps, const StepMoments& moments, const PromptWait& wait,
+                      Hertz rate, double count) noexcept;
+
+}  // namespace scalemodel

@@ -1,0 +1,119 @@
+"""The closed form of serving against the stream, request by request, over random deployments."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import scalemodel as sm
+from scalemodel.serving import request_stream
+
+MODELS = (
+    "gemma2_9b",
+    "mistral_7b",
+    "llama3_8b",
+    "llama3_70b",
+    "qwen3_30b_a3b",
+    "mixtral_8x7b",
+    "gpt_oss_120b",
+    "deepseek_v3",
+    "llama3_1_405b",
+)
+CLUSTERS = ("dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200")
+ENGINES = (
+    "vllm_v1",
+    "sglang_2025",
+    "tensorrt_llm_pytorch_2025",
+    "tensorrt_llm_2025",
+    "tensorrt_llm_triton_2024",
+)
+DEPLOYMENTS = 30
+REQUESTS = 20_000
+
+
+class Deployment(NamedTuple):
+    model: str
+    cluster: str
+    task: sm.Inference
+    layout: sm.ServingLayout
+    engine: str
+
+    def serve(self, **ask: Any) -> Any:
+        return sm.serve(
+            self.model, self.cluster, self.task, self.layout, engine=self.engine, replicas=1, **ask
+        )
+
+
+def draw(random: np.random.Generator) -> Deployment:
+    """A deployment that runs: any model, accelerator, engine, layout, format and lengths."""
+    while True:
+        model, cluster = str(random.choice(MODELS)), str(random.choice(CLUSTERS))
+        newer = cluster != "dgx_a100"
+        tp = int(random.choice([1, 2, 4, 8]))
+        pp = int(random.choice([1, 1, 1, 2])) if tp < 8 else 1
+        routed = sm.model(model).shape.experts > 0
+        dp = int(random.choice([1, 1, 2])) if routed and tp * pp < 8 else 1
+        task = sm.Inference(
+            input_tokens=float(np.rint(np.exp(random.uniform(np.log(64), np.log(16_000))))),
+            output_tokens=float(np.rint(np.exp(random.uniform(np.log(32), np.log(2000))))),
+            precision=random.choice(["bf16", "fp8"]).item() if newer else "bf16",
+            kv_precision=random.choice(["bf16", "fp8"]).item() if newer else "bf16",
+            prefix_hit_fraction=float(random.choice([0, 0, 0, 0.5])),
+            speculative_tokens=int(random.choice([0, 0, 0, 0, 1, 3])),
+        )
+        layout = sm.ServingLayout(tp=tp, pp=pp, dp=dp, ep=tp * dp if routed else 1)
+        found = Deployment(model, cluster, task, layout, str(random.choice(ENGINES)))
+        if found.serve().fits:
+            return found
+
+
+def highest_rate(deployment: Deployment) -> float:
+    """Requests per second below which the closed form calls nothing saturated."""
+    low, high = 0.0, float(deployment.serve().requests_per_s)
+    for _ in range(12):
+        middle = (low + high) / 2
+        if deployment.serve(requests_per_s=middle).saturated:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+@pytest.mark.parametrize("seed", range(DEPLOYMENTS))
+def test_closed_form_and_stream_agree_within_five_percent(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    deployment = draw(random)
+    rate = random.uniform(0.1, 0.6) * highest_rate(deployment)
+    stream = request_stream(deployment.task, requests=REQUESTS, requests_per_s=rate, seed=seed)
+    plan = deployment.serve(requests_per_s=stream.requests_per_s)
+    found = plan.simulate(stream).summary()
+    assert not plan.saturated
+    assert plan.ttft_s == pytest.approx(found["ttft_mean_s"], rel=0.05)
+    assert plan.tpot_s == pytest.approx(found["tpot_mean_s"], rel=0.05)
+    assert plan.concurrency == pytest.approx(found["concurrency"], rel=0.05)
+    assert plan.requests_per_s == pytest.approx(found["requests_per_s"], rel=0.05)
+    # Little's law holds in both: for answers under way, and for everyone in the system.
+    steps = max(1.0, deployment.task.output_tokens - 1)
+    assert plan.concurrency == pytest.approx(plan.requests_per_s * steps * plan.tpot_s, rel=1e-9)
+    assert found["in_system"] == pytest.approx(
+        found["requests_per_s"] * found["latency_mean_s"], rel=1e-9
+    )
+
+
+def test_a_single_slot_is_a_queue_of_one_server() -> None:
+    # M/D/1: the wait for a slot is load/(1 - load)/2 of the time that a request holds it.
+    task = sm.Inference(input_tokens=1331, output_tokens=36)
+    ask = {"engine": "sglang_2025", "replicas": 1}
+    layout = sm.ServingLayout(tp=2)
+    idle = sm.serve("llama3_70b", "dgx_a100", task, layout, requests_per_s=1e-6, **ask)
+    assert idle.most_concurrency == 1
+    holding = idle.latency_s - 0.005  # less what the host adds to the first token
+    for load in (0.2, 0.5):
+        plan = sm.serve(
+            "llama3_70b", "dgx_a100", task, layout, requests_per_s=load / holding, **ask
+        )
+        wait = load / (1 - load) / 2 * holding
+        assert plan.ttft_s - idle.ttft_s == pytest.approx(wait, rel=0.05)
+        assert plan.tpot_s == pytest.approx(idle.tpot_s, rel=1e-3)
