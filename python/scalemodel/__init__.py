@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     )
     from scalemodel.jobs import LogComparison, StepTimeMonitor, compare_log
     from scalemodel.mixed import MixedCluster, MixedEstimate, estimate_mixed, mixed_cluster
-    from scalemodel.reports import Report, report
     from scalemodel.mixed_search import search_mixed
+    from scalemodel.reports import Report, report
     from scalemodel.routing import (
         Fabric,
         NetworkReport,

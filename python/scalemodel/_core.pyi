@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'accelerator_share_kg', 'amortised', 'attention_bound_s', 'availability_interval_s', 'best_algorithm', 'canonical', 'check_serving_layout', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'least_loss_split', 'lookup_time_s', 'loss', 'marginal_return', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'recorded_group', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'accelerator_share_kg', 'amortised', 'attention_bound_s', 'availability_interval_s', 'best_algorithm', 'canonical', 'check_serving_layout', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'least_loss_split', 'lookup_time_s', 'loss', 'marginal_return', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'recorded_group', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -3219,13 +3219,28 @@ class MixedStep:
     A training step on accelerators of several kinds.
     """
     @property
+    def cost_usd(self) -> float:
+        ...
+    @property
+    def energy_j(self) -> float:
+        ...
+    @property
     def layers(self) -> list[int]:
+        ...
+    @property
+    def least_time_s(self) -> float:
+        ...
+    @property
+    def may_fit(self) -> bool:
         ...
     @property
     def memory_bytes(self) -> list[float]:
         ...
     @property
     def micro_batches(self) -> list[float]:
+        ...
+    @property
+    def power_w(self) -> list[float]:
         ...
     @property
     def step_time_s(self) -> float:
@@ -5237,7 +5252,7 @@ class GroupTables:
     """
     Costs of every group under every mesh.
     """
-    def __init__(self, model: ComposedModel, cluster: Cluster, task: Task, stack: Stack, ablation: Ablation, meshes: collections.abc.Sequence[str], micro_batches: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], forward_only: bool) -> None:
+    def __init__(self, model: ComposedModel, cluster: Cluster, task: Task, stack: Stack, ablation: Ablation, look_up_fraction: typing.SupportsFloat | typing.SupportsIndex, meshes: collections.abc.Sequence[str], micro_batches: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], forward_only: bool) -> None:
         ...
     def estimate(self, layout: GroupLayout) -> GroupEstimate:
         ...
@@ -5498,13 +5513,17 @@ def mesh_text(text: str, accelerators: typing.SupportsInt | typing.SupportsIndex
     """
     A mesh with every degree filled in.
     """
-def mixed_by_replica(tables: collections.abc.Sequence[Tables], shares: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], strategy: Strategy, balanced: bool) -> MixedStep:
+def mixed_by_replica(tables: collections.abc.Sequence[Tables], shares: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], strategy: Strategy, split: str) -> MixedStep:
     """
     A step of replicas of several kinds.
     """
-def mixed_by_stage(tables: collections.abc.Sequence[Tables], shares: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], strategy: Strategy, balanced: bool) -> MixedStep:
+def mixed_by_stage(tables: collections.abc.Sequence[Tables], shares: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], strategy: Strategy, split: str) -> MixedStep:
     """
     A step of a pipeline whose stages run on several kinds.
+    """
+def mixed_with_layers(tables: collections.abc.Sequence[Tables], shares: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], strategy: Strategy, layers: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> MixedStep:
+    """
+    The same with the layers of each stage given.
     """
 def mlp_group(name: str, widths: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], repeat: typing.SupportsInt | typing.SupportsIndex, bias: bool, experts: typing.SupportsInt | typing.SupportsIndex, experts_per_sample: typing.SupportsInt | typing.SupportsIndex) -> LayerGroup:
     ...

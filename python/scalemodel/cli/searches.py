@@ -97,7 +97,9 @@ def add_aim(parser: argparse.ArgumentParser, top: int) -> Any:
         metavar="COLUMN|COLUMN=WEIGHT,...",
         help="what to optimise (default step_time_s)",
     )
-    aim.add_argument("--top", type=whole, default=top, metavar="N", help=f"how many (default {top})")
+    aim.add_argument(
+        "--top", type=whole, default=top, metavar="N", help=f"how many (default {top})"
+    )
     aim.add_argument(
         "--constraint",
         action="append",
