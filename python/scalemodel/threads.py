@@ -34,7 +34,7 @@ def worker_threads(threads: int | None) -> int:
 
 @contextmanager
 def progress_bar(
-    wanted: bool | Callable[[int, int], object], total: int
+    wanted: bool | Callable[[int, int], object], total: int, unit: str = " rows"
 ) -> Iterator[Callable[[int, int], object] | None]:
     """What the engine calls with (rows done, rows in all); a bar of tqdm where that is there."""
     if callable(wanted):
@@ -55,7 +55,7 @@ def progress_bar(
             "function of (done, total)",
             code="missing_extra",
         ) from None
-    with tqdm(total=total, unit=" rows", unit_scale=True, leave=False) as bar:
+    with tqdm(total=total, unit=unit, unit_scale=True, leave=False) as bar:
 
         def update(done: int, _: int) -> None:
             bar.update(done - bar.n)

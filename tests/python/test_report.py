@@ -174,6 +174,15 @@ def test_less_memory_is_never_faster() -> None:
     assert front.step_time_s.min() == sm.search(*asked(), SPACE, threads=1)[0].step_time_s
 
 
+def test_progress_is_told_by_section(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[tuple[int, int]] = []
+    reported(top=1, progress=lambda done, total: told.append((done, total)))
+    assert told == [(done, 10) for done in range(1, 11)]
+    path = tmp_path / "study.html"
+    ran = run_command(capsys, "report", *OPTIONS, "--out", path, "--progress")
+    assert ran.err.splitlines()[-1] == "section 10 of 10"
+
+
 def test_titles_are_text() -> None:
     title = 'a <b> & "c"'
     page = checked(reported(title=title, top=1).html)

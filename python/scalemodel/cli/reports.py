@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from scalemodel.cli.estimates import record
@@ -28,11 +29,16 @@ def add_report(commands: Any) -> None:
     parser.set_defaults(run=_report)
     add_space(parser)
     add_aim(parser, 5)
-    add_threads(parser)
+    work = add_threads(parser)
+    work.add_argument("--progress", action="store_true", help="tell on the error stream")
     output = parser.add_argument_group("output")
     output.add_argument("--out", required=True, metavar="FILE", help="the .html file to write")
     output.add_argument("--title", metavar="TEXT", help="heading (default: model and machine)")
     output.add_argument("--json", action="store_true", help="one JSON document")
+
+
+def _tell(done: int, total: int) -> None:
+    print(f"section {done} of {total}", file=sys.stderr, flush=True)
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -53,6 +59,7 @@ def _report(options: argparse.Namespace) -> int:
         title=options.title,
         stack=options.stack,
         threads=options.threads,
+        progress=_tell if options.progress else False,
     )
     path, ranking = page.write(options.out), page.ranking
     if options.json:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from scalemodel import catalog, plot, uncertainty
-from scalemodel.choice import Choice
+from scalemodel.choice import Choice, explain_choice
 from scalemodel.codesign.sensitivity import DEFAULT_PATHS, sensitivity
 from scalemodel.codesign.vary import Hardware
 from scalemodel.diagnosis import Diagnosis, diagnose
@@ -339,24 +340,23 @@ def repeat_section(question: Question, code: str) -> Section:
     return Section("repeat", "To repeat it", body)
 
 
-def sections_of(
-    ranking: Ranking, choice: Callable[[], Choice], code: str, threads: int | None
-) -> list[Section]:
-    """The page of a study in order; without an answer only question and reason."""
+def sections_of(ranking: Ranking, code: str, threads: int | None) -> list[Callable[[], Section]]:
+    """What makes the page of a study, in order; without an answer only question and reason."""
     question = ranking.question
-    asked, again = question_section(question), repeat_section(question, code)
+    asked, again = partial(question_section, question), partial(repeat_section, question, code)
     if not ranking:
-        return [asked, no_answer_section(ranking), again]
-    chosen, best = choice(), ranking[0]
+        return [asked, partial(no_answer_section, ranking), again]
+    best = ranking[0]
+    choice = lru_cache(partial(explain_choice, ranking, threads=threads))
     return [
         asked,
-        answer_section(ranking),
-        parts_section(chosen),
-        choice_section(chosen),
-        front_section(question, threads),
-        hardware_section(question, threads),
-        help_section(best),
-        certainty_section(best),
-        assumptions_section(best),
+        partial(answer_section, ranking),
+        lambda: parts_section(choice()),
+        lambda: choice_section(choice()),
+        partial(front_section, question, threads),
+        partial(hardware_section, question, threads),
+        partial(help_section, best),
+        partial(certainty_section, best),
+        partial(assumptions_section, best),
         again,
     ]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from scalemodel import _core
-from scalemodel.choice import Choice, explain_choice
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import DEFAULT_STACK, is_composed
 from scalemodel.objective import Objective
@@ -18,6 +17,7 @@ from scalemodel.resolve import Network
 from scalemodel.search import ClusterLike, ModelLike, Question, Ranking, search
 from scalemodel.space import Space
 from scalemodel.tasks import Training
+from scalemodel.threads import progress_bar
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,7 @@ def report(
     stack: str = DEFAULT_STACK,
     network: Network = None,
     threads: int | None = None,
+    progress: bool | Callable[[int, int], object] = False,
 ) -> Report:
     """The best strategies of a space on one HTML page, with all that speaks for and against them.
 
@@ -124,6 +125,9 @@ def report(
         Strategies in the table.
     title : str, optional
         Default: model and machine.
+    progress : bool or function of (done, total)
+        Of the page's sections; a page takes some forty searches of the space. True shows a bar of
+        tqdm.
 
     Returns
     -------
@@ -165,9 +169,12 @@ def report(
     where = f"{question.cluster.accelerators:,} × {question.cluster.accelerator}"
     title = f"{question.model.name} on {where}" if title is None else title
 
-    def choice() -> Choice:
-        return explain_choice(ranking, threads=threads)
-
-    parts = sections.sections_of(ranking, choice, _code(question, top), threads)
+    made: list[markup.Section] = []
+    parts = sections.sections_of(ranking, _code(question, top), threads)
+    with progress_bar(progress, len(parts), unit=" sections") as tell:
+        for part in parts:
+            made.append(part())
+            if tell is not None:
+                tell(len(made), len(parts))
     origin = f"Predicted by scalemodel {_core.__version__}; nothing on this page was measured."
-    return Report(title, ranking, markup.page(title, origin, parts))
+    return Report(title, ranking, markup.page(title, origin, made))
