@@ -2,6 +2,7 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
+#include "scalemodel/base/order_statistics.hpp"
 #include "scalemodel/estimator/mixed.hpp"
 #include "scalemodel/estimator/step_timeline.hpp"
 #include "scalemodel/timeline/events.hpp"
@@ -172,6 +173,10 @@ void bind_timeline(py::module_& m) {
         py::overload_cast<const Tables&, const Strategy&, std::uint64_t>(&draw_slowdown),
         py::arg("tables"), py::arg("strategy"), py::arg("seed"),
         "Factors of the stages of the slowest replica, drawn with the stack's spread.");
+  m.def("expected_maximum", &expected_maximum, py::arg("draws"),
+        "Expected largest of several draws from a standard normal distribution.");
+  m.def("maximum_deviation", &maximum_deviation, py::arg("draws"),
+        "Standard deviation of that largest draw.");
   bind_mixed(m);
   m.attr("STREAMS") = names_of<Stream>();
   m.attr("ACTIVITIES") = names_of<Activity>();

@@ -26,6 +26,7 @@ from scalemodel.timeline import Timeline
 if TYPE_CHECKING:
     from scalemodel import plot
     from scalemodel.calibration import calibrate
+    from scalemodel.calibration.spread import calibrate_spread
     from scalemodel.choice import explain_choice
     from scalemodel.codesign import codesign
     from scalemodel.comparison import compare
@@ -130,6 +131,7 @@ __all__ = [
     "Transformer",
     "__version__",
     "calibrate",
+    "calibrate_spread",
     "cluster",
     "codesign",
     "compare",
@@ -182,6 +184,7 @@ __all__ = [
 _LAZY = {
     "BatchInference": "groups",
     "calibrate": "calibration",
+    "calibrate_spread": "calibration.spread",
     "codesign": "",
     "compare": "comparison",
     "compare_log": "jobs",

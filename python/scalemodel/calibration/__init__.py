@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalemodel.calibration import kinds
 from scalemodel.calibration.attention import attention
-from scalemodel.calibration.entry import toml_text
+from scalemodel.calibration.entry import check_name, toml_text, write_entries
 from scalemodel.calibration.kinds import Constant, Fit, Target
 from scalemodel.calibration.samples import FITTED
 from scalemodel.errors import ScaleModelError
@@ -27,7 +26,6 @@ __all__ = ["KINDS", "Calibration", "calibrate"]
 
 KINDS = ("gemm", "attention", "elementwise", "collectives")
 _MISFIT = 0.3  # held-out error beyond which a calibration is no model of its machine
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True)
@@ -74,20 +72,7 @@ class Calibration:
         ------
         ScaleModelError : a file cannot be written.
         """
-        paths = []
-        for name, text in self.entries.items():
-            path = Path(folder) / name
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-            except OSError as error:
-                raise ScaleModelError(
-                    f"folder={os.fspath(folder)!r}: {path} cannot be written: "
-                    f"{error.strerror or error}",
-                    code="unwritable_file",
-                ) from None
-            paths.append(path)
-        return paths
+        return write_entries(folder, self.entries)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and dicts."""
@@ -318,10 +303,8 @@ def calibrate(
         )
     if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= 1000:
         raise ScaleModelError(f"folds={folds!r}: must be a whole number from 2 to 1000")
-    if name is not None and not _NAME.fullmatch(name):
-        raise ScaleModelError(
-            f"name={name!r}: must be letters, digits, points, hyphens and underscores"
-        )
+    if name is not None:
+        check_name(name)
     if cluster is not None and not isinstance(cluster, (str, Mapping)):
         raise ScaleModelError(
             f"cluster={cluster!r}: must be a catalogue name, a .toml path or a table, which say "

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from scalemodel.errors import ScaleModelError
 
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -57,3 +60,29 @@ def toml_text(table: Mapping[str, Any], _path: tuple[str, ...] = ()) -> str:
             section = toml_text(cell, (*_path, name))
             text += f"\n{section}" if text else section
     return text
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot name an entry and its file."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ScaleModelError(
+            f"name={name!r}: must be letters, digits, points, hyphens and underscores"
+        )
+
+
+def write_entries(folder: str | os.PathLike[str], entries: Mapping[str, str]) -> list[Path]:
+    """Write entries, by path in the catalogue, below `folder`."""
+    paths = []
+    for name, text in entries.items():
+        path = Path(folder) / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ScaleModelError(
+                f"folder={os.fspath(folder)!r}: {path} cannot be written: "
+                f"{error.strerror or error}",
+                code="unwritable_file",
+            ) from None
+        paths.append(path)
+    return paths
