@@ -507,15 +507,6 @@ def refuse_ablation(ablation: object) -> None:
         raise ScaleModelError("ablation: only models of layer groups have one; see sm.compose")
 
 
-def refuse_network(network: object) -> None:
-    """A model of layer groups has axes of its own, to which no report gives shares."""
-    if network is not None:
-        raise ScaleModelError(
-            "network: models of layer groups run on the ideal fabric; scale fabric.bandwidth of "
-            "the cluster instead"
-        )
-
-
 _ESTIMATE_FIELDS = tuple(row["name"] for row in _core.Estimate.fields())
 
 
@@ -566,7 +557,9 @@ def estimate(
         Named software stack of the catalogue.
     network : NetworkReport or mapping of axis to share, optional
         What the network leaves of its bandwidth to each axis, as `sm.route` reports it. Default:
-        that of the cluster's entry, usually all of it: an ideal fabric without collisions.
+        that of the cluster's entry, usually all of it: an ideal fabric without collisions. In a
+        model of layer groups dp is the share of ddp, zero1 and fsdp, ep also that of shards of
+        embedding tables.
     ablation : Ablation, optional
         What to leave out of the physics of a model of layer groups.
 
@@ -589,13 +582,12 @@ def estimate(
     >>> est.verdict
     'ok'
     """
+    cluster = resolve.with_network(resolve.cluster(cluster), network)
     if is_composed(model):
         from scalemodel.groups.estimate import estimate_groups
 
-        refuse_network(network)
-        return estimate_groups(model, resolve.cluster(cluster), task, strategy, stack, ablation)
+        return estimate_groups(model, cluster, task, strategy, stack, ablation)
     model = resolve.model(cast("str | Path | Model | dict[str, Any]", model))
-    cluster = resolve.with_network(resolve.cluster(cluster), network)
     if not isinstance(task, Training):
         raise ScaleModelError(
             f"task={task!r}: must be a Training or FineTuning; sm.serve takes an Inference"

@@ -15,7 +15,6 @@ from scalemodel.estimate import (
     Estimate,
     is_composed,
     refuse_ablation,
-    refuse_network,
     tables_for,
     verdict_text,
 )
@@ -490,7 +489,7 @@ def sweep(
     if is_composed(model):
         from scalemodel.groups.search import sweep_groups
 
-        refuse_network(network)
+        cluster = resolve.with_network(resolve.cluster(cluster), network)
         return sweep_groups(
             *(model, cluster, task, space, stack, ablation),
             columns=columns,
@@ -638,7 +637,7 @@ def search(
     if is_composed(model):
         from scalemodel.groups.search import search_groups
 
-        refuse_network(network)
+        cluster = resolve.with_network(resolve.cluster(cluster), network)
         return search_groups(
             *(model, cluster, task, space, stack, ablation),
             objective=objective,

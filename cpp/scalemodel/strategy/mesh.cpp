@@ -19,6 +19,27 @@ namespace {
 /// Fraction that makes a term vanish beside any other.
 constexpr double kFree = 1e30;
 
+/// What the fabric leaves to an axis: shards of embedding tables exchange answers as experts do.
+double share_of(Parallelism parallelism, const NetworkShares& shares) {
+  switch (parallelism) {
+    case Parallelism::none:
+      return 1;
+    case Parallelism::tp:
+      return shares.tp;
+    case Parallelism::ddp:
+    case Parallelism::zero1:
+    case Parallelism::fsdp:
+      return shares.dp;
+    case Parallelism::ep:
+    case Parallelism::table_wise:
+    case Parallelism::row_wise:
+    case Parallelism::column_wise:
+    case Parallelism::hybrid:
+      return shares.ep;
+  }
+  return 1;
+}
+
 }  // namespace
 
 int Mesh::ranks() const {
@@ -120,8 +141,9 @@ std::array<GroupShape, kMaxAxes> axis_groups(const Mesh& mesh, const Cluster& cl
   std::array<GroupShape, kMaxAxes> groups{};
   int stride = 1;
   for (std::size_t i = 0; i < kMaxAxes; ++i) {
-    groups[i] = group_shape(cluster, mesh.axes[i].degree, stride);
-    stride *= mesh.axes[i].degree;
+    const auto& [parallelism, degree] = mesh.axes[i];
+    groups[i] = group_shape(cluster, degree, stride, share_of(parallelism, cluster.fabric.shares));
+    stride *= degree;
   }
   return groups;
 }

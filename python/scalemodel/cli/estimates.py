@@ -58,11 +58,11 @@ def ask(options: argparse.Namespace) -> Estimate:
     cluster, task = cluster_of(options), task_of(options)
     if not isinstance(options.network, str):
         return estimate(model, cluster, task, strategy, stack=options.stack)
-    from scalemodel.routing import route
+    from scalemodel.routing.route import estimate_routed
 
-    job = {"model": model, "strategy": strategy, "task": task, "stack": options.stack}
-    routed = route(cluster, [job], policy=options.network)
-    return estimate(model, cluster, task, strategy, stack=options.stack, network=routed)
+    return estimate_routed(
+        model, cluster, task, strategy, stack=options.stack, policy=options.network
+    )
 
 
 def record(est: Estimate) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def summary(est: Estimate) -> str:
     if est.extrapolates:
         lines.append(f"extrapolates: {'; '.join(est.extrapolates)}")
     if any(share < 1 for share in est.cluster.core.fabric.shares.to_dict().values()):
-        lines.append(f"network {network_text(est)}")
+        lines.append(f"network {network_text(est.cluster)}")
     if not est.fits:
         return "\n".join([*lines, message(est)])
     lines.append(

@@ -119,7 +119,13 @@ def add_question(
     size.add_argument("--nodes", type=whole, metavar="N", help="nodes of the job")
     size.add_argument("--accelerators", type=whole, metavar="N", help="accelerators of the job")
     cluster.add_argument("--stack", default="plain", metavar="NAME", help="software stack")
-    cluster.add_argument(
+    add_network(cluster, policies=policies)
+    add_task(parser, required=required)
+
+
+def add_network(group: Any, *, policies: bool) -> None:
+    """What the network leaves to each axis; with `policies` also by the name of one."""
+    group.add_argument(
         "--network",
         type=network if policies else network_shares,
         metavar="SHARES|JSON|POLICY" if policies else "SHARES|JSON",
@@ -127,7 +133,6 @@ def add_question(
         + (", or what a routing policy leaves to the strategy" if policies else "")
         + " (default: all of it)",
     )
-    add_task(parser, required=required)
 
 
 def add_task(parser: argparse.ArgumentParser, *, required: bool = True) -> None:

@@ -10,6 +10,7 @@ from scalemodel.cli import rankings
 from scalemodel.cli.options import (
     add_field,
     add_formats,
+    add_network,
     add_task,
     given,
     objective,
@@ -60,6 +61,7 @@ def add_scaling(commands: Any) -> None:
         help="whether the batch grows with the job, from that of the smallest size (default weak)",
     )
     size.add_argument("--stack", default="plain", metavar="NAME", help="software stack")
+    add_network(size, policies=True)
     add_task(parser)
     fixed = parser.add_argument_group("strategy (any of these: the same at every size)")
     fixed.add_argument(
@@ -94,6 +96,7 @@ def _scaling(options: argparse.Namespace) -> int:
         objective=options.objective,
         constraints=options.constraint,
         stack=options.stack,
+        network=options.network,
         threads=options.threads,
     )
     rows = rankings.records(curve)
@@ -138,6 +141,7 @@ def _print(curve: pd.DataFrame, rows: list[dict[str, Any]]) -> None:
     print(f"{said['model']} · {said['cluster']} · {said['mode']} scaling · stack {said['stack']}")
     cells = [_cells(row) for row in rows]
     print_table(_HEADER, [[*row, *[""] * (len(_HEADER) - len(row))] for row in cells])
+    print(f"network {said['network']}")
     diminishing = said["diminishing"]
     if diminishing["exposed_above"] is not None:
         size = diminishing["exposed_above"]

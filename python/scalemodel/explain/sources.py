@@ -14,6 +14,7 @@ from scalemodel.units import source_of
 
 if TYPE_CHECKING:
     from scalemodel.estimate import Estimate
+    from scalemodel.resolve import Cluster
 
 _ZERO = "Rajbhandari et al., ZeRO, arXiv 1910.02054"
 _ACTIVATIONS = "Korthikanti et al., arXiv 2205.05198, section 4"
@@ -78,17 +79,16 @@ def entry_source(kind: str, name: str, *path: str) -> str:
     return f"{kind}/{name}: {own}" if own else f"{kind}/{name}"
 
 
-def network_text(est: Estimate) -> str:
+def network_text(cluster: Cluster) -> str:
     """What is assumed of the network between domains.
 
     Examples
     --------
     >>> import scalemodel as sm
-    >>> network_text(sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
-    ...                          sm.Training(global_batch=64, sequence=8192)))
+    >>> network_text(sm.cluster("dgx_h100"))
     'ideal fabric assumed: no collisions, no failures; network=... takes what sm.route reports'
     """
-    shares = est.cluster.core.fabric.shares.to_dict()
+    shares = cluster.core.fabric.shares.to_dict()
     if all(share == 1 for share in shares.values()):
         return (
             "ideal fabric assumed: no collisions, no failures; network=... takes what sm.route "

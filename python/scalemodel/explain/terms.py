@@ -364,7 +364,7 @@ def term_tree(est: Estimate) -> Explanation:
             "accelerators": est.cluster.accelerators,
             "strategy": repr(est.strategy),
             "stack": est.stack,
-            "network": network_text(est),
+            "network": network_text(est.cluster),
             **_copied_heads(est),
             "verdict": est.verdict,
         },

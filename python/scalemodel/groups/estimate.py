@@ -159,6 +159,22 @@ class GroupEstimate:
         known = self.cluster.core.price_usd_per_s > 0 and not self.illegal
         return float(self.core.cost_usd) if known else None
 
+    @property
+    def network(self) -> str:
+        """What is assumed of the network between domains.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> est = sm.estimate(sm.compose("llama3_8b"), sm.cluster("dgx_h100"),
+        ...                   sm.Training(global_batch=16, sequence=4096), sm.GroupStrategy("fsdp"))
+        >>> est.network.partition(":")[0]
+        'ideal fabric assumed'
+        """
+        from scalemodel.explain.sources import network_text
+
+        return network_text(self.cluster)
+
     def __repr__(self) -> str:
         if self.illegal:
             return f"GroupEstimate({self.verdict})"

@@ -46,8 +46,23 @@ class Choice:
             changes["shard_degree"] = max(1, min(group, ranks))
         return base.replace(**changes)
 
-    def estimate(self, model: Model, cluster: Cluster, task: Training) -> Estimate | None:
-        """The answer at this size; None where a search found nothing that fits."""
+    def estimate(
+        self, model: Model, cluster: Cluster, task: Training, policy: str | None = None
+    ) -> Estimate | None:
+        """The answer at this size; None where a search found nothing that fits.
+
+        With a routing policy the strategy of the ideal fabric, on what that policy leaves it.
+        """
+        found = self._ideal(model, cluster, task)
+        if policy is None or found is None or found.illegal:
+            return found
+        from scalemodel.routing.route import estimate_routed
+
+        return estimate_routed(
+            model, cluster, task, found.strategy, stack=self.stack, policy=policy
+        )
+
+    def _ideal(self, model: Model, cluster: Cluster, task: Training) -> Estimate | None:
         strategy = self.strategy_at(cluster)
         if strategy is not None:
             return estimate(model, cluster, task, strategy, stack=self.stack)

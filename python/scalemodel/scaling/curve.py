@@ -12,8 +12,10 @@ from scalemodel import _core, resolve
 from scalemodel.codesign.study import column_types, row_of
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import DEFAULT_STACK, Estimate, tables_for
+from scalemodel.explain.sources import network_text
 from scalemodel.objective import Objective
-from scalemodel.resolve import Cluster
+from scalemodel.resolve import Cluster, Network
+from scalemodel.routing.route import options_of
 from scalemodel.scaling.choice import Rule, choice_of
 from scalemodel.search import ClusterLike, ModelLike
 from scalemodel.space import Space
@@ -169,6 +171,7 @@ def scaling(
     objective: Objective = "step_time_s",
     constraints: str | Iterable[str] = (),
     stack: str = DEFAULT_STACK,
+    network: Network | str = None,
     threads: int | None = None,
 ) -> pd.DataFrame:
     """One job over many sizes of a cluster.
@@ -196,6 +199,11 @@ def scaling(
         Of that search.
     stack : str
         Named software stack of the catalogue.
+    network : str, mapping of axis to share, or NetworkReport, optional
+        A routing policy of `sm.route`: every size is routed by itself on the cluster's fabric of
+        that size, and gets what the policy leaves to each axis; a search still ranks strategies on
+        the ideal fabric. Or shares of the bandwidth, as in `sm.estimate`, the same at every size.
+        Default: those of the cluster's entry, usually an ideal fabric without collisions.
 
     Returns
     -------
@@ -208,7 +216,7 @@ def scaling(
         of the smallest size that fits) and ``marginal_return_fraction`` (throughput of each
         accelerator added since the size before, over what one brought there). Where nothing fits
         the verdict says so and numbers are ``<NA>``. ``attrs["diminishing"]`` is what
-        `diminishing_returns` says.
+        `diminishing_returns` says, ``attrs["network"]`` what is assumed of the fabric.
 
     Raises
     ------
@@ -224,6 +232,8 @@ def scaling(
     ([128, 512, 2048], [128, 512, 2048])
     >>> bool(curve.scaling_efficiency_fraction.is_monotonic_decreasing)
     True
+    >>> curve.attrs["network"].partition(":")[0]
+    'ideal fabric assumed'
     """
     sizes = sizes_of(gpus)
     tasks = tasks_of(task, sizes, mode)
@@ -238,14 +248,23 @@ def scaling(
         threads=threads,
     )
     resolved = resolve.model(model)
+    policy = network if isinstance(network, str) else None
+    base = resolve.cluster(cluster)
+    if policy is not None:
+        options_of(policy, "fair_share")
+    elif not isinstance(network, str):
+        base = resolve.with_network(base, network)
     rows = []
-    for at, own in zip(clusters_of(cluster, sizes), tasks, strict=True):
-        answer = choice.estimate(resolved, at, own)
+    for at, own in zip(clusters_of(base, sizes), tasks, strict=True):
+        answer = choice.estimate(resolved, at, own, policy)
         size = {"accelerators": at.accelerators, "global_batch": own.global_batch}
         rows.append({**size, **point_row(answer)})
     _add_ratios(rows)
     curve = typed(rows)
     curve.attrs.update(model=resolved.name, cluster=str(at.name), mode=mode, stack=stack)
+    curve.attrs["network"] = (
+        network_text(base) if policy is None else f"routed at every size: {policy}"
+    )
     curve.attrs["diminishing"] = diminishing_returns(curve)._asdict()
     return curve
 
