@@ -357,7 +357,7 @@ class Fabric:
         >>> Fabric.of_cluster(sm.cluster("dgx_h100", nodes=64))
         Fabric.rail_optimised(512 NICs, 3072 links)
         >>> Fabric.of_cluster(sm.cluster("meta_24k_roce", nodes=8))
-        Fabric.leaf_spine(64 NICs, 256 links)
+        Fabric.leaf_spine(64 NICs, 384 links)
         """
         core, entry = cluster.core, cluster.table.get("fabric", {})
         builder, numbers = topology(entry.get("topology", {}), f"{cluster.name}.fabric.topology")
