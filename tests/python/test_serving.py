@@ -406,14 +406,14 @@ def test_split_pools_keep_prompts_out_of_the_answers() -> None:
         "llama3_70b",
         "dgx_h100",
         task,
-        requests_per_s=1.5,
+        requests_per_s=3,
         prefill=layout,
         decode=layout,
         prefill_replicas=3,
     )
-    together = sm.serve("llama3_70b", "dgx_h100", task, layout, requests_per_s=1.5, replicas=4)
+    together = sm.serve("llama3_70b", "dgx_h100", task, layout, requests_per_s=3, replicas=4)
     assert split.accelerators == 8
-    stream = request_stream(task, requests=500, requests_per_s=1.5, seed=2)
+    stream = request_stream(task, requests=500, requests_per_s=3, seed=2)
     apart, mixed = split.simulate(stream).summary(), together.simulate(stream).summary()
     assert apart["itl_p99_s"] < mixed["itl_p99_s"]
     assert 0 < split.transfer_s < 0.1

@@ -31,7 +31,7 @@ struct EnumNames<Admission> {
 struct Engine {
   // Free constants, fitted per engine and era and bounded by physics.
   double kernel_efficiency = 1;  ///< kernels in a tight loop over the same inside a step
-  Seconds collective_wait;       ///< of ranks for one another, per collective
+  Seconds collective_wait;       ///< of eight ranks for one another, per collective
   Seconds step_host;             ///< of the host per step
   Seconds sequence_host;         ///< of the host per running sequence and step
   Seconds request_host;          ///< from arrival to the scheduler, and back with a token
@@ -71,6 +71,7 @@ struct ServingKernels {
   DispatchKernel dispatch, combine;
   bool own_all_reduce = false;  ///< the engine has an all-reduce of its own
   CustomAllReduce all_reduce;
+  double host_slowdown = 1;  ///< of the host beside the accelerator, against that of the fits
 
   bool operator==(const ServingKernels&) const = default;
 };
@@ -83,7 +84,7 @@ struct RecordOf<Engine> {
       field("kernel_efficiency", &T::kernel_efficiency, 0.3, 1.5,
             "kernels in a tight loop over the same inside a step"),
       field("collective_wait_s", &T::collective_wait, 0, 2e-4,
-            "of ranks for one another, per collective"),
+            "of eight ranks for one another, per collective"),
       field("step_host_s", &T::step_host, 0, 0.1, "host time per step"),
       field("sequence_host_s", &T::sequence_host, 0, 1e-3, "host time per sequence and step"),
       field("request_host_s", &T::request_host, 0, 1, "host time per request before its token"),
@@ -124,7 +125,8 @@ struct RecordOf<ServingKernels> {
       field("dispatch", &T::dispatch, "tokens to their experts"),
       field("combine", &T::combine, "tokens back"),
       field("own_all_reduce", &T::own_all_reduce, "the engine has its own all-reduce"),
-      field("all_reduce", &T::all_reduce, "its constants")};
+      field("all_reduce", &T::all_reduce, "its constants"),
+      field("host_slowdown", &T::host_slowdown, 0.1, 10, "of the accelerator's host")};
 };
 
 }  // namespace scalemodel

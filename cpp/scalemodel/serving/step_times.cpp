@@ -80,6 +80,9 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
       imbalance_(imbalance),
       linear_timer_(linear_timer(cluster, kernels)),
       storage_timer_(cluster.accelerator, storage_precision(kernels.math)) {
+  for (Seconds* host : {&engine_.step_host, &engine_.sequence_host, &engine_.request_host}) {
+    *host = kernels.host_slowdown * *host;
+  }
   std::vector<double> layers(model.kinds.size());
   for (const std::uint8_t kind : model.layer_kind) ++layers[kind];
   // Layers are whole: the fullest stage sets the pace.
@@ -124,12 +127,24 @@ Seconds StepTimes::moved(double bytes, double fraction) const {
   return memory_time(Bytes{bytes}, fraction, cluster_.accelerator) / engine_.kernel_efficiency;
 }
 
+/// The last of n ranks whose delays are exponential comes 1/2 + 1/3 ... + 1/n mean delays after the
+/// average one (Renyi, Acta Math. Hung. 4 (1953)).
+Seconds StepTimes::wait(int ranks) const {
+  constexpr int kFitted = 8;
+  const auto lag = [](int n) {
+    double sum = 0;
+    for (int i = 2; i <= n; ++i) sum += 1.0 / i;
+    return sum;
+  };
+  return lag(ranks) / lag(kFitted) * engine_.collective_wait;
+}
+
 /// The engine's own kernel inside a domain where it is the faster one, else the library's.
 Seconds StepTimes::all_reduce(Bytes bytes, int ranks) const {
   const GroupShape group = group_shape(cluster_, ranks, 1);
   const Seconds library = collective_time(Collective::all_reduce, bytes, group, cluster_);
-  if (!kernels_.own_all_reduce || group.domains > 1) return engine_.collective_wait + library;
-  return engine_.collective_wait +
+  if (!kernels_.own_all_reduce || group.domains > 1) return wait(ranks) + library;
+  return wait(ranks) +
          min(library, custom_all_reduce_time(bytes, ranks, cluster_.scale_up.bandwidth,
                                              kernels_.all_reduce));
 }
@@ -157,7 +172,7 @@ Seconds StepTimes::exchange(const FeedForwardShape& ff, double tokens) const {
     time =
         min(time, dispatch_time(work, kernels_.dispatch) + dispatch_time(work, kernels_.combine));
   }
-  return 2 * engine_.collective_wait + time;
+  return 2 * wait(ranks) + time;
 }
 
 /// One layer on its busiest rank. `tokens` are those of the whole instance.

@@ -101,6 +101,7 @@ class StepTimes {
   Seconds linear(const GemmTimer& timer, double m, double n, double k, double batch,
                  bool quantised) const;
   Seconds moved(double bytes, double fraction) const;
+  Seconds wait(int ranks) const;
   Seconds all_reduce(Bytes bytes, int ranks) const;
   Seconds exchange(const FeedForwardShape& ff, double tokens) const;
   Seconds head_time(double sequences) const;

@@ -185,6 +185,7 @@ def build_accelerator(table: Table) -> _core.Accelerator:
         ),
         power=_power(top.sub("power")),
     )
+    host.known.add("serving_slowdown")  # read with the kernels of serving engines
     for reader in (memory, host, attention, elementwise):
         reader.finish()
     about = ("name", "title", "vendor", "architecture", "year", "aliases", "kernels")

@@ -291,6 +291,8 @@ def serving_kernels(
         own = custom_all_reduce(link, str(reduce["kernel"]), str(reduce["version"]), accelerator)
         if own is not None:
             constants |= {"own_all_reduce": True, "all_reduce": own}
+    slowdown = Reader(table.get("host", {}), f"accelerators/{accelerator}.toml: host")
+    constants["host_slowdown"] = slowdown.number("serving_slowdown", 1.0)
     return _core.ServingKernels(**constants), "; ".join(notes)
 
 
