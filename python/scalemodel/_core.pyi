@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'accelerator_share_kg', 'amortised', 'attention_bound_s', 'availability_interval_s', 'best_algorithm', 'canonical', 'check_serving_layout', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'least_loss_split', 'lookup_time_s', 'loss', 'marginal_return', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'recorded_group', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'accelerator_share_kg', 'amortised', 'attention_bound_s', 'availability_interval_s', 'best_algorithm', 'canonical', 'check_serving_layout', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'least_loss_split', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'recorded_group', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -3293,7 +3293,7 @@ class Engine:
     @property
     def collective_wait_s(self) -> float:
         """
-        of ranks for one another, per collective
+        of eight ranks for one another, per collective
         """
     @property
     def fraction_of_free(self) -> bool:
@@ -3390,7 +3390,7 @@ class ServingKernels:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, tiled: bool = False, linear: TileGemm = ..., linear_gemm: GemmKernels = ..., linear_format: GemmFormat = ..., math: str = 'bf16', cache: str = 'bf16', attention: str = 'bf16', prefill: PrefillKernel = ..., decode: DecodeKernel = ..., experts: GroupedGemmKernel = ..., experts_as_linear: bool = False, sends_tokens: bool = False, dispatch: DispatchKernel = ..., combine: DispatchKernel = ..., own_all_reduce: bool = False, all_reduce: CustomAllReduce = ...) -> None:
+    def __init__(self, *, tiled: bool = False, linear: TileGemm = ..., linear_gemm: GemmKernels = ..., linear_format: GemmFormat = ..., math: str = 'bf16', cache: str = 'bf16', attention: str = 'bf16', prefill: PrefillKernel = ..., decode: DecodeKernel = ..., experts: GroupedGemmKernel = ..., experts_as_linear: bool = False, sends_tokens: bool = False, dispatch: DispatchKernel = ..., combine: DispatchKernel = ..., own_all_reduce: bool = False, all_reduce: CustomAllReduce = ..., host_slowdown: float = 1.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3443,6 +3443,11 @@ class ServingKernels:
     def experts_as_linear(self) -> bool:
         """
         their products run as a batch of linear layers
+        """
+    @property
+    def host_slowdown(self) -> float:
+        """
+        of the accelerator's host
         """
     @property
     def linear(self) -> TileGemm:
@@ -5369,6 +5374,10 @@ def exact_ettr(job: FailingJob, interval_s: typing.SupportsFloat | typing.Suppor
     """
     Productive share, any failure rate.
     """
+def expected_maximum(draws: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Expected largest of several draws from a standard normal distribution.
+    """
 def expert_layer_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, loads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], expert_ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], hidden: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], intermediate: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], tensor_ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], matrices: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of an expert layer on its busiest rank, one per row of the columns.
@@ -5488,6 +5497,10 @@ def loss(law: LossLaw, parameters: typing.SupportsFloat | typing.SupportsIndex, 
 def marginal_return(tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], previous_tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], previous_accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> typing.Any:
     """
     Throughput of each added accelerator over that of one before; arguments broadcast.
+    """
+def maximum_deviation(draws: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Standard deviation of that largest draw.
     """
 def mean_over_run_w(working_w: typing.SupportsFloat | typing.SupportsIndex, working_s: typing.SupportsFloat | typing.SupportsIndex, idle_w: typing.SupportsFloat | typing.SupportsIndex, idle_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """

@@ -321,7 +321,7 @@ def _stack_rows(name: str) -> Iterator[tuple[str, object, str]]:
 
 def assumptions_section(best: Estimate) -> Section:
     """Network, software and prices, then every term with its formula, inputs and source."""
-    rows = [("network", network_text(best))]
+    rows = [("network", network_text(best.cluster))]
     if best.cost_usd is not None:
         hourly = 3600 * best.cluster.core.price_usd_per_s
         source = best.cluster.price_source
