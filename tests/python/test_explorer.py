@@ -163,9 +163,9 @@ def test_a_turn_takes_less_than_fifty_milliseconds(model: str) -> None:
     for name, setting in explorer.settings.items():
         own = explorer.values[name]
         for value in (*setting.values, own):
-            start = time.perf_counter()
+            start = time.process_time()
             explorer.set(**{name: value})
-            spent.append(time.perf_counter() - start)
+            spent.append(time.process_time() - start)
     assert statistics.median(spent) < BUDGET_S / 10
     assert statistics.quantiles(spent, n=20)[-1] < BUDGET_S
 

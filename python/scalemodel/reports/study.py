@@ -31,6 +31,14 @@ class Report:
         What was found; empty where nothing fits, and then the page says why.
     html : str
         The page: text, tables and drawings in one file that loads nothing and runs nothing.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> study = sm.report("llama3_8b", sm.cluster("dgx_h100"),
+    ...                   sm.Training(global_batch=64, sequence=8192), sm.Space(cp=1, pp=1))
+    >>> study.html.startswith("<!DOCTYPE html>"), study.ranking[0].verdict
+    (True, 'ok')
     """
 
     title: str
