@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scalemodel.diagnosis import what_limits
 from scalemodel.estimate import MEMORY_COLUMNS, TIME_COLUMNS, Estimate
-from scalemodel.explain.explanation import BOX, safe
+from scalemodel.explain.explanation import safe
 from scalemodel.explain.page import bar_html
 from scalemodel.messages import (
     count_text,
@@ -16,6 +16,7 @@ from scalemodel.messages import (
     time_text,
 )
 
+_BOX = "font-family:system-ui,sans-serif;font-size:90%"
 _CELL = "style='padding:.1em .6em;text-align:left'"
 
 
@@ -91,7 +92,7 @@ def view_html(est: Estimate, pinned: Estimate | None = None) -> str:
         said = "\n".join(message(est, []).splitlines()[:2])
         head += f"<pre style='white-space:pre-wrap'>{safe(said)}</pre>"
     if est.illegal:
-        return f'<div style="{BOX}">{head}</div>'
+        return f'<div style="{_BOX}">{head}</div>'
     core = est.core
     step_s = None if pinned is None else float(pinned.core.step_time_s)
     change = _against(float(core.step_time_s), step_s)
@@ -100,7 +101,7 @@ def view_html(est: Estimate, pinned: Estimate | None = None) -> str:
         f"<br>extrapolates: {safe('; '.join(est.extrapolates))}" if est.extrapolates else ""
     )
     return (
-        f'<div style="{BOX}">{head}<p style="font-size:140%">step <b>{safe(step_text(est))}</b>'
+        f'<div style="{_BOX}">{head}<p style="font-size:140%">step <b>{safe(step_text(est))}</b>'
         f"{f' ({safe(change)})' if change else ''}</p><p>{_facts(est, pinned)}</p>"
         f"<p>limited by: {safe(what_limits(est))}{extrapolates}</p>"
         f"{_table('Time of a step', _times(est, pinned))}"

@@ -1,4 +1,4 @@
-"""The explorer in a real JupyterLab and a real browser, where both are installed."""
+"""In a real browser, where one is installed: the explorer in JupyterLab, the page of a study."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-PARTS = ("playwright", "jupyterlab", "ipykernel", "ipywidgets")
+LAB = ("jupyterlab", "ipykernel", "ipywidgets")
 TOKEN = "explorer"
 BUDGET_MS = 50
 
@@ -46,17 +47,23 @@ TURN = """async ([index, key]) => {
 
 
 @pytest.fixture(scope="module")
-def browser() -> str:
-    missing = [name for name in PARTS if importlib.util.find_spec(name) is None]
+def browser() -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api")
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if missing or found is None:
-        pytest.skip(f"no {', '.join(missing) or 'headless browser'}")
-    return found
+    if found is None:
+        pytest.skip("no headless browser")
+    with api.sync_playwright() as play:
+        opened = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield opened
+        opened.close()
 
 
 @pytest.fixture(scope="module")
-def notebook_url(browser: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def notebook_url(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A notebook of one cell in a JupyterLab of its own."""
+    missing = [name for name in LAB if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"no {', '.join(missing)}")
     folder = tmp_path_factory.mktemp("lab")
     notebook = {
         "cells": [
@@ -116,17 +123,12 @@ def _run_cell(view: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def page(browser: str, notebook_url: str) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        view = opened.new_page(viewport={"width": 1400, "height": 1600})
-        view.goto(notebook_url)
-        view.wait_for_selector(".jp-CodeCell .cm-content", timeout=120_000)
-        _run_cell(view)
-        yield view
-        opened.close()
+def page(browser: Any, notebook_url: str) -> Any:
+    view = browser.new_page(viewport={"width": 1400, "height": 1600})
+    view.goto(notebook_url)
+    view.wait_for_selector(".jp-CodeCell .cm-content", timeout=120_000)
+    _run_cell(view)
+    return view
 
 
 @pytest.mark.slow
@@ -170,3 +172,33 @@ def test_buttons_answer(page: Any) -> None:
     page.wait_for_selector("text=speed of light")
     page.click("button:has-text('Fastest')")
     page.wait_for_selector("text=offload_optimizer=True", timeout=60_000)
+
+
+@pytest.mark.slow
+def test_the_page_of_a_study_is_drawn_and_fetches_nothing(browser: Any, tmp_path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    import scalemodel as sm
+
+    plt.switch_backend("Agg")
+    task, space = sm.Training(global_batch=64, sequence=8192), sm.Space(cp=1, pp=1)
+    study = sm.report("llama3_8b", sm.cluster("dgx_h100"), task, space, threads=1)
+    address = study.write(tmp_path / "study.html").as_uri()
+    asked: list[str] = []
+    said: list[str] = []
+    for width in (400, 1200):
+        view = browser.new_page(viewport={"width": width, "height": 800})
+        view.on("request", lambda request: asked.append(request.url))
+        view.on("console", lambda message: said.append(message.text))
+        view.goto(address)
+        sizes = view.evaluate(
+            "() => [...document.querySelectorAll('svg')].map((each) => "
+            "[each.getBoundingClientRect().width, each.getBoundingClientRect().height])"
+        )
+        assert len(sizes) == 4
+        assert all(0.3 * width < w <= width and h > 60 for w, h in sizes), sizes
+        assert view.evaluate("() => document.documentElement.scrollWidth") <= width
+        view.click("nav a[href='#assumptions']")
+        assert view.url.endswith("#assumptions")
+    assert {url.split("#")[0] for url in asked} == {address}
+    assert not said
