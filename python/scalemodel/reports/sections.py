@@ -122,7 +122,9 @@ def answer_section(ranking: Ranking) -> Section:
                 cost,
             )
         )
-    header = ("", "strategy", "step", "80 % interval", "MFU", "memory", "energy", "cost")
+    interval = best.interval()
+    share = "" if interval is None else f"{100 * interval.coverage_fraction:.0f} % "
+    header = ("", "strategy", "step", f"{share}interval", "MFU", "memory", "energy", "cost")
     body += table("The best strategies", header, rows) + paragraph(ranking.why_infeasible())
     return Section("answer", "The best strategies", body)
 
