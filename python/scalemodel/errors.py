@@ -44,12 +44,12 @@ class ScaleModelError(ValueError):
         return type(self), (str(self), self.code, self.details)
 
 
-def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
-    """Text that names the known names nearest to `name`, or a few of them."""
-    listed = list(known)
-    close = difflib.get_close_matches(name, listed, n=count, cutoff=0.5)
-    if not close and len(name) >= 3:  # part of a longer name
-        close = [item for item in listed if name.lower() in item.lower()][:count]
+def nearest(name: object, known: Iterable[object], count: int = 3) -> str:
+    """Text that names the known names nearest to `name`, or a few of them; keys may be anything."""
+    given, listed = str(name), [str(item) for item in known]
+    close = difflib.get_close_matches(given, listed, n=count, cutoff=0.5)
+    if not close and len(given) >= 3:  # part of a longer name
+        close = [item for item in listed if given.lower() in item.lower()][:count]
     if close:
         return "did you mean " + " or ".join(repr(item) for item in close) + "?"
     return "known: " + ", ".join(listed[:12]) + (", ..." if len(listed) > 12 else "")

@@ -353,7 +353,7 @@ def read(path: str | Path) -> Part:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ScaleModelError(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
+    except ValueError:  # no text, or no path
         raise ScaleModelError(f"{path}: holds no ranking of scalemodel") from None
     return from_json(text, str(path))
 

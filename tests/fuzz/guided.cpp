@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -28,6 +29,7 @@ namespace {
 using Input = std::vector<std::uint8_t>;
 
 constexpr std::size_t kPlaces = 1 << 16;
+constexpr long kPulse = 1 << 18;              // executions between two signs of life
 std::array<std::uint8_t, kPlaces> hits{};     // of the input that runs
 std::array<std::uint8_t, kPlaces> reached{};  // bits of counts, of all inputs so far
 const Input* running = nullptr;
@@ -65,11 +67,16 @@ bool reaches_more(const Input& input) {
   LLVMFuzzerTestOneInput(input.data(), input.size());
   running = nullptr;
   bool more = false;
-  for (std::size_t i = 0; i < kPlaces; ++i) {
-    if (hits[i] == 0) continue;
-    const auto count = static_cast<std::uint8_t>(1U << (std::bit_width(hits[i]) - 1));
-    more = more || (count & ~reached[i]) != 0;
-    reached[i] = static_cast<std::uint8_t>(reached[i] | count);
+  for (std::size_t word = 0; word < kPlaces; word += sizeof(std::uint64_t)) {
+    std::uint64_t any = 0;  // most places are never reached: eight at a time
+    std::memcpy(&any, &hits[word], sizeof any);
+    if (any == 0) continue;
+    for (std::size_t i = word; i < word + sizeof any; ++i) {
+      if (hits[i] == 0) continue;
+      const auto count = static_cast<std::uint8_t>(1U << (std::bit_width(hits[i]) - 1));
+      more = more || (count & ~reached[i]) != 0;
+      reached[i] = static_cast<std::uint8_t>(reached[i] | count);
+    }
   }
   return more;
 }
@@ -168,7 +175,10 @@ int main(int count, char** arguments) {
   while ((options.runs < 0 || runs < options.runs) &&
          (options.seconds < 0 || elapsed() < static_cast<double>(options.seconds))) {
     Input input = mutated(corpus, options.longest, random);
-    ++runs;
+    if (++runs % kPulse == 0) {
+      std::printf("%ld executions in %.0f s, %zu inputs kept\n", runs, elapsed(), corpus.size());
+      std::fflush(stdout);
+    }
     if (!reaches_more(input)) continue;
     corpus.push_back(input);
     if (options.corpus.empty()) continue;

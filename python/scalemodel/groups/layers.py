@@ -45,6 +45,13 @@ class Group(ABC):
                 object.__setattr__(self, item.name, tuple(value))
         if isinstance(self.after, str):
             object.__setattr__(self, "after", (self.after,))
+        names = self.after
+        if names is not None and not (
+            isinstance(names, tuple) and all(isinstance(name, str) for name in names)
+        ):
+            raise ScaleModelError(
+                f"{self.name}: after={self.after!r}: must be names of groups that come before it"
+            )
         if not isinstance(self.name, str) or not isinstance(self.mesh, str):
             raise ScaleModelError(f"name={self.name!r}, mesh={self.mesh!r}: must be texts")
         if not isinstance(self.trained, bool):
@@ -70,6 +77,13 @@ def _number(group: Group, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ScaleModelError(f"{group.name}: {name}={value!r}: must be a number")
     return float(value)
+
+
+def _tokens(group: Group) -> float:
+    value = _number(group, "tokens")
+    if not 0 <= value <= 1e9:
+        raise ScaleModelError(f"{group.name}: tokens={value!r}: must be from 0 to 1e9")
+    return value
 
 
 def _count(group: Group, name: str) -> int:
@@ -186,7 +200,7 @@ class Mlp(Group):
     @property
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
-        widths = list(self.widths)
+        widths = list(self.widths) if isinstance(self.widths, (list, tuple)) else [self.widths]
         if any(isinstance(w, bool) or not isinstance(w, int) or w >= 2**31 for w in widths):
             raise ScaleModelError(f"{self.name}: widths={self.widths!r}: must be whole numbers")
         return _core.mlp_group(
@@ -290,7 +304,7 @@ class Transformer(Group):
         more = ("experts", "experts_per_token", "shared_ffn", "modulation", "window")
         flags = {name: _flag(self, name) for name in ("gated", "causal", "rotary", "bias")}
         return _core.transformer_group(
-            **self._given(*counts, *more, **flags, tokens=_number(self, "tokens"))
+            **self._given(*counts, *more, **flags, tokens=_tokens(self))
         )
 
 
@@ -314,7 +328,7 @@ class TokenEmbedding(Group):
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
         return _core.token_embedding_group(
-            **self._given("vocab", "hidden", "positions", tokens=_number(self, "tokens"))
+            **self._given("vocab", "hidden", "positions", tokens=_tokens(self))
         )
 
 
@@ -337,7 +351,7 @@ class PatchEmbedding(Group):
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
         return _core.patch_embedding_group(
-            **self._given("patch_values", "hidden", tokens=_number(self, "tokens"))
+            **self._given("patch_values", "hidden", tokens=_tokens(self))
         )
 
 
@@ -379,7 +393,7 @@ class Head(Group):
             name: _flag(self, name) for name in ("tied", "loss", "every_token", "norm", "bias")
         }
         return _core.head_group(
-            **self._given("hidden", "outputs", **flags, tokens=_number(self, "tokens"))
+            **self._given("hidden", "outputs", **flags, tokens=_tokens(self))
         )
 
 
@@ -404,7 +418,7 @@ def group_from_table(table: dict[str, Any], where: str) -> Group:
 
     given: dict[str, Any] = {key: value_of(cell) for key, cell in table.items() if key != "source"}
     kind = given.pop("kind", None)
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ScaleModelError(f"{where}.kind={kind!r}: {nearest(str(kind), KINDS)}")
     legal = [item.name for item in fields(KINDS[kind])]
     for key in given:

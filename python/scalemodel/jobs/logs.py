@@ -176,9 +176,10 @@ def read_log(source: str | os.PathLike[str]) -> Log:
     if "\n" not in text:
         try:
             text = Path(text).read_text(encoding="utf-8", errors="replace")
-        except OSError as error:
+        except (OSError, ValueError) as error:  # no file, or no path
+            why = getattr(error, "strerror", None) or error
             raise ScaleModelError(
-                f"log={os.fspath(source)!r} cannot be read: {error.strerror or error}",
+                f"log={os.fspath(source)!r} cannot be read: {why}",
                 code="unreadable_file",
             ) from None
     lines = _COLOURS.sub("", text).replace("\r", "\n").split("\n")

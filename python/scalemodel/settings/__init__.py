@@ -83,7 +83,7 @@ def _values(framework: str, source: object) -> dict[str, Any]:
         if "\n" not in text and "--" not in text and Path(text).suffix not in _TABLES:
             try:
                 text = Path(text).read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
+            except (OSError, ValueError) as error:  # no text, or no path
                 raise ScaleModelError(
                     f"{framework}: {text} cannot be read ({error})", code="unreadable_file"
                 ) from None

@@ -186,7 +186,7 @@ def _read_file(path: Path, framework: str) -> dict[str, Any]:
         return catalog.read_toml(path)
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # no text, or no path
         raise ScaleModelError(
             f"{framework}: {path} cannot be read ({error})", code="unreadable_file"
         ) from None

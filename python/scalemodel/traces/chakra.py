@@ -287,8 +287,8 @@ def read_chakra(path: str | os.PathLike[str]) -> list[Node]:
     file = Path(path)
     try:
         raw = file.read_bytes()
-    except OSError as error:
-        why = error.strerror or error
+    except (OSError, ValueError) as error:  # no file, or no path
+        why = getattr(error, "strerror", None) or error
         raise ScaleModelError(f"{file} cannot be read: {why}", code="unreadable_file") from None
     nodes = []
     try:

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -239,7 +240,7 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         why = error.strerror or error
         raise ScaleModelError(f"{path} cannot be read: {why}", code="unreadable_file") from None
-    except (ValueError, EOFError, RecursionError) as error:
+    except (ValueError, EOFError, RecursionError, zlib.error) as error:
         raise ScaleModelError(f"{path}: not JSON ({error})", code="unreadable_file") from None
     if isinstance(data, list):
         data = {"traceEvents": data}

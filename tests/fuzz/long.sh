@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Hours rather than seconds: fuzzing guided by coverage, the thread sanitizer, mutation testing.
+#   tests/fuzz/long.sh [fuzz|importers|threads|mutation]...   (default: all)
+# RUNS: executions of each fuzzer (default 5,000,000 and 200,000); WORK: folder for builds.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+root=$PWD
+work=${WORK:-${TMPDIR:-/tmp}/scalemodel_long}
+mkdir -p "$work"
+
+configure() {  # configure NAME OPTIONS...
+  local name=$1
+  shift
+  cmake -S . -B "$work/$name" -G Ninja -DSCALEMODEL_BINDINGS=OFF "$@" >/dev/null
+}
+
+fuzz() {  # evaluate, under the address and undefined-behaviour sanitizers
+  configure fuzz -DCMAKE_BUILD_TYPE=Release -DSCALEMODEL_SANITIZE=ON -DSCALEMODEL_FUZZ=ON \
+    -DSCALEMODEL_FUZZ_COVERAGE=ON
+  cmake --build "$work/fuzz" --target scalemodel_fuzz
+  cp -rn tests/fuzz/corpus/evaluate "$work/"
+  (cd "$work" && fuzz/scalemodel_fuzz -runs="${RUNS:-5000000}" -max_len=1024 evaluate)
+}
+
+importers() {  # what reads others' files; guided where atheris is installed
+  cp -rn tests/fuzz/corpus/importers "$work/"
+  (cd "$work" && python3 "$root/tests/fuzz/importers.py" -runs="${RUNS:-200000}" -max_len=128 importers)
+}
+
+threads() {  # searches, sweeps and serving searches of the C++ tests
+  configure threads -DCMAKE_BUILD_TYPE=Debug -DSCALEMODEL_TESTS=ON \
+    -DCMAKE_CXX_FLAGS="-fsanitize=thread -O1"
+  cmake --build "$work/threads" --target scalemodel_tests
+  "$work/threads/scalemodel_tests" --no-colors=true --test-case="*thread*,*team*,*exception of a worker*,*poll*,*sweep*,*search*"
+}
+
+mutation() {  # formulas: does a test notice a changed sign?
+  configure mutation -DCMAKE_BUILD_TYPE=Debug -DSCALEMODEL_TESTS=ON
+  cmake --build "$work/mutation" --target scalemodel_tests
+  local file status=0
+  for file in cpp/scalemodel/schedule/*.cpp cpp/scalemodel/economics/*.cpp \
+    cpp/scalemodel/collectives/collectives.cpp cpp/scalemodel/estimator/*.cpp; do
+    python3 tests/fuzz/mutate.py "$work/mutation" "$file" "${MUTANTS:-20}" || status=1
+  done
+  return $status
+}
+
+(($#)) || set -- fuzz importers threads mutation
+for step in "$@"; do
+  echo "===== $step"
+  "$step"
+done

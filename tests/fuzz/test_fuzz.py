@@ -1,0 +1,75 @@
+"""A short run of the fuzzers; the long ones are those of long.sh."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import scalemodel as sm
+from fuzz import importers
+
+CORPUS = Path(__file__).parent / "corpus/importers"
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.iterdir()), ids=lambda path: path.name)
+def test_recorded_inputs_give_an_answer_or_a_reason(path: Path) -> None:
+    importers.one_input(path.read_bytes())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_inputs_give_an_answer_or_a_reason(seed: int) -> None:
+    draw = importers.random_inputs(random.Random(seed).randrange(2**32))
+    answers = [importers.one_input(draw()) for _ in range(400)]
+    assert any(answers)  # documents are broken here and there, not everywhere
+    assert not all(answers)
+
+
+@pytest.mark.parametrize(
+    "ask, message",
+    [
+        (lambda: sm.read_settings("deepspeed", "a\0b"), "deepspeed: .* cannot be read"),
+        (lambda: sm.compare_log("a\0b", None), "log=.* cannot be read"),
+        (lambda: sm.read_chakra("a\0b"), "cannot be read"),
+        (lambda: sm.cluster("a\0b.toml"), "null byte"),
+        (lambda: sm.cluster({"name": "x", "accelerator": "h100_sxm_80", 3: 4}), "unknown key"),
+        (lambda: sm.Mlp(widths=True), "mlp: widths=True: must be whole numbers"),
+        (lambda: sm.Mlp(widths=(8, 8), after=3), "after=3: must be names of groups"),
+        (lambda: sm.Transformer(tokens=1e308), "tokens=1e.308: must be from 0 to 1e9"),
+        (lambda: sm.compose({"name": "x", "group": [{"kind": []}]}), "known: embedding_tables"),
+    ],
+)
+def test_what_fuzzing_found_is_refused_by_name(ask: Any, message: str) -> None:
+    with pytest.raises(sm.ScaleModelError, match=message):
+        ask()
+
+
+@pytest.mark.parametrize(
+    "table, key",
+    [
+        ("attention", "flash3_forward"),
+        ("elementwise", "norm_fraction"),
+        ("gemm", "memory_fraction"),
+    ],
+)
+def test_a_kernel_that_reaches_nothing_is_refused(table: str, key: str) -> None:
+    """Its time would be no number."""
+    from scalemodel import catalog
+
+    entry = catalog.load("accelerators", "h100_sxm_80")
+    changed = {**entry, table: {**entry[table], key: 0}}
+    cluster = {**catalog.load("clusters", "dgx_h100"), "accelerator": changed}
+    with pytest.raises(sm.ScaleModelError, match=rf"{table}\.{key}=0.*must be above 0"):
+        sm.cluster(cluster)
+
+
+def test_a_broken_archive_is_refused(tmp_path: Path) -> None:
+    est = sm.estimate("llama3_8b", "dgx_h100", importers.TASK, sm.Strategy(tp=2))
+    (file,) = sm.write_kineto(est.timeline(), tmp_path)
+    raw = bytearray(file.read_bytes())
+    raw[40:60] = bytes(20)
+    file.write_bytes(raw)
+    with pytest.raises(sm.ScaleModelError, match="not JSON"):
+        sm.read_kineto(file)
