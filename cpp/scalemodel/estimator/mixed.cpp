@@ -67,6 +67,7 @@ Seconds busy(const ChunkCost& chunk, double contention) {
 StepCosts spliced(const std::vector<MixedPart>& parts, const std::vector<std::size_t>& kind,
                   const Strategy& strategy, const std::vector<StageClass>& chunks) {
   std::vector<StepCosts> costs;
+  costs.reserve(parts.size());
   for (const MixedPart& part : parts) {
     costs.push_back(step_costs(*part.tables, strategy, {}, chunks));
   }
