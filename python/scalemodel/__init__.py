@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         RoutingReport,
         design_topology,
         pack_trees,
+        plan_paths,
         simulate_network,
         time_shifts,
     )
@@ -151,6 +152,7 @@ __all__ = [
     "model",
     "pack_trees",
     "pareto",
+    "plan_paths",
     "plan_serving",
     "plan_training",
     "plot",
@@ -217,6 +219,7 @@ _LAZY = {
     "NetworkReport": "routing",
     "pack_trees": "routing",
     "PatchEmbedding": "groups",
+    "plan_paths": "routing",
     "plan_serving": "serving",
     "plan_training": "economics",
     "plot": "",

@@ -11,6 +11,8 @@ from scalemodel.cli.output import INFEASIBLE, OK, print_csv, print_json, print_t
 from scalemodel.errors import ScaleModelError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from scalemodel.routing import Fabric, RoutingReport, Traffic
 
 
@@ -39,6 +41,13 @@ def add_route(commands: Any) -> None:
         "--flows", metavar="CSV", help="columns job, source, destination, size_bytes [, group]"
     )
     traffic.add_argument(
+        "--demands",
+        metavar="CSV",
+        help="a controller's day: columns time_s, event (arrive, depart, fail, repair), job, "
+        "source, destination, size_bytes, target (such as 'spine 3'); --csv writes what every run "
+        "changes",
+    )
+    traffic.add_argument(
         "--jobs", type=whole, default=5, metavar="N", help="paper mix: 2 to 5 jobs"
     )
     traffic.add_argument("--ring", type=whole, default=4, metavar="N", help="paper mix: 2, 4 or 8")
@@ -57,6 +66,21 @@ def add_route(commands: Any) -> None:
     )
     how.add_argument("--seed", type=whole, default=0, metavar="N", help="default 0")
     how.add_argument("--effort", type=number, default=1.0, metavar="X", help="of local search")
+    demands = parser.add_argument_group("controller (with --demands)")
+    demands.add_argument(
+        "--reoptimise-every",
+        type=number,
+        default=0.0,
+        metavar="S",
+        help="seconds between runs of the controller (default: a run at every event)",
+    )
+    demands.add_argument(
+        "--tolerance",
+        type=number,
+        default=0.0,
+        metavar="X",
+        help="keep paths where the fullest link drains at most so much slower, such as 0.1",
+    )
     add_formats(parser)
 
 
@@ -95,19 +119,49 @@ def _traffic(options: argparse.Namespace, fabric: Fabric) -> Traffic:
             placement=options.placement,
             seed=options.seed,
         )
+    return Traffic.from_frame(_table("flows", options.flows))
+
+
+def _table(argument: str, path: str) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        frame = pd.read_csv(Path(options.flows))
+        return pd.read_csv(Path(path))
     except (OSError, ValueError) as error:
-        raise ScaleModelError(f"flows={options.flows}: cannot be read ({error})") from error
-    return Traffic.from_frame(frame)
+        raise ScaleModelError(f"{argument}={path}: cannot be read ({error})") from error
+
+
+def _control(options: argparse.Namespace, fabric: Fabric) -> int:
+    """Paths over time, of demands in a file."""
+    from scalemodel.routing import plan_paths
+
+    plan = plan_paths(
+        fabric,
+        _table("demands", options.demands),
+        policy=options.policy,
+        reoptimise_every_s=options.reoptimise_every,
+        tolerance_fraction=options.tolerance,
+        seed=options.seed,
+        effort=options.effort,
+    )
+    runs = plan.attrs["runs"]
+    if options.json:
+        print_json({**plan.attrs, "changes": plan.to_dict("records")})
+    elif options.csv:
+        print_csv(list(plan.columns), plan.values.tolist())
+    else:
+        print(f"{fabric!r} · {options.policy} · {len(runs)} runs, {len(plan)} changes of a path")
+        header = list(runs[0]) if runs else []
+        print_table(header, [[f"{value:.6g}" for value in run.values()] for run in runs])
+    return OK if plan.attrs["verdict"] == "ok" else INFEASIBLE
 
 
 def _route(options: argparse.Namespace) -> int:
     from scalemodel.routing import route
 
     fabric = _fabric(options)
+    if options.demands is not None:
+        return _control(options, fabric)
     traffic = _traffic(options, fabric)
     reports = [
         route(

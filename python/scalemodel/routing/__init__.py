@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.network import NetworkReport
+from scalemodel.routing.paths import plan_paths
 from scalemodel.routing.report import RoutingReport
 from scalemodel.routing.route import route
 from scalemodel.routing.shifts import time_shifts
@@ -19,6 +20,7 @@ __all__ = [
     "Traffic",
     "design_topology",
     "pack_trees",
+    "plan_paths",
     "route",
     "simulate_network",
     "time_shifts",
