@@ -53,6 +53,20 @@ void BM_SteadyState(benchmark::State& state) {
 }
 BENCHMARK(BM_SteadyState);
 
+/// The same where requests arrive at random: what a request finds is settled in some rounds.
+void BM_SteadyStateAtRate(benchmark::State& state) {
+  const Served served;
+  const SteadyState most =
+      steady_state(served.times, served.capacity, served.mix, served.capacity.most_sequences);
+  double load = 0.1;
+  for (auto _ : state) {
+    load = load < 0.9 ? load + 0.01 : 0.1;
+    const double rate = load * most.requests_per_s;
+    benchmark::DoNotOptimize(steady_state_at(served.times, served.capacity, served.mix, rate).ttft);
+  }
+}
+BENCHMARK(BM_SteadyStateAtRate);
+
 void BM_TenThousandRequests(benchmark::State& state) {
   const Served served;
   std::vector<Request> requests;

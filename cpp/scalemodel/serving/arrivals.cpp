@@ -9,7 +9,7 @@
 namespace scalemodel {
 namespace {
 
-constexpr double kClose = 1e-5;
+constexpr double kClose = 1e-4;
 constexpr int kMostRounds = 40;
 constexpr double kLarge = 1e200;
 constexpr double kNarrow = 0.1;  ///< of a number: spreads below it bend nothing
