@@ -212,27 +212,37 @@ def test_blocks_of_dense_models_by_hand(deployment: tuple[object, ...]) -> None:
 
 
 def test_blocks_of_latent_attention_by_hand() -> None:
-    # DeepSeek-V3 keeps 512 + 64 values per token and layer, the same on every tensor rank.
-    task = TASK.replace(precision="fp8", kv_precision="bf16")
-    layout = sm.ServingLayout(tp=8, ep=8)
-    plan = sm.serve("deepseek_v3", "dgx_h200", task, layout, replicas=1)
-    capacity = plan.deployment.capacity(1000, 200)
-    block = 16 * 61 * 576 * 2
-    assert capacity.block_bytes == block
-    shape = sm.model("deepseek_v3").shape
-    experts = 58 * 256 * 3 * 7168 * 2048
-    rest = sm.model("deepseek_v3").parameters - experts
-    tables = 2 * 129280 * 7168
-    # Norms of layers and the last one are repeated on every rank, in 16 bits.
-    norms = (2 * 61 + 1) * 7168
-    held = (experts + rest - tables - norms) / 8 + 2 * tables / 8 + 2 * norms
-    assert shape.layers == 61
-    assert capacity.memory_weights_bytes == pytest.approx(held, rel=1e-6)
+    # DeepSeek-V3 on eight H200, from its model card: hidden 7168, 128 heads of 128 + 64 (values
+    # 128), latents of 1536 and 512, three dense layers of 18432, 58 of 256 experts of 2048.
+    layers, hidden, heads, vocab, ranks = 61, 7168, 128, 129280, 8
+    # Split over the ranks, one byte each: out of the latents, outputs, dense layers, experts.
+    attention = 1536 * heads * 192 + 512 * heads * (128 + 128) + heads * 128 * hidden
+    dense, shared = 3 * hidden * 18432, 3 * hidden * 2048
+    experts = 256 * 3 * hidden * 2048
+    split = layers * attention + 3 * dense + 58 * (shared + experts)
+    # On every rank: projections into the latents (one byte), their norms, the norms of layers and
+    # the last one, and routers (two bytes).
+    down = layers * hidden * (1536 + 512 + 64)
+    wide = layers * (1536 + 512 + 2 * hidden) + hidden + 58 * hidden * 256
+    held = split / ranks + down + 2 * wide + 2 * 2 * vocab * hidden / ranks
     # One token chooses eight experts of three matrices, spread over the ranks, and their inputs.
     widest = max(2 * 128 * (192 + 128) / 8, 8 * (3 * 2048 / 8 + 2 * 7168 / 8), 3 * 18432 / 8)
-    used = steps_bytes(tokens=8192, hidden=7168, widest=widest, sampled=1024, vocab=129280)
-    room = 0.9 * 140 * GIB - held - used - 2 * GIB
-    assert capacity.blocks == pytest.approx(room // block, abs=1)
+    used = steps_bytes(tokens=8192, hidden=hidden, widest=widest, sampled=1024, vocab=vocab)
+    # A token keeps 512 + 64 values per layer, the same on every tensor rank.
+    for kv, each in (("bf16", 2), ("fp8", 1)):
+        task = TASK.replace(precision="fp8", kv_precision=kv)
+        plan = sm.serve(
+            "deepseek_v3",
+            "dgx_h200",
+            task,
+            sm.ServingLayout(tp=8, ep=8),
+            replicas=1,
+        )
+        capacity = plan.deployment.capacity(1000, 200)
+        block = 16 * layers * 576 * each
+        assert capacity.block_bytes == block
+        assert capacity.memory_weights_bytes == pytest.approx(held, rel=1e-6)
+        assert capacity.blocks == (0.9 * 140 * GIB - held - used - 2 * GIB) // block
 
 
 # ------------------------------------------------------------------------------- engines, kernels

@@ -88,13 +88,21 @@ double CacheBlocks::mean(double tokens) const noexcept {
 
 Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const ServingLayout& layout) {
   const std::vector<double> layers = stage_layers(model, layout.pp);
-  const double linear = linear_weight_bytes(kernels), tp = layout.tp;
+  const double linear = linear_weight_bytes(kernels), tp = layout.tp, h = model.hidden;
   double bytes = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const LayerKind& kind = model.kinds[i];
+    const AttentionShape& a = kind.attention;
+    // Every rank projects down to latents by itself, since all heads read the same ones.
+    const double latents = a.latent() ? a.q_lora_rank + a.kv_lora_rank : 0;
+    const double down = a.latent() ? h * (latents + a.rope_head_dim) : 0;
+    // Router logits are wanted by every rank, and in 16 bits.
+    const double router = kind.feed_forward.routed() ? h * kind.feed_forward.experts : 0;
+    const double split =
+        kind.attention_parameters + kind.dense_parameters - down - latents - router;
+    const double wide = kind.norm_parameters + latents + router;
     bytes +=
-        layers[i] * (linear * (kind.attention_parameters + kind.dense_parameters) / tp +
-                     kElement * kind.norm_parameters +
+        layers[i] * (linear * (split / tp + down) + kElement * wide +
                      kernels.experts.weight_bytes * kind.expert_parameters / layout.stage_ranks());
   }
   const double table = model.embedding_parameters / tp;
