@@ -318,7 +318,8 @@ void bind_builders(py::module_& m) {
   m.def(
       "transformer_group",
       [](const std::string& name, int layers, int hidden, int heads, int kv_heads, int head_dim,
-         int ffn, bool gated, bool causal, bool rotary, bool bias, int norms_per_layer, int experts,
+         int v_head_dim, int q_lora_rank, int kv_lora_rank, int rope_head_dim, int ffn, bool gated,
+         bool causal, bool rotary, bool bias, int norms_per_layer, int experts,
          int experts_per_token, int shared_ffn, int modulation, int window, double tokens) {
         TransformerShape shape;
         shape.layers = layers;
@@ -326,6 +327,10 @@ void bind_builders(py::module_& m) {
         shape.heads = heads;
         shape.kv_heads = kv_heads;
         shape.head_dim = head_dim;
+        shape.v_head_dim = v_head_dim;
+        shape.q_lora_rank = q_lora_rank;
+        shape.kv_lora_rank = kv_lora_rank;
+        shape.rope_head_dim = rope_head_dim;
         shape.ffn = ffn;
         shape.gated = gated;
         shape.causal = causal;
@@ -341,9 +346,11 @@ void bind_builders(py::module_& m) {
         return transformer(name, shape);
       },
       py::arg("name"), py::arg("layers"), py::arg("hidden"), py::arg("heads"), py::arg("kv_heads"),
-      py::arg("head_dim"), py::arg("ffn"), py::arg("gated"), py::arg("causal"), py::arg("rotary"),
-      py::arg("bias"), py::arg("norms_per_layer"), py::arg("experts"), py::arg("experts_per_token"),
-      py::arg("shared_ffn"), py::arg("modulation"), py::arg("window"), py::arg("tokens"));
+      py::arg("head_dim"), py::arg("v_head_dim"), py::arg("q_lora_rank"), py::arg("kv_lora_rank"),
+      py::arg("rope_head_dim"), py::arg("ffn"), py::arg("gated"), py::arg("causal"),
+      py::arg("rotary"), py::arg("bias"), py::arg("norms_per_layer"), py::arg("experts"),
+      py::arg("experts_per_token"), py::arg("shared_ffn"), py::arg("modulation"), py::arg("window"),
+      py::arg("tokens"));
   m.def("token_embedding_group", &token_embedding, py::arg("name"), py::arg("vocab"),
         py::arg("hidden"), py::arg("positions"), py::arg("tokens"));
   m.def("patch_embedding_group", &patch_embedding, py::arg("name"), py::arg("patch_values"),

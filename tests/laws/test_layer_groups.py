@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalemodel as sm
+from scalemodel import _core
+from scalemodel.estimate import tables_for
 from scalemodel.groups.estimate import MEMORY_COLUMNS, TIME_COLUMNS
 
 NODES = 4
@@ -157,7 +160,9 @@ def test_more_queues_and_earlier_gathers_never_hurt_a_single_level(
         assert one.step_time_s == several.step_time_s
 
 
-@pytest.mark.parametrize("name", ["llama3_8b", "gpt3_6_7b", "mixtral_8x7b", "qwen3_30b_a3b"])
+@pytest.mark.parametrize(
+    "name", ["llama3_8b", "gpt3_6_7b", "mixtral_8x7b", "qwen3_30b_a3b", "deepseek_v2_lite"]
+)
 def test_a_composed_decoder_has_the_parameters_of_the_model(name: str) -> None:
     composed, usual = sm.compose(name), sm.model(name)
     assert composed.parameters == pytest.approx(usual.parameters, rel=2e-6)
@@ -190,6 +195,59 @@ def test_groups_of_a_decoder_cost_what_the_decoder_costs(name: str, strategy: sm
     assert composed.memory_optimizer_bytes == pytest.approx(usual.memory_optimizer_bytes, rel=1e-3)
     assert composed.mfu_fraction * composed.step_time_s == pytest.approx(
         usual.mfu_fraction * usual.step_time_s, rel=1e-3
+    )
+
+
+DENSE = tuple(
+    sm.Strategy(**given)
+    for given in (
+        {"sharding": "ddp"},
+        {"sharding": "zero1"},
+        {"sharding": "zero3"},
+        {"tp": 8, "sharding": "ddp", "sequence_parallel": False},
+        {"tp": 8, "sharding": "ddp"},
+        {"tp": 4, "sharding": "zero3"},
+        {"tp": 4, "sharding": "hsdp", "shard_degree": 8},
+        {"tp": 2, "sharding": "zero1", "recompute": "full"},
+    )
+)
+ROUTED = (sm.Strategy(ep=8), sm.Strategy(tp=2, ep=8), sm.Strategy(tp=8, ep=8))
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy"),
+    [(name, plan) for name in ("llama3_8b", "gpt3_6_7b") for plan in DENSE]
+    + [(name, plan) for name in ("mixtral_8x7b", "deepseek_v2_lite") for plan in ROUTED],
+)
+def test_groups_of_a_decoder_send_and_keep_what_the_decoder_does(
+    name: str, strategy: sm.Strategy
+) -> None:
+    cluster = sm.cluster("dgx_h100", nodes=8)
+    question = sm.Training(global_batch=64, sequence=2048)
+    usual = sm.estimate(name, cluster, question, strategy)
+    composed = sm.estimate(sm.compose(name), cluster, question, strategy)
+    sent: Counter[str] = Counter()
+    tables = tables_for(usual.model, usual.cluster, usual.task, usual.stack)
+    for message in _core.step_messages(tables, strategy):
+        times = message["calls"] * message["times_per_step"]
+        sent[message["operation"]] += message["size_bytes"] * times
+    for operation in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
+        bytes_sent = getattr(composed, f"{operation}_bytes")
+        assert bytes_sent == pytest.approx(sent.pop(operation, 0), rel=0.01), operation
+    assert not sent
+    states = ("weights", "gradients", "optimizer")
+    for kind in states:
+        column = f"memory_{kind}_bytes"
+        assert getattr(composed, column) == pytest.approx(getattr(usual, column), rel=2e-3)
+    # Beside what is kept for the step: sharded parameters are gathered by block here, by layer
+    # there.
+    kept = [
+        sum(getattr(est, f"memory_{kind}_bytes") for kind in (*states, "activations", "logits"))
+        for est in (composed, usual)
+    ]
+    assert kept[0] == pytest.approx(kept[1], rel=0.01)
+    assert composed.mfu_fraction * composed.step_time_s == pytest.approx(
+        usual.mfu_fraction * usual.step_time_s, rel=2e-3
     )
 
 

@@ -11,7 +11,9 @@
 namespace scalemodel {
 namespace {
 
-bool shares_samples(Parallelism p) { return p != Parallelism::tp && p != Parallelism::none; }
+bool shares_samples(Parallelism p) {
+  return p != Parallelism::tp && p != Parallelism::sp && p != Parallelism::none;
+}
 
 /// Ranks between which the samples of a layer group are shared out.
 int sample_ranks(const Mesh& mesh) {
@@ -42,6 +44,12 @@ GroupShape shape_of(const Placed& p, const Mesh& mesh, Parallelism parallelism) 
     if (mesh.axes[i].parallelism == parallelism) return groups[i];
   }
   return GroupShape{};
+}
+
+/// Ranks that share out matrices.
+GroupShape tensor_group(const Placed& p, const Mesh& mesh) {
+  const bool sequence = mesh.degree(Parallelism::sp) > 1;
+  return shape_of(p, mesh, sequence ? Parallelism::sp : Parallelism::tp);
 }
 
 Transfer move(const Placed& p, Collective op, Bytes size, const GroupShape& shape) {
@@ -132,7 +140,8 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
   const Conditions& conditions = q.conditions;
   const bool routed = unit.experts > 0;
   const Mesh& mesh = routed ? p.experts : p.mesh;
-  const double tp = mesh.degree(Parallelism::tp), ep = mesh.degree(Parallelism::ep);
+  const double tp = mesh.tensor_degree(), ep = mesh.degree(Parallelism::ep);
+  const double sp = routed ? 1 : p.mesh.degree(Parallelism::sp);
   const double samples = routed ? p.expert_samples : p.samples;
   const double tokens = samples * p.tokens;
   const double copies = routed ? unit.experts_per_token * conditions.imbalance : 1;
@@ -145,7 +154,10 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
   for (const GroupOperator& op : unit.operators) {
     const bool on_rows =
         routed && (op.kind == OperatorKind::product || op.kind == OperatorKind::activation);
-    adapters += add_operator(builder, p, op, on_rows ? rows : tokens, tp, batch, on_rows);
+    // Between products a rank has its part of the sequence.
+    const bool between = op.cut == Cut::none && op.kind != OperatorKind::product;
+    const double own = on_rows ? rows : between ? tokens / sp : tokens;
+    adapters += add_operator(builder, p, op, own, tp, batch, on_rows);
     if (op.kind == OperatorKind::product) {
       sizes.flop += Flop{2 * (on_rows ? rows : tokens) * op.rows * op.copies * op.columns *
                          op.depth / (op.cut == Cut::none ? 1 : tp)};
@@ -168,17 +180,34 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
   const double held = unit.parameters_cut * local_experts / tp + unit.parameters_whole;
   sizes.held = held;
   sizes.trained = adapters > 0 || conditions.frozen_base ? adapters : p.frozen ? 0 : held;
-  sizes.saved = tokens * (unit.saved_cut / tp * copies + unit.saved_whole * copies);
-  sizes.input = tokens * unit.width_in;
+  sizes.saved = tokens * (unit.saved_cut / tp * copies + unit.saved_whole * copies / sp +
+                          unit.saved_token / sp);
+  sizes.input = tokens * unit.width_in / sp;
 
   const bool ends =
       p.group.kind == GroupKind::token_embedding || p.group.kind == GroupKind::patch_embedding;
   if (ends && !q.ablation.ends) return cost;
 
   // Tensor-parallel sums and gathers.
-  const GroupShape tp_group = shape_of(p, mesh, Parallelism::tp);
+  const GroupShape tp_group = tensor_group(p, mesh);
   const Bytes in{tokens * unit.width_in * p.element}, out{tokens * unit.width_out * p.element};
-  if (tp > 1) {
+  if (tp > 1 && sp > 1 && !routed) {
+    // Sums become scatters, and what follows gathers: Korthikanti et al., arXiv 2205.05198. Inputs
+    // are kept shared out and gathered once more for the gradients of weights.
+    const auto gather = [&](Transfer& into, Bytes size) {
+      const Transfer one = move(p, Collective::all_gather, size, tp_group);
+      into = {into.time + one.time, into.size + one.size, one.op, one.level};
+    };
+    if (unit.opens) {
+      gather(cost.enter_forward, in);
+      if (!p.frozen) gather(cost.enter_backward, in);
+      cost.join_backward = move(p, Collective::reduce_scatter, in, tp_group);
+    }
+    if (unit.closes) {
+      gather(cost.enter_backward, out);
+      cost.join_forward = move(p, Collective::reduce_scatter, out, tp_group);
+    }
+  } else if (tp > 1) {
     if (unit.closes) cost.join_forward = move(p, Collective::all_reduce, out, tp_group);
     if (unit.gathers) cost.join_forward = move(p, Collective::all_gather, out, tp_group);
     if (unit.opens) cost.join_backward = move(p, Collective::all_reduce, in, tp_group);
@@ -190,7 +219,8 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
     cost.dispatch = move(p, Collective::all_to_all, sent, ep_group);
     cost.combine = move(p, Collective::all_to_all, back, ep_group);
   }
-  if (routed && batch_layout(p.mesh) != batch_layout(p.experts)) {
+  const bool tokens_alike = p.mesh.degree(Parallelism::sp) == 1;
+  if (routed && tokens_alike && batch_layout(p.mesh) != batch_layout(p.experts)) {
     // Tokens that tensor ranks hold alike are shared out among the experts and come back to all.
     const double dense_tokens = p.samples * p.tokens;
     const GroupShape dense_tp = shape_of(p, p.mesh, Parallelism::tp);
@@ -232,11 +262,19 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
     if (takes_part(moved)) cost.parts |= part;
   };
   const bool bucketed = unit.experts == 0 && (fsdp.ranks <= 1 || zero.ranks <= 1);
-  take_part(cost.gather, fsdp.ranks > 1 ? kGather : kGatherOnce);
+  // What an end has gathered it has no use for once more: the backward pass of a head follows its
+  // forward pass, and that of an embedding reads no weight.
+  const bool twice = p.group.kind == GroupKind::transformer || p.group.kind == GroupKind::mlp ||
+                     p.group.kind == GroupKind::interaction;
+  take_part(cost.gather, fsdp.ranks <= 1 ? kGatherOnce : twice ? kGather : kGatherForward);
   take_part(cost.gradients[0], fsdp.ranks > 1 ? kReduce : kReduceOnce);
-  take_part(cost.gradients[1], bucketed ? kBucketed : kReplicas);
+  const Parts alone = fsdp.ranks > 1 ? kReplicasEach : kReplicas;
+  const Parts together = fsdp.ranks > 1 ? kBucketedEach : kBucketed;
+  take_part(cost.gradients[1], bucketed ? together : alone);
   take_part(cost.join_forward, kJoinForward);
   take_part(cost.join_backward, kJoinBackward);
+  take_part(cost.enter_forward, kEnterForward);
+  take_part(cost.enter_backward, kEnterBackward);
   take_part(cost.dispatch, kDispatch);
   take_part(cost.combine, kCombine);
   return cost;
@@ -245,12 +283,14 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
 Reason violation(const Placed& p) {
   const int accelerators = p.question.cluster.accelerators;
   if (p.mesh.ranks() != accelerators) return Reason::mesh;
+  const bool both = p.mesh.degree(Parallelism::tp) > 1 && p.mesh.degree(Parallelism::sp) > 1;
+  if (both) return Reason::mesh;
   const bool routed = p.group.expert_slot >= 0;
   if (routed && p.experts.ranks() != accelerators) return Reason::mesh;
-  if (p.samples <= 0 || (routed && p.expert_samples <= 0)) return Reason::batch;
+  if (p.samples <= 0) return Reason::batch;
   for (const Unit& unit : p.group.units) {
     const Mesh& mesh = unit.experts > 0 ? p.experts : p.mesh;
-    const int tp = mesh.degree(Parallelism::tp);
+    const int tp = mesh.tensor_degree();
     if (unit.head_limit > 0 && unit.head_limit % tp != 0) return Reason::tp_heads;
     const Reason width = unit.experts > 0 ? Reason::etp_ffn : Reason::tp_ffn;
     if (unit.cut_limit > 0 && unit.cut_limit % tp != 0) return width;
@@ -266,11 +306,16 @@ Reason violation(const Placed& p) {
 
 /// Collectives of one micro-batch, and those that a step does once.
 struct CollectiveSums {
-  ByCollective forward{}, backward{}, once{}, again{};
+  struct Sums {
+    ByCollective time{};
+    BytesByCollective bytes{};
+  };
+  Sums forward, backward, once, again;
 };
 
-void add(ByCollective& sums, const Transfer& moved, double times = 1) {
-  sums[static_cast<std::size_t>(moved.op)] += times * moved.time;
+void add(CollectiveSums::Sums& sums, const Transfer& moved, double times = 1) {
+  sums.time[static_cast<std::size_t>(moved.op)] += times * moved.time;
+  if (takes_part(moved)) sums.bytes[static_cast<std::size_t>(moved.op)] += times * moved.size;
 }
 
 /// Activations that arrive from, and gradients that leave for, groups that hold other samples:
@@ -278,7 +323,7 @@ void add(ByCollective& sums, const Transfer& moved, double times = 1) {
 void add_reshards(GroupCost& cost, const Placed& p) {
   const GroupQuestion& q = p.question;
   if (!q.ablation.reshard) return;
-  const GroupShape tp = shape_of(p, p.mesh, Parallelism::tp);
+  const GroupShape tp = tensor_group(p, p.mesh);
   if (tp.ranks <= 1) return;
   std::size_t at = 0;
   for (const int before : p.group.waits_for) {
@@ -317,6 +362,23 @@ void add_table_costs(GroupCost& cost, const Placed& p, CollectiveSums& sums) {
   cost.buffers = t.buffers;
 }
 
+/// Logits of a rank and what their loss makes of them: fused, their gradient beside them; unfused,
+/// copies in FP32.
+Bytes logit_bytes(const Placed& p, const Unit& unit) {
+  const Stack& stack = p.question.conditions.stack;
+  const double tp = p.mesh.tensor_degree();
+  Bytes sum;
+  for (const GroupOperator& op : unit.operators) {
+    if (op.kind != OperatorKind::loss) continue;
+    const double held = stack.whole_logits ? op.columns : op.columns / tp;
+    const Bytes each = stack.fused_loss ? Bytes{2 * p.element}
+                       : tp == 1        ? stack.loss_per_logit
+                                        : stack.split_loss_per_logit;
+    sum += p.samples * p.tokens * op.rows * held * each;
+  }
+  return sum;
+}
+
 void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& units,
                     CollectiveSums& sums) {
   const GroupQuestion& q = p.question;
@@ -327,15 +389,16 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
   const double gradient_bytes = conditions.gradients_fp32 ? 4 : p.element;
   const double states = state_bytes(q.task);
   const double stored = p.frozen && p.group.frozen_bytes > 0 ? p.group.frozen_bytes : p.element;
-  Bytes bucket;
+  Bytes bucket, layer;
   for (const Unit& unit : p.group.units) {
     UnitSizes sizes;
     UnitCost u = unit_cost(p, unit, sizes);
     if (!cost.backward) u.backward = Seconds{};
     if (!cost.trained) u.parts &= static_cast<Parts>(~kGradients);
     cost.parts |= u.parts;
-    for (const Transfer* moved : {&u.gather, &u.dispatch, &u.combine, &u.join_forward,
-                                  &u.join_backward, &u.gradients[0], &u.gradients[1]}) {
+    for (const Transfer* moved :
+         {&u.gather, &u.dispatch, &u.combine, &u.join_forward, &u.join_backward, &u.enter_forward,
+          &u.enter_backward, &u.gradients[0], &u.gradients[1]}) {
       cost.levels |= level_bit(*moved);
     }
     const Mesh& mesh = unit.experts > 0 ? p.experts : p.mesh;
@@ -346,12 +409,13 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
     cost.gemm += n * sizes.gemm_forward;
     if (cost.backward) cost.gemm += n * sizes.gemm_backward;
     cost.forward_flop += n * sizes.flop;
-    for (const Transfer* moved : {&u.dispatch, &u.combine, &u.join_forward}) {
+    for (const Transfer* moved : {&u.enter_forward, &u.dispatch, &u.combine, &u.join_forward}) {
       add(sums.forward, *moved, n);
       if (cost.backward) add(sums.again, *moved, n);
     }
-    add((u.parts & kGather) != 0 ? sums.forward : sums.once, u.gather, n);
+    add((u.parts & kGatherOnce) != 0 ? sums.once : sums.forward, u.gather, n);
     if (cost.backward) {
+      add(sums.backward, u.enter_backward, n);
       add(sums.backward, u.join_backward, n);
       add(sums.backward, u.dispatch, n);
       add(sums.backward, u.combine, n);
@@ -359,8 +423,9 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
     }
     if (cost.trained) {
       add((u.parts & kReduce) != 0 ? sums.backward : sums.once, u.gradients[0], n);
-      add(sums.once, u.gradients[1], n);
-      if ((u.parts & kBucketed) != 0) {
+      const bool each = (u.parts & (kReplicasEach | kBucketedEach)) != 0;
+      add(each ? sums.backward : sums.once, u.gradients[1], n);
+      if ((u.parts & (kBucketed | kBucketedEach)) != 0) {
         cost.unit_replicas += n * u.gradients[1].time;
         bucket += n * u.gradients[1].size;
       }
@@ -372,20 +437,29 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
     if (cost.backward) {
       const Bytes saved{sizes.saved * p.element};
       cost.activations += n * saved;
-      cost.inputs += Bytes{n * sizes.input * p.element};
-      cost.widest = max(cost.widest, saved);
+      if (unit.starts) {
+        cost.inputs += Bytes{n * sizes.input * p.element};
+        layer = Bytes{};
+      }
+      layer += saved;
+      cost.widest = max(cost.widest, layer);
     } else {
       // Forward only: a unit's input and output, one at a time.
       cost.widest = max(cost.widest, Bytes{2 * sizes.input * p.element});
     }
-    if (shards > 1) {
+    if ((u.parts & kGatherForward) != 0 && cost.backward) {
+      // Gathered once for both passes.
+      cost.stays_gathered += Bytes{n * sizes.held * p.element};
+    } else if (shards > 1) {
       cost.gathered =
           max(cost.gathered, Bytes{sizes.held * (2 * p.element) + sizes.trained * gradient_bytes});
     }
+    if (cost.backward) cost.logits += n * logit_bytes(p, unit);
     units.push_back(u);
   }
   const GroupShape ddp = shape_of(p, p.mesh, Parallelism::ddp);
   if (bucket > Bytes{}) cost.bucket = move(p, Collective::all_reduce, bucket, ddp);
+  cost.bucket_each = (cost.parts & kBucketedEach) != 0;
   cost.gradients = Bytes{gradient_bytes * cost.reduced};
   cost.optimizer = Bytes{states * cost.updated};
 }
@@ -460,7 +534,8 @@ GroupCost group_cost(const GroupQuestion& question, std::size_t group, const Mes
            axis_groups(mesh, question.cluster),
            axis_groups(experts, question.cluster)};
   p.samples = local_samples(question.task, mesh, micro_batches);
-  p.expert_samples = local_samples(question.task, experts, micro_batches);
+  // Tensor ranks that hold the same tokens share them out among experts: parts of a sample too.
+  p.expert_samples = p.samples * sample_ranks(mesh) / sample_ranks(experts);
   p.tokens = g.tokens > 0 ? g.tokens : question.task.sequence;
   p.element = operand_bytes(question.conditions.storage);
   const bool trained = learns(question, g);
@@ -483,13 +558,16 @@ GroupCost group_cost(const GroupQuestion& question, std::size_t group, const Mes
     add_reshards(cost, p);
   }
   const double m = micro_batches;
+  cost.bucket_saving = (cost.bucket_each ? m : 1) * (cost.unit_replicas - cost.bucket.time);
   cost.gemm = m * cost.gemm;
   cost.lookup = m * cost.lookup;
   cost.tables.looked_up = m * cost.tables.looked_up;
   cost.forward_flop = m * cost.forward_flop;
   for (std::size_t i = 0; i < cost.by.size(); ++i) {
-    cost.by[i] = m * (sums.forward[i] + sums.backward[i]) + sums.once[i];
-    cost.again_by[i] = m * sums.again[i];
+    cost.by[i] = m * (sums.forward.time[i] + sums.backward.time[i]) + sums.once.time[i];
+    cost.again_by[i] = m * sums.again.time[i];
+    cost.bytes_by[i] = m * (sums.forward.bytes[i] + sums.backward.bytes[i]) + sums.once.bytes[i];
+    cost.again_bytes_by[i] = m * sums.again.bytes[i];
   }
   return cost;
 }

@@ -15,28 +15,34 @@ namespace scalemodel {
 
 /// Transfers of a unit that take part, as bits: those of no time do not.
 using Parts = std::uint16_t;
-inline constexpr Parts kGather = 1;      ///< sharded parameters, in both passes of a micro-batch
-inline constexpr Parts kGatherOnce = 2;  ///< updated parameters, once a step
-inline constexpr Parts kReduce = 4;      ///< gradients over shards, every micro-batch
-inline constexpr Parts kReduceOnce = 8;  ///< the same once a step
+inline constexpr Parts kGather = 1;  ///< sharded parameters, in both passes of a micro-batch
+inline constexpr Parts kGatherForward = 4096;  ///< the same, in the forward pass alone
+inline constexpr Parts kGatherOnce = 2;        ///< updated parameters, once a step
+inline constexpr Parts kReduce = 4;            ///< gradients over shards, every micro-batch
+inline constexpr Parts kReduceOnce = 8;        ///< the same once a step
 inline constexpr Parts kJoinForward = 16, kJoinBackward = 32;
 inline constexpr Parts kDispatch = 64, kCombine = 128;
 inline constexpr Parts kReplicas = 256;  ///< gradients over replicas, unit by unit
+inline constexpr Parts kReplicasEach = 8192, kBucketedEach = 16384;  ///< of shards: every time
 inline constexpr Parts kBucketed = 512;  ///< those that can travel with the group's
-inline constexpr Parts kGradients = kReduce | kReduceOnce | kReplicas | kBucketed;
+inline constexpr Parts kEnterForward = 1024, kEnterBackward = 2048;
+inline constexpr Parts kGradients =
+    kReduce | kReduceOnce | kReplicas | kReplicasEach | kBucketed | kBucketedEach;
 
 /// One unit of a group, one micro-batch. Transfers of no time do not take part.
 struct UnitCost {
-  Seconds forward, backward;             ///< compute
-  Transfer gather;                       ///< of sharded parameters
-  Transfer dispatch, combine;            ///< of routed tokens, either way alike
-  Transfer join_forward, join_backward;  ///< of tensor-parallel sums
-  std::array<Transfer, 2> gradients{};   ///< over shards, then over replicas
+  Seconds forward, backward;               ///< compute
+  Transfer gather;                         ///< of sharded parameters
+  Transfer dispatch, combine;              ///< of routed tokens, either way alike
+  Transfer join_forward, join_backward;    ///< of tensor-parallel sums
+  Transfer enter_forward, enter_backward;  ///< of inputs and gradients shared out by sequence
+  std::array<Transfer, 2> gradients{};     ///< over shards, then over replicas
   Parts parts = 0;
 };
 
-/// Time of all collectives by operation.
+/// Time and bytes of all collectives by operation.
 using ByCollective = std::array<Seconds, 4>;
+using BytesByCollective = std::array<Bytes, 4>;
 
 inline constexpr std::size_t kMostProducers = 4;
 
@@ -52,9 +58,11 @@ struct GroupCost {
   int layout = 0;           ///< groups of equal layout hold the same samples on a rank
   TableCost tables;
   std::array<Transfer, kMostProducers> gather_in{};  ///< inputs, from groups of other layouts
-  Transfer bucket;        ///< gradients of all units over replicas, at once
-  Seconds unit_replicas;  ///< the same, unit by unit
-  Transfer gather_out;    ///< gradient of the output, likewise
+  Transfer bucket;           ///< gradients of all units over replicas, at once
+  bool bucket_each = false;  ///< every micro-batch
+  Seconds unit_replicas;     ///< the same, unit by unit
+  Seconds bucket_saving;     ///< in a step, of one bucket against unit by unit
+  Transfer gather_out;       ///< gradient of the output, likewise
 
   // Sums over the repeated units of one micro-batch.
   Seconds compute_forward, compute_backward;
@@ -62,15 +70,18 @@ struct GroupCost {
   Seconds gemm, lookup;     ///< parts of both passes
   ByCollective by{};        ///< without recomputation
   ByCollective again_by{};  ///< of a forward pass repeated by recomputation
-  Flop forward_flop;        ///< of this rank, products and attention
+  BytesByCollective bytes_by{}, again_bytes_by{};
+  Flop forward_flop;  ///< of this rank, products and attention
 
   double parameters = 0;  ///< that this rank keeps
   double updated = 0;     ///< dense ones whose optimizer states it keeps
   double reduced = 0;     ///< dense ones whose gradients it keeps
   Bytes weights, rows, gradients, optimizer;
   Bytes activations, inputs;  ///< kept from the forward pass; with recomputation, inputs only
-  Bytes widest;               ///< activations of one unit, whole again while it is recomputed
+  Bytes widest;               ///< activations of one layer, whole again while it is recomputed
   Bytes gathered, buffers;
+  Bytes stays_gathered;  ///< from the forward to the backward pass
+  Bytes logits;          ///< with what their loss makes of them
 };
 
 /// Everything a cost is asked with.

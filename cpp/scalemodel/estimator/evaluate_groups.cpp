@@ -22,11 +22,13 @@ void add(GroupSums& s, const GroupCost& cost, const GroupOrder& order) {
   s.updated += cost.updated;
   s.reduced += cost.reduced;
   for (std::size_t i = 0; i < s.by.size(); ++i) s.by[i] += cost.by[i];
+  for (std::size_t i = 0; i < s.by.size(); ++i) s.bytes_by[i] += cost.bytes_by[i];
   if (order.recompute) {
     for (std::size_t i = 0; i < s.by.size(); ++i) s.by[i] += cost.again_by[i];
+    for (std::size_t i = 0; i < s.by.size(); ++i) s.bytes_by[i] += cost.again_bytes_by[i];
   }
   if (order.one_bucket) {
-    s.by[static_cast<std::size_t>(Collective::all_reduce)] += cost.bucket.time - cost.unit_replicas;
+    s.by[static_cast<std::size_t>(Collective::all_reduce)] += Seconds{} - cost.bucket_saving;
   }
   s.weights += cost.weights;
   s.tables += cost.rows;
@@ -35,7 +37,9 @@ void add(GroupSums& s, const GroupCost& cost, const GroupOrder& order) {
   s.activations += order.recompute ? cost.inputs : cost.activations;
   s.widest = max(s.widest, cost.widest);
   s.gathered = max(s.gathered, cost.gathered);
+  s.stays_gathered += cost.stays_gathered;
   s.buffers += cost.buffers;
+  s.logits += cost.logits;
   s.learns = s.learns || cost.backward;
 }
 
@@ -44,11 +48,13 @@ void set_memory(GroupEstimate& e, const GroupSums& s, const Stack& stack, bool r
   e.memory_tables = s.tables;
   e.memory_gradients = s.gradients;
   e.memory_optimizer = s.optimizer;
-  e.memory_gathered = s.gathered;
+  e.memory_gathered = s.gathered + s.stays_gathered;
   e.memory_communication = s.buffers;
+  e.memory_logits = s.logits;
   const bool whole_again = recompute || s.activations <= Bytes{};
   e.memory_activations = s.activations + (whole_again ? s.widest : Bytes{});
-  const Bytes passing = e.memory_activations + e.memory_gathered + e.memory_communication;
+  const Bytes passing =
+      e.memory_activations + e.memory_logits + e.memory_gathered + e.memory_communication;
   e.memory_reserve = stack.reserve + stack.fragmentation_fraction * passing;
   e.memory = e.memory_weights + e.memory_tables + e.memory_gradients + e.memory_optimizer +
              passing + e.memory_reserve;
@@ -66,6 +72,10 @@ void set_totals(GroupEstimate& e, const GroupSums& s, const GroupQuestion& q,
   e.all_gather = s.by[static_cast<std::size_t>(Collective::all_gather)];
   e.reduce_scatter = s.by[static_cast<std::size_t>(Collective::reduce_scatter)];
   e.all_to_all = s.by[static_cast<std::size_t>(Collective::all_to_all)];
+  e.all_reduce_bytes = s.bytes_by[static_cast<std::size_t>(Collective::all_reduce)];
+  e.all_gather_bytes = s.bytes_by[static_cast<std::size_t>(Collective::all_gather)];
+  e.reduce_scatter_bytes = s.bytes_by[static_cast<std::size_t>(Collective::reduce_scatter)];
+  e.all_to_all_bytes = s.bytes_by[static_cast<std::size_t>(Collective::all_to_all)];
   e.communication = e.all_reduce + e.all_gather + e.reduce_scatter + e.all_to_all;
   if (!s.learns || !q.ablation.optimizer || s.updated <= 0) return;
   const double element = operand_bytes(q.conditions.storage);
@@ -143,7 +153,7 @@ GroupEstimate put_together(const GroupTables& tables, const GroupStrategy& strat
     const LayerGroup& widest = tables.model().groups.back();
     const Mesh& mesh = tables.meshes()[strategy.mesh[static_cast<std::size_t>(widest.slot)]];
     samples = local_samples(q.task, mesh, strategy.micro_batches) * strategy.micro_batches *
-              (q.cluster.accelerators / mesh.degree(Parallelism::tp));
+              (q.cluster.accelerators / mesh.tensor_degree());
   }
   set_rates(e, tables, samples);
   if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;

@@ -23,10 +23,11 @@ struct GroupEstimate {
   Seconds hidden, forward;
   Seconds gemm, lookup;
   Seconds communication, all_reduce, all_gather, reduce_scatter, all_to_all;
+  Bytes all_reduce_bytes, all_gather_bytes, reduce_scatter_bytes, all_to_all_bytes;
   double exposed_fraction = 0;
   double samples_per_s = 0, tokens_per_s = 0, mfu_fraction = 0;
   Bytes memory_weights, memory_tables, memory_gradients, memory_optimizer, memory_activations;
-  Bytes memory_gathered, memory_communication, memory_reserve;
+  Bytes memory_logits, memory_gathered, memory_communication, memory_reserve;
   Bytes memory, memory_capacity;
   Bytes looked_up;
   Flop forward_flop;
@@ -57,8 +58,10 @@ struct GroupSums {
   Bytes looked_up;
   Flop forward_flop;
   ByCollective by{};
+  BytesByCollective bytes_by{};
   double updated = 0, reduced = 0, table_imbalance = 1;
-  Bytes weights, tables, gradients, optimizer, activations, widest, gathered, buffers;
+  Bytes weights, tables, gradients, optimizer, activations, widest, gathered, buffers, logits;
+  Bytes stays_gathered;
   bool learns = false;
 };
 
@@ -106,6 +109,10 @@ struct RecordOf<GroupEstimate> {
       field("all_gather_s", &T::all_gather, "of communication_s"),
       field("reduce_scatter_s", &T::reduce_scatter, "of communication_s"),
       field("all_to_all_s", &T::all_to_all, "of communication_s"),
+      field("all_reduce_bytes", &T::all_reduce_bytes, "whole buffers of a rank"),
+      field("all_gather_bytes", &T::all_gather_bytes, "whole results on a rank"),
+      field("reduce_scatter_bytes", &T::reduce_scatter_bytes, "whole inputs of a rank"),
+      field("all_to_all_bytes", &T::all_to_all_bytes, "what a rank holds, its own share included"),
       field("exposed_fraction", &T::exposed_fraction, "exposed communication over step time"),
       field("samples_per_s", &T::samples_per_s, "queries, images or sequences, whole cluster"),
       field("tokens_per_s", &T::tokens_per_s, "of the whole cluster"),
@@ -115,6 +122,7 @@ struct RecordOf<GroupEstimate> {
       field("memory_gradients_bytes", &T::memory_gradients, "gradients"),
       field("memory_optimizer_bytes", &T::memory_optimizer, "master weights, moments, row states"),
       field("memory_activations_bytes", &T::memory_activations, "kept for the backward pass"),
+      field("memory_logits_bytes", &T::memory_logits, "logits and what their loss makes of them"),
       field("memory_gathered_bytes", &T::memory_gathered, "gathered parameters"),
       field("memory_communication_bytes", &T::memory_communication, "exchange buffers"),
       field("memory_reserve_bytes", &T::memory_reserve, "context, fragmentation"),

@@ -105,11 +105,14 @@ template <Parts may, bool lone>
 [[gnu::always_inline]] inline void forward_unit(Clocks& c, const Order& s, const UnitCost& u) {
   const Parts parts = u.parts & s.forward & may;
   Ready ready{c.done, c.done_cause};
-  if ((parts & kGather) != 0) {
+  if ((parts & (kGather | kGatherForward)) != 0) {
     ready = later(ready, {issue<lone>(c, s, u.gather, gather_wait(c, s, true), dp), dp});
   }
   if ((parts & kGatherOnce) != 0) {
     ready = later(ready, {issue<lone>(c, s, u.gather, Seconds{}, dp), dp});
+  }
+  if ((parts & kEnterForward) != 0) {
+    ready = later(ready, {issue<lone>(c, s, u.enter_forward, c.done, tp), tp});
   }
   if ((parts & kDispatch) != 0) {
     const Seconds wait = max(c.compute, c.done);
@@ -142,6 +145,9 @@ template <Parts may, bool lone>
     c.gathered = issue<lone>(c, s, next->gather, gather_wait(c, s, false), dp);
   }
   if (may == kAll && s.recompute) {
+    if ((parts & kEnterForward) != 0) {
+      ready = later(ready, {issue<lone>(c, s, u.enter_forward, c.last, tp), tp});
+    }
     run(c, u.forward, ready);
     ready = {c.compute, tp};
     for (const Transfer* moved : {&u.dispatch, &u.combine, &u.join_forward}) {
@@ -149,6 +155,10 @@ template <Parts may, bool lone>
       const Cause cause = moved == &u.join_forward ? tp : ep;
       ready = later(ready, {issue<lone>(c, s, *moved, ready.time, cause), cause});
     }
+  }
+  if ((parts & kEnterBackward) != 0) {
+    const Seconds wait = max(c.last, c.done);
+    ready = later(ready, {issue<lone>(c, s, u.enter_backward, wait, tp), tp});
   }
   if ((parts & kCombine) != 0) {
     const Seconds wait = max(c.compute, c.done);
@@ -168,7 +178,8 @@ template <Parts may, bool lone>
   if ((parts & (kReduce | kReduceOnce)) != 0) {
     reduced = issue<lone>(c, s, u.gradients[0], reduced, dp);
   }
-  if ((parts & (kReplicas | kBucketed)) != 0) issue<lone>(c, s, u.gradients[1], reduced, dp);
+  if ((parts & (kReplicas | kReplicasEach | kBucketed | kBucketedEach)) != 0)
+    issue<lone>(c, s, u.gradients[1], reduced, dp);
 }
 
 /// Periods that certainly go on as the last one did, when every clock advances by `step` a period:
@@ -269,9 +280,9 @@ struct ForwardPeriod {
 /// Calls `run` for what units of a group send, and for one queue or two.
 template <bool lone, class Run>
 inline void by_parts(Parts parts, bool all, const Run& run) {
-  constexpr Parts kPlain = kReplicas | kBucketed;
-  constexpr Parts kShards = kPlain | kGather | kReduce;
-  constexpr Parts kJoins = kPlain | kJoinForward | kJoinBackward;
+  constexpr Parts kPlain = kReplicas | kReplicasEach | kBucketed | kBucketedEach;
+  constexpr Parts kShards = kPlain | kGather | kGatherForward | kReduce;
+  constexpr Parts kJoins = kPlain | kJoinForward | kJoinBackward | kEnterForward | kEnterBackward;
   if (all || (parts & ~(kShards | kJoins)) != 0) return run.template operator()<kAll, lone>();
   if ((parts & ~kPlain) == 0) return run.template operator()<kPlain, lone>();
   if ((parts & ~kJoins) == 0) return run.template operator()<kJoins, lone>();
@@ -400,7 +411,8 @@ void run_backward(const Step& step, const Order& s, Clocks& c, const Ready& star
         repeat_periods(c, cost.repeat, period);
       });
     }
-    if (s.one_bucket && s.last_pass && cost.trained && takes_part(cost.bucket)) {
+    if (s.one_bucket && (s.last_pass || cost.bucket_each) && cost.trained &&
+        takes_part(cost.bucket)) {
       const Seconds scattered = max(c.queue0, c.queue1);
       issue(c, s, cost.bucket, max(c.compute, scattered), dp);
     }
@@ -430,7 +442,7 @@ GroupOrder order_of(const GroupStrategy& strategy, bool last_pass) {
   const Parts forward_once = kGatherOnce, backward_once = kReduceOnce | kReplicas | kBucketed;
   order.forward = static_cast<Parts>(kAll & ~(last_pass ? 0 : forward_once));
   order.backward = static_cast<Parts>(kAll & ~(last_pass ? 0 : backward_once) &
-                                      ~(order.one_bucket ? kBucketed : 0));
+                                      ~(order.one_bucket ? kBucketed | kBucketedEach : 0));
   const bool before =
       strategy.backward_gather == BackwardGather::before && strategy.prefetch != Prefetch::none;
   order.ahead = before ? kGather : Parts{0};

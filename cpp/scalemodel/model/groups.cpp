@@ -54,6 +54,8 @@ void count_saved(Unit& unit) {
       case OperatorKind::product:
         if (op.weightless) {
           unit.saved_whole += rows * op.depth;
+        } else if (!op.keeps_input) {
+          break;
         } else if (op.cut == Cut::depth) {
           unit.saved_cut += rows * op.depth;
         } else {
@@ -67,7 +69,6 @@ void count_saved(Unit& unit) {
         break;
       }
       case OperatorKind::norm:
-      case OperatorKind::loss:
         cut += rows * op.columns;
         break;
       case OperatorKind::activation:
@@ -76,6 +77,7 @@ void count_saved(Unit& unit) {
       case OperatorKind::residual:
       case OperatorKind::rotary:
       case OperatorKind::moving:
+      case OperatorKind::loss:  // logits are counted by themselves
         break;
     }
   }
@@ -340,30 +342,54 @@ Unit attention_unit(const TransformerShape& s) {
   unit.width_in = unit.width_out = s.hidden;
   const int kv = s.kv_heads > 0 ? s.kv_heads : s.heads;
   const int dim = s.head_dim > 0 ? s.head_dim : s.hidden / s.heads;
-  const double q = static_cast<double>(s.heads) * dim, k = static_cast<double>(kv) * dim;
+  const int v_dim = s.v_head_dim > 0 ? s.v_head_dim : dim;
+  const bool latent = s.kv_lora_rank > 0;
+  const int key_heads = latent ? s.heads : kv;
+  const double q = static_cast<double>(s.heads) * dim, k = static_cast<double>(key_heads) * dim;
+  const double v = static_cast<double>(key_heads) * v_dim;
   const double h = s.hidden;
   const double norm_width = s.bias ? 2 * h : h;
   if (s.norms && s.norms_per_layer > 0) {
     unit.operators.push_back(passing(OperatorKind::norm, "norm", h));
     unit.parameters_whole += 0.5 * s.norms_per_layer * norm_width;
   }
-  GroupOperator qkv = product("qkv", q + 2 * k, h, Cut::columns);
-  qkv.adapts = true;
-  unit.operators.push_back(qkv);
+  const auto project = [&](std::string_view name, double columns, double depth, Cut cut) {
+    GroupOperator op = product(name, columns, depth, cut);
+    op.adapts = true;
+    unit.operators.push_back(op);
+    (cut == Cut::none ? unit.parameters_whole : unit.parameters_cut) += columns * depth;
+  };
+  if (latent) {
+    // Every tensor rank has whole latents, and its heads of what is made of them.
+    const double low = s.kv_lora_rank, rope = s.rope_head_dim, q_low = s.q_lora_rank;
+    if (q_low > 0) {
+      project("q_down", q_low, h, Cut::none);
+      project("q_up", q, q_low, Cut::columns);
+    } else {
+      project("q", q, h, Cut::columns);
+    }
+    project("kv_down", low + rope, h, Cut::none);
+    unit.operators.back().keeps_input = false;
+    project("kv_up", s.heads * (dim - rope + v_dim), low, Cut::columns);
+    unit.operators.push_back(passing(OperatorKind::norm, "latent_norms", q_low + low));
+    unit.parameters_whole += q_low + low;
+  } else {
+    project("qkv", q + k + v, h, Cut::columns);
+  }
   if (s.rotary)
     unit.operators.push_back(passing(OperatorKind::rotary, "rope", q + k, Cut::columns));
   GroupOperator core = passing(OperatorKind::attention, "attention", 0, Cut::columns);
   core.attention.heads = s.heads;
-  core.attention.kv_heads = kv;
-  core.attention.head_dim = core.attention.v_head_dim = dim;
+  core.attention.kv_heads = key_heads;
+  core.attention.head_dim = dim;
+  core.attention.v_head_dim = v_dim;
   core.attention.window = s.window;
   core.causal = s.causal;
   unit.operators.push_back(core);
-  GroupOperator out = product("attention_out", h, q, Cut::depth);
-  out.adapts = true;
-  unit.operators.push_back(out);
+  project("attention_out", h, static_cast<double>(s.heads) * v_dim, Cut::depth);
+  unit.operators.back().keeps_input = false;  // attention keeps its output
   unit.operators.push_back(passing(OperatorKind::residual, "residual", h));
-  unit.parameters_cut = h * (q + 2 * k) + h * q + (s.bias ? q + 2 * k : 0);
+  unit.parameters_cut += s.bias && !latent ? q + k + v : 0;
   unit.parameters_whole += s.bias ? h : 0;
   unit.head_limit = s.heads;
   count_saved(unit);
@@ -374,6 +400,7 @@ Unit attention_unit(const TransformerShape& s) {
 Unit feed_forward_unit(const TransformerShape& s, int width, bool routed, bool with_norm) {
   Unit unit;
   unit.name = routed ? "experts" : "feed_forward";
+  unit.starts = false;
   unit.width_in = unit.width_out = s.hidden;
   const double h = s.hidden, w = width, up = s.gated ? 2 * w : w;
   const double norm_width = s.bias ? 2 * h : h;
@@ -396,6 +423,12 @@ Unit feed_forward_unit(const TransformerShape& s, int width, bool routed, bool w
   unit.parameters_whole += s.bias && !routed ? h : 0;
   unit.cut_limit = width;
   count_saved(unit);
+  if (routed) {
+    // Rows in the order of their experts and what comes back; probabilities of the router in FP32;
+    // of the token itself, the norm's input and output.
+    unit.saved_whole = 2 * h;
+    unit.saved_token = 2.0 * s.experts + (with_norm ? 2 * h : 0);
+  }
   return unit;
 }
 
@@ -426,6 +459,13 @@ LayerGroup transformer(std::string name, const TransformerShape& shape) {
        "at most hidden");
   const int kv = shape.kv_heads > 0 ? shape.kv_heads : shape.heads;
   need(shape.heads % kv == 0, name, "kv_heads", kv, "a divisor of heads");
+  if (shape.kv_lora_rank > 0) {
+    const int dim = shape.head_dim > 0 ? shape.head_dim : shape.hidden / shape.heads;
+    need(shape.rope_head_dim >= 0 && shape.rope_head_dim < dim, name, "rope_head_dim",
+         shape.rope_head_dim, "below head_dim");
+  } else {
+    need(shape.q_lora_rank == 0, name, "q_lora_rank", shape.q_lora_rank, "0 without kv_lora_rank");
+  }
   need(shape.ffn >= 1, name, "ffn", shape.ffn, "at least 1");
   if (shape.experts > 0) {
     need(shape.experts_per_token >= 1 && shape.experts_per_token <= shape.experts, name,
@@ -441,6 +481,7 @@ LayerGroup transformer(std::string name, const TransformerShape& shape) {
   group.repeat = shape.layers;
   if (shape.modulation > 0) group.units.push_back(modulation_unit(shape));
   group.units.push_back(attention_unit(shape));
+  group.units.back().starts = shape.modulation == 0;
   const bool routed = shape.experts > 0;
   const bool shared = routed && shape.shared_ffn > 0;
   if (shared) group.units.push_back(feed_forward_unit(shape, shape.shared_ffn, false, true));
@@ -599,6 +640,10 @@ std::vector<LayerGroup> decoder_groups(const DecoderShape& card) {
       s.heads = a.heads;
       s.kv_heads = a.kv_heads;
       s.head_dim = a.head_dim;
+      s.v_head_dim = a.v_head_dim;
+      s.q_lora_rank = a.q_lora_rank;
+      s.kv_lora_rank = a.kv_lora_rank;
+      s.rope_head_dim = a.rope_head_dim;
       s.ffn = ff.width;
       s.gated = ff.gated;
       s.rotary = a.rotary;
@@ -608,12 +653,11 @@ std::vector<LayerGroup> decoder_groups(const DecoderShape& card) {
       s.experts_per_token = ff.experts_per_token;
       s.shared_ffn = ff.shared_width;
       Unit attention = attention_unit(s);
-      if (a.latent()) {
-        throw MalformedQuestion("model: latent attention has no form in layer groups yet");
-      }
       // The card's counts hold biases and norms that the shapes alone do not tell.
-      attention.parameters_cut = kind.attention_parameters;
-      attention.parameters_whole = 0.5 * kind.norm_parameters;
+      const double down =
+          a.latent() ? model.hidden * (1.0 * a.q_lora_rank + a.kv_lora_rank + a.rope_head_dim) : 0;
+      attention.parameters_cut = kind.attention_parameters - down;
+      attention.parameters_whole = 0.5 * kind.norm_parameters + down;
       group.units.push_back(std::move(attention));
       const bool routed = ff.routed();
       if (routed && ff.shared_width > 0) {

@@ -70,6 +70,7 @@ struct GroupOperator {
   bool gated = false;       ///< activation: of a gate and an up product
   bool adapts = false;      ///< attention projections: low-rank adapters sit here by default
   bool weightless = false;  ///< product of two activations: two products back, none for weights
+  bool keeps_input = true;  ///< for the backward pass; false: another operator keeps the same
   AttentionShape attention;
   bool causal = true;
 };
@@ -82,10 +83,12 @@ struct Unit {
   double parameters_cut = 0;    ///< shared out over tensor-parallel ranks
   double parameters_whole = 0;  ///< on every one of them: norms, biases of sums
   int width_in = 0, width_out = 0;
+  bool starts = true;    ///< a layer: its input is what recomputation keeps
   bool opens = true;     ///< tensor ranks read the whole input: its gradient is a sum over them
   bool closes = true;    ///< tensor ranks hold partial sums of the output
   bool gathers = false;  ///< tensor ranks hold columns of an output that must be whole
-  double saved_cut = 0, saved_whole = 0;  ///< values kept for the backward pass
+  double saved_cut = 0, saved_whole = 0;  ///< values kept for the backward pass, of each copy
+  double saved_token = 0;                 ///< the same of a token, however many experts it meets
   int experts = 0, experts_per_token = 0;
   int cut_limit = 0;   ///< tensor parallelism divides this width; 0: anything
   int head_limit = 0;  ///< and this number of heads
@@ -212,6 +215,10 @@ LayerGroup interaction(std::string name, const InteractionShape& shape);
 /// A stack of transformer layers; also the blocks of vision and diffusion transformers.
 struct TransformerShape {
   int layers = 1, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  int v_head_dim = 0;  ///< 0: head_dim
+  /// Latent attention: ranks of queries (0: full) and of keys with values (0: none), rotary part of
+  /// `head_dim`.
+  int q_lora_rank = 0, kv_lora_rank = 0, rope_head_dim = 0;
   int ffn = 0;
   bool gated = false, causal = true, rotary = false, bias = false;
   bool norms = true;

@@ -126,6 +126,13 @@ bool suits(const Mesh& mesh, GroupKind kind, bool experts) {
       case Parallelism::ep:
         if (!experts) return false;
         break;
+      case Parallelism::sp:
+        // Experts share out tokens, layers of click models have no sequence.
+        if (experts || kind == GroupKind::embedding_tables || kind == GroupKind::mlp ||
+            kind == GroupKind::interaction) {
+          return false;
+        }
+        break;
       case Parallelism::table_wise:
       case Parallelism::row_wise:
       case Parallelism::column_wise:

@@ -16,11 +16,12 @@
 
 namespace scalemodel {
 
-/// What the ranks of a mesh axis do with a layer group. Layers: `tp` shares out matrices, `ddp`
-/// replicates, `zero1` replicates with sharded optimizer states, `fsdp` shards parameters and
-/// gathers them unit by unit, `ep` shares out routed experts. Tables: whole tables, rows or columns
-/// of every table on different ranks; `hybrid` replicates tables whose rows are fewer than the
-/// samples of a rank and spreads the rest evenly in whole or part tables; `ddp` replicates all.
+/// What the ranks of a mesh axis do with a layer group. Layers: `tp` shares out matrices, `sp` does
+/// and shares out the sequence in between (sequence parallelism), `ddp` replicates, `zero1`
+/// replicates with sharded optimizer states, `fsdp` shards parameters and gathers them unit by
+/// unit, `ep` shares out routed experts. Tables: whole tables, rows or columns of every table on
+/// different ranks; `hybrid` replicates tables whose rows are fewer than the samples of a rank and
+/// spreads the rest evenly in whole or part tables; `ddp` replicates all.
 enum class Parallelism : std::uint8_t {
   none,
   tp,
@@ -31,15 +32,16 @@ enum class Parallelism : std::uint8_t {
   table_wise,
   row_wise,
   column_wise,
-  hybrid
+  hybrid,
+  sp
 };
 
 template <>
 struct EnumNames<Parallelism> {
   static constexpr std::string_view what = "parallelism";
-  static constexpr std::array<std::string_view, 10> names{
-      "none", "tp",         "ddp",      "zero1",       "fsdp",
-      "ep",   "table_wise", "row_wise", "column_wise", "hybrid"};
+  static constexpr std::array<std::string_view, 11> names{
+      "none",       "tp",       "ddp",         "zero1",  "fsdp", "ep",
+      "table_wise", "row_wise", "column_wise", "hybrid", "sp"};
 };
 
 inline constexpr std::size_t kMaxAxes = 4;
@@ -57,6 +59,8 @@ struct Mesh {
 
   int ranks() const;
   int degree(Parallelism parallelism) const;
+  /// Ranks that share out the matrices of a layer, with its sequence or without.
+  int tensor_degree() const { return degree(Parallelism::tp) * degree(Parallelism::sp); }
   bool operator==(const Mesh&) const = default;
 };
 

@@ -34,6 +34,7 @@ MEMORY_COLUMNS = (
     "memory_gradients_bytes",
     "memory_optimizer_bytes",
     "memory_activations_bytes",
+    "memory_logits_bytes",
     "memory_gathered_bytes",
     "memory_communication_bytes",
     "memory_reserve_bytes",

@@ -259,6 +259,11 @@ class Transformer(Group):
     ----------
     layers, hidden, heads, kv_heads, head_dim, ffn : int
         `kv_heads` 0: as many as heads; `head_dim` 0: hidden / heads.
+    v_head_dim : int
+        Of values; 0: `head_dim`.
+    q_lora_rank, kv_lora_rank, rope_head_dim : int
+        Latent attention: ranks of queries (0: full) and of keys with values, rotary part of
+        `head_dim`; all 0: none.
     gated, causal, rotary, bias : bool
         `bias` stands for layer norms and biases, without it there are RMS norms and none.
     norms_per_layer : int
@@ -284,6 +289,10 @@ class Transformer(Group):
     heads: int = 1
     kv_heads: int = 0
     head_dim: int = 0
+    v_head_dim: int = 0
+    q_lora_rank: int = 0
+    kv_lora_rank: int = 0
+    rope_head_dim: int = 0
     ffn: int = 1
     gated: bool = False
     causal: bool = True
@@ -301,10 +310,11 @@ class Transformer(Group):
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
         counts = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "norms_per_layer")
+        latent = ("v_head_dim", "q_lora_rank", "kv_lora_rank", "rope_head_dim")
         more = ("experts", "experts_per_token", "shared_ffn", "modulation", "window")
         flags = {name: _flag(self, name) for name in ("gated", "causal", "rotary", "bias")}
         return _core.transformer_group(
-            **self._given(*counts, *more, **flags, tokens=_tokens(self))
+            **self._given(*counts, *latent, *more, **flags, tokens=_tokens(self))
         )
 
 

@@ -37,8 +37,10 @@ COLUMNS = {
 }
 
 _LAYERS = ("tp", "ddp", "zero1", "fsdp")
+_TRANSFORMERS = (*_LAYERS, "sp")
 _TABLES = ("table_wise", "row_wise", "column_wise", "hybrid", "ddp")
 _EXPERTS = ("ep", "tp", "ddp", "fsdp")
+_FAMILY_MESHES = {"embedding": _TABLES, "mlp": _LAYERS, "transformer": _TRANSFORMERS}
 
 
 def _automatic(names: Sequence[str], accelerators: int, node: int) -> list[str]:
@@ -144,7 +146,7 @@ def _family(slot: Slot) -> tuple[str, Sequence[str]]:
         return "experts", _EXPERTS
     for family, kinds in FAMILIES.items():
         if slot.kind in kinds:
-            return family, _TABLES if family == "embedding" else _LAYERS
+            return family, _FAMILY_MESHES[family]
     return slot.kind, _LAYERS
 
 

@@ -44,7 +44,8 @@ class GroupStrategy:
     groups : mapping of str to str, or str
         Mesh of each group: parallelisms joined by ``+``, innermost first, each with ``@degree``; a
         degree left out once is what remains. Layers take ``tp``, ``ddp``, ``zero1`` (replicas with
-        sharded optimizer states) and ``fsdp``, routed experts ``ep`` too; tables take
+        sharded optimizer states) and ``fsdp``, transformers and their ends ``sp`` (tensor
+        parallelism that shares out the sequence in between), routed experts ``ep`` too; tables take
         ``table_wise``, ``row_wise``, ``column_wise``, ``hybrid`` and ``ddp``. Keys are group names,
         ``<name>.experts`` or ``experts`` for routed experts, ``embedding``, ``mlp`` (interactions
         too), ``transformer`` (token and patch embeddings and heads too), or ``*``; the most precise
@@ -191,13 +192,13 @@ def from_shorthand(strategy: _core.Strategy, accelerators: int, global_batch: in
     --------
     >>> import scalemodel as sm
     >>> plan = from_shorthand(sm.Strategy(tp=8, sharding="zero3"), 64, 64)
-    >>> plan.groups["*"], plan.micro_batches
-    ('tp@8+fsdp', 8)
+    >>> plan.groups["transformer"], plan.groups["mlp"], plan.micro_batches
+    ('sp@8+fsdp', 'tp@8+fsdp', 8)
     """
     for name in ("pp", "cp"):
         if getattr(strategy, name) != 1:
             raise ScaleModelError(
-                f"{name}={getattr(strategy, name)}: layer groups know tp, ep and data parallelism"
+                f"{name}={getattr(strategy, name)}: layer groups have tp, sp, ep and data axes"
             )
     if strategy.recompute == "selective":
         raise ScaleModelError("recompute='selective': layer groups recompute whole units or none")
@@ -206,7 +207,9 @@ def from_shorthand(strategy: _core.Strategy, accelerators: int, global_batch: in
     else:
         replicas = {"ddp": "ddp", "zero3": "fsdp"}.get(strategy.sharding, "zero1")
     dense = f"tp@{strategy.tp}+{replicas}" if strategy.tp > 1 else replicas
-    groups = {"*": dense, "embedding": "table_wise"}
+    groups = {"mlp": dense, "transformer": dense, "embedding": "table_wise"}
+    if strategy.tp > 1 and strategy.sequence_parallel:
+        groups["transformer"] = f"sp@{strategy.tp}+{replicas}"
     if strategy.ep > 1:
         groups["experts"] = f"ep@{strategy.ep}+{replicas}"
     # A step that does not divide evenly gets a verdict, not a number of passes.

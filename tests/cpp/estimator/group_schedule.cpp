@@ -101,9 +101,14 @@ class PlainStep {
     done_ = input;
     for (const UnitCost* u : unrolled(g)) {
       Arrival ready = done_;
-      if ((u->parts & kGather) != 0) ready = later(ready, send(u->gather, gather_wait(true), dp));
+      if ((u->parts & (kGather | kGatherForward)) != 0) {
+        ready = later(ready, send(u->gather, gather_wait(true), dp));
+      }
       if ((u->parts & kGatherOnce) != 0 && last_pass_) {
         ready = later(ready, send(u->gather, Seconds{}, dp));
+      }
+      if (takes_part(u->enter_forward)) {
+        ready = later(ready, send(u->enter_forward, done_.time, tp));
       }
       if (takes_part(u->dispatch)) {
         ready = later(ready, send(u->dispatch, max(now_, done_.time), ep));
@@ -152,11 +157,17 @@ class PlainStep {
           gathered = send(order[at]->gather, gather_wait(false), dp);
         }
         if (strategy_.recompute) {
+          if (takes_part(u.enter_forward)) {
+            ready = later(ready, send(u.enter_forward, last_, tp));
+          }
           compute(u.forward, ready);
           ready = {now_, tp};
           for (const Transfer* moved : {&u.dispatch, &u.combine, &u.join_forward}) {
             ready = pass_on(*moved, ready, moved == &u.join_forward ? tp : ep);
           }
+        }
+        if (takes_part(u.enter_backward)) {
+          ready = later(ready, send(u.enter_backward, max(last_, done_.time), tp));
         }
         if (takes_part(u.combine)) {
           ready = later(ready, send(u.combine, max(now_, done_.time), ep));
@@ -169,11 +180,14 @@ class PlainStep {
         if ((u.parts & kReduce) != 0 || ((u.parts & kReduceOnce) != 0 && last_pass_)) {
           reduced = send(u.gradients[0], now_, dp);
         }
-        const bool alone = (u.parts & kReplicas) != 0 ||
-                           ((u.parts & kBucketed) != 0 && strategy_.buckets == Buckets::unit);
-        if (alone && last_pass_) send(u.gradients[1], reduced.time, dp);
+        const bool each = (u.parts & (kReplicasEach | kBucketedEach)) != 0;
+        const bool bucketed = (u.parts & (kBucketed | kBucketedEach)) != 0;
+        const bool alone = !bucketed || strategy_.buckets == Buckets::unit;
+        if ((u.parts & kGradients) != 0 && alone && (each || last_pass_)) {
+          pass_on(u.gradients[1], reduced, dp);
+        }
       }
-      if (strategy_.buckets == Buckets::group && last_pass_ && cost.trained) {
+      if (strategy_.buckets == Buckets::group && (last_pass_ || cost.bucket_each) && cost.trained) {
         pass_on(cost.bucket, {max(now_, max(queues_[0].time, queues_[1].time))}, dp);
       }
       if (!indices_sent) {
@@ -238,9 +252,10 @@ struct Question {
     groups[3].waits_for = {2};
     add({"table_wise", "row_wise@8+table_wise", "table_wise@8+ddp"});
     add({"ddp", "fsdp", "tp@8+ddp", "fsdp@8+zero1"});
+    add({"ddp", "sp@8+ddp", "sp@4+fsdp", "tp@2+zero1"});
     add({"ep@8+ddp", "fsdp@8+ep"});
     add({"zero1", "tp@8+fsdp", "ddp"});
-    space.variable_of_slot = {0, 1, 1, 2, 3};
+    space.variable_of_slot = {0, 1, 2, 3, 4};
     space.micro_batches = {1, 2};
     space.queues = {Queues::one, Queues::per_level};
     space.prefetch = {Prefetch::none, Prefetch::one, Prefetch::unlimited};
@@ -278,7 +293,7 @@ TEST_CASE("a schedule is the one that is written out plainly, bit for bit") {
   const Question question(6);  // few enough that none of the equal layers is skipped
   for (const bool forward_only : {false, true}) {
     const GroupTables tables = question.tables(forward_only);
-    for (std::uint64_t row = 0; row < question.space.size(); row += 7) {
+    for (std::uint64_t row = 0; row < question.space.size(); row += 29) {
       const GroupStrategy strategy = question.space.at(row);
       const GroupEstimate estimate = evaluate_groups(tables, strategy);
       CAPTURE(row);
@@ -306,8 +321,9 @@ TEST_CASE("what strategies share may be kept: answers are the same, bit for bit"
   for (std::uint64_t row = 0; row < rows; ++row, cursor.next()) {
     CAPTURE(row);
     REQUIRE(*cursor == question.space.at(row));
-    const GroupEstimate alone = evaluate_groups(tables, *cursor);
-    CHECK(in_order(*cursor) == alone);
+    const GroupEstimate estimate = in_order(*cursor);
+    if (row % 5 != 0) continue;
+    CHECK(estimate == evaluate_groups(tables, *cursor));
     const GroupStrategy leap = question.space.at(row * 31 % rows);
     CHECK(in_leaps(leap) == evaluate_groups(tables, leap));
   }
