@@ -5021,7 +5021,7 @@ class GroupEstimate:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, verdict: str = 'ok', step_time_s: float = 0.0, compute_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_dp_s: float = 0.0, exposed_exchange_s: float = 0.0, exposed_reshard_s: float = 0.0, optimizer_s: float = 0.0, overhead_s: float = 0.0, hidden_s: float = 0.0, forward_s: float = 0.0, gemm_s: float = 0.0, lookup_s: float = 0.0, communication_s: float = 0.0, all_reduce_s: float = 0.0, all_gather_s: float = 0.0, reduce_scatter_s: float = 0.0, all_to_all_s: float = 0.0, exposed_fraction: float = 0.0, samples_per_s: float = 0.0, tokens_per_s: float = 0.0, mfu_fraction: float = 0.0, memory_weights_bytes: float = 0.0, memory_tables_bytes: float = 0.0, memory_gradients_bytes: float = 0.0, memory_optimizer_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_gathered_bytes: float = 0.0, memory_communication_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_bytes: float = 0.0, memory_capacity_bytes: float = 0.0, looked_up_bytes: float = 0.0, forward_flop: float = 0.0, table_imbalance: float = 1.0, power_w: float = 0.0, energy_j: float = 0.0, cost_usd: float = 0.0) -> None:
+    def __init__(self, *, verdict: str = 'ok', step_time_s: float = 0.0, compute_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_dp_s: float = 0.0, exposed_exchange_s: float = 0.0, exposed_reshard_s: float = 0.0, optimizer_s: float = 0.0, overhead_s: float = 0.0, hidden_s: float = 0.0, forward_s: float = 0.0, gemm_s: float = 0.0, lookup_s: float = 0.0, communication_s: float = 0.0, all_reduce_s: float = 0.0, all_gather_s: float = 0.0, reduce_scatter_s: float = 0.0, all_to_all_s: float = 0.0, all_reduce_bytes: float = 0.0, all_gather_bytes: float = 0.0, reduce_scatter_bytes: float = 0.0, all_to_all_bytes: float = 0.0, exposed_fraction: float = 0.0, samples_per_s: float = 0.0, tokens_per_s: float = 0.0, mfu_fraction: float = 0.0, memory_weights_bytes: float = 0.0, memory_tables_bytes: float = 0.0, memory_gradients_bytes: float = 0.0, memory_optimizer_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_logits_bytes: float = 0.0, memory_gathered_bytes: float = 0.0, memory_communication_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_bytes: float = 0.0, memory_capacity_bytes: float = 0.0, looked_up_bytes: float = 0.0, forward_flop: float = 0.0, table_imbalance: float = 1.0, power_w: float = 0.0, energy_j: float = 0.0, cost_usd: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -5036,14 +5036,29 @@ class GroupEstimate:
         Field names and values.
         """
     @property
+    def all_gather_bytes(self) -> float:
+        """
+        whole results on a rank
+        """
+    @property
     def all_gather_s(self) -> float:
         """
         of communication_s
         """
     @property
+    def all_reduce_bytes(self) -> float:
+        """
+        whole buffers of a rank
+        """
+    @property
     def all_reduce_s(self) -> float:
         """
         of communication_s
+        """
+    @property
+    def all_to_all_bytes(self) -> float:
+        """
+        what a rank holds, its own share included
         """
     @property
     def all_to_all_s(self) -> float:
@@ -5161,6 +5176,11 @@ class GroupEstimate:
         gradients
         """
     @property
+    def memory_logits_bytes(self) -> float:
+        """
+        logits and what their loss makes of them
+        """
+    @property
     def memory_optimizer_bytes(self) -> float:
         """
         master weights, moments, row states
@@ -5199,6 +5219,11 @@ class GroupEstimate:
     def power_w(self) -> float:
         """
         mean of one accelerator
+        """
+    @property
+    def reduce_scatter_bytes(self) -> float:
+        """
+        whole inputs of a rank
         """
     @property
     def reduce_scatter_s(self) -> float:
@@ -5704,7 +5729,7 @@ def training_time_s(tokens: typing.SupportsFloat | typing.SupportsIndex, tokens_
     """
     Seconds to train on so many tokens.
     """
-def transformer_group(name: str, layers: typing.SupportsInt | typing.SupportsIndex, hidden: typing.SupportsInt | typing.SupportsIndex, heads: typing.SupportsInt | typing.SupportsIndex, kv_heads: typing.SupportsInt | typing.SupportsIndex, head_dim: typing.SupportsInt | typing.SupportsIndex, ffn: typing.SupportsInt | typing.SupportsIndex, gated: bool, causal: bool, rotary: bool, bias: bool, norms_per_layer: typing.SupportsInt | typing.SupportsIndex, experts: typing.SupportsInt | typing.SupportsIndex, experts_per_token: typing.SupportsInt | typing.SupportsIndex, shared_ffn: typing.SupportsInt | typing.SupportsIndex, modulation: typing.SupportsInt | typing.SupportsIndex, window: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
+def transformer_group(name: str, layers: typing.SupportsInt | typing.SupportsIndex, hidden: typing.SupportsInt | typing.SupportsIndex, heads: typing.SupportsInt | typing.SupportsIndex, kv_heads: typing.SupportsInt | typing.SupportsIndex, head_dim: typing.SupportsInt | typing.SupportsIndex, v_head_dim: typing.SupportsInt | typing.SupportsIndex, q_lora_rank: typing.SupportsInt | typing.SupportsIndex, kv_lora_rank: typing.SupportsInt | typing.SupportsIndex, rope_head_dim: typing.SupportsInt | typing.SupportsIndex, ffn: typing.SupportsInt | typing.SupportsIndex, gated: bool, causal: bool, rotary: bool, bias: bool, norms_per_layer: typing.SupportsInt | typing.SupportsIndex, experts: typing.SupportsInt | typing.SupportsIndex, experts_per_token: typing.SupportsInt | typing.SupportsIndex, shared_ffn: typing.SupportsInt | typing.SupportsIndex, modulation: typing.SupportsInt | typing.SupportsIndex, window: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
     ...
 def trend_cache_bytes(active_parameters: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """

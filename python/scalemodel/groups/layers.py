@@ -402,9 +402,7 @@ class Head(Group):
         flags = {
             name: _flag(self, name) for name in ("tied", "loss", "every_token", "norm", "bias")
         }
-        return _core.head_group(
-            **self._given("hidden", "outputs", **flags, tokens=_tokens(self))
-        )
+        return _core.head_group(**self._given("hidden", "outputs", **flags, tokens=_tokens(self)))
 
 
 KINDS: dict[str, type[Group]] = {
