@@ -59,7 +59,8 @@ def problems(root: Path, names: list[str]) -> Iterator[str]:
             yield f"{name}: {len(content)} bytes, more than {LARGEST_FILE_BYTES}"
         if b"\0" in content:
             continue
-        for number, line in enumerate(content.decode("utf-8", errors="replace").splitlines(), start=1):
+        text = content.decode("utf-8", errors="replace")
+        for number, line in enumerate(text.splitlines(), start=1):
             for what, pattern in FORBIDDEN.items():
                 if name not in ALLOWED_IN[what] and (match := pattern.search(line)):
                     yield f"{name}:{number}: {what}: {match[0]}"
