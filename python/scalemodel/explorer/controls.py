@@ -93,7 +93,12 @@ class Controls:
 
     def _button(self, text: str, meaning: str, action: Callable[[], str]) -> Any:
         made = self._widgets.Button(description=text, tooltip=meaning, layout={"width": "auto"})
-        made.on_click(lambda _: self._try(action))
+
+        def pressed(_: object) -> None:
+            self.note.value = f"<pre>{safe(text)}…</pre>"  # a search may take seconds
+            self._try(action)
+
+        made.on_click(pressed)
         return made
 
     def _box(self) -> Any:
