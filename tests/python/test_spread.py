@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalemodel as sm
+from command_line import run_command
 from scalemodel import _core
 from scalemodel.calibration.spread import RankSpread
 
@@ -209,6 +210,23 @@ def test_everything_is_plain_data(found: RankSpread) -> None:
     record = json.loads(json.dumps(found.to_dict()))
     assert record["kernel_spread"] == found.kernel_spread
     assert len(record["table"]) == 64
+
+
+def test_the_command_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [trace_file(tmp_path, rank, 1 + 0.01 * rank, 20) for rank in range(4)]
+    found = sm.calibrate_spread(paths, name="ours")
+    ran = run_command(capsys, "calibrate", "--kind", "spread", *paths, "--name", "ours", "--json")
+    assert ran.document == json.loads(json.dumps(found.to_dict()))
+    folder = tmp_path / "catalogue"
+    ran = run_command(
+        capsys, "calibrate", "--kind", "spread", *paths, "--name", "ours", "--out", folder
+    )
+    assert ran.code == 0
+    assert found.text() in ran.out
+    assert "kernel_spread" in (folder / "stacks/ours.toml").read_text(encoding="utf-8")
+    rows = run_command(capsys, "calibrate", "--kind", "spread", *paths, "--csv").rows
+    assert [row["rank"] for row in rows] == ["3", "2", "1", "0"]
+    assert run_command(capsys, "calibrate", "--kind", "gemm", *paths).code == 2
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from scalemodel.estimate import DEFAULT_STACK, Estimate
 from scalemodel.jobs.logs import read_log
 from scalemodel.resolve.reader import Reader
 from scalemodel.traces.kineto import read_kineto
+from scalemodel.validation.errors import columns, percent
 from scalemodel.validation.rows import read_table
 
 if TYPE_CHECKING:
@@ -83,7 +84,28 @@ class RankSpread:
         frames = {key: getattr(self, key).astype(object).to_dict("records") for key in _FRAMES}
         return {**plain, **frames}
 
+    def text(self) -> str:
+        """The spread, its quantiles and the slowest ranks, in percent of the mean."""
+        lines = [
+            f"kernel_spread {percent(self.kernel_spread)} % +- {percent(self.standard_error)} % "
+            f"({self.source})"
+        ]
+        if self.lasting_spread is not None:
+            lines.append(f"of ranks that are always slow: {percent(self.lasting_spread)} %")
+        cells = [
+            [f"{row['quantile']:g}", *(percent(row[name] - 1) for name in _SLOWDOWNS)]
+            for row in self.quantiles.to_dict("records")
+        ]
+        lines += ["", *columns(("quantile", "slower %", "if normal %"), cells, texts=0)]
+        slowest = self.table.head(_SHOWN).to_dict("records")
+        if slowest:
+            cells = [[str(row["rank"]), percent(row["slowdown"] - 1)] for row in slowest]
+            lines += ["", *columns(("slowest rank", "slower %"), cells, texts=0)]
+        return "\n".join(lines)
 
+
+_SHOWN = 5  # ranks
+_SLOWDOWNS = ("slowdown", "normal_slowdown")
 _FRAMES = ("table", "quantiles")
 
 

@@ -6,11 +6,15 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalemodel.cli.options import whole
 from scalemodel.cli.output import OK
 from scalemodel.errors import ScaleModelError
+
+if TYPE_CHECKING:
+    from scalemodel.calibration import Calibration
+    from scalemodel.calibration.spread import RankSpread
 
 
 def add_calibrate(commands: Any) -> None:
@@ -24,11 +28,20 @@ def add_calibrate(commands: Any) -> None:
     )
     parser.set_defaults(run=_calibrate)
     parser.add_argument(
-        "--kind", required=True, metavar="KIND", help="gemm, elementwise or collectives"
+        "--kind",
+        required=True,
+        metavar="KIND",
+        help="gemm, attention, elementwise or collectives; spread, of a cluster's ranks",
     )
-    parser.add_argument("file", metavar="FILE", help="CSV that scalemodel measure writes")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="+",
+        help="CSV that scalemodel measure writes; of a spread, traces of ranks or a CSV of times",
+    )
     parser.add_argument("--accelerator", metavar="NAME|TOML", help="entry to begin from")
     parser.add_argument("--cluster", metavar="NAME|TOML", help="cluster of the collectives")
+    parser.add_argument("--stack", metavar="NAME", help="stack that gets the spread: plain")
     parser.add_argument("--name", metavar="NAME", help="name of the new catalogue entry")
     parser.add_argument(
         "--folds", type=whole, default=5, metavar="N", help="parts held out in turn"
@@ -68,19 +81,30 @@ def add_measure(commands: Any) -> None:
 
 def _calibrate(options: argparse.Namespace) -> int:
     from scalemodel.calibration import calibrate
+    from scalemodel.calibration.spread import calibrate_spread
+    from scalemodel.estimate import DEFAULT_STACK
     from scalemodel.validation import write_csv
 
-    found = calibrate(
-        options.kind,
-        options.file,
-        accelerator=options.accelerator,
-        cluster=options.cluster,
-        name=options.name,
-        folds=options.folds,
-    )
+    files = options.file
+    if options.kind == "spread":
+        ranks = calibrate_spread(files, stack=options.stack or DEFAULT_STACK, name=options.name)
+        found: Calibration | RankSpread = ranks
+        rows = ranks.table
+    else:
+        if len(files) > 1:
+            raise ScaleModelError(f"{files[1]}: --kind {options.kind} takes one file")
+        constants = calibrate(
+            options.kind,
+            files[0],
+            accelerator=options.accelerator,
+            cluster=options.cluster,
+            name=options.name,
+            folds=options.folds,
+        )
+        found, rows = constants, constants.samples
     written = found.write(options.out) if options.out else []
     if options.rows:
-        write_csv(found.samples, options.rows)
+        write_csv(rows, options.rows)
     if options.json:
         print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     elif options.csv:
