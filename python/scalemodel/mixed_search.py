@@ -13,6 +13,7 @@ from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import DEFAULT_STACK
 from scalemodel.mixed import (
     PLACEMENTS,
+    SPLITS,
     MixedCluster,
     MixedEstimate,
     answer_mixed,
@@ -116,6 +117,8 @@ def search_mixed(
         raise ScaleModelError(
             f"placements={placements!r}: must be one or more of {', '.join(PLACEMENTS)}"
         )
+    if split not in SPLITS:
+        raise ScaleModelError(f"split={split!r}: must be one of {', '.join(SPLITS)}")
     if isinstance(top, bool) or not isinstance(top, int) or top < 1:
         raise ScaleModelError(f"top={top!r}: must be a positive whole number")
     if space is not None and not isinstance(space, Space):
@@ -140,8 +143,9 @@ def search_mixed(
     best = sorted(fitting, key=value)[:top]
     if split != "searched":
         return best
-    # A searched split is no worse than the balanced one: the last of these bounds the answer.
-    enough = value(best[-1]) if len(best) == top else math.inf
+    # A searched split takes no longer than the balanced one, though it may draw more.
+    known_enough = len(best) == top and objective != "energy_j"
+    enough = value(best[-1]) if known_enough else math.inf
     best = []
     for least, quick in sorted(candidates, key=lambda candidate: candidate[0]):
         if least > enough or least == math.inf:

@@ -360,6 +360,7 @@ def test_malformed_files_are_refused(parts_file: Path, old: str, new: str, messa
         ({"placements": []}, "placements="),
         ({"placements": ["rings"]}, "placements="),
         ({"top": 0}, "top="),
+        ({"split": [16, 16]}, "split="),
         ({"space": {"tp": 8}}, "space="),
         ({"split": "fair"}, "split="),
     ],

@@ -355,7 +355,8 @@ MixedStep mixed_by_stage(const std::vector<MixedPart>& parts, const Strategy& st
   step.verdict = first_reason(parts, strategy);
   if (step.verdict != Reason::ok) return step;
   const StagedPipeline pipeline(parts, strategy);
-  const int layers = parts.front().tables->model().layers();
+  const Model& model = parts.front().tables->model();
+  const int layers = model.layers();
   const std::vector<int> even_split = even_layers(layers, strategy.pp);
   StagedRun best = pipeline.run(even_split);
   if (split != MixedSplit::even) {
@@ -371,7 +372,7 @@ MixedStep mixed_by_stage(const std::vector<MixedPart>& parts, const Strategy& st
     if (searched) best = pipeline.searched(std::move(best), even, even_split);
   }
   pipeline.describe(step, best);
-  if (layers >= 2 * strategy.pp) {
+  if (model.kinds.size() == 1 && layers >= 2 * strategy.pp) {
     const std::vector<int> one(strategy.pp, 1), two(strategy.pp, 2);
     const StepCosts of_one = pipeline.costs(one), of_two = pipeline.costs(two);
     std::vector<Bytes> capacity;

@@ -33,7 +33,7 @@ struct MixedPart {
 
 struct MixedStep {
   Seconds step_time;
-  Seconds least_time;                 ///< no split of layers that are alike takes less
+  Seconds least_time;                 ///< no split of the layers takes less; 0 where unknown
   bool may_fit = true;                ///< whether some split of them may
   std::vector<int> layers;            ///< of each stage
   std::vector<double> micro_batches;  ///< of the busiest replica of each part
