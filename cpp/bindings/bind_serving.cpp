@@ -7,6 +7,7 @@
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/search/serving_plans.hpp"
+#include "scalemodel/serving/batches.hpp"
 #include "scalemodel/serving/capacity.hpp"
 #include "scalemodel/serving/layout.hpp"
 #include "scalemodel/serving/simulation.hpp"
@@ -181,6 +182,15 @@ ServingLayout(tp=8, ep=8))");
   bind_record<RequestMix>(m, "Mean lengths of requests and what is known beforehand.");
   bind_record<SteadyState>(m, "A steady state of one instance.");
   bind_record<StreamTotals>(m, "Totals of a simulated stream.");
+  bind_record<BatchPass>(m, "Time of a forward pass over some requests.");
+  bind_record<BatchState>(m, "A server of batches in its steady state.");
+  m.def(
+      "batch_state_at",
+      [](const BatchPass& pass, double rate) {
+        return batch_state_at(pass, Hertz{checked("requests_per_s", rate, 1e-12, kMany)});
+      },
+      py::arg("batch_pass"), py::arg("requests_per_s"),
+      "With so many requests arriving per second.");
   m.def(
       "check_serving_layout",
       [](const Model& model, const ServingLayout& layout, const Cluster& cluster) {

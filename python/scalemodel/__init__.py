@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from scalemodel.serving import (
         Inference,
         Serving,
+        compare_serving,
         plan_serving,
         request_stream,
         serve_split,
@@ -137,6 +138,7 @@ __all__ = [
     "codesign",
     "compare",
     "compare_log",
+    "compare_serving",
     "compose",
     "compute_optimal",
     "design_topology",
@@ -190,6 +192,7 @@ _LAZY = {
     "codesign": "",
     "compare": "comparison",
     "compare_log": "jobs",
+    "compare_serving": "serving",
     "compose": "groups",
     "ComposedModel": "groups",
     "compute_optimal": "economics",

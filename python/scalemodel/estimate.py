@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from scalemodel.diagnosis import Fix
     from scalemodel.explain import Explanation
     from scalemodel.groups import ComposedModel, GroupEstimate, GroupStrategy
+    from scalemodel.serving import BatchServing, Inference, Serving
     from scalemodel.timeline import Timeline
     from scalemodel.uncertainty import Interval
 
@@ -532,29 +533,39 @@ def estimate(
     network: Network = None,
     ablation: None = None,
 ) -> Estimate: ...
+@overload
+def estimate(
+    model: str | Path | Model | dict[str, Any],
+    cluster: str | Path | Cluster | dict[str, Any],
+    task: Inference,
+    strategy: _core.ServingLayout | _core.Strategy | None = None,
+    *,
+    stack: str = DEFAULT_STACK,
+) -> Serving: ...
 def estimate(
     model: str | Path | Model | dict[str, Any] | ComposedModel,
     cluster: str | Path | Cluster | dict[str, Any],
-    task: Training,
-    strategy: GroupStrategy | _core.Strategy | None = None,
+    task: Training | Inference,
+    strategy: GroupStrategy | _core.Strategy | _core.ServingLayout | None = None,
     *,
     stack: str = DEFAULT_STACK,
     network: Network = None,
     ablation: _core.Ablation | None = None,
-) -> Estimate | GroupEstimate:
-    """Predicts one training step of a model on a cluster.
+) -> Estimate | GroupEstimate | Serving | BatchServing:
+    """Predicts one training step of a model on a cluster, or what a deployment of it serves.
 
     Parameters
     ----------
     model, cluster : object or anything `sm.model` and `sm.cluster` take
         Or a model of layer groups, as `sm.compose` makes it.
-    task : Training or FineTuning
+    task : Training, FineTuning or Inference
         Of a model of layer groups also BatchInference.
     strategy : Strategy, optional
         Default: everything data-parallel with sharded optimizer states. A model of layer groups
         takes a GroupStrategy; a Strategy of tp, ep and data parallelism fills all of its groups.
+        Inference takes a ServingLayout, or the same degrees of a Strategy.
     stack : str
-        Named software stack of the catalogue.
+        Named software stack of the catalogue; of Inference an engine, the default one if left out.
     network : NetworkReport or mapping of axis to share, optional
         What the network leaves of its bandwidth to each axis, as `sm.route` reports it. Default:
         that of the cluster's entry, usually all of it: an ideal fabric without collisions. In a
@@ -567,7 +578,7 @@ def estimate(
     -------
     Estimate
         With a verdict; a strategy that cannot run is an answer too. A GroupEstimate for a model of
-        layer groups.
+        layer groups, and of Inference what `serve` returns: the steady state that memory allows.
 
     Raises
     ------
@@ -582,16 +593,19 @@ def estimate(
     >>> est.verdict
     'ok'
     """
+    if not isinstance(task, Training):
+        from scalemodel.serving.serve import estimate_serving
+
+        refuse_network(network)
+        refuse_ablation(ablation)
+        engine = None if stack == DEFAULT_STACK else stack
+        return estimate_serving(model, cluster, task, strategy, engine)
     cluster = resolve.with_network(resolve.cluster(cluster), network)
     if is_composed(model):
         from scalemodel.groups.estimate import estimate_groups
 
         return estimate_groups(model, cluster, task, strategy, stack, ablation)
     model = resolve.model(cast("str | Path | Model | dict[str, Any]", model))
-    if not isinstance(task, Training):
-        raise ScaleModelError(
-            f"task={task!r}: must be a Training or FineTuning; sm.serve takes an Inference"
-        )
     refuse_ablation(ablation)
     if strategy is None:
         strategy = _core.Strategy()

@@ -12,12 +12,6 @@ constexpr double kMostFollowers = 0.95;
 constexpr int kMostRounds = 40;
 constexpr double kClose = 1e-6, kRarely = 1e-9;
 
-/// Full steps that pass before one's own, `ahead` prompts being ahead on average.
-double full_steps_of(double ahead, double most) noexcept {
-  const double lost = std::pow(ahead / (1 + ahead), most);
-  return lost / (1 - lost);
-}
-
 /// One prompt at a time: the more often another one follows, the more of the last part's step it
 /// fills.
 StepMoments one_at_a_time(const PromptSteps& s, Hertz rate) noexcept {
@@ -100,6 +94,11 @@ StepMoments prompts_first(const PromptSteps& s, Hertz rate) noexcept {
 
 }  // namespace
 
+double full_steps_ahead(double ahead, double most) noexcept {
+  const double lost = std::pow(ahead / (1 + ahead), most);
+  return lost / (1 - lost);
+}
+
 PromptSteps prompt_steps(const StepTimes& times, const CacheCapacity& capacity,
                          const Demand& demand, double sequences, double prompts) noexcept {
   const Engine& engine = times.engine();
@@ -153,7 +152,7 @@ PromptWait prompt_wait(const PromptSteps& s, const StepMoments& m, Hertz rate) n
     return found;
   }
   for (int round = 0; round < kMostRounds; ++round) {
-    found.full_steps = full_steps_of(rate * found.wait, s.most);
+    found.full_steps = full_steps_ahead(rate * found.wait, s.most);
     const Seconds wait = half + found.full_steps * s.full;
     const double change = std::abs(wait / found.wait - 1);
     found.wait = wait;

@@ -56,6 +56,10 @@ struct StepMoments {
 };
 StepMoments step_moments(const PromptSteps& steps, Hertz rate) noexcept;
 
+/// Full steps of `most` prompts that pass before one's own where a geometric number of mean `ahead`
+/// comes before it.
+double full_steps_ahead(double ahead, double most) noexcept;
+
 /// The wait of a prompt for its steps. It lets the step under way finish (half of it on average);
 /// then full steps of those ahead pass. As many as arrive in a wait are ahead; with a geometric
 /// number A of that mean, wait = met/2 + full E[floor(A/most)]. This is exact where a step takes

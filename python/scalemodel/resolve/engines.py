@@ -296,7 +296,7 @@ def serving_kernels(
     return _core.ServingKernels(**constants), "; ".join(notes)
 
 
-def _lender(cluster: Cluster) -> str:
+def kernels_lender(cluster: Cluster) -> str:
     """Catalogue accelerator whose kernels a cluster's runs: itself, its base, else the nearest."""
     known = catalog.names("accelerators")
     table = cluster.table.get("accelerator", {})
@@ -327,7 +327,7 @@ def kernels_for(
     """
     group = max(1, shape.heads // (shape.kv_heads or shape.heads))
     latent = shape.kv_lora_rank > 0
-    lender = _lender(cluster)
+    lender = kernels_lender(cluster)
     constants, note = serving_kernels(lender, engine_name, weights, cache, group, latent)
     index = _core.precisions().index(constants.math)
     sheet = build_accelerator(accelerator_table(lender)).peak_flop_per_s[index]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from scalemodel.serving.batches import BatchServing, serve_batches
+from scalemodel.serving.comparison import compare_serving
 from scalemodel.serving.launch import launch_command, launch_options
 from scalemodel.serving.search import ServingPlans, plan_serving, plan_split, serving_layouts
 from scalemodel.serving.serve import Serving, serve
@@ -10,18 +12,21 @@ from scalemodel.serving.stream import RequestStream, ServedStream, request_strea
 from scalemodel.serving.task import Inference
 
 __all__ = [
+    "BatchServing",
     "Inference",
     "RequestStream",
     "ServedStream",
     "Serving",
     "ServingPlans",
     "SplitServing",
+    "compare_serving",
     "launch_command",
     "launch_options",
     "plan_serving",
     "plan_split",
     "request_stream",
     "serve",
+    "serve_batches",
     "serve_split",
     "serving_layouts",
 ]

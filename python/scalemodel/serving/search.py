@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 Goal = Literal["throughput", "tpot", "ttft", "accelerators"]
 GOALS = ("throughput", "tpot", "ttft", "accelerators")
-_DEGREES = ("tp", "pp", "ep", "dp", "cp")
+#: Degrees of a layout, as columns.
+DEGREES = ("tp", "pp", "ep", "dp", "cp")
 _COLUMNS = (
-    *_DEGREES,
+    *DEGREES,
     "most_tokens",
     "concurrency",
     "replicas",
@@ -60,7 +61,7 @@ class ServingPlans:
     def layout(self, row: int = 0) -> _core.ServingLayout:
         """Degrees of a row of `best`."""
         found = self.best.iloc[row]
-        return _core.ServingLayout(**{name: int(found[name]) for name in _DEGREES})
+        return _core.ServingLayout(**{name: int(found[name]) for name in DEGREES})
 
 
 def _divisors(number: int) -> list[int]:
@@ -105,7 +106,7 @@ def _frame(rows: npt.NDArray[np.float64], task: Inference) -> pd.DataFrame:
     import pandas as pd
 
     frame = pd.DataFrame(rows, columns=list(_COLUMNS))
-    whole = [*_DEGREES, "most_tokens", "replicas"]
+    whole = [*DEGREES, "most_tokens", "replicas"]
     frame[whole] = frame[whole].astype(np.int64)
     ranks = frame["tp"] * frame["pp"] * frame["dp"] * frame["cp"]
     tokens = frame["requests_per_s"] * task.output_tokens

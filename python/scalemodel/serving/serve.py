@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from scalemodel import _core, catalog, resolve
 from scalemodel.errors import ScaleModelError
+from scalemodel.estimate import is_composed
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for, kernels_for
 from scalemodel.resolve.engines import engine as engine_constants
+from scalemodel.serving.energy import accelerator_power_w, decode_load
 from scalemodel.serving.task import Inference
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from scalemodel.groups import ComposedModel, GroupStrategy
+    from scalemodel.serving.batches import BatchServing
     from scalemodel.serving.stream import Arrivals, Lengths, RequestStream, ServedStream
 
 #: Columns of a step by cause; they sum to ``step_time_s``.
@@ -166,6 +170,11 @@ class Serving:
             "memory_bytes": sum(getattr(capacity, name) for name in MEMORY_COLUMNS),
         }
         answer |= {name: getattr(capacity, name) for name in MEMORY_COLUMNS}
+        load = decode_load(
+            self.model, self.cluster, task, self.layout, self.deployment, state.concurrency
+        )
+        power_w = accelerators * accelerator_power_w(self.cluster, load)
+        answer |= {"power_w": power_w, "output_tokens_per_j": output / power_w}
         step = self.step()
         return answer | {name: getattr(step, name) for name in STEP_COLUMNS}
 
@@ -291,6 +300,8 @@ _ANSWER = (
     "usd_per_million_output_tokens",
     "step_time_s",
     "memory_bytes",
+    "power_w",
+    "output_tokens_per_j",
 )
 
 
@@ -299,6 +310,17 @@ def ranks_of(layout: _core.ServingLayout) -> int:
     return int(layout.tp * layout.dp * layout.cp * layout.pp)
 
 
+@overload
+def serve(
+    model: ComposedModel,
+    cluster: str | Path | Mapping[str, Any] | Cluster,
+    task: Inference,
+    layout: GroupStrategy | _core.Strategy | None = None,
+    *,
+    concurrency: float | None = None,
+    requests_per_s: float | None = None,
+) -> BatchServing: ...
+@overload
 def serve(
     model: str | Path | Mapping[str, Any] | Model,
     cluster: str | Path | Mapping[str, Any] | Cluster,
@@ -309,16 +331,29 @@ def serve(
     concurrency: float | None = None,
     requests_per_s: float | None = None,
     replicas: int | None = None,
-) -> Serving:
+) -> Serving: ...
+def serve(
+    model: str | Path | Mapping[str, Any] | Model | ComposedModel,
+    cluster: str | Path | Mapping[str, Any] | Cluster,
+    task: Inference,
+    layout: _core.ServingLayout | GroupStrategy | _core.Strategy | None = None,
+    *,
+    engine: str = DEFAULT_ENGINE,
+    concurrency: float | None = None,
+    requests_per_s: float | None = None,
+    replicas: int | None = None,
+) -> Serving | BatchServing:
     """What a serving plan delivers in its steady state.
 
     Parameters
     ----------
     model, cluster
-        As for `estimate`.
+        As for `estimate`. A model of layer groups (an encoder, a ranking model) answers with one
+        forward pass over whoever came, on the whole cluster; see `serve_batches`.
     task : Inference
     layout : ServingLayout, optional
-        Degrees of one instance; a single accelerator when left out.
+        Degrees of one instance; a single accelerator when left out. A GroupStrategy for a model of
+        layer groups.
     engine : str
         Engine and era: a catalogue name, or a text such as ``"TensorRT-LLM 1.0"``.
     concurrency : float, optional
@@ -332,7 +367,8 @@ def serve(
     Returns
     -------
     Serving
-        A plan that cannot run is an answer with a verdict, not an error.
+        A plan that cannot run is an answer with a verdict, not an error. A BatchServing for a model
+        of layer groups.
 
     Raises
     ------
@@ -354,10 +390,16 @@ def serve(
         raise ScaleModelError(f"task={task!r}: must be an Inference")
     if concurrency is not None and requests_per_s is not None:
         raise ScaleModelError("concurrency, requests_per_s: give one of the two")
-    chosen = resolve.model(model)
+    if is_composed(model):
+        return _serve_groups(
+            model, cluster, task, layout, engine, replicas, concurrency, requests_per_s
+        )
+    chosen = resolve.model(cast("str | Path | Mapping[str, Any] | Model", model))
     where = cluster if isinstance(cluster, Cluster) else resolve.cluster(cluster)
     name = engine_for(engine)
     plan = _core.ServingLayout() if layout is None else layout
+    if not isinstance(plan, _core.ServingLayout):
+        raise ScaleModelError(f"layout={layout!r}: must be a ServingLayout")
     copies = max(1, where.accelerators // ranks_of(plan)) if replicas is None else replicas
     if isinstance(copies, bool) or not isinstance(copies, int) or copies < 1:
         raise ScaleModelError(f"replicas={replicas!r}: must be a whole number from 1")
@@ -379,3 +421,44 @@ def serve(
         most = capacity.most_sequences if concurrency is None else concurrency / copies
         state = deployment.steady_state(task.mix, most)
     return Serving(*question, "ok", note, deployment, state, requests_per_s)
+
+
+def _serve_groups(
+    model: ComposedModel,
+    cluster: Any,
+    task: Inference,
+    strategy: Any,
+    engine: str,
+    replicas: int | None,
+    concurrency: float | None,
+    requests_per_s: float | None,
+) -> BatchServing:
+    """`serve` of a model of layer groups: one instance, the whole cluster, no engine."""
+    from scalemodel.serving.batches import serve_batches
+
+    if engine != DEFAULT_ENGINE:
+        raise ScaleModelError(f"engine={engine!r}: models of layer groups have none")
+    if replicas not in (None, 1):
+        raise ScaleModelError(f"replicas={replicas!r}: models of layer groups fill the cluster")
+    batch: Any = concurrency
+    if isinstance(concurrency, float) and concurrency.is_integer():
+        batch = int(concurrency)
+    return serve_batches(model, cluster, task, strategy, batch=batch, requests_per_s=requests_per_s)
+
+
+#: Fields of a Strategy that a layout has too.
+_SHARED_DEGREES = ("tp", "pp", "ep", "cp")
+
+
+def estimate_serving(
+    model: Any, cluster: Any, task: Any, strategy: Any, engine: str | None
+) -> Serving | BatchServing:
+    """What `sm.estimate` answers for an Inference: `serve` at as much as memory allows."""
+    if not isinstance(task, Inference):
+        raise ScaleModelError(f"task={task!r}: must be a Training, FineTuning or Inference")
+    if is_composed(model):
+        return serve(model, cluster, task, strategy)
+    if isinstance(strategy, _core.Strategy):
+        degrees = {name: int(getattr(strategy, name)) for name in _SHARED_DEGREES}
+        strategy = _core.ServingLayout(**degrees)
+    return serve(model, cluster, task, strategy, engine=engine or DEFAULT_ENGINE)

@@ -1,0 +1,225 @@
+"""Requests answered by one forward pass: images to encode, items to rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scalemodel import _core, resolve
+from scalemodel.errors import ScaleModelError
+from scalemodel.estimate import DEFAULT_STACK
+from scalemodel.groups.estimate import GroupEstimate, estimate_groups
+from scalemodel.groups.strategy import BatchInference
+from scalemodel.serving.task import Inference
+
+if TYPE_CHECKING:
+    from scalemodel.groups import ComposedModel, GroupStrategy
+    from scalemodel.resolve import Cluster
+
+_MOST_PER_ACCELERATOR = 65_536
+
+_ANSWER = (
+    "batch",
+    "most_batch",
+    "pass_time_s",
+    "requests_per_s",
+    "requests_per_s_per_accelerator",
+    "latency_s",
+    "utilisation_fraction",
+    "saturated",
+    "accelerators",
+    "memory_bytes",
+    "power_w",
+    "requests_per_j",
+    "usd_per_million_requests",
+)
+
+
+class BatchServing:
+    """What a cluster answers with forward passes. Made by `serve` of a model of layer groups.
+
+    Every column of `to_dict` is an attribute; the numbers are None where nothing can run.
+
+    Attributes
+    ----------
+    task, stack
+        The question.
+    full : GroupEstimate
+        The largest pass, or the one whose verdict says why none runs: memory, time by cause.
+    verdict : str
+        ``ok``, ``out_of_memory`` or ``illegal:<reason>``.
+    """
+
+    def __init__(
+        self, task: Inference, stack: str, full: GroupEstimate, answer: dict[str, Any] | None
+    ) -> None:
+        self.task = task
+        self.stack = stack
+        self.full = full
+        self.verdict = full.verdict if answer is None else "ok"
+        self._columns = dict.fromkeys(_ANSWER) if answer is None else answer
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self._columns[name]
+        except KeyError:
+            raise AttributeError(f"BatchServing has no column {name!r}") from None
+
+    def __repr__(self) -> str:
+        if not self.fits:
+            return f"BatchServing({self.verdict})"
+        late = "never settles" if self.saturated else f"{1e3 * self.latency_s:.3g} ms"
+        return (
+            f"BatchServing({self.verdict}, {self.requests_per_s:.4g} requests/s, latency {late}, "
+            f"batches of {self.batch:.4g})"
+        )
+
+    @property
+    def fits(self) -> bool:
+        """Whether anything runs at all."""
+        return self.verdict == "ok"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verdict and every column of the answer."""
+        return {"verdict": self.verdict, **self._columns}
+
+
+class _Passes:
+    """Forward passes of a model over batches of any size."""
+
+    def __init__(
+        self,
+        model: ComposedModel,
+        cluster: Cluster,
+        task: Inference,
+        strategy: GroupStrategy | _core.Strategy | None,
+        stack: str,
+    ) -> None:
+        self.model, self.cluster, self.task = model, cluster, task
+        self.strategy, self.stack = strategy, stack
+
+    def of(self, batch: int) -> GroupEstimate:
+        tokens = self.task.input_tokens
+        if tokens != int(tokens):
+            raise ScaleModelError(f"input_tokens={tokens!r}: must be whole for layer groups")
+        asked = BatchInference(
+            global_batch=batch, sequence=int(tokens), precision=self.task.precision
+        )
+        return estimate_groups(self.model, self.cluster, asked, self.strategy, self.stack, None)
+
+    def largest(self, least: int) -> tuple[int, GroupEstimate]:
+        """The largest batch that fits, in doublings of the least; the least where none does."""
+        batch, found = least, self.of(least)
+        while found.verdict == "ok" and 2 * batch <= least * _MOST_PER_ACCELERATOR:
+            larger = self.of(2 * batch)
+            if larger.verdict != "ok":
+                break
+            batch, found = 2 * batch, larger
+        return batch, found
+
+
+def serve_batches(
+    model: ComposedModel,
+    cluster: Any,
+    task: Inference,
+    strategy: GroupStrategy | _core.Strategy | None = None,
+    *,
+    requests_per_s: float | None = None,
+    batch: int | None = None,
+    most_batch: int | None = None,
+    stack: str = DEFAULT_STACK,
+) -> BatchServing:
+    """What a cluster answers with forward passes of a model of layer groups.
+
+    Parameters
+    ----------
+    model : ComposedModel
+        An encoder, a ranking model: as `sm.compose` makes it.
+    cluster
+        As for `estimate`.
+    task : Inference
+        Of one output token: the answer; `input_tokens` are those of a request, 1 for an image or
+        an item to rank.
+    strategy : GroupStrategy, optional
+        As for `estimate`.
+    requests_per_s : float, optional
+        That arrive at random. A pass takes whoever came during the one before.
+    batch : int, optional
+        Requests of every pass instead, one pass after another; neither: as many as fit.
+    most_batch : int, optional
+        At most; the largest that fits, in doublings, when left out.
+    stack : str
+        As for `estimate`.
+
+    Raises
+    ------
+    ScaleModelError
+        An unknown name, a number out of range, more than one output token, both `requests_per_s`
+        and `batch`.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> image = sm.Inference(input_tokens=1, output_tokens=1)
+    >>> plan = sm.serve(sm.compose("vit_l"), "dgx_h100", image, requests_per_s=2000)
+    >>> plan.verdict, plan.latency_s < 0.1, plan.batch < plan.most_batch
+    ('ok', True, True)
+    """
+    if task.output_tokens != 1:
+        raise ScaleModelError(
+            f"output_tokens={task.output_tokens!r}: models of layer groups answer with one pass, "
+            "that is 1"
+        )
+    if batch is not None and requests_per_s is not None:
+        raise ScaleModelError("batch, requests_per_s: give one of the two")
+    where = resolve.cluster(cluster)
+    passes = _Passes(model, where, task, strategy, stack)
+    least = where.accelerators
+    for name, value in (("batch", batch), ("most_batch", most_batch)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise ScaleModelError(f"{name}={value!r}: must be a whole number")
+    asked = batch if batch is not None else most_batch
+    most, full = passes.largest(least) if asked is None else (asked, passes.of(asked))
+    if full.verdict != "ok":
+        return BatchServing(task, stack, full, None)
+    lone = passes.of(min(least, most))
+    if lone.verdict != "ok":
+        return BatchServing(task, stack, lone, None)
+    padded = min(least, most)
+    slope = (full.step_time_s - lone.step_time_s) / max(1, most - padded)
+    cost = _core.BatchPass(
+        alone_s=lone.step_time_s, more_s=max(0.0, slope), padded=padded, most=most
+    )
+    if requests_per_s is None:
+        rate, pass_s, mean = most / full.step_time_s, full.step_time_s, float(most)
+        late, load, saturated = pass_s, 1.0, False
+    else:
+        state = _core.batch_state_at(cost, requests_per_s)
+        saturated, load = state.saturated, state.utilisation
+        pass_s, mean = state.pass_s, state.batch
+        rate = mean / pass_s if saturated else float(requests_per_s)
+        late = None if saturated else state.latency_s
+    # Between two passes the accelerators idle.
+    busy = min(1.0, rate * pass_s / mean)
+    price = where.accelerators * float(where.core.price_usd_per_s)
+    idle_w = where.accelerators * float(where.core.accelerator.power.idle_w)
+    filled = (mean - padded) / max(1, most - padded)
+    pass_w = lone.power_w + max(0.0, filled) * (full.power_w - lone.power_w)
+    power_w = busy * pass_w * where.accelerators + (1 - busy) * idle_w
+    answer = {
+        "batch": mean,
+        "most_batch": most,
+        "pass_time_s": pass_s,
+        "requests_per_s": rate,
+        "requests_per_s_per_accelerator": rate / where.accelerators,
+        "latency_s": late,
+        "utilisation_fraction": load,
+        "saturated": saturated,
+        "accelerators": where.accelerators,
+        "memory_bytes": full.memory_bytes,
+        "power_w": power_w,
+        "requests_per_j": rate / power_w,
+        "usd_per_million_requests": 1e6 * price / rate if price else None,
+    }
+    return BatchServing(task, stack, full, answer)
