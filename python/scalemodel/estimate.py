@@ -596,7 +596,8 @@ def estimate(
     if not isinstance(task, Training):
         from scalemodel.serving.serve import estimate_serving
 
-        refuse_network(network)
+        if network is not None:
+            raise ScaleModelError(f"network={network!r}: must be left out where a model is served")
         refuse_ablation(ablation)
         engine = None if stack == DEFAULT_STACK else stack
         return estimate_serving(model, cluster, task, strategy, engine)
@@ -604,7 +605,8 @@ def estimate(
     if is_composed(model):
         from scalemodel.groups.estimate import estimate_groups
 
-        return estimate_groups(model, cluster, task, strategy, stack, ablation)
+        plan = cast("GroupStrategy | _core.Strategy | None", strategy)
+        return estimate_groups(model, cluster, task, plan, stack, ablation)
     model = resolve.model(cast("str | Path | Model | dict[str, Any]", model))
     refuse_ablation(ablation)
     if strategy is None:

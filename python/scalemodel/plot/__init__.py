@@ -33,6 +33,7 @@ from scalemodel.plot.operators import (
 from scalemodel.plot.scaling import crossovers, scaling, scaling_breakdown
 from scalemodel.plot.search import heat_map, parallel_coordinates, pareto
 from scalemodel.plot.sensitivity import iso_performance, tornado
+from scalemodel.plot.serving import cache_occupancy, serving_front, serving_rates
 from scalemodel.plot.timeline import memory_timeline, timeline
 from scalemodel.validation.operators.score import short_source
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "breakdown",
     "bus_bandwidth",
+    "cache_occupancy",
     "collective_table",
     "crossovers",
     "gemm_efficiency",
@@ -63,6 +65,8 @@ __all__ = [
     "save",
     "scaling",
     "scaling_breakdown",
+    "serving_front",
+    "serving_rates",
     "style",
     "timeline",
     "tornado",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from scalemodel.serving.batches import BatchServing, serve_batches
 from scalemodel.serving.comparison import compare_serving
 from scalemodel.serving.launch import launch_command, launch_options
+from scalemodel.serving.rates import rate_table
 from scalemodel.serving.search import ServingPlans, plan_serving, plan_split, serving_layouts
 from scalemodel.serving.serve import Serving, serve
 from scalemodel.serving.split import SplitServing, serve_split
@@ -24,6 +25,7 @@ __all__ = [
     "launch_options",
     "plan_serving",
     "plan_split",
+    "rate_table",
     "request_stream",
     "serve",
     "serve_batches",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError
@@ -104,7 +104,7 @@ class _Passes:
         if tokens != int(tokens):
             raise ScaleModelError(f"input_tokens={tokens!r}: must be whole for layer groups")
         asked = BatchInference(
-            global_batch=batch, sequence=int(tokens), precision=self.task.precision
+            global_batch=batch, sequence=int(tokens), precision=cast(Any, self.task.precision)
         )
         return estimate_groups(self.model, self.cluster, asked, self.strategy, self.stack, None)
 

@@ -167,6 +167,8 @@ class ServedStream:
         Requests longer than the whole cache.
     totals : StreamTotals
         Steps, integrals over time and quantiles of the time between tokens.
+    cache_tokens : float
+        That the caches of all replicas hold, in requests of the mean lengths.
     """
 
     stream: RequestStream
@@ -176,6 +178,7 @@ class ServedStream:
     evictions: Column
     refused: npt.NDArray[np.bool_]
     totals: _core.StreamTotals = field(repr=False)
+    cache_tokens: float = float("inf")
 
     @cached_property
     def requests(self) -> pd.DataFrame:
@@ -197,6 +200,70 @@ class ServedStream:
                 "latency_s": self.finished_s - stream.arrival_s,
                 "evictions": self.evictions,
                 "refused": self.refused,
+            }
+        )
+
+    def occupancy(self, points: int = 500) -> pd.DataFrame:
+        """What the caches hold over time.
+
+        A request holds its prompt from its start on and its answer as it grows, evenly; what an
+        eviction frees in between is not shown.
+
+        Returns
+        -------
+        DataFrame of `points` rows
+            Columns time_s (from the first arrival), running (sequences), waiting (requests that
+            have come and not started), cached_tokens, cache_fraction.
+
+        Raises
+        ------
+        ScaleModelError : `points` is no whole number from 2.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = sm.Inference(input_tokens=500, output_tokens=100)
+        >>> plan = sm.serve("llama3_8b", "dgx_h100", task, requests_per_s=8)
+        >>> table = plan.simulate(requests=500).occupancy(points=50)
+        >>> len(table), bool((table.cache_fraction <= 1).all())
+        (50, True)
+        """
+        import pandas as pd
+
+        if isinstance(points, bool) or not isinstance(points, int) or points < 2:
+            raise ScaleModelError(f"points={points!r}: must be a whole number from 2")
+        kept = ~self.refused
+        stream = self.stream
+        begin = float(stream.arrival_s[0])
+        arrived, started = stream.arrival_s[kept] - begin, self.started_s[kept] - begin
+        first, last = self.first_token_s[kept] - begin, self.finished_s[kept] - begin
+        prompts, answers = stream.input_tokens[kept], stream.output_tokens[kept]
+        times = np.linspace(0.0, float(last.max(initial=0.0)), points)
+        # An answer of one token ends as it begins: nothing grows.
+        rate = np.where(last > first, answers / np.where(last > first, last - first, 1.0), 0.0)
+
+        def during(since: Column, until: Column) -> Column:
+            entered = np.searchsorted(np.sort(since), times, side="right")
+            left = np.searchsorted(np.sort(until), times, side="right")
+            return np.asarray(entered - left, dtype=float)
+
+        def total(at: Column, amount: Column) -> Column:
+            order = np.argsort(at, kind="stable")
+            sums = np.concatenate([[0.0], np.cumsum(amount[order])])
+            return np.asarray(sums[np.searchsorted(at[order], times, side="right")])
+
+        # Sum over requests of rate (time - first token), between first token and end.
+        tokens = total(started, prompts) - total(last, prompts)
+        tokens += times * (total(first, rate) - total(last, rate))
+        tokens -= total(first, rate * first) - total(last, rate * first)
+        tokens = np.maximum(tokens, 0.0)
+        return pd.DataFrame(
+            {
+                "time_s": times,
+                "running": during(first, last),
+                "waiting": during(arrived, started),
+                "cached_tokens": tokens,
+                "cache_fraction": tokens / self.cache_tokens,
             }
         )
 
@@ -250,6 +317,8 @@ def run_stream(
     served, totals = deployment.simulate(
         mix, stream.arrival_s, stream.input_tokens, stream.output_tokens, replicas, prefilled
     )
+    capacity = deployment.capacity(mix.input_tokens, mix.output_tokens)
+    length = mix.input_tokens + mix.output_tokens
     return ServedStream(
         stream,
         served[:, 0],
@@ -258,6 +327,7 @@ def run_stream(
         served[:, 3],
         served[:, 4] > 0,
         totals,
+        replicas * capacity.cached_sequences * length,
     )
 
 
