@@ -15,11 +15,12 @@ bool shares_samples(Parallelism p) {
   return p != Parallelism::tp && p != Parallelism::sp && p != Parallelism::none;
 }
 
-/// Ranks between which the samples of a layer group are shared out.
+/// Ranks between which the samples of a layer group are shared out whole.
 int sample_ranks(const Mesh& mesh) {
   int ranks = 1;
   for (const MeshAxis& axis : mesh.axes) {
-    if (shares_samples(axis.parallelism)) ranks *= axis.degree;
+    const bool whole = axis.parallelism != Parallelism::cp;
+    if (whole && shares_samples(axis.parallelism)) ranks *= axis.degree;
   }
   return ranks;
 }
@@ -30,16 +31,20 @@ struct Placed {
   const LayerGroup& group;
   const Mesh& mesh;
   const Mesh& experts;
-  std::array<GroupShape, kMaxAxes> groups, expert_groups;
+  const Mesh& owners;  ///< `mesh` as parameters see it
+  std::array<GroupShape, kMaxAxes> groups, expert_groups, owner_groups;
   double samples = 0;         ///< of a rank
   double expert_samples = 0;  ///< where the expert mesh keeps them
   double tokens = 1;          ///< per sample
+  double own_tokens = 1;      ///< of them, those of a rank
   bool frozen = false;        ///< weights get no gradient
   double element = 2;
 };
 
 GroupShape shape_of(const Placed& p, const Mesh& mesh, Parallelism parallelism) {
-  const auto& groups = &mesh == &p.experts ? p.expert_groups : p.groups;
+  const auto& groups = &mesh == &p.experts  ? p.expert_groups
+                       : &mesh == &p.owners ? p.owner_groups
+                                            : p.groups;
   for (std::size_t i = 0; i < kMaxAxes; ++i) {
     if (mesh.axes[i].parallelism == parallelism) return groups[i];
   }
@@ -89,7 +94,8 @@ double add_operator(LayerBuilder& builder, const Placed& p, const GroupOperator&
       if (!q.ablation.attention_scores) break;
       AttentionWork work;
       work.batch = p.samples;
-      work.queries = work.keys = p.tokens;
+      work.keys = p.tokens;
+      work.queries = p.own_tokens;
       work.heads = op.attention.heads / tp;
       work.kv_heads = std::max(1.0, op.attention.kv_heads / tp);
       work.head_dim = op.attention.head_dim;
@@ -143,7 +149,7 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
   const double tp = mesh.tensor_degree(), ep = mesh.degree(Parallelism::ep);
   const double sp = routed ? 1 : p.mesh.degree(Parallelism::sp);
   const double samples = routed ? p.expert_samples : p.samples;
-  const double tokens = samples * p.tokens;
+  const double tokens = samples * (routed ? p.tokens : p.own_tokens);
   const double copies = routed ? unit.experts_per_token * conditions.imbalance : 1;
   const double local_experts = routed ? std::max(1.0, unit.experts / ep) : 1;
   const double rows = tokens * copies;
@@ -212,6 +218,21 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
     if (unit.gathers) cost.join_forward = move(p, Collective::all_gather, out, tp_group);
     if (unit.opens) cost.join_backward = move(p, Collective::all_reduce, in, tp_group);
   }
+  const GroupShape cp_group = shape_of(p, p.mesh, Parallelism::cp);
+  if (cp_group.ranks > 1) {
+    // Every rank sees the keys and values of the whole sequence: Llama Team, arXiv 2407.21783.
+    double width = 0;
+    for (const GroupOperator& op : unit.operators) {
+      if (op.kind != OperatorKind::attention) continue;
+      const AttentionShape& a = op.attention;
+      width += std::max(1.0, a.kv_heads / tp) * (a.head_dim + a.v_head_dim);
+    }
+    const Bytes whole{p.samples * p.tokens * width * p.element};
+    if (width > 0) {
+      cost.context_gather = move(p, Collective::all_gather, whole, cp_group);
+      cost.context_reduce = move(p, Collective::reduce_scatter, whole, cp_group);
+    }
+  }
   if (routed && ep > 1) {
     const Bytes sent{rows * unit.width_in * p.element};
     const Bytes back{rows * unit.width_out * p.element};
@@ -222,7 +243,7 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
   const bool tokens_alike = p.mesh.degree(Parallelism::sp) == 1;
   if (routed && tokens_alike && batch_layout(p.mesh) != batch_layout(p.experts)) {
     // Tokens that tensor ranks hold alike are shared out among the experts and come back to all.
-    const double dense_tokens = p.samples * p.tokens;
+    const double dense_tokens = p.samples * p.own_tokens;
     const GroupShape dense_tp = shape_of(p, p.mesh, Parallelism::tp);
     if (dense_tp.ranks > 1) {
       cost.join_forward = move(p, Collective::all_gather,
@@ -236,9 +257,10 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
   const bool wide = conditions.gradients_fp32 || conditions.stack.reduces_fp32;
   const double gradient_bytes = wide ? 4 : p.element;
   Bytes gradient{gradient_bytes * sizes.trained};
-  const GroupShape fsdp = shape_of(p, mesh, Parallelism::fsdp);
-  const GroupShape zero = shape_of(p, mesh, Parallelism::zero1);
-  const GroupShape ddp = shape_of(p, mesh, Parallelism::ddp);
+  const Mesh& owners = routed ? p.experts : p.owners;
+  const GroupShape fsdp = shape_of(p, owners, Parallelism::fsdp);
+  const GroupShape zero = shape_of(p, owners, Parallelism::zero1);
+  const GroupShape ddp = shape_of(p, owners, Parallelism::ddp);
   if (fsdp.ranks > 1) {
     cost.gather = move(p, Collective::all_gather, Bytes{p.element * held}, fsdp);
     cost.gradients[0] = move(p, Collective::reduce_scatter, gradient, fsdp);
@@ -273,6 +295,7 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
   take_part(cost.gradients[1], bucketed ? together : alone);
   take_part(cost.join_forward, kJoinForward);
   take_part(cost.join_backward, kJoinBackward);
+  take_part(cost.context_gather, kContext);
   take_part(cost.enter_forward, kEnterForward);
   take_part(cost.enter_backward, kEnterBackward);
   take_part(cost.dispatch, kDispatch);
@@ -285,6 +308,13 @@ Reason violation(const Placed& p) {
   if (p.mesh.ranks() != accelerators) return Reason::mesh;
   const bool both = p.mesh.degree(Parallelism::tp) > 1 && p.mesh.degree(Parallelism::sp) > 1;
   if (both) return Reason::mesh;
+  for (std::size_t i = 0; i < kMaxAxes; ++i) {
+    // Ranks that share out a sequence sit inside those that share out or repeat parameters.
+    if (p.mesh.axes[i].parallelism != Parallelism::cp || p.mesh.axes[i].degree == 1) continue;
+    const auto next = i + 1 < kMaxAxes ? p.mesh.axes[i + 1].parallelism : Parallelism::none;
+    const bool owns = next == Parallelism::fsdp || next == Parallelism::zero1;
+    if (!owns && next != Parallelism::ddp) return Reason::mesh;
+  }
   const bool routed = p.group.expert_slot >= 0;
   if (routed && p.experts.ranks() != accelerators) return Reason::mesh;
   if (p.samples <= 0) return Reason::batch;
@@ -330,11 +360,12 @@ void add_reshards(GroupCost& cost, const Placed& p) {
     if (at == kMostProducers) break;
     const LayerGroup& producer = q.model->groups[static_cast<std::size_t>(before)];
     const double tokens = producer.tokens > 0 ? producer.tokens : q.task.sequence;
-    cost.gather_in[at++] = move(p, Collective::all_gather,
-                                Bytes{p.samples * tokens * producer.width_out() * p.element}, tp);
+    cost.gather_in[at++] = move(
+        p, Collective::all_gather,
+        Bytes{p.samples * tokens * p.own_tokens / p.tokens * producer.width_out() * p.element}, tp);
   }
   cost.gather_out = move(p, Collective::all_gather,
-                         Bytes{p.samples * p.tokens * p.group.width_out() * p.element}, tp);
+                         Bytes{p.samples * p.own_tokens * p.group.width_out() * p.element}, tp);
 }
 
 void add_table_costs(GroupCost& cost, const Placed& p, CollectiveSums& sums) {
@@ -374,7 +405,7 @@ Bytes logit_bytes(const Placed& p, const Unit& unit) {
     const Bytes each = stack.fused_loss ? Bytes{2 * p.element}
                        : tp == 1        ? stack.loss_per_logit
                                         : stack.split_loss_per_logit;
-    sum += p.samples * p.tokens * op.rows * held * each;
+    sum += p.samples * p.own_tokens * op.rows * held * each;
   }
   return sum;
 }
@@ -396,12 +427,12 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
     if (!cost.backward) u.backward = Seconds{};
     if (!cost.trained) u.parts &= static_cast<Parts>(~kGradients);
     cost.parts |= u.parts;
-    for (const Transfer* moved :
-         {&u.gather, &u.dispatch, &u.combine, &u.join_forward, &u.join_backward, &u.enter_forward,
-          &u.enter_backward, &u.gradients[0], &u.gradients[1]}) {
+    for (const Transfer* moved : {&u.context_gather, &u.context_reduce, &u.gather, &u.dispatch,
+                                  &u.combine, &u.join_forward, &u.join_backward, &u.enter_forward,
+                                  &u.enter_backward, &u.gradients[0], &u.gradients[1]}) {
       cost.levels |= level_bit(*moved);
     }
-    const Mesh& mesh = unit.experts > 0 ? p.experts : p.mesh;
+    const Mesh& mesh = unit.experts > 0 ? p.experts : p.owners;
     const double shards = mesh.degree(Parallelism::fsdp);
     const double owners = shards * mesh.degree(Parallelism::zero1);
     cost.compute_forward += n * u.forward;
@@ -409,12 +440,15 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
     cost.gemm += n * sizes.gemm_forward;
     if (cost.backward) cost.gemm += n * sizes.gemm_backward;
     cost.forward_flop += n * sizes.flop;
-    for (const Transfer* moved : {&u.enter_forward, &u.dispatch, &u.combine, &u.join_forward}) {
+    for (const Transfer* moved :
+         {&u.context_gather, &u.enter_forward, &u.dispatch, &u.combine, &u.join_forward}) {
       add(sums.forward, *moved, n);
       if (cost.backward) add(sums.again, *moved, n);
     }
     add((u.parts & kGatherOnce) != 0 ? sums.once : sums.forward, u.gather, n);
     if (cost.backward) {
+      add(sums.backward, u.context_gather, n);
+      add(sums.backward, u.context_reduce, n);
       add(sums.backward, u.enter_backward, n);
       add(sums.backward, u.join_backward, n);
       add(sums.backward, u.dispatch, n);
@@ -457,7 +491,7 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
     if (cost.backward) cost.logits += n * logit_bytes(p, unit);
     units.push_back(u);
   }
-  const GroupShape ddp = shape_of(p, p.mesh, Parallelism::ddp);
+  const GroupShape ddp = shape_of(p, p.owners, Parallelism::ddp);
   if (bucket > Bytes{}) cost.bucket = move(p, Collective::all_reduce, bucket, ddp);
   cost.bucket_each = (cost.parts & kBucketedEach) != 0;
   cost.gradients = Bytes{gradient_bytes * cost.reduced};
@@ -527,16 +561,20 @@ std::array<int, kMaxAxes> batch_layout(const Mesh& mesh) {
 GroupCost group_cost(const GroupQuestion& question, std::size_t group, const Mesh& mesh,
                      const Mesh& experts, int micro_batches, std::vector<UnitCost>& units) {
   const LayerGroup& g = question.model->groups[group];
+  const Mesh owners = mesh.of_parameters();
   Placed p{question,
            g,
            mesh,
            experts,
+           owners,
            axis_groups(mesh, question.cluster),
-           axis_groups(experts, question.cluster)};
+           axis_groups(experts, question.cluster),
+           axis_groups(owners, question.cluster)};
   p.samples = local_samples(question.task, mesh, micro_batches);
   // Tensor ranks that hold the same tokens share them out among experts: parts of a sample too.
   p.expert_samples = p.samples * sample_ranks(mesh) / sample_ranks(experts);
   p.tokens = g.tokens > 0 ? g.tokens : question.task.sequence;
+  p.own_tokens = p.tokens / mesh.degree(Parallelism::cp);
   p.element = operand_bytes(question.conditions.storage);
   const bool trained = learns(question, g);
   p.frozen = !trained || question.conditions.frozen_base;

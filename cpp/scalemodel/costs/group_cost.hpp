@@ -26,17 +26,19 @@ inline constexpr Parts kReplicas = 256;  ///< gradients over replicas, unit by u
 inline constexpr Parts kReplicasEach = 8192, kBucketedEach = 16384;  ///< of shards: every time
 inline constexpr Parts kBucketed = 512;  ///< those that can travel with the group's
 inline constexpr Parts kEnterForward = 1024, kEnterBackward = 2048;
+inline constexpr Parts kContext = 32768;  ///< keys and values of a shared-out sequence
 inline constexpr Parts kGradients =
     kReduce | kReduceOnce | kReplicas | kReplicasEach | kBucketed | kBucketedEach;
 
 /// One unit of a group, one micro-batch. Transfers of no time do not take part.
 struct UnitCost {
-  Seconds forward, backward;               ///< compute
-  Transfer gather;                         ///< of sharded parameters
-  Transfer dispatch, combine;              ///< of routed tokens, either way alike
-  Transfer join_forward, join_backward;    ///< of tensor-parallel sums
-  Transfer enter_forward, enter_backward;  ///< of inputs and gradients shared out by sequence
-  std::array<Transfer, 2> gradients{};     ///< over shards, then over replicas
+  Seconds forward, backward;                ///< compute
+  Transfer gather;                          ///< of sharded parameters
+  Transfer dispatch, combine;               ///< of routed tokens, either way alike
+  Transfer join_forward, join_backward;     ///< of tensor-parallel sums
+  Transfer enter_forward, enter_backward;   ///< of inputs and gradients shared out by sequence
+  Transfer context_gather, context_reduce;  ///< keys and values; their gradients
+  std::array<Transfer, 2> gradients{};      ///< over shards, then over replicas
   Parts parts = 0;
 };
 
@@ -104,7 +106,7 @@ GroupQuestion make_question(const ComposedModel& model, const Cluster& cluster, 
 double local_samples(const Task& task, const Mesh& mesh, int micro_batches);
 
 /// Axes over which the samples are shared out, merged, innermost first: negative where ranks hold
-/// the same samples.
+/// the same samples. Parts of sequences count as samples.
 std::array<int, kMaxAxes> batch_layout(const Mesh& mesh);
 
 /// Costs of group number `group` under `mesh`, its routed experts under `experts`; the units are

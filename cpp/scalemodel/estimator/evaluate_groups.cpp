@@ -86,6 +86,11 @@ void set_totals(GroupEstimate& e, const GroupSums& s, const GroupQuestion& q,
       q.cluster.accelerator);
 }
 
+Seconds exposed_time(const GroupEstimate& e) {
+  return e.exposed_tp + e.exposed_cp + e.exposed_ep + e.exposed_dp + e.exposed_exchange +
+         e.exposed_reshard;
+}
+
 void set_rates(GroupEstimate& e, const GroupTables& tables, double samples) {
   const GroupQuestion& q = tables.question();
   const double seconds = e.step_time / (1 * unit::s);
@@ -97,8 +102,7 @@ void set_rates(GroupEstimate& e, const GroupTables& tables, double samples) {
   const Flop peak =
       (accelerators * e.step_time) * cluster.accelerator.peak_of(q.conditions.precision);
   e.mfu_fraction = samples * tables.sample_flop() / peak;
-  const Seconds exposed =
-      e.exposed_tp + e.exposed_ep + e.exposed_dp + e.exposed_exchange + e.exposed_reshard;
+  const Seconds exposed = exposed_time(e);
   e.exposed_fraction = exposed / e.step_time;
   e.power = mean_power(cluster.accelerator.power, (e.compute + e.optimizer) / e.step_time,
                        e.exposed_fraction);
@@ -137,12 +141,12 @@ GroupEstimate put_together(const GroupTables& tables, const GroupStrategy& strat
   }
   e.forward = pass.forward;
   e.exposed_tp = pass.waits[static_cast<std::size_t>(WaitCause::tp)];
+  e.exposed_cp = pass.waits[static_cast<std::size_t>(WaitCause::cp)];
   e.exposed_ep = pass.waits[static_cast<std::size_t>(WaitCause::ep)];
   e.exposed_dp = pass.waits[static_cast<std::size_t>(WaitCause::dp)];
   e.exposed_exchange = pass.waits[static_cast<std::size_t>(WaitCause::exchange)];
   e.exposed_reshard = pass.waits[static_cast<std::size_t>(WaitCause::reshard)];
-  const Seconds exposed =
-      e.exposed_tp + e.exposed_ep + e.exposed_dp + e.exposed_exchange + e.exposed_reshard;
+  const Seconds exposed = exposed_time(e);
   e.hidden = max(Seconds{}, e.communication - exposed);
   e.compute += q.conditions.stack.contention * e.hidden;
   e.overhead = q.conditions.stack.step_overhead;
@@ -153,7 +157,7 @@ GroupEstimate put_together(const GroupTables& tables, const GroupStrategy& strat
     const LayerGroup& widest = tables.model().groups.back();
     const Mesh& mesh = tables.meshes()[strategy.mesh[static_cast<std::size_t>(widest.slot)]];
     samples = local_samples(q.task, mesh, strategy.micro_batches) * strategy.micro_batches *
-              (q.cluster.accelerators / mesh.tensor_degree());
+              (q.cluster.accelerators / (mesh.tensor_degree() * mesh.degree(Parallelism::cp)));
   }
   set_rates(e, tables, samples);
   if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;

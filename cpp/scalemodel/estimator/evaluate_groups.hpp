@@ -18,7 +18,8 @@ namespace scalemodel {
 struct GroupEstimate {
   Reason verdict = Reason::ok;
   Seconds step_time;
-  Seconds compute, exposed_tp, exposed_ep, exposed_dp, exposed_exchange, exposed_reshard;
+  Seconds compute, exposed_tp, exposed_cp, exposed_ep, exposed_dp, exposed_exchange,
+      exposed_reshard;
   Seconds optimizer, overhead;
   Seconds hidden, forward;
   Seconds gemm, lookup;
@@ -93,6 +94,7 @@ struct RecordOf<GroupEstimate> {
       field("step_time_s", &T::step_time, "one step"),
       field("compute_s", &T::compute, "kernels, look-ups included"),
       field("exposed_tp_s", &T::exposed_tp, "tensor-parallel sums not hidden"),
+      field("exposed_cp_s", &T::exposed_cp, "gathered keys and values not hidden"),
       field("exposed_ep_s", &T::exposed_ep, "routed tokens not hidden"),
       field("exposed_dp_s", &T::exposed_dp, "gradients and gathered parameters not hidden"),
       field("exposed_exchange_s", &T::exposed_exchange, "looked-up rows not hidden"),

@@ -114,6 +114,9 @@ template <Parts may, bool lone>
   if ((parts & kEnterForward) != 0) {
     ready = later(ready, {issue<lone>(c, s, u.enter_forward, c.done, tp), tp});
   }
+  if ((parts & kContext) != 0) {
+    ready = later(ready, {issue<lone>(c, s, u.context_gather, ready.time, cp), cp});
+  }
   if ((parts & kDispatch) != 0) {
     const Seconds wait = max(c.compute, c.done);
     ready = later(ready, {issue<lone>(c, s, u.dispatch, wait, ep), ep});
@@ -148,6 +151,9 @@ template <Parts may, bool lone>
     if ((parts & kEnterForward) != 0) {
       ready = later(ready, {issue<lone>(c, s, u.enter_forward, c.last, tp), tp});
     }
+    if ((parts & kContext) != 0) {
+      ready = later(ready, {issue<lone>(c, s, u.context_gather, ready.time, cp), cp});
+    }
     run(c, u.forward, ready);
     ready = {c.compute, tp};
     for (const Transfer* moved : {&u.dispatch, &u.combine, &u.join_forward}) {
@@ -155,6 +161,10 @@ template <Parts may, bool lone>
       const Cause cause = moved == &u.join_forward ? tp : ep;
       ready = later(ready, {issue<lone>(c, s, *moved, ready.time, cause), cause});
     }
+  }
+  if ((parts & kContext) != 0) {
+    const Seconds wait = max(c.last, c.done);
+    ready = later(ready, {issue<lone>(c, s, u.context_gather, wait, cp), cp});
   }
   if ((parts & kEnterBackward) != 0) {
     const Seconds wait = max(c.last, c.done);
@@ -169,6 +179,10 @@ template <Parts may, bool lone>
   if ((parts & kDispatch) != 0) {
     c.done = issue<lone>(c, s, u.dispatch, c.done, ep);
     c.done_cause = ep;
+  }
+  if ((parts & kContext) != 0) {
+    c.done = issue<lone>(c, s, u.context_reduce, c.done, cp);
+    c.done_cause = cp;
   }
   if ((parts & kJoinBackward) != 0) {
     c.done = issue<lone>(c, s, u.join_backward, c.done, tp);

@@ -10,8 +10,8 @@
 namespace scalemodel {
 
 /// What compute waits for.
-enum class WaitCause : std::uint8_t { tp, ep, dp, exchange, reshard };
-inline constexpr std::size_t kWaitCauses = 5;
+enum class WaitCause : std::uint8_t { tp, cp, ep, dp, exchange, reshard };
+inline constexpr std::size_t kWaitCauses = 6;
 
 /// Time that compute waited, by cause.
 using Waits = std::array<Seconds, kWaitCauses>;

@@ -26,6 +26,8 @@ double share_of(Parallelism parallelism, const NetworkShares& shares) {
       return 1;
     case Parallelism::tp:
       return shares.tp;
+    case Parallelism::cp:
+      return shares.cp;
     case Parallelism::ddp:
     case Parallelism::zero1:
     case Parallelism::fsdp:
@@ -53,6 +55,16 @@ int Mesh::degree(Parallelism parallelism) const {
     if (axis.parallelism == parallelism) return axis.degree;
   }
   return 1;
+}
+
+Mesh Mesh::of_parameters() const {
+  Mesh merged = *this;
+  for (std::size_t i = 0; i + 1 < kMaxAxes; ++i) {
+    if (merged.axes[i].parallelism != Parallelism::cp) continue;
+    merged.axes[i + 1].degree *= merged.axes[i].degree;
+    merged.axes[i] = {};
+  }
+  return merged;
 }
 
 Mesh parse_mesh(std::string_view text, int accelerators) {
@@ -127,6 +139,7 @@ bool suits(const Mesh& mesh, GroupKind kind, bool experts) {
         if (!experts) return false;
         break;
       case Parallelism::sp:
+      case Parallelism::cp:
         // Experts share out tokens, layers of click models have no sequence.
         if (experts || kind == GroupKind::embedding_tables || kind == GroupKind::mlp ||
             kind == GroupKind::interaction) {

@@ -17,7 +17,8 @@
 namespace scalemodel {
 
 /// What the ranks of a mesh axis do with a layer group. Layers: `tp` shares out matrices, `sp` does
-/// and shares out the sequence in between (sequence parallelism), `ddp` replicates, `zero1`
+/// and shares out the sequence in between (sequence parallelism), `cp` shares
+/// out the sequence throughout and gathers keys and values, `ddp` replicates, `zero1`
 /// replicates with sharded optimizer states, `fsdp` shards parameters and gathers them unit by
 /// unit, `ep` shares out routed experts. Tables: whole tables, rows or columns of every table on
 /// different ranks; `hybrid` replicates tables whose rows are fewer than the samples of a rank and
@@ -33,15 +34,16 @@ enum class Parallelism : std::uint8_t {
   row_wise,
   column_wise,
   hybrid,
-  sp
+  sp,
+  cp
 };
 
 template <>
 struct EnumNames<Parallelism> {
   static constexpr std::string_view what = "parallelism";
-  static constexpr std::array<std::string_view, 11> names{
+  static constexpr std::array<std::string_view, 12> names{
       "none",       "tp",       "ddp",         "zero1",  "fsdp", "ep",
-      "table_wise", "row_wise", "column_wise", "hybrid", "sp"};
+      "table_wise", "row_wise", "column_wise", "hybrid", "sp",   "cp"};
 };
 
 inline constexpr std::size_t kMaxAxes = 4;
@@ -61,6 +63,9 @@ struct Mesh {
   int degree(Parallelism parallelism) const;
   /// Ranks that share out the matrices of a layer, with its sequence or without.
   int tensor_degree() const { return degree(Parallelism::tp) * degree(Parallelism::sp); }
+  /// As parameters see it: ranks that share out a sequence hold the same ones, so the axis joins
+  /// the replicas or shards that follow it.
+  Mesh of_parameters() const;
   bool operator==(const Mesh&) const = default;
 };
 

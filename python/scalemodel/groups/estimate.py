@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TIME_COLUMNS = (
     "compute_s",
     "exposed_tp_s",
+    "exposed_cp_s",
     "exposed_ep_s",
     "exposed_dp_s",
     "exposed_exchange_s",

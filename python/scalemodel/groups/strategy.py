@@ -45,7 +45,8 @@ class GroupStrategy:
         Mesh of each group: parallelisms joined by ``+``, innermost first, each with ``@degree``; a
         degree left out once is what remains. Layers take ``tp``, ``ddp``, ``zero1`` (replicas with
         sharded optimizer states) and ``fsdp``, transformers and their ends ``sp`` (tensor
-        parallelism that shares out the sequence in between), routed experts ``ep`` too; tables take
+        parallelism that shares out the sequence in between) and ``cp`` in front of ``ddp``,
+        ``zero1`` or ``fsdp`` (shares out the sequence, gathers keys and values), routed experts ``ep`` too; tables take
         ``table_wise``, ``row_wise``, ``column_wise``, ``hybrid`` and ``ddp``. Keys are group names,
         ``<name>.experts`` or ``experts`` for routed experts, ``embedding``, ``mlp`` (interactions
         too), ``transformer`` (token and patch embeddings and heads too), or ``*``; the most precise
@@ -186,7 +187,8 @@ def from_shorthand(strategy: _core.Strategy, accelerators: int, global_batch: in
 
     Raises
     ------
-    ScaleModelError : the strategy has a pipeline or context parallelism, which layer groups lack.
+    ScaleModelError : the strategy has a pipeline, or shares out sequences another way than by
+        gathering keys and values, which layer groups lack.
 
     Examples
     --------
@@ -195,24 +197,31 @@ def from_shorthand(strategy: _core.Strategy, accelerators: int, global_batch: in
     >>> plan.groups["transformer"], plan.groups["mlp"], plan.micro_batches
     ('sp@8+fsdp', 'tp@8+fsdp', 8)
     """
-    for name in ("pp", "cp"):
-        if getattr(strategy, name) != 1:
-            raise ScaleModelError(
-                f"{name}={getattr(strategy, name)}: layer groups have tp, sp, ep and data axes"
-            )
+    if strategy.pp != 1:
+        raise ScaleModelError(f"pp={strategy.pp}: layer groups have no pipeline")
+    if strategy.cp > 1 and strategy.context != "all_gather":
+        raise ScaleModelError(
+            f"context={strategy.context!r}: layer groups share out sequences by 'all_gather'"
+        )
     if strategy.recompute == "selective":
         raise ScaleModelError("recompute='selective': layer groups recompute whole units or none")
     if strategy.sharding == "hsdp":
-        replicas = f"fsdp@{strategy.shard_degree or 8}+ddp"
+        # Ranks that share out a sequence are among those that share out parameters.
+        replicas = f"fsdp@{max(1, (strategy.shard_degree or 8) // strategy.cp)}+ddp"
     else:
         replicas = {"ddp": "ddp", "zero3": "fsdp"}.get(strategy.sharding, "zero1")
     dense = f"tp@{strategy.tp}+{replicas}" if strategy.tp > 1 else replicas
-    groups = {"mlp": dense, "transformer": dense, "embedding": "table_wise"}
-    if strategy.tp > 1 and strategy.sequence_parallel:
-        groups["transformer"] = f"sp@{strategy.tp}+{replicas}"
+    inner = "sp" if strategy.sequence_parallel else "tp"
+    axes = [f"{name}@{n}" for name, n in ((inner, strategy.tp), ("cp", strategy.cp)) if n > 1]
+    groups = {
+        "mlp": dense,
+        "transformer": "+".join([*axes, replicas]),
+        "embedding": "table_wise",
+    }
     if strategy.ep > 1:
         groups["experts"] = f"ep@{strategy.ep}+{replicas}"
     # A step that does not divide evenly gets a verdict, not a number of passes.
-    replica_batch = max(1, accelerators // strategy.tp) * strategy.micro_batch
+    replicated = max(1, accelerators // (strategy.tp * strategy.cp))
+    replica_batch = replicated * strategy.micro_batch
     passes = max(1, global_batch // replica_batch)
     return GroupStrategy(groups, micro_batches=passes, recompute=strategy.recompute == "full")

@@ -110,6 +110,9 @@ class PlainStep {
       if (takes_part(u->enter_forward)) {
         ready = later(ready, send(u->enter_forward, done_.time, tp));
       }
+      if (takes_part(u->context_gather)) {
+        ready = later(ready, send(u->context_gather, ready.time, cp));
+      }
       if (takes_part(u->dispatch)) {
         ready = later(ready, send(u->dispatch, max(now_, done_.time), ep));
       }
@@ -160,11 +163,17 @@ class PlainStep {
           if (takes_part(u.enter_forward)) {
             ready = later(ready, send(u.enter_forward, last_, tp));
           }
+          if (takes_part(u.context_gather)) {
+            ready = later(ready, send(u.context_gather, ready.time, cp));
+          }
           compute(u.forward, ready);
           ready = {now_, tp};
           for (const Transfer* moved : {&u.dispatch, &u.combine, &u.join_forward}) {
             ready = pass_on(*moved, ready, moved == &u.join_forward ? tp : ep);
           }
+        }
+        if (takes_part(u.context_gather)) {
+          ready = later(ready, send(u.context_gather, max(last_, done_.time), cp));
         }
         if (takes_part(u.enter_backward)) {
           ready = later(ready, send(u.enter_backward, max(last_, done_.time), tp));
@@ -175,6 +184,7 @@ class PlainStep {
         compute(u.backward, ready);
         end_unit();
         done_ = pass_on(u.dispatch, done_, ep);
+        done_ = pass_on(u.context_reduce, done_, cp);
         done_ = pass_on(u.join_backward, done_, tp);
         Arrival reduced{now_, dp};
         if ((u.parts & kReduce) != 0 || ((u.parts & kReduceOnce) != 0 && last_pass_)) {
@@ -252,7 +262,7 @@ struct Question {
     groups[3].waits_for = {2};
     add({"table_wise", "row_wise@8+table_wise", "table_wise@8+ddp"});
     add({"ddp", "fsdp", "tp@8+ddp", "fsdp@8+zero1"});
-    add({"ddp", "sp@8+ddp", "sp@4+fsdp", "tp@2+zero1"});
+    add({"ddp", "sp@8+ddp", "sp@4+cp@2+fsdp", "cp@8+zero1"});
     add({"ep@8+ddp", "fsdp@8+ep"});
     add({"zero1", "tp@8+fsdp", "ddp"});
     space.variable_of_slot = {0, 1, 2, 3, 4};
@@ -305,8 +315,8 @@ TEST_CASE("a schedule is the one that is written out plainly, bit for bit") {
         every.run(false);
         for (std::size_t i = 0; i < kWaitCauses; ++i) plain.waits[i] += 1.0 * every.waits[i];
       }
-      const Waits waits{estimate.exposed_tp, estimate.exposed_ep, estimate.exposed_dp,
-                        estimate.exposed_exchange, estimate.exposed_reshard};
+      const Waits waits{estimate.exposed_tp, estimate.exposed_cp,       estimate.exposed_ep,
+                        estimate.exposed_dp, estimate.exposed_exchange, estimate.exposed_reshard};
       CHECK(waits == plain.waits);
     }
   }
