@@ -36,11 +36,14 @@ threads() {  # searches, sweeps and serving searches of the C++ tests
 
 mutation() {  # formulas: does a test notice a changed sign?
   configure mutation -DCMAKE_BUILD_TYPE=Debug -DSCALEMODEL_TESTS=ON
-  cmake --build "$work/mutation" --target scalemodel_tests
-  local file status=0
-  for file in cpp/scalemodel/schedule/*.cpp cpp/scalemodel/economics/*.cpp \
-    cpp/scalemodel/collectives/collectives.cpp cpp/scalemodel/estimator/*.cpp; do
-    python3 tests/fuzz/mutate.py "$work/mutation" "$file" "${MUTANTS:-20}" || status=1
+  local file status=0 build="$work/mutation"
+  for file in cpp/scalemodel/{schedule,economics,collectives,estimator,power,ops}/*.cpp; do
+    python3 tests/fuzz/mutate.py "$file" "${MUTANTS:-20}" sh -c \
+      "cmake --build $build --target scalemodel_tests && $build/scalemodel_tests" || status=1
+  done
+  for file in units pareto uncertainty comparison; do
+    python3 tests/fuzz/mutate.py "python/scalemodel/$file.py" "${MUTANTS:-20}" \
+      python3 -m pytest -q -x "tests/python/test_$file.py" || status=1
   done
   return $status
 }

@@ -1,8 +1,8 @@
-"""Mutation testing of a C++ source: does some test notice every changed operator or constant?
+"""Mutation testing: does some test notice every changed operator of a source?
 
-``python tests/fuzz/mutate.py BUILD FILE [COUNT [SEED]]``: BUILD is a build directory with
-``SCALEMODEL_TESTS=ON``. COUNT places of FILE are changed one at a time, the tests rebuilt and run;
-printed are those changes that no test noticed. The file is put back, whatever happens.
+``python tests/fuzz/mutate.py FILE COUNT COMMAND...``: COUNT places of FILE, C++ or Python, are
+changed one at a time; COMMAND builds and tests, and is expected to fail. Printed are those changes
+that went unnoticed. The file is put back, whatever happens.
 """
 
 from __future__ import annotations
@@ -14,22 +14,29 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-#: What is changed into what: outside comments and texts, with blanks around, as the format has it.
+#: What is changed into what: outside comments and texts, with blanks around, as formatters have it.
 SWAPS = {
     **{" + ": " - ", " - ": " + ", " * ": " / ", " / ": " * "},
     **{" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ", " == ": " != ", " != ": " == "},
-    **{" && ": " || ", " || ": " && ", "std::max(": "std::min(", "std::min(": "std::max("},
+    **{" && ": " || ", " || ": " && ", " and ": " or ", " or ": " and "},
+    **{"max(": "min(", "min(": "max("},
 }
 _PLACE = re.compile("|".join(re.escape(sign) for sign in sorted(SWAPS, key=len, reverse=True)))
-_SILENT = re.compile(r'//.*|"(?:\\.|[^"\\])*"|^\s*#.*', re.MULTILINE)
+_SILENT = re.compile(
+    r'""".*?"""|//[^\n]*|"(?:\\.|[^"\\\n])*"|^[ \t]*#[^\n]*|  # [^\n]*|^(?:from|import) [^\n]*',
+    re.MULTILINE | re.DOTALL,
+)
+#: A change that never ends is noticed too.
+_LONGEST_S = 1800
 
 
 class Mutant(NamedTuple):
     """A changed place of a file."""
 
     line: int
-    text: str
-    changed: str
+    before: str
+    after: str
+    source: str
 
 
 def mutants(source: str) -> list[Mutant]:
@@ -37,8 +44,8 @@ def mutants(source: str) -> list[Mutant]:
 
     Examples
     --------
-    >>> mutants("a = b + c;  // d + e")
-    [Mutant(line=1, text='a = b + c;  // d + e', changed='a = b - c;  // d + e')]
+    >>> [mutant[:3] for mutant in mutants("a = b + c;  // d + e")]
+    [(1, 'a = b + c;  // d + e', 'a = b - c;  // d + e')]
     """
     silent = [match.span() for match in _SILENT.finditer(source)]
     found = []
@@ -48,45 +55,39 @@ def mutants(source: str) -> list[Mutant]:
             continue
         line = source.count("\n", 0, at)
         changed = source[:at] + SWAPS[match[0]] + source[match.end() :]
-        rows = source.split("\n")[line], changed.split("\n")[line]
-        found.append(Mutant(line + 1, rows[0].strip(), rows[1].strip()))
+        rows = source.split("\n")[line].strip(), changed.split("\n")[line].strip()
+        found.append(Mutant(line + 1, *rows, changed))
     return found
 
 
-def noticed(build: Path) -> bool:
-    """Whether the changed source fails to compile, or some test."""
-    made = subprocess.run(
-        ["cmake", "--build", str(build), "--target", "scalemodel_tests"], capture_output=True
-    )
-    if made.returncode:
-        return True
+def noticed(command: list[str]) -> bool:
+    """Whether the command fails, as it should."""
     try:
-        ran = subprocess.run([build / "scalemodel_tests"], capture_output=True, timeout=600)
+        return subprocess.run(command, capture_output=True, timeout=_LONGEST_S).returncode != 0
     except subprocess.TimeoutExpired:
         return True
-    return ran.returncode != 0
 
 
 def main(arguments: list[str]) -> int:
-    """Prints what survived; 1 where something did."""
-    build, path = Path(arguments[0]), Path(arguments[1])
-    count = int(arguments[2]) if len(arguments) > 2 else 20
+    """Prints what went unnoticed; 1 where something did, 2 where the tests fail as it is."""
+    path, count, command = Path(arguments[0]), int(arguments[1]), arguments[2:]
+    if noticed(command):
+        print(f"{' '.join(command)}: fails before anything was changed")
+        return 2
     source = path.read_text(encoding="utf-8")
-    found = mutants(source)
-    random.Random(int(arguments[3]) if len(arguments) > 3 else 0).shuffle(found)
-    chosen, survived = found[:count], 0
+    chosen = mutants(source)
+    random.Random(0).shuffle(chosen)
+    chosen, missed = chosen[:count], 0
     try:
         for mutant in chosen:
-            rows = source.split("\n")
-            rows[mutant.line - 1] = rows[mutant.line - 1].replace(mutant.text, mutant.changed)
-            path.write_text("\n".join(rows), encoding="utf-8")
-            if not noticed(build):
-                survived += 1
-                print(f"{path}:{mutant.line}: {mutant.text}  ->  {mutant.changed}", flush=True)
+            path.write_text(mutant.source, encoding="utf-8")
+            if not noticed(command):
+                missed += 1
+                print(f"{path}:{mutant.line}: {mutant.before}  ->  {mutant.after}", flush=True)
     finally:
         path.write_text(source, encoding="utf-8")
-    print(f"{path}: {len(chosen) - survived} of {len(chosen)} changes were noticed")
-    return 1 if survived else 0
+    print(f"{path}: {len(chosen) - missed} of {len(chosen)} changes were noticed")
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":

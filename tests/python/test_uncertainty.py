@@ -117,6 +117,7 @@ def test_more_accelerators_than_were_ever_measured() -> None:
     (reason,) = at(16384).extrapolates
     assert reason == f"16,384 accelerators: measured up to {most:,}"
     assert at(64).extrapolates == ()
+    assert at(int(most)).extrapolates == ()  # as many as were measured are not more
 
 
 def test_a_named_stack_is_judged_by_named_stacks() -> None:

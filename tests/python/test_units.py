@@ -21,6 +21,26 @@ def test_a_unit_scales_its_number(dimension: str, unit: str) -> None:
     assert math.isclose(parse_quantity(f"2.5{unit}", dimension, "x"), 2.5 * one)
 
 
+#: What stands before a unit, and the units that take it: all that do must agree.
+PREFIXES = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15} | {
+    f"{letter}i": 1024.0 ** (power + 1) for power, letter in enumerate("KMGT")
+}
+STEMS = {"B": 1, "bit": 1 / 8, "FLOP": 1, "W": 1, "Hz": 1}
+
+
+@pytest.mark.parametrize(("dimension", "unit"), EVERY_UNIT)
+def test_a_prefix_means_the_same_before_every_unit(dimension: str, unit: str) -> None:
+    """Times and prices, which have none, are written out."""
+    named = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60, "h": 3600}
+    named |= {"USD/s": 1, "USD/h": 1 / 3600}
+    expected = named.get(unit)
+    if expected is None:
+        name = unit.removesuffix("/s")
+        stem = next(stem for stem in STEMS if name.endswith(stem))
+        expected = PREFIXES[name.removesuffix(stem)] * STEMS[stem]
+    assert parse_quantity(f"1 {unit}", dimension, "x") == pytest.approx(expected, rel=1e-15)
+
+
 @given(st.floats(min_value=0, max_value=1e15))
 def test_a_plain_number_is_in_base_units(number: float) -> None:
     assert parse_quantity(number, "bytes", "x") == number
