@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'accelerator_share_kg', 'amortised', 'attention_bound_s', 'availability_interval_s', 'best_algorithm', 'canonical', 'check_serving_layout', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'least_loss_split', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'recorded_group', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'accelerator_share_kg', 'amortised', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'canonical', 'check_serving_layout', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'least_loss_split', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'recorded_group', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -3923,6 +3923,109 @@ class StreamTotals:
         """
         steps of all instances
         """
+class BatchPass:
+    """
+    Time of a forward pass over some requests.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: BatchPass) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, alone_s: float = 0.0, more_s: float = 0.0, padded: float = 1.0, most: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> BatchPass:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def alone_s(self) -> float:
+        """
+        the smallest pass
+        """
+    @property
+    def more_s(self) -> float:
+        """
+        every further request
+        """
+    @property
+    def most(self) -> float:
+        """
+        requests of the largest one
+        """
+    @property
+    def padded(self) -> float:
+        """
+        requests of the smallest pass
+        """
+class BatchState:
+    """
+    A server of batches in its steady state.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: BatchState) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, batch: float = 0.0, pass_s: float = 0.0, latency_s: float = 0.0, utilisation: float = 0.0, saturated: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> BatchState:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def batch(self) -> float:
+        """
+        requests of a pass, mean
+        """
+    @property
+    def latency_s(self) -> float:
+        """
+        of a request; 0 = it never settles
+        """
+    @property
+    def pass_s(self) -> float:
+        """
+        time of a pass
+        """
+    @property
+    def saturated(self) -> bool:
+        """
+        more arrive than full batches take
+        """
+    @property
+    def utilisation(self) -> float:
+        """
+        rate over that of full batches
+        """
 class Deployment:
     """
     One serving instance, tabulated.
@@ -5021,7 +5124,7 @@ class GroupEstimate:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, verdict: str = 'ok', step_time_s: float = 0.0, compute_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_dp_s: float = 0.0, exposed_exchange_s: float = 0.0, exposed_reshard_s: float = 0.0, optimizer_s: float = 0.0, overhead_s: float = 0.0, hidden_s: float = 0.0, forward_s: float = 0.0, gemm_s: float = 0.0, lookup_s: float = 0.0, communication_s: float = 0.0, all_reduce_s: float = 0.0, all_gather_s: float = 0.0, reduce_scatter_s: float = 0.0, all_to_all_s: float = 0.0, all_reduce_bytes: float = 0.0, all_gather_bytes: float = 0.0, reduce_scatter_bytes: float = 0.0, all_to_all_bytes: float = 0.0, exposed_fraction: float = 0.0, samples_per_s: float = 0.0, tokens_per_s: float = 0.0, mfu_fraction: float = 0.0, memory_weights_bytes: float = 0.0, memory_tables_bytes: float = 0.0, memory_gradients_bytes: float = 0.0, memory_optimizer_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_logits_bytes: float = 0.0, memory_gathered_bytes: float = 0.0, memory_communication_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_bytes: float = 0.0, memory_capacity_bytes: float = 0.0, looked_up_bytes: float = 0.0, forward_flop: float = 0.0, table_imbalance: float = 1.0, power_w: float = 0.0, energy_j: float = 0.0, cost_usd: float = 0.0) -> None:
+    def __init__(self, *, verdict: str = 'ok', step_time_s: float = 0.0, compute_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_cp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_dp_s: float = 0.0, exposed_exchange_s: float = 0.0, exposed_reshard_s: float = 0.0, optimizer_s: float = 0.0, overhead_s: float = 0.0, hidden_s: float = 0.0, forward_s: float = 0.0, gemm_s: float = 0.0, lookup_s: float = 0.0, communication_s: float = 0.0, all_reduce_s: float = 0.0, all_gather_s: float = 0.0, reduce_scatter_s: float = 0.0, all_to_all_s: float = 0.0, all_reduce_bytes: float = 0.0, all_gather_bytes: float = 0.0, reduce_scatter_bytes: float = 0.0, all_to_all_bytes: float = 0.0, exposed_fraction: float = 0.0, samples_per_s: float = 0.0, tokens_per_s: float = 0.0, mfu_fraction: float = 0.0, memory_weights_bytes: float = 0.0, memory_tables_bytes: float = 0.0, memory_gradients_bytes: float = 0.0, memory_optimizer_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_logits_bytes: float = 0.0, memory_gathered_bytes: float = 0.0, memory_communication_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_bytes: float = 0.0, memory_capacity_bytes: float = 0.0, looked_up_bytes: float = 0.0, forward_flop: float = 0.0, table_imbalance: float = 1.0, power_w: float = 0.0, energy_j: float = 0.0, cost_usd: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -5084,6 +5187,11 @@ class GroupEstimate:
     def energy_j(self) -> float:
         """
         of the step, at the facility's meter
+        """
+    @property
+    def exposed_cp_s(self) -> float:
+        """
+        gathered keys and values not hidden
         """
     @property
     def exposed_dp_s(self) -> float:
@@ -5312,6 +5420,10 @@ def attention_bound_s(accelerator: Accelerator, batch: typing.Annotated[numpy.ty
 def availability_interval_s(write_s: typing.SupportsFloat | typing.SupportsIndex, mttf_s: typing.SupportsFloat | typing.SupportsIndex, restart_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Interval of greatest availability.
+    """
+def batch_state_at(batch_pass: BatchPass, requests_per_s: typing.SupportsFloat | typing.SupportsIndex) -> BatchState:
+    """
+    With so many requests arriving per second.
     """
 def best_algorithm(op: str, size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> str:
     """

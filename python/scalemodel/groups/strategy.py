@@ -46,8 +46,9 @@ class GroupStrategy:
         degree left out once is what remains. Layers take ``tp``, ``ddp``, ``zero1`` (replicas with
         sharded optimizer states) and ``fsdp``, transformers and their ends ``sp`` (tensor
         parallelism that shares out the sequence in between) and ``cp`` in front of ``ddp``,
-        ``zero1`` or ``fsdp`` (shares out the sequence, gathers keys and values), routed experts ``ep`` too; tables take
-        ``table_wise``, ``row_wise``, ``column_wise``, ``hybrid`` and ``ddp``. Keys are group names,
+        ``zero1`` or ``fsdp`` (shares out the sequence, gathers keys and values), routed experts
+        ``ep`` too; tables take ``table_wise``, ``row_wise``, ``column_wise``, ``hybrid`` and
+        ``ddp``. Keys are group names,
         ``<name>.experts`` or ``experts`` for routed experts, ``embedding``, ``mlp`` (interactions
         too), ``transformer`` (token and patch embeddings and heads too), or ``*``; the most precise
         key wins. Without a key tables are table-wise, layers data-parallel and experts laid out as
