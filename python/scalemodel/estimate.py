@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, cast, overload
 
 from scalemodel import _core, catalog, resolve
+from scalemodel.answer import EngineAnswer
 from scalemodel.errors import ScaleModelError
 from scalemodel.resolve import Cluster, Model, Network
 from scalemodel.tasks import Training
@@ -68,7 +69,7 @@ def verdict_text(reason: str) -> str:
     return reason if reason in ("ok", "out_of_memory") else f"illegal:{reason}"
 
 
-class Estimate:
+class Estimate(EngineAnswer):
     """What one training step takes. Made by `estimate`; comparable, hashable, picklable.
 
     Every column of `to_dict` is an attribute. For an illegal strategy the numbers are None and
@@ -91,6 +92,7 @@ class Estimate:
     """
 
     __slots__ = ("cluster", "core", "model", "stack", "strategy", "task")
+    _PARTS = ("model", "cluster", "task", "strategy", "stack", "core")
 
     core: _core.Estimate
 
@@ -110,26 +112,8 @@ class Estimate:
         self.stack = stack
         self.core = core
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "core":
-            raise AttributeError(name)
-        value = getattr(self.core, name)
-        return None if self.illegal else value
-
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *_ESTIMATE_FIELDS})
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Estimate) and self._identity() == other._identity()
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
-
-    def _identity(self) -> tuple[object, ...]:
-        return self.model, self.cluster, self.task, self.strategy, self.stack, self.core
-
-    def __reduce__(self) -> tuple[type[Estimate], tuple[object, ...]]:
-        return type(self), self._identity()
 
     def __repr__(self) -> str:
         if self.illegal:

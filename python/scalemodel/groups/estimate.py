@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scalemodel import _core, catalog, resolve
+from scalemodel.answer import EngineAnswer
 from scalemodel.errors import ScaleModelError
 from scalemodel.groups.model import ComposedModel
 from scalemodel.groups.strategy import BatchInference, GroupStrategy, from_shorthand
@@ -77,7 +78,7 @@ def group_tables(
     )
 
 
-class GroupEstimate:
+class GroupEstimate(EngineAnswer):
     """What one step of a model of layer groups takes; every column of `to_dict` is an attribute.
 
     For an illegal strategy the numbers are None and `verdict` says why; for one that does not fit
@@ -104,6 +105,8 @@ class GroupEstimate:
 
     __slots__ = ("ablation", "cluster", "core", "meshes", "model", "stack", "strategy", "task")
 
+    _PARTS = ("model", "cluster", "task", "strategy", "stack", "ablation", "meshes", "core")
+
     core: _core.GroupEstimate
 
     def __init__(
@@ -125,25 +128,6 @@ class GroupEstimate:
         self.ablation = ablation
         self.meshes = meshes
         self.core = core
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "core":
-            raise AttributeError(name)
-        value = getattr(self.core, name)
-        return None if self.illegal else value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GroupEstimate) and self._identity() == other._identity()
-
-    def __hash__(self) -> int:
-        return hash((self.model, self.cluster, self.task, self.strategy, self.core))
-
-    def _identity(self) -> tuple[object, ...]:
-        question = (self.model, self.cluster, self.task, self.strategy, self.stack, self.ablation)
-        return (*question, self.meshes, self.core)
-
-    def __reduce__(self) -> tuple[type[GroupEstimate], tuple[object, ...]]:
-        return type(self), self._identity()
 
     @property
     def verdict(self) -> str:

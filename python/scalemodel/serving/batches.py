@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from scalemodel import _core, resolve
+from scalemodel.answer import ColumnAnswer
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import DEFAULT_STACK
 from scalemodel.groups.estimate import GroupEstimate, estimate_groups
@@ -34,7 +35,7 @@ _ANSWER = (
 )
 
 
-class BatchServing:
+class BatchServing(ColumnAnswer):
     """What a cluster answers with forward passes. Made by `serve` of a model of layer groups.
 
     Every column of `to_dict` is an attribute; the numbers are None where nothing can run.
@@ -58,14 +59,6 @@ class BatchServing:
         self.verdict = full.verdict if answer is None else "ok"
         self._columns = dict.fromkeys(_ANSWER) if answer is None else answer
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        try:
-            return self._columns[name]
-        except KeyError:
-            raise AttributeError(f"BatchServing has no column {name!r}") from None
-
     def __repr__(self) -> str:
         if not self.fits:
             return f"BatchServing({self.verdict})"
@@ -74,11 +67,6 @@ class BatchServing:
             f"BatchServing({self.verdict}, {self.requests_per_s:.4g} requests/s, latency {late}, "
             f"batches of {self.batch:.4g})"
         )
-
-    @property
-    def fits(self) -> bool:
-        """Whether anything runs at all."""
-        return self.verdict == "ok"
 
     def to_dict(self) -> dict[str, Any]:
         """The verdict and every column of the answer."""

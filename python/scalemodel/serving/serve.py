@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from scalemodel import _core, catalog, resolve
+from scalemodel.answer import ColumnAnswer
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import is_composed
 from scalemodel.resolve import Cluster, Model
@@ -63,7 +64,7 @@ def deployment_for(
     return built, note
 
 
-class Serving:
+class Serving(ColumnAnswer):
     """What a serving plan delivers. Made by `serve`.
 
     Every column of `to_dict` is an attribute; the numbers are None for a plan that cannot run.
@@ -115,17 +116,6 @@ class Serving:
         self.asked_rate = asked_rate
         self._columns = self._answer()
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        try:
-            return self._columns[name]
-        except KeyError:
-            raise AttributeError(f"Serving has no column {name!r}") from None
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._columns})
-
     def __repr__(self) -> str:
         if not self.fits:
             return f"Serving({self.verdict})"
@@ -134,11 +124,6 @@ class Serving:
             f"Serving({self.verdict}, {self.output_tokens_per_s:.4g} tokens/s, TTFT {ttft}, "
             f"TPOT {1e3 * self.tpot_s:.3g} ms, {self.concurrency:.4g} running)"
         )
-
-    @property
-    def fits(self) -> bool:
-        """Whether the plan runs at all."""
-        return self.verdict == "ok"
 
     def _answer(self) -> dict[str, Any]:
         names = (*_ANSWER, *MEMORY_COLUMNS, *STEP_COLUMNS)
