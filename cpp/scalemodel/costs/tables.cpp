@@ -59,11 +59,11 @@ GroupShape stage_group(const Cluster& cluster, int degree, int stride, int inner
 }
 
 /// Replicas of a dense parameter in the order in which they share it out: along the inner one of
-/// the context and data axes first. The axes need not touch, so that every step along the outer
-/// one may leave a domain.
+/// the context and data axes first. Where another axis lies between the two, every step along the
+/// outer one may leave a domain.
 struct ReplicaOrder {
-  int inner = 1, outer = 1;                ///< ranks along either axis
-  int inner_stride = 1, outer_stride = 1;  ///< distance of neighbours, in accelerators
+  int inner, outer;                ///< ranks along either axis
+  int inner_stride, outer_stride;  ///< distance of neighbours, in accelerators
 
   /// Accelerators from the first of the first `ranks` replicas to behind the last.
   long long extent(int ranks) const {
@@ -72,27 +72,29 @@ struct ReplicaOrder {
   }
   /// Of them, those that share a domain with the first.
   int in_domain(int domain) const {
-    if (outer == 1 || outer_stride >= domain) return std::min(inner, domain / inner_stride);
+    if (outer_stride >= domain) return std::min(inner, domain / inner_stride);
     return inner * std::min(outer, domain / outer_stride);
   }
 };
 
-ReplicaOrder replica_order(const Strides& strides, const Degrees& d) noexcept {
-  if (context_inside_data(strides, d)) return {d.cp, d.dp, strides.cp, strides.dp};
-  return {d.dp, d.cp, strides.dp, strides.cp};
+/// Where the ranks of a group lie that has every `step`-th of the first replicas.
+void set_extent(GroupShape& shape, const Cluster& cluster, const ReplicaOrder& order, int step) {
+  const int domain = std::min(cluster.scale_up.domain, cluster.accelerators);
+  shape.per_domain = std::clamp(order.in_domain(domain) / step, 1, shape.ranks);
+  shape.domains = (shape.ranks + shape.per_domain - 1) / shape.per_domain;
+  shape.leaves_pod =
+      cluster.fabric.pod > 0 && order.extent(shape.ranks * step) > cluster.fabric.pod;
 }
 
-/// Shape of a group of every `step`-th of the first `step` x `ranks` replicas.
-GroupShape dense_group(const Cluster& cluster, const ReplicaOrder& order, int ranks, int step,
-                       double share) {
-  const int domain = std::min(cluster.scale_up.domain, cluster.accelerators);
-  GroupShape shape;
-  shape.ranks = ranks;
-  shape.per_domain = std::clamp(order.in_domain(domain) / step, 1, ranks);
-  shape.domains = (ranks + shape.per_domain - 1) / shape.per_domain;
-  shape.leaves_pod = cluster.fabric.pod > 0 && order.extent(ranks * step) > cluster.fabric.pod;
-  shape.share = share;
-  return shape;
+/// The groups of dense parameters when both axes hold several ranks and do not touch.
+void set_extents_apart(DataParallelGroups& groups, const Cluster& cluster, const Strides& strides,
+                       const Degrees& d) {
+  const ReplicaOrder order = context_inside_data(strides, d)
+                                 ? ReplicaOrder{d.cp, d.dp, strides.cp, strides.dp}
+                                 : ReplicaOrder{d.dp, d.cp, strides.dp, strides.cp};
+  if (order.inner * order.inner_stride == order.outer_stride) return;
+  set_extent(groups.dense_shard, cluster, order, 1);
+  set_extent(groups.dense_replica, cluster, order, d.shard);
 }
 
 }  // namespace
@@ -104,10 +106,12 @@ DataParallelGroups data_parallel_groups(const Cluster& cluster, const Strategy& 
   const Strides strides = axis_strides(strategy.placement, d);
   const int inside = strides.pp;
   groups.dense_ranks = d.dp * d.cp;
-  const ReplicaOrder order = replica_order(strides, d);
+  const int stride = context_inside_data(strides, d) ? strides.cp : strides.dp;
   groups.dense_shard_ranks = d.shard;
-  groups.dense_shard = dense_group(cluster, order, d.shard, 1, share);
-  groups.dense_replica = dense_group(cluster, order, groups.dense_ranks / d.shard, d.shard, share);
+  groups.dense_shard = group_shape(cluster, d.shard, stride, share);
+  groups.dense_replica =
+      group_shape(cluster, groups.dense_ranks / d.shard, stride * d.shard, share);
+  if (d.cp > 1 && d.dp > 1) set_extents_apart(groups, cluster, strides, d);
   groups.expert_ranks = std::max(1, d.inner() / (d.ep * d.etp));
   // Experts are shared out over their own replicas, as far as the dense sharding reaches.
   const int expert_stride = d.ep * d.etp;
