@@ -29,7 +29,8 @@ namespace {
 
 /// Checks what the engine takes for granted; groups must be consecutive.
 Flows make_flows(const IndexColumn& job, const IndexColumn& group, const IndexColumn& source,
-                 const IndexColumn& destination, const NumberColumn& bytes, std::int32_t jobs) {
+                 const IndexColumn& destination, const NumberColumn& bytes, std::int32_t jobs,
+                 const std::vector<std::int32_t>& phase) {
   for (const py::ssize_t size : {group.size(), source.size(), destination.size(), bytes.size()}) {
     if (size != job.size()) throw MalformedQuestion("flows: columns must have the same length");
   }
@@ -53,6 +54,10 @@ Flows make_flows(const IndexColumn& job, const IndexColumn& group, const IndexCo
     }
     flows.groups = flows.group[f] + 1;
   }
+  if (!phase.empty() && phase.size() != static_cast<std::size_t>(flows.groups)) {
+    throw MalformedQuestion("phase: must have one entry per group");
+  }
+  flows.phase = phase;
   return flows;
 }
 
@@ -225,9 +230,7 @@ py::dict run_network(const LinkGraph& graph, const Flows& flows, const RouteOpti
     const py::gil_scoped_release release;
     const RoutingInstance instance(graph, flows, limits);
     disconnected = instance.disconnected();
-    isolated = isolated_values(instance);
-    for (std::size_t j = 0; j < isolated.size(); ++j)
-      isolated[j] = schedules[j].steps / isolated[j];
+    isolated = isolated_times(instance, schedules);
     if (controller.period > Seconds{} || !changes.empty()) {
       run = simulate_controlled(graph, flows, limits, options, schedules, Seconds{step_latency_s},
                                 controller, changes);
@@ -242,6 +245,11 @@ py::dict run_network(const LinkGraph& graph, const Flows& flows, const RouteOpti
   answer["start_s"] = array_of(run.network.start);
   answer["end_s"] = array_of(run.network.end);
   answer["isolated_s"] = array_of(isolated);
+  answer["phase_job"] = array_of(run.network.phase_job);
+  answer["phase_epoch"] = array_of(run.network.phase_epoch);
+  answer["phase"] = array_of(run.network.phase);
+  answer["phase_start_s"] = array_of(run.network.phase_start);
+  answer["phase_end_s"] = array_of(run.network.phase_end);
   answer["delivered_bytes"] = array_of(run.network.delivered_bytes);
   answer["moved_bytes"] = array_of(run.network.moved_bytes);
   answer["events"] = run.network.events;
@@ -280,7 +288,8 @@ void bind_routing(py::module_& m) {
   bind_record<Controller>(m, "When paths are chosen anew, and for which demands.");
   py::class_<Flows>(m, "Flows", "Who sends how much to whom in one step.")
       .def(py::init(&make_flows), py::arg("job"), py::arg("group"), py::arg("source"),
-           py::arg("destination"), py::arg("size_bytes"), py::arg("jobs"))
+           py::arg("destination"), py::arg("size_bytes"), py::arg("jobs"),
+           py::arg("phase") = std::vector<std::int32_t>{})
       .def_property_readonly("size", &Flows::size, "Flows.")
       .def_readonly("jobs", &Flows::jobs, "Jobs.")
       .def("columns", &flow_columns, "Job, group, source, destination and size of every flow.");

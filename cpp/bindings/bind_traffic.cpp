@@ -63,6 +63,18 @@ py::dict strategy_flow_columns(Tables& tables, const Strategy& strategy, bool ra
   return columns;
 }
 
+py::dict checkpoint_columns(Tables& tables, const Strategy& strategy, std::int32_t hosts) {
+  if (hosts < 1) throw MalformedQuestion("hosts=" + std::to_string(hosts) + ": must be at least 1");
+  const CheckpointFlows all = checkpoint_flows(strategy_layout(tables, strategy, true),
+                                               checkpoint_bytes(tables, strategy), hosts);
+  py::dict columns;
+  columns["stage"] = array_of(all.stage);
+  columns["source"] = array_of(all.flows.source);
+  columns["host"] = array_of(all.flows.destination);
+  columns["size_bytes"] = array_of(all.flows.bytes);
+  return columns;
+}
+
 py::list groups_of(const Tables& tables, const Strategy& strategy, Communicator communicator,
                    int stage) {
   const StrategyLayout layout = strategy_layout(tables, strategy, true);
@@ -87,6 +99,8 @@ void bind_traffic(py::module_& m) {
         "Every collective and transfer of a step, by pipeline stage.");
   m.def("strategy_flows", &strategy_flow_columns, py::arg("tables"), py::arg("strategy"),
         py::arg("rails"), "Flows between domains, one row per pair of ranks and period.");
+  m.def("checkpoint_flows", &checkpoint_columns, py::arg("tables"), py::arg("strategy"),
+        py::arg("hosts"), "What every rank writes of a checkpoint, and to which storage host.");
   m.def("communicator_groups", &groups_of, py::arg("tables"), py::arg("strategy"),
         py::arg("communicator"), py::arg("stage"), "Ranks of every group, in their order.");
 }

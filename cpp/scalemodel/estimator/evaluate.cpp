@@ -49,8 +49,7 @@ MemoryByKind stage_memory(const Context& c, const StageClass& stage, const Stage
   const Stack& stack = c.stack();
   // Where what is gathered is cast from the master weights, these are the shards. A lower bound
   // leaves them with the optimizer unless weights may go to the host.
-  const bool masters_only = c.weights_sharded && stack.master_shards && c.task().master_bytes > 0 &&
-                            !c.conditions.frozen_base;
+  const bool masters_only = keeps_masters_only(c);
   if (!masters_only) {
     memory.weights = Bytes{weight_bytes * shared(cost.dense, cost.expert, c.weights_sharded)};
   }

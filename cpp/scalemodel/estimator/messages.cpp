@@ -107,24 +107,47 @@ std::vector<StageClass> stages_one_by_one(const Tables& tables, const Degrees& d
   return stages;
 }
 
-}  // namespace
-
-std::vector<StageMessage> step_messages(Tables& tables, const Strategy& strategy) {
+/// Whether the strategy is legal; its tables are filled then.
+bool can_run(Tables& tables, const Strategy& strategy) {
   tables.tabulate(strategy);
   const Degrees d = resolve_degrees(strategy, tables.cluster(), tables.task());
-  const Cell* cell = tables.find_cell(strategy, d);
-  const StageLayout* layout = tables.find_stages(strategy, d);
-  std::vector<StageMessage> messages;
-  if (cell == nullptr || layout == nullptr ||
-      first_violation(strategy, d, tables.model(), tables.cluster(), tables.task()) != Reason::ok) {
-    return messages;
+  return tables.find_cell(strategy, d) != nullptr && tables.find_stages(strategy, d) != nullptr &&
+         first_violation(strategy, d, tables.model(), tables.cluster(), tables.task()) ==
+             Reason::ok;
+}
+
+}  // namespace
+
+std::vector<Bytes> checkpoint_bytes(Tables& tables, const Strategy& strategy) {
+  std::vector<Bytes> of_stage;
+  if (!can_run(tables, strategy)) return of_stage;
+  const Degrees d = resolve_degrees(strategy, tables.cluster(), tables.task());
+  const StageLayout& layout = *tables.find_stages(strategy, d);
+  const Context c = make_context(tables, strategy, d, *tables.find_cell(strategy, d), layout);
+  const double weight = keeps_masters_only(c) ? 0 : c.storage_bytes;
+  // Each chunk of a DualPipe pipeline is held by two stages, which write half of it each.
+  const double share = layout.mirrored ? 0.5 : 1;
+  auto gathers = layer_gather_times(c);
+  for (const StageClass& stage : stages_one_by_one(tables, d, layout.mirrored)) {
+    const StageCost cost = stage_cost(c, stage, gathers);
+    const double parameters =
+        cost.trainable_dense / c.groups.dense_ranks + cost.trainable_expert / c.groups.expert_ranks;
+    of_stage.emplace_back(share * parameters * (weight + state_bytes(c.task())));
   }
-  const Context c = make_context(tables, strategy, d, *cell, *layout);
+  return of_stage;
+}
+
+std::vector<StageMessage> step_messages(Tables& tables, const Strategy& strategy) {
+  std::vector<StageMessage> messages;
+  if (!can_run(tables, strategy)) return messages;
+  const Degrees d = resolve_degrees(strategy, tables.cluster(), tables.task());
+  const StageLayout& layout = *tables.find_stages(strategy, d);
+  const Context c = make_context(tables, strategy, d, *tables.find_cell(strategy, d), layout);
   const CellMessages of_cell = tables.messages(strategy);
   auto gathers = layer_gather_times(c);
   // A DualPipe stage holds two chunks and runs half of the micro-batches through each.
-  const double share = layout->mirrored ? 0.5 : 1;
-  const std::vector<StageClass> stages = stages_one_by_one(tables, d, layout->mirrored);
+  const double share = layout.mirrored ? 0.5 : 1;
+  const std::vector<StageClass> stages = stages_one_by_one(tables, d, layout.mirrored);
   for (int s = 0; s < d.pp; ++s) {
     const StageClass& stage = stages[s];
     StageList list(c, s, messages);

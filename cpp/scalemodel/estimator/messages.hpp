@@ -13,6 +13,11 @@ namespace scalemodel {
 /// gradient comes back the same way. Empty for an illegal strategy.
 std::vector<StageMessage> step_messages(Tables& tables, const Strategy& strategy);
 
+/// What one rank of every pipeline stage writes of a checkpoint: weights as they are kept, master
+/// weights and moments of all trained parameters, each written once by the ranks that hold it or a
+/// copy of it, in equal parts. Empty for an illegal strategy.
+std::vector<Bytes> checkpoint_bytes(Tables& tables, const Strategy& strategy);
+
 /// Where the ranks of the strategy are; `rails` as in StrategyLayout.
 StrategyLayout strategy_layout(const Tables& tables, const Strategy& strategy, bool rails);
 

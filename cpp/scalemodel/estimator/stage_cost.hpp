@@ -456,6 +456,13 @@ inline StepTraffic step_traffic(const Context& c, const StageClass& stage, const
   return traffic;
 }
 
+/// What is gathered is cast from shards of the master weights; no other copy of the weights is
+/// kept.
+inline bool keeps_masters_only(const Context& c) {
+  return c.weights_sharded && c.stack().master_shards && c.task().master_bytes > 0 &&
+         !c.conditions.frozen_base;
+}
+
 /// Trainable parameters a rank holds optimizer states of.
 inline double updated_parameters(const Context& c, const StageCost& cost) {
   if (c.strategy.sharding == Sharding::ddp) return cost.trainable_dense + cost.trainable_expert;

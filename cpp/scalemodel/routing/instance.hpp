@@ -17,10 +17,14 @@ namespace scalemodel {
 struct RoutingInstance {
   const LinkGraph& graph;
   const Flows& flows;
+  PathLimits limits;
   PathSets paths;
 
-  RoutingInstance(const LinkGraph& on, const Flows& of, const PathLimits& limits = {})
-      : graph(on), flows(of), paths(find_paths(on, of.source, of.destination, limits)) {}
+  RoutingInstance(const LinkGraph& on, const Flows& of, const PathLimits& at_most = {})
+      : graph(on),
+        flows(of),
+        limits(at_most),
+        paths(find_paths(on, of.source, of.destination, at_most)) {}
 
   std::size_t size() const { return flows.size(); }
   /// The flow needs no choice: both NICs hang on one switch.

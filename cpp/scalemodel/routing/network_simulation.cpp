@@ -33,6 +33,7 @@ NetworkSimulation::NetworkSimulation(const RoutingInstance& instance, const Rout
     if (group.parts == 0) {
       group.first = static_cast<std::int32_t>(parts_.size());
       group.job = flows.job[f];
+      group.phase = flows.phase_of(flows.group[f]);
       jobs_[group.job].groups.push_back(flows.group[f]);
     }
     group.parts += parts;
@@ -41,6 +42,10 @@ NetworkSimulation::NetworkSimulation(const RoutingInstance& instance, const Rout
       const double bytes = share * flows.bytes[f];
       parts_.push_back({flows.group[f], bytes, alone[flows.job[f]] * bytes});
     }
+  }
+  phased_ = !flows.phase.empty();
+  for (Job& job : jobs_) {
+    std::ranges::stable_sort(job.groups, {}, [&](std::int32_t g) { return groups_[g].phase; });
   }
   run_.delivered_bytes.assign(flows.jobs, 0.0);
   run_.moved_bytes.assign(flows.jobs, 0.0);
@@ -137,6 +142,17 @@ void NetworkSimulation::end_step(std::int32_t number, double now) {
   if (++group.step < schedules_[group.job].steps) {
     start_step(group, now);
   } else if (--job.busy == 0) {
+    if (phased_) {
+      run_.phase_job.push_back(group.job);
+      run_.phase_epoch.push_back(job.epoch);
+      run_.phase.push_back(group.phase);
+      run_.phase_start.push_back(job.phase_start);
+      run_.phase_end.push_back(now);
+    }
+    if (job.next_group < static_cast<std::int32_t>(job.groups.size())) {
+      start_phase(job, now);
+      return;
+    }
     run_.job.push_back(group.job);
     run_.start.push_back(job.start);
     run_.end.push_back(now);
@@ -165,6 +181,19 @@ void NetworkSimulation::start_step(Group& group, double now) {
   }
 }
 
+/// The groups of the next phase of the job.
+void NetworkSimulation::start_phase(Job& job, double now) {
+  job.phase_start = now;
+  const std::int32_t phase = groups_[job.groups[job.next_group]].phase;
+  for (; job.next_group < static_cast<std::int32_t>(job.groups.size()); ++job.next_group) {
+    Group& group = groups_[job.groups[job.next_group]];
+    if (group.phase != phase) return;
+    ++job.busy;
+    group.step = 0;
+    start_step(group, now);
+  }
+}
+
 void NetworkSimulation::release_jobs(double now) {
   while (!releases_.empty() && is_due(releases_.top().time, now)) {
     const std::int32_t number = releases_.top().who;
@@ -172,11 +201,8 @@ void NetworkSimulation::release_jobs(double now) {
     Job& job = jobs_[number];
     job.start = now;
     job.next_start = kInfinity;
-    job.busy = static_cast<std::int32_t>(job.groups.size());
-    for (const std::int32_t g : job.groups) {
-      groups_[g].step = 0;
-      start_step(groups_[g], now);
-    }
+    job.next_group = 0;
+    start_phase(job, now);
   }
 }
 

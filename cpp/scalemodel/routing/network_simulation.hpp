@@ -74,15 +74,17 @@ class NetworkSimulation {
   };
   struct Group {
     std::int32_t job = 0;
+    std::int32_t phase = 0;
     std::int32_t first = 0, parts = 0;
     std::int32_t on_the_way = 0;
     std::int32_t step = 0;
   };
   struct Job {
-    std::vector<std::int32_t> groups;
-    std::int32_t busy = 0;  ///< groups
+    std::vector<std::int32_t> groups;  ///< by phase
+    std::int32_t next_group = 0;       ///< first of those whose phase has not begun
+    std::int32_t busy = 0;             ///< groups
     std::int32_t epoch = 0;
-    double start = 0;
+    double start = 0, phase_start = 0;
     double next_start = 0;
   };
 
@@ -91,6 +93,7 @@ class NetworkSimulation {
   void end_parts(double now);
   void end_step(std::int32_t number, double now);
   void start_step(Group& group, double now);
+  void start_phase(Job& job, double now);
   void release_jobs(double now);
   void settle(double now);
   void predict(std::int32_t p, double from);
@@ -102,6 +105,7 @@ class NetworkSimulation {
   std::unique_ptr<FairUpdate> fair_;  ///< made anew with every `reroute`
   std::vector<Part> parts_;
   std::vector<Group> groups_;
+  bool phased_ = false;
   std::vector<Job> jobs_;
   Queue ends_, releases_;
   std::vector<std::int32_t> ended_;

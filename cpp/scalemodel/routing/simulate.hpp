@@ -11,7 +11,8 @@
 
 namespace scalemodel {
 
-/// What a job repeats: a collective of `steps` steps in every one of its groups, then silence.
+/// What a job repeats: a collective of `steps` steps in every one of its groups, one phase after
+/// the other, then silence.
 struct JobSchedule {
   int steps = 2;
   int epochs = 1;
@@ -33,8 +34,11 @@ struct RecordOf<JobSchedule> {
 };
 
 struct NetworkRun {
-  std::vector<std::int32_t> job;        ///< of every collective, in the order in which they end
-  std::vector<double> start, end;       ///< seconds
+  std::vector<std::int32_t> job;   ///< of every collective, in the order in which they end
+  std::vector<double> start, end;  ///< seconds
+  // Of every phase of a collective, where flows have phases, in the order in which they end.
+  std::vector<std::int32_t> phase_job, phase_epoch, phase;
+  std::vector<double> phase_start, phase_end;
   std::vector<double> delivered_bytes;  ///< by job: flows that ended times their sizes
   std::vector<double> moved_bytes;      ///< by job: rates integrated over time
   std::int64_t events = 0;              ///< instants at which some flow ended or started
@@ -45,13 +49,17 @@ struct NetworkRun {
 /// Runs all jobs until their last collective ends. At every instant rates are max-min fair over the
 /// parts of flows that are on their way; a group takes its next step when all of its flows have
 /// arrived, after `step_latency` during which its flows already hold their share. A flow that ends
-/// before the others of its group frees its share until then. A collective ends with the last of
-/// its groups.
+/// before the others of its group frees its share until then. A phase of a job ends with the last
+/// of its groups, a collective with its last phase.
 ///
 /// Not modelled: convergence of transport protocols, incast, priority flow control, queues and the
 /// latency of packets. Flows that end within a relative 1e-12 of each other end together.
 /// Precondition: no flow is disconnected, one schedule per job.
 NetworkRun simulate_network(const RoutingInstance& instance, const Routing& routing,
                             std::span<const JobSchedule> schedules, Seconds step_latency);
+
+/// Time of a collective of every job alone and bounded by its NICs only: the sum over its phases.
+std::vector<double> isolated_times(const RoutingInstance& instance,
+                                   std::span<const JobSchedule> schedules);
 
 }  // namespace scalemodel

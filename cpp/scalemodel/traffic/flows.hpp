@@ -20,8 +20,12 @@ struct Flows {
   std::vector<double> bytes;              ///< of one step
   std::int32_t jobs = 0;
   std::int32_t groups = 0;
+  /// By group: groups of a job with one number step at the same time, those with larger numbers
+  /// after them. Empty: all groups of a job at the same time.
+  std::vector<std::int32_t> phase;
 
   std::size_t size() const { return job.size(); }
+  std::int32_t phase_of(std::int32_t of_group) const { return phase.empty() ? 0 : phase[of_group]; }
   void add(std::int32_t source_nic, std::int32_t destination_nic, Bytes size) {
     job.push_back(jobs - 1);
     group.push_back(groups - 1);

@@ -236,4 +236,20 @@ StrategyFlows strategy_flows(const StrategyLayout& layout, std::span<const Stage
   return all;
 }
 
+CheckpointFlows checkpoint_flows(const StrategyLayout& layout, std::span<const Bytes> bytes,
+                                 std::int32_t hosts) {
+  CheckpointFlows all;
+  open_job(all.flows);
+  ++all.flows.groups;
+  for (std::int32_t stage = 0; stage < static_cast<std::int32_t>(bytes.size()); ++stage) {
+    const StageMesh mesh(layout, stage);
+    for (int local = 0; local < mesh.size(); ++local) {
+      const std::int32_t rank = mesh.rank(local);
+      all.flows.add(rank, rank % hosts, bytes[stage]);
+      all.stage.push_back(stage);
+    }
+  }
+  return all;
+}
+
 }  // namespace scalemodel

@@ -53,4 +53,14 @@ struct StrategyFlows {
 /// travel alike on a stage are added up.
 StrategyFlows strategy_flows(const StrategyLayout& layout, std::span<const StageMessage> messages);
 
+/// A checkpoint: every rank writes its part, `bytes` by pipeline stage, to one of `hosts` storage
+/// hosts, in turn by rank. One group, which ends when all have written. Sources are ranks,
+/// destinations numbers of hosts.
+struct CheckpointFlows {
+  Flows flows;
+  std::vector<std::int32_t> stage;  ///< by flow
+};
+CheckpointFlows checkpoint_flows(const StrategyLayout& layout, std::span<const Bytes> bytes,
+                                 std::int32_t hosts);
+
 }  // namespace scalemodel

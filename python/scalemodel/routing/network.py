@@ -13,7 +13,7 @@ from scalemodel.errors import ScaleModelError
 from scalemodel.resolve import AXES, Cluster
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.report import DISCONNECTED, OK, RoutingReport
-from scalemodel.routing.traffic import Traffic
+from scalemodel.routing.traffic import Traffic, checked_overlap
 from scalemodel.routing.training_jobs import Job, commodities
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ _PAIR = ("job", "communicator", "pattern", "source", "destination")
 class Part(NamedTuple):
     """One communicator of all jobs, routed. Sizes of its flows are ideal rates, bytes of a second.
 
-    `ports`: bandwidth of a port by job, of an ideal fabric; `added_latency_s`: by flow.
+    `ports`: bandwidth of a port by job, of an ideal fabric; `added_latency_s`: by flow; `together`:
+    shares by job beside the phases that run at the same time, where there are such.
     """
 
     phase: str
@@ -35,6 +36,12 @@ class Part(NamedTuple):
     report: RoutingReport
     ports: tuple[float, ...]
     added_latency_s: np.ndarray
+    together: tuple[float, ...] = ()
+
+    def share(self, job: int) -> float:
+        """Of the ideal bandwidth, for the slowest flow of a job."""
+        alone = float(self.report.job_values()[job])
+        return min(1.0, _rounded(self.together[job] if self.together else alone))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -44,7 +51,9 @@ class NetworkReport:
     Every communicator is routed by itself: the phases of a job follow each other, while the same
     communicator of several jobs may send at once. A flow's share is its rate over the rate it would
     have if only the ports of NICs bound it; a communicator moves with its slowest flow, an axis
-    with its slowest communicator. Pass the report to `estimate`, `sweep`, `search` or `codesign`
+    with its slowest communicator. Phases that are said to overlap are routed together and start
+    together; who ends first frees its share, and a share is the time of a communicator alone on its
+    NICs over that beside the others. Pass the report to `estimate`, `sweep`, `search` or `codesign`
     as ``network=``.
 
     Attributes
@@ -102,7 +111,7 @@ class NetworkReport:
                 own = flows["job"] == number
                 if not own.any():
                     continue
-                share = min(1.0, _rounded(float(part.report.job_values()[number])))
+                share = part.share(number)
                 port = float(part.ports[number])
                 rows.append(
                     {
@@ -169,7 +178,7 @@ class NetworkReport:
         -------
         DataFrame
             The columns of `traffic`, then path, plane, parts and rate_bytes_per_s as of
-            `RoutingReport.flows`, and share_fraction.
+            `RoutingReport.flows`, and share_fraction; each communicator as if it sent alone.
         """
         import pandas as pd
 
@@ -253,6 +262,47 @@ def _added_latency_s(fabric: Fabric, report: RoutingReport, limits: Sequence[int
     return added
 
 
+def _together(
+    fabric: Fabric,
+    jobs: Sequence[Job],
+    rows: pd.DataFrame,
+    options: _core.RouteOptions,
+    max_paths: int,
+    detours: int,
+) -> dict[tuple[str, str, int], float]:
+    """Shares by communicator, pattern and job where all of them start at the same time.
+
+    Every communicator of every job counts as a job of its own that sends the bytes of a step.
+    """
+    names = [job.name for job in jobs]
+    ends: list[tuple[str, str, str]] = [
+        (str(communicator), str(pattern), str(job))
+        for communicator, pattern, job in rows[["communicator", "pattern", "job"]].to_numpy()
+    ]
+    keys = list(dict.fromkeys(ends))
+    code = np.array([keys.index(key) for key in ends])
+    order = np.argsort(code, kind="stable")
+    group = np.cumsum(np.r_[0, np.diff(rows["group"].to_numpy()[order]) != 0])
+    sent = (rows["size_bytes"] * rows["times_per_step"]).to_numpy()
+    core = _core.Flows(
+        code[order],
+        group,
+        rows["source"].to_numpy()[order],
+        rows["destination"].to_numpy()[order],
+        sent[order],
+        len(keys),
+    )
+    once = [_core.JobSchedule(steps=1, epochs=1, start_s=0.0, compute_s=0.0)] * len(keys)
+    run = _core.run_network(fabric.core, core, options, once, 0.0, max_paths, detours)
+    shares = dict.fromkeys(range(len(keys)), 0.0)
+    for number, end_s in zip(run["job"].tolist(), run["end_s"].tolist(), strict=True):
+        shares[number] = float(run["isolated_s"][number]) / end_s
+    return {
+        (communicator, pattern, names.index(job)): shares[number]
+        for number, (communicator, pattern, job) in enumerate(keys)
+    }
+
+
 def route_jobs(
     cluster: Cluster,
     fabric: Fabric,
@@ -262,14 +312,24 @@ def route_jobs(
     rails: bool,
     max_paths: int,
     detours: int,
+    overlap: Iterable[Iterable[str]] = (),
 ) -> NetworkReport:
-    """Routes the traffic of placed jobs, one communicator after the other."""
+    """Routes the traffic of placed jobs, one communicator after the other.
+
+    Phases that overlap are routed together.
+    """
     placed = tuple(jobs)
     names = [job.name for job in placed]
     policy, model = str(options.policy), str(options.model)
     by_job = [_port_bandwidths(job) for job in placed]
     parts: list[Part] = []
-    frame = commodities(placed, rails=rails).drop_duplicates(list(_PAIR))
+    whole = commodities(placed, rails=rails)
+    frame = whole.drop_duplicates(list(_PAIR))
+    beside: dict[tuple[str, str, int], float] = {}
+    for phases in checked_overlap(overlap, AXES):
+        rows = whole[whole["phase"].isin(phases)]
+        if rows["phase"].nunique() > 1:
+            beside.update(_together(fabric, placed, rows, options, max_paths, detours))
     for key, rows in frame.groupby(["communicator", "pattern"], sort=False):
         communicator, pattern = (str(name) for name in key)
         ports = tuple(of_job.get(communicator, 0.0) for of_job in by_job)
@@ -280,5 +340,9 @@ def route_jobs(
         report = RoutingReport(fabric, traffic, policy, model, columns)
         added = _added_latency_s(fabric, report, (max_paths, detours))
         phase = str(rows["phase"].iloc[0])
-        parts.append(Part(phase, communicator, pattern, report, ports, added))
+        mixed = tuple(beside.get((communicator, pattern, n), 1.0) for n in range(len(names)))
+        known = any((communicator, pattern, n) in beside for n in range(len(names)))
+        parts.append(
+            Part(phase, communicator, pattern, report, ports, added, mixed if known else ())
+        )
     return NetworkReport(cluster, fabric, placed, policy, model, rails, tuple(parts))

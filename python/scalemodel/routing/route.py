@@ -43,12 +43,17 @@ def as_fabric(fabric: Fabric | Cluster) -> Fabric:
     return fabric if isinstance(fabric, Fabric) else Fabric.of_cluster(fabric)
 
 
-def as_traffic(jobs: Traffic | pd.DataFrame | Iterable[Mapping[str, Any]]) -> Traffic:
-    """Traffic itself, or that of a table of flows or of a list of jobs."""
+def as_traffic(
+    jobs: Traffic | pd.DataFrame | Iterable[Mapping[str, Any]],
+    overlap: Iterable[Iterable[str]] | None = None,
+) -> Traffic:
+    """Traffic itself, or that of a table of flows, in phases maybe, or of a list of jobs."""
+    if hasattr(jobs, "columns"):
+        return Traffic.from_frame(cast("pd.DataFrame", jobs), overlap=overlap)
+    if overlap is not None:
+        raise ScaleModelError("overlap: is for tables of flows with phases")
     if isinstance(jobs, Traffic):
         return jobs
-    if hasattr(jobs, "columns"):
-        return Traffic.from_frame(cast("pd.DataFrame", jobs))
     return Traffic.of_jobs(jobs)
 
 
@@ -108,6 +113,7 @@ def route(
     fabric: Fabric | None = None,
     placement: str | Sequence[int] = "packed",
     rails: bool = True,
+    overlap: Iterable[Iterable[str]] = (),
 ) -> NetworkReport: ...
 
 
@@ -142,6 +148,7 @@ def route(
     fabric: Fabric | None = None,
     placement: str | Sequence[int] = "packed",
     rails: bool = True,
+    overlap: Iterable[Iterable[str]] = (),
 ) -> RoutingReport | NetworkReport:
     """Choose paths for the flows of jobs and judge them.
 
@@ -181,6 +188,9 @@ def route(
         Training jobs: the network of the cluster where it is not its own, with failures say.
     placement, rails
         Training jobs: as in `traffic`, for jobs that do not say.
+    overlap : iterable of iterables of str
+        Training jobs: axes whose traffic runs at the same time, such as ``[("dp", "pp")]``; they
+        are routed together and share ports and links. Default: phases follow each other.
 
     Returns
     -------
@@ -216,10 +226,19 @@ def route(
         network = as_fabric(cluster) if fabric is None else fabric
         placed = jobs_of(cluster, jobs, nics=network.nics, placement=placement, seed=seed)
         return route_jobs(
-            cluster, network, placed, options, rails=rails, max_paths=max_paths, detours=detours
+            cluster,
+            network,
+            placed,
+            options,
+            rails=rails,
+            max_paths=max_paths,
+            detours=detours,
+            overlap=overlap,
         )
     if fabric is not None:
         raise ScaleModelError("fabric: is for training jobs; pass the fabric of flows first")
+    if overlap:
+        raise ScaleModelError("overlap: is for training jobs; the flows of a table run together")
     on, traffic = as_fabric(cluster), as_traffic(jobs)
     if policy == "milp":
         from scalemodel.routing.milp import least_drain

@@ -56,6 +56,7 @@ def simulate_network(
     delay_s: float = 0.0,
     forecast: str = "announced",
     changes: Iterable[tuple[float, Fabric]] = (),
+    overlap: Iterable[Iterable[str]] | None = None,
 ) -> pd.DataFrame:
     """Run the collectives of all jobs, step by step, on paths chosen once or again and again.
 
@@ -87,17 +88,23 @@ def simulate_network(
         the next run (announced), or all with collectives before them (admitted).
     changes : iterable of (float, Fabric)
         From when on the network is which one: the fabric with failures, or without once repaired.
+    overlap : iterable of iterables of str, optional
+        Of a table with phases, as `traffic` answers: which of them run at the same time in a step,
+        while others follow each other; see `Traffic.from_frame`. Paths are those for all phases
+        together.
 
     Returns
     -------
     DataFrame, one row per collective, in the order in which they end
         Columns job (name), epoch, start_s, end_s, time_s, isolated_s (the job alone, bounded by its
-        NICs), slowdown. ``attrs``: verdict (``illegal:disconnected`` where flows wait for ever),
-        events, solved_flows, and delivered_bytes and moved_bytes by job (flows counted, and rates
-        integrated). Where the controller runs or something changes also ``controller``: for every
-        instant at which paths or links changed, time_s, routed_flows, moved_flows and
+        NICs, phase by phase), slowdown. ``attrs``: verdict (``illegal:disconnected`` where flows
+        wait for ever), events, solved_flows, and delivered_bytes and moved_bytes by job (flows
+        counted, and rates integrated). Where the controller runs or something changes also
+        ``controller``: for every instant at which paths or links changed, time_s, routed_flows,
+        moved_flows and
         efficiency_fraction (until the next one: bytes moved over those of flows on their way were
-        their jobs alone); and assignment_s, the time spent choosing paths, measured.
+        their jobs alone); and assignment_s, the time spent choosing paths, measured. With phases
+        also ``phases``: job, epoch, phase, start_s and end_s of each.
 
     Raises
     ------
@@ -119,12 +126,21 @@ def simulate_network(
     ...     reoptimise_every_s=0.5, changes=[(1.0, fabric.failed(spines=[0]))])
     >>> runs.attrs["verdict"], bool(runs.slowdown.max() < 2.5)
     ('ok', True)
+
+    A step of a training job, whose gradients travel beside what its pipeline stages exchange:
+
+    >>> cluster = sm.cluster("dgx_h100", nodes=8)
+    >>> sent = sm.traffic("llama3_8b", cluster, sm.Training(global_batch=256, sequence=4096),
+    ...                   sm.Strategy(tp=4, pp=4))
+    >>> runs = sm.simulate_network(cluster, sent, epochs=1, overlap=[("dp", "pp")])
+    >>> runs.attrs["phases"]["phase"]
+    ['dp+pp']
     """
     import pandas as pd
 
     if policy == "milp":
         raise ScaleModelError("policy='milp': is not simulated; balanced is as good or better")
-    fabric, traffic = as_fabric(fabric), as_traffic(jobs)
+    fabric, traffic = as_fabric(fabric), as_traffic(jobs, overlap)
     options = options_of(policy, "fair_share", seed=seed, effort=effort, parts=parts)
     if forecast not in FORECASTS:
         raise ScaleModelError(f"forecast={forecast!r}: must be one of {', '.join(FORECASTS)}")
@@ -155,6 +171,15 @@ def simulate_network(
         **{name: answer[name] for name in ("events", "solved_flows")},
         **{name: answer[name].tolist() for name in ("delivered_bytes", "moved_bytes")},
     }
+    if traffic.phases:
+        names = [traffic.phases[number] for number in answer["phase"]]
+        frame.attrs["phases"] = {
+            "job": [traffic.names[number] for number in answer["phase_job"]],
+            "epoch": answer["phase_epoch"].tolist(),
+            "phase": names,
+            "start_s": answer["phase_start_s"].tolist(),
+            "end_s": answer["phase_end_s"].tolist(),
+        }
     if reoptimise_every_s > 0 or later:
         # Plain lists: pandas compares attributes when it joins frames.
         frame.attrs["controller"] = {

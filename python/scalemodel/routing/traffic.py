@@ -13,7 +13,7 @@ from scalemodel.errors import ScaleModelError, nearest
 from scalemodel.estimate import DEFAULT_STACK
 from scalemodel.resolve import Cluster, Model
 from scalemodel.routing.fabric import Fabric
-from scalemodel.routing.training_jobs import commodities, jobs_of
+from scalemodel.routing.training_jobs import checked_hosts, commodities, jobs_of
 from scalemodel.tasks import Training
 from scalemodel.units import parse_quantity, value_of
 
@@ -54,6 +54,8 @@ class Traffic:
         Steps of one collective of every job.
     compute_s : sequence of float
         Silence of every job between two collectives.
+    phases : sequence of str, optional
+        Names of the phases of a collective, where it has several.
 
     Examples
     --------
@@ -70,11 +72,13 @@ class Traffic:
         names: Sequence[str],
         steps: Sequence[int],
         compute_s: Sequence[float],
+        phases: Sequence[str] = (),
     ) -> None:
         self.core = core
         self.names = list(names)
         self.steps = list(steps)
         self.compute_s = list(compute_s)
+        self.phases = list(phases)
 
     def __repr__(self) -> str:
         return f"Traffic({len(self.names)} jobs, {self.core.size} flows)"
@@ -238,15 +242,29 @@ class Traffic:
         )
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame, *, steps: int = 1, compute_s: float = 0.0) -> Traffic:
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        steps: int = 1,
+        compute_s: float = 0.0,
+        overlap: Iterable[Iterable[str]] | None = None,
+    ) -> Traffic:
         """Flows from a table with columns job, source, destination (NICs) and size_bytes.
 
         Jobs may be numbers or names. An optional column group says which flows of a job step
         together; without it every flow steps alone.
 
+        Parameters
+        ----------
+        overlap : iterable of iterables of str, optional
+            Phases (column phase) that run at the same time; others follow each other in the order
+            of the table. Sizes are then those of a whole step: size_bytes times times_per_step,
+            where the table has that column. Default: everything at the same time, sizes as given.
+
         Raises
         ------
-        ScaleModelError : a column is missing, or a size is not positive.
+        ScaleModelError : a column is missing, a size is not positive, or a phase is unknown.
 
         Examples
         --------
@@ -277,6 +295,17 @@ class Traffic:
                 raise ScaleModelError(f"frame: column {column!r} must hold numbers") from error
             if not np.isfinite(numbers[column]).all():
                 raise ScaleModelError(f"frame: column {column!r} must be finite")
+        phase: list[int] = []
+        labels: list[str] = []
+        if overlap is not None:
+            labels, of_row = _phases(frame, overlap)
+            first = np.unique(group, return_index=True)[1]
+            if (of_row != of_row[first][group]).any():
+                raise ScaleModelError("frame: a group has flows of two phases")
+            phase = of_row[first].tolist()
+            if "times_per_step" in frame:
+                times = frame["times_per_step"].to_numpy(dtype=float)
+                numbers["size_bytes"] = numbers["size_bytes"] * times
         core = _core.Flows(
             codes,
             group,
@@ -284,9 +313,10 @@ class Traffic:
             numbers["destination"],
             numbers["size_bytes"],
             len(names),
+            phase,
         )
         titles = [str(name) for name in names]
-        return cls(core, titles, [steps] * len(titles), [compute_s] * len(titles))
+        return cls(core, titles, [steps] * len(titles), [compute_s] * len(titles), labels)
 
     def flows(self) -> pd.DataFrame:
         """The flows of one step.
@@ -303,6 +333,37 @@ class Traffic:
         return frame
 
 
+def checked_overlap(
+    overlap: Iterable[Iterable[str]], known: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """Sets of phases, each in one set at most.
+
+    Raises
+    ------
+    ScaleModelError : an unknown phase, or one that is listed twice.
+    """
+    listed = [tuple(str(name) for name in names) for names in overlap]
+    flat = [name for names in listed for name in names]
+    for name in flat:
+        if name not in known:
+            raise ScaleModelError(f"overlap: {name!r} is no phase; known: {', '.join(known)}")
+        if flat.count(name) > 1:
+            raise ScaleModelError(f"overlap: {name!r} is listed twice")
+    return listed
+
+
+def _phases(frame: pd.DataFrame, overlap: Iterable[Iterable[str]]) -> tuple[list[str], np.ndarray]:
+    """Names of the phases that follow each other, and of every row the number of its own."""
+    if "phase" not in frame:
+        raise ScaleModelError("frame: has no column 'phase', which overlap needs")
+    known = [str(name) for name in frame["phase"].unique()]
+    together = {name: name for name in known}
+    for names in checked_overlap(overlap, known):
+        together.update(dict.fromkeys(names, "+".join(names)))
+    labels = list(dict.fromkeys(together.values()))
+    return labels, np.array([labels.index(together[str(name)]) for name in frame["phase"]])
+
+
 def traffic(
     model: str | Path | Model | dict[str, Any],
     cluster: str | Path | Cluster | dict[str, Any],
@@ -312,13 +373,15 @@ def traffic(
     stack: str = DEFAULT_STACK,
     placement: str | Sequence[int] = "packed",
     rails: bool = True,
+    checkpoint_to: Sequence[int] = (),
+    checkpoint_every_s: float = 0.0,
     seed: int = 0,
 ) -> pd.DataFrame:
     """What a training job sends over the network, NIC to NIC.
 
     Sizes, counts and algorithms are those an estimate pays for; what stays inside a scale-up domain
     is left out. Rings and trees run rail by rail: the k-th members of all domains of a group, a
-    share of the bytes each. Checkpoints and data loading are not included.
+    share of the bytes each. Data loading is not included.
 
     Parameters
     ----------
@@ -330,17 +393,25 @@ def traffic(
     rails : bool
         Whether all-to-alls change the rail inside a server (PXN), so that messages between servers
         stay on it; otherwise every rank sends to every other one directly.
+    checkpoint_to : sequence of int
+        NICs of storage hosts on the same fabric, none of a rank. Every rank writes its part of a
+        checkpoint to one of them, in turn: weights as they are kept, master weights and moments,
+        each parameter once, in equal parts by all ranks that hold it or a copy. Default: storage
+        has a network of its own.
+    checkpoint_every_s : float
+        From one checkpoint to the next.
     seed : int
         Of random placements.
 
     Returns
     -------
     DataFrame, one row per pair of NICs and period
-        Columns job, phase (axis whose exposed time it causes: tp, cp, ep, pp, dp), communicator
-        (tp, cp, ep, etp, pp, and of replicas dense_shard, dense_replica, expert_shard,
-        expert_replica), pattern, period (step or micro_batch), stage of the pipeline, group (flows
-        that step together), source, destination, size_bytes of a period and times_per_step. Usable
-        as jobs of `route` and `simulate_network`.
+        Columns job, phase (axis whose exposed time it causes: tp, cp, ep, pp, dp; or checkpoint),
+        communicator (tp, cp, ep, etp, pp, checkpoint, and of replicas dense_shard, dense_replica,
+        expert_shard, expert_replica), pattern (of a checkpoint: write), period (step, micro_batch
+        or checkpoint), stage of the pipeline, group (flows that step together), source,
+        destination, size_bytes of a period and times_per_step. Usable as jobs of `route` and
+        `simulate_network`.
 
     Raises
     ------
@@ -361,4 +432,7 @@ def traffic(
     jobs = jobs_of(
         resolved, [job], nics=resolved.accelerators, placement=placement, stack=stack, seed=seed
     )
-    return commodities(jobs, rails=rails)
+    hosts = checked_hosts(checkpoint_to, checkpoint_every_s, jobs)
+    return commodities(
+        jobs, rails=rails, checkpoint_to=hosts, checkpoint_every_s=checkpoint_every_s
+    )

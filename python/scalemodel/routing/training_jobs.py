@@ -71,6 +71,16 @@ class Job:
             columns[end] = self.nics[columns[end]]
         return columns
 
+    def checkpoint(self, hosts: Sequence[int], every_s: float) -> dict[str, Any]:
+        """Columns of what every rank writes to storage hosts: the bytes of one checkpoint."""
+        columns = dict(_core.checkpoint_flows(self.tables, self.estimate.strategy, len(hosts)))
+        columns["source"] = self.nics[columns["source"]]
+        columns["destination"] = np.asarray(hosts)[columns.pop("host")]
+        columns.update(dict.fromkeys(("phase", "communicator", "period"), "checkpoint"))
+        columns.update(group=0, pattern="write")
+        columns["times_per_step"] = float(self.estimate.step_time_s) / every_s
+        return columns
+
 
 class _Room:
     """Free servers of a cluster, taken job by job."""
@@ -211,19 +221,47 @@ def jobs_of(
     return jobs
 
 
-def commodities(jobs: Sequence[Job], *, rails: bool = True) -> pd.DataFrame:
+def checked_hosts(hosts: Sequence[int], every_s: float, jobs: Sequence[Job]) -> list[int]:
+    """NICs of storage hosts that no rank has.
+
+    Raises
+    ------
+    ScaleModelError : a NIC of a rank, or no interval between checkpoints.
+    """
+    listed = [int(host) for host in hosts]
+    if listed and not (np.isfinite(every_s) and every_s > 0):
+        raise ScaleModelError(f"checkpoint_every_s={every_s!r}: must be above 0 and finite")
+    taken = {int(nic) for job in jobs for nic in job.nics}
+    for host in listed:
+        if host < 0 or host in taken:
+            raise ScaleModelError(
+                f"checkpoint_to={host}: must be the NIC of a storage host, which no rank has"
+            )
+    return listed
+
+
+def commodities(
+    jobs: Sequence[Job],
+    *,
+    rails: bool = True,
+    checkpoint_to: Sequence[int] = (),
+    checkpoint_every_s: float = 0.0,
+) -> pd.DataFrame:
     """The flows of all jobs as one table, as `traffic` describes it."""
     import pandas as pd
 
     parts = []
     groups = 0
     for job in jobs:
-        columns = job.flows(rails)
-        frame = pd.DataFrame(columns)
-        frame["job"] = job.name
+        frame = pd.DataFrame(job.flows(rails))
         frame["period"] = np.where(frame["times_per_step"] == 1, "step", "micro_batch")
-        if len(frame):
-            frame["group"] += groups
-            groups = int(frame["group"].iloc[-1]) + 1
-        parts.append(frame)
+        own = [frame]
+        if checkpoint_to:
+            own.append(pd.DataFrame(job.checkpoint(checkpoint_to, checkpoint_every_s)))
+        for part in own:
+            part["job"] = job.name
+            if len(part):
+                part["group"] += groups
+                groups = int(part["group"].iloc[-1]) + 1
+            parts.append(part)
     return pd.concat(parts, ignore_index=True)[list(COLUMNS)]

@@ -272,5 +272,42 @@ TEST_CASE("simultaneous jobs take the step times of the static rates") {
   }
 }
 
+/// One job of random flows, each a group of its own, in `phases` phases in turn.
+Flows phased_flows(const LinkGraph& graph, int count, int phases, std::uint64_t seed) {
+  Flows flows = testing::random_flows(graph, count, seed);
+  for (std::int32_t g = 0; g < flows.groups; ++g) flows.phase.push_back(g % phases);
+  return flows;
+}
+
+TEST_CASE("phases of a job follow each other and conserve bytes") {
+  const LinkGraph graph = testing::clos(6, 3, 4);
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    const Flows flows = phased_flows(graph, 24, 3, seed);
+    const RoutingInstance instance(graph, flows);
+    const Routing routing = single_path(ecmp(instance));
+    const std::vector<JobSchedule> schedules{{2, 3, Seconds{}, Seconds{0.1}}};
+    const NetworkRun run = simulate_network(instance, routing, schedules, Seconds{});
+    REQUIRE(run.end.size() == 3);
+    REQUIRE(run.phase.size() == 9);
+    for (std::size_t i = 0; i < run.phase.size(); ++i) {
+      CHECK(run.phase[i] == static_cast<std::int32_t>(i % 3));
+      CHECK(run.phase_epoch[i] == static_cast<std::int32_t>(i / 3));
+      const double begin = i % 3 == 0 ? run.start[i / 3] : run.phase_end[i - 1];
+      CHECK(run.phase_start[i] == begin);
+      if (i % 3 == 2) CHECK(run.phase_end[i] == run.end[i / 3]);
+    }
+    CHECK(run.delivered_bytes[0] == doctest::Approx(3 * 2 * 24e6));
+    CHECK(run.moved_bytes[0] == doctest::Approx(3 * 2 * 24e6));
+    // Never faster than alone on its NICs; all at once is never slower than one after the other
+    // where it is alone.
+    const double alone = isolated_times(instance, schedules)[0];
+    CHECK(run.end[0] - run.start[0] >= alone * (1 - 1e-9));
+    Flows at_once = flows;
+    at_once.phase.clear();
+    const RoutingInstance together(graph, at_once);
+    CHECK(isolated_times(together, schedules)[0] <= alone * (1 + 1e-9));
+  }
+}
+
 }  // namespace
 }  // namespace scalemodel

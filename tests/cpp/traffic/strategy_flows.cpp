@@ -112,6 +112,28 @@ TEST_CASE("ranks of an axis lie as far apart as the mesh says") {
   }
 }
 
+TEST_CASE("every rank writes its part of a checkpoint, the hosts take turns") {
+  for (int p = 0; p < 4; ++p) {
+    const StrategyLayout layout = layout_of(static_cast<Placement>(p));
+    const std::vector<Bytes> bytes{1 * unit::GB, 3 * unit::GB};
+    const CheckpointFlows all = checkpoint_flows(layout, bytes, 3);
+    const int ranks = layout.degrees.inner();
+    CHECK(all.flows.groups == 1);
+    CHECK(all.flows.size() == static_cast<std::size_t>(2 * ranks));
+    std::set<std::int32_t> writers(all.flows.source.begin(), all.flows.source.end());
+    CHECK(writers.size() == all.flows.size());
+    double sum = 0;
+    std::vector<int> taken(3, 0);
+    for (std::size_t f = 0; f < all.flows.size(); ++f) {
+      CHECK(all.flows.bytes[f] == bytes[all.stage[f]].base());
+      sum += all.flows.bytes[f];
+      ++taken[all.flows.destination[f]];
+    }
+    CHECK(sum == doctest::Approx(ranks * 4e9));
+    CHECK(std::ranges::max(taken) - std::ranges::min(taken) <= 1);
+  }
+}
+
 TEST_CASE("a ring runs on as many rails as a domain has members") {
   StrategyLayout layout;
   layout.degrees.tp = 16;
