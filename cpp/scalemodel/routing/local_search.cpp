@@ -185,9 +185,10 @@ Choice lower_on_planes(const RoutingInstance& instance, double bound, const Sear
   std::vector<char> allowed;
   for (const auto& flows : sets.members) {
     for (std::int32_t plane = 0; plane < planes; ++plane) {
-      allowed.push_back(std::ranges::all_of(flows, [&](std::int32_t flow) {
+      const bool open = std::ranges::all_of(flows, [&](std::int32_t flow) {
         return instance.position_of_plane(flow, plane) != PathSets::kNone;
-      }));
+      });
+      allowed.push_back(open ? 1 : 0);
     }
   }
   PlaneAnnealing annealing(sets.rows, std::move(per_byte), std::move(allowed), planes);

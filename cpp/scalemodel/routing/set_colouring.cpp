@@ -30,7 +30,7 @@ SetColouring::SetColouring(std::span<const std::vector<RowLoad>> sets, std::span
   for (std::int32_t set = 0; set < static_cast<std::int32_t>(sets.size()); ++set) {
     for (std::int32_t plane = 0; plane < planes; ++plane) {
       const bool open = std::ranges::all_of(sets[set], [&](const RowLoad& row) {
-        return row.load <= room[row.row * planes + plane] * (1 + kRounding);
+        return row.load <= room[at(row.row, plane)] * (1 + kRounding);
       });
       if (!open) overfull_[at(set, plane)] = kClosed;
     }
@@ -51,7 +51,7 @@ void SetColouring::join(std::span<const double> room) {
   std::vector<std::int32_t> rows(sets_.size(), 0);
   for (std::int32_t set = 0; set < static_cast<std::int32_t>(sets_.size()); ++set) {
     for (const auto& [row, load] : sets_[set]) {
-      const double most = std::ranges::max(room.subspan(row * planes_, planes_));
+      const double most = std::ranges::max(room.subspan(at(row, 0), planes_));
       for (const User& user : users[row]) {
         if (user.set != set && load + user.load > most * (1 + kRounding)) ++rows[user.set];
       }

@@ -43,8 +43,9 @@ class SetColouring {
     std::int32_t set, to, change;
   };
 
-  std::size_t at(std::int32_t set, std::int32_t plane) const {
-    return static_cast<std::size_t>(set) * static_cast<std::size_t>(planes_) +
+  /// In tables by set, or by row, and plane.
+  std::size_t at(std::int32_t line, std::int32_t plane) const {
+    return static_cast<std::size_t>(line) * static_cast<std::size_t>(planes_) +
            static_cast<std::size_t>(plane);
   }
   bool fits(std::int32_t set, std::int32_t plane) const;

@@ -356,7 +356,7 @@ TEST_CASE("sets that can share planes without conflict are found planes") {
     const int rows = 6 + random.below(10), planes = 3 + random.below(6);
     const auto sets = planted_sets(rows, planes, random);
     // One more plane, closed to the first row, which every plane needs.
-    std::vector<double> room(rows * (planes + 1), 1.0);
+    std::vector<double> room(static_cast<std::size_t>(rows) * (planes + 1), 1.0);
     room[planes] = 0;
     SplitMix search(1);
     const auto placed = SetColouring(sets, room, planes + 1).solve(20'000'000, search);
