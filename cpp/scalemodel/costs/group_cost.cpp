@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "scalemodel/costs/layer_operators.hpp"
 #include "scalemodel/costs/update.hpp"
@@ -49,6 +50,10 @@ GroupShape shape_of(const Placed& p, const Mesh& mesh, Parallelism parallelism) 
     if (mesh.axes[i].parallelism == parallelism) return groups[i];
   }
   return GroupShape{};
+}
+
+bool has_layers(GroupKind kind) {
+  return kind == GroupKind::transformer || kind == GroupKind::mlp || kind == GroupKind::interaction;
 }
 
 /// Ranks that share out matrices.
@@ -141,7 +146,9 @@ struct UnitSizes {
   Flop flop;
 };
 
-UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
+/// `builder` holds the units of the same layer before this one: the host runs ahead of the
+/// accelerator by a layer, and what a unit adds to the layer's time is the unit's.
+UnitCost unit_cost(const Placed& p, const Unit& unit, LayerBuilder& builder, UnitSizes& sizes) {
   const GroupQuestion& q = p.question;
   const Conditions& conditions = q.conditions;
   const bool routed = unit.experts > 0;
@@ -155,7 +162,7 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
   const double rows = tokens * copies;
   const double batch = routed ? std::min(local_experts, std::max(1.0, rows)) : 1;
 
-  LayerBuilder builder(conditions, q.cluster, nullptr, nullptr);
+  const LayerBuilder before = builder;
   double adapters = 0;
   for (const GroupOperator& op : unit.operators) {
     const bool on_rows =
@@ -178,10 +185,10 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
     if (!together) builder.launches(kRoutingLaunches, kRoutingLaunches);
   }
   UnitCost cost;
-  cost.forward = builder.forward();
-  cost.backward = builder.backward();
-  sizes.gemm_forward = builder.linear_forward();
-  sizes.gemm_backward = builder.linear_backward();
+  cost.forward = builder.forward() - before.forward();
+  cost.backward = builder.backward() - before.backward();
+  sizes.gemm_forward = builder.linear_forward() - before.linear_forward();
+  sizes.gemm_backward = builder.linear_backward() - before.linear_backward();
 
   const double held = unit.parameters_cut * local_experts / tp + unit.parameters_whole;
   sizes.held = held;
@@ -286,8 +293,7 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, UnitSizes& sizes) {
   const bool bucketed = unit.experts == 0 && (fsdp.ranks <= 1 || zero.ranks <= 1);
   // What an end has gathered it has no use for once more: the backward pass of a head follows its
   // forward pass, and that of an embedding reads no weight.
-  const bool twice = p.group.kind == GroupKind::transformer || p.group.kind == GroupKind::mlp ||
-                     p.group.kind == GroupKind::interaction;
+  const bool twice = has_layers(p.group.kind);
   take_part(cost.gather, fsdp.ranks <= 1 ? kGatherOnce : twice ? kGather : kGatherForward);
   take_part(cost.gradients[0], fsdp.ranks > 1 ? kReduce : kReduceOnce);
   const Parts alone = fsdp.ranks > 1 ? kReplicasEach : kReplicas;
@@ -421,9 +427,11 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
   const double states = state_bytes(q.task);
   const double stored = p.frozen && p.group.frozen_bytes > 0 ? p.group.frozen_bytes : p.element;
   Bytes bucket, layer;
+  std::optional<LayerBuilder> builder;
   for (const Unit& unit : p.group.units) {
+    if (unit.starts || !builder) builder.emplace(conditions, q.cluster, nullptr, nullptr);
     UnitSizes sizes;
-    UnitCost u = unit_cost(p, unit, sizes);
+    UnitCost u = unit_cost(p, unit, *builder, sizes);
     if (!cost.backward) u.backward = Seconds{};
     if (!cost.trained) u.parts &= static_cast<Parts>(~kGradients);
     cost.parts |= u.parts;
@@ -443,7 +451,7 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
     for (const Transfer* moved :
          {&u.context_gather, &u.enter_forward, &u.dispatch, &u.combine, &u.join_forward}) {
       add(sums.forward, *moved, n);
-      if (cost.backward) add(sums.again, *moved, n);
+      if (cost.can_run_again) add(sums.again, *moved, n);
     }
     add((u.parts & kGatherOnce) != 0 ? sums.once : sums.forward, u.gather, n);
     if (cost.backward) {
@@ -584,6 +592,7 @@ GroupCost group_cost(const GroupQuestion& question, std::size_t group, const Mes
   if (cost.verdict != Reason::ok) return cost;
   cost.trained = trained;
   cost.backward = learns_at_or_before(question, group);
+  cost.can_run_again = cost.backward && has_layers(g.kind);
   if (g.kind == GroupKind::head && !question.ablation.heads) {
     // Left out whole: no units, no parameters.
     return cost;

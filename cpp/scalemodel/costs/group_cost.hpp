@@ -55,9 +55,10 @@ struct GroupCost {
   bool has_tables = false;
   bool backward = false;  ///< something at or before it learns
   bool trained = false;
-  Parts parts = 0;          ///< of any of its units
-  std::uint8_t levels = 0;  ///< of the network that transfers of its units use, as bits
-  int layout = 0;           ///< groups of equal layout hold the same samples on a rank
+  bool can_run_again = false;  ///< before its backward pass: layers, not ends or tables
+  Parts parts = 0;             ///< of any of its units
+  std::uint8_t levels = 0;     ///< of the network that transfers of its units use, as bits
+  int layout = 0;              ///< groups of equal layout hold the same samples on a rank
   TableCost tables;
   std::array<Transfer, kMostProducers> gather_in{};  ///< inputs, from groups of other layouts
   Transfer bucket;           ///< gradients of all units over replicas, at once

@@ -12,7 +12,8 @@ namespace {
 
 /// Adds one group to the sums.
 void add(GroupSums& s, const GroupCost& cost, const GroupOrder& order) {
-  const double again = order.recompute && cost.backward && !cost.has_tables ? 1 : 0;
+  const bool runs_again = order.recompute && cost.can_run_again;
+  const double again = runs_again ? 1 : 0;
   s.compute += (1 + again) * cost.compute_forward + cost.compute_backward;
   s.gemm += cost.gemm;
   s.lookup += cost.lookup;
@@ -34,7 +35,7 @@ void add(GroupSums& s, const GroupCost& cost, const GroupOrder& order) {
   s.tables += cost.rows;
   s.gradients += cost.gradients;
   s.optimizer += cost.optimizer;
-  s.activations += order.recompute ? cost.inputs : cost.activations;
+  s.activations += runs_again ? cost.inputs : cost.activations;
   s.widest = max(s.widest, cost.widest);
   s.gathered = max(s.gathered, cost.gathered);
   s.stays_gathered += cost.stays_gathered;

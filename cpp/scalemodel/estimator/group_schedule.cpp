@@ -133,10 +133,10 @@ template <Parts may, bool lone>
   }
 }
 
-/// `next`: the unit whose backward pass follows, if any.
+/// `next`: the unit whose backward pass follows, if any. `again`: it runs forward once more.
 template <Parts may, bool lone>
 [[gnu::always_inline]] inline void backward_unit(Clocks& c, const Order& s, const UnitCost& u,
-                                                 const UnitCost* next) {
+                                                 const UnitCost* next, bool again) {
   const Parts parts = u.parts & s.backward & may;
   Ready ready{c.done, c.done_cause};
   if ((parts & kGather) != 0) {
@@ -147,7 +147,7 @@ template <Parts may, bool lone>
   if (next != nullptr && (next->parts & s.ahead) != 0) {
     c.gathered = issue<lone>(c, s, next->gather, gather_wait(c, s, false), dp);
   }
-  if (may == kAll && s.recompute) {
+  if (may == kAll && again) {
     if ((parts & kEnterForward) != 0) {
       ready = later(ready, {issue<lone>(c, s, u.enter_forward, c.last, tp), tp});
     }
@@ -259,6 +259,7 @@ struct BackwardPeriod {
   const UnitCost* units;
   std::size_t count;
   const UnitCost* beyond;  ///< the unit that follows the last period
+  bool again;              ///< forward before it
 
   [[gnu::always_inline]] inline void operator()(Clocks& c, std::size_t periods, bool last) const {
     const UnitCost* const back = units + count - 1;
@@ -267,7 +268,7 @@ struct BackwardPeriod {
       const UnitCost* const next = u == units ? back : u - 1;
       const bool ends = left == 1 && last;
       const UnitCost* ahead = (may & kGather) != 0 ? next : nullptr;
-      backward_unit<may, lone>(c, order, *u, ends ? beyond : ahead);
+      backward_unit<may, lone>(c, order, *u, ends ? beyond : ahead, again);
       u = next;
     }
   }
@@ -420,8 +421,9 @@ void run_backward(const Step& step, const Order& s, Clocks& c, const Ready& star
     const auto levels = static_cast<std::uint8_t>(
         cost.levels | (beyond == nullptr ? 0 : level_bit(beyond->gather)));
     if (cost.units > 0) {
-      by_queue(c, s, cost, levels, s.recompute, [&]<Parts may, bool lone>() {
-        const BackwardPeriod<may, lone> period{s, step.units(g), cost.units, beyond};
+      const bool again = s.recompute && cost.can_run_again;
+      by_queue(c, s, cost, levels, again, [&]<Parts may, bool lone>() {
+        const BackwardPeriod<may, lone> period{s, step.units(g), cost.units, beyond, again};
         repeat_periods(c, cost.repeat, period);
       });
     }

@@ -64,7 +64,7 @@ class GroupStrategy:
     buckets : str
         What an all-reduce over replicas carries: gradients of a ``"unit"`` or of a ``"group"``.
     recompute : bool
-        Layers run forward again before their backward pass.
+        Layers run forward again before their backward pass; ends and tables do not.
 
     Examples
     --------

@@ -159,7 +159,7 @@ class PlainStep {
         if (ahead && at < order.size() && (order[at]->parts & kGather) != 0) {
           gathered = send(order[at]->gather, gather_wait(false), dp);
         }
-        if (strategy_.recompute) {
+        if (strategy_.recompute && cost.can_run_again) {
           if (takes_part(u.enter_forward)) {
             ready = later(ready, send(u.enter_forward, last_, tp));
           }
