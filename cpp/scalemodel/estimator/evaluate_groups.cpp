@@ -171,12 +171,14 @@ GroupEstimate evaluate_groups(const GroupTables& tables, const GroupStrategy& st
   GroupCosts costs;
   const Reason verdict = find_costs(tables, strategy, costs);
   if (verdict != Reason::ok) return refusal(tables, verdict);
-  const GroupOrder last = order_of(strategy, true), before = order_of(strategy, false);
+  const GroupOrder last = order_of(strategy, true);
   GroupSums sums;
   for (std::size_t g = 0; g < tables.model().groups.size(); ++g) add(sums, *costs[g], last);
   const GroupPass pass = run_pass(tables, costs, last, sums.learns);
   GroupPass every;
-  if (strategy.micro_batches > 1) every = run_pass(tables, costs, before, sums.learns);
+  if (strategy.micro_batches > 1) {
+    every = run_pass(tables, costs, order_of(strategy, false), sums.learns);
+  }
   return put_together(tables, strategy, sums, pass, every);
 }
 
@@ -185,7 +187,7 @@ GroupEstimate GroupEvaluator::operator()(const GroupStrategy& strategy) noexcept
   const Reason verdict = find_costs(tables_, strategy, costs);
   if (verdict != Reason::ok) return refusal(tables_, verdict);
   const std::size_t groups = tables_.model().groups.size();
-  const GroupOrder last = order_of(strategy, true), before = order_of(strategy, false);
+  const GroupOrder last = order_of(strategy, true);
   // Groups in front of the first one that another mesh, or the schedule, changes.
   std::size_t from = 0;
   if (micro_batches_ == strategy.micro_batches && last == order_) {
@@ -201,7 +203,9 @@ GroupEstimate GroupEvaluator::operator()(const GroupStrategy& strategy) noexcept
   const GroupSums& sums = sums_[groups - 1];
   const GroupPass pass = run_pass(tables_, costs_, last, sums.learns, from, &last_);
   GroupPass every;
-  if (micro_batches_ > 1) every = run_pass(tables_, costs_, before, sums.learns, from, &every_);
+  if (micro_batches_ > 1) {
+    every = run_pass(tables_, costs_, order_of(strategy, false), sums.learns, from, &every_);
+  }
   return put_together(tables_, strategy, sums, pass, every);
 }
 
