@@ -100,6 +100,7 @@ def test_small_tables_are_replicated_in_a_hybrid() -> None:
         ({"mlp": "ddp+ddp"}, "stands there twice"),
         ({"mlp": "table_wise"}, "no mesh for mlp"),
         ({"embedding": "fsdp"}, "no mesh for embedding_tables"),
+        ({"mlp": "sp@8"}, "no mesh for mlp"),
         ({"middle_mlp": "ddp"}, "no such group"),
         (5, "must be a mesh"),
     ],
@@ -116,6 +117,49 @@ def test_a_mesh_of_another_size_is_a_verdict() -> None:
     assert est.verdict == "illegal:mesh"
     assert est.step_time_s is None
     assert est.breakdown().empty
+
+
+@pytest.mark.parametrize("mesh", ["sp@2+tp@4", "cp@8", "cp@2+sp@4", "ddp@4+cp@2"])
+def test_sequences_are_shared_out_among_ranks_of_the_same_parameters(mesh: str) -> None:
+    est = sm.estimate(
+        sm.compose("llama3_8b"),
+        sm.cluster("dgx_h100"),
+        sm.Training(global_batch=8, sequence=2048),
+        sm.GroupStrategy({"transformer": mesh}),
+    )
+    assert est.verdict == "illegal:mesh"
+
+
+def test_what_groups_lack_of_a_strategy_is_named() -> None:
+    model, cluster = sm.compose("llama3_8b"), sm.cluster("dgx_h100")
+    task = sm.Training(global_batch=8, sequence=2048)
+    with pytest.raises(sm.ScaleModelError, match="pp=2: layer groups have no pipeline"):
+        sm.estimate(model, cluster, task, sm.Strategy(pp=2))
+    with pytest.raises(sm.ScaleModelError, match="context='ring'"):
+        sm.estimate(model, cluster, task, sm.Strategy(cp=2))
+
+
+def test_parameters_of_latent_attention() -> None:
+    hidden, heads, head, rope, value, rank, q_rank, ffn = 512, 8, 96, 32, 64, 128, 192, 1024
+    group = sm.Transformer(
+        layers=1,
+        hidden=hidden,
+        heads=heads,
+        head_dim=head,
+        v_head_dim=value,
+        kv_lora_rank=rank,
+        q_lora_rank=q_rank,
+        rope_head_dim=rope,
+        ffn=ffn,
+        gated=True,
+        rotary=True,
+    )
+    queries = hidden * q_rank + q_rank + q_rank * heads * head
+    keys = hidden * (rank + rope) + rank + rank * heads * (head - rope + value)
+    out = heads * value * hidden
+    assert group.core.parameters == queries + keys + out + 3 * hidden * ffn + 2 * hidden
+    with pytest.raises(sm.ScaleModelError, match="rope_head_dim=96: must be below head_dim"):
+        sm.Transformer(hidden=512, heads=8, head_dim=96, kv_lora_rank=128, rope_head_dim=96, ffn=8)
 
 
 def test_malformed_models_are_named() -> None:
