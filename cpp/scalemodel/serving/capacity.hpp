@@ -76,7 +76,8 @@ class CacheBlocks {
 
 /// Weights of the fullest rank, in the formats of `kernels`: linear layers and experts in theirs,
 /// everything else in 16 bits. Norms, routers and projections down to latents are repeated on the
-/// tensor ranks, all else is split. The first stage also holds the token table, the last one the head.
+/// tensor ranks, all else is split. The first stage also holds the token table, the last one the
+/// head.
 Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const ServingLayout& layout);
 
 /// Blocks = floor((share of memory - what else lies there)/block). An engine that tunes its limits

@@ -145,7 +145,7 @@ PromptWait prompt_wait(const PromptSteps& s, const StepMoments& m, Hertz rate) n
     const Seconds came = found.wait + s.alone - s.last;
     const double followed = 1 - std::exp(-(rate * came));
     const Seconds filled = followed * ((1 - m.load) * (s.full - s.last) + m.load * (0.5 * s.full));
-    found.own = s.last + filled;
+    found.own = min(s.full, s.last + filled);
     found.computed = s.alone + filled;
     found.behind = came;
     if (m.load > 0) found.behind = max(Seconds{}, came - (filled / s.more) / rate);

@@ -1,0 +1,146 @@
+#include "scalemodel/serving/batches.hpp"
+#include "scalemodel/serving/demand.hpp"
+#include "scalemodel/serving/prompt_steps.hpp"
+#include "serving/serving_support.hpp"
+
+namespace scalemodel::testing {
+namespace {
+
+PromptSteps mixed_steps(double most) {
+  PromptSteps steps;
+  steps.quiet = 10 * unit::ms;
+  steps.alone = steps.last = 40 * unit::ms;
+  steps.more = most > 1 ? 25 * unit::ms : steps.alone / most;
+  steps.full = most > 1 ? steps.alone + (most - 1) * steps.more : steps.alone;
+  steps.most = most;
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("without prompts every step is a quiet one, and a lone prompt waits for half of it") {
+  for (const double most : {0.4, 1.0, 8.0}) {
+    for (const bool mixed : {true, false}) {
+      PromptSteps steps = mixed_steps(most);
+      steps.mixed = mixed;
+      steps.parts = std::ceil(1 / most);
+      steps.alone = steps.parts * steps.full;
+      const Hertz rate{1e-12};
+      const StepMoments moments = step_moments(steps, rate);
+      CHECK(moments.round.base() == Approx(steps.quiet.base()));
+      CHECK(moments.busy == Approx(0));
+      const PromptWait wait = prompt_wait(steps, moments, rate);
+      CHECK(wait.wait.base() == Approx(0.5 * steps.quiet.base()));
+      CHECK(wait.computed.base() == Approx(steps.alone.base()));
+      CHECK(time_of_steps(steps, moments, wait, rate, 50).base() ==
+            Approx(50 * steps.quiet.base()));
+    }
+  }
+}
+
+TEST_CASE("one prompt a step is a queue with vacations") {
+  // Load 0.6 of 40 ms steps, quiet ones of 10 ms: (0.6 40 + 0.4 10)/2/0.4 = 35 ms.
+  const PromptSteps steps = mixed_steps(1);
+  const Hertz rate{15};
+  const StepMoments moments = step_moments(steps, rate);
+  CHECK(prompt_wait(steps, moments, rate).wait.base() == Approx(0.035));
+  CHECK(moments.busy * (1 / moments.round.base()) == Approx(15));  // one for each that comes
+}
+
+TEST_CASE("more prompts never shorten steps or waits, and each is computed once") {
+  for (const double most : {0.4, 1.0, 2.0, 8.0, 64.0}) {
+    for (const bool mixed : {true, false}) {
+      PromptSteps steps = mixed_steps(most);
+      steps.mixed = mixed;
+      Seconds round, wait;
+      for (double load = 0.05; load < 0.9; load += 0.05) {
+        const Hertz rate{load * most / steps.full.base()};
+        const StepMoments moments = step_moments(steps, rate);
+        const PromptWait found = prompt_wait(steps, moments, rate);
+        CHECK(moments.round >= round);
+        CHECK(found.wait >= wait);
+        CHECK(moments.met >= 0.99 * steps.quiet);
+        CHECK(found.own <= 1.0001 * steps.full);
+        round = moments.round;
+        wait = found.wait;
+      }
+    }
+  }
+}
+
+TEST_CASE("steps of a deployment: exact at one prompt, cut ones in whole parts and a rest") {
+  Engine engine = reference_engine();
+  engine.most_tokens = 1000;
+  const RequestMix mix{2600, 100, 0, 0, 0};
+  const Instance one(dense_7b_shape(), 1, engine, {}, mix);
+  const Demand demand(mix);
+  const PromptSteps cut = prompt_steps(one.times, one.capacity, demand, 200, 1);
+  CHECK(cut.most == Approx(800.0 / 2600));
+  CHECK(cut.parts == 4);
+  CHECK(cut.last == one.times.of(demand.work(200, 1, 200, 2600)).total);
+  CHECK(cut.alone.base() == Approx((3 * cut.full + cut.last).base()));
+  engine.splits_prompts = false;
+  const Instance whole(dense_7b_shape(), 1, engine, {}, mix);
+  const PromptSteps lone = prompt_steps(whole.times, whole.capacity, demand, 200, 1);
+  CHECK(lone.most == 1);
+  CHECK(lone.alone == whole.times.of(demand.work(200, 1)).total);
+}
+
+TEST_CASE("a rate that fills every slot is saturated, whoever is served first") {
+  for (const bool mixes : {true, false}) {
+    Engine engine = reference_engine();
+    engine.mixes_phases = mixes;
+    engine.most_sequences = 3;
+    const RequestMix mix{1200, 250, 0, 0, 0};
+    const Instance one(grouped_70b_shape(), 4, engine, {4, 1, 1, 1, 1}, mix);
+    const SteadyState most = steady_state(one.times, one.capacity, mix, 3);
+    const SteadyState busy =
+        steady_state_at(one.times, one.capacity, mix, 0.5 * most.requests_per_s);
+    CHECK_FALSE(busy.saturated);
+    CHECK(busy.concurrency < 3);
+    CHECK(busy.ttft > busy.prefill);
+    CHECK(busy.utilisation == Approx(0.5));
+    CHECK(steady_state_at(one.times, one.capacity, mix, 1.01 * most.requests_per_s).saturated);
+    CHECK(steady_state_at(one.times, one.capacity, mix, 0).requests_per_s == 0);
+  }
+}
+
+TEST_CASE("ranks wait the longer the more they are") {
+  Engine engine = reference_engine();
+  const RequestMix mix{1000, 200, 0, 0, 0};
+  double last = 0;
+  for (const std::uint16_t tp : {2, 4, 8}) {
+    engine.collective_wait = Seconds{};
+    const Instance fast(grouped_70b_shape(), 8, engine, {tp, 1, 1, 1, 1}, mix);
+    engine.collective_wait = 20 * unit::us;
+    const Instance slow(grouped_70b_shape(), 8, engine, {tp, 1, 1, 1, 1}, mix);
+    StepWork work;
+    work.sequences = 16;
+    work.context = 500;
+    const Seconds wait = slow.times.of(work).tp - fast.times.of(work).tp;
+    CHECK(wait.base() > last);
+    last = wait.base();
+  }
+  CHECK(last == Approx(2 * 80 * 20e-6));  // eight ranks, two collectives in each of 80 layers
+}
+
+TEST_CASE("a server of batches: alone when idle, full when it cannot keep up") {
+  const BatchPass pass{10 * unit::ms, 1 * unit::ms, 4, 16};
+  CHECK(pass.of(1) == pass.of(4));
+  CHECK(pass.of(16).base() == Approx(0.022));
+  const BatchState idle = batch_state_at(pass, Hertz{1e-6});
+  CHECK(idle.latency.base() == Approx(0.010).epsilon(1e-4));
+  CHECK(idle.batch == Approx(1));
+  const BatchState over = batch_state_at(pass, Hertz{16 / 0.022});
+  CHECK(over.saturated);
+  CHECK(over.batch == 16);
+  Seconds last;
+  for (double load = 0.05; load < 0.95; load += 0.05) {
+    const BatchState state = batch_state_at(pass, Hertz{load * 16 / 0.022});
+    CHECK(state.utilisation == Approx(load));
+    CHECK(state.latency > last);
+    last = state.latency;
+  }
+}
+
+}  // namespace scalemodel::testing
