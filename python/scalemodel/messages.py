@@ -197,7 +197,7 @@ TEMPLATES: dict[str, Template] = {
         "sequence_parallel=False.",
     ),
     "ep_experts": Template(
-        "ep={ep} cannot split {experts} experts.",
+        "ep={ep} cannot split {expert_count}.",
         "Each rank takes whole experts: ep in {ep_values}.",
     ),
     "ep_mesh": Template(
@@ -280,7 +280,7 @@ def _question_facts(est: Estimate) -> dict[str, object]:
         "kv_heads": shape.kv_heads or shape.heads,
         "layers": shape.layers,
         "ffn": ffn,
-        "experts": shape.experts,
+        "expert_count": f"{shape.experts} experts" if shape.experts else "a model without experts",
         "expert_ffn": expert_ffn,
         "sequence": task.sequence,
         "local_sequence": task.sequence // s.cp,
