@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from scalemodel import _core
+from scalemodel.cli.mixes import estimate_parts, has_parts
 from scalemodel.cli.options import (
     add_formats,
     add_question,
@@ -155,6 +156,8 @@ def summary(est: Estimate) -> str:
 
 
 def _estimate(options: argparse.Namespace) -> int:
+    if has_parts(options.cluster):
+        return estimate_parts(options)
     est = ask(options)
     run = run_of(options, est)
     if options.json:
