@@ -415,6 +415,13 @@ Ablation(latency=False))");
       },
       py::arg("text"), py::arg("accelerators"), "A mesh with every degree filled in.");
   m.def(
+      "mesh_of_experts",
+      [](const std::string& text, int accelerators) {
+        return to_text(parse_mesh(text, accelerators).of_experts());
+      },
+      py::arg("text"), py::arg("accelerators"),
+      "How routed experts are laid out as the layers around them.");
+  m.def(
       "mesh_suits",
       [](const std::string& text, GroupKind kind, bool experts) {
         return suits(parse_mesh(text, 1), kind, experts);

@@ -222,6 +222,18 @@ ROUTED = (
 )
 
 
+@pytest.mark.parametrize("mesh", ["sp@8+ddp", "sp@4+cp@2+fsdp", "tp@8+zero1"])
+def test_experts_are_laid_out_as_the_layers_around_them(mesh: str) -> None:
+    cluster = sm.cluster("dgx_h100", nodes=2)
+    question = sm.Training(global_batch=16, sequence=2048)
+    plan = sm.GroupStrategy({"transformer": mesh})
+    est = sm.estimate(sm.compose("mixtral_8x7b"), cluster, question, plan)
+    assert not est.illegal
+    axes = {part.split("@")[0] for part in est.meshes["transformer.experts"].split("+")}
+    assert axes == {mesh.rpartition("+")[2], "tp"}
+    assert est.all_to_all_bytes == 0
+
+
 @pytest.mark.parametrize(
     ("name", "strategy"),
     [(name, plan) for name in ("llama3_8b", "gpt3_6_7b") for plan in DENSE]

@@ -67,6 +67,14 @@ Mesh Mesh::of_parameters() const {
   return merged;
 }
 
+Mesh Mesh::of_experts() const {
+  Mesh mesh = of_parameters();
+  for (MeshAxis& axis : mesh.axes) {
+    if (axis.parallelism == Parallelism::sp) axis.parallelism = Parallelism::tp;
+  }
+  return mesh;
+}
+
 Mesh parse_mesh(std::string_view text, int accelerators) {
   Mesh mesh;
   std::size_t count = 0, open = kMaxAxes;

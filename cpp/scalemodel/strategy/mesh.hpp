@@ -66,6 +66,8 @@ struct Mesh {
   /// As parameters see it: ranks that share out a sequence hold the same ones, so the axis joins
   /// the replicas or shards that follow it.
   Mesh of_parameters() const;
+  /// For routed experts among such layers: they share out matrices and tokens, no sequence.
+  Mesh of_experts() const;
   bool operator==(const Mesh&) const = default;
 };
 

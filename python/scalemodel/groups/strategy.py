@@ -134,7 +134,8 @@ class GroupStrategy:
                 used.add(key)
                 text = self.groups[key]
             elif slot.experts:
-                text = found[slot.name.removesuffix(".experts")]
+                around = found[slot.name.removesuffix(".experts")]
+                text = str(_core.mesh_of_experts(around, accelerators))
             else:
                 tables = slot.kind == "embedding_tables"
                 text = _DEFAULT_TABLES if tables else _DEFAULT_LAYERS
