@@ -25,6 +25,7 @@ double share_of(Parallelism parallelism, const NetworkShares& shares) {
     case Parallelism::none:
       return 1;
     case Parallelism::tp:
+    case Parallelism::sp:
       return shares.tp;
     case Parallelism::cp:
       return shares.cp;
