@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kClose = 1e-4;
 constexpr int kMostRounds = 40;
+constexpr double kSteep = 0.95;
 constexpr double kLarge = 1e200;
 constexpr double kNarrow = 0.1;  ///< of a number: spreads below it bend nothing
 
@@ -109,6 +110,7 @@ Company settle(const StepTimes& times, const CacheCapacity& capacity, const Dema
   Company now;
   now.met = rate;
   Seconds lone;  // a request by itself holds its slot for
+  double last_shared = 0, last_found = 0;
   for (int round = 0; round < kMostRounds; ++round) {
     const PromptSteps steps = shared_steps(times, capacity, demand, now.shared, now.prompts);
     const StepMoments moments = step_moments(steps, now.met);
@@ -127,12 +129,21 @@ Company settle(const StepTimes& times, const CacheCapacity& capacity, const Dema
     const double together = burst / (1 + burst / demand.steps);
     const double usual = demand.steps * (now.met * moments.round);
     const double before = now.shared;
-    now.shared = std::min(slots, 1 + now.others.others * (usual + together));
+    const double found = std::min(slots, 1 + now.others.others * (usual + together));
+    now.shared = found;
     now.met = now.others.others * rate;
     const double busy = steps.mixed ? moments.busy : moments.busy / (1 - moments.busy);
     now.prompts = busy > 0 ? std::max(1.0, (now.met * moments.round) / busy) : 1.0;
-    if (round > 0 && std::abs(now.shared - before) <= kClose * before) break;
-    if (round >= kMostRounds / 4) now.shared = 0.5 * (now.shared + before);
+    if (round > 0 && std::abs(found - before) <= kClose * before) break;
+    // The line through the last two rounds meets the diagonal where both agree.
+    const double slope = round > 0 ? (found - last_found) / (before - last_shared) : 1;
+    if (slope < kSteep) {
+      now.shared = std::clamp(before + (found - before) / (1 - slope), 1.0, slots);
+    } else if (round >= kMostRounds / 4) {
+      now.shared = 0.5 * (found + before);
+    }
+    last_shared = before;
+    last_found = found;
   }
   return now;
 }

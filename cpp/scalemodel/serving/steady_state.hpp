@@ -84,9 +84,9 @@ SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
 
 /// With `requests_per_s` arriving at random (Poisson), all of one length. A request takes its wait,
 /// its prompt and S steps in the company of those that it finds, and concurrency follows from
-/// Little's law. It agrees with the simulation of a stream within 5 % up to 60 % of the highest
-/// rate that is not saturated. Saturated is also the rate at which prompts leave so little time to
-/// answers that all slots fill: then every request in time finds them taken.
+/// Little's law. Of random deployments 97 % agree with the simulation of a stream within 5 % up to
+/// 60 % of the highest rate that is not saturated. A rate is saturated, too, at which prompts leave
+/// so little time to answers that all slots fill, although the instance could finish as many.
 SteadyState steady_state_at(const StepTimes& times, const CacheCapacity& capacity,
                             const RequestMix& mix, double requests_per_s) noexcept;
 
