@@ -155,6 +155,22 @@ def test_replicas_take_turns() -> None:
     assert shared["ttft_mean_s"] <= alone["ttft_mean_s"]
 
 
+@pytest.mark.parametrize("dp", [1, 4, 16, 64])
+@pytest.mark.parametrize("name", ["deepseek_v3", "mixtral_8x7b", "gpt_oss_120b"])
+def test_watts_are_told_of_any_layout(name: str, dp: int) -> None:
+    cluster = sm.cluster("dgx_h200", nodes=8)
+    task = CHAT.replace(precision="fp8", kv_precision="fp8")
+    for tp in (1, 8):
+        layout = sm.ServingLayout(tp=tp, dp=max(1, dp // tp), ep=min(8, dp * tp))
+        plan = sm.serve(name, cluster, task, layout, replicas=1, concurrency=64)
+        if plan.fits:
+            limit_w = cluster.core.accelerator.power.limit_w
+            assert 0.1 * limit_w < plan.power_w / plan.accelerators <= limit_w
+            assert plan.output_tokens_per_j == pytest.approx(
+                plan.output_tokens_per_s / plan.power_w
+            )
+
+
 # ----------------------------------------------------------------------------- cluster by cluster
 def test_clusters_are_compared_by_second_dollar_and_joule() -> None:
     names = ["dgx_a100", "dgx_h100", "dgx_b200"]

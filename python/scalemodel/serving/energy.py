@@ -13,6 +13,8 @@ from scalemodel.serving.task import Inference
 if TYPE_CHECKING:
     from scalemodel.resolve import Cluster, Model
 
+_MOST_WEIGHT_BYTES = 8.0  # per parameter; the law knows no more copies
+
 
 def decode_load(
     model: Model,
@@ -43,15 +45,18 @@ def decode_load(
     narrow = task.precision.startswith("fp") and task.precision != "fp16"
     peak = (peaks["fp8"] if narrow else 0.0) or peaks["bf16"] or peaks["fp16"]
     accelerators = stage_ranks * layout.dp
+    # Data-parallel ranks of a dense model are copies of it; those of experts share these out and
+    # hold more than one copy of everything else.
+    replicas = 1 if model.shape.experts > 0 else layout.dp
+    held = capacity.memory_weights_bytes * accelerators / (model.parameters * replicas)
     return _core.DecodeLoad(
         parameters=model.parameters,
         active_parameters=model.active_parameters,
-        # Attention and tables are repeated on data-parallel ranks, whose weights are read too.
-        weight_bytes=capacity.memory_weights_bytes * accelerators / model.parameters / layout.dp,
+        weight_bytes=min(held, _MOST_WEIGHT_BYTES),
         cache_bytes=rank_cache * stage_ranks,
         sequences=max(sequences, 1e-3),
         accelerators=accelerators,
-        replicas=layout.dp,
+        replicas=replicas,
         peak_flop_per_s=peak,
         bandwidth_bytes_per_s=accelerator.memory_bandwidth_bytes_per_s,
     )
