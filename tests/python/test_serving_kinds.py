@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import scalemodel as sm
-from scalemodel import _core
+from scalemodel import _core, catalog
 from scalemodel.serving import request_stream, serve_batches
 
 CHAT = sm.Inference(input_tokens=1000, output_tokens=301)
@@ -169,6 +169,13 @@ def test_watts_are_told_of_any_layout(name: str, dp: int) -> None:
             assert plan.output_tokens_per_j == pytest.approx(
                 plan.output_tokens_per_s / plan.power_w
             )
+
+
+def test_watts_are_told_on_any_accelerator() -> None:
+    short = sm.Inference(input_tokens=200, output_tokens=100)
+    for name in catalog.names("accelerators"):
+        plan = sm.serve("gpt2_small", {"accelerator": name}, short, replicas=1)
+        assert 0 < plan.power_w <= plan.cluster.core.accelerator.power.limit_w, name
 
 
 # ----------------------------------------------------------------------------- cluster by cluster

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scalemodel.resolve import Cluster
 
 _MOST_PER_ACCELERATOR = 65_536
+_LEAST_GAIN = 1.02  # in requests per second, for a batch of twice the size
 
 _ANSWER = (
     "batch",
@@ -97,11 +98,13 @@ class _Passes:
         return estimate_groups(self.model, self.cluster, asked, self.strategy, self.stack, None)
 
     def largest(self, least: int) -> tuple[int, GroupEstimate]:
-        """The largest batch that fits, in doublings of the least; the least where none does."""
+        """Doublings of the least batch while they fit and pay; the least where none does."""
         batch, found = least, self.of(least)
         while found.verdict == "ok" and 2 * batch <= least * _MOST_PER_ACCELERATOR:
             larger = self.of(2 * batch)
             if larger.verdict != "ok":
+                break
+            if 2 * found.step_time_s < _LEAST_GAIN * larger.step_time_s:
                 break
             batch, found = 2 * batch, larger
         return batch, found
@@ -134,9 +137,9 @@ def serve_batches(
     requests_per_s : float, optional
         That arrive at random. A pass takes whoever came during the one before.
     batch : int, optional
-        Requests of every pass instead, one pass after another; neither: as many as fit.
+        Requests of every pass instead, one pass after another; neither: passes of `most_batch`.
     most_batch : int, optional
-        At most; the largest that fits, in doublings, when left out.
+        At most. When left out, doublings while they fit and gain 2 % in requests per second.
     stack : str
         As for `estimate`.
 

@@ -43,7 +43,8 @@ def decode_load(
     stage_ranks = layout.tp * layout.cp * layout.pp
     peaks = dict(zip(_core.precisions(), accelerator.peak_flop_per_s, strict=True))
     narrow = task.precision.startswith("fp") and task.precision != "fp16"
-    peak = (peaks["fp8"] if narrow else 0.0) or peaks["bf16"] or peaks["fp16"]
+    wide = peaks["bf16"] or peaks["fp16"] or max(peaks.values())
+    peak = (peaks["fp8"] if narrow else 0.0) or wide
     accelerators = stage_ranks * layout.dp
     # Data-parallel ranks of a dense model are copies of it; those of experts share these out and
     # hold more than one copy of everything else.
