@@ -65,6 +65,17 @@ def test_a_kernel_that_reaches_nothing_is_refused(table: str, key: str) -> None:
         sm.cluster(cluster)
 
 
+@pytest.mark.parametrize("peak", [1e-300, 989.0, "1 FLOP/s"])
+def test_a_peak_in_the_wrong_unit_is_refused(peak: object) -> None:
+    from scalemodel import catalog
+
+    entry = catalog.load("accelerators", "h100_sxm_80")
+    changed = {**entry, "compute": {**entry["compute"], "bf16": peak}}
+    cluster = {**catalog.load("clusters", "dgx_h100"), "accelerator": changed}
+    with pytest.raises(sm.ScaleModelError, match=r"compute\.bf16=.*at least 1e\+06"):
+        sm.cluster(cluster)
+
+
 def test_a_broken_archive_is_refused(tmp_path: Path) -> None:
     est = sm.estimate("llama3_8b", "dgx_h100", importers.TASK, sm.Strategy(tp=2))
     (file,) = sm.write_kineto(est.timeline(), tmp_path)

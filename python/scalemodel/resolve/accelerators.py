@@ -51,6 +51,9 @@ def tile_constants(reader: Reader) -> _core.TileGemm:
     )
 
 
+#: FLOP per second below which a peak is a slip of units.
+_LEAST_PEAK = 1e6
+
 # How the constants moved from Ampere to Hopper: a shorter start, operands shared between
 # multiprocessors (multicast), results written beside the next tile's arithmetic.
 _LAUNCH_TREND, _CACHE_TREND, _EPILOGUE_TREND = 0.914, 3.1, 2.1
@@ -143,11 +146,22 @@ def _power(reader: Reader) -> _core.PowerPhases:
     return power
 
 
+def _peak(compute: Reader, precision: str) -> float:
+    """The dense peak of a format; 0 where the accelerator lacks it."""
+    peak = compute.quantity(precision, "flop_per_s", 0.0)
+    if 0 < peak < _LEAST_PEAK:
+        raise ScaleModelError(
+            f"{compute.where}.{precision}={peak}: must be 0, for a format the accelerator lacks, or "
+            f"at least {_LEAST_PEAK:g} (flop_per_s)"
+        )
+    return peak
+
+
 def build_accelerator(table: Table) -> _core.Accelerator:
     """The engine's accelerator of an entry's tables."""
     top = Reader(table, "")
     compute = top.sub("compute")
-    peaks = [compute.quantity(name, "flop_per_s", 0.0) for name in _core.precisions()]
+    peaks = [_peak(compute, name) for name in _core.precisions()]
     by_name = dict(zip(_core.precisions(), peaks, strict=True))
     gemm = top.sub("gemm")
     # The fit of the tile form may have assumed another count or clock than the data sheet.
