@@ -51,7 +51,7 @@ def is_illegal(reason: str) -> bool:
 def _look_up_fraction() -> float:
     """Share of memory bandwidth that pooled look-ups of embedding tables reach."""
     entry = Reader(catalog.load("reference", "embedding_look_ups"), "reference/embedding_look_ups")
-    return entry.number("memory_fraction")
+    return entry.sub("tables").fraction("memory_fraction")
 
 
 @catalog.kept(64)

@@ -151,8 +151,8 @@ def _peak(compute: Reader, precision: str) -> float:
     peak = compute.quantity(precision, "flop_per_s", 0.0)
     if 0 < peak < _LEAST_PEAK:
         raise ScaleModelError(
-            f"{compute.where}.{precision}={peak}: must be 0, for a format the accelerator lacks, or "
-            f"at least {_LEAST_PEAK:g} (flop_per_s)"
+            f"{compute.where}.{precision}={peak}: must be 0, for a format the accelerator lacks, "
+            f"or at least {_LEAST_PEAK:g} (flop_per_s)"
         )
     return peak
 
