@@ -21,7 +21,7 @@ constexpr double kFits = 1e-9;
 constexpr std::size_t kHalf = 4;         ///< items of half a set at most
 constexpr std::size_t kHalves = 20'000;  ///< of one size and leaf
 /// An effort of one: halves listed over all leaves and sizes; looks at sets while they are placed.
-constexpr double kWork = 1'000'000, kLooks = 60'000'000;
+constexpr double kWork = 1'000'000, kLooks = 32'000'000;
 
 /// Disjoint sets of flows with the smallest member as name.
 class Together {

@@ -43,26 +43,26 @@ class SetColouring {
     std::int32_t set, to, change;
   };
 
-  /// In tables by set, or by row, and plane.
-  std::size_t at(std::int32_t line, std::int32_t plane) const {
-    return static_cast<std::size_t>(line) * static_cast<std::size_t>(planes_) +
-           static_cast<std::size_t>(plane);
+  std::size_t at(std::int32_t set, std::int32_t plane) const {
+    return static_cast<std::size_t>(plane) * sets_.size() + static_cast<std::size_t>(set);
   }
   bool fits(std::int32_t set, std::int32_t plane) const;
   void join(std::span<const double> room);
   bool start();
   void put(std::int32_t set, std::int32_t plane);
   void take(std::int32_t set);
+  void list_conflicts();
   Move best_move(std::int64_t now, std::int32_t least, SplitMix& random);
 
   std::span<const std::vector<RowLoad>> sets_;
   std::int32_t planes_;
   std::vector<std::vector<Edge>> edges_;
   std::vector<std::int32_t> plane_;
-  std::vector<std::int32_t> overfull_;  ///< by set and plane: rows, if the set were there
-  std::vector<std::int64_t> tabu_;      ///< by set and plane: until when
-  std::int32_t conflicts_ = 0;          ///< rows overfull, over pairs of sets
-  std::int32_t in_conflict_ = 0;        ///< sets, at the last look
+  std::vector<std::int32_t> own_;          ///< by set: rows that are overfull where it is
+  std::vector<std::int32_t> overfull_;     ///< by plane and set: rows, if the set were there
+  std::vector<std::int64_t> tabu_;         ///< by plane and set: until when
+  std::int32_t conflicts_ = 0;             ///< rows overfull, over pairs of sets
+  std::vector<std::int32_t> in_conflict_;  ///< sets, at the last look
 };
 
 }  // namespace scalemodel
