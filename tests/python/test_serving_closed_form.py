@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,3 +118,23 @@ def test_a_single_slot_is_a_queue_of_one_server() -> None:
         wait = load / (1 - load) / 2 * holding
         assert plan.ttft_s - idle.ttft_s == pytest.approx(wait, rel=0.05)
         assert plan.tpot_s == pytest.approx(idle.tpot_s, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_rate_has_a_finite_answer_that_grows_with_it(seed: int) -> None:
+    deployment = draw(np.random.default_rng(1000 + seed))
+    most = deployment.serve().requests_per_s
+    plans = [
+        deployment.serve(requests_per_s=share * most)
+        for share in (1e-6, 0.01, 0.1, 0.3, 0.5, 0.7, 0.85, 0.999, 1.01)
+    ]
+    assert plans[-1].saturated
+    for plan in plans:
+        numbers = [plan.tpot_s, plan.concurrency, plan.requests_per_s, plan.state.prefill_s]
+        assert all(np.isfinite(numbers))
+        assert min(numbers) > 0
+        assert plan.saturated or plan.ttft_s >= 0.97 * plan.state.prefill_s
+    settled = [plan for plan in plans[:-2] if not plan.saturated]
+    for fewer, more in pairwise(settled):
+        assert more.concurrency >= fewer.concurrency
+        assert more.ttft_s >= 0.99 * fewer.ttft_s

@@ -158,8 +158,10 @@ PromptWait prompt_wait(const PromptSteps& s, const StepMoments& m, Hertz rate) n
     found.wait = wait;
     if (change < kClose || rate * wait > 1e6) break;
   }
-  const double ahead = rate * found.wait;
-  found.behind = std::pow(ahead / (1 + ahead), s.most - 1) * found.wait;
+  // Those behind find the places that those ahead have left in the step.
+  const double ahead = rate * found.wait, taken = ahead - s.most * found.full_steps;
+  const double left = std::max(0.0, s.most - 1 - taken);
+  found.behind = std::pow(ahead / (1 + ahead), left) * found.wait;
   const double places = s.most - 1;
   found.own = s.alone + places * (1 - std::exp(-(rate * m.met) / places)) * s.more;
   found.computed = found.own;
@@ -175,7 +177,8 @@ Seconds time_of_steps(const PromptSteps& s, const StepMoments& m, const PromptWa
   const Seconds left = wait.behind + wait.own;
   const Seconds ordinary = s.mixed ? (1 + wait.full_steps) * m.round : s.quiet;
   const double g = followers(m, rate);
-  const double prompts = (rate * (left - ordinary)) / (1 - g);
+  const Seconds excess = s.mixed ? max(Seconds{}, left - ordinary) : left - ordinary;
+  const double prompts = (rate * excess) / (1 - g);
   // Where steps go on beside prompts, no more of these enter than there are steps for.
   const double places = count * (1 - m.busy) * s.most;
   const double entering = s.mixed ? places * (1 - std::exp(-prompts / places)) : prompts;
