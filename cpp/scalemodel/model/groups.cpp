@@ -52,15 +52,9 @@ void count_saved(Unit& unit) {
     double& cut = op.cut == Cut::none ? unit.saved_whole : unit.saved_cut;
     switch (op.kind) {
       case OperatorKind::product:
-        if (op.weightless) {
-          unit.saved_whole += rows * op.depth;
-        } else if (!op.keeps_input) {
-          break;
-        } else if (op.cut == Cut::depth) {
-          unit.saved_cut += rows * op.depth;
-        } else {
-          unit.saved_whole += rows * op.depth;
-        }
+        if (!op.weightless && !op.keeps_input) break;
+        (!op.weightless && op.cut == Cut::depth ? unit.saved_cut : unit.saved_whole) +=
+            rows * op.depth;
         break;
       case OperatorKind::attention: {
         const AttentionShape& a = op.attention;

@@ -253,6 +253,6 @@ LayerGroup recorded(std::string name, const std::vector<RecordedUnit>& units, in
                     double tokens);
 
 /// The groups of a decoder: token embedding, one group per run of equal layers, head.
-std::vector<LayerGroup> decoder_groups(const DecoderShape& shape);
+std::vector<LayerGroup> decoder_groups(const DecoderShape& card);
 
 }  // namespace scalemodel
