@@ -46,7 +46,6 @@ class SetColouring {
   std::size_t at(std::int32_t set, std::int32_t plane) const {
     return static_cast<std::size_t>(plane) * sets_.size() + static_cast<std::size_t>(set);
   }
-  bool fits(std::int32_t set, std::int32_t plane) const;
   void join(std::span<const double> room);
   bool start();
   void put(std::int32_t set, std::int32_t plane);
