@@ -84,6 +84,15 @@ def test_attention_makes_long_sequences_slower() -> None:
     assert loss.iloc[-1] > 0.2
 
 
+def test_sequences_that_ranks_share_out_fit_where_whole_ones_do_not() -> None:
+    table = madmax.context_lengths([32768]).set_index("layers")
+    assert table.loc["fsdp", "verdict"] == "out_of_memory"
+    shared = table.loc["cp@8+fsdp"]
+    assert shared["verdict"] == "ok"
+    # Keys and values of grouped heads are few: sharing costs less than a tenth.
+    assert shared["tokens_per_s"] > 0.9 * table.loc["fsdp", "tokens_per_s"]
+
+
 def test_money_is_hours_times_price_and_hours_are_samples_over_rate() -> None:
     table = madmax.cloud_costs([64, 128], samples=1e9)
     for row in table.to_dict("records"):

@@ -350,13 +350,24 @@ def resource_scaling(
     return pd.DataFrame(rows)
 
 
+def _passes(mesh: str, workload: Workload) -> int:
+    """Micro-batches of a step in which ranks that share sequences are at one at a time."""
+    sharing = 1
+    for axis in mesh.split("+"):
+        name, _, degree = axis.partition("@")
+        sharing *= int(degree) if degree and name in ("tp", "sp", "cp") else 1
+    return max(1, workload.global_batch * sharing // workload.where().accelerators)
+
+
 def context_lengths(
     sequences: Sequence[int] = (4096, 8192, 16384, 32768),
     *,
     name: str = "Llama2-70B",
-    layers: Sequence[str] = ("fsdp", "tp@8+ddp"),
+    layers: Sequence[str] = ("fsdp", "tp@8+ddp", "sp@8+fsdp", "cp@8+fsdp"),
 ) -> pd.DataFrame:
     """Tokens per second against the length of sequences, their number fixed.
+
+    Ranks that share out matrices or sequences work at one sequence at a time.
 
     Parameters
     ----------
@@ -388,7 +399,7 @@ def context_lengths(
         task = replace(workload, sequence=sequence).task()
         for mesh in layers:
             # Long sequences fit only if layers run again in the backward pass.
-            plan = sm.GroupStrategy(mesh, recompute=True)
+            plan = sm.GroupStrategy(mesh, recompute=True, micro_batches=_passes(mesh, workload))
             full = sm.estimate(model, cluster, task, plan)
             bare = sm.estimate(model, cluster, task, plan, ablation=no_scores)
             rows.append((sequence, mesh, full.verdict, full.tokens_per_s, bare.tokens_per_s))
