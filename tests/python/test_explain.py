@@ -156,6 +156,18 @@ def test_an_explanation_prints_and_folds(est: sm.Estimate) -> None:
     assert markup.seen.count("details") == sum(1 for _ in tree.walk())
 
 
+def test_a_term_tells_how_sure_it_is(est: sm.Estimate) -> None:
+    """As sure as the least certain thing that enters it."""
+    tree = est.explain()
+    grades = {term.name: term.confidence for term in tree.walk()}
+    assert set(grades.values()) == {"counted", "published", "fitted", "assumed"}
+    assert grades["weights"] == grades["activations"] == "counted"
+    assert grades["compute"] == grades["step_time"] == "fitted"
+    assert grades["norms"] == "assumed"  # H100 borrows the constants of the A100
+    assumed = [term for term in tree.walk() if term.confidence == "assumed"]
+    assert str(tree).count("assumed; source") == len(assumed)
+
+
 def test_an_explanation_becomes_json(est: sm.Estimate) -> None:
     document = json.loads(json.dumps(est.explain().to_dict(), allow_nan=False))
 

@@ -9,6 +9,17 @@ from typing import Any
 
 from scalemodel.messages import count_text, money_text, percent_text, size_text, time_text
 
+#: Words of a source by what they say of it, the least certain first. Sources of the catalogue are
+#: written so that a reader can tell; these are the words they tell it with.
+_GRADES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "assumed",
+        ("assumed", "nearest", "borrowed", "not re-read", "the share measured on", "taken for"),
+    ),
+    ("fitted", ("fit", "timings", "MAPE", "interval: published runs", "stacks/")),
+    ("published", ("accelerators/", "clusters/", "prices/")),
+)
+
 BOX = "font-family:system-ui,sans-serif;font-size:90%;max-width:60em"
 
 
@@ -31,6 +42,17 @@ class Explanation:
         What enters the formula.
     children : tuple of Explanation
         Parts; where they have the term's unit they sum to its value.
+    confidence : str
+        How the least certain thing that enters was had: ``counted`` (bytes and operations),
+        ``published`` (data sheets, price lists), ``fitted`` (to measurements) or ``assumed``.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+    ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2))
+    >>> {term.name: term.confidence for term in est.explain().walk()}["weights"]
+    'counted'
     """
 
     name: str
@@ -41,6 +63,14 @@ class Explanation:
     source: str
     inputs: Mapping[str, object] = field(default_factory=dict)
     children: tuple[Explanation, ...] = ()
+
+    @property
+    def confidence(self) -> str:
+        """How the least certain thing that enters was had."""
+        for grade, words in _GRADES:
+            if any(word in self.source for word in words):
+                return grade
+        return "counted"
 
     def walk(self) -> Iterator[Explanation]:
         """Yield the term, then everything below it, depth first."""
@@ -57,6 +87,7 @@ class Explanation:
             "share_fraction": self.share_fraction,
             "formula": self.formula,
             "source": self.source,
+            "confidence": self.confidence,
             "inputs": {key: _plain(value) for key, value in self.inputs.items()},
             "children": [child.to_dict() for child in self.children],
         }
@@ -94,7 +125,7 @@ class Explanation:
         if self.inputs:
             yield f"{pad}    {self.inputs_text()}"
         if self.source:
-            yield f"{pad}    source: {self.source}"
+            yield f"{pad}    {self.confidence}; source: {self.source}"
         for child in self.children:
             yield from child._lines(depth + 1)
 
@@ -131,6 +162,7 @@ def folded_html(term: Explanation, *, is_open: bool = False) -> str:
     """A term and everything below it, each part folded unless open."""
     head = f"<b>{safe(term.name)}</b> {safe(term.value_text())}"
     facts = [("formula", term.formula), ("inputs", term.inputs_text()), ("source", term.source)]
+    facts.append(("confidence", term.confidence if term.source else ""))
     listed = "".join(
         f"<dt style='font-style:italic'>{label}</dt><dd>{safe(text)}</dd>"
         for label, text in facts
