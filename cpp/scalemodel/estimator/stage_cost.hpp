@@ -301,7 +301,7 @@ inline double chunks_of(const Context& c, const StageClass& stage) {
 /// ZeRO-2 keeps only a shard of the gradients, so every micro-batch reduces them chunk by chunk,
 /// each under its own backward pass.
 inline void add_repeated_reduction(StageCost& cost, const Context& c, const StageClass& stage,
-                                   double share) {
+                                   double share, const EndParameters& ends) {
   const bool hide = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
   const double chunks = chunks_of(c, stage);
   const double layers = std::max(1.0, stage.total_layers() / chunks);
@@ -312,6 +312,9 @@ inline void add_repeated_reduction(StageCost& cost, const Context& c, const Stag
   const Seconds exposed = exposed_traffic(reduce, cover, layers, hide);
   cost.gather_exposed += exposed;
   cost.backward.hidden += reduce - exposed;
+  // Token table and head reduce theirs in the chunks that they are in.
+  const double trainable = cost.trainable_dense + cost.trainable_expert;
+  if (trainable > 0) cost.ends += (ends.trainable / trainable) * exposed;
 }
 
 inline StageCost stage_cost(const Context& c, const StageClass& stage,
@@ -349,7 +352,7 @@ inline StageCost stage_cost(const Context& c, const StageClass& stage,
     add_parameter_gathering(cost, c, stage, gathers, share);
   }
   add_host_traffic(cost, c, stage, share);
-  if (c.strategy.sharding == Sharding::zero2) add_repeated_reduction(cost, c, stage, share);
+  if (c.strategy.sharding == Sharding::zero2) add_repeated_reduction(cost, c, stage, share, ends);
   if (c.stages.mirrored) {
     // DualPipe runs one direction's dispatch and combine under the other direction's compute.
     const Seconds ep = cost.forward.ep + cost.backward.ep + cost.recompute.ep;
