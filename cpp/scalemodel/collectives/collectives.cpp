@@ -32,7 +32,9 @@ Seconds geometric_mean(Seconds a, Seconds b) { return Seconds{std::sqrt(a.base()
 /// log2 of a count; most groups are powers of two.
 double depth_of(int count) {
   const auto bits = static_cast<unsigned>(count);
-  return std::has_single_bit(bits) ? std::countr_zero(bits) : std::log2(static_cast<double>(count));
+  // Not std::has_single_bit: without -mpopcnt it is a call, several in every evaluation.
+  const bool power = bits != 0 && (bits & (bits - 1)) == 0;
+  return power ? std::countr_zero(bits) : std::log2(static_cast<double>(count));
 }
 
 /// Smooth minimum (a^-6 + b^-6)^(-1/6): a call changes its protocol over a range of sizes.
