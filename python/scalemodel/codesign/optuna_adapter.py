@@ -166,8 +166,8 @@ def optimise(
     >>> if find_spec("optuna"):  # the extra ``opt``
     ...     task = sm.Training(global_batch=64, sequence=4096)
     ...     found = sm.codesign.optimise("llama3_8b", "dgx_h100", task, trials=2, batch=2,
-    ...                                  vary={"fabric.bandwidth": [1, 2]})
-    ...     assert found.best["fabric.bandwidth_scale"] == 2
+    ...                                  vary={"accelerator.memory.bandwidth": [1, 2]})
+    ...     assert found.best["accelerator.memory.bandwidth_scale"] == 2
     """
     optuna = _optuna()
     for name, number in (("trials", trials), ("batch", batch)):
