@@ -437,7 +437,7 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
     cost.parts |= u.parts;
     for (const Transfer* moved : {&u.context_gather, &u.context_reduce, &u.gather, &u.dispatch,
                                   &u.combine, &u.join_forward, &u.join_backward, &u.enter_forward,
-                                  &u.enter_backward, &u.gradients[0], &u.gradients[1]}) {
+                                  &u.enter_backward, u.gradients.data(), u.gradients.data() + 1}) {
       cost.levels |= level_bit(*moved);
     }
     const Mesh& mesh = unit.experts > 0 ? p.experts : p.owners;
@@ -510,7 +510,7 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
 /// everything is frozen beside them.
 bool learns(const GroupQuestion& q, const LayerGroup& group) {
   const bool adapted = q.conditions.frozen_base;
-  return !q.forward_only && group.trained && !(adapted && group.kind != GroupKind::transformer);
+  return !q.forward_only && group.trained && (!adapted || group.kind == GroupKind::transformer);
 }
 
 /// The same of a group or one that it waits for, directly or not.

@@ -46,7 +46,7 @@ struct TableCost {
 
 /// `samples` of a rank behind the exchange; `trained`: rows are updated; `look_up_fraction`: share
 /// of memory bandwidth that pooled look-ups and updates reach.
-TableCost table_cost(const TableSet& tables, const Mesh& mesh, double samples, bool trained,
+TableCost table_cost(const TableSet& set, const Mesh& mesh, double samples, bool trained,
                      const Cluster& cluster, const Ablation& ablation, double look_up_fraction);
 
 }  // namespace scalemodel

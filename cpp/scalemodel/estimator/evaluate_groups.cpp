@@ -157,8 +157,9 @@ GroupEstimate put_together(const GroupTables& tables, const GroupStrategy& strat
   if (q.task.batch_is_limit) {
     const LayerGroup& widest = tables.model().groups.back();
     const Mesh& mesh = tables.meshes()[strategy.mesh[static_cast<std::size_t>(widest.slot)]];
-    samples = local_samples(q.task, mesh, strategy.micro_batches) * strategy.micro_batches *
-              (q.cluster.accelerators / (mesh.tensor_degree() * mesh.degree(Parallelism::cp)));
+    const int copies =
+        q.cluster.accelerators / (mesh.tensor_degree() * mesh.degree(Parallelism::cp));
+    samples = local_samples(q.task, mesh, strategy.micro_batches) * strategy.micro_batches * copies;
   }
   set_rates(e, tables, samples);
   if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;

@@ -35,7 +35,7 @@ using Moments = std::array<Seconds, kMoments>;
 
 Moments moments_of(const Clocks& c) {
   Moments m{c.compute, c.queue0, c.queue1, c.last, c.before_last, c.done, c.gathered};
-  std::copy(c.waits->begin(), c.waits->end(), m.begin() + 7);
+  std::ranges::copy(*c.waits, m.begin() + 7);
   return m;
 }
 
@@ -261,7 +261,7 @@ struct BackwardPeriod {
   const UnitCost* beyond;  ///< the unit that follows the last period
   bool again;              ///< forward before it
 
-  [[gnu::always_inline]] inline void operator()(Clocks& c, std::size_t periods, bool last) const {
+  [[gnu::always_inline]] void operator()(Clocks& c, std::size_t periods, bool last) const {
     const UnitCost* const back = units + count - 1;
     const UnitCost* u = back;
     for (std::size_t left = periods * count; left > 0; --left) {
@@ -281,8 +281,7 @@ struct ForwardPeriod {
   const UnitCost* units;
   std::size_t count;
 
-  [[gnu::always_inline]] inline void operator()(Clocks& c, std::size_t periods,
-                                                bool /*last*/) const {
+  [[gnu::always_inline]] void operator()(Clocks& c, std::size_t periods, bool /*last*/) const {
     const UnitCost* const back = units + count - 1;
     const UnitCost* u = units;
     for (std::size_t left = periods * count; left > 0; --left) {

@@ -1,6 +1,7 @@
 // The steady state of an instance where requests arrive at random.
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "scalemodel/serving/demand.hpp"
 #include "scalemodel/serving/prompt_steps.hpp"
@@ -82,7 +83,7 @@ PromptSteps shared_steps(const StepTimes& times, const CacheCapacity& capacity,
   PromptSteps steps = prompt_steps(times, capacity, demand, shared, prompts);
   const double spread = std::sqrt(shared - 1);
   if (spread <= kNarrow * shared) return steps;
-  const double far = std::sqrt(3.0) * spread;
+  const double far = std::numbers::sqrt3 * spread;
   const Seconds fewer = times.of(demand.work(std::max(1.0, shared - far))).total;
   const Seconds more = times.of(demand.work(shared + far)).total;
   const Seconds bent = (fewer + more - 2 * steps.quiet) / 6;

@@ -35,7 +35,7 @@ struct StageLayout {
   int pp = 1, vpp = 1;
   bool mirrored = false;
   std::vector<StageClass> classes;
-  InterleavedPace pace{};
+  InterleavedPace pace;
 };
 
 StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored,
