@@ -59,7 +59,7 @@ StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored
     const std::vector<StageClass> one_way = stages;
     for (std::size_t i = 0; i < stages.size(); ++i) add(stages[i], one_way[stages.size() - 1 - i]);
   }
-  StageLayout layout{pp, vpp, mirrored, {}};
+  StageLayout layout{pp, vpp, mirrored, {}, {}};
   if (vpp > 1) {
     std::vector<int> layers;
     for (const StageClass& chunk : chunks) layers.push_back(chunk.total_layers());
