@@ -1,10 +1,41 @@
-"""How hypothesis runs everywhere: no time limit per example, and repeatable where CI is set."""
+"""How hypothesis runs everywhere, and lines of tests at the end of pytest's report.
+
+Here and not further down: where tests run in several processes, only this file is read in the one
+that reports.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
+import pytest
 from hypothesis import settings
 
+SUMMARY_LINE = "summary line"
+
+# No time limit per example, and repeatable where CI is set.
 settings.register_profile("scalemodel", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("scalemodel")
+
+
+@pytest.fixture
+def summary_line(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Add a line to the end of pytest's report, for results pytest cannot count itself."""
+
+    def add(line: str) -> None:
+        # A property of the test travels with its report, from other processes too.
+        request.node.user_properties.append((SUMMARY_LINE, line))
+
+    return add
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the lines collected by `summary_line`."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", "") != "call":
+                continue
+            for name, line in report.user_properties:
+                if name == SUMMARY_LINE:
+                    terminalreporter.write_line(line)

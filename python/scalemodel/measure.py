@@ -387,7 +387,7 @@ def _joined(torch: Any) -> Any:
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         raise ScaleModelError(
             "collectives need one process per accelerator: torchrun --nproc-per-node 8 "
-            "-m scalemodel.cli measure --kind collectives --out t.csv",
+            "-m scalemodel measure --kind collectives --out t.csv",
             code="missing_ranks",
         )
     if int(os.environ["WORLD_SIZE"]) < 2:

@@ -447,7 +447,7 @@ def test_help_is_quick_and_loads_little() -> None:
 
 
 def test_it_runs_as_a_process() -> None:
-    command = [sys.executable, "-m", "scalemodel.cli", *BASE, *TASK, "--tp", "7"]
+    command = [sys.executable, "-m", "scalemodel", *BASE, *TASK, "--tp", "7"]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 3
     assert "illegal:mesh" in done.stdout
@@ -455,7 +455,7 @@ def test_it_runs_as_a_process() -> None:
 
 
 def test_a_terminal_without_unicode_gets_an_answer() -> None:
-    command = [sys.executable, "-m", "scalemodel.cli", *FITS]
+    command = [sys.executable, "-m", "scalemodel", *FITS]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, capture_output=True, env=environment)
     assert done.returncode == 0
@@ -464,7 +464,7 @@ def test_a_terminal_without_unicode_gets_an_answer() -> None:
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:
-    command = [sys.executable, "-m", "scalemodel.cli", "list", "--json"]
+    command = [sys.executable, "-m", "scalemodel", "list", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None

@@ -295,7 +295,7 @@ def run_script(folder: Path, *command: str, **variables: str) -> str:
     (folder / "bin").mkdir(exist_ok=True)
     tool = folder / "bin" / "scalemodel"
     tool.write_text(
-        f'#!/bin/sh\nexec "{sys.executable}" -m scalemodel.cli "$@"\n', encoding="utf-8"
+        f'#!/bin/sh\nexec "{sys.executable}" -m scalemodel "$@"\n', encoding="utf-8"
     )
     tool.chmod(0o755)
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
