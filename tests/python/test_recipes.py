@@ -294,9 +294,7 @@ def run_script(folder: Path, *command: str, **variables: str) -> str:
     """Standard output of a program that must succeed."""
     (folder / "bin").mkdir(exist_ok=True)
     tool = folder / "bin" / "scalemodel"
-    tool.write_text(
-        f'#!/bin/sh\nexec "{sys.executable}" -m scalemodel "$@"\n', encoding="utf-8"
-    )
+    tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m scalemodel "$@"\n', encoding="utf-8")
     tool.chmod(0o755)
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(

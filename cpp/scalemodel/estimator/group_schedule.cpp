@@ -35,7 +35,7 @@ using Moments = std::array<Seconds, kMoments>;
 
 Moments moments_of(const Clocks& c) {
   Moments m{c.compute, c.queue0, c.queue1, c.last, c.before_last, c.done, c.gathered};
-  std::ranges::copy(*c.waits, m.begin() + 7);
+  for (std::size_t cause = 0; cause < kWaitCauses; ++cause) m[7 + cause] = (*c.waits)[cause];
   return m;
 }
 
