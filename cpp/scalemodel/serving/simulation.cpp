@@ -229,7 +229,7 @@ class Instance {
       served_[prompt.request].finished = now_;
       return;
     }
-    endings_.push({end, running_.size() - 1});
+    endings_.emplace(end, running_.size() - 1);
   }
 
   void finish() {

@@ -87,7 +87,7 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
   for (const std::uint8_t kind : model.layer_kind) ++layers[kind];
   // Layers are whole: the fullest stage sets the pace.
   const double stage = std::ceil(static_cast<double>(model.layers()) / layout.pp);
-  for (std::size_t i = 0; i < layers.size(); ++i) layers[i] *= stage / model.layers();
+  for (double& count : layers) count *= stage / model.layers();
 
   for (std::size_t i = 0; i < model.kinds.size(); ++i) {
     if (layers[i] <= 0) continue;

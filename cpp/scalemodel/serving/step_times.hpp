@@ -72,7 +72,7 @@ class StepTimes {
 
   /// Time of one step. The sequences of a pipeline are split over its stages: each has a part in
   /// flight in every stage, and a sequence receives its tokens once per round of all of them.
-  StepTime of(const StepWork& work) const noexcept;
+  StepTime of(const StepWork& whole) const noexcept;
 
   const Engine& engine() const noexcept { return engine_; }
   const ServingLayout& layout() const noexcept { return layout_; }

@@ -62,6 +62,7 @@ StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored
   StageLayout layout{pp, vpp, mirrored, {}, {}};
   if (vpp > 1) {
     std::vector<int> layers;
+    layers.reserve(chunks.size());
     for (const StageClass& chunk : chunks) layers.push_back(chunk.total_layers());
     layout.pace = InterleavedPace(layers, pp);
   }

@@ -101,7 +101,7 @@ Bytes pattern_bytes(const StageMessage& message, TrafficPattern pattern) {
   const Message& m = message.message;
   switch (pattern) {
     case TrafficPattern::ring:
-      return domain_bytes(*m.op, message.algorithm, m.size, m.group);
+      return m.op ? domain_bytes(*m.op, message.algorithm, m.size, m.group) : m.size;
     case TrafficPattern::all_to_all:
       return m.size / static_cast<double>(m.group.ranks);
     case TrafficPattern::double_binary_tree:
