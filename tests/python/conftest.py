@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,3 +24,13 @@ def corpora() -> Path:
     if not directory.is_dir():
         pytest.skip("measurement corpora not present")
     return directory
+
+
+@pytest.fixture
+def agg() -> Iterator[None]:
+    """Drawing without a screen; what was drawn is closed."""
+    import matplotlib.pyplot as plt
+
+    plt.switch_backend("Agg")
+    yield
+    plt.close("all")

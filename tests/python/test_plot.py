@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib as mpl
@@ -17,16 +16,9 @@ from matplotlib.patches import Rectangle
 import scalemodel as sm
 from scalemodel import plot
 
+pytestmark = pytest.mark.usefixtures("agg")
+
 TASK = sm.Training(global_batch=1024, sequence=8192)
-
-
-@pytest.fixture(autouse=True)
-def agg() -> Iterator[None]:
-    import matplotlib.pyplot as plt
-
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module")

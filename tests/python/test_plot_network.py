@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +11,7 @@ import scalemodel as sm
 from scalemodel import plot
 from scalemodel.errors import ScaleModelError
 
-
-@pytest.fixture(autouse=True)
-def agg() -> Iterator[None]:
-    import matplotlib.pyplot as plt
-
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("agg")
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,16 +9,9 @@ import pytest
 import scalemodel as sm
 from scalemodel import plot
 
+pytestmark = pytest.mark.usefixtures("agg")
+
 SIZES = [256, 1024, 4096]
-
-
-@pytest.fixture(autouse=True)
-def agg() -> Iterator[None]:
-    import matplotlib.pyplot as plt
-
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module")

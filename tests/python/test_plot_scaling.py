@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,16 +13,9 @@ from scalemodel import plot
 from scalemodel.estimate import TIME_COLUMNS
 from scalemodel.scaling import FAMILIES, crossovers, hardware_trends
 
+pytestmark = pytest.mark.usefixtures("agg")
+
 SIZES = [8, 64, 512, 4096]
-
-
-@pytest.fixture(autouse=True)
-def agg() -> Iterator[None]:
-    import matplotlib.pyplot as plt
-
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module")

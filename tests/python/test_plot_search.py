@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,14 +23,7 @@ from scalemodel import plot
 from scalemodel.objective import is_maximised
 from scalemodel.plot.columns import number_text, scale_of, strategy_text
 
-
-@pytest.fixture(autouse=True)
-def agg() -> Iterator[None]:
-    import matplotlib.pyplot as plt
-
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("agg")
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,16 +11,9 @@ import scalemodel as sm
 from scalemodel import plot
 from scalemodel.serving import ServedStream, rate_table
 
+pytestmark = pytest.mark.usefixtures("agg")
+
 CHAT = sm.Inference(input_tokens=1000, output_tokens=200)
-
-
-@pytest.fixture(autouse=True)
-def agg() -> Iterator[None]:
-    import matplotlib.pyplot as plt
-
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module")
