@@ -168,7 +168,7 @@ BENCHMARK(unlike_search)->Arg(200)->Arg(400)->Arg(600)->Arg(1000)->Unit(benchmar
 
 /// Goal: within 5 % of the planted optimum in 50 ms on fresh instances. Leaves, spines, leaves that
 /// are filled, flows; time is of one instance, the counters are of all seeds.
-void planted_quality(benchmark::State& state) {
+void planted_quality(benchmark::State& state, decltype(testing::planted_flows)* plant) {
   const auto arg = [&](int i) { return static_cast<int>(state.range(i)); };
   const LinkGraph graph = testing::clos(arg(0), arg(1), 32);
   const double planted = (1 * unit::GB / testing::kPort).base();
@@ -176,7 +176,7 @@ void planted_quality(benchmark::State& state) {
   std::uint64_t seed = 1'000'000;
   for (auto _ : state) {
     state.PauseTiming();
-    const Flows flows = testing::planted_flows(graph, arg(2), arg(3), 1 * unit::GB, ++seed);
+    const Flows flows = plant(graph, arg(2), arg(3), 1 * unit::GB, ++seed);
     const RoutingInstance instance(graph, flows);
     const Choice start = longest_first(instance);
     const std::clock_t begin = std::clock();
@@ -196,14 +196,18 @@ void planted_quality(benchmark::State& state) {
   state.counters["worst"] = worst;
   state.counters["longest_ms"] = longest_ms;
 }
-BENCHMARK(planted_quality)
-    ->ArgsProduct({{16}, {8}, {16}, {128, 200, 300, 400, 500, 600, 700, 800, 900, 1000}})
-    ->ArgsProduct({{64}, {32}, {4}, {128, 200, 300, 400, 500, 600, 700, 800, 900, 1000}})
-    ->ArgsProduct({{64}, {32}, {10}, {400, 500, 600, 700, 800, 900, 1000}})
-    ->ArgsProduct({{64}, {32}, {20}, {700, 800, 900, 1000}})
-    ->Args({64, 32, 31, 1000})
-    ->Iterations(200)
-    ->Unit(benchmark::kMillisecond);
+
+void planted_sizes(benchmark::internal::Benchmark* each) {
+  each->ArgsProduct({{16}, {8}, {16}, {128, 200, 300, 400, 500, 600, 700, 800, 900, 1000}})
+      ->ArgsProduct({{64}, {32}, {4}, {128, 200, 300, 400, 500, 600, 700, 800, 900, 1000}})
+      ->ArgsProduct({{64}, {32}, {10}, {400, 500, 600, 700, 800, 900, 1000}})
+      ->ArgsProduct({{64}, {32}, {20}, {700, 800, 900, 1000}})
+      ->Args({64, 32, 31, 1000})
+      ->Iterations(200)
+      ->Unit(benchmark::kMillisecond);
+}
+BENCHMARK_CAPTURE(planted_quality, exchanged, testing::planted_flows)->Apply(planted_sizes);
+BENCHMARK_CAPTURE(planted_quality, cut, testing::cut_flows)->Apply(planted_sizes);
 
 /// Goal: 100 ms for five jobs, eleven epochs, paths chosen anew every half second.
 void controlled_run(benchmark::State& state) {

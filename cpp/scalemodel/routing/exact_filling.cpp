@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -18,10 +19,15 @@ using Numbers = std::vector<std::int32_t>;
 
 constexpr double kExact = 1e-12;  ///< of what a link carries; sums of sizes round to less
 constexpr double kFits = 1e-9;
-constexpr std::size_t kHalf = 4;         ///< items of half a set at most
-constexpr std::size_t kHalves = 20'000;  ///< of one size and leaf
-/// An effort of one: halves listed over all leaves and sizes; looks at sets while they are placed.
-constexpr double kWork = 1'000'000, kLooks = 32'000'000;
+constexpr std::size_t kHalf = 5;          ///< items of half a set at most
+constexpr std::size_t kHalves = 100'000;  ///< of one size and leaf, that are listed
+/// Places of the filter: for each listed half, in a word.
+constexpr std::size_t kSparse = 16, kBits = 64;
+/// In looks at the filter: what a listed half costs, and a choice of all items but the last.
+constexpr std::size_t kListing = 32, kBranch = 4;
+/// An effort of one: looks at the filter over all leaves and sizes; looks at statements while sets
+/// are placed.
+constexpr double kWork = 25'000'000, kLooks = 8'000'000;
 
 /// Disjoint sets of flows with the smallest member as name.
 class Together {
@@ -59,6 +65,7 @@ struct Item {
 
 struct Half {
   double bytes = 0;
+  std::size_t count = 0;  ///< chosen so far
   std::array<std::int16_t, kHalf> item{};
 };
 
@@ -103,8 +110,11 @@ class Filling {
   void list_items(const Side& side);
   bool find_sets(Side& side, std::size_t most);
   bool join_sets(const Side& side, std::size_t count);
-  void list_halves(std::size_t count, std::size_t from, Half& half, std::size_t have,
-                   std::vector<Half>& into);
+  bool list_low(std::size_t count, double most);
+  bool list_high(std::size_t count, double least);
+  template <class Wanted>
+  bool choose(std::size_t count, std::size_t from, double least, double most, const Wanted& wanted,
+              std::vector<Half>& into);
 
   const RoutingInstance& instance_;
   double drain_s_, effort_;
@@ -113,8 +123,12 @@ class Filling {
   std::vector<std::array<std::int32_t, 2>> rows_;  ///< by flow: sides
   std::size_t work_ = 0;
   std::vector<Item> items_;
+  std::vector<double> sizes_;  ///< of items_
   double full_ = 0;
+  Half chosen_;
   std::vector<Half> low_, high_;
+  std::vector<std::uint64_t> missing_;  ///< filter: what is missing to halves of low_
+  double scale_ = 0;                    ///< places of the filter per byte
 };
 
 void Filling::measure(std::int32_t row) {
@@ -147,22 +161,71 @@ void Filling::list_items(const Side& side) {
   }
   items_.resize(kept);
   std::ranges::sort(items_, {}, &Item::bytes);
+  sizes_.clear();
+  for (const Item& item : items_) sizes_.push_back(item.bytes);
 }
 
-/// All choices of `count` items from position `from` on that leave room for at least one more.
-void Filling::list_halves(std::size_t count, std::size_t from, Half& half, std::size_t have,
-                          std::vector<Half>& into) {
-  if (have == count) {
-    into.push_back(half);
-    return;
+/// All choices of `count` more items from position `from` on whose bytes come to `least` to `most`
+/// together with those chosen before, and are `wanted`; whether that ended before the effort was
+/// spent.
+template <class Wanted>
+bool Filling::choose(std::size_t count, std::size_t from, double least, double most,
+                     const Wanted& wanted, std::vector<Half>& into) {
+  const double have = chosen_.bytes;
+  const std::size_t position = chosen_.count;
+  if (count == 1) {
+    const auto begin = sizes_.begin() + static_cast<std::ptrdiff_t>(from);
+    const auto first = std::lower_bound(begin, sizes_.end(), least - have);
+    auto i = static_cast<std::size_t>(first - sizes_.begin());
+    const std::size_t start = i;
+    for (; i < sizes_.size() && have + sizes_[i] <= most; ++i) {
+      if (!wanted(have + sizes_[i]) || into.size() > kHalves) continue;
+      into.push_back(chosen_);
+      into.back().bytes += sizes_[i];
+      into.back().item[position] = static_cast<std::int16_t>(i);
+    }
+    work_ += i - start + kBranch;
+    return !tired();
   }
-  for (std::size_t i = from; i < items_.size(); ++i) {
-    if (half.bytes + items_[i].bytes > full_ || into.size() > kHalves) return;
-    half.item[have] = static_cast<std::int16_t>(i);
-    half.bytes += items_[i].bytes;
-    list_halves(count, i + 1, half, have + 1, into);
-    half.bytes -= items_[i].bytes;
+  ++chosen_.count;
+  bool all = true;
+  for (std::size_t i = from; all && i + count <= sizes_.size(); ++i) {
+    // All others are at least as large.
+    if (have + static_cast<double>(count) * sizes_[i] > most) break;
+    chosen_.bytes = have + sizes_[i];
+    chosen_.item[position] = static_cast<std::int16_t>(i);
+    all = choose(count - 1, i + 1, least, most, wanted, into);
   }
+  chosen_.bytes = have;
+  --chosen_.count;
+  return all;
+}
+
+/// Smaller halves, and a filter of what is missing to them.
+bool Filling::list_low(std::size_t count, double most) {
+  low_.clear();
+  const auto any = [](double) { return true; };
+  if (!choose(count, 0, 0, most, any, low_) || low_.size() > kHalves) return false;
+  work_ += kListing * low_.size();
+  missing_.assign(std::bit_ceil(kSparse * low_.size() / kBits + 1), 0);
+  scale_ = static_cast<double>(kBits * missing_.size()) / (full_ * (1 + 2 * kExact));
+  for (const Half& low : low_) {
+    for (const double tolerance : {-kExact * full_, kExact * full_}) {
+      const auto place = static_cast<std::size_t>((full_ - low.bytes + tolerance) * scale_);
+      missing_[place / kBits] |= std::uint64_t{1} << place % kBits;
+    }
+  }
+  return true;
+}
+
+/// Larger halves whose bytes are, as far as the filter can tell, missing to a smaller one.
+bool Filling::list_high(std::size_t count, double least) {
+  const auto is_missing = [&](double bytes) {
+    const auto place = static_cast<std::size_t>(bytes * scale_);
+    return (missing_[place / kBits] >> place % kBits & 1U) != 0;
+  };
+  high_.clear();
+  return choose(count, 0, least, full_, is_missing, high_) && high_.size() <= kHalves;
 }
 
 /// Looks for sets of up to `most` items that were not looked for yet, until some are found.
@@ -187,16 +250,13 @@ bool Filling::join_sets(const Side& side, std::size_t count) {
     return true;
   }
   const std::size_t first = count / 2, rest = count - first;
-  Half half;
-  low_.clear();
-  high_.clear();
-  list_halves(first, 0, half, 0, low_);
-  list_halves(rest, 0, half, 0, high_);
-  work_ += low_.size() + high_.size();
-  if (std::max(low_.size(), high_.size()) > kHalves) return false;
+  // The items of the smaller half come first by size: they have no more than their share.
+  const double share = full_ * static_cast<double>(first) / static_cast<double>(count);
+  const double tolerance = kExact * full_;
+  if (!list_low(first, share + tolerance)) return false;
+  if (!list_high(rest, full_ - share - tolerance)) return false;
   std::ranges::sort(low_, {}, &Half::bytes);
   std::ranges::sort(high_, {}, &Half::bytes);
-  const double tolerance = kExact * full_;
   std::vector<std::pair<const Half*, const Half*>> sets;
   Numbers uses(items_.size(), 0);
   std::size_t end = high_.size();

@@ -24,7 +24,9 @@ constexpr double kRounding = 1e-9;
 constexpr double kMovesPerBudget = 7.5e6, kFlowsPerBudget = 150'000;
 /// On two tiers: moves of sets of flows. Shares of the budget for deducing sets and for placing
 /// them where they are complete; what is left anneals single flows.
-constexpr double kPlaneMovesPerBudget = 1'600'000, kDeducing = 0.4, kPlacing = 0.75;
+constexpr double kPlaneMovesPerBudget = 1'300'000, kDeducing = 0.3, kPlacing = 0.7;
+/// Of one run in a hundred the end is far from the others'.
+constexpr int kRuns = 2;
 /// Complete search up to so many routings times flows.
 constexpr std::int64_t kFewest = 4096, kFlowsSearched = 100'000;
 
@@ -191,10 +193,17 @@ Choice lower_on_planes(const RoutingInstance& instance, double bound, const Sear
       allowed.push_back(open ? 1 : 0);
     }
   }
-  PlaneAnnealing annealing(sets.rows, std::move(per_byte), std::move(allowed), planes);
   SplitMix random(effort.seed);
-  annealing.run(static_cast<std::int64_t>(left * kPlaneMovesPerBudget), random);
-  return choice_of(instance, sets, annealing.planes());
+  const auto moves = static_cast<std::int64_t>(left / kRuns * kPlaneMovesPerBudget);
+  const PlaneAnnealing fresh(sets.rows, std::move(per_byte), std::move(allowed), planes);
+  PlaneAnnealing best = fresh;
+  best.run(moves, random);
+  for (int run = 1; run < kRuns && best.longest() > 1 + kRounding; ++run) {
+    PlaneAnnealing other = fresh;
+    other.run(moves, random);
+    if (other.longest() < best.longest()) best = std::move(other);
+  }
+  return choice_of(instance, sets, best.planes());
 }
 
 }  // namespace

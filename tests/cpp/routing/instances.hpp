@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -73,6 +74,22 @@ inline Flows full_ring(const LinkGraph& graph, std::uint64_t seed) {
   return flows;
 }
 
+/// In random order: the order in which flows were planted tells which plane they were planted on.
+inline Flows shuffled(const Flows& flows, SplitMix& random) {
+  std::vector<std::int32_t> order(flows.size());
+  std::iota(order.begin(), order.end(), 0);
+  for (auto i = static_cast<std::int32_t>(flows.size()) - 1; i > 0; --i) {
+    std::swap(order[i], order[random.below(i + 1)]);
+  }
+  Flows result;
+  for (const std::int32_t f : order) {
+    open_job(result);
+    ++result.groups;
+    result.add(flows.source[f], flows.destination[f], Bytes{flows.bytes[f]});
+  }
+  return result;
+}
+
 /// Unequal flows that can fill every link of the first `active` leaves exactly: on each spine
 /// `layers` cyclic orders of the leaves carry random parts of `full`, one flow per leaf and order.
 /// What a link carries in the planted routing, `full`, is the least possible.
@@ -99,7 +116,35 @@ inline Flows layered_flows(const LinkGraph& graph, int active, int layers, Bytes
       }
     }
   }
-  return flows;
+  return shuffled(flows, random);
+}
+
+/// As `layered_flows` with one cyclic order on each spine, whose flows are cut in parts at random
+/// places, all together `count`.
+inline Flows cut_flows(const LinkGraph& graph, int active, int count, Bytes full,
+                       std::uint64_t seed) {
+  const Flows whole = layered_flows(graph, active, 1, full, seed);
+  const auto wholes = static_cast<std::int32_t>(whole.size());
+  SplitMix random(seed);
+  std::vector<std::vector<double>> cuts(whole.size(), {0.0, 1.0});
+  for (std::int32_t left = count - wholes; left > 0;) {
+    std::vector<double>& of_flow = cuts[random.below(wholes)];
+    const double place = random.unit();
+    const auto least = [&](double cut) { return std::abs(cut - place) < 0.02; };
+    if (std::ranges::any_of(of_flow, least)) continue;
+    of_flow.push_back(place);
+    --left;
+  }
+  Flows flows;
+  for (std::size_t f = 0; f < whole.size(); ++f) {
+    std::ranges::sort(cuts[f]);
+    for (std::size_t i = 1; i < cuts[f].size(); ++i) {
+      open_job(flows);
+      ++flows.groups;
+      flows.add(whole.source[f], whole.destination[f], (cuts[f][i] - cuts[f][i - 1]) * full);
+    }
+  }
+  return shuffled(flows, random);
 }
 
 /// Harder than `layered_flows`: sizes repeat nowhere, and most flows fit only few others. On each
@@ -153,7 +198,7 @@ inline Flows planted_flows(const LinkGraph& graph, int active, int count, Bytes 
     flows.add(part.from * under + random.below(under), part.to * under + random.below(under),
               Bytes{part.bytes});
   }
-  return flows;
+  return shuffled(flows, random);
 }
 
 /// The ring jobs of arXiv 2503.05324: parameters, tokens and NICs of a copy (tensor times pipeline
