@@ -168,7 +168,8 @@ BENCHMARK(unlike_search)->Arg(200)->Arg(400)->Arg(600)->Arg(1000)->Unit(benchmar
 
 /// Goal: within 5 % of the planted optimum in 50 ms on fresh instances. Leaves, spines, leaves that
 /// are filled, flows; time is of one instance, the counters are of all seeds.
-void planted_quality(benchmark::State& state, decltype(testing::planted_flows)* plant) {
+using Plant = Flows(const LinkGraph&, int, int, Bytes, std::uint64_t);
+void planted_quality(benchmark::State& state, Plant* plant) {
   const auto arg = [&](int i) { return static_cast<int>(state.range(i)); };
   const LinkGraph graph = testing::clos(arg(0), arg(1), 32);
   const double planted = (1 * unit::GB / testing::kPort).base();
@@ -207,7 +208,18 @@ void planted_sizes(benchmark::internal::Benchmark* each) {
       ->Unit(benchmark::kMillisecond);
 }
 BENCHMARK_CAPTURE(planted_quality, exchanged, testing::planted_flows)->Apply(planted_sizes);
-BENCHMARK_CAPTURE(planted_quality, cut, testing::cut_flows)->Apply(planted_sizes);
+
+Flows cut_anywhere(const LinkGraph& graph, int active, int count, Bytes full, std::uint64_t seed) {
+  return testing::cut_flows(graph, active, count, full, seed);
+}
+BENCHMARK_CAPTURE(planted_quality, cut, cut_anywhere)->Apply(planted_sizes);
+
+/// Sizes that repeat: no goal between three and five flows a link, where neither sums nor moves do.
+Flows cut_in_thousandths(const LinkGraph& graph, int active, int count, Bytes full,
+                         std::uint64_t seed) {
+  return testing::cut_flows(graph, active, count, full, seed, 1000);
+}
+BENCHMARK_CAPTURE(planted_quality, thousandths, cut_in_thousandths)->Apply(planted_sizes);
 
 /// Goal: 100 ms for five jobs, eleven epochs, paths chosen anew every half second.
 void controlled_run(benchmark::State& state) {

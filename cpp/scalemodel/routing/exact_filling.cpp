@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "scalemodel/routing/set_colouring.hpp"
+#include "scalemodel/routing/subset_sums.hpp"
 
 namespace scalemodel {
 namespace {
@@ -19,15 +20,16 @@ using Numbers = std::vector<std::int32_t>;
 
 constexpr double kExact = 1e-12;  ///< of what a link carries; sums of sizes round to less
 constexpr double kFits = 1e-9;
-constexpr std::size_t kHalf = 5;          ///< items of half a set at most
-constexpr std::size_t kHalves = 100'000;  ///< of one size and leaf, that are listed
-/// Places of the filter: for each listed half, in a word.
-constexpr std::size_t kSparse = 16, kBits = 64;
-/// In looks at the filter: what a listed half costs, and a choice of all items but the last.
-constexpr std::size_t kListing = 32, kBranch = 4;
+constexpr std::size_t kHalf = 5;              ///< items of half a set at most
+constexpr std::size_t kHalves = 100'000;      ///< of one size and leaf, that are listed
+constexpr std::size_t kHalvesOfAll = 20'000;  ///< of a leaf, where all sizes are looked at at once
+constexpr std::size_t kFillings = 4'000;      ///< of a leaf
+constexpr std::size_t kStatements = 250'000;  ///< fillings of all leaves times planes
+/// In looks at the filter: a listed half, of one size or of all, and a choice of all items but one.
+constexpr std::size_t kListing = 32, kListingAll = 3, kBranch = 4;
 /// An effort of one: looks at the filter over all leaves and sizes; looks at statements while sets
 /// are placed.
-constexpr double kWork = 25'000'000, kLooks = 8'000'000;
+constexpr double kWork = 45'000'000, kLooks = 8'000'000;
 
 /// Disjoint sets of flows with the smallest member as name.
 class Together {
@@ -69,9 +71,9 @@ struct Half {
   std::array<std::int16_t, kHalf> item{};
 };
 
-class Filling {
+class Deduction {
  public:
-  Filling(const RoutingInstance& instance, double drain_s, double effort)
+  Deduction(const RoutingInstance& instance, double drain_s, double effort)
       : instance_(instance), drain_s_(drain_s), effort_(effort), together_(instance.size()) {
     const TwoTier& tiers = instance.graph.two_tier();
     sides_.resize(2 * static_cast<std::size_t>(tiers.leaves));
@@ -93,7 +95,10 @@ class Filling {
   }
 
   void deduce() {
-    for (std::size_t count = 2; count <= 2 * kHalf && !tired();) {
+    for (const Side& side : sides_) {
+      if (side.full > 0) settle(side);
+    }
+    for (std::size_t count = 2; count <= 2 * kHalf && !tired() && !ambiguous_;) {
       bool more = false;
       for (Side& side : sides_) {
         if (side.full > 0) more |= find_sets(side, count);
@@ -108,6 +113,9 @@ class Filling {
   bool tired() const { return static_cast<double>(work_) > effort_ * kWork; }
   void measure(std::int32_t row);
   void list_items(const Side& side);
+  std::optional<std::vector<SubsetOfSizes>> all_fillings(const Side& side);
+  void settle(const Side& side);
+  bool list_fillings(std::int32_t row, std::span<const std::int32_t> number, FlowSets& result);
   bool find_sets(Side& side, std::size_t most);
   bool join_sets(const Side& side, std::size_t count);
   bool list_low(std::size_t count, double most);
@@ -122,16 +130,17 @@ class Filling {
   std::vector<Side> sides_;
   std::vector<std::array<std::int32_t, 2>> rows_;  ///< by flow: sides
   std::size_t work_ = 0;
+  std::size_t too_many_ = std::numeric_limits<std::size_t>::max();  ///< items of a side to list all
+  bool ambiguous_ = false;  ///< most sets that fill a link share flows with others
   std::vector<Item> items_;
   std::vector<double> sizes_;  ///< of items_
   double full_ = 0;
   Half chosen_;
   std::vector<Half> low_, high_;
-  std::vector<std::uint64_t> missing_;  ///< filter: what is missing to halves of low_
-  double scale_ = 0;                    ///< places of the filter per byte
+  SumFilter missing_{0, 1};  ///< to halves of low_
 };
 
-void Filling::measure(std::int32_t row) {
+void Deduction::measure(std::int32_t row) {
   Side& side = sides_[row];
   double widest = 0, sum = 0;
   std::int32_t links = 0;
@@ -147,7 +156,7 @@ void Filling::measure(std::int32_t row) {
 }
 
 /// Sets at this leaf that do not fill a link by themselves, smallest first.
-void Filling::list_items(const Side& side) {
+void Deduction::list_items(const Side& side) {
   items_.clear();
   for (const std::int32_t f : side.flows) {
     items_.push_back({instance_.flows.bytes[f], together_.name(f)});
@@ -169,8 +178,8 @@ void Filling::list_items(const Side& side) {
 /// together with those chosen before, and are `wanted`; whether that ended before the effort was
 /// spent.
 template <class Wanted>
-bool Filling::choose(std::size_t count, std::size_t from, double least, double most,
-                     const Wanted& wanted, std::vector<Half>& into) {
+bool Deduction::choose(std::size_t count, std::size_t from, double least, double most,
+                       const Wanted& wanted, std::vector<Half>& into) {
   const double have = chosen_.bytes;
   const std::size_t position = chosen_.count;
   if (count == 1) {
@@ -202,34 +211,66 @@ bool Filling::choose(std::size_t count, std::size_t from, double least, double m
 }
 
 /// Smaller halves, and a filter of what is missing to them.
-bool Filling::list_low(std::size_t count, double most) {
+bool Deduction::list_low(std::size_t count, double most) {
   low_.clear();
   const auto any = [](double) { return true; };
   if (!choose(count, 0, 0, most, any, low_) || low_.size() > kHalves) return false;
   work_ += kListing * low_.size();
-  missing_.assign(std::bit_ceil(kSparse * low_.size() / kBits + 1), 0);
-  scale_ = static_cast<double>(kBits * missing_.size()) / (full_ * (1 + 2 * kExact));
-  for (const Half& low : low_) {
-    for (const double tolerance : {-kExact * full_, kExact * full_}) {
-      const auto place = static_cast<std::size_t>((full_ - low.bytes + tolerance) * scale_);
-      missing_[place / kBits] |= std::uint64_t{1} << place % kBits;
-    }
-  }
+  missing_ = SumFilter(low_.size(), full_ * (1 + 2 * kExact));
+  for (const Half& low : low_) missing_.put(full_ - low.bytes, kExact * full_);
   return true;
 }
 
 /// Larger halves whose bytes are, as far as the filter can tell, missing to a smaller one.
-bool Filling::list_high(std::size_t count, double least) {
-  const auto is_missing = [&](double bytes) {
-    const auto place = static_cast<std::size_t>(bytes * scale_);
-    return (missing_[place / kBits] >> place % kBits & 1U) != 0;
-  };
+bool Deduction::list_high(std::size_t count, double least) {
+  const auto is_missing = [&](double bytes) { return missing_.may_have(bytes); };
   high_.clear();
   return choose(count, 0, least, full_, is_missing, high_) && high_.size() <= kHalves;
 }
 
+/// All that fill a link of this side, of items that do not fill one by themselves.
+std::optional<std::vector<SubsetOfSizes>> Deduction::all_fillings(const Side& side) {
+  list_items(side);
+  if (items_.size() >= too_many_) return std::nullopt;
+  std::size_t halves = 0;
+  auto found =
+      subsets_of_sum(sizes_, side.full, kExact * side.full, kHalvesOfAll, kFillings, halves);
+  work_ += kListingAll * halves;
+  if (!found) too_many_ = items_.size();
+  return found;
+}
+
+/// Joins what only one filling has a place for.
+void Deduction::settle(const Side& side) {
+  auto fillings = all_fillings(side);
+  if (!fillings) return;
+  Numbers uses(items_.size(), 0);
+  for (const SubsetOfSizes& filling : *fillings) {
+    for (const std::int32_t i : filling) ++uses[i];
+  }
+  const auto is_certain = [&](const SubsetOfSizes& filling) {
+    return std::ranges::any_of(filling, [&](std::int32_t i) { return uses[i] == 1; });
+  };
+  while (true) {
+    const auto certain = std::ranges::find_if(*fillings, is_certain);
+    if (certain == fillings->end()) break;
+    std::iter_swap(certain, fillings->end() - 1);
+    const SubsetOfSizes filling = std::move(fillings->back());
+    fillings->pop_back();
+    for (const std::int32_t i : filling) {
+      together_.join(items_[i].set, items_[filling.front()].set);
+    }
+    std::erase_if(*fillings, [&](const SubsetOfSizes& other) {
+      if (std::ranges::find_first_of(other, filling) == other.end()) return false;
+      for (const std::int32_t i : other) --uses[i];
+      return true;
+    });
+  }
+  ambiguous_ |= !fillings->empty();
+}
+
 /// Looks for sets of up to `most` items that were not looked for yet, until some are found.
-bool Filling::find_sets(Side& side, std::size_t most) {
+bool Deduction::find_sets(Side& side, std::size_t most) {
   list_items(side);
   if (items_.size() != side.items) side.checked = 1;
   side.items = items_.size();
@@ -240,7 +281,7 @@ bool Filling::find_sets(Side& side, std::size_t most) {
 }
 
 /// Joins the sets of `count` items that fill a link and share no item with another one.
-bool Filling::join_sets(const Side& side, std::size_t count) {
+bool Deduction::join_sets(const Side& side, std::size_t count) {
   if (items_.size() < count || tired()) return false;
   full_ = side.full;
   double sum = 0;
@@ -270,9 +311,9 @@ bool Filling::join_sets(const Side& side, std::size_t count) {
       for (std::size_t i = 0; i < first; ++i) ++uses[low.item[i]];
       for (std::size_t i = 0; i < rest; ++i) ++uses[high.item[i]];
     }
-    if (sets.size() > items_.size()) return false;  // sizes repeat: nothing is certain
+    if (sets.size() > items_.size()) break;
   }
-  bool found = false;
+  std::size_t joined = 0;
   for (const auto& [low, high] : sets) {
     const auto alone = [&](std::int16_t i) { return uses[i] == 1; };
     if (!std::all_of(low->item.begin(), low->item.begin() + first, alone) ||
@@ -282,12 +323,30 @@ bool Filling::join_sets(const Side& side, std::size_t count) {
     const std::int32_t set = items_[low->item[0]].set;
     for (std::size_t i = 1; i < first; ++i) together_.join(set, items_[low->item[i]].set);
     for (std::size_t i = 0; i < rest; ++i) together_.join(set, items_[high->item[i]].set);
-    found = true;
+    ++joined;
   }
-  return found;
+  // Where sizes repeat, sets of one size tell nothing before those of all others are known.
+  ambiguous_ |= 2 * joined < sets.size();
+  return joined > 0;
 }
 
-FlowSets Filling::sets() {
+/// Adds what fills a row where sets do not do so by themselves; whether all of it is known.
+bool Deduction::list_fillings(std::int32_t row, std::span<const std::int32_t> number,
+                              FlowSets& result) {
+  list_items(sides_[row]);
+  if (items_.empty()) return true;
+  const auto fillings = all_fillings(sides_[row]);
+  const auto planes = static_cast<std::size_t>(instance_.graph.two_tier().planes);
+  if (!fillings || (result.fillings.size() + fillings->size()) * planes > kStatements) return false;
+  for (const SubsetOfSizes& filling : *fillings) {
+    Filling& added = result.fillings.emplace_back();
+    added.row = row;
+    for (const std::int32_t i : filling) added.sets.push_back(number[items_[i].set]);
+  }
+  return true;
+}
+
+FlowSets Deduction::sets() {
   FlowSets result;
   result.effort = static_cast<double>(work_) / kWork;
   Numbers number(instance_.size(), PathSets::kNone);
@@ -310,11 +369,11 @@ FlowSets Filling::sets() {
       }
     }
   }
-  result.complete = any_full() && std::ranges::all_of(result.rows, [&](const auto& rows) {
-                      return std::ranges::all_of(rows, [&](const RowLoad& row) {
-                        return row.load >= sides_[row.row].full * (1 - kFits);
-                      });
-                    });
+  result.complete = any_full();
+  for (std::int32_t row = 0; result.complete && row < static_cast<std::int32_t>(sides_.size());
+       ++row) {
+    if (sides_[row].full > 0) result.complete = list_fillings(row, number, result);
+  }
   return result;
 }
 
@@ -327,12 +386,12 @@ double capacity_of(const LinkGraph& graph, std::int32_t row, std::int32_t plane)
   return graph.capacity(link).base();
 }
 
-FlowSets single_flows(const RoutingInstance& instance) { return Filling(instance, 0, 0).sets(); }
+FlowSets single_flows(const RoutingInstance& instance) { return Deduction(instance, 0, 0).sets(); }
 
 FlowSets deduce_sets(const RoutingInstance& instance, double drain_s, double effort) {
-  Filling filling(instance, drain_s, effort);
-  if (filling.any_full()) filling.deduce();
-  return filling.sets();
+  Deduction deduction(instance, drain_s, effort);
+  if (deduction.any_full()) deduction.deduce();
+  return deduction.sets();
 }
 
 std::optional<Choice> place_sets(const RoutingInstance& instance, const FlowSets& sets,
@@ -349,7 +408,7 @@ std::optional<Choice> place_sets(const RoutingInstance& instance, const FlowSets
   }
   const double widest = std::ranges::max(room);
   SplitMix random(1);
-  const auto placed = SetColouring(sets.rows, room, planes)
+  const auto placed = SetColouring(sets.rows, room, planes, sets.fillings)
                           .solve(static_cast<std::int64_t>(effort * kLooks), random);
   if (!placed) return std::nullopt;
   // No two sets are too much for a link, but several may be where it need not be full.

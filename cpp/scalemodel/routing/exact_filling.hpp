@@ -16,22 +16,24 @@ namespace scalemodel {
 struct FlowSets {
   std::vector<std::vector<std::int32_t>> members;  ///< flows that have a choice, each in one set
   std::vector<std::vector<RowLoad>> rows;          ///< bytes of each set
-  bool complete = false;  ///< no set takes a part only of a link that must be full
-  double effort = 0;      ///< spent
+  std::vector<Filling> fillings;  ///< of rows where some sets take a part of a link, if complete
+  bool complete = false;          ///< all is known that may fill a link that must be full
+  double effort = 0;              ///< spent
 };
 
 /// What stays together, deduced from sums of sizes. Where all links of a leaf must be full for
 /// `drain_s` seconds to suffice, the flows of each of them add up to what it carries in that time.
-/// Sets of flows that do so are found by size, two halves at a time; one that shares no flow with
-/// another stays together. Flows that stay together at one leaf do so at all others, which shortens
-/// the lists there, and so on until nothing new is found within the effort, of which 1 is about
-/// 50 ms on one core.
+/// All such fillings are listed where a leaf has few flows; the only one with a place for some flow
+/// is certain, and its flows stay together. Where that leaves a choice, it is the fillings among
+/// which the planes decide. Leaves of more flows are searched for fillings of few flows first: one
+/// that shares no flow with another stays together, which shortens the lists there and at other
+/// leaves, and so on until nothing new is found within the effort, of which 1 is up to 50 ms on one
+/// core.
 ///
-/// Exact where sizes differ so much that only the flows of one link add up to it, which is where
-/// searching by moves has next to nothing to follow: below about as many flows as make the number
-/// of routings times the chance that all links are almost full equal to one. With more flows the
-/// links of few large flows are found, which are the ones that bind. Where sizes repeat, sets are
-/// ambiguous and few are found. Precondition: two tiers, drain_s > 0.
+/// Exact where searching by moves has next to nothing to follow: below about as many flows as make
+/// the number of routings times the chance that all links are almost full equal to one. Where sizes
+/// repeat (multiples of a thousandth of a link), leaves have many fillings, and more than some
+/// three flows a link are too many. Precondition: two tiers, drain_s > 0.
 FlowSets deduce_sets(const RoutingInstance& instance, double drain_s, double effort);
 
 /// Every flow that has a choice as a set of its own. Precondition: two tiers.

@@ -120,18 +120,19 @@ inline Flows layered_flows(const LinkGraph& graph, int active, int layers, Bytes
 }
 
 /// As `layered_flows` with one cyclic order on each spine, whose flows are cut in parts at random
-/// places, all together `count`.
+/// places, all together `count`; a multiple of `full` over `grain` each where that is above 0.
 inline Flows cut_flows(const LinkGraph& graph, int active, int count, Bytes full,
-                       std::uint64_t seed) {
+                       std::uint64_t seed, int grain = 0) {
   const Flows whole = layered_flows(graph, active, 1, full, seed);
   const auto wholes = static_cast<std::int32_t>(whole.size());
   SplitMix random(seed);
   std::vector<std::vector<double>> cuts(whole.size(), {0.0, 1.0});
   for (std::int32_t left = count - wholes; left > 0;) {
     std::vector<double>& of_flow = cuts[random.below(wholes)];
-    const double place = random.unit();
-    const auto least = [&](double cut) { return std::abs(cut - place) < 0.02; };
-    if (std::ranges::any_of(of_flow, least)) continue;
+    const double place =
+        grain > 0 ? random.below(grain) / static_cast<double>(grain) : random.unit();
+    const auto near = [&](double cut) { return std::abs(cut - place) < 0.02; };
+    if (std::ranges::any_of(of_flow, near)) continue;
     of_flow.push_back(place);
     --left;
   }
