@@ -22,8 +22,8 @@ namespace {
 constexpr double kRounding = 1e-9;
 /// What a budget of one buys: flows times moves of layer 1, flows times evaluations of layer 2.
 constexpr double kMovesPerBudget = 7.5e6, kFlowsPerBudget = 150'000;
-/// On two tiers: moves of sets of flows. Shares of the budget for deducing sets and for placing
-/// them where they are complete; what is left anneals single flows.
+/// On two tiers: moves of flows. Shares of the budget for deducing sets and for placing them where
+/// they may be others; what is left anneals single flows.
 constexpr double kPlaneMovesPerBudget = 1'300'000, kDeducing = 0.3, kPlacing = 0.5;
 /// Of one run in a hundred the end is far from the others'.
 constexpr int kRuns = 2;
@@ -171,7 +171,8 @@ Choice lower_on_planes(const RoutingInstance& instance, double bound, const Sear
   const FlowSets deduced = deduce_sets(instance, bound, kDeducing * effort.budget);
   double left = effort.budget - deduced.effort;
   if (deduced.complete) {
-    const double share = kPlacing * effort.budget;
+    // Where no other sets fill links, moves find nothing either.
+    const double share = deduced.fillings.empty() ? left : kPlacing * effort.budget;
     if (auto filled = place_sets(instance, deduced, bound, share)) return *std::move(filled);
     left -= share;
   }
