@@ -445,8 +445,9 @@ def _fixes_of_memory(est: Estimate, count: int) -> list[Fix]:
 def fixes(est: Estimate, count: int = 5) -> list[Fix]:
     """Changes that make a strategy run, fastest first; empty when it runs already.
 
-    Changes of one knob are tried first, of two when none of them helps. For an illegal strategy
-    they are the nearest legal values of the knobs that its reason speaks of.
+    Changes of one knob are tried first, of two where fewer than three of those help. For an illegal
+    strategy they are the nearest legal values of the knobs that its reason speaks of; what does not
+    fit then says so in its verdict and comes last.
 
     Parameters
     ----------

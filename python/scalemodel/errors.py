@@ -45,11 +45,20 @@ class ScaleModelError(ValueError):
 
 
 def nearest(name: object, known: Iterable[object], count: int = 3) -> str:
-    """Text that names the known names nearest to `name`, or a few of them; keys may be anything."""
+    """Text that names the known names nearest to `name`, or a few of them; keys may be anything.
+
+    Examples
+    --------
+    >>> nearest("llama4", ["llama_7b", "llama4_scout", "llama_13b"], 2)
+    "did you mean 'llama4_scout' or 'llama_7b'?"
+    """
     given, listed = str(name), [str(item) for item in known]
     close = difflib.get_close_matches(given, listed, n=count, cutoff=0.5)
-    if not close and len(given) >= 3:  # part of a longer name
-        close = [item for item in listed if given.lower() in item.lower()][:count]
+    part = given.lower()
+    if len(part) >= 3:  # part of a longer name, its beginning above all, is likelier than a slip
+        holding = [item for item in listed if part in item.lower()]
+        holding.sort(key=lambda item: (not item.lower().startswith(part), len(item)))
+        close = list(dict.fromkeys([*holding, *close]))[:count]
     if close:
         return "did you mean " + " or ".join(repr(item) for item in close) + "?"
     return "known: " + ", ".join(listed[:12]) + (", ..." if len(listed) > 12 else "")

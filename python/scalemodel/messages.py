@@ -341,6 +341,22 @@ def fix_text(fix: Fix, *, relative: bool) -> str:
     return f"{fix.change} (step {time_text(fix.step_time_s)}, {size_text(fix.memory_bytes)}{fits})"
 
 
+def verdict_message(est: Estimate) -> str:
+    """What the verdict says and why, on two lines, without a search for what would help.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+    ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=3))
+    >>> print(verdict_message(est).splitlines()[0])
+    illegal:mesh   tp*cp*pp*dp = 3*1*1*2 = 6 but the cluster has 8 accelerators.
+    """
+    template, values = TEMPLATES[est.reason], facts(est)
+    what, why = template.what.format_map(values), template.why.format_map(values)
+    return f"{est.verdict}   {what}\n  {why}"
+
+
 def message(est: Estimate, fixes: list[Fix] | None = None) -> str:
     """What the verdict says, why, the numbers, and the changes that help.
 
@@ -348,7 +364,7 @@ def message(est: Estimate, fixes: list[Fix] | None = None) -> str:
     ----------
     est : Estimate
     fixes : list of Fix, optional
-        Changes to name; found with `diagnosis.fixes` when left out.
+        What `diagnosis.fixes` found, where the caller has it already; empty: nothing helps.
 
     Examples
     --------
@@ -358,18 +374,14 @@ def message(est: Estimate, fixes: list[Fix] | None = None) -> str:
     >>> print(message(est).splitlines()[0])
     illegal:tp_heads   tp=12 cannot split 64 attention heads (64 / 12 is not whole).
     """
-    template, values = TEMPLATES[est.reason], facts(est)
-    lines = [
-        f"{est.verdict}   {template.what.format_map(values)}",
-        f"  {template.why.format_map(values)}",
-    ]
+    said = verdict_message(est)
     if est.fits:
-        return "\n".join(lines)
+        return said
     if fixes is None:
         from scalemodel import diagnosis
 
         fixes = diagnosis.fixes(est)
-    relative = est.reason == "out_of_memory"
+    relative, lines = est.reason == "out_of_memory", [said]
     if fixes:
         lines.append("  Fixes, fastest first:")
         lines += [f"    {fix_text(fix, relative=relative)}" for fix in fixes]

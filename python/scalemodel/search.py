@@ -191,7 +191,7 @@ class Ranking(Sequence[Estimate]):
     pruned : int
         Of those, how many a lower bound showed to be worse, so that they were not evaluated.
     constrained : int
-        Strategies that run but keep not to a constraint.
+        Strategies that run but break a constraint.
     counts : dict
         Evaluated strategies by verdict.
 
@@ -242,7 +242,12 @@ class Ranking(Sequence[Estimate]):
     def __getitem__(self, index: int | slice) -> Estimate | list[Estimate]:
         if isinstance(index, slice):
             return [self._estimate(hit) for hit in self._hits[index]]
+        if not self._hits:
+            raise IndexError(f"no strategy is left; {self.why_infeasible()}")
         return self._estimate(self._hits[index])
+
+    def __iter__(self) -> Iterator[Estimate]:
+        return map(self._estimate, self._hits)
 
     def _estimate(self, hit: _Hit) -> Estimate:
         q = self.question
@@ -291,11 +296,16 @@ class Ranking(Sequence[Estimate]):
         if self.constrained:
             parts.append(f"{self.constrained:,} broke a constraint")
         text = f"{ok:,} of {self.evaluated:,} evaluated strategies fit"
-        if self.pruned:
-            better = "cannot be better or cannot fit" if self._hits else "cannot fit"
-            parts.append(f"{self.pruned:,} more {better}")
+        if self.pruned and not self.evaluated:
+            text = f"0 of {self.pruned:,} strategies fit"
+        elif self.pruned:
+            parts.append(f"{self.pruned:,} more {self.why_pruned()}")
         text = f"{text}: {', '.join(parts)}." if parts else f"{text}."
         return text if self._hits or ok else text + self._nearest()
+
+    def why_pruned(self) -> str:
+        """Why strategies were left out unevaluated; none can be worse than what was not found."""
+        return "cannot be better or cannot fit" if self._hits else "cannot fit"
 
     def _nearest(self) -> str:
         """The strategy that needs least memory, when none fits."""

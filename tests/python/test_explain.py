@@ -189,6 +189,8 @@ def test_an_illegal_strategy_explains_why() -> None:
     tree = est.explain()
     assert isinstance(tree, Explanation)
     assert tree.value is None
+    # Why, and nothing about changes: those take a search, and some would help.
+    assert "\n".join([tree.formula, "  Fixes, fastest first:"]) in est.message()
     assert tree.formula.startswith("illegal:mesh")
     assert not tree.children
 

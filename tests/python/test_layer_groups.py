@@ -197,6 +197,16 @@ widths = [32, 16, 1]
         sm.compose(path)
 
 
+def test_the_best_of_nothing_says_what_became_of_the_strategies() -> None:
+    task = sm.Training(global_batch=8, sequence=8192)
+    best = sm.search(
+        sm.compose("llama3_70b"), sm.cluster("dgx_h100"), task, {"groups": {"*": "ddp"}}
+    )
+    assert (list(best), best.size) == ([], 1)
+    with pytest.raises(IndexError, match="no strategy is left of 1: 1 out_of_memory"):
+        best[0]
+
+
 def test_estimates_travel_between_processes() -> None:
     est = forward(dlrm(), "table_wise")
     again = pickle.loads(pickle.dumps(est))

@@ -103,6 +103,16 @@ def test_nothing_feasible_says_why() -> None:
     assert repr(ranking).startswith("Ranking(0 of ")
 
 
+def test_the_best_of_nothing_says_why_there_is_none() -> None:
+    ranking = sm.search("llama3_1_405b", CLUSTER, TASK, SPACE)
+    assert (list(ranking), ranking[:1]) == ([], [])
+    with pytest.raises(IndexError) as error:
+        ranking[0]
+    assert str(error.value) == f"no strategy is left; {ranking.why_infeasible()}"
+    assert f"0 of {ranking.pruned:,} strategies fit" in str(error.value)
+    assert "Least memory" in str(error.value)
+
+
 def test_rankings_are_values() -> None:
     ranking = search(constraints=["power_w <= 650"], objective={"step_time_s": 1, "energy_j": 2})
     again = pickle.loads(pickle.dumps(ranking))

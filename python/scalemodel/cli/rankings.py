@@ -110,7 +110,7 @@ def counts_text(size: int, counts: Mapping[str, int], *further: str) -> str:
 def _counts_text(ranking: Ranking) -> str:
     further = [f"{ranking.evaluated:,} evaluated"]
     if ranking.pruned:
-        further.append(f"{ranking.pruned:,} pruned (cannot be better)")
+        further.append(f"{ranking.pruned:,} pruned ({ranking.why_pruned()})")
     text = counts_text(ranking.size, ranking.counts, *further)
     return text + (f" · constrained {ranking.constrained:,}" if ranking.constrained else "")
 

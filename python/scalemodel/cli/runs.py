@@ -19,7 +19,9 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--tokens", type=number, metavar="N", help="tokens to train on")
     run.add_argument("--failures", metavar="NAME|N", help="per node-day (default: llama_3)")
     run.add_argument("--price", metavar="NAME|N", help="list price, or USD per accelerator-hour")
-    run.add_argument("--grid", metavar="NAME|N", help="country, or g of CO2e per kWh")
+    run.add_argument(
+        "--grid", metavar="NAME|N", help="country in three letters, or g of CO2e per kWh"
+    )
     run.add_argument("--pue", metavar="NAME|N", help="operator, or facility over equipment power")
     run.add_argument("--cap-w", type=number, metavar="W", help="power limit of an accelerator")
 

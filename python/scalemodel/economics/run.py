@@ -284,7 +284,8 @@ def training_run(
     price : str or float, optional
         List price of the catalogue, or USD per accelerator-hour. Default: the cluster's.
     grid : str or float
-        Country or region of the catalogue, or g of CO2e per kWh.
+        Country in three letters (ISO 3166: ``"fra"``), ``"world"`` or a cloud region of the
+        catalogue, or g of CO2e per kWh.
     pue : str or float, optional
         Operator of the catalogue, or a number. Default: the cluster's.
     cap_w : float, optional

@@ -18,7 +18,7 @@ from scalemodel.explain.sources import (
     entry_source,
     network_text,
 )
-from scalemodel.messages import message
+from scalemodel.messages import verdict_message
 
 if TYPE_CHECKING:
     from scalemodel.estimate import Estimate
@@ -345,7 +345,7 @@ def term_tree(est: Estimate) -> Explanation:
             None,
             "",
             None,
-            message(est, []),
+            verdict_message(est),
             "strategy/legal.cpp",
             est.strategy.to_dict(),
         )

@@ -8,12 +8,12 @@ from scalemodel.explain.explanation import safe
 from scalemodel.explain.page import bar_html
 from scalemodel.messages import (
     count_text,
-    message,
     money_text,
     percent_text,
     size_text,
     step_text,
     time_text,
+    verdict_message,
 )
 
 _BOX = "font-family:system-ui,sans-serif;font-size:90%"
@@ -89,8 +89,7 @@ def view_html(est: Estimate, pinned: Estimate | None = None) -> str:
     head = f"<p><b>{safe(where)}</b><br><code>{safe(repr(est.strategy))}</code></p>"
     if not est.fits:
         # What would help takes a search of its own: it is asked for, not shown at every turn.
-        said = "\n".join(message(est, []).splitlines()[:2])
-        head += f"<pre style='white-space:pre-wrap'>{safe(said)}</pre>"
+        head += f"<pre style='white-space:pre-wrap'>{safe(verdict_message(est))}</pre>"
     if est.illegal:
         return f'<div style="{_BOX}">{head}</div>'
     core = est.core

@@ -221,7 +221,7 @@ class GroupRanking(Sequence[GroupEstimate]):
     counts : dict
         Of those, how many by verdict.
     constrained : int
-        Strategies that run but keep not to a constraint.
+        Strategies that run but break a constraint.
 
     Examples
     --------
@@ -252,6 +252,10 @@ class GroupRanking(Sequence[GroupEstimate]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self._estimate(hit) for hit in self._hits[index]]
+        if not self._hits:
+            counts = ", ".join(f"{number:,} {verdict}" for verdict, number in self.counts.items())
+            broke = f", {self.constrained:,} broke a constraint" if self.constrained else ""
+            raise IndexError(f"no strategy is left of {self.size:,}: {counts}{broke}")
         return self._estimate(self._hits[index])
 
     def __iter__(self) -> Iterator[GroupEstimate]:

@@ -150,6 +150,22 @@ def _catalogue_model(name: str) -> Model:
     return _model_from_table(catalog.load("models", name), f"models/{name}.toml")
 
 
+def _entry_name(label: str) -> str:
+    """Catalogue entry of a model; one that is made of layer groups is named as such."""
+    try:
+        return catalog.find("models", label)
+    except ScaleModelError as unknown:
+        try:
+            composed = catalog.find("composed", label)
+        except ScaleModelError:
+            raise unknown from None
+        raise ScaleModelError(
+            f"model={label!r}: is made of layer groups; write sm.compose({composed!r})",
+            code=unknown.code,
+            details=unknown.details,
+        ) from None
+
+
 def model(source: str | Path | Table | Model) -> Model:
     """A model from the catalogue, a TOML file, a Hugging Face ``config.json`` or a dictionary.
 
@@ -186,7 +202,7 @@ def model(source: str | Path | Table | Model) -> Model:
             return _model_from_table(_read_json(path), text)
         if path.is_dir() and (path / "config.json").is_file():
             return _model_from_table(_read_json(path / "config.json"), text)
-        return _catalogue_model(catalog.find("models", text))
+        return _catalogue_model(_entry_name(text))
     raise ScaleModelError(
         f"model={source!r}: must be a catalogue name, a path or a mapping", code="malformed"
     )

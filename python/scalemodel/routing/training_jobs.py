@@ -12,7 +12,7 @@ import numpy as np
 from scalemodel import _core, resolve
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import DEFAULT_STACK, Estimate, estimate, tables_for
-from scalemodel.messages import message
+from scalemodel.messages import verdict_message
 from scalemodel.resolve import Cluster
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def jobs_of(
             fields["model"], own, fields["task"], fields["strategy"], stack=fields["stack"]
         )
         if est.illegal:
-            raise ScaleModelError(f"jobs[{number}]: {message(est, [])}")
+            raise ScaleModelError(f"jobs[{number}]: {verdict_message(est)}")
         name = str(fields.get("name", est.model.name if len(listed) == 1 else f"job {number}"))
         if name in [job.name for job in jobs]:
             raise ScaleModelError(f"jobs[{number}]: name={name!r}: two jobs have this name")

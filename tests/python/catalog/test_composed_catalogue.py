@@ -51,6 +51,14 @@ REPLICAS = {
 }
 
 
+@pytest.mark.parametrize("label", ["dlrm_a", "ViT-B/16"])
+def test_a_composed_entry_taken_for_a_plain_one_is_pointed_to(label: str) -> None:
+    name = catalog.find("composed", label)
+    with pytest.raises(sm.ScaleModelError, match=rf"write sm\.compose\('{name}'\)") as error:
+        sm.model(label)
+    assert error.value.code == "unknown_model"
+
+
 def score_gigaflop(model: sm.ComposedModel) -> float:
     """Of attention scores and weighted values, one sample forward."""
     shapes = [group for group in model.groups if isinstance(group, sm.Transformer)]
