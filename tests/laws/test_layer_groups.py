@@ -208,6 +208,8 @@ DENSE = tuple(
         {"tp": 8, "sharding": "ddp"},
         {"tp": 4, "sharding": "zero3"},
         {"tp": 4, "sharding": "hsdp", "shard_degree": 8},
+        {"tp": 4, "sharding": "hsdp"},
+        {"sharding": "hsdp"},
         {"tp": 2, "sharding": "zero1", "recompute": "full"},
         {"cp": 2, "context": "all_gather", "sharding": "ddp"},
         {"tp": 4, "cp": 2, "context": "all_gather"},

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pickle
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import scalemodel as sm
 
 NODE = sm.cluster("zionex", nodes=1)
+LLAMA, ROUTED = sm.compose("llama3_8b"), sm.compose("mixtral_8x7b")
 TABLES, DIM, BYTES, POOLING, BATCH = 64, 128, 2, 20, 8192
 #: Every rate a constant share of the data sheet, no latency, nothing beside the tables.
 BARE = sm.Ablation(
@@ -195,6 +197,38 @@ widths = [32, 16, 1]
     path.write_text('name = "tiny"\n[[group]]\nkind = "mlp"\nwidth = [8]\n')
     with pytest.raises(sm.ScaleModelError, match=r"width.*unknown key.*widths"):
         sm.compose(path)
+
+
+@pytest.mark.parametrize(
+    ("model", "mesh", "task", "verdict", "said"),
+    [
+        (LLAMA, "ddp@3", {}, "illegal:mesh", "transformer ddp@3"),
+        (LLAMA, "ddp", {"global_batch": 12}, "illegal:batch", "12 samples in 1 micro-batches"),
+        (LLAMA, "tp@64", {}, "illegal:tp_heads", "heads: token_embedding tp@64, transformer tp@64"),
+        (ROUTED, "tp@64", {}, "illegal:tp_heads", "attention heads"),
+        (LLAMA, "ddp", {"precision": "fp4"}, "illegal:precision", "h100_sxm_80 has no fp4 rate"),
+        (LLAMA, "ddp", {}, "out_of_memory", "GiB too much"),
+        (LLAMA, "fsdp", {}, "ok", "GiB spare"),
+    ],
+)
+def test_a_verdict_on_groups_is_said_in_words(
+    model: sm.ComposedModel, mesh: str, task: dict[str, Any], verdict: str, said: str
+) -> None:
+    cluster = sm.cluster("dgx_h100", nodes=8)
+    question = sm.Training(**{"global_batch": 64, "sequence": 2048, **task})
+    est = sm.estimate(model, cluster, question, sm.GroupStrategy({"transformer": mesh}))
+    assert est.verdict == verdict
+    assert est.message().startswith(f"{verdict}   ")
+    assert said in est.message()
+
+
+def test_a_routed_group_names_what_its_experts_lack() -> None:
+    cluster = sm.cluster("dgx_h100", nodes=2)
+    task = sm.Training(global_batch=16, sequence=2048)
+    meshes = {"transformer": "fsdp", "experts": "ep@16"}
+    est = sm.estimate(ROUTED, cluster, task, sm.GroupStrategy(meshes))
+    assert est.verdict == "illegal:ep_experts"
+    assert "ep@16" in est.message()
 
 
 def test_the_best_of_nothing_says_what_became_of_the_strategies() -> None:

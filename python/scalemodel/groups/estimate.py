@@ -81,7 +81,7 @@ def group_tables(
 class GroupEstimate(EngineAnswer):
     """What one step of a model of layer groups takes; every column of `to_dict` is an attribute.
 
-    For an illegal strategy the numbers are None and `verdict` says why; for one that does not fit
+    For an illegal strategy the numbers are None and `message` says why; for one that does not fit
     they are filled all the same.
 
     Attributes
@@ -198,6 +198,21 @@ class GroupEstimate(EngineAnswer):
         row["cost_usd"] = self.cost_usd
         return row
 
+    def message(self) -> str:
+        """The verdict in words: what, why and the numbers.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task, plan = sm.Training(global_batch=16, sequence=4096), sm.GroupStrategy("tp@16")
+        >>> est = sm.estimate(sm.compose("llama3_8b"), sm.cluster("dgx_h100"), task, plan)
+        >>> est.message().partition(":")[2].partition(":")[0]
+        'mesh   a mesh does not suit 8 accelerators or its group'
+        """
+        from scalemodel.groups import messages
+
+        return messages.message(self)
+
     def breakdown(self) -> pd.DataFrame:
         """Seconds and share of the step by cause; the seconds sum to the step time.
 
@@ -261,7 +276,7 @@ def estimate_groups(
     if strategy is None:
         strategy = GroupStrategy()
     if isinstance(strategy, _core.Strategy):
-        strategy = from_shorthand(strategy, cluster.accelerators, task.global_batch)
+        strategy = from_shorthand(strategy, cluster, task)
     if not isinstance(strategy, GroupStrategy):
         raise ScaleModelError(f"strategy={strategy!r}: must be a GroupStrategy or Strategy")
     left_out = checked_ablation(ablation)

@@ -10,6 +10,7 @@ from scalemodel import _core
 from scalemodel.errors import ScaleModelError, nearest
 from scalemodel.groups.layers import KINDS
 from scalemodel.groups.model import ComposedModel, Slot
+from scalemodel.resolve import Cluster
 from scalemodel.tasks import Training
 
 #: Kinds of group that a key of a strategy may stand for, by key.
@@ -184,7 +185,7 @@ def slot_keys(slot: Slot) -> list[str]:
     return [slot.name, slot.kind, *families, "*"]
 
 
-def from_shorthand(strategy: _core.Strategy, accelerators: int, global_batch: int) -> GroupStrategy:
+def from_shorthand(strategy: _core.Strategy, cluster: Cluster, task: Training) -> GroupStrategy:
     """The group strategy that the usual (tp, dp, sharding) strategy stands for.
 
     Raises
@@ -195,7 +196,9 @@ def from_shorthand(strategy: _core.Strategy, accelerators: int, global_batch: in
     Examples
     --------
     >>> import scalemodel as sm
-    >>> plan = from_shorthand(sm.Strategy(tp=8, sharding="zero3"), 64, 64)
+    >>> cluster = sm.cluster("dgx_h100", nodes=8)
+    >>> task = sm.Training(global_batch=64, sequence=4096)
+    >>> plan = from_shorthand(sm.Strategy(tp=8, sharding="zero3"), cluster, task)
     >>> plan.groups["transformer"], plan.groups["mlp"], plan.micro_batches
     ('sp@8+fsdp', 'tp@8+fsdp', 8)
     """
@@ -209,7 +212,8 @@ def from_shorthand(strategy: _core.Strategy, accelerators: int, global_batch: in
         raise ScaleModelError("recompute='selective': layer groups recompute whole units or none")
     if strategy.sharding == "hsdp":
         # Ranks that share out a sequence are among those that share out parameters.
-        replicas = f"fsdp@{max(1, (strategy.shard_degree or 8) // strategy.cp)}+ddp"
+        shard = _core.resolve_degrees(strategy, cluster.core, task.core).shard
+        replicas = f"fsdp@{max(1, shard // strategy.cp)}+ddp"
     else:
         replicas = {"ddp": "ddp", "zero3": "fsdp"}.get(strategy.sharding, "zero1")
     dense = f"tp@{strategy.tp}+{replicas}" if strategy.tp > 1 else replicas
@@ -223,7 +227,7 @@ def from_shorthand(strategy: _core.Strategy, accelerators: int, global_batch: in
     if strategy.ep > 1:
         groups["experts"] = f"ep@{strategy.ep}+{replicas}"
     # A step that does not divide evenly gets a verdict, not a number of passes.
-    replicated = max(1, accelerators // (strategy.tp * strategy.cp))
+    replicated = max(1, cluster.accelerators // (strategy.tp * strategy.cp))
     replica_batch = replicated * strategy.micro_batch
-    passes = max(1, global_batch // replica_batch)
+    passes = max(1, task.global_batch // replica_batch)
     return GroupStrategy(groups, micro_batches=passes, recompute=strategy.recompute == "full")
