@@ -34,7 +34,7 @@ def test_the_heat_map_holds_every_byte_between_leaves_and_spines(
     mine = links[(links.source_kind == kinds[0]) & (links.destination_kind == kinds[1])]
     assert cells.sum() == pytest.approx(1e-9 * mine.load_bytes.sum())
     assert cells.max() == pytest.approx(1e-9 * mine.load_bytes.max())
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("spine", "leaf")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Spine", "Leaf")
 
 
 def test_the_curve_of_balanced_links_spreads_less(reports: dict[str, sm.RoutingReport]) -> None:
@@ -43,7 +43,7 @@ def test_the_curve_of_balanced_links_spreads_less(reports: dict[str, sm.RoutingR
     for line in ax.get_lines():
         loads, share = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
         assert (np.diff(loads) >= 0).all()
-        assert share[-1] == 1
+        assert share[-1] == 100
         spread[line.get_label()] = loads[-1] / loads[0]
     assert spread["balanced"] <= spread["ecmp"]
     assert "(GB)" in ax.get_xlabel()
@@ -68,7 +68,7 @@ def test_one_report_and_its_tables_plot_alike(
     ax = plot.job_slowdowns(report.jobs())
     assert ax.get_legend() is None
     plot.save(ax, tmp_path / "jobs.svg")
-    assert "slowdown (1 = alone)" in (tmp_path / "jobs.svg").read_text(encoding="utf-8")
+    assert "Slowdown (1 = alone)" in (tmp_path / "jobs.svg").read_text(encoding="utf-8")
 
 
 def test_the_map_draws_every_cable_once_and_failed_ones_dashed() -> None:

@@ -85,7 +85,7 @@ def link_loads(report: Any, *, direction: str = "up", ax: Axes | None = None) ->
     >>> fabric = sm.Fabric.leaf_spine()
     >>> jobs = sm.Traffic.paper_mix(fabric, jobs=2, ring=2)
     >>> sm.plot.link_loads(sm.route(fabric, jobs, policy="balanced")).get_ylabel()
-    'leaf'
+    'Leaf'
     """
     if direction not in _DIRECTIONS:
         raise ScaleModelError(f"direction={direction!r}: must be 'up' or 'down'")
@@ -103,10 +103,8 @@ def link_loads(report: Any, *, direction: str = "up", ax: Axes | None = None) ->
             1e-9 * loads.to_numpy(), aspect="auto", cmap=COLOUR_MAP, vmin=0, interpolation="nearest"
         )
         figure: Any = ax.figure
-        figure.colorbar(image, ax=ax, label="load of one step (GB)")
-    ax.set_xlabel("spine")
-    ax.set_ylabel("leaf")
-    ax.set_title(f"links {direction}")
+        figure.colorbar(image, ax=ax, label="Load of one step (GB)")
+        ax.set(xlabel="Spine", ylabel="Leaf", title=f"Links {direction}")
     return ax
 
 
@@ -146,7 +144,7 @@ def link_load_cdf(reports: Any, *, ax: Axes | None = None) -> Axes:
             loads = loads[loads > 0]
             if not loads.size:
                 raise ScaleModelError("links: none between switches carries anything")
-            share = np.arange(1, loads.size + 1) / loads.size
+            share = 100 * np.arange(1, loads.size + 1) / loads.size
             ax.step(
                 np.concatenate([loads[:1], loads]),
                 np.concatenate([[0.0], share]),
@@ -155,12 +153,11 @@ def link_load_cdf(reports: Any, *, ax: Axes | None = None) -> Axes:
                 linestyle=_LINES[index % len(_LINES)],
                 label=label,
             )
-    ax.set_xlim(left=0)
-    ax.set_ylim(0, 1.02)
-    ax.set_xlabel("load of one step (GB)")
-    ax.set_ylabel("share of loaded links")
-    if any(tables):
-        ax.legend(frameon=False, loc="lower right")
+        ax.set_xlim(left=0)
+        ax.set_ylim(0, 102)
+        ax.set(xlabel="Load of one step (GB)", ylabel="Share of loaded links (%)")
+        if any(tables):
+            ax.legend(loc="lower right")
     return ax
 
 
@@ -210,12 +207,11 @@ def job_slowdowns(reports: Any, *, ax: Axes | None = None) -> Axes:
                 label=label,
             )
         ax.axhline(1, color="black", linewidth=0.8)
-    ax.set_xticks(places, names[0])
-    ax.set_ylim(0, 1.2 * ax.get_ylim()[1])
-    ax.set_xlabel("job")
-    ax.set_ylabel("slowdown (1 = alone)")
-    if any(tables):
-        ax.legend(frameon=False, loc="upper center", ncols=len(tables))
+        ax.set_xticks(places, names[0])
+        ax.set_ylim(0, 1.2 * ax.get_ylim()[1])
+        ax.set(xlabel="Job", ylabel="Slowdown (1 = alone)")
+        if any(tables):
+            ax.legend(loc="upper center", ncols=len(tables))
     return ax
 
 
@@ -290,18 +286,18 @@ def network_map(report: Any, *, ax: Axes | None = None) -> Axes:
             full.set_clim(0, 1)
             ax.add_collection(full)
             figure: Any = ax.figure
-            figure.colorbar(full, ax=ax, label="utilisation (1 = full)")
+            figure.colorbar(full, ax=ax, label="Utilisation (1 = full)")
         for kind, marker, size in (("nic", "o", 8), ("domain", "D", 16), ("leaf", "s", 16)):
             _scatter(ax, kinds, places, (kind,), marker, size)
         _scatter(ax, kinds, places, ("spine", "core"), "^", 16)
-    ax.autoscale_view()
-    ax.set_xticks([])
-    tiers = [] if round_map else [tier for tier in _TIERS if tier in kinds.values()]
-    ax.set_yticks(range(len(tiers)), tiers)
-    for side in ("left", "right", "top", "bottom"):
-        ax.spines[side].set_visible(False)
-    if round_map:
-        ax.set_aspect("equal")
+        ax.autoscale_view()
+        ax.set_xticks([])
+        tiers = [] if round_map else [tier for tier in _TIERS if tier in kinds.values()]
+        ax.set_yticks(range(len(tiers)), tiers)
+        for side in ("left", "right", "top", "bottom"):
+            ax.spines[side].set_visible(False)
+        if round_map:
+            ax.set_aspect("equal")
     return ax
 
 
@@ -362,7 +358,7 @@ def network_efficiency(runs: Any, *, ax: Axes | None = None) -> Axes:
     >>> jobs = sm.Traffic.paper_mix(fabric, jobs=2, ring=2)
     >>> runs = sm.simulate_network(fabric, jobs, epochs=2, reoptimise_every_s=1.0)
     >>> sm.plot.network_efficiency(runs).get_ylabel()
-    'efficiency (1 = alone)'
+    'Efficiency (1 = alone)'
     """
     listed = runs if isinstance(runs, Mapping) else {"": runs}
     if not listed:
@@ -390,9 +386,8 @@ def network_efficiency(runs: Any, *, ax: Axes | None = None) -> Axes:
                 linestyle=_LINES[index % len(_LINES)],
                 label=label,
             )
-    ax.set_ylim(0, 1.05)
-    ax.set_xlabel("time (s)")
-    ax.set_ylabel("efficiency (1 = alone)")
-    if any(curves):
-        ax.legend(frameon=False, loc="lower right")
+        ax.set_ylim(0, 1.05)
+        ax.set(xlabel="Time (s)", ylabel="Efficiency (1 = alone)")
+        if any(curves):
+            ax.legend(loc="lower right")
     return ax

@@ -173,7 +173,8 @@ def gemm_efficiency(
         )
         ax.set(xlabel=_AXES[x], ylabel=_AXES[y], title=f"Percent of peak, {other} = {shown}")
         figure: Any = ax.figure
-        figure.colorbar(image, ax=ax, label="Fraction of the dense peak")
+        bar = figure.colorbar(image, ax=ax, label="Dense peak reached (%)")
+        bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")
     return ax
 
 

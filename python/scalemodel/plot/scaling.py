@@ -181,9 +181,8 @@ def scaling_breakdown(curve: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             )
             base += share
         labels = [f"{int(size):,}" for size in kept[_SIZE]]
-        ax.set_xticks(places, labels, rotation=45 if len(labels) > 8 else 0, ha="right")
-        if len(labels) <= 8:
-            ax.set_xticks(places, labels, ha="center")
+        many = len(labels) > 8
+        ax.set_xticks(places, labels, rotation=45 if many else 0, ha="right" if many else "center")
         ax.set(xlabel=scale_of(_SIZE).label, ylabel="Share of the step (%)", ylim=(0, 100))
         plot._legend_beside(ax)
     return ax
@@ -232,7 +231,7 @@ def crossovers(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         raise ScaleModelError("table: no family fits at any size")
     sizes = sorted({int(size) for size in frame[_SIZE]})
     batches = sorted({float(batch) for batch in frame["sequences_per_accelerator"]})
-    ax = plot._axis(ax, 2.4 + 0.75 * len(sizes), 1.6 + 0.5 * len(batches))
+    ax = plot._axis(ax, 2.4 + 0.75 * len(sizes), max(2.6, 1.6 + 0.5 * len(batches)))
     sign = 1.0 if is_maximised(objective) else -1.0
     with plot.style():
         fields: Any = kept.groupby([_SIZE, "sequences_per_accelerator"])

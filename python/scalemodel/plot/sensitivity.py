@@ -184,6 +184,9 @@ def iso_performance(
     grid[row_of, column_of] = points[:, 2]
     ax = plot._axis(ax, 5.6, 4.4)
     with plot.style():
+        # Scales come first: lines are labelled halfway along them as they are drawn.
+        _grid_axis(ax, "x", across)
+        _grid_axis(ax, "y", along)
         lines = ax.contour(
             across,
             along,
@@ -191,20 +194,39 @@ def iso_performance(
             levels=_levels(points[:, 2], levels, value),
             cmap=line_colours(is_maximised(value)),
         )
-        ax.clabel(lines, fmt=number_text, fontsize="small", colors="0.15")
+        places = _middles(ax, lines.allsegs)
+        ax.clabel(lines, fmt=number_text, fontsize="small", colors="0.15", manual=places)
         marked = (1.0, 1.0) if base is None else base
         scales = scale_of(x), scale_of(y)
         place = [float(item) / scale.divisor for item, scale in zip(marked, scales, strict=True)]
         inside = across[0] <= place[0] <= across[-1] and along[0] <= place[1] <= along[-1]
         if inside:
-            ax.plot(*place, linestyle="none", marker="*", markersize=11, color="0.15", label="base")
-            ax.legend()
+            # A corner of the grid is a corner of the axes, where half the star would be cut off.
+            star: dict[str, Any] = {"marker": "*", "markersize": 11, "clip_on": False, "zorder": 3}
+            ax.plot(*place, linestyle="none", color="0.15", label="base", **star)
+            plot._legend_beside(ax)
         elif base is not None:
             raise ScaleModelError(f"base={base!r}: outside the grid of {x} and {y}")
-        _grid_axis(ax, "x", across)
-        _grid_axis(ax, "y", along)
         ax.set(xlabel=scales[0].label, ylabel=scales[1].label, title=scale_of(value).label)
     return ax
+
+
+def _middles(ax: Axes, levels: Sequence[Sequence[Any]]) -> list[tuple[float, float]]:
+    """The point halfway along the longest line of each level, as drawn."""
+    places: list[tuple[float, float]] = []
+    for segments in levels:
+        ways = []
+        for line in segments:
+            points = ax.transData.transform(line)
+            steps = np.hypot(*np.diff(points, axis=0).T)
+            ways.append((np.concatenate([[0.0], np.cumsum(steps)]), points))
+        if not ways:
+            continue
+        way, points = max(ways, key=lambda item: float(item[0][-1]))
+        middle = [np.interp(way[-1] / 2, way, points[:, axis]) for axis in (0, 1)]
+        x, y = ax.transData.inverted().transform(middle)
+        places.append((float(x), float(y)))
+    return places
 
 
 def _levels(drawn: Floats, levels: Sequence[float] | None, value: str) -> Floats:

@@ -161,9 +161,9 @@ def cache_occupancy(served: Any, *, points: int = 500, ax: Axes | None = None) -
     Examples
     --------
     >>> import scalemodel as sm
-    >>> task = sm.Inference(input_tokens=500, output_tokens=100)
-    >>> plan = sm.serve("llama3_8b", "dgx_h100", task, requests_per_s=8)
-    >>> sm.plot.cache_occupancy(plan.simulate(requests=300)).get_ylabel()
+    >>> task = sm.Inference(input_tokens=4000, output_tokens=1000)
+    >>> plan = sm.serve("llama3_8b", "dgx_h100", task, requests_per_s=2, replicas=1)
+    >>> sm.plot.cache_occupancy(plan.simulate(requests=200)).get_ylabel()
     'Cache (%)'
     """
     occupancy = getattr(served, "occupancy", None)
