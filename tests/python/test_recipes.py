@@ -348,6 +348,19 @@ def test_the_readme_search_runs(repository: Path, tmp_path: Path) -> None:
     assert len([line for line in printed.splitlines() if line.endswith("ok")]) == 5
 
 
+def test_the_readme_tells_what_a_stack_is_worth_to_experts(
+    repository: Path, tmp_path: Path
+) -> None:
+    text = (repository / "README.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"```sh\n(scalemodel estimate [^`]*?)```", text)
+    command = command.replace("notebooks/", f"{repository}/notebooks/")
+    named = json.loads(run_script(tmp_path, "sh", "-c", f"{command.strip()} --json"))
+    plain = re.sub(r"--stack \w+", "--json", command)
+    other = json.loads(run_script(tmp_path, "sh", "-c", plain))
+    assert (named["verdict"], other["verdict"]) == ("ok", "ok")
+    assert 1.7 < other["step_time_s"] / named["step_time_s"] < 2  # "nearly twice as long"
+
+
 def test_the_readme_lines_of_python_run(repository: Path) -> None:
     matplotlib.use("Agg")
     text = (repository / "README.md").read_text(encoding="utf-8")
