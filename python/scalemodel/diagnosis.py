@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from scalemodel import _core
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import Estimate, estimate, operator_rows, stack_of, tables_for
-from scalemodel.messages import divisors, percent_text, size_text, time_text
+from scalemodel.messages import percent_text, size_text, time_text
+from scalemodel.space import divisors
 
 if TYPE_CHECKING:
     from scalemodel.tasks import Training

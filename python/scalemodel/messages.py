@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from scalemodel import _core
+from scalemodel.space import divisors
 
 if TYPE_CHECKING:
     from scalemodel.diagnosis import Fix
@@ -117,19 +118,6 @@ def values_text(values: Iterable[object], limit: int = 12) -> str:
     if len(listed) > limit:
         listed = [*listed[: limit - 1], "...", listed[-1]]
     return "{" + ", ".join(listed) + "}"
-
-
-def divisors(number: int, limit: int = 1 << 16) -> list[int]:
-    """Divisors of a positive number up to a limit, ascending.
-
-    Examples
-    --------
-    >>> divisors(12)
-    [1, 2, 3, 4, 6, 12]
-    """
-    low = [value for value in range(1, int(number**0.5) + 1) if number % value == 0]
-    high = [number // value for value in reversed(low) if value * value != number]
-    return [value for value in low + high if value <= limit]
 
 
 # ------------------------------------------------------------------------------------ templates

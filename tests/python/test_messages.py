@@ -111,12 +111,6 @@ def test_quantities_read_well(text: str, expected: str) -> None:
     assert text == expected
 
 
-def test_divisors_are_all_and_sorted() -> None:
-    for number in (1, 2, 36, 64, 97, 14336):
-        found = messages.divisors(number)
-        assert found == [value for value in range(1, number + 1) if number % value == 0]
-
-
 def test_messages_hold_no_unfilled_field() -> None:
     questions: tuple[dict[str, Any], ...] = (
         {"tp": 7},
