@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import scalemodel as sm
 from scalemodel.errors import ScaleModelError
 from scalemodel.hugging_face import architecture_from_config
 
@@ -636,6 +637,54 @@ PUBLISHED: dict[str, Config] = {
         "tie_word_embeddings": False,
         "vocab_size": 100352,
     },
+    "glm4_5_air_106b": {
+        "architectures": ["Glm4MoeForCausalLM"],
+        "attention_bias": True,
+        "eos_token_id": [151329, 151336, 151338],
+        "first_k_dense_replace": 1,
+        "head_dim": 128,
+        "hidden_size": 4096,
+        "intermediate_size": 10944,
+        "max_position_embeddings": 131072,
+        "model_type": "glm4_moe",
+        "moe_intermediate_size": 1408,
+        "n_group": 1,
+        "n_routed_experts": 128,
+        "n_shared_experts": 1,
+        "norm_topk_prob": True,
+        "num_attention_heads": 96,
+        "num_experts_per_tok": 8,
+        "num_hidden_layers": 46,
+        "num_key_value_heads": 8,
+        "num_nextn_predict_layers": 1,
+        "partial_rotary_factor": 0.5,
+        "rms_norm_eps": 1e-05,
+        "rope_scaling": None,
+        "rope_theta": 1000000,
+        "routed_scaling_factor": 1.0,
+        "tie_word_embeddings": False,
+        "topk_group": 1,
+        "use_cache": True,
+        "use_qk_norm": False,
+        "vocab_size": 151552,
+    },
+    "olmoe_1b_7b": {
+        "attention_bias": False,
+        "clip_qkv": None,
+        "hidden_act": "silu",
+        "hidden_size": 2048,
+        "intermediate_size": 1024,
+        "model_type": "olmoe",
+        "norm_topk_prob": False,
+        "num_attention_heads": 16,
+        "num_experts": 64,
+        "num_experts_per_tok": 8,
+        "num_hidden_layers": 16,
+        "num_key_value_heads": 16,
+        "router_aux_loss_coef": 0.01,
+        "tie_word_embeddings": False,
+        "vocab_size": 50304,
+    },
     "olmo2_32b": without(
         llama(64, 5120, 40, 8, 27648, 100352), "mlp_bias", "pretraining_tp", model_type="olmo2"
     ),
@@ -675,6 +724,31 @@ def test_a_published_config_gives_the_catalogue_architecture(name: str) -> None:
     expected = catalogue_architecture(name)
     assert without(architecture, "source") == without(expected, "source")
     assert unknown == []
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters"),
+    [
+        (  # Granite 3.1 8B
+            llama(40, 4096, 32, 8, 12800, 49155)
+            | {"model_type": "granite", "tie_word_embeddings": True}
+            | {"attention_multiplier": 0.0078125, "embedding_multiplier": 12.0}
+            | {"logits_scaling": 16.0, "residual_multiplier": 0.22},
+            8.17e9,
+        ),
+        (  # SmolLM3 3B
+            llama(36, 2048, 16, 4, 11008, 128256)
+            | {"model_type": "smollm3", "tie_word_embeddings": True}
+            | {"layer_types": ["full_attention"] * 36, "no_rope_layers": [1, 1, 1, 0] * 9}
+            | {"no_rope_layer_interval": 4, "use_sliding_window": False, "max_window_layers": 28},
+            3.08e9,
+        ),
+    ],
+)
+def test_kin_of_llama_have_their_published_parameters(config: Config, parameters: float) -> None:
+    _, unknown = architecture_from_config(config)
+    assert unknown == []
+    assert sm.model(config).parameters == pytest.approx(parameters, rel=0.002)
 
 
 def test_the_config_is_left_as_it_was() -> None:

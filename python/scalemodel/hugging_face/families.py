@@ -168,6 +168,15 @@ FAMILIES: Final[Mapping[str, Family]] = {
         (_tied(True), _ATTENTION_BIAS),
         (steps.sliding_window(every=6),),
     ),
+    "glm4_moe": Family(
+        _fixed("rope", "rmsnorm", gated=True, router_bias=True),
+        {**_SHAPE, **_DEEPSEEK_EXPERTS, "head_dim": count_at("head_dim", default=128)},
+        (
+            _tied(False),
+            (("qkv_bias",), "attention_bias", False),
+            (("qk_norm",), "use_qk_norm", False),
+        ),
+    ),
     "gpt2": Family(
         _fixed("learned", "layernorm", gated=False) | _ALL_BIASES,
         {**_SHAPE_OF_GPT2, **_LEARNED},
@@ -213,6 +222,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         (_tied(False),),
         (steps.four_times_hidden,),
     ),
+    "granite": _LLAMA,
     "grok-1": Family(
         _fixed("rope", "rmsnorm", gated=True, norms=4),
         {**_SHAPE, **_MIXTRAL_EXPERTS},
@@ -261,6 +271,12 @@ FAMILIES: Final[Mapping[str, Family]] = {
         _fixed("rope", "rmsnorm", gated=True, qk_norm_full=True),
         _SHAPE,
         (_tied(False), _ATTENTION_BIAS),
+    ),
+    "olmoe": Family(
+        _fixed("rope", "rmsnorm", gated=True, qk_norm_full=True),
+        {**_SHAPE, **_MIXTRAL_EXPERTS},
+        (_tied(False), _ATTENTION_BIAS),
+        (steps.expert_width_is_ffn,),
     ),
     "opt": Family(
         _fixed("learned", "layernorm", gated=False),
@@ -314,6 +330,12 @@ FAMILIES: Final[Mapping[str, Family]] = {
         {**_SHAPE, **_QWEN_EXPERTS},
         (_tied(False), _ATTENTION_BIAS),
         (steps.qwen_window, steps.leading_dense),
+    ),
+    "smollm3": Family(
+        _fixed("rope", "rmsnorm", gated=True),
+        _SHAPE,
+        (_tied(True), _ATTENTION_BIAS, _MLP_BIAS),
+        (steps.qwen_window, steps.unrotated_layers),
     ),
     "stablelm": Family(
         _fixed("rope", "layernorm", gated=True),

@@ -236,6 +236,12 @@ def llama4(config: Config, architecture: Architecture) -> None:
     config.flag("use_qk_norm", True)
 
 
+def unrotated_layers(config: Config, architecture: Architecture) -> None:
+    """Which layers rotate queries and keys costs nothing worth counting."""
+    config.items("no_rope_layers")
+    config.number("no_rope_layer_interval", default=4)
+
+
 def leading_dense(config: Config, architecture: Architecture) -> None:
     """`mlp_only_layers` of Qwen: only leading layers may be dense."""
     listed = config.items("mlp_only_layers")
