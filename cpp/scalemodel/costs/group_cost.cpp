@@ -4,10 +4,8 @@
 #include <cmath>
 #include <optional>
 
-#include "scalemodel/costs/layer_operators.hpp"
+#include "scalemodel/costs/unit_cost.hpp"
 #include "scalemodel/costs/update.hpp"
-#include "scalemodel/ops/attention.hpp"
-#include "scalemodel/ops/memory_bound.hpp"
 
 namespace scalemodel {
 namespace {
@@ -24,289 +22,6 @@ int sample_ranks(const Mesh& mesh) {
     if (whole && shares_samples(axis.parallelism)) ranks *= axis.degree;
   }
   return ranks;
-}
-
-/// One group under one mesh: what its units have in common.
-struct Placed {
-  const GroupQuestion& question;
-  const LayerGroup& group;
-  const Mesh& mesh;
-  const Mesh& experts;
-  const Mesh& owners;  ///< `mesh` as parameters see it
-  std::array<GroupShape, kMaxAxes> groups, expert_groups, owner_groups;
-  double samples = 0;         ///< of a rank
-  double expert_samples = 0;  ///< where the expert mesh keeps them
-  double tokens = 1;          ///< per sample
-  double own_tokens = 1;      ///< of them, those of a rank
-  bool frozen = false;        ///< weights get no gradient
-  double element = 2;
-};
-
-GroupShape shape_of(const Placed& p, const Mesh& mesh, Parallelism parallelism) {
-  const auto& groups = &mesh == &p.experts  ? p.expert_groups
-                       : &mesh == &p.owners ? p.owner_groups
-                                            : p.groups;
-  for (std::size_t i = 0; i < kMaxAxes; ++i) {
-    if (mesh.axes[i].parallelism == parallelism) return groups[i];
-  }
-  return GroupShape{};
-}
-
-bool has_layers(GroupKind kind) {
-  return kind == GroupKind::transformer || kind == GroupKind::mlp || kind == GroupKind::interaction;
-}
-
-/// Ranks that share out matrices.
-GroupShape tensor_group(const Placed& p, const Mesh& mesh) {
-  const bool sequence = mesh.degree(Parallelism::sp) > 1;
-  return shape_of(p, mesh, sequence ? Parallelism::sp : Parallelism::tp);
-}
-
-Transfer move(const Placed& p, Collective op, Bytes size, const GroupShape& shape) {
-  return transfer(op, size, shape, p.question.cluster, p.question.ablation);
-}
-
-/// Adds one operator for `tokens` of them; `batch` experts side by side.
-double add_operator(LayerBuilder& builder, const Placed& p, const GroupOperator& op, double tokens,
-                    double tp, double batch, bool routed) {
-  const GroupQuestion& q = p.question;
-  const Cluster& cluster = q.cluster;
-  const Conditions& conditions = q.conditions;
-  const double cut = op.cut == Cut::none ? 1 : tp;
-  const double rows = tokens * op.rows;
-  const Bytes stream{rows * op.columns / cut * p.element};
-  const bool elementwise = q.ablation.elementwise;
-  double adapters = 0;
-  switch (op.kind) {
-    case OperatorKind::product: {
-      const double columns = op.cut == Cut::columns ? op.columns / tp : op.columns;
-      const double depth = op.cut == Cut::depth ? op.depth / tp : op.depth;
-      if (op.weightless) {
-        builder.linear(op.name, op.rows, columns, depth,
-                       {false, tokens * op.copies, &q.timers.storage});
-        break;
-      }
-      builder.linear(
-          op.name, rows / batch, columns, depth,
-          {p.frozen, batch, &q.timers.linear, routed, routed && conditions.stack.fused_experts});
-      const bool adapts = op.adapts || conditions.lora_everywhere;
-      if (adapts && p.group.trained && !routed) {
-        adapters += add_adapter(builder, conditions, q.timers.storage, rows, columns, depth);
-      }
-      break;
-    }
-    case OperatorKind::attention: {
-      if (!q.ablation.attention_scores) break;
-      AttentionWork work;
-      work.batch = p.samples;
-      work.keys = p.tokens;
-      work.queries = p.own_tokens;
-      work.heads = op.attention.heads / tp;
-      work.kv_heads = std::max(1.0, op.attention.kv_heads / tp);
-      work.head_dim = op.attention.head_dim;
-      work.v_head_dim = op.attention.v_head_dim;
-      work.window = op.attention.window;
-      work.causal = op.causal;
-      work.dropout = conditions.dropout;
-      builder.attention(attention_time(work, conditions.attention, cluster.accelerator,
-                                       conditions.storage, q.timers.storage));
-      break;
-    }
-    case OperatorKind::norm:
-      if (elementwise) add_norm(builder, conditions, cluster, op.name, 1, stream);
-      break;
-    case OperatorKind::residual:
-      if (elementwise) add_residual(builder, conditions, cluster, op.name, 1, stream);
-      break;
-    case OperatorKind::activation:
-      if (elementwise) add_activation(builder, conditions, cluster, op.gated, stream);
-      break;
-    case OperatorKind::rotary:
-      if (elementwise) add_rope(builder, conditions, cluster, stream);
-      break;
-    case OperatorKind::moving:
-      if (elementwise) {
-        builder.moving(op.name, op.depth * stream, 1.5 * op.depth * stream,
-                       cluster.accelerator.elementwise.add_fraction);
-      }
-      break;
-    case OperatorKind::loss:
-      if (elementwise) add_loss(builder, conditions, cluster, rows * op.columns / cut, 0);
-      break;
-  }
-  return adapters;
-}
-
-struct UnitSizes {
-  double held = 0;     ///< parameters of this rank when gathered
-  double trained = 0;  ///< of them, those that learn
-  double saved = 0;    ///< values kept for the backward pass
-  double input = 0;    ///< values of the unit's input
-  Seconds gemm_forward, gemm_backward;
-  Flop flop;
-};
-
-/// `builder` holds the units of the same layer before this one: the host runs ahead of the
-/// accelerator by a layer, and what a unit adds to the layer's time is the unit's.
-UnitCost unit_cost(const Placed& p, const Unit& unit, LayerBuilder& builder, UnitSizes& sizes) {
-  const GroupQuestion& q = p.question;
-  const Conditions& conditions = q.conditions;
-  const bool routed = unit.experts > 0;
-  const Mesh& mesh = routed ? p.experts : p.mesh;
-  const double tp = mesh.tensor_degree(), ep = mesh.degree(Parallelism::ep);
-  const double sp = routed ? 1 : p.mesh.degree(Parallelism::sp);
-  const double samples = routed ? p.expert_samples : p.samples;
-  const double tokens = samples * (routed ? p.tokens : p.own_tokens);
-  const double copies = routed ? unit.experts_per_token * conditions.imbalance : 1;
-  const double local_experts = routed ? std::max(1.0, unit.experts / ep) : 1;
-  const double rows = tokens * copies;
-  const double batch = routed ? std::min(local_experts, std::max(1.0, rows)) : 1;
-
-  const LayerBuilder before = builder;
-  double adapters = 0;
-  for (const GroupOperator& op : unit.operators) {
-    const bool on_rows =
-        routed && (op.kind == OperatorKind::product || op.kind == OperatorKind::activation);
-    // Between products a rank has its part of the sequence.
-    const bool between = op.cut == Cut::none && op.kind != OperatorKind::product;
-    const double own = on_rows ? rows : between ? tokens / sp : tokens;
-    adapters += add_operator(builder, p, op, own, tp, batch, on_rows);
-    if (op.kind == OperatorKind::product) {
-      sizes.flop += Flop{2 * (on_rows ? rows : tokens) * op.rows * op.copies * op.columns *
-                         op.depth / (op.cut == Cut::none ? 1 : tp)};
-    }
-  }
-  if (routed && q.ablation.elementwise) {
-    // Rows into the order of their experts and back.
-    const bool together = conditions.stack.grouped_launch;
-    const Bytes permuted{4 * rows * unit.width_in * p.element};
-    builder.moving("permute", permuted, permuted, q.cluster.accelerator.elementwise.add_fraction,
-                   together ? 6 : 30);
-    if (!together) builder.launches(kRoutingLaunches, kRoutingLaunches);
-  }
-  UnitCost cost;
-  cost.forward = builder.forward() - before.forward();
-  cost.backward = builder.backward() - before.backward();
-  sizes.gemm_forward = builder.linear_forward() - before.linear_forward();
-  sizes.gemm_backward = builder.linear_backward() - before.linear_backward();
-
-  const double held = unit.parameters_cut * local_experts / tp + unit.parameters_whole;
-  sizes.held = held;
-  sizes.trained = adapters > 0 || conditions.frozen_base ? adapters : p.frozen ? 0 : held;
-  sizes.saved = tokens * (unit.saved_cut / tp * copies + unit.saved_whole * copies / sp +
-                          unit.saved_token / sp);
-  sizes.input = tokens * unit.width_in / sp;
-
-  const bool ends =
-      p.group.kind == GroupKind::token_embedding || p.group.kind == GroupKind::patch_embedding;
-  if (ends && !q.ablation.ends) return cost;
-
-  // Tensor-parallel sums and gathers.
-  const GroupShape tp_group = tensor_group(p, mesh);
-  const Bytes in{tokens * unit.width_in * p.element}, out{tokens * unit.width_out * p.element};
-  if (tp > 1 && sp > 1 && !routed) {
-    // Sums become scatters, and what follows gathers: Korthikanti et al., arXiv 2205.05198. Inputs
-    // are kept shared out and gathered once more for the gradients of weights.
-    const auto gather = [&](Transfer& into, Bytes size) {
-      const Transfer one = move(p, Collective::all_gather, size, tp_group);
-      into = {into.time + one.time, into.size + one.size, one.op, one.level};
-    };
-    if (unit.opens) {
-      gather(cost.enter_forward, in);
-      if (!p.frozen) gather(cost.enter_backward, in);
-      cost.join_backward = move(p, Collective::reduce_scatter, in, tp_group);
-    }
-    if (unit.closes) {
-      gather(cost.enter_backward, out);
-      cost.join_forward = move(p, Collective::reduce_scatter, out, tp_group);
-    }
-  } else if (tp > 1) {
-    if (unit.closes) cost.join_forward = move(p, Collective::all_reduce, out, tp_group);
-    if (unit.gathers) cost.join_forward = move(p, Collective::all_gather, out, tp_group);
-    if (unit.opens) cost.join_backward = move(p, Collective::all_reduce, in, tp_group);
-  }
-  const GroupShape cp_group = shape_of(p, p.mesh, Parallelism::cp);
-  if (cp_group.ranks > 1) {
-    // Every rank sees the keys and values of the whole sequence: Llama Team, arXiv 2407.21783.
-    double width = 0;
-    for (const GroupOperator& op : unit.operators) {
-      if (op.kind != OperatorKind::attention) continue;
-      const AttentionShape& a = op.attention;
-      width += std::max(1.0, a.kv_heads / tp) * (a.head_dim + a.v_head_dim);
-    }
-    const Bytes whole{p.samples * p.tokens * width * p.element};
-    if (width > 0) {
-      cost.context_gather = move(p, Collective::all_gather, whole, cp_group);
-      cost.context_reduce = move(p, Collective::reduce_scatter, whole, cp_group);
-    }
-  }
-  if (routed && ep > 1) {
-    const Bytes sent{rows * unit.width_in * p.element};
-    const Bytes back{rows * unit.width_out * p.element};
-    const GroupShape ep_group = shape_of(p, mesh, Parallelism::ep);
-    cost.dispatch = move(p, Collective::all_to_all, sent, ep_group);
-    cost.combine = move(p, Collective::all_to_all, back, ep_group);
-  }
-  const bool tokens_alike = p.mesh.degree(Parallelism::sp) == 1;
-  if (routed && tokens_alike && batch_layout(p.mesh) != batch_layout(p.experts)) {
-    // Tokens that tensor ranks hold alike are shared out among the experts and come back to all.
-    const double dense_tokens = p.samples * p.own_tokens;
-    const GroupShape dense_tp = shape_of(p, p.mesh, Parallelism::tp);
-    if (dense_tp.ranks > 1) {
-      cost.join_forward = move(p, Collective::all_gather,
-                               Bytes{dense_tokens * unit.width_out * p.element}, dense_tp);
-      cost.join_backward = move(p, Collective::all_gather,
-                                Bytes{dense_tokens * unit.width_in * p.element}, dense_tp);
-    }
-  }
-
-  // Parameters: gathered where they are sharded; gradients reduced, first over shards.
-  const bool wide = conditions.gradients_fp32 || conditions.stack.reduces_fp32;
-  const double gradient_bytes = wide ? 4 : p.element;
-  Bytes gradient{gradient_bytes * sizes.trained};
-  const Mesh& owners = routed ? p.experts : p.owners;
-  const GroupShape fsdp = shape_of(p, owners, Parallelism::fsdp);
-  const GroupShape zero = shape_of(p, owners, Parallelism::zero1);
-  const GroupShape ddp = shape_of(p, owners, Parallelism::ddp);
-  if (fsdp.ranks > 1) {
-    cost.gather = move(p, Collective::all_gather, Bytes{p.element * held}, fsdp);
-    cost.gradients[0] = move(p, Collective::reduce_scatter, gradient, fsdp);
-    gradient = gradient / static_cast<double>(fsdp.ranks);
-  } else if (zero.ranks > 1) {
-    cost.gather = move(p, Collective::all_gather, Bytes{p.element * sizes.trained}, zero);
-    cost.gradients[0] = move(p, Collective::reduce_scatter, gradient, zero);
-    gradient = gradient / static_cast<double>(zero.ranks);
-  }
-  if (ddp.ranks > 1) cost.gradients[1] = move(p, Collective::all_reduce, gradient, ddp);
-  if (fsdp.ranks > 1 && zero.ranks > 1) {
-    // Shards whose optimizer states are shared out once more: reduced, updated and gathered, which
-    // moves what an all-reduce moves.
-    const Transfer again = move(p, Collective::all_reduce, gradient, zero);
-    Transfer& replicas = cost.gradients[1];
-    replicas.level = std::max(replicas.level, again.level);
-    replicas.time += again.time;
-    replicas.size += again.size;
-  }
-  const auto take_part = [&](const Transfer& moved, Parts part) {
-    if (takes_part(moved)) cost.parts |= part;
-  };
-  const bool bucketed = unit.experts == 0 && (fsdp.ranks <= 1 || zero.ranks <= 1);
-  // What an end has gathered it has no use for once more: the backward pass of a head follows its
-  // forward pass, and that of an embedding reads no weight.
-  const bool twice = has_layers(p.group.kind);
-  take_part(cost.gather, fsdp.ranks <= 1 ? kGatherOnce : twice ? kGather : kGatherForward);
-  take_part(cost.gradients[0], fsdp.ranks > 1 ? kReduce : kReduceOnce);
-  const Parts alone = fsdp.ranks > 1 ? kReplicasEach : kReplicas;
-  const Parts together = fsdp.ranks > 1 ? kBucketedEach : kBucketed;
-  take_part(cost.gradients[1], bucketed ? together : alone);
-  take_part(cost.join_forward, kJoinForward);
-  take_part(cost.join_backward, kJoinBackward);
-  take_part(cost.context_gather, kContext);
-  take_part(cost.enter_forward, kEnterForward);
-  take_part(cost.enter_backward, kEnterBackward);
-  take_part(cost.dispatch, kDispatch);
-  take_part(cost.combine, kCombine);
-  return cost;
 }
 
 Reason violation(const Placed& p) {
@@ -366,12 +81,12 @@ void add_reshards(GroupCost& cost, const Placed& p) {
     if (at == kMostProducers) break;
     const LayerGroup& producer = q.model->groups[static_cast<std::size_t>(before)];
     const double tokens = producer.tokens > 0 ? producer.tokens : q.task.sequence;
-    cost.gather_in[at++] = move(
+    cost.gather_in[at++] = transfer(
         p, Collective::all_gather,
         Bytes{p.samples * tokens * p.own_tokens / p.tokens * producer.width_out() * p.element}, tp);
   }
-  cost.gather_out = move(p, Collective::all_gather,
-                         Bytes{p.samples * p.own_tokens * p.group.width_out() * p.element}, tp);
+  cost.gather_out = transfer(p, Collective::all_gather,
+                             Bytes{p.samples * p.own_tokens * p.group.width_out() * p.element}, tp);
 }
 
 void add_table_costs(GroupCost& cost, const Placed& p, CollectiveSums& sums) {
@@ -416,20 +131,74 @@ Bytes logit_bytes(const Placed& p, const Unit& unit) {
   return sum;
 }
 
+/// Of a gradient as it is kept over the micro-batches.
+double accumulated_bytes(const Placed& p) {
+  return p.question.conditions.gradients_fp32 ? 4 : p.element;
+}
+
+/// Collectives of `n` such units.
+void add_transfers(CollectiveSums& sums, const GroupCost& cost, const UnitCost& u, double n) {
+  for (const Transfer* moved :
+       {&u.context_gather, &u.enter_forward, &u.dispatch, &u.combine, &u.join_forward}) {
+    add(sums.forward, *moved, n);
+    if (cost.can_run_again) add(sums.again, *moved, n);
+  }
+  add((u.parts & kGatherOnce) != 0 ? sums.once : sums.forward, u.gather, n);
+  if (cost.backward) {
+    for (const Transfer* moved : {&u.context_gather, &u.context_reduce, &u.enter_backward,
+                                  &u.join_backward, &u.dispatch, &u.combine}) {
+      add(sums.backward, *moved, n);
+    }
+    if ((u.parts & kGather) != 0) add(sums.backward, u.gather, n);
+  }
+  if (cost.trained) {
+    add((u.parts & kReduce) != 0 ? sums.backward : sums.once, u.gradients[0], n);
+    const bool each = (u.parts & (kReplicasEach | kBucketedEach)) != 0;
+    add(each ? sums.backward : sums.once, u.gradients[1], n);
+  }
+}
+
+/// What the repeated unit keeps; `layer` holds the activations of the layer so far.
+void add_memory(GroupCost& cost, const Placed& p, const Unit& unit, const UnitSizes& sizes,
+                Parts parts, Bytes& layer) {
+  const double n = p.group.repeat;
+  const double shards = (unit.experts > 0 ? p.experts : p.owners).degree(Parallelism::fsdp);
+  const double stored = p.frozen && p.group.frozen_bytes > 0 ? p.group.frozen_bytes : p.element;
+  cost.parameters += n * sizes.held / shards;
+  cost.weights += Bytes{n * sizes.held / shards * stored};
+  if (cost.backward) {
+    const Bytes saved{sizes.saved * p.element};
+    cost.activations += n * saved;
+    if (unit.starts) {
+      cost.inputs += Bytes{n * sizes.input * p.element};
+      layer = Bytes{};
+    }
+    layer += saved;
+    cost.widest = max(cost.widest, layer);
+    cost.logits += n * logit_bytes(p, unit);
+  } else {
+    // Forward only: a unit's input and output, one at a time.
+    cost.widest = max(cost.widest, Bytes{2 * sizes.input * p.element});
+  }
+  if ((parts & kGatherForward) != 0 && cost.backward) {
+    // Gathered once for both passes.
+    cost.stays_gathered += Bytes{n * sizes.held * p.element};
+  } else if (shards > 1) {
+    cost.gathered = max(cost.gathered,
+                        Bytes{sizes.held * (2 * p.element) + sizes.trained * accumulated_bytes(p)});
+  }
+}
+
 void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& units,
                     CollectiveSums& sums) {
   const GroupQuestion& q = p.question;
-  const Conditions& conditions = q.conditions;
   cost.first_unit = static_cast<std::uint32_t>(units.size());
   cost.units = static_cast<std::uint32_t>(p.group.units.size());
   const double n = p.group.repeat;
-  const double gradient_bytes = conditions.gradients_fp32 ? 4 : p.element;
-  const double states = state_bytes(q.task);
-  const double stored = p.frozen && p.group.frozen_bytes > 0 ? p.group.frozen_bytes : p.element;
   Bytes bucket, layer;
   std::optional<LayerBuilder> builder;
   for (const Unit& unit : p.group.units) {
-    if (unit.starts || !builder) builder.emplace(conditions, q.cluster, nullptr, nullptr);
+    if (unit.starts || !builder) builder.emplace(q.conditions, q.cluster, nullptr, nullptr);
     UnitSizes sizes;
     UnitCost u = unit_cost(p, unit, *builder, sizes);
     if (!cost.backward) u.backward = Seconds{};
@@ -440,33 +209,16 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
                                   &u.enter_backward, u.gradients.data(), u.gradients.data() + 1}) {
       cost.levels |= level_bit(*moved);
     }
-    const Mesh& mesh = unit.experts > 0 ? p.experts : p.owners;
-    const double shards = mesh.degree(Parallelism::fsdp);
-    const double owners = shards * mesh.degree(Parallelism::zero1);
     cost.compute_forward += n * u.forward;
     cost.compute_backward += n * u.backward;
     cost.gemm += n * sizes.gemm_forward;
     if (cost.backward) cost.gemm += n * sizes.gemm_backward;
     cost.forward_flop += n * sizes.flop;
-    for (const Transfer* moved :
-         {&u.context_gather, &u.enter_forward, &u.dispatch, &u.combine, &u.join_forward}) {
-      add(sums.forward, *moved, n);
-      if (cost.can_run_again) add(sums.again, *moved, n);
-    }
-    add((u.parts & kGatherOnce) != 0 ? sums.once : sums.forward, u.gather, n);
-    if (cost.backward) {
-      add(sums.backward, u.context_gather, n);
-      add(sums.backward, u.context_reduce, n);
-      add(sums.backward, u.enter_backward, n);
-      add(sums.backward, u.join_backward, n);
-      add(sums.backward, u.dispatch, n);
-      add(sums.backward, u.combine, n);
-      if ((u.parts & kGather) != 0) add(sums.backward, u.gather, n);
-    }
+    add_transfers(sums, cost, u, n);
     if (cost.trained) {
-      add((u.parts & kReduce) != 0 ? sums.backward : sums.once, u.gradients[0], n);
-      const bool each = (u.parts & (kReplicasEach | kBucketedEach)) != 0;
-      add(each ? sums.backward : sums.once, u.gradients[1], n);
+      const Mesh& mesh = unit.experts > 0 ? p.experts : p.owners;
+      const double shards = mesh.degree(Parallelism::fsdp);
+      const double owners = shards * mesh.degree(Parallelism::zero1);
       if ((u.parts & (kBucketed | kBucketedEach)) != 0) {
         cost.unit_replicas += n * u.gradients[1].time;
         bucket += n * u.gradients[1].size;
@@ -474,36 +226,14 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
       cost.updated += n * sizes.trained / owners;
       cost.reduced += n * sizes.trained / shards;
     }
-    cost.parameters += n * sizes.held / shards;
-    cost.weights += Bytes{n * sizes.held / shards * stored};
-    if (cost.backward) {
-      const Bytes saved{sizes.saved * p.element};
-      cost.activations += n * saved;
-      if (unit.starts) {
-        cost.inputs += Bytes{n * sizes.input * p.element};
-        layer = Bytes{};
-      }
-      layer += saved;
-      cost.widest = max(cost.widest, layer);
-    } else {
-      // Forward only: a unit's input and output, one at a time.
-      cost.widest = max(cost.widest, Bytes{2 * sizes.input * p.element});
-    }
-    if ((u.parts & kGatherForward) != 0 && cost.backward) {
-      // Gathered once for both passes.
-      cost.stays_gathered += Bytes{n * sizes.held * p.element};
-    } else if (shards > 1) {
-      cost.gathered =
-          max(cost.gathered, Bytes{sizes.held * (2 * p.element) + sizes.trained * gradient_bytes});
-    }
-    if (cost.backward) cost.logits += n * logit_bytes(p, unit);
+    add_memory(cost, p, unit, sizes, u.parts, layer);
     units.push_back(u);
   }
   const GroupShape ddp = shape_of(p, p.owners, Parallelism::ddp);
-  if (bucket > Bytes{}) cost.bucket = move(p, Collective::all_reduce, bucket, ddp);
+  if (bucket > Bytes{}) cost.bucket = transfer(p, Collective::all_reduce, bucket, ddp);
   cost.bucket_each = (cost.parts & kBucketedEach) != 0;
-  cost.gradients = Bytes{gradient_bytes * cost.reduced};
-  cost.optimizer = Bytes{states * cost.updated};
+  cost.gradients = Bytes{accumulated_bytes(p) * cost.reduced};
+  cost.optimizer = Bytes{state_bytes(q.task) * cost.updated};
 }
 
 /// Whether parameters of a group learn: adapters live in the products of transformer layers, and
