@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -24,6 +28,20 @@ def corpora() -> Path:
     if not directory.is_dir():
         pytest.skip("measurement corpora not present")
     return directory
+
+
+@pytest.fixture
+def predicted(tmp_path: Path) -> Callable[..., pd.DataFrame]:
+    """Predictions of rows in the schema of measured training runs."""
+    from reference.runs import csv_text
+    from scalemodel.validation import validate
+
+    def run(*rows: dict[str, str], stack: str | None = None) -> pd.DataFrame:
+        path = tmp_path / "runs.csv"
+        path.write_text(csv_text(list(rows)), encoding="utf-8")
+        return validate("training", path, stack=stack)
+
+    return run
 
 
 @pytest.fixture

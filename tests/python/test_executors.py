@@ -71,7 +71,7 @@ def test_the_question_is_worth_sharing_out() -> None:
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_processes(method: str) -> None:
+def test_processes_answer_as_this_one_does(method: str) -> None:
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"this system cannot {method}")
     context = multiprocessing.get_context(method)
@@ -81,7 +81,7 @@ def test_processes(method: str) -> None:
 
 
 @pytest.mark.parametrize("shards", [None, 1, 2, 13])
-def test_threads(shards: int | None) -> None:
+def test_threads_answer_as_one_does(shards: int | None) -> None:
     with ThreadPoolExecutor(3) as pool:
         check(pool, shards)
 
@@ -131,7 +131,7 @@ def test_a_fault_in_a_worker_is_told() -> None:
         sm.search(*QUESTION, executor=pool)
 
 
-def test_joblib() -> None:
+def test_workers_of_joblib_answer_as_this_process_does() -> None:
     pytest.importorskip("joblib", reason="joblib is not installed")
     from joblib.externals.loky import get_reusable_executor
 
@@ -145,7 +145,7 @@ def test_joblib() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of Dask and what it brings along
-def test_dask() -> None:
+def test_workers_of_dask_answer_as_this_process_does() -> None:
     distributed = pytest.importorskip("distributed", reason="dask[distributed] is not installed")
     with ExitStack() as stack:
         cluster = stack.enter_context(

@@ -216,14 +216,14 @@ def test_kernels_of_engines(errors: list[tuple[dict[str, str], float]]) -> None:
     assert mape(errors, lambda row: bool(row["algo"]) and "NVLink" in row["interconnect"]) < 0.09
 
 
-def test_cards_on_pcie(errors: list[tuple[dict[str, str], float]]) -> None:
+def test_collectives_of_cards_on_pcie_are_met(errors: list[tuple[dict[str, str], float]]) -> None:
     def wanted(row: dict[str, str]) -> bool:
         return not row["algo"] and row["gpu"].startswith(("L40S", "RTX"))
 
     assert mape(errors, wanted) < 0.11
 
 
-def test_several_nodes(errors: list[tuple[dict[str, str], float]]) -> None:
+def test_collectives_between_nodes_are_met(errors: list[tuple[dict[str, str], float]]) -> None:
     """From 1 MiB, tuned systems of a network class that at least two of them share."""
     systems: dict[str, list[float]] = {}
     for row, error in errors:

@@ -430,7 +430,9 @@ def test_without_a_strategy_the_command_searches(capsys: pytest.CaptureFixture[s
     assert json.loads(out)["sizes"][0]["step_time_s"] == best.step_time_s
 
 
-def test_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_questions_and_strategies_of_the_command_have_their_exit_codes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert ran(capsys, "--tp", "16", "--gpus", "8")[0] == 4
     assert ran(capsys, "--mode", "sideways")[0] == 2
     assert ran(capsys, "--gpus", "0")[0] == 2

@@ -171,7 +171,7 @@ def test_rules_are_read(text: str, read: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize(
     ("number", "limit"), [(1, None), (12, 6), (36, None), (97, None), (96, 8), (14336, None)]
 )
-def test_divisors(number: int, limit: int | None) -> None:
+def test_divisors_are_all_and_sorted_up_to_a_limit(number: int, limit: int | None) -> None:
     listed = [n for n in range(1, number + 1) if number % n == 0 and n <= (limit or number)]
     assert divisors(number, limit) == listed
 

@@ -185,7 +185,7 @@ def test_sending_by_need_uses_the_next_forward_pass() -> None:
     assert first.start_s == pytest.approx(0, abs=1e-9)
 
 
-def test_stragglers(est: sm.Estimate, timeline: sm.Timeline) -> None:
+def test_a_straggling_stage_paces_the_step(est: sm.Estimate, timeline: sm.Timeline) -> None:
     slow = est.timeline(slowdown=[1, 1, 2, 1])
     assert slow.step_time_s > 1.2 * timeline.step_time_s
     path = slow.critical_path()

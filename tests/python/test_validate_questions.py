@@ -1,0 +1,306 @@
+"""What a row of measured runs asks: the cells, read as the scripts of their frameworks."""
+
+from __future__ import annotations
+
+import pytest
+
+from reference.runs import GPT, LLAMA
+from scalemodel import stacks
+from scalemodel.validation.rows import Row, SkippedRowError
+from scalemodel.validation.training import question
+
+
+def asked(**cells: str):
+    return question(Row(LLAMA | cells))
+
+
+def strategy(**cells: str) -> dict[str, object]:
+    return dict(asked(**cells).strategy)
+
+
+def test_families_decide_what_columns_do_not_tell() -> None:
+    llama, gpt = dict(asked().model), dict(question(Row(GPT)).model)
+    assert (llama["position"], llama["norm"], llama["gated"]) == ("rope", "rmsnorm", True)
+    assert (gpt["position"], gpt["norm"], gpt["gated"]) == ("learned", "layernorm", False)
+    assert gpt["positions"] == 2048
+    assert (gpt["qkv_bias"], llama["qkv_bias"]) == (True, False)
+    nemotron = dict(asked(model_family="Nemotron", gated_ffn="0").model)
+    assert (nemotron["position"], nemotron["norm"]) == ("rope", "layernorm")
+
+
+def test_architecture_notes() -> None:
+    deepseek = dict(
+        asked(
+            n_heads="128",
+            head_dim="MLA qk128+64 v128",
+            moe_experts="256",
+            moe_topk="8",
+            moe_shared="1",
+            moe_ffn="2048",
+            arch_note="3 dense layers; MLA q_lora 1536 kv_lora 512; 37B active",
+            other_flags="w/ MTP",
+        ).model
+    )
+    assert (deepseek["head_dim"], deepseek["qk_rope_head_dim"], deepseek["v_head_dim"]) == (
+        192,
+        64,
+        128,
+    )
+    assert (deepseek["q_lora_rank"], deepseek["kv_lora_rank"]) == (1536, 512)
+    assert (deepseek["first_dense_layers"], deepseek["mtp_layers"]) == (3, 1)
+    sliding = dict(asked(arch_note="alternating sliding-window 128 attention").model)
+    assert (sliding["window"], sliding["full_attention_every"]) == (128, 2)
+    sparse = dict(asked(moe_experts="8", moe_topk="1", arch_note="MoE every 2nd layer").model)
+    assert (sparse["moe_every"], sparse["expert_ffn"]) == (2, 14336)
+    assert dict(asked(head_dim="149.33333333333334").model)["head_dim"] == 152
+
+
+def test_an_incomplete_architecture_comes_from_the_catalogue() -> None:
+    blank = dict.fromkeys(("hidden", "n_heads", "n_kv_heads", "head_dim", "ffn", "vocab"), "")
+    known = asked(**blank, model="Llama-3-8B", n_layers="4")
+    assert dict(known.model)["hidden"] == 4096
+    assert dict(known.model)["layers"] == 4
+    assert any("named model" in note for note in known.notes)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kernel"),
+    [
+        ({"flash_attn": "yes"}, "stack"),
+        ({"flash_attn": "yes (SDPA)"}, "stack"),
+        ({"flash_attn": "yes (TE/cuDNN fused)"}, "flash3"),
+        ({"flash_attn": "yes (TE)"}, "flash3"),
+        ({"flash_attn": "no"}, "fused_softmax"),
+        ({"flash_attn": "no", "framework": "plain PyTorch"}, "unfused"),
+        ({"flash_attn": "no (Megatron fused softmax kernel)"}, "fused_softmax"),
+        ({"flash_attn": "flash_attention2 + RMS kernel"}, "flash2"),
+        ({"flash_attn": "no", "other_flags": "kernel=torch"}, "unfused"),
+        ({"flash_attn": "no", "other_flags": "kernel=fused"}, "fused_softmax"),
+        ({"other_flags": "kernel=flash_attentionv1.0.8"}, "flash1"),
+        ({"other_flags": "kernel=flash_attention"}, "flash1"),
+        ({"other_flags": "kernel=flash_attention2 + RMS kernel"}, "flash2"),
+        ({"flash_attn": "FA3"}, "flash3"),
+        ({"flash_attn": "", "year": "2024"}, "stack"),
+        ({"flash_attn": "", "year": "2021"}, "fused_softmax"),
+    ],
+)
+def test_attention_kernels(cells: dict[str, str], kernel: str) -> None:
+    assert dict(asked(**cells).task)["attention"] == kernel
+
+
+@pytest.mark.parametrize(
+    ("text", "sharding", "degree"),
+    [
+        ("ZeRO-1", "zero1", 0),
+        ("distributed optimizer (Megatron default)", "zero1", 0),
+        ("FSDP SHARD_GRAD_OP (ZeRO-2)", "zero2", 0),
+        ("FSDP FULL_SHARD (ZeRO-3)", "zero3", 0),
+        ("FSDP2 (ZeRO-3)", "zero3", 0),
+        ("FSDP (ZeRO-3) FSDP=", "zero3", 0),
+        ("FSDP (64)", "zero3", 0),
+        ("FSDP (ZeRO-3) FSDP=2", "hsdp", 2),
+        ("FSDP (ZeRO-3) dcn_FSDP=1 dcn_DP=2 ici_FSDP=2", "hsdp", 2),
+        ("HSDP (2)", "hsdp", 2),
+        ("FSDP (3)", "zero3", 0),
+        ("DDP", "ddp", 0),
+        ("none (DP=1)", "ddp", 0),
+        ("", "zero1", 0),
+    ],
+)
+def test_a_sharding_is_read_with_the_ranks_that_share(
+    text: str, sharding: str, degree: int
+) -> None:
+    plan = strategy(sharding=text)
+    assert (plan["sharding"], plan["shard_degree"]) == (sharding, degree)
+
+
+@pytest.mark.parametrize(
+    ("text", "tried"),
+    [
+        ("none", ("none",)),
+        ("none (from a recipe)", ("none",)),
+        ("none; activation offload 95 layers", ("none",)),
+        ("full (every_layer)", ("full",)),
+        ("full (inferred from the achieved flop/s)", ("full",)),
+        ("selective (op-level SAC)", ("selective",)),
+        ("modules: mla_up_proj/mlp/moe (from a recipe)", ("full",)),
+        ("modules: core_attn", ("selective",)),
+        ("unknown", ("none", "selective", "full")),
+        ("", ("none", "selective", "full")),
+    ],
+)
+def test_recomputation_that_is_not_stated_is_tried_from_the_lightest(
+    text: str, tried: tuple[str, ...]
+) -> None:
+    result = asked(recompute=text)
+    assert result.recomputations == tried
+    assert dict(result.strategy).get("offload_activations", False) == ("offload" in text)
+
+
+def test_partial_recomputation() -> None:
+    assert strategy(recompute="full (block, 10 layers)")["recompute_layers"] == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "stated"),
+    [
+        ("", {}),
+        ("recipe default (TP comm overlap, DP grad/param overlap)", {}),
+        ("async TP", {"overlap_tp": True}),
+        ("TP_COMM_OVERLAP", {"overlap_tp": True}),
+        (
+            "none for DP; scatter/gather p2p",
+            {"overlap_grad_reduce": False, "overlap_param_gather": False},
+        ),
+        (
+            "none",
+            {"overlap_grad_reduce": False, "overlap_param_gather": False, "overlap_tp": False},
+        ),
+        (
+            "--overlap-grad-reduce --overlap-param-gather --tp-comm-overlap, PP overlap",
+            {"overlap_grad_reduce": True, "overlap_param_gather": True, "overlap_tp": True},
+        ),
+    ],
+)
+def test_overlap_is_what_a_row_states_and_else_the_stack(
+    text: str, stated: dict[str, bool]
+) -> None:
+    plan = strategy(overlap=text)
+    assert {name: plan[name] for name in plan if name.startswith("overlap")} == stated
+
+
+@pytest.mark.parametrize(
+    ("cells", "tried"),
+    [
+        ({"precision": "bf16"}, ("bf16",)),
+        ({"precision": "bf16/fp16"}, ("bf16", "fp16")),
+        ({"precision": "fp16"}, ("fp16",)),
+        ({"precision": "FP8-CS"}, ("fp8",)),
+        ({"precision": "MXFP8"}, ("fp8",)),
+        ({"precision": "NVFP4"}, ("fp4",)),
+        ({"precision": "", "precision_class": "fp8_or_fp4"}, ("fp8",)),
+        ({"precision": "", "precision_class": "16bit"}, ("bf16", "fp16")),
+        ({"precision": ""}, ("bf16", "fp16")),
+        ({"precision": "fp8 (linear, bf16 rest; fp8 all-gather)"}, ("fp8",)),
+    ],
+)
+def test_a_class_of_formats_tries_each_of_them(
+    cells: dict[str, str], tried: tuple[str, ...]
+) -> None:
+    assert asked(**cells).precisions == tried
+
+
+def test_a_network_is_read_from_words_and_else_from_the_generation() -> None:
+    def fabric(**cells: str) -> dict[str, object]:
+        return dict(asked(**cells).fabric)
+
+    assert fabric() == {"bandwidth": "400 Gbit/s", "class": "infiniband"}
+    assert fabric(network="Jean Zay: 4x Omni-Path 100 Gb/s")["class"] == "omnipath"
+    assert fabric(network="RoCE 1600 Gb/s per node")["class"] == "roce"
+    both = "Management: 1x Ethernet 100Gb/Sec, Compute: 8x ConnectX-7 IB NDR 400Gb/Sec"
+    assert fabric(network=both)["class"] == "infiniband"
+    for gpu, rate in (("H100", 400), ("A100-80GB", 200), ("GB300", 800), ("B300", 800)):
+        missing = asked(gpu=gpu, gpu_mem_GB="", nic_gbps_per_gpu="unknown")
+        assert dict(missing.fabric)["bandwidth"] == f"{rate} Gbit/s"
+        assert any("nic" in note for note in missing.notes)
+    pcie = dict(asked(nvlink="PCIe Gen4").scale_up)
+    assert (pcie["class"], pcie["domain"]) == ("pcie4", 8)
+    assert asked(nvlink="NVLink4 900GB/s").scale_up == ()
+
+
+def test_nodes_divide_the_job() -> None:
+    assert asked(n_gpus="4", dp="1").node_accelerators == 4
+    assert asked(n_gpus="12", dp="3").node_accelerators == 6
+    assert asked(gpus_per_node="").node_accelerators == 8
+
+
+def test_chunks_and_batches() -> None:
+    assert strategy(vpp="interleaved (v not in table)")["vpp"] == 2
+    assert strategy(vpp="interleaved", pp="1", dp="8")["vpp"] == 1
+    assert strategy(vpp="unknown")["vpp"] == 1
+    assert strategy(vpp="40")["vpp"] == 17  # embedding and head in chunks of their own
+    odd = asked(global_batch="126")
+    assert dict(odd.task)["global_batch"] == 128
+    assert any("126" in note for note in odd.notes)
+
+
+def test_scripts_decide_what_a_row_leaves_open() -> None:
+    dense = {"task": "pretrain (MLPerf)", "n_layers": "96", "pp": "4", "dp": "2"}
+    assert strategy(**dense, vpp="1")["vpp"] == 12
+    assert strategy(**dense, vpp="6")["vpp"] == 6
+    assert strategy(**dense | {"n_layers": "16"}, vpp="unknown")["vpp"] == 4
+    routed = {"moe_experts": "8", "moe_topk": "2", "moe_ffn": "14336"}
+    assert strategy(**dense, **routed, vpp="1")["vpp"] == 1
+    assert any("vpp 12" in note for note in asked(**dense, vpp="1").notes)
+
+    nemo = {"framework": "NeMo", **routed, "ep": "2"}
+    assert strategy(**nemo)["etp"] == int(LLAMA["tp"])
+    assert strategy(**nemo, etp="1")["etp"] == 1
+    assert strategy(**nemo | {"ep": "8"})["etp"] == 0  # groups would not divide the stage
+    assert strategy(**nemo | {"framework": "Megatron-LM"})["etp"] == 0
+
+
+def test_capacity_chooses_among_parts_of_one_name() -> None:
+    small = asked(gpu="A100", gpu_mem_GB="40", precision="bf16").accelerator
+    large = asked(gpu="A100", gpu_mem_GB="80", precision="bf16").accelerator
+    assert small != large
+
+
+def test_the_task_says_what_learns() -> None:
+    assert asked(task="SFT").method == "full"
+    lora = asked(task="LoRA (MLPerf)")
+    assert lora.method == "lora"
+    assert dict(lora.task)["lora_rank"] == 16
+
+
+def test_flags_reach_the_task() -> None:
+    assert dict(asked(other_flags="mixed_precision=PURE").task)["gradient_precision"] == "bf16"
+    assert dict(asked(other_flags="mixed_precision=DEFAULT").task)["gradient_precision"] == "fp32"
+    assert dict(asked(other_flags="kernel=flash_attention2 + RMS kernel").task)["fused_norm"]
+    assert dict(asked(other_flags="eager").task)["fused_norm"] is False
+
+
+def test_unknown_recomputation_is_the_lightest_that_fits(predicted) -> None:
+    unknown = predicted(LLAMA | {"recompute": "unknown"})
+    stated = [predicted(LLAMA | {"recompute": name}) for name in ("none", "selective", "full")]
+    fitting = [frame for frame in stated if frame["predicted_fits"].item()]
+    lightest = (fitting or stated[-1:])[0]
+    assert unknown["predicted_step_time_s"].item() == lightest["predicted_step_time_s"].item()
+    assert "recompute" in unknown["predicted_note"].item()
+
+
+@pytest.mark.parametrize("layers, stages", [("30", "16"), ("32", "16"), ("24", "4")])
+def test_the_layout_of_a_run_says_nothing_of_its_stack(layers: str, stages: str) -> None:
+    mesh = {"n_layers": layers, "pp": stages, "tp": "1", "n_gpus": stages, "dp": "1"}
+    for year, stack in (("2022", "megatron_deepspeed_2022"), ("2024", "megatron_deepspeed_bf16")):
+        assert asked(framework="Megatron-DeepSpeed", year=year, **mesh).stack == stack
+
+
+def test_a_row_needs_whole_positive_counts() -> None:
+    for text in ("0", "-2", "1.5", "1e17"):
+        with pytest.raises(SkippedRowError, match="illegal:tp"):
+            asked(tp=text)
+
+
+# ---------------------------------------------------------------------------------------- stacks
+
+
+def test_stacks_are_chosen_by_task_then_era_then_framework(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tables = {
+        "old": {"frameworks": ["Megatron"], "year_max": 2022},
+        "new": {"frameworks": ["Megatron"], "year_min": 2023},
+        "branch": {"frameworks": ["Megatron-Fork"], "priority": 1},
+        "contest": {"tasks": ["(Contest)"]},
+        "plain": {},
+    }
+    claims = tuple(stacks._claim(name, table) for name, table in tables.items())
+    monkeypatch.setattr(stacks, "_claims", lambda: claims)
+    stacks.stack_for.cache_clear()
+    assert stacks.stack_for("megatron-lm", 2021, "pretrain") == "old"
+    assert stacks.stack_for("Megatron-LM", 2026, "pretrain") == "new"
+    assert stacks.stack_for("Megatron-Fork 3", 2026, "pretrain") == "branch"
+    assert stacks.stack_for("anything", 2026, "pretrain (contest)") == "contest"
+    assert stacks.stack_for("something else") == "plain"
+    stacks.stack_for.cache_clear()
