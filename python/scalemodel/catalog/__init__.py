@@ -106,7 +106,7 @@ def _notice(what: object, state: object) -> None:
 # ----------------------------------------------------------------------------------------- entries
 def _private() -> list[Path]:
     given = os.environ.get("SCALEMODEL_CATALOG_PATH", "")
-    return [Path(item) for item in given.split(os.pathsep) if item]
+    return [Path(item).expanduser() for item in given.split(os.pathsep) if item]
 
 
 def _folders(kind: str) -> list[Path]:
@@ -205,8 +205,10 @@ def find(kind: str, label: str) -> str:
     found = _aliases(kind, stamped).get(normalised(str(label)))
     if found is None:
         singular = kind.rstrip("s")
+        missing = [str(folder) for folder in _private() if not folder.is_dir()]
+        hint = f"; SCALEMODEL_CATALOG_PATH: no folder {', '.join(missing)}" if missing else ""
         raise ScaleModelError(
-            f"{singular}={label!r}: unknown; {nearest(str(label), paths)}",
+            f"{singular}={label!r}: unknown; {nearest(str(label), paths)}{hint}",
             code=f"unknown_{singular}",
             details={"name": label},
         )

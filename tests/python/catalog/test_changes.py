@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -100,3 +101,16 @@ def test_one_function_remembers_by_its_arguments() -> None:
     catalog.forget()
     assert doubled(1) == 2
     assert asked == [1, 2, 1]
+
+
+def test_a_folder_of_entries_may_start_with_the_home_and_is_named_where_it_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SCALEMODEL_CATALOG_PATH", os.pathsep.join(["~/mine", "~/other"]))
+    table = {**catalog.load("models", "llama3_8b"), "name": "my_model", "aliases": []}
+    write(tmp_path / "mine", "models", "my_model", toml_text(table))
+    assert sm.model("my_model").parameters == sm.model("llama3_8b").parameters
+    missing = re.escape(f"SCALEMODEL_CATALOG_PATH: no folder {tmp_path / 'other'}")
+    with pytest.raises(sm.ScaleModelError, match=f"{missing}$"):
+        sm.model("my_modle")
