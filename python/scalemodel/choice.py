@@ -103,12 +103,13 @@ class Choice:
             changed = ", ".join(
                 f"{name} {ours}→{theirs}" for name, (ours, theirs) in self.differences.items()
             )
-            lines.append(f"runner-up  {changed}: step {100 * behind:+.2f} %")
+            slower = f"{100 * behind:+.2f} %".replace("-", "−")
+            lines.append(f"runner-up  {changed}: step {slower}")
             gaps: dict[str, float] = dict(
                 zip(self.terms.cause, self.terms.difference_s, strict=True)
             )
             parts = [
-                f"{cause} {'+' if gap > 0 else '−'}{time_text(abs(gap))}"
+                f"{cause} {time_text(gap, signed=True)}"
                 for cause, gap in sorted(gaps.items(), key=lambda item: -abs(item[1]))
                 if abs(gap) > 1e-6 * self.winner.step_time_s
             ]

@@ -114,8 +114,7 @@ class Comparison:
         ]
         for title, table, key in (("by cause", self.causes(), "cause"), *self._by_input()):
             told = [
-                f"{row[key]} {'+' if row['difference_s'] > 0 else '-'}"
-                f"{time_text(abs(row['difference_s']))}"
+                f"{row[key]} {time_text(row['difference_s'], signed=True)}"
                 for row in table.to_dict("records")
                 if not _is_nothing(row["difference_s"], self.difference_s)
             ]

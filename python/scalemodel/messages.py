@@ -17,14 +17,16 @@ GIB = 2.0**30
 # ----------------------------------------------------------------------------------- quantities
 
 
-def time_text(seconds: float) -> str:
-    """Seconds with three digits and the unit that suits them.
+def time_text(seconds: float, *, signed: bool = False) -> str:
+    """Seconds with three digits and the unit that suits them; ``signed`` writes changes.
 
     Examples
     --------
-    >>> time_text(17.234), time_text(0.0042), time_text(0.0)
-    ('17.2 s', '4.20 ms', '0 s')
+    >>> time_text(17.234), time_text(0.0042), time_text(0.0), time_text(-0.5, signed=True)
+    ('17.2 s', '4.20 ms', '0 s', '−500 ms')
     """
+    if signed:
+        return f"{'−' if seconds < 0 else '+'}{time_text(abs(seconds))}"
     if seconds == 0:
         return "0 s"
     for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):

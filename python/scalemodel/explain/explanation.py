@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,7 +96,7 @@ class Explanation:
         """Value and share for people."""
         if self.value is None:
             return ""
-        texts = {
+        texts: dict[str, Callable[[float], str]] = {
             "s": time_text,
             "B": size_text,
             "J": lambda value: f"{count_text(value)}J",
