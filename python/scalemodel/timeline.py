@@ -60,19 +60,19 @@ class Timeline:
 
     def __init__(
         self,
-        estimate: Estimate,
+        est: Estimate,
         options: _core.TimelineOptions,
         slowdown: Sequence[float] = (),
     ) -> None:
         from scalemodel.estimate import tables_for
 
-        if estimate.illegal:
-            raise ScaleModelError(estimate.message(), code=estimate.reason)
-        self.estimate = estimate
+        if est.illegal:
+            raise ScaleModelError(est.message(), code=est.reason)
+        self.estimate = est
         self.options = options
-        self.slowdown = _checked_slowdown(slowdown, estimate.strategy.pp)
-        self._tables = tables_for(estimate.model, estimate.cluster, estimate.task, estimate.stack)
-        self.core = _core.timeline(self._tables, estimate.strategy, options, list(self.slowdown))
+        self.slowdown = _checked_slowdown(slowdown, est.strategy.pp)
+        self._tables = tables_for(est.model, est.cluster, est.task, est.stack)
+        self.core = _core.timeline(self._tables, est.strategy, options, list(self.slowdown))
 
     def __repr__(self) -> str:
         return (
@@ -180,16 +180,16 @@ class Timeline:
         return file
 
 
-def draw_slowdown(estimate: Estimate, seed: int) -> list[float]:
+def draw_slowdown(est: Estimate, seed: int) -> list[float]:
     """Factors by which the stages of the slowest replica straggle; see `Estimate.draw_slowdown`."""
     from scalemodel.estimate import tables_for
 
-    if estimate.illegal:
-        raise ScaleModelError(estimate.message(), code=estimate.reason)
+    if est.illegal:
+        raise ScaleModelError(est.message(), code=est.reason)
     if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
         raise ScaleModelError(f"seed={seed!r}: must be a whole number from 0 to 2**63 - 1")
-    tables = tables_for(estimate.model, estimate.cluster, estimate.task, estimate.stack)
-    return list(_core.draw_slowdown(tables, estimate.strategy, int(seed)))
+    tables = tables_for(est.model, est.cluster, est.task, est.stack)
+    return list(_core.draw_slowdown(tables, est.strategy, int(seed)))
 
 
 def _checked_slowdown(slowdown: Sequence[float], stages: int) -> tuple[float, ...]:

@@ -160,7 +160,7 @@ def test_a_log_gives_back_what_made_its_steps_vary(
 ) -> None:
     path = tmp_path / "train.log"
     path.write_text(log_of(job, spread, 2000, seed=1), encoding="utf-8")
-    found = sm.calibrate_spread(path, estimate=job)
+    found = sm.calibrate_spread(path, est=job)
     # The largest of 64 draws is not spread normally; its median strays a little less.
     assert found.kernel_spread == pytest.approx(spread, rel=0.12)
     assert found.lasting_spread is None
@@ -254,8 +254,8 @@ def test_malformed_questions_are_refused(tmp_path: Path, job: sm.Estimate) -> No
     table = table_file(tmp_path, {"": times_of(4, 2, lasting=0.1, passing=0.0, seed=1)})
     for arguments, message in (
         ({"source": []}, "source="),
-        ({"source": log}, "estimate="),
-        ({"source": log, "estimate": job}, "steps"),
+        ({"source": log}, "est="),
+        ({"source": log, "est": job}, "steps"),
         ({"source": tmp_path / "none.csv"}, "none.csv"),
         ({"source": table, "stack": "nowhere"}, "nowhere"),
         ({"source": table, "name": "a/b"}, "name="),

@@ -127,7 +127,7 @@ class _Times:
 def calibrate_spread(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
-    estimate: Estimate | None = None,
+    est: Estimate | None = None,
     stack: str = DEFAULT_STACK,
     name: str | None = None,
 ) -> RankSpread:
@@ -148,7 +148,7 @@ def calibrate_spread(
         Traces of PyTorch's profiler, one per rank and two ranks at least; or a CSV table with
         columns rank and time_s or time_us (kernels of one step, without collectives) and, where
         there are several, step and group (ranks that do the same work); or a training log.
-    estimate : Estimate, optional
+    est : Estimate, optional
         For a log, the prediction of its job: how many ranks there are and how long they compute.
     stack : str
         Named software stack of the catalogue to write the constant into.
@@ -183,7 +183,7 @@ def calibrate_spread(
     elif first.endswith(".csv"):
         times, what = _table_times(first), Path(first).name
     else:
-        return _of_log(first, estimate, catalog_name, name)
+        return _of_log(first, est, catalog_name, name)
     return _of_ranks(times, what, catalog_name, name)
 
 
@@ -279,16 +279,14 @@ def _of_ranks(times: list[_Times], what: str, stack: str, name: str | None) -> R
     )
 
 
-def _of_log(path: str, estimate: Estimate | None, stack: str, name: str | None) -> RankSpread:
+def _of_log(path: str, est: Estimate | None, stack: str, name: str | None) -> RankSpread:
     import pandas as pd
 
-    if not isinstance(estimate, Estimate) or estimate.step_time_s is None:
-        raise ScaleModelError(
-            f"estimate={estimate!r}: a log needs the Estimate of its job, one that can run"
-        )
+    if not isinstance(est, Estimate) or est.step_time_s is None:
+        raise ScaleModelError(f"est={est!r}: a log needs the Estimate of its job, one that can run")
     log = read_log(path)
-    sequence, batch = int(estimate.task.core.sequence), int(estimate.task.core.global_batch)
-    tokens = sequence * batch / estimate.cluster.accelerators
+    sequence, batch = int(est.task.core.sequence), int(est.task.core.global_batch)
+    tokens = sequence * batch / est.cluster.accelerators
     given = [
         step.time_s
         if step.time_s is not None
@@ -304,8 +302,8 @@ def _of_log(path: str, estimate: Estimate | None, stack: str, name: str | None) 
         )
     # Of neighbours, by their median: neither a slow drift nor a rare stop is a spread of kernels.
     strays_s = float(np.median(np.abs(np.diff(steps_s)))) / (_NORMAL_QUARTILE * 2**0.5)
-    ranks = estimate.cluster.accelerators
-    compute_s = float(estimate.core.compute_s)
+    ranks = est.cluster.accelerators
+    compute_s = float(est.core.compute_s)
     spread = strays_s / (compute_s * _core.maximum_deviation(ranks))
     # A median of absolute values is a third as sure as a standard deviation.
     error = spread * float(np.sqrt(3 / (2 * (len(steps_s) - 1))))

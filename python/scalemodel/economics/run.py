@@ -32,7 +32,7 @@ class TrainingRun:
 
     Attributes
     ----------
-    est : Estimate
+    estimate : Estimate
         Of one step.
     reliability : Reliability
     tokens, time_s, accelerators, accelerator_hours : float
@@ -59,7 +59,7 @@ class TrainingRun:
     True
     """
 
-    est: Estimate
+    estimate: Estimate
     reliability: Reliability
     tokens: float
     time_s: float
@@ -94,7 +94,9 @@ class TrainingRun:
         >>> sorted(training_run(est, tokens=1e9).to_dict())[:3]
         ['accelerator_hours', 'accelerators', 'cost_usd']
         """
-        numbers = [item.name for item in fields(self) if item.name not in ("est", "reliability")]
+        numbers = [
+            item.name for item in fields(self) if item.name not in ("estimate", "reliability")
+        ]
         return {"days": self.days, **{name: getattr(self, name) for name in numbers}}
 
     def __repr__(self) -> str:
@@ -337,7 +339,7 @@ def training_run(
     made_kg = carbon.embodied_kg(cluster) if embodied_kg is None else embodied_kg
     life_s, used = carbon.life_s()
     return TrainingRun(
-        est=est,
+        estimate=est,
         reliability=job,
         tokens=trained,
         time_s=time_s,

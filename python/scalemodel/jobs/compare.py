@@ -157,14 +157,14 @@ def _asked(log: Log, cluster: Any, accelerators: int | None, stack: str) -> Esti
     count = accelerators or (int(world) if world.isdigit() else 0)
     if not log.arguments or not count:
         raise ScaleModelError(
-            "log: prints no arguments of the job; pass estimate=", code="missing_settings"
+            "log: prints no arguments of the job; pass est=", code="missing_settings"
         )
     if cluster is None:
         raise ScaleModelError("cluster=None: must be given where the estimate is not")
     settings = read_settings("megatron", log.arguments, accelerators=count)
     if settings.model is None or settings.task is None:
         raise ScaleModelError(
-            "log: its arguments name no model, batch or sequence; pass estimate=",
+            "log: its arguments name no model, batch or sequence; pass est=",
             code="missing_settings",
         )
     where = resolve.cluster(cluster, accelerators=count)
@@ -173,7 +173,7 @@ def _asked(log: Log, cluster: Any, accelerators: int | None, stack: str) -> Esti
 
 def compare_log(
     log: str | os.PathLike[str],
-    estimate: Estimate | None = None,
+    est: Estimate | None = None,
     *,
     cluster: Any = None,
     accelerators: int | None = None,
@@ -185,7 +185,7 @@ def compare_log(
     ----------
     log : str or path
         File, or text of more than one line; see `jobs.read_log` for the frameworks.
-    estimate : Estimate, optional
+    est : Estimate, optional
         Of the job. Default: of the arguments that Megatron prints at the head of its log.
     cluster : object or anything `sm.cluster` takes, optional
         Where the job ran; needed without an estimate.
@@ -212,9 +212,10 @@ def compare_log(
     3.0
     """
     read = read_log(log)
-    est = _asked(read, cluster, accelerators, stack) if estimate is None else estimate
+    if est is None:
+        est = _asked(read, cluster, accelerators, stack)
     if est.illegal:
-        raise ScaleModelError(f"estimate: its verdict is {est.verdict}", code="illegal_strategy")
+        raise ScaleModelError(f"est: its verdict is {est.verdict}", code="illegal_strategy")
     times_s = step_times_s(read, est)
     if not len(times_s):
         raise ScaleModelError("log: no step has a time or a rate", code="unknown_log")

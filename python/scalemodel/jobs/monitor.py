@@ -26,7 +26,7 @@ class StepTimeMonitor:
 
     Parameters
     ----------
-    estimate : Estimate
+    est : Estimate
         Of the job; its strategy must be one that can run.
     window : int
         Steps of which the median counts.
@@ -55,26 +55,26 @@ class StepTimeMonitor:
 
     def __init__(
         self,
-        estimate: Estimate,
+        est: Estimate,
         *,
         window: int = 50,
         warm_up: int = 5,
         on_slow: Callable[[str], object] | None = None,
     ) -> None:
-        if estimate.illegal:
-            raise ScaleModelError(f"estimate: its verdict is {estimate.verdict}")
+        if est.illegal:
+            raise ScaleModelError(f"est: its verdict is {est.verdict}")
         for name, value, least in (("window", window, 1), ("warm_up", warm_up, 0)):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ScaleModelError(f"{name}={value!r}: must be a whole number from {least}")
-        self.estimate = estimate
+        self.estimate = est
         self._times_s: deque[float] = deque(maxlen=window)
         self._warm_up = warm_up
         self._seen = 0
         self._behind = False
         self._memory_bytes = 0.0
         self._on_slow = on_slow
-        interval = estimate.interval()
-        self._limit_s = interval.high_s if interval else float(estimate.core.step_time_s)
+        interval = est.interval()
+        self._limit_s = interval.high_s if interval else float(est.core.step_time_s)
 
     def step(self, seconds: float, *, memory_bytes: float | None = None) -> None:
         """Record one step.

@@ -42,12 +42,12 @@ def _known(framework: str, names: Sequence[str]) -> str:
     return framework
 
 
-def launch(estimate: Estimate, framework: str) -> Launch:
+def launch(est: Estimate, framework: str) -> Launch:
     """How to start the strategy of an estimate in a training framework.
 
     Parameters
     ----------
-    estimate : Estimate
+    est : Estimate
         Of a strategy that can run.
     framework : {"megatron", "torchtitan", "deepspeed", "accelerate"}
 
@@ -71,7 +71,7 @@ def launch(estimate: Estimate, framework: str) -> Launch:
     >>> sm.read_settings("megatron", sm.launch(est, "megatron").script()).model.parameters
     8030261248
     """
-    return _WRITERS[_known(framework, tuple(_WRITERS))](job_of(estimate))
+    return _WRITERS[_known(framework, tuple(_WRITERS))](job_of(est))
 
 
 def _values(framework: str, source: object) -> dict[str, Any]:
