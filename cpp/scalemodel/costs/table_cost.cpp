@@ -140,14 +140,101 @@ Transfer transfer(Collective op, Bytes size, const GroupShape& group, const Clus
   return moved;
 }
 
+namespace {
+
+/// Tables of a set under a mesh, as their exchanges see them.
+struct Exchange {
+  const Mesh& mesh;
+  const Cluster& cluster;
+  const Ablation& ablation;
+  std::array<GroupShape, kMaxAxes> groups;
+  double tables = 0;   ///< that are sharded
+  double lookups = 0;  ///< of a sample in them
+  double load = 1;     ///< of the busiest rank over the mean
+
+  [[nodiscard]] Transfer along(std::size_t axis, Collective op, Bytes size) const {
+    return transfer(op, size, groups[axis], cluster, ablation);
+  }
+};
+
+/// Axes whose ranks hold other columns or tables, and send what they looked up.
+bool sends(Parallelism p) {
+  return p == Parallelism::table_wise || p == Parallelism::column_wise || p == Parallelism::hybrid;
+}
+
+/// What the shards of a rank answer for all samples they serve, brought to the ranks whose samples
+/// they are. Sums of partial rows first, which shrinks what is left to send.
+void add_answers(TableCost& cost, const Exchange& e, Bytes held) {
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < kMaxAxes; ++i) {
+    const MeshAxis& axis = e.mesh.axes[i];
+    if (axis.parallelism != Parallelism::row_wise || axis.degree == 1) continue;
+    cost.forward[at] = e.along(i, Collective::reduce_scatter, held);
+    cost.backward[at] = e.along(i, Collective::all_gather, held);
+    // Few rows a bag: partial sums that are not empty travel alone.
+    const double filled = axis.degree * (1 - std::pow(1 - 1.0 / axis.degree,
+                                                      e.tables > 0 ? e.lookups / e.tables : 0));
+    const Bytes alone = (filled / axis.degree) * held;
+    const Transfer direct = e.along(i, Collective::all_to_all, alone);
+    if (direct.time < cost.forward[at].time) cost.forward[at] = cost.backward[at] = direct;
+    held = held / static_cast<double>(axis.degree);
+    ++at;
+  }
+  for (std::size_t i = 0; i < kMaxAxes; ++i) {
+    const MeshAxis& axis = e.mesh.axes[i];
+    if (!sends(axis.parallelism) || axis.degree == 1) continue;
+    cost.forward[at] = e.along(i, Collective::all_to_all, e.load * held);
+    cost.backward[at] = cost.forward[at];
+    ++at;
+  }
+  std::reverse(cost.backward.begin(), cost.backward.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+/// Indices on their way to the shards that hold their rows.
+void add_indices(TableCost& cost, const Exchange& e, double samples) {
+  if (!e.ablation.index_exchange) return;
+  std::size_t sent = 0;
+  for (std::size_t i = 0; i < kMaxAxes; ++i) {
+    const MeshAxis& axis = e.mesh.axes[i];
+    const bool shares = sends(axis.parallelism) || axis.parallelism == Parallelism::row_wise;
+    if (!shares || axis.degree == 1) continue;
+    const double copies = axis.parallelism == Parallelism::column_wise ? axis.degree : 1;
+    cost.indices[sent++] =
+        e.along(i, Collective::all_to_all, Bytes{copies * samples * e.lookups * kIndexBytes});
+  }
+}
+
+/// Gradients that the replicas of tables exchange.
+struct ReplicaGradients {
+  Bytes dense;   ///< of whole tables
+  Bytes sparse;  ///< of touched rows, with their indices
+};
+
+/// Brings replicas along axes of one parallelism to the same gradients; `sent` so far.
+std::size_t synchronise(TableCost& cost, const Exchange& e, Parallelism p,
+                        const ReplicaGradients& gradients, std::size_t sent) {
+  for (std::size_t i = 0; i < kMaxAxes; ++i) {
+    const MeshAxis& axis = e.mesh.axes[i];
+    if (axis.parallelism != p || axis.degree == 1) continue;
+    const auto send = [&](Collective op, Bytes size) {
+      if (size > Bytes{}) cost.gradients[sent++] = e.along(i, op, size);
+    };
+    send(Collective::all_reduce, gradients.dense);
+    send(Collective::all_gather, gradients.sparse);
+  }
+  return sent;
+}
+
+}  // namespace
+
 TableCost table_cost(const TableSet& set, const Mesh& mesh, double samples, bool trained,
                      const Cluster& cluster, const Ablation& ablation, double look_up_fraction) {
   TableCost cost;
   const int spread = mesh.degree(Parallelism::hybrid);
-  Shards shards{static_cast<double>(mesh.degree(Parallelism::table_wise)) * spread,
-                static_cast<double>(mesh.degree(Parallelism::row_wise)),
-                static_cast<double>(mesh.degree(Parallelism::column_wise)),
-                static_cast<double>(mesh.degree(Parallelism::ddp))};
+  const Shards shards{static_cast<double>(mesh.degree(Parallelism::table_wise)) * spread,
+                      static_cast<double>(mesh.degree(Parallelism::row_wise)),
+                      static_cast<double>(mesh.degree(Parallelism::column_wise)),
+                      static_cast<double>(mesh.degree(Parallelism::ddp))};
   std::vector<TableClass> sharded, replicated;
   for (const TableClass& c : set.classes) {
     const bool small = spread > 1 && c.rows < samples;
@@ -155,89 +242,35 @@ TableCost table_cost(const TableSet& set, const Mesh& mesh, double samples, bool
   }
   const bool whole = spread == 1 && ablation.table_balance;
   const Balance balance = whole ? whole_tables(sharded, static_cast<int>(shards.table)) : Balance{};
-  Bytes look_up, update, dense_gradients, sparse_gradients;
+  Bytes look_up, update;
+  ReplicaGradients copied, spread_out;
   add_tables(cost, set, sharded, shards, balance, samples, trained, cluster, ablation, look_up,
-             update, dense_gradients, sparse_gradients);
-  Bytes spread_gradients, spread_rows;
+             update, copied.dense, copied.sparse);
   if (!replicated.empty()) {
     const Shards copies{1, shards.row, shards.column, shards.replicas * spread};
     add_tables(cost, set, replicated, copies, {}, samples, trained, cluster, ablation, look_up,
-               update, spread_gradients, spread_rows);
+               update, spread_out.dense, spread_out.sparse);
   }
   const double fraction =
       ablation.memory_fraction > 0 ? ablation.memory_fraction : look_up_fraction;
   cost.look_up = memory_time(look_up, fraction, cluster.accelerator);
   cost.update = memory_time(update, fraction, cluster.accelerator);
 
-  // Exchanges: what the shards of a rank answer for all samples they serve, brought to the ranks
-  // whose samples they are. Sums of partial rows first, which shrinks what is left to send.
-  const auto groups = axis_groups(mesh, cluster);
-  double tables = 0, lookups = 0;
+  Exchange e{mesh, cluster, ablation, axis_groups(mesh, cluster), 0, 0, balance.load};
   for (const TableClass& c : sharded) {
-    tables += c.count;
-    lookups += c.count * c.pooling;
+    e.tables += c.count;
+    e.lookups += c.count * c.pooling;
   }
   const double served = samples * shards.table * shards.row * shards.column;
-  const double answers = ablation.pooled_exchange ? tables : lookups;
+  const double answers = ablation.pooled_exchange ? e.tables : e.lookups;
   const double columns = std::ceil(set.dim / shards.column);
-  Bytes held{served * answers / shards.table * columns * set.output_bytes};
-  cost.buffers = held + Bytes{samples * tables * set.dim * set.output_bytes};
-  std::size_t at = 0;
-  const auto sends = [&](Parallelism p) {
-    return p == Parallelism::table_wise || p == Parallelism::column_wise ||
-           p == Parallelism::hybrid;
-  };
-  for (std::size_t i = 0; i < kMaxAxes; ++i) {
-    const MeshAxis& axis = mesh.axes[i];
-    if (axis.parallelism != Parallelism::row_wise || axis.degree == 1) continue;
-    cost.forward[at] = transfer(Collective::reduce_scatter, held, groups[i], cluster, ablation);
-    cost.backward[at] = transfer(Collective::all_gather, held, groups[i], cluster, ablation);
-    // Few rows a bag: partial sums that are not empty travel alone.
-    const double filled =
-        axis.degree * (1 - std::pow(1 - 1.0 / axis.degree, tables > 0 ? lookups / tables : 0));
-    const Bytes alone = (filled / axis.degree) * held;
-    const Transfer direct = transfer(Collective::all_to_all, alone, groups[i], cluster, ablation);
-    if (direct.time < cost.forward[at].time) cost.forward[at] = cost.backward[at] = direct;
-    held = held / static_cast<double>(axis.degree);
-    ++at;
-  }
-  for (std::size_t i = 0; i < kMaxAxes; ++i) {
-    const MeshAxis& axis = mesh.axes[i];
-    if (!sends(axis.parallelism) || axis.degree == 1) continue;
-    cost.forward[at] =
-        transfer(Collective::all_to_all, balance.load * held, groups[i], cluster, ablation);
-    cost.backward[at] = cost.forward[at];
-    ++at;
-  }
-  std::reverse(cost.backward.begin(), cost.backward.begin() + static_cast<std::ptrdiff_t>(at));
-  if (ablation.index_exchange) {
-    std::size_t sent = 0;
-    for (std::size_t i = 0; i < kMaxAxes; ++i) {
-      const MeshAxis& axis = mesh.axes[i];
-      const bool shares = sends(axis.parallelism) || axis.parallelism == Parallelism::row_wise;
-      if (!shares || axis.degree == 1) continue;
-      const double copies = axis.parallelism == Parallelism::column_wise ? axis.degree : 1;
-      cost.indices[sent++] =
-          transfer(Collective::all_to_all, Bytes{copies * samples * lookups * kIndexBytes},
-                   groups[i], cluster, ablation);
-    }
-  }
+  const Bytes held{served * answers / shards.table * columns * set.output_bytes};
+  cost.buffers = held + Bytes{samples * e.tables * set.dim * set.output_bytes};
+  add_answers(cost, e, held);
+  add_indices(cost, e, samples);
   if (trained) {
-    std::size_t sent = 0;
-    const auto synchronise = [&](Parallelism p, Bytes dense, Bytes rows) {
-      for (std::size_t i = 0; i < kMaxAxes; ++i) {
-        const MeshAxis& axis = mesh.axes[i];
-        if (axis.parallelism != p || axis.degree == 1) continue;
-        const auto send = [&](Collective op, Bytes size) {
-          if (size <= Bytes{}) return;
-          cost.gradients[sent++] = transfer(op, size, groups[i], cluster, ablation);
-        };
-        send(Collective::all_reduce, dense);
-        send(Collective::all_gather, rows);
-      }
-    };
-    synchronise(Parallelism::ddp, dense_gradients, sparse_gradients);
-    synchronise(Parallelism::hybrid, spread_gradients, spread_rows);
+    const std::size_t sent = synchronise(cost, e, Parallelism::ddp, copied, 0);
+    synchronise(cost, e, Parallelism::hybrid, spread_out, sent);
   }
   for (auto* list : {&cost.forward, &cost.backward, &cost.indices, &cost.gradients}) {
     std::ranges::stable_partition(*list, takes_part);

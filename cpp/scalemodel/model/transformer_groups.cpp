@@ -164,6 +164,84 @@ LayerGroup transformer(std::string name, const TransformerShape& shape) {
   return group;
 }
 
+namespace {
+
+/// Layers of an order that repeat: so many kinds, so many times.
+struct Run {
+  std::size_t period = 1, repeats = 1;
+
+  [[nodiscard]] std::size_t layers() const { return period * repeats; }
+};
+
+/// The longest run that begins at a layer. Kinds may alternate, so a period may hold several.
+Run run_at(const std::vector<std::uint8_t>& order, std::size_t at) {
+  constexpr std::size_t kLongestPeriod = 8;
+  const auto layer = [&](std::size_t index) {
+    return order.begin() + static_cast<std::ptrdiff_t>(index);
+  };
+  Run longest;
+  for (std::size_t p = 1; p <= kLongestPeriod && at + p <= order.size(); ++p) {
+    Run run{p, 1};
+    while (at + run.layers() + p <= order.size() &&
+           std::equal(layer(at), layer(at + p), layer(at + run.layers()))) {
+      ++run.repeats;
+    }
+    if (run.layers() > longest.layers()) longest = run;
+  }
+  return longest;
+}
+
+TransformerShape shape_of(const LayerKind& kind, int hidden) {
+  const AttentionShape& a = kind.attention;
+  const FeedForwardShape& ff = kind.feed_forward;
+  TransformerShape s;
+  s.hidden = hidden;
+  s.heads = a.heads;
+  s.kv_heads = a.kv_heads;
+  s.head_dim = a.head_dim;
+  s.v_head_dim = a.v_head_dim;
+  s.q_lora_rank = a.q_lora_rank;
+  s.kv_lora_rank = a.kv_lora_rank;
+  s.rope_head_dim = a.rope_head_dim;
+  s.ffn = ff.width;
+  s.gated = ff.gated;
+  s.rotary = a.rotary;
+  s.window = a.window;
+  s.norms_per_layer = kind.norms;
+  s.experts = ff.experts;
+  s.experts_per_token = ff.experts_per_token;
+  s.shared_ffn = ff.shared_width;
+  return s;
+}
+
+/// Units of a layer, with the parameters that the card counts: they hold biases and norms that the
+/// shapes alone do not tell.
+void add_layer(LayerGroup& group, const LayerKind& kind, int hidden) {
+  const TransformerShape s = shape_of(kind, hidden);
+  const AttentionShape& a = kind.attention;
+  const FeedForwardShape& ff = kind.feed_forward;
+  Unit attention = attention_unit(s);
+  const double down =
+      a.latent() ? hidden * (1.0 * a.q_lora_rank + a.kv_lora_rank + a.rope_head_dim) : 0;
+  attention.parameters_cut = kind.attention_parameters - down;
+  attention.parameters_whole = 0.5 * kind.norm_parameters + down;
+  group.units.push_back(std::move(attention));
+  const double router = static_cast<double>(hidden) * ff.experts;
+  const bool shares = ff.routed() && ff.shared_width > 0;
+  if (shares) {
+    Unit shared = feed_forward_unit(s, ff.shared_width, false, true);
+    shared.parameters_cut = kind.dense_parameters - router;
+    shared.parameters_whole = 0.5 * kind.norm_parameters;
+    group.units.push_back(std::move(shared));
+  }
+  Unit block = feed_forward_unit(s, ff.width, ff.routed(), !shares);
+  block.parameters_cut = ff.routed() ? kind.expert_parameters / ff.experts : kind.dense_parameters;
+  block.parameters_whole = (ff.routed() ? router : 0) + (shares ? 0 : 0.5 * kind.norm_parameters);
+  group.units.push_back(std::move(block));
+}
+
+}  // namespace
+
 std::vector<LayerGroup> decoder_groups(const DecoderShape& card) {
   const Model model = make_decoder(card);
   std::vector<LayerGroup> groups;
@@ -171,81 +249,20 @@ std::vector<LayerGroup> decoder_groups(const DecoderShape& card) {
                                      card.position == Position::learned ? card.positions : 0, 0);
   words.units[0].parameters_cut = model.embedding_parameters;
   groups.push_back(std::move(words));
-  // Runs of layers: kinds may alternate, so a run of one kind is a group, and a period of several
-  // kinds that repeats is one as well.
-  const auto& order = model.layer_kind;
   std::size_t at = 0;
-  while (at < order.size()) {
-    std::size_t period = 1, repeats = 1;
-    for (std::size_t p = 1; p <= 8 && at + p <= order.size(); ++p) {
-      std::size_t r = 1;
-      const auto same = [&](std::size_t from) {
-        return std::equal(order.begin() + static_cast<std::ptrdiff_t>(at),
-                          order.begin() + static_cast<std::ptrdiff_t>(at + p),
-                          order.begin() + static_cast<std::ptrdiff_t>(from));
-      };
-      while (at + (r + 1) * p <= order.size() && same(at + r * p)) ++r;
-      if (r * p > repeats * period) {
-        period = p;
-        repeats = r;
-      }
-    }
+  while (at < model.layer_kind.size()) {
+    const Run run = run_at(model.layer_kind, at);
     LayerGroup group;
     group.kind = GroupKind::transformer;
-    group.tokens = 0;
-    group.repeat = static_cast<int>(repeats);
-    for (std::size_t i = 0; i < period; ++i) {
-      const LayerKind& kind = model.kinds[order[at + i]];
-      const AttentionShape& a = kind.attention;
-      const FeedForwardShape& ff = kind.feed_forward;
-      TransformerShape s;
-      s.hidden = model.hidden;
-      s.heads = a.heads;
-      s.kv_heads = a.kv_heads;
-      s.head_dim = a.head_dim;
-      s.v_head_dim = a.v_head_dim;
-      s.q_lora_rank = a.q_lora_rank;
-      s.kv_lora_rank = a.kv_lora_rank;
-      s.rope_head_dim = a.rope_head_dim;
-      s.ffn = ff.width;
-      s.gated = ff.gated;
-      s.rotary = a.rotary;
-      s.window = a.window;
-      s.norms_per_layer = kind.norms;
-      s.experts = ff.experts;
-      s.experts_per_token = ff.experts_per_token;
-      s.shared_ffn = ff.shared_width;
-      Unit attention = attention_unit(s);
-      // The card's counts hold biases and norms that the shapes alone do not tell.
-      const double down =
-          a.latent() ? model.hidden * (1.0 * a.q_lora_rank + a.kv_lora_rank + a.rope_head_dim) : 0;
-      attention.parameters_cut = kind.attention_parameters - down;
-      attention.parameters_whole = 0.5 * kind.norm_parameters + down;
-      group.units.push_back(std::move(attention));
-      const bool routed = ff.routed();
-      if (routed && ff.shared_width > 0) {
-        Unit shared = feed_forward_unit(s, ff.shared_width, false, true);
-        shared.parameters_cut = kind.dense_parameters - static_cast<double>(s.hidden) * ff.experts;
-        shared.parameters_whole = 0.5 * kind.norm_parameters;
-        group.units.push_back(std::move(shared));
-      }
-      Unit block = feed_forward_unit(s, ff.width, routed, !routed || ff.shared_width == 0);
-      if (routed) {
-        block.parameters_cut = kind.expert_parameters / ff.experts;
-        block.parameters_whole = static_cast<double>(s.hidden) * ff.experts +
-                                 (ff.shared_width > 0 ? 0 : 0.5 * kind.norm_parameters);
-      } else {
-        block.parameters_cut = kind.dense_parameters;
-        block.parameters_whole = 0.5 * kind.norm_parameters;
-      }
-      group.units.push_back(std::move(block));
-    }
     group.name = "transformer";
-    const auto earlier = std::ranges::count_if(
-        groups, [](const LayerGroup& g) { return g.kind == GroupKind::transformer; });
-    if (earlier > 0) group.name.append("_").append(std::to_string(earlier + 1));
+    if (groups.size() > 1) group.name.append("_").append(std::to_string(groups.size()));
+    group.tokens = 0;
+    group.repeat = static_cast<int>(run.repeats);
+    for (std::size_t i = at; i < at + run.period; ++i) {
+      add_layer(group, model.kinds[model.layer_kind[i]], model.hidden);
+    }
     groups.push_back(std::move(group));
-    at += period * repeats;
+    at += run.layers();
   }
   HeadShape last;
   last.hidden = model.hidden;
