@@ -76,7 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     parser = Parser(
         prog="scalemodel",
-        description="Predict step time, memory, energy and cost of training large models.",
+        description="Predict time, memory, energy and cost of training and serving large models.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"scalemodel {__version__}")
