@@ -71,6 +71,8 @@ def scale_of(column: str) -> Scale:
     --------
     >>> scale_of("memory_bytes").label, scale_of("tokens_per_s").label, scale_of("tp").label
     ('Memory (GiB)', 'Throughput (tokens/s)', 'tp')
+    >>> scale_of("fabric.bandwidth_scale").label
+    'fabric.bandwidth (× base)'
     """
     if column in _NAMED:
         return _NAMED[column]
@@ -79,6 +81,8 @@ def scale_of(column: str) -> Scale:
         if stem != column and not stem.endswith("_per"):
             words = " ".join(_CAPITALS.get(word, word) for word in stem.split("_"))
             return Scale(f"{words[:1].upper()}{words[1:]} ({unit})", unit, divisor)
+    if column.endswith("_scale"):  # of a quantity that a co-design study multiplies
+        return Scale(f"{column.removesuffix('_scale')} (× base)", "× base", 1.0)
     rate = _RATE.fullmatch(column)
     if rate:
         quantity, per = _RATES[rate["of"]]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LOW_END, _HIGH_END = "#5e3c99", "#e66101"  # the ends of ColorBrewer's PuOr
+_STAR_ROOM = 40  # pixels between the mark of the base and a label
 _MOST_TICKS = 5  # intervals between labels on an axis of five inches
 _NEEDED = ("name", "low", "high", "low_value", "high_value", "base")
 
@@ -98,7 +99,7 @@ def tornado(table: pd.DataFrame | Any, *, ax: Axes | None = None) -> Axes:
         ax.axvline(base[0], color="0.2", linewidth=1)
         ax.set_yticks(range(len(frame)), [str(frame["name"].iloc[row]) for row in order])
         ax.invert_yaxis()
-        ax.margins(x=0.32)  # room for the labels at the ends
+        ax.margins(x=0.42)  # room for the labels at the ends
         ax.set(xlabel=scale.label, title=f"Base {number_text(base[0])} {scale.unit}".rstrip())
         plot._legend_beside(ax)
     return ax
@@ -194,12 +195,12 @@ def iso_performance(
             levels=_levels(points[:, 2], levels, value),
             cmap=line_colours(is_maximised(value)),
         )
-        places = _middles(ax, lines.allsegs)
-        ax.clabel(lines, fmt=number_text, fontsize="small", colors="0.15", manual=places)
         marked = (1.0, 1.0) if base is None else base
         scales = scale_of(x), scale_of(y)
         place = [float(item) / scale.divisor for item, scale in zip(marked, scales, strict=True)]
         inside = across[0] <= place[0] <= across[-1] and along[0] <= place[1] <= along[-1]
+        places = _label_places(ax, lines.allsegs, place if inside else None)
+        ax.clabel(lines, fmt=number_text, fontsize="small", colors="0.15", manual=places)
         if inside:
             # A corner of the grid is a corner of the axes, where half the star would be cut off.
             star: dict[str, Any] = {"marker": "*", "markersize": 11, "clip_on": False, "zorder": 3}
@@ -211,9 +212,12 @@ def iso_performance(
     return ax
 
 
-def _middles(ax: Axes, levels: Sequence[Sequence[Any]]) -> list[tuple[float, float]]:
-    """The point halfway along the longest line of each level, as drawn."""
+def _label_places(
+    ax: Axes, levels: Sequence[Sequence[Any]], star: Sequence[float] | None
+) -> list[tuple[float, float]]:
+    """A point on the longest line of each level: halfway along as drawn, but beside the star."""
     places: list[tuple[float, float]] = []
+    taken = None if star is None else ax.transData.transform(star)
     for segments in levels:
         ways = []
         for line in segments:
@@ -223,8 +227,11 @@ def _middles(ax: Axes, levels: Sequence[Sequence[Any]]) -> list[tuple[float, flo
         if not ways:
             continue
         way, points = max(ways, key=lambda item: float(item[0][-1]))
-        middle = [np.interp(way[-1] / 2, way, points[:, axis]) for axis in (0, 1)]
-        x, y = ax.transData.inverted().transform(middle)
+        for share in (0.5, 0.3, 0.7):
+            at = [float(np.interp(share * way[-1], way, points[:, axis])) for axis in (0, 1)]
+            if taken is None or np.hypot(*(taken - at)) > _STAR_ROOM:
+                break
+        x, y = ax.transData.inverted().transform(at)
         places.append((float(x), float(y)))
     return places
 
