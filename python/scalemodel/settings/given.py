@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -187,8 +188,13 @@ def _read_file(path: Path, framework: str) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:  # no text, or no path
+        given = str(path)
+        contents = "\n" in given or given.lstrip().startswith("{")
+        hint = "; pass a path, or what json or tomllib make of the text" if contents else ""
+        reason = getattr(error, "strerror", None) or error
+        shown = reprlib.repr(given) if contents else given
         raise ScaleModelError(
-            f"{framework}: {path} cannot be read ({error})", code="unreadable_file"
+            f"{framework}: {shown} cannot be read ({reason}){hint}", code="unreadable_file"
         ) from None
     try:
         read = _yaml(text, framework) if path.suffix in (".yaml", ".yml") else json.loads(text)
