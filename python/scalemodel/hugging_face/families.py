@@ -170,7 +170,14 @@ FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "glm4_moe": Family(
         _fixed("rope", "rmsnorm", gated=True, router_bias=True),
-        {**_SHAPE, **_DEEPSEEK_EXPERTS, "head_dim": count_at("head_dim", default=128)},
+        {
+            **_SHAPE,
+            **_DEEPSEEK_EXPERTS,
+            "head_dim": count_at("head_dim", default=128),
+            "experts": count_at("n_routed_experts"),
+            "experts_per_token": count_at("num_experts_per_tok"),
+            "expert_ffn": count_at("moe_intermediate_size"),
+        },
         (
             _tied(False),
             (("qkv_bias",), "attention_bias", False),
