@@ -229,21 +229,26 @@ Seconds idle_time(const Context& c, const StageTimes& times, Seconds layer, Seco
          d.pp * min(times.embedding, times.head);
 }
 
-Estimate estimate_of(const Context& c, Extremes* extremes) {
-  Estimate e;
-  const Cluster& cluster = c.cluster();
-  const Degrees& d = c.degrees;
-  e.dp = d.dp;
-  e.memory_capacity = cluster.accelerator.memory_capacity;
-  const double contention = c.stack().contention;
-
-  std::array<GatherTimes, kMaxLayerKinds> gathers = layer_gather_times(c);
+/// What the stages make of a step together.
+struct Stages {
   StageTimes times;
-  StageCost slowest;
+  StageCost slowest;  ///< of the stage that ends last
   StepTraffic traffic;
-  Seconds latest{-1}, slowest_forward, slowest_backward, slowest_inner;
+  Seconds slowest_forward, slowest_backward;  ///< of any stage
+  Seconds slowest_inner;                      ///< of those beside neither end
+  Seconds layer;                              ///< a mean one beside neither end
+  Seconds last_busy;
+};
+
+/// Goes through the stages; what the fullest and the slowest of them need is set in the estimate.
+Stages run_stages(const Context& c, Estimate& e, Extremes* extremes) {
+  const Degrees& d = c.degrees;
+  const double contention = c.stack().contention;
   const double chunks = c.schedule == Schedule::interleaved ? d.vpp : 1;
-  Seconds inner, last_busy;
+  std::array<GatherTimes, kMaxLayerKinds> gathers = layer_gather_times(c);
+  Stages all;
+  StageTimes& times = all.times;
+  Seconds latest{-1}, inner;
   int inner_layers = 0;
   Bytes peak{-1};
   for (const StageClass& stage : c.stages.classes) {
@@ -254,16 +259,16 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
     if (stage.embedding) times.embedding = cost.ends;
     if (stage.head) {
       times.head = cost.ends;
-      last_busy = busy;
+      all.last_busy = busy;
     } else if (!stage.embedding || d.pp == 2) {
       inner += stage.count * busy;
       inner_layers += stage.count * stage.total_layers();
     }
     const Seconds forward = cost.forward_busy(contention);
     times.mean_backward += stage.count * (busy - forward) / d.pp;
-    slowest_forward = max(slowest_forward, forward);
-    slowest_backward = max(slowest_backward, busy - forward);
-    if (!stage.embedding && !stage.head) slowest_inner = max(slowest_inner, busy);
+    all.slowest_forward = max(all.slowest_forward, forward);
+    all.slowest_backward = max(all.slowest_backward, busy - forward);
+    if (!stage.embedding && !stage.head) all.slowest_inner = max(all.slowest_inner, busy);
     times.mean_weight += stage.count * cost.weight_gradient / d.pp;
     // The stage that ends last: its micro-batches and its own traffic after them.
     const StepTraffic own = step_traffic(c, stage, cost);
@@ -272,8 +277,8 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
     if (own_end > latest) {
       latest = own_end;
       times.slowest = busy;
-      slowest = cost;
-      traffic = own;
+      all.slowest = cost;
+      all.traffic = own;
     }
     e.optimizer = max(e.optimizer, optimizer_time(c, cost));
     e.exposed_offload = max(e.exposed_offload, optimizer_transfer(c, cost));
@@ -283,8 +288,23 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
       peak = taken;
       set_memory(e, memory, c.stack(), stage.first_index);
     }
-    e.host_memory = max(e.host_memory, cluster.node_accelerators * memory.host);
+    e.host_memory = max(e.host_memory, c.cluster().node_accelerators * memory.host);
   }
+  all.layer = inner / std::max(1, inner_layers);
+  return all;
+}
+
+Estimate estimate_of(const Context& c, Extremes* extremes) {
+  Estimate e;
+  const Cluster& cluster = c.cluster();
+  const Degrees& d = c.degrees;
+  e.dp = d.dp;
+  e.memory_capacity = cluster.accelerator.memory_capacity;
+  const double contention = c.stack().contention;
+  Stages all = run_stages(c, e, extremes);
+  StageTimes& times = all.times;
+  const StageCost& slowest = all.slowest;
+  const StepTraffic& traffic = all.traffic;
 
   const double m = d.micro_batches;
   const Phase passes = slowest.passes();
@@ -303,14 +323,14 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
     const double layers = std::max(1, c.tables.model().layers() / d.pp);
     times.early = (slowest.backward.compute + slowest.recompute.compute) / layers;
   }
-  e.exposed_pp = exposed_transfers(c, times, m * max(Seconds{}, times.slowest - slowest_inner));
+  e.exposed_pp = exposed_transfers(c, times, m * max(Seconds{}, times.slowest - all.slowest_inner));
   e.exposed_dp = m * slowest.gather_exposed + traffic.exposed;
   e.exposed_offload += m * slowest.offload_exposed;
-  e.bubble = idle_time(c, times, inner / std::max(1, inner_layers), last_busy) +
+  e.bubble = idle_time(c, times, all.layer, all.last_busy) +
              ((d.pp - 1) * contention) * traffic.drain_hidden;
   if (c.schedule == Schedule::gpipe && d.pp > 1) {
     // Each of its two phases is paced by the stage that is slowest in it.
-    e.bubble += (m - 1) * (slowest_forward + slowest_backward - times.slowest);
+    e.bubble += (m - 1) * (all.slowest_forward + all.slowest_backward - times.slowest);
   }
   const Straggling late = expected_straggling(c.stack().kernel_spread, d, c.gathered);
   e.bubble += (late.stage * (passes.compute / times.slowest)) * e.bubble;
