@@ -80,18 +80,23 @@ class Explorer:
     """
 
     def __init__(
-        self, model: ModelLike, cluster: Cluster, task: Training, plan: _core.Strategy, stack: str
+        self,
+        model: ModelLike,
+        cluster: Cluster,
+        task: Training,
+        strategy: _core.Strategy,
+        stack: str,
     ) -> None:
         self.model = resolve.model(model)
         self.stack = stack
         self.pinned: Estimate | None = None
         self._hardware = Hardware(cluster)
-        self._task, self._plan = task, plan
+        self._task, self._strategy = task, strategy
         self._listeners: list[Callable[[], None]] = []
         self._controls: Any = None
         nodes = max(1, round(cluster.nodes))
         self.settings = self._settings(cluster, nodes)
-        own = {**plan.to_dict(), **task.core.to_dict(), "nodes": nodes}
+        own = {**strategy.to_dict(), **task.core.to_dict(), "nodes": nodes}
         self.values = {name: own.get(name, 1.0) for name in self.settings}
         self.estimate = self._answer(self.values)
 
@@ -99,7 +104,7 @@ class Explorer:
         found: dict[str, Setting] = {}
         automatic = Space().values(self.model, cluster, self._task)
         choices = {row["name"]: row.get("choices", ()) for row in _core.Strategy.fields()}
-        own = self._plan.to_dict()
+        own = self._strategy.to_dict()
         for name in _KNOBS:
             values = automatic.get(name) or choices[name]
             if name != "ep" or self.model.shape.experts:
@@ -128,7 +133,7 @@ class Explorer:
         groups: dict[str, dict[str, Any]] = {STRATEGY: {}, TASK: {}, MACHINE: {}}
         for name, value in values.items():
             groups[self.settings[name].group][name] = value
-        plan = self._plan.replace(dp=0, **groups[STRATEGY])
+        plan = self._strategy.replace(dp=0, **groups[STRATEGY])
         return self._cluster(values), self._task.replace(**groups[TASK]), plan
 
     def _answer(self, values: dict[str, Any]) -> Estimate:
@@ -176,8 +181,8 @@ class Explorer:
         found = search(self.model, cluster, task, top=1, stack=self.stack, threads=threads)
         if not found:
             raise ScaleModelError(f"nothing fits: {found.why_infeasible()}", code="infeasible")
-        self._plan = found[0].strategy
-        plan = self._plan.to_dict()
+        self._strategy = found[0].strategy
+        plan = self._strategy.to_dict()
         return self.set(**{name: plan[name] for name in self.settings if name in plan})
 
     def report(self, **options: Any) -> Report:
@@ -265,8 +270,8 @@ def explore(
         raise ScaleModelError(f"model={model!r}: only decoders have sliders")
     if not isinstance(task, Training):
         raise ScaleModelError(f"task={task!r}: must be a Training or FineTuning")
-    plan = _core.Strategy() if strategy is None else strategy
-    if not isinstance(plan, _core.Strategy):
+    strategy = _core.Strategy() if strategy is None else strategy
+    if not isinstance(strategy, _core.Strategy):
         raise ScaleModelError(f"strategy={strategy!r}: must be a Strategy")
     where = resolve.with_network(resolve.cluster(cluster), network)
-    return Explorer(model, where, task, plan, stack)
+    return Explorer(model, where, task, strategy, stack)
