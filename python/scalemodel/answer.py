@@ -23,7 +23,10 @@ class EngineAnswer(ABC):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in self._PARTS:
             raise AttributeError(name)
-        value = getattr(self.core, name)
+        try:
+            value = getattr(self.core, name)
+        except AttributeError:
+            raise AttributeError(f"{type(self).__name__} has no column {name!r}") from None
         return None if self.illegal else value
 
     def __eq__(self, other: object) -> bool:

@@ -7,8 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import TIME_COLUMNS, Estimate, estimate
+from scalemodel.estimate import TIME_COLUMNS, Estimate, estimate, running_estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -165,9 +164,4 @@ def compare(first: Estimate, second: Estimate) -> Comparison:
     >>> found.inputs().input.tolist()
     ['strategy']
     """
-    for name, est in (("first", first), ("second", second)):
-        if not isinstance(est, Estimate):
-            raise ScaleModelError(f"{name}={est!r}: must be an Estimate")
-        if est.illegal:
-            raise ScaleModelError(f"{name}: its verdict is {est.verdict}", code="illegal_strategy")
-    return Comparison(first, second)
+    return Comparison(running_estimate(first, "first"), running_estimate(second, "second"))

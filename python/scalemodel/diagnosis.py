@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scalemodel import _core
 from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import Estimate, estimate, operator_rows, stack_of, tables_for
+from scalemodel.estimate import (
+    Estimate,
+    decoder_estimate,
+    estimate,
+    operator_rows,
+    stack_of,
+    tables_for,
+)
 from scalemodel.messages import percent_text, size_text, time_text
 from scalemodel.space import divisors
 
@@ -564,7 +571,7 @@ def diagnose(est: Estimate, count: int = 3) -> Diagnosis:
     >>> found.speed_of_light_s < est.step_time_s, 0 < len(found.changes) <= 3
     (True, True)
     """
-    if est.illegal:
+    if decoder_estimate(est).illegal:
         return Diagnosis(what_limits(est), None, (), tuple(fixes(est, count)), None)
     step_s = float(est.core.step_time_s)
     changes = next_knobs(est, count) if est.fits else fixes(est, count)

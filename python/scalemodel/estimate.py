@@ -486,6 +486,38 @@ def is_composed(model: object) -> TypeGuard[ComposedModel]:
     return type(model).__name__ == "ComposedModel"
 
 
+def decoder_estimate(est: object, argument: str = "est") -> Estimate:
+    """The estimate of a decoder, or an error that names what was given instead.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> est = sm.estimate(sm.compose("vit_b"), sm.cluster("dgx_h100"),
+    ...                   sm.Training(global_batch=4096, sequence=197))
+    >>> try:
+    ...     decoder_estimate(est)
+    ... except sm.ScaleModelError as error:
+    ...     print(str(error).partition("): ")[2])
+    must be an Estimate of a decoder; models of layer groups have no answer here
+    """
+    if isinstance(est, Estimate):
+        return est
+    composed = isinstance(est, EngineAnswer)
+    of = " of a decoder; models of layer groups have no answer here" if composed else ""
+    raise ScaleModelError(f"{argument}={est!r}: must be an Estimate{of}")
+
+
+def running_estimate(est: object, argument: str = "est") -> Estimate:
+    """As `decoder_estimate`, of a strategy that can run."""
+    found = decoder_estimate(est, argument)
+    if found.illegal:
+        raise ScaleModelError(
+            f"{argument}: its verdict is {found.verdict}; what cannot run has no answer here",
+            code="illegal_strategy",
+        )
+    return found
+
+
 def refuse_ablation(ablation: object) -> None:
     """A model that is not one of layer groups has no ablation."""
     if ablation is not None:

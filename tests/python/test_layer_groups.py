@@ -246,3 +246,48 @@ def test_estimates_travel_between_processes() -> None:
     again = pickle.loads(pickle.dumps(est))
     assert again == est
     assert again.step_time_s == est.step_time_s
+
+
+VIT = sm.compose("vit_b")
+VIT_TASK = sm.Training(global_batch=4096, sequence=197)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        sm.diagnose,
+        lambda est: sm.launch(est, "megatron"),
+        lambda est: sm.compare(est, est),
+        lambda est: sm.training_run(est, tokens=1e9),
+        lambda est: sm.power_caps(est, [500]),
+        lambda est: sm.compute_optimal(energy_j=1e9, est=est),
+        lambda est: sm.StepTimeMonitor(est),
+        lambda est: sm.plot.roofline(est),
+    ],
+)
+def test_what_only_decoders_have_is_refused_by_name(ask: Any) -> None:
+    est = sm.estimate(VIT, NODE, VIT_TASK, sm.GroupStrategy("fsdp"))
+    with pytest.raises(sm.ScaleModelError, match=r"est=|first=") as error:
+        ask(est)
+    assert "must be an Estimate of a decoder; models of layer groups have no" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: sm.codesign(VIT, NODE, VIT_TASK, vary={"fabric.bandwidth": [1, 2]}),
+        lambda: sm.scaling(VIT, "dgx_h100", VIT_TASK, [8, 16]),
+        lambda: sm.traffic(VIT, NODE, VIT_TASK, sm.Strategy()),
+        lambda: sm.plan_training(VIT, "dgx_h100", VIT_TASK, tokens=1e9, days=3),
+    ],
+)
+def test_questions_of_decoders_name_a_model_of_groups(ask: Any) -> None:
+    with pytest.raises(sm.ScaleModelError, match="only decoders have an answer here"):
+        ask()
+
+
+def test_a_column_that_groups_lack_is_named() -> None:
+    est = sm.estimate(VIT, NODE, VIT_TASK, sm.GroupStrategy("fsdp"))
+    with pytest.raises(AttributeError, match="GroupEstimate has no column 'interval'"):
+        est.interval()
+    assert not hasattr(est, "explain")

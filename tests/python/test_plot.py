@@ -113,6 +113,31 @@ def test_what_has_no_numbers_is_refused(draw: object) -> None:
         draw(["x"])
 
 
+def test_models_of_layer_groups_are_drawn_too_and_beside_decoders() -> None:
+    cluster, task = sm.cluster("dgx_h100"), sm.Training(global_batch=64, sequence=4096)
+    groups = sm.estimate(sm.compose("llama3_8b"), cluster, task, sm.GroupStrategy("sp@4+fsdp"))
+    tables = sm.estimate(
+        sm.compose("dlrm_dcnv2"), cluster, sm.Training(global_batch=65536, sequence=1)
+    )
+    decoder = sm.estimate("llama3_8b", cluster, task, sm.Strategy(tp=4, sharding="zero3"))
+    for listed in ([groups], [tables, groups], [decoder, groups, tables]):
+        for draw, whole, unit in (
+            (plot.breakdown, "step_time_s", 1.0),
+            (plot.memory, "memory_bytes", 2.0**30),
+        ):
+            ax = draw(listed)
+            ends = [
+                max(bar.get_x() + bar.get_width() for bar in bars)
+                for bars in zip(*ax.containers, strict=True)
+            ]
+            assert ends == pytest.approx([getattr(est, whole) / unit for est in listed])
+    labels = [text.get_text() for text in ax.get_yticklabels()]
+    assert labels[1] == "llama3_8b\nsp@4+fsdp@2"
+    assert "exposed exchange" in [
+        text.get_text() for text in plot.breakdown([decoder, tables]).get_legend().get_texts()
+    ]
+
+
 # ------------------------------------------------------------------------------------- validation
 def measurements() -> pd.DataFrame:
     """What `validate` returns, in the columns a plot reads: text as in the file, numbers."""

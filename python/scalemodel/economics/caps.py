@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scalemodel import _core
 from scalemodel.economics.arguments import checked
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import Estimate, operator_rows
+from scalemodel.estimate import Estimate, operator_rows, running_estimate
 from scalemodel.resolve.power import clock_power
 
 if TYPE_CHECKING:
@@ -104,9 +103,7 @@ def power_caps(est: Estimate, caps_w: Sequence[float]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    if est.illegal:
-        raise ScaleModelError(f"est={est!r}: cannot run; a limit needs a strategy that does")
-    core = est.cluster.core
+    core = running_estimate(est).cluster.core
     tokens = est.tokens_per_s * est.step_time_s
     rows = []
     for cap_w in caps_w:

@@ -10,6 +10,7 @@ from scalemodel.economics.run import TrainingRun, training_run
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import DEFAULT_STACK
 from scalemodel.resolve import cluster as resolve_cluster
+from scalemodel.resolve import model as resolve_model
 from scalemodel.search import search
 
 if TYPE_CHECKING:
@@ -81,10 +82,11 @@ def plan_training(
     if isinstance(most_nodes, bool) or not isinstance(most_nodes, int) or most_nodes < 1:
         raise ScaleModelError(f"most_nodes={most_nodes!r}: must be a whole number, at least 1")
     trained = checked("tokens", tokens, 1)
+    decoder = resolve_model(model)
 
     def run_on(nodes: int) -> TrainingRun | None:
         found = search(
-            model, resolve_cluster(cluster, nodes=nodes), task, space, top=1, stack=stack
+            decoder, resolve_cluster(cluster, nodes=nodes), task, space, top=1, stack=stack
         )
         return training_run(found[0], tokens=trained, **terms) if len(found) else None
 

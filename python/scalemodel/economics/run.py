@@ -13,7 +13,7 @@ from scalemodel.economics.caps import capped_step
 from scalemodel.economics.failures import Reliability, nodes_of
 from scalemodel.economics.failures import reliability as reliability_of
 from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import Estimate
+from scalemodel.estimate import Estimate, running_estimate
 from scalemodel.units import parse_quantity, value_of
 
 if TYPE_CHECKING:
@@ -250,14 +250,6 @@ def _time_s(
     return amount / float(_core.rental_cost_usd(1.0, cluster.accelerators, price_usd_per_s))
 
 
-def _checked_estimate(est: object) -> Estimate:
-    if not isinstance(est, Estimate):
-        raise ScaleModelError(f"est={est!r}: must be an Estimate")
-    if est.illegal:
-        raise ScaleModelError(f"est={est!r}: cannot run; a run needs a strategy that does")
-    return est
-
-
 def training_run(
     est: Estimate,
     *,
@@ -316,7 +308,7 @@ def training_run(
     >>> round(month.days, 6)
     30.0
     """
-    est = _checked_estimate(est)
+    est = running_estimate(est)
     wants = {"tokens": tokens, "days": days, "budget_usd": budget_usd, "energy_j": energy_j}
     wanted = one_of(**wants)
     amount = checked(wanted, wants[wanted], 1e-9)

@@ -8,7 +8,7 @@ from scalemodel import _core, catalog
 from scalemodel.economics.arguments import checked, one_of
 from scalemodel.economics.run import price_of
 from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import Estimate
+from scalemodel.estimate import Estimate, running_estimate
 from scalemodel.resolve.reader import Reader
 
 
@@ -45,8 +45,9 @@ def _flop(
     budget_usd: float | None,
     price: str | float | None,
 ) -> float:
-    if est is None or est.illegal:
-        raise ScaleModelError(f"est={est!r}: energy and money need an estimate that can run")
+    if est is None:
+        raise ScaleModelError("est=None: energy and money need an estimate")
+    est = running_estimate(est)
     cluster = est.cluster
     peaks = dict(zip(_core.precisions(), cluster.core.accelerator.peak_flop_per_s, strict=True))
     rate = est.mfu_fraction * cluster.accelerators * peaks[est.task.precision]

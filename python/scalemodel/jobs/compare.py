@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import DEFAULT_STACK, Estimate, estimate
+from scalemodel.estimate import DEFAULT_STACK, Estimate, estimate, running_estimate
 from scalemodel.jobs.logs import Log, Step, read_log
 from scalemodel.jobs.suspects import Suspect, suspects
 
@@ -214,8 +214,7 @@ def compare_log(
     read = read_log(log)
     if est is None:
         est = _asked(read, cluster, accelerators, stack)
-    if est.illegal:
-        raise ScaleModelError(f"est: its verdict is {est.verdict}", code="illegal_strategy")
+    est = running_estimate(est)
     times_s = step_times_s(read, est)
     if not len(times_s):
         raise ScaleModelError("log: no step has a time or a rate", code="unknown_log")

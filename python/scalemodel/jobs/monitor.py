@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import Estimate
+from scalemodel.estimate import Estimate, running_estimate
 from scalemodel.jobs.suspects import Suspect, suspects
 
 
@@ -61,8 +61,7 @@ class StepTimeMonitor:
         warm_up: int = 5,
         on_slow: Callable[[str], object] | None = None,
     ) -> None:
-        if est.illegal:
-            raise ScaleModelError(f"est: its verdict is {est.verdict}")
+        est = running_estimate(est)
         for name, value, least in (("window", window, 1), ("warm_up", warm_up, 0)):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ScaleModelError(f"{name}={value!r}: must be a whole number from {least}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from scalemodel.codesign.vary import PEAK, Hardware
 from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import Estimate, estimate
+from scalemodel.estimate import Estimate, estimate, running_estimate
 
 # Shares of a rate that are left when something is amiss: a link at half its width, a shared
 # uplink, a clock held down by heat or a cap.
@@ -104,8 +104,7 @@ def suspects(est: Estimate, measured_s: float, count: int = 3) -> list[Suspect]:
     >>> suspects(est, 1.3 * est.step_time_s)[0].explained_fraction > 0.5
     True
     """
-    if est.illegal:
-        raise ScaleModelError(f"estimate: its verdict is {est.verdict}")
+    est = running_estimate(est)
     if not measured_s > 0:
         raise ScaleModelError(f"measured_s={measured_s!r}: must be above 0")
     gap = math.log(measured_s / est.step_time_s)

@@ -10,10 +10,11 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast
 
 import numpy as np
 
+from scalemodel.answer import EngineAnswer
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import MEMORY_COLUMNS, TIME_COLUMNS, Estimate
 from scalemodel.plot.network import (
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from scalemodel.groups import GroupEstimate
 
 __all__ = [
     "breakdown",
@@ -86,6 +89,8 @@ _COLOURS = (
     "#717581",
     "#92dadd",
 )
+#: An estimate, of a decoder or of layer groups.
+_Drawn: TypeAlias = Union[Estimate, "GroupEstimate"]
 _HATCHES = ("", "///", "\\\\\\", "...", "xxx", "---", "ooo", "+++", "|||", "***")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 _BAND = 0.10
@@ -157,12 +162,13 @@ def _axis(ax: Axes | None, width: float, height: float) -> Axes:
         return plt.subplots(figsize=(width, height))[1]
 
 
-def _as_list(estimates: Estimate | Sequence[Estimate]) -> list[Estimate]:
-    listed = [estimates] if isinstance(estimates, Estimate) else list(estimates)
+def _as_list(estimates: _Drawn | Sequence[_Drawn]) -> list[_Drawn]:
+    single = isinstance(estimates, EngineAnswer)
+    listed = list(cast("Sequence[_Drawn]", [estimates] if single else estimates))
     if not listed:
         raise ScaleModelError("estimates=[]: at least one is needed")
     for est in listed:
-        if not isinstance(est, Estimate):
+        if not isinstance(est, EngineAnswer):
             raise ScaleModelError(f"estimates={est!r}: must be an Estimate or a list of them")
         if est.illegal:
             raise ScaleModelError(
@@ -171,8 +177,8 @@ def _as_list(estimates: Estimate | Sequence[Estimate]) -> list[Estimate]:
     return listed
 
 
-def label_of(est: Estimate) -> str:
-    r"""Short label of an estimate: model and the degrees above one.
+def label_of(est: _Drawn) -> str:
+    r"""Short label of an estimate: model and the degrees above one, or the meshes of its groups.
 
     Examples
     --------
@@ -181,6 +187,8 @@ def label_of(est: Estimate) -> str:
     ...                      sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2)))
     'llama3_8b\ntp2 dp4 zero1'
     """
+    if not isinstance(est, Estimate):
+        return f"{est.model.name}\n{' '.join(dict.fromkeys(est.meshes.values()))}"
     s = est.strategy
     degrees = {"tp": s.tp, "cp": s.cp, "pp": s.pp, "vpp": s.vpp, "ep": s.ep, "dp": est.core.dp}
     parts = [f"{name}{value}" for name, value in degrees.items() if value > 1]
@@ -194,14 +202,25 @@ def label_of(est: Estimate) -> str:
     return f"{est.model.name}\n{' '.join(parts + further)}"
 
 
-def _stack(
-    ax: Axes, estimates: list[Estimate], columns: dict[str, str], divisor: float, labels: list[str]
-) -> None:
+def _columns(estimates: list[_Drawn], decoders: tuple[str, ...], groups: str) -> tuple[str, ...]:
+    """Columns of decoders, of models of layer groups, or of both where both are drawn."""
+    if all(isinstance(est, Estimate) for est in estimates):
+        return decoders
+    from scalemodel.groups import estimate
+
+    of_groups: tuple[str, ...] = getattr(estimate, groups)
+    mixed = any(isinstance(est, Estimate) for est in estimates)
+    return tuple(dict.fromkeys([*decoders, *of_groups])) if mixed else of_groups
+
+
+def _stack(ax: Axes, estimates: list[_Drawn], columns: dict[str, str], divisor: float) -> None:
     """Stacked horizontal bars, one per estimate; a part that is zero everywhere has no legend."""
+    labels = [label_of(est) for est in estimates]
     positions = np.arange(len(estimates))
     left = np.zeros(len(estimates))
     for index, (column, label) in enumerate(columns.items()):
-        sizes = np.array([float(getattr(est.core, column)) for est in estimates]) / divisor
+        parts = [float(getattr(est.core, column, 0.0)) for est in estimates]
+        sizes = np.array(parts) / divisor
         if not sizes.any():
             continue
         ax.barh(
@@ -224,12 +243,12 @@ def _legend_beside(ax: Axes) -> None:
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.02), frameon=False, fontsize="small")
 
 
-def breakdown(estimates: Estimate | Sequence[Estimate], ax: Axes | None = None) -> Axes:
+def breakdown(estimates: _Drawn | Sequence[_Drawn], ax: Axes | None = None) -> Axes:
     """Draw the time of a step by cause, one stacked horizontal bar per estimate.
 
     Parameters
     ----------
-    estimates : Estimate or list of Estimate
+    estimates : Estimate, GroupEstimate or list of them
     ax : Axes, optional
         Default: a new figure.
 
@@ -254,22 +273,23 @@ def breakdown(estimates: Estimate | Sequence[Estimate], ax: Axes | None = None) 
     listed = _as_list(estimates)
     ax = _axis(ax, 8.0, max(2.4, 1.4 + 0.7 * len(listed)))
     columns = {
-        column: column.removesuffix("_s").replace("exposed_", "exposed ") for column in TIME_COLUMNS
+        column: column.removesuffix("_s").replace("exposed_", "exposed ")
+        for column in _columns(listed, TIME_COLUMNS, "TIME_COLUMNS")
     }
     with style():
-        _stack(ax, listed, columns, 1.0, [label_of(est) for est in listed])
+        _stack(ax, listed, columns, 1.0)
         ax.set(xlabel="Step time (s)", title="Time of a step by cause")
         ax.set_xlim(left=0)
         _legend_beside(ax)
     return ax
 
 
-def memory(estimates: Estimate | Sequence[Estimate], ax: Axes | None = None) -> Axes:
+def memory(estimates: _Drawn | Sequence[_Drawn], ax: Axes | None = None) -> Axes:
     """Draw the memory of the fullest accelerator by kind against its capacity.
 
     Parameters
     ----------
-    estimates : Estimate or list of Estimate
+    estimates : Estimate, GroupEstimate or list of them
         Strategies that do not fit are drawn too: their bars cross the capacity line.
     ax : Axes, optional
         Default: a new figure.
@@ -293,10 +313,11 @@ def memory(estimates: Estimate | Sequence[Estimate], ax: Axes | None = None) -> 
     listed = _as_list(estimates)
     ax = _axis(ax, 8.0, max(2.4, 1.4 + 0.7 * len(listed)))
     columns = {
-        column: column.removeprefix("memory_").removesuffix("_bytes") for column in MEMORY_COLUMNS
+        column: column.removeprefix("memory_").removesuffix("_bytes")
+        for column in _columns(listed, MEMORY_COLUMNS, "MEMORY_COLUMNS")
     }
     with style():
-        _stack(ax, listed, columns, 2.0**30, [label_of(est) for est in listed])
+        _stack(ax, listed, columns, 2.0**30)
         for capacity in sorted({float(est.core.memory_capacity_bytes) for est in listed}):
             gib = capacity / 2**30
             ax.axvline(

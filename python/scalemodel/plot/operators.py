@@ -9,7 +9,7 @@ import numpy as np
 
 from scalemodel import _core, plot
 from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import Estimate, operator_rows
+from scalemodel.estimate import Estimate, operator_rows, running_estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -206,7 +206,7 @@ def roofline(est: Estimate, *, ax: Axes | None = None) -> Axes:
     >>> roofline(est).get_ylabel()
     'Rate (TFLOP/s)'
     """
-    (est,) = plot._as_list(est)
+    est = running_estimate(est)
     precision = est.task.precision
     points = []
     for row in operator_rows(est):

@@ -166,6 +166,12 @@ def _entry_name(label: str) -> str:
         ) from None
 
 
+def _legal_for(source: object) -> str:
+    if type(source).__name__ == "ComposedModel":
+        return "only decoders have an answer here; estimate, sweep, search, serve take layer groups"
+    return "must be a catalogue name, a path or a mapping"
+
+
 def model(source: str | Path | Table | Model) -> Model:
     """A model from the catalogue, a TOML file, a Hugging Face ``config.json`` or a dictionary.
 
@@ -203,6 +209,4 @@ def model(source: str | Path | Table | Model) -> Model:
         if path.is_dir() and (path / "config.json").is_file():
             return _model_from_table(_read_json(path / "config.json"), text)
         return _catalogue_model(_entry_name(text))
-    raise ScaleModelError(
-        f"model={source!r}: must be a catalogue name, a path or a mapping", code="malformed"
-    )
+    raise ScaleModelError(f"model={source!r}: {_legal_for(source)}", code="malformed")

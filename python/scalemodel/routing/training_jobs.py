@@ -209,9 +209,11 @@ def jobs_of(
         fields = _fields(number, one, shared)
         ranks = _ranks_of(number, fields, cluster, len(listed) == 1)
         own = resolve.cluster(cluster, accelerators=ranks)
-        est = estimate(
-            fields["model"], own, fields["task"], fields["strategy"], stack=fields["stack"]
-        )
+        try:
+            model = resolve.model(fields["model"])
+        except ScaleModelError as error:
+            raise ScaleModelError(f"jobs[{number}]: {error}", code=error.code) from None
+        est = estimate(model, own, fields["task"], fields["strategy"], stack=fields["stack"])
         if est.illegal:
             raise ScaleModelError(f"jobs[{number}]: {verdict_message(est)}")
         name = str(fields.get("name", est.model.name if len(listed) == 1 else f"job {number}"))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scalemodel import _core, resolve
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import Estimate, stack_of
+from scalemodel.estimate import Estimate, running_estimate, stack_of
 from scalemodel.messages import degrees_of
 from scalemodel.resolve import Model
 from scalemodel.tasks import Training
@@ -143,11 +142,7 @@ def job_of(est: Estimate) -> Job:
     ------
     ScaleModelError : the strategy cannot run.
     """
-    if est.illegal:
-        raise ScaleModelError(
-            f"estimate: its verdict is {est.verdict}; only a strategy that can run is launched",
-            code="illegal_strategy",
-        )
+    est = running_estimate(est)
     degrees = degrees_of(est)
     return Job(
         model=est.model,
