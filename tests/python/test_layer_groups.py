@@ -218,6 +218,7 @@ def test_a_verdict_on_groups_is_said_in_words(
     question = sm.Training(**{"global_batch": 64, "sequence": 2048, **task})
     est = sm.estimate(model, cluster, question, sm.GroupStrategy({"transformer": mesh}))
     assert est.verdict == verdict
+    assert est.fits == (verdict == "ok")
     assert est.message().startswith(f"{verdict}   ")
     assert said in est.message()
 

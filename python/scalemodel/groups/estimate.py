@@ -140,6 +140,11 @@ class GroupEstimate(EngineAnswer):
         return is_illegal(str(self.core.verdict))
 
     @property
+    def fits(self) -> bool:
+        """Whether the strategy runs within the memory of the accelerator."""
+        return bool(self.core.verdict == "ok")
+
+    @property
     def cost_usd(self) -> float | None:
         """Price of the step; None where the catalogue has no price for the accelerator."""
         known = self.cluster.core.price_usd_per_s > 0 and not self.illegal
