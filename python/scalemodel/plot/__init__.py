@@ -230,7 +230,7 @@ def _stack(ax: Axes, estimates: list[_Drawn], columns: dict[str, str], divisor: 
             height=0.6,
             label=label,
             color=_COLOURS[index % len(_COLOURS)],
-            hatch=_HATCHES[index % len(_HATCHES)],
+            hatch=_HATCHES[(index + index // len(_COLOURS)) % len(_HATCHES)],
             edgecolor="white",
             linewidth=0.4,
         )
