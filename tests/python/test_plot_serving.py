@@ -50,6 +50,16 @@ def test_the_cache_holds_what_requests_hold(served: ServedStream) -> None:
         served.occupancy(points=1)
 
 
+def test_caches_that_overflow_are_full() -> None:
+    task = sm.Inference(input_tokens=3000, output_tokens=3000)
+    plan = sm.serve("llama3_8b", "dgx_h100", task, requests_per_s=50)
+    flooded = plan.simulate(requests=2000)
+    assert flooded.summary()["evictions"] > 0
+    share = flooded.occupancy(points=200).cache_fraction
+    assert share.max() == 1
+    assert (share == 1).mean() > 0.2
+
+
 def test_occupancy_is_drawn_as_a_share_with_requests_beside(served: ServedStream) -> None:
     table = served.occupancy(points=100)
     ax = plot.cache_occupancy(served, points=100)

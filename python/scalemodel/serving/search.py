@@ -17,6 +17,7 @@ from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for, kernels_for
 from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.serving.task import Inference
+from scalemodel.space import divisors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,10 +65,6 @@ class ServingPlans:
         return _core.ServingLayout(**{name: int(found[name]) for name in DEGREES})
 
 
-def _divisors(number: int) -> list[int]:
-    return [n for n in range(1, number + 1) if number % n == 0]
-
-
 def serving_layouts(
     model: Model, cluster: Cluster, most_accelerators: int | None = None
 ) -> list[_core.ServingLayout]:
@@ -87,14 +84,14 @@ def serving_layouts(
     routed = model.shape.experts > 0
     powers = [2**k for k in range(most.bit_length()) if 2**k <= most]
     found = []
-    for tp in sorted({n for n in _divisors(model.shape.heads) if n <= most} & set(powers)):
+    for tp in sorted({n for n in divisors(model.shape.heads) if n <= most} & set(powers)):
         for dp in powers if routed else [1]:
             for cp in [n for n in powers if n <= 8]:
                 for pp in [n for n in powers if n <= 8]:
                     stage = tp * dp * cp
                     if stage * pp > most:
                         continue
-                    for ep in [n for n in _divisors(stage) if n == 1 or routed]:
+                    for ep in [n for n in divisors(stage) if n == 1 or routed]:
                         layout = _core.ServingLayout(tp=tp, pp=pp, ep=ep, dp=dp, cp=cp)
                         legal = _core.check_serving_layout(model.core, layout, cluster.core)
                         if legal == "ok":

@@ -206,8 +206,8 @@ class ServedStream:
     def occupancy(self, points: int = 500) -> pd.DataFrame:
         """What the caches hold over time.
 
-        A request holds its prompt from its start on and its answer as it grows, evenly; what an
-        eviction frees in between is not shown.
+        A request holds its prompt from its start on and its answer as it grows, evenly. Where that
+        is more than the caches hold, some were evicted for a while: then they are full.
 
         Returns
         -------
@@ -256,7 +256,7 @@ class ServedStream:
         tokens = total(started, prompts) - total(last, prompts)
         tokens += times * (total(first, rate) - total(last, rate))
         tokens -= total(first, rate * first) - total(last, rate * first)
-        tokens = np.maximum(tokens, 0.0)
+        tokens = np.clip(tokens, 0.0, self.cache_tokens)
         return pd.DataFrame(
             {
                 "time_s": times,
