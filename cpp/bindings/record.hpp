@@ -232,6 +232,21 @@ py::list field_rows() {
   return rows;
 }
 
+/// Any other call: the field that does not exist is named, with the one it may mean, in place of
+/// the whole signature. The docstring stays that of the fields.
+template <class T>
+void define_refusal(py::class_<T>& c) {
+  const auto signature = c.attr("__init__").attr("__doc__").template cast<std::string>();
+  py::options options;
+  options.disable_function_signatures();
+  c.def(py::init([](const py::args& positional, const py::kwargs& given) -> T {
+          const py::object refusal = py::module_::import("scalemodel.records").attr("refusal");
+          const auto text = refusal(py::type::of<T>(), positional, given);
+          throw MalformedQuestion(text.template cast<std::string>());
+        }),
+        signature.c_str());
+}
+
 template <class T, class... M>
 void define_init(py::class_<T>& c, const std::tuple<Field<T, M>...>& fields) {
   const T defaults{};
@@ -248,6 +263,7 @@ void define_init(py::class_<T>& c, const std::tuple<Field<T, M>...>& fields) {
               py::kw_only(), py::arg_v(field.name.data(), as_python(defaults.*(field.member)))...);
       },
       fields);
+  define_refusal(c);
 }
 
 /// Binds a record. Its attributes are read-only; `replace` makes changed copies.

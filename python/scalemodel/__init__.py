@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scalemodel._core import __version__
+from scalemodel._core import Ablation, ServingLayout, Strategy, __version__
 from scalemodel.catalog import list_catalog
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import Estimate, estimate
 from scalemodel.pareto import pareto
-from scalemodel.records import Ablation, ServingLayout, Strategy
 from scalemodel.resolve import Cluster, Model, cluster, model
 from scalemodel.search import Ranking, search, sweep, sweep_chunks
 from scalemodel.space import Space

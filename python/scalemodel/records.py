@@ -1,15 +1,11 @@
-"""Public records of the core; a field that they do not have is named, with the one it may mean."""
+"""What is said where a record of the core is asked for a field that it does not have."""
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Any
 
-from scalemodel._core import Ablation, ServingLayout, Strategy
-from scalemodel.errors import ScaleModelError, nearest
-
-__all__ = ["Ablation", "ServingLayout", "Strategy"]
+from scalemodel.errors import nearest
 
 
 def _hint(name: str, fields: list[dict[str, Any]]) -> str:
@@ -26,7 +22,15 @@ def _hint(name: str, fields: list[dict[str, Any]]) -> str:
     return nearest(name, [field["name"] for field in fields])
 
 
-def _unknown(record: Any, positional: tuple[object, ...], given: dict[str, object]) -> str:
+def refusal(record: Any, positional: tuple[object, ...], given: dict[str, object]) -> str:
+    """Why a record cannot be made of these: a field that it does not have, or values without names.
+
+    Examples
+    --------
+    >>> from scalemodel import _core
+    >>> refusal(_core.Strategy, (), {"tensor_parallel": 8})
+    "tensor_parallel=8: no such knob; did you mean 'tp' (tensor-parallel degree)?"
+    """
     fields = record.fields()
     known = [str(field["name"]) for field in fields]
     for name, value in given.items():
@@ -34,21 +38,3 @@ def _unknown(record: Any, positional: tuple[object, ...], given: dict[str, objec
             return f"{name}={value!r}: no such knob; {_hint(name, fields)}"
     shown = ", ".join(map(repr, positional))
     return f"{record.__name__}({shown}): knobs are given by name, for example {known[0]}=1"
-
-
-def _with_named_errors(record: Any) -> None:
-    """Replaces the core's TypeError, which prints the whole signature."""
-    original = record.__init__
-
-    @functools.wraps(original)
-    def __init__(self: Any, *positional: object, **given: object) -> None:
-        try:
-            original(self, *positional, **given)
-        except TypeError:
-            raise ScaleModelError(_unknown(record, positional, given)) from None
-
-    record.__init__ = __init__
-
-
-for _record in (Ablation, ServingLayout, Strategy):
-    _with_named_errors(_record)
