@@ -12,11 +12,23 @@ constexpr double kOutputBytes = 2, kPartialBytes = 4;
 
 double cube(double x) { return x * x * x; }
 
+/// Cube root of a number between 1 and 3: a parabola within 0.3 %, then two of Halley's steps, each
+/// of which triples the digits.
+double cube_root(double x) {
+  double root = 0.6607 + (0.3827 - 0.0411 * x) * x;
+  for (int step = 0; step < 2; ++step) {
+    const double cubed = cube(root);
+    root *= (cubed + 2 * x) / (2 * cubed + x);
+  }
+  return root;
+}
+
 /// (a^3 + b^3 + c^3)^(1/3): a maximum without a corner.
 Seconds cubic_maximum(Seconds a, Seconds b, Seconds c = Seconds{}) {
   const Seconds top = max(max(a, b), c);
   if (top <= Seconds{}) return Seconds{};
-  return std::cbrt(cube(a / top) + cube(b / top) + cube(c / top)) * top;
+  const double sum = cube(a / top) + cube(b / top) + cube(c / top);
+  return sum == 1 ? top : cube_root(sum) * top;
 }
 
 /// The dense 16-bit rate, or the next wider one of accelerators without it.
@@ -27,12 +39,9 @@ FlopPerSecond dense_rate(const Accelerator& a) {
   return a.peak_of(Precision::fp32);
 }
 
-/// Bandwidth gain of operands that a repeated call finds in the last-level cache.
-template <class Kernel>
-double residency(const Kernel& kernel, Bytes touched, bool resident, const Accelerator& a) {
-  if (!resident || a.l2 <= Bytes{}) return 1;
-  const double fill = kernel.resident_scale * (touched / a.l2);
-  return 1 + (kernel.resident_gain - 1) / (1 + cube(fill) * cube(fill));
+/// Bandwidth gain of operands that a repeated call finds in the last-level cache, filled so far.
+double residency(double gain, double fill) {
+  return 1 + (gain - 1) / (1 + cube(fill) * cube(fill));
 }
 
 /// A count of waves with its last, partial one rounded up by `share`.
@@ -68,7 +77,8 @@ Seconds prefill_time(const AttentionCall& call, const PrefillKernel& kernel,
     if (size > 2) loss *= std::pow(size / 2, kernel.wide_penalty);
     if (w.head_dim != w.v_head_dim) loss *= kernel.mixed_factor;
   }
-  const double aligned = std::fmod(w.head_dim, 16) == 0 ? 1 : kernel.unaligned_factor;
+  const double sixteenths = w.head_dim / 16;
+  const double aligned = sixteenths == std::floor(sixteenths) ? 1 : kernel.unaligned_factor;
   double rate = 1;
   Seconds launch = kernel.launch;
   if (math8) {
@@ -99,8 +109,11 @@ Seconds prefill_time(const AttentionCall& call, const PrefillKernel& kernel,
   const double expanded = latent ? (absorbed ? 0 : 2) : kept;
   const Bytes keys_values{expanded * w.batch * w.keys * w.kv_heads * (w.head_dim + w.v_head_dim)};
   const Bytes cached{kept * w.batch * w.keys * (latent ? call.latent + call.rotary : 0)};
-  const double gain = residency(kernel, in_out + keys_values + cached, call.resident, a);
-  const BytesPerSecond bandwidth = gain * a.memory_bandwidth;
+  BytesPerSecond bandwidth = a.memory_bandwidth;
+  if (call.resident && a.l2 > Bytes{}) {
+    const double fill = kernel.resident_scale * ((in_out + keys_values + cached) / a.l2);
+    bandwidth = residency(kernel.resident_gain, fill) * bandwidth;
+  }
   const double passes = kernel.cache_passes * (cache8 && !latent ? kernel.fp8_passes : 1);
 
   const Seconds kernel_time =
@@ -109,44 +122,63 @@ Seconds prefill_time(const AttentionCall& call, const PrefillKernel& kernel,
   return cubic_maximum(kernel.host, kernel_time);
 }
 
-Seconds decode_time(const AttentionCall& call, const DecodeKernel& kernel,
-                    const Accelerator& a) noexcept {
+DecodeCase::DecodeCase(const AttentionCall& call, const DecodeKernel& kernel,
+                       const Accelerator& a) noexcept {
   const AttentionWork& w = call.work;
   const bool latent = call.latent > 0, cache8 = call.cache == Precision::fp8;
   const double head = latent ? call.latent + call.rotary : w.head_dim;
   const double value = latent ? call.latent : w.v_head_dim;
   const double kv_heads = latent ? 1 : w.kv_heads;
-  const double keys = w.window > 0 ? std::min(w.window, w.keys) : w.keys;
-  const double width = head + value, units = a.multiprocessors;
-
+  const double width = head + value;
   const double group = w.heads / kv_heads;
-  const double lanes = w.batch * kv_heads * std::ceil(group / kernel.most_heads);
   const double rows = kTensorRows * std::ceil(std::min(group, kernel.most_heads) / kTensorRows);
-  const double blocks = std::ceil(keys / kTile);
-  const double splits = std::max(
-      1.0, std::min({units * kernel.waves / lanes, blocks, std::max(1.0, kernel.most_splits)}));
-  const double tiles = lanes * splits;
-  const double waves = rounded(std::max(1.0, tiles / units), kernel.wave_rounding);
-
+  units_ = a.multiprocessors;
+  aimed_ = units_ * kernel.waves;
+  most_splits_ = std::max(1.0, kernel.most_splits);
+  lanes_ = kv_heads * std::ceil(group / kernel.most_heads);
+  wave_rounding_ = kernel.wave_rounding;
+  occupancy_exponent_ = kernel.occupancy_exponent;
+  window_ = w.window;
   const Flop block_flop{2 * kTile * rows * width};
-  const Seconds product = block_flop / (kernel.tensor_fraction / units * dense_rate(a));
+  const Seconds product = block_flop / (kernel.tensor_fraction / units_ * dense_rate(a));
   const Seconds shortest = (cache8 ? kernel.fp8_block : 1) * (width / 256) * kernel.block;
-  const Seconds compute = waves * (blocks / splits) * cubic_maximum(product, shortest);
+  block_ = cubic_maximum(product, shortest);
+  cached_ = Bytes{operand_bytes(call.cache) * kv_heads * (latent ? head : width)};
+  in_out_ = Bytes{kOutputBytes * w.heads * width};
+  partials_ = Bytes{kernel.partial_passes * kPartialBytes * w.heads * value};
+  converted_ = cache8 ? kernel.fp8_passes : 0;
+  bandwidth_ = a.memory_bandwidth;
+  rate_ = kernel.memory_fraction * (cache8 ? kernel.fp8_memory : 1) * bandwidth_;
+  if (call.resident && a.l2 > Bytes{}) {
+    resident_gain_ = kernel.resident_gain;
+    resident_ = a.l2 / kernel.resident_scale;
+  }
+  fixed_ = kernel.launch;
+  if (cache8) fixed_ += kernel.fp8_launch;
+  if (!latent && w.head_dim == 192) fixed_ += kernel.odd_head;
+  wave_ = kernel.wave;
+  split_ = kernel.split;
+}
 
-  const Bytes cached{operand_bytes(call.cache) * w.batch * keys * kv_heads *
-                     (latent ? head : width)};
-  const Bytes touched = cached + Bytes{kOutputBytes * w.batch * w.heads * width};
-  const double fraction = kernel.memory_fraction * (cache8 ? kernel.fp8_memory : 1) *
-                          residency(kernel, touched, call.resident, a) *
-                          std::pow(std::min(1.0, tiles / units), kernel.occupancy_exponent);
-  const Seconds memory = touched / (fraction * a.memory_bandwidth);
-  const Bytes partials{kernel.partial_passes * kPartialBytes * w.batch * w.heads * value};
-  const Bytes converted = (cache8 ? kernel.fp8_passes : 0) * cached;
+Seconds DecodeCase::time(double batch, double keys) const noexcept {
+  if (window_ > 0) keys = std::min(window_, keys);
+  const double lanes = batch * lanes_, blocks = std::ceil(keys / kTile);
+  const double splits = std::max(1.0, std::min({aimed_ / lanes, blocks, most_splits_}));
+  const double tiles = lanes * splits, filled = tiles / units_;
+  const double waves = rounded(std::max(1.0, filled), wave_rounding_);
+  const Bytes cached = batch * keys * cached_, touched = cached + batch * in_out_;
+  BytesPerSecond rate = rate_;
+  if (resident_ > Bytes{}) rate = residency(resident_gain_, touched / resident_) * rate;
+  if (filled < 1) rate = std::pow(filled, occupancy_exponent_) * rate;
+  Seconds fixed = fixed_ + waves * wave_;
+  if (splits > 1) fixed += std::log2(splits) * split_;
+  return fixed + cubic_maximum(waves * (blocks / splits) * block_, touched / rate) +
+         (batch * partials_ + converted_ * cached) / bandwidth_;
+}
 
-  Seconds fixed = kernel.launch + std::log2(splits) * kernel.split + waves * kernel.wave;
-  if (cache8) fixed += kernel.fp8_launch;
-  if (!latent && w.head_dim == 192) fixed += kernel.odd_head;
-  return fixed + cubic_maximum(compute, memory) + (partials + converted) / a.memory_bandwidth;
+Seconds decode_time(const AttentionCall& call, const DecodeKernel& kernel,
+                    const Accelerator& a) noexcept {
+  return DecodeCase(call, kernel, a).time(call.work.batch, call.work.keys);
 }
 
 }  // namespace scalemodel

@@ -112,6 +112,28 @@ Seconds prefill_time(const AttentionCall& call, const PrefillKernel& kernel,
 Seconds decode_time(const AttentionCall& call, const DecodeKernel& kernel,
                     const Accelerator& accelerator) noexcept;
 
+/// The same for many batches and numbers of keys: what these do not change is computed once.
+class DecodeCase {
+ public:
+  DecodeCase() = default;
+  DecodeCase(const AttentionCall& call, const DecodeKernel& kernel,
+             const Accelerator& accelerator) noexcept;
+  Seconds time(double batch, double keys) const noexcept;
+
+ private:
+  double units_ = 1, aimed_ = 1, most_splits_ = 1;
+  double lanes_ = 1;  ///< tiles of a sequence before splitting
+  double wave_rounding_ = 0, occupancy_exponent_ = 0, window_ = 0;
+  Seconds block_;            ///< shortest, of 128 keys
+  Bytes cached_;             ///< of one key
+  Bytes in_out_, partials_;  ///< of a sequence
+  double converted_ = 0;     ///< passes over the cache
+  BytesPerSecond bandwidth_, rate_;
+  double resident_gain_ = 1;
+  Bytes resident_;  ///< what the last-level cache holds; 0: no call of the same before
+  Seconds fixed_, wave_, split_;
+};
+
 template <>
 struct RecordOf<PrefillKernel> {
   static constexpr std::string_view name = "PrefillKernel";

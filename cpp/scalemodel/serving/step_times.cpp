@@ -58,17 +58,6 @@ double StepTimes::point(std::size_t index) noexcept {
   return index % 2 == 1 ? power : 1.5 * power;
 }
 
-StepTimes::Position StepTimes::position(double count) noexcept {
-  if (count <= 1) return {0, 0};
-  const int exponent = std::ilogb(count);
-  const double power = std::ldexp(1.0, exponent);
-  if (exponent == 0) return {0, count - 1};
-  const auto below = static_cast<std::size_t>(2 * exponent - 1);
-  if (below + 2 >= kPoints) return {kPoints - 2, count / point(kPoints - 2) - 1};
-  const double rest = count / power;
-  return rest < 1.5 ? Position{below, 2 * (rest - 1)} : Position{below + 1, 2 * rest - 3};
-}
-
 StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& engine,
                      const ServingKernels& kernels, const ServingLayout& layout, double imbalance)
     : engine_(engine),
@@ -104,6 +93,7 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
     kind.call.work.head_dim = a.head_dim;
     kind.call.work.v_head_dim = a.v_head_dim;
     kind.call.work.window = engine.uses_windows ? a.window : 0;
+    kind.decode = decode_case(kind.call, 1);
     attention_.push_back(kind);
   }
   for (std::size_t at = 0; at < kPoints; ++at) {
@@ -115,6 +105,11 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
     }
     draft_[at] = layer_tokens(model.kinds[model.layer_kind.back()], count);
     head_[at] = head_time(count);
+    const auto sum = [](const TokenCost& c) {
+      return c.linear + c.experts + c.moving + c.tp + c.ep;
+    };
+    tokens_total_[at] = sum(tokens_[at]);
+    draft_total_[at] = sum(draft_[at]);
   }
 }
 
@@ -290,17 +285,23 @@ Seconds StepTimes::prefill(const StepWork& work) const noexcept {
   return time / engine_.kernel_efficiency;
 }
 
+/// Several new tokens of a sequence share one pass over its keys, as grouped heads do.
+DecodeCase StepTimes::decode_case(AttentionCall call, double queries) const noexcept {
+  call.work.queries = 1;
+  call.work.heads *= queries;
+  call.work.window /= layout_.cp;
+  return {call, kernels_.decode, cluster_.accelerator};
+}
+
 Seconds StepTimes::decode(const StepWork& work) const noexcept {
+  const double batch = std::max(1.0, work.sequences / layout_.dp);
+  const double keys = std::max(1.0, work.context / layout_.cp);
   Seconds time;
   for (const AttentionKind& kind : attention_) {
-    AttentionCall call = kind.call;
-    call.work.batch = std::max(1.0, work.sequences / layout_.dp);
-    call.work.queries = 1;
-    call.work.keys = std::max(1.0, work.context / layout_.cp);
-    call.work.window = kind.call.work.window / layout_.cp;
-    // Several new tokens of a sequence share one pass over its keys, as grouped heads do.
-    call.work.heads *= work.queries;
-    time += kind.layers * decode_time(call, kernels_.decode, cluster_.accelerator);
+    const Seconds layer = work.queries == 1
+                              ? kind.decode.time(batch, keys)
+                              : decode_case(kind.call, work.queries).time(batch, keys);
+    time += kind.layers * layer;
   }
   return time / engine_.kernel_efficiency;
 }
@@ -331,52 +332,86 @@ Seconds StepTimes::context_exchange(const StepWork& work) const noexcept {
   return time;
 }
 
-StepTime StepTimes::of(const StepWork& whole) const noexcept {
-  StepTime time;
-  StepWork work = whole;
+/// A round of a pipeline: every part passes every stage, one behind the other.
+StepWork StepTimes::of_stage(StepWork work) const noexcept {
+  if (layout_.pp == 1) return work;
   const double stages = layout_.pp;
-  // A round of a pipeline: every part passes every stage, one behind the other.
   work.sequences /= stages;
   work.prompts /= stages;
   work.prompt_tokens /= stages;
-  const double tokens = work.sequences * work.queries + work.prompt_tokens / layout_.cp;
-  if (tokens <= 0) return time;
-  const auto at = [](const auto& grid, const Position& p) {
+  return work;
+}
+
+double StepTimes::tokens(const StepWork& stage) const noexcept {
+  return stage.sequences * stage.queries + stage.prompt_tokens / layout_.cp;
+}
+
+Seconds StepTimes::between_stages(double tokens) const noexcept {
+  if (layout_.pp == 1) return Seconds{};
+  const GroupShape group = group_shape(cluster_, layout_.pp, layout_.stage_ranks());
+  return layout_.pp * p2p_time(Bytes{tokens / layout_.dp * hidden_ * kElement}, group, cluster_);
+}
+
+/// What is done for every sequence needs the tokens of this step and the next one waits for it.
+Seconds StepTimes::host(const StepWork& whole, Seconds device) const noexcept {
+  const Seconds fixed =
+      engine_.overlaps_host ? max(Seconds{}, engine_.step_host - device) : engine_.step_host;
+  return fixed + (whole.sequences + whole.prompts) * engine_.sequence_host;
+}
+
+StepTime StepTimes::of(const StepWork& whole) const noexcept {
+  StepTime time;
+  const StepWork work = of_stage(whole);
+  const double stages = layout_.pp, count = tokens(work);
+  if (count <= 0) return time;
+  const auto cost_at = [](const auto& grid, const Position& p) {
     return added(added({}, 1 - p.share, grid[p.index]), p.share, grid[p.index + 1]);
   };
-  const TokenCost cost = at(tokens_, position(tokens));
-  const auto head_of = [&](double sequences) {
-    const Position p = position(sequences);
-    return (1 - p.share) * head_[p.index] + p.share * head_[p.index + 1];
-  };
+  const TokenCost cost = cost_at(tokens_, position(count));
   time.linear = stages * cost.linear;
   time.experts = stages * cost.experts;
   time.moving = stages * cost.moving;
   time.tp = stages * cost.tp;
   time.ep = stages * cost.ep;
-  if (work.prompt_tokens > 0) time.prefill_attention = stages * prefill(work);
-  if (work.sequences > 0) time.decode_attention = stages * decode(work);
+  time.prefill_attention = prompt_attention(whole);
+  time.decode_attention = answer_attention(whole);
   time.cp = stages * context_exchange(work);
   // The last stage alone has the head, and the others wait for it.
-  time.head = stages * head_of(work.sequences * work.queries + work.prompts);
+  time.head = stages * at(head_, work.sequences * work.queries + work.prompts);
   if (work.drafts > 0 && work.sequences > 0) {
-    const TokenCost one = at(draft_, position(work.sequences));
-    const Seconds layer = one.linear + one.experts + one.moving + one.tp + one.ep;
-    time.draft = stages * (work.drafts * (layer + head_of(work.sequences)));
+    time.draft =
+        stages * (work.drafts * (at(draft_total_, work.sequences) + at(head_, work.sequences)));
   }
-  if (layout_.pp > 1) {
-    const GroupShape group = group_shape(cluster_, layout_.pp, layout_.stage_ranks());
-    time.pp = stages * p2p_time(Bytes{tokens / layout_.dp * hidden_ * kElement}, group, cluster_);
-  }
+  time.pp = between_stages(count);
   const Seconds device = time.linear + time.experts + time.moving + time.prefill_attention +
                          time.decode_attention + time.head + time.draft + time.tp + time.ep +
                          time.cp + time.pp;
-  // What is done for every sequence needs the tokens of this step and the next one waits for it.
-  const Seconds fixed =
-      engine_.overlaps_host ? max(Seconds{}, engine_.step_host - device) : engine_.step_host;
-  time.host = fixed + (whole.sequences + whole.prompts) * engine_.sequence_host;
-  time.total = device + time.host;
+  time.host = host(whole, device);
+  time.total = total(whole, time.prefill_attention + time.decode_attention);
   return time;
+}
+
+Seconds StepTimes::prompt_attention(const StepWork& whole) const noexcept {
+  return whole.prompt_tokens > 0 ? layout_.pp * prefill(of_stage(whole)) : Seconds{};
+}
+
+Seconds StepTimes::answer_attention(const StepWork& whole) const noexcept {
+  return whole.sequences > 0 ? layout_.pp * decode(of_stage(whole)) : Seconds{};
+}
+
+Seconds StepTimes::total(const StepWork& whole, Seconds attention) const noexcept {
+  const StepWork work = of_stage(whole);
+  const double count = tokens(work);
+  if (count <= 0) return Seconds{};
+  Seconds stage =
+      at(tokens_total_, count) + at(head_, work.sequences * work.queries + work.prompts);
+  if (work.drafts > 0 && work.sequences > 0) {
+    stage += work.drafts * (at(draft_total_, work.sequences) + at(head_, work.sequences));
+  }
+  if (layout_.cp > 1) stage += context_exchange(work);
+  Seconds device = layout_.pp * stage + attention;
+  if (layout_.pp > 1) device += between_stages(count);
+  return device + host(whole, device);
 }
 
 }  // namespace scalemodel

@@ -2,7 +2,9 @@
 // is tabulated once per layout; attention, which also depends on lengths, is computed.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -23,7 +25,8 @@ struct StepWork {
   double queries = 1;        ///< new tokens of a running sequence (drafts to verify included)
   double prompts = 0;        ///< prompts, or parts of one, in this step
   double prompt_tokens = 0;  ///< new tokens of all prompts
-  double prompt_keys = 0;    ///< mean tokens a prompt attends to at its end, cached ones included
+  double prompt_keys = 0;    ///< tokens a prompt attends to at its end, cached ones included; of
+                             ///< different prompts what equal ones with as many pairs attend to
   double drafts = 0;         ///< tokens a draft layer proposes per running sequence
 };
 
@@ -73,6 +76,15 @@ class StepTimes {
   /// Time of one step. The sequences of a pipeline are split over its stages: each has a part in
   /// flight in every stage, and a sequence receives its tokens once per round of all of them.
   StepTime of(const StepWork& whole) const noexcept;
+  /// Its `total` alone, at a third of the cost.
+  Seconds total(const StepWork& whole) const noexcept {
+    return total(whole, prompt_attention(whole) + answer_attention(whole));
+  }
+  /// The same where the time of attention is known: that of prompts does not depend on the running
+  /// sequences, nor that of these on the prompts.
+  Seconds total(const StepWork& whole, Seconds attention) const noexcept;
+  Seconds prompt_attention(const StepWork& whole) const noexcept;
+  Seconds answer_attention(const StepWork& whole) const noexcept;
 
   const Engine& engine() const noexcept { return engine_; }
   const ServingLayout& layout() const noexcept { return layout_; }
@@ -90,10 +102,24 @@ class StepTimes {
     std::size_t index;
     double share;
   };
-  static Position position(double count) noexcept;
+  static Position position(double count) noexcept {
+    if (count <= 2) return {0, std::max(0.0, count - 1)};
+    // The power of two below: the bits of the number without those of its fraction.
+    constexpr int kFractionBits = 52, kBias = 1023;
+    const auto exponent_bits = std::bit_cast<std::uint64_t>(count) >> kFractionBits;
+    const auto below = 2 * static_cast<std::size_t>(exponent_bits - kBias) - 1;
+    if (below + 2 >= kPoints) return {kPoints - 2, count / point(kPoints - 2) - 1};
+    const double rest = count / std::bit_cast<double>(exponent_bits << kFractionBits);
+    return rest < 1.5 ? Position{below, 2 * (rest - 1)} : Position{below + 1, 2 * rest - 3};
+  }
+  static Seconds at(const std::array<Seconds, kPoints>& grid, double count) noexcept {
+    const Position p = position(count);
+    return grid[p.index] + p.share * (grid[p.index + 1] - grid[p.index]);
+  }
 
   struct AttentionKind {
     AttentionCall call;
+    DecodeCase decode;  ///< with one query of every sequence
     double layers = 0;
   };
 
@@ -107,7 +133,12 @@ class StepTimes {
   Seconds head_time(double sequences) const;
   Seconds prefill(const StepWork& work) const noexcept;
   Seconds decode(const StepWork& work) const noexcept;
+  DecodeCase decode_case(AttentionCall call, double queries) const noexcept;
   Seconds context_exchange(const StepWork& work) const noexcept;
+  StepWork of_stage(StepWork work) const noexcept;
+  double tokens(const StepWork& stage) const noexcept;
+  Seconds between_stages(double tokens) const noexcept;
+  Seconds host(const StepWork& whole, Seconds device) const noexcept;
 
   Engine engine_;
   ServingLayout layout_;
@@ -118,6 +149,7 @@ class StepTimes {
   std::vector<AttentionKind> attention_;
   std::array<TokenCost, kPoints> tokens_{};
   std::array<TokenCost, kPoints> draft_{};
+  std::array<Seconds, kPoints> tokens_total_{}, draft_total_{};  ///< sums of the causes
   std::array<Seconds, kPoints> head_{};
 };
 

@@ -45,6 +45,7 @@ TEST_CASE("the causes of a step add up, and nothing to do takes no time") {
       const StepTime time = one.times.of(work);
       CHECK(time.total.base() > 0);
       CHECK(sum(time).base() == Approx(time.total.base()).epsilon(1e-12));
+      CHECK(one.times.total(work) == time.total);
     }
     CHECK(one.times.of(StepWork{}).total == Seconds{});
     CHECK((one.times.of(mixed).cp > Seconds{}) == (layout.cp > 1));
