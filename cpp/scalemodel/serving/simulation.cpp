@@ -129,8 +129,8 @@ class Instance {
     work.drafts = mix_.speculative_tokens;
     const bool mixes = times_.engine().mixes_phases;
     double room = capacity_.most_tokens - (mixes ? sequences_ * queries_ : 0);
-    double keys = 0;
-    for (Prompt& each : prompts_) room -= take(each, room, work, keys);
+    double attended = 0;
+    for (Prompt& each : prompts_) room -= take(each, room, work, attended);
     while (!waiting_.empty() && may_start(waiting_.front(), room, work)) {
       Prompt prompt = waiting_.front();
       waiting_.pop_front();
@@ -143,10 +143,13 @@ class Instance {
         begin(prompt);
         continue;
       }
-      room -= take(prompt, room, work, keys);
+      room -= take(prompt, room, work, attended);
       prompts_.push_back(prompt);
     }
-    if (work.prompts > 0) work.prompt_keys = keys / work.prompts;
+    // Parts of different lengths attend to as many tokens as `prompts` equal ones with these keys.
+    if (work.prompt_tokens > 0) {
+      work.prompt_keys = attended / work.prompt_tokens + work.prompt_tokens / (2 * work.prompts);
+    }
     if (mixes || work.prompts <= 0) work.sequences = sequences_;
     if (work.prompts <= 0 && work.sequences <= 0) {
       // Nothing runs and the first of the queue does not fit: it never will.
@@ -157,7 +160,7 @@ class Instance {
       return;
     }
     const double repeats = work.prompts > 0 ? 1 : quiet_steps(work);
-    const Seconds each = times_.of(with_context(work, repeats)).total;
+    const Seconds each = times_.total(with_context(work, repeats));
     pass(work, repeats, each);
   }
 
@@ -178,7 +181,7 @@ class Instance {
     }
     if (next_ < requests_.size()) {
       const Seconds until = requests_[next_].arrival + times_.engine().request_host - now_;
-      const Seconds each = times_.of(with_context(work, steps)).total;
+      const Seconds each = times_.total(with_context(work, steps));
       steps = std::min(steps, std::max(1.0, std::ceil(until / each)));
     }
     return steps;
@@ -284,15 +287,16 @@ class Instance {
     return used() + needed(prompt) <= all_blocks_ + 1e-9;
   }
 
-  /// Tokens of a prompt computed in this step.
-  double take(Prompt& prompt, double room, StepWork& work, double& keys) const {
+  /// Tokens of a prompt computed in this step; `attended` grows by the pairs of them and what each
+  /// attends to.
+  double take(Prompt& prompt, double room, StepWork& work, double& attended) const {
     if (prompt.rest <= 0 || room < 1) return 0;
     const double tokens =
         times_.engine().splits_prompts ? std::min(prompt.rest, room) : prompt.rest;
     prompt.rest -= tokens;
     work.prompts += 1;
     work.prompt_tokens += tokens;
-    keys += prompt.tokens - prompt.rest;
+    attended += tokens * (prompt.tokens - prompt.rest - tokens / 2);
     return tokens;
   }
 

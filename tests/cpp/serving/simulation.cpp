@@ -67,6 +67,26 @@ TEST_CASE("one request alone takes its steps one after another") {
   CHECK(answer.base() == Approx(rest.base()).epsilon(2e-3));
 }
 
+TEST_CASE("parts of prompts attend to as many tokens as the prompts do") {
+  Engine engine = reference_engine();
+  engine.mixes_phases = false;
+  engine.most_tokens = 1000;
+  const RequestMix mix{1500, 2, 0, 0, 0};
+  const Instance one(dense_7b_shape(), 1, engine, {}, mix);
+  const StreamResult result = run(one, {{Seconds{}, 1500, 2, false}, {Seconds{}, 1500, 2, false}});
+  StepWork first, second, third;
+  first.prompts = third.prompts = 1;
+  second.prompts = 2;
+  first.prompt_tokens = second.prompt_tokens = third.prompt_tokens = 1000;
+  first.prompt_keys = 1000;
+  third.prompt_keys = 1500;
+  // 500 tokens after 1000 and 500 first ones: 500 1250 + 500 250 pairs, as 500 (keys - 250) twice.
+  second.prompt_keys = 1000;
+  const Seconds both = one.times.total(first) + one.times.total(second) + one.times.total(third);
+  const Seconds end = result.served[1].first_token - one.engine.request_host;
+  CHECK(end.base() == Approx(both.base()).epsilon(1e-9));
+}
+
 TEST_CASE("the closed form is the mean of the stream where it is stable") {
   for (const bool mixes : {true, false}) {
     Engine engine = reference_engine();
