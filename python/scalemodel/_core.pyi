@@ -3657,7 +3657,7 @@ class CacheCapacity:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, memory_weights_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_cache_bytes: float = 0.0, block_bytes: float = 0.0, blocks: float = 0.0, cached_sequences: float = 0.0, step_sequences: float = 0.0, most_sequences: float = 0.0, most_tokens: float = 0.0) -> None:
+    def __init__(self, *, memory_weights_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_cache_bytes: float = 0.0, block_bytes: float = 0.0, blocks: float = 0.0, cached_sequences: float = 0.0, step_sequences: float = 0.0, most_sequences: float = 0.0, most_admitted: float = 0.0, most_tokens: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3705,6 +3705,11 @@ class CacheCapacity:
     def memory_weights_bytes(self) -> float:
         """
         weights of the fullest rank
+        """
+    @property
+    def most_admitted(self) -> float:
+        """
+        at once while others wait, answers of any age
         """
     @property
     def most_sequences(self) -> float:

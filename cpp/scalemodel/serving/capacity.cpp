@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 namespace scalemodel {
 namespace {
@@ -115,6 +116,29 @@ Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const Serv
   return Bytes{bytes + kElement * ends};
 }
 
+namespace {
+
+/// Sequences that run while others wait for a start: one, and the next ones with the probability
+/// that a prompt fits beside so many that have given any part of their answers.
+double admitted(const CacheBlocks& blocks, const RequestLengths& lengths, double all, double most) {
+  constexpr double kDeviations = 4, kMany = 256;
+  const double held = blocks.mean(lengths.input + 0.5 * lengths.output);
+  const double growth = blocks.mean(lengths.input + lengths.output) - blocks.mean(lengths.input);
+  const double spread = growth / std::sqrt(12.0);  // of one age, uniform
+  const double room = all - blocks.of(lengths.input + 1);
+  if (room > kMany * held) return std::min(most, room / held + 0.5);
+  const double around = kDeviations * spread * std::sqrt(1 + room / held) / held;
+  double beside = std::max(1.0, std::floor(room / held - around)), count = beside;
+  for (; count < most; ++beside) {
+    const double deviations = (room - beside * held) / (spread * std::sqrt(beside));
+    if (deviations < -kDeviations) break;
+    count += 0.5 * std::erfc(-deviations / std::numbers::sqrt2);
+  }
+  return std::min(most, count);
+}
+
+}  // namespace
+
 CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const Engine& engine,
                              const ServingKernels& kernels, const ServingLayout& layout,
                              const RequestLengths& lengths) {
@@ -148,6 +172,12 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
   }
   capacity.cache = capacity.blocks * capacity.block;
   capacity.most_sequences = std::min(capacity.step_sequences, capacity.cached_sequences);
+  capacity.most_admitted = capacity.most_sequences;
+  if (engine.admission == Admission::prompt && capacity.most_sequences > 0) {
+    const double all = layout.dp * capacity.blocks;
+    const double most = admitted(blocks, lengths, all, capacity.step_sequences);
+    capacity.most_admitted = std::max(capacity.most_sequences, most);
+  }
   return capacity;
 }
 

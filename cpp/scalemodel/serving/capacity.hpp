@@ -29,6 +29,7 @@ struct CacheCapacity {
   double cached_sequences = 0;  ///< requests of the given lengths that an instance's blocks hold
   double step_sequences = 0;    ///< the engine runs no more of them in one step
   double most_sequences = 0;    ///< the smaller of both
+  double most_admitted = 0;     ///< run at once while others wait, answers being of any age
   double most_tokens = 0;       ///< of a step
 
   bool operator==(const CacheCapacity&) const = default;
@@ -48,6 +49,7 @@ struct RecordOf<CacheCapacity> {
       field("cached_sequences", &T::cached_sequences, "requests the blocks of an instance hold"),
       field("step_sequences", &T::step_sequences, "the engine's limit for one step"),
       field("most_sequences", &T::most_sequences, "the smaller of both"),
+      field("most_admitted", &T::most_admitted, "at once while others wait, answers of any age"),
       field("most_tokens", &T::most_tokens, "tokens of a step")};
 };
 
@@ -82,7 +84,9 @@ Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const Serv
 
 /// Blocks = floor((share of memory - what else lies there)/block). An engine that tunes its limits
 /// admits as many sequences as the cache holds at their full length, at most 4096, and steps of
-/// input/output prompt tokens more for each of them (trtllm-bench, 2048 to 32768 tokens).
+/// input/output prompt tokens more for each of them (trtllm-bench, 2048 to 32768 tokens). Where
+/// prompts alone decide who starts, more run at once: another one starts when its prompt fits beside
+/// others that have given any part of their answers.
 CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const Engine& engine,
                              const ServingKernels& kernels, const ServingLayout& layout,
                              const RequestLengths& lengths);
