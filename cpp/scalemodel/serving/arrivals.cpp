@@ -1,20 +1,23 @@
 // The steady state of an instance where requests arrive at random.
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "scalemodel/serving/demand.hpp"
+#include "scalemodel/serving/kept_running.hpp"
 #include "scalemodel/serving/prompt_steps.hpp"
 #include "scalemodel/serving/steady_state.hpp"
 
 namespace scalemodel {
 namespace {
 
-constexpr double kClose = 1e-4;
-constexpr int kMostRounds = 40;
-constexpr double kSteep = 0.95;
-constexpr double kLarge = 1e200;
-constexpr double kNarrow = 0.1;  ///< of a number: spreads below it bend nothing
+constexpr double kClose = 1e-3;  ///< what the last straight line may be wrong by
+constexpr double kDoubt = 0.03;  ///< of its slope, at least
+constexpr double kFar = 3e-2;    ///< that it is followed
+constexpr double kMoved = 1e-2;  ///< that two rounds tell a slope
+constexpr int kMostRounds = 20;
+constexpr double kSteep = 0.95, kSteepGuess = 0.9;
+constexpr double kMostLoad = 0.98, kRarely = 1e-6, kFew = 1e-4, kMany = 64;
+constexpr double kNever = 1e12;  ///< one over the probability that all slots are taken
 
 /// How many requests are inside. The time of a step grows with their number in a straight line, so
 /// that they share an instance out whose speed depends on how many there are; then
@@ -31,121 +34,251 @@ struct Inside {
   Seconds wait;       ///< for a slot, requests being of one length
 };
 
-/// What `inside` knows: how long a request holds its slot alone, beside `shared` - 1 others, and
-/// where all slots are taken; straight lines between.
+/// What `inside` knows: how long a request holds its slot alone, beside `shared` - 1
+/// others, and where the cache is full of whole sequences; straight lines between and beyond.
 struct Holding {
   Hertz rate;
   Seconds lone, usual, most;
-  double shared = 1, slots = 1;
+  double shared = 1, whole = 1, slots = 1;
 
   Seconds slope() const noexcept {
     return shared > 1 ? max(Seconds{}, usual - lone) / (shared - 1) : Seconds{};
   }
+  double crowding() const noexcept { return std::min(0.99, rate * slope()); }
   Seconds of(double n) const noexcept {
-    if (n <= shared || slots <= shared) return lone + (n - 1) * slope();
-    return usual + (n - shared) / (slots - shared) * (most - usual);
+    if (n <= shared || whole <= shared) return lone + (n - 1) * slope();
+    return usual + (n - shared) / (whole - shared) * (most - usual);
   }
 };
 
-Inside inside(const Holding& holding) noexcept {
+/// The wait for one of `slots` that are held equally long over that where holding times are
+/// exponential: 1/2 when busy, more the sooner the first of few slots is free again (Cosmetatos,
+/// INFOR 13 (1975)), at most that of a single arrival to full slots.
+double equal_holding(double load, double slots) noexcept {
+  const double rows =
+      (1 - load) * (slots - 1) * (std::sqrt(4 + 5 * slots) - 2) / (16 * load * slots);
+  return std::min(0.5 * (1 + rows), slots / (slots + 1));
+}
+
+/// Of a whole number of slots.
+Inside inside_whole(const Holding& holding) noexcept {
   Inside found;
   const double slots = holding.slots, mean = holding.rate * holding.usual;
-  const double crowding = std::min(0.99, holding.rate * holding.slope());
-  found.none =
-      crowding < 1e-6 ? std::exp(-mean) : std::pow(1 - crowding, mean * (1 - crowding) / crowding);
+  const double crowding = holding.crowding();
   // Eight standard deviations below the limit nobody ever waits for a slot.
   if (slots > mean + 8 * std::sqrt(1 + mean / (1 - crowding)) + 4) return found;
-  const double load = std::min(0.98, holding.rate * holding.most / slots);
-  double weight = 1, empty = 1, sum = 0, taken = 0;  // only their ratios count
-  for (double n = 1; n <= slots; ++n) {
+  const Seconds last = holding.of(slots);
+  const double load = std::min(kMostLoad, holding.rate * last / slots);
+  // From the last slot down until what is left is nothing; only ratios of weights count. Among
+  // many, four at a time fall by the ratio in their middle.
+  double weight = 1, sum = 0, taken = 0, n = slots;
+  const auto fewer = [&](double number) { return number / (holding.rate * holding.of(number)); };
+  double ratio = 1;
+  while (n > kMany && (ratio >= 1 || weight >= kRarely * sum)) {
+    ratio = fewer(n - 1.5);
+    const double squared = ratio * ratio, four = (ratio + squared) * (1 + squared);
+    sum += weight * four;
+    taken += weight * (n * four - (ratio + squared * (2 + ratio * (3 + 4 * ratio))));
+    weight *= squared * squared;
+    if (weight > kNever) return found;
+    n -= 4;
+  }
+  for (; n >= 1 && (ratio >= 1 || weight >= kRarely * sum); --n) {
+    ratio = fewer(n);
+    weight *= ratio;
+    if (weight > kNever) return found;
     sum += weight;
     taken += weight * (n - 1);
-    weight *= holding.rate * holding.of(n) / n;
-    if (weight > kLarge) {
-      for (double* each : {&weight, &empty, &sum, &taken}) *each /= kLarge;
-    }
+    if (n < 2) found.none = weight;
   }
-  const double waiting = weight / (1 - load);
+  const double waiting = 1 / (1 - load);
   sum += waiting;
   // Whoever waits shares with all other slots in the end; while it waits, all slots are taken.
   const double all = taken + waiting * slots;
   found.others = all > 0 ? (taken + waiting * (slots - 1)) / all : 1;
-  found.none = empty / sum;
+  found.none /= sum;
   found.full = waiting / sum;
-  found.wait = found.full * 0.5 / (1 - load) * (holding.most / slots);
+  found.wait = found.full * equal_holding(load, slots) / (1 - load) * (last / slots);
   return found;
 }
 
-/// Steps that `shared` sequences see on average as their number varies: three points of a Gaussian
-/// spread (Gauss and Hermite), at kernels that go in waves and experts that are shared the more.
-PromptSteps shared_steps(const StepTimes& times, const CacheCapacity& capacity,
-                         const Demand& demand, double shared, double prompts) noexcept {
-  PromptSteps steps = prompt_steps(times, capacity, demand, shared, prompts);
-  const double spread = std::sqrt(shared - 1);
-  if (spread <= kNarrow * shared) return steps;
-  const double far = std::numbers::sqrt3 * spread;
-  const Seconds fewer = times.of(demand.work(std::max(1.0, shared - far))).total;
-  const Seconds more = times.of(demand.work(shared + far)).total;
-  const Seconds bent = (fewer + more - 2 * steps.quiet) / 6;
-  steps.quiet += bent;
-  if (steps.mixed) {
-    steps.alone += steps.parts * bent;
-    steps.last += bent;
-    steps.full += bent;
+/// A share of a slot is there for that share of time.
+Inside inside(Holding holding) noexcept {
+  const double whole = std::floor(holding.slots), part = holding.slots - whole;
+  holding.slots = whole;
+  Inside found = inside_whole(holding);
+  if (part <= 0) return found;
+  holding.slots = whole + 1;
+  const Inside more = inside_whole(holding);
+  found.others += part * (more.others - found.others);
+  found.none += part * (more.none - found.none);
+  found.full += part * (more.full - found.full);
+  found.wait += part * (more.wait - found.wait);
+  return found;
+}
+
+/// Probability that nobody is inside where slots never fill: that of a negative binomial.
+double nobody(const Holding& holding) noexcept {
+  const double mean = holding.rate * holding.usual, crowding = holding.crowding();
+  if (crowding < kRarely) return std::exp(-mean);
+  return std::pow(1 - crowding, mean * (1 - crowding) / crowding);
+}
+
+/// Beside a request in its steps.
+struct Others {
+  double mean = 0, variance = 0;
+  double busy = 0;   ///< share of its steps with a prompt
+  double ahead = 0;  ///< more of them where prompts follow each other
+};
+
+/// Steps that a request sees on average.
+struct SharedSteps {
+  PromptSteps steps;
+  double growth = 0;  ///< of those without a prompt with every sequence more, as a fraction
+};
+
+/// The number beside a request varies, and steps are not in proportion to it: kernels go in waves
+/// and experts are shared the more. Three points at m - d, m and m + d + 2 l have the mean m,
+/// variance v and third moment 2 l v of a negative binomial (of Poisson's law where m = v) for any
+/// d; its fourth moment is that of q = d (d + 2 l) = 3 v + 2 f (f - 1), f = v/m. Half of a rule
+/// with q = v, which has no weight in the middle, and half of one that makes up for it, as far as
+/// there are numbers below, see more of the waves.
+SharedSteps shared_steps(const StepsOfMix& mix, const Others& others, double prompts) noexcept {
+  SharedSteps found{mix.beside(1 + others.mean, prompts), 0};
+  PromptSteps& shared = found.steps;
+  if (others.variance < kRarely) return found;
+  const double m = others.mean, v = others.variance, f = v / m, lean = f - 0.5;
+  const double far = std::min(5 * v + 4 * f * (f - 1), m * (m + 2 * lean));
+  Seconds mean;
+  Seconds moment;  // of steps times what their numbers differ from the mean by
+  for (const double q : {v, std::max(v, far)}) {
+    const double down = std::sqrt(lean * lean + q) - lean, up = down + 2 * lean;
+    const double few = 0.5 * v / (down * (down + up)), many = 0.5 * v / (up * (down + up));
+    const Seconds fewer = mix.quiet(1 + m - down), more = mix.quiet(1 + m + up);
+    mean += (0.5 - few - many) * shared.quiet + few * fewer + many * more;
+    moment += many * up * more - few * down * fewer;
   }
-  return steps;
+  // Prompts come in the longer steps, those of the larger numbers: without one there are fewer.
+  const double tilt = moment / mean;
+  found.growth = std::max(0.0, tilt / v);
+  shared.quiet = std::max(0.5, 1 - others.busy * found.growth * (tilt + others.ahead)) * mean;
+  return found;
 }
 
 /// What a request finds once everything has settled.
 struct Company {
-  double shared = 1;   ///< sequences in the steps of a request, its own included
+  Others beside;
   double prompts = 1;  ///< of a step with any
   Hertz met;           ///< at which prompts come beside it: none where it fills all slots
-  Inside others;
+  Holding holding;
+  Inside inside;
 };
 
-/// Settles company and state, which depend on each other.
-Company settle(const StepTimes& times, const CacheCapacity& capacity, const Demand& demand,
-               Hertz rate, Seconds full_holding, SteadyState& state) noexcept {
-  const double slots = capacity.most_sequences;
-  Company now;
-  now.met = rate;
-  Seconds lone;  // a request by itself holds its slot for
-  double last_shared = 0, last_found = 0;
-  for (int round = 0; round < kMostRounds; ++round) {
-    const PromptSteps steps = shared_steps(times, capacity, demand, now.shared, now.prompts);
-    const StepMoments moments = step_moments(steps, now.met);
-    const PromptWait wait = prompt_wait(steps, moments, now.met);
-    const Seconds answer = time_of_steps(steps, moments, wait, now.met, demand.steps);
-    const Seconds holding = answer + wait.computed;
-    if (round == 0) lone = holding;
-    state.step = answer / demand.steps;
-    state.concurrency = rate * answer;
-    state.prompt_fraction = moments.busy;
-    now.others = inside({rate, lone, holding, full_holding, now.shared, slots});
-    // Prompts come in bursts to those that count time in steps: each is computed in the company
-    // of its followers, and theirs.
-    const double g = followers(moments, now.met);
-    const double burst = 1 / ((1 - g) * (1 - g)) - 1;
-    const double together = burst / (1 + burst / demand.steps);
-    const double usual = demand.steps * (now.met * moments.round);
-    const double before = now.shared;
-    const double found = std::min(slots, 1 + now.others.others * (usual + together));
-    now.shared = found;
-    now.met = now.others.others * rate;
-    const double busy = steps.mixed ? moments.busy : moments.busy / (1 - moments.busy);
-    now.prompts = busy > 0 ? std::max(1.0, (now.met * moments.round) / busy) : 1.0;
-    if (round > 0 && std::abs(found - before) <= kClose * before) break;
-    // The line through the last two rounds meets the diagonal where both agree.
-    const double slope = round > 0 ? (found - last_found) / (before - last_shared) : 1;
-    if (slope < kSteep) {
-      now.shared = std::clamp(before + (found - before) / (1 - slope), 1.0, slots);
-    } else if (round >= kMostRounds / 4) {
-      now.shared = 0.5 * (found + before);
-    }
-    last_shared = before;
-    last_found = found;
+/// One round: what a request that finds `now` leaves for the next one to find.
+struct Round {
+  Company found;
+  Seconds answer;    ///< time of its steps
+  Seconds quiet;     ///< of those without a prompt
+  Seconds computed;  ///< of its prompt
+  StepMoments moments;
+};
+
+Round one_round(const StepsOfMix& mix, const Company& now, Holding holding, double near) noexcept {
+  const double count = mix.demand().steps;
+  const SharedSteps shared = shared_steps(mix, now.beside, now.prompts);
+  const PromptSteps& steps = shared.steps;
+  Round round;
+  round.moments = step_moments(steps, now.met, near);
+  const StepMoments& moments = round.moments;
+  const PromptWait wait = prompt_wait(steps, moments, now.met);
+  round.computed = wait.computed;
+  round.quiet = steps.quiet;
+  round.answer = time_of_steps(steps, moments, wait, now.met, count);
+  holding.shared = 1 + now.beside.mean;
+  holding.usual = round.answer + round.computed;
+  if (holding.lone <= Seconds{}) holding.lone = holding.usual;
+  Company& found = round.found;
+  found.holding = holding;
+  found.inside = inside(holding);
+  // Prompts come in bursts to those that count time in steps: each is computed in the company of
+  // its followers, and theirs. Borel's law gives the spread of such rows.
+  const double grown = 1 / (1 - followers(moments, now.met));
+  const double burst = grown * grown - 1;
+  const double overlap = 1 / (1 + burst * steps.parts_of(1) / count);
+  const double together = overlap * burst;
+  // What fills its own step keeps others from starting with it.
+  const double apart = steps.mixed ? std::max(0.5 * count, count - 1 / steps.most) : count;
+  const double usual = apart * (now.met * moments.round);
+  const double there = found.inside.others, most = holding.slots - 1;
+  Others& beside = found.beside;
+  beside.mean = std::min(most, there * (usual + together));
+  const double rows = 2 * (1 - 1 / grown) * (1 + burst) * (1 + burst);
+  // More sequences make steps longer, in which more come: a negative binomial instead of Poisson's.
+  const double crowded = 1 - std::min(kSteepGuess, usual * shared.growth);
+  beside.variance = std::min(there * (usual * (1 + burst) / crowded + overlap * overlap * rows),
+                             beside.mean * (std::max(1.0, most) - beside.mean));
+  if (steps.mixed && usual > 0) {
+    beside.busy = std::min(kMostLoad, moments.busy * (1 + 0.5 * together / usual));
   }
+  beside.ahead = 0.5 * burst;
+  found.met = there * holding.rate;
+  const double busy = steps.mixed ? moments.busy : moments.busy / (1 - moments.busy);
+  found.prompts = busy > 0 ? std::max(1.0, (found.met * moments.round) / busy) : 1.0;
+  return round;
+}
+
+/// Settles company and state, which depend on each other. The first guess takes the steps to grow
+/// from those of one sequence to those of a full instance in a straight line.
+Company settle(const StepsOfMix& mix, const KeptRunning& most, Hertz rate, double slots,
+               SteadyState& state) noexcept {
+  const double steps = mix.demand().steps;
+  Holding holding;
+  holding.rate = rate;
+  holding.slots = slots;
+  holding.whole = mix.capacity().most_sequences;
+  holding.most = holding.whole / most.rate();
+  Company now;
+  now.met = std::min(1.0, slots - 1) * rate;
+  double low = 0, high = slots;  // they meet between
+  double slope = 0, gain = 0;    // of what is found and of answers at once, per sequence beside
+  double last_mean = 0, last_found = 0, last_slope = 0, near = 0;
+  Seconds last_answer;
+  for (int count = 0; count < kMostRounds; ++count) {
+    const Round round = one_round(mix, now, holding, near);
+    near = round.moments.busy;
+    const double before = now.beside.mean, found = round.found.beside.mean;
+    (found > before ? low : high) = before;
+    if (count == 0) {
+      holding.lone = round.found.holding.lone;
+      const Seconds growth = (most.steps.quiet - round.quiet) / std::max(1.0, most.sequences - 1);
+      slope = std::clamp(steps * (rate * growth) * (round.moments.round / round.quiet), 0.0,
+                         kSteepGuess);
+    } else if (std::abs(before - last_mean) > kMoved * (1 + before)) {
+      // The line through the last two rounds meets the diagonal where both agree.
+      slope = (found - last_found) / (before - last_mean);
+      gain = (round.answer - last_answer) * rate / (before - last_mean);
+    }
+    double next = slope < kSteep ? before + (found - before) / (1 - slope) : found;
+    // Steps that go in waves may keep them from meeting: then half-way between both sides.
+    if (count > 1 && (next <= low || next >= high)) next = 0.5 * (low + high);
+    next = std::clamp(next, 0.0, slots - 1);
+    const double change = std::abs(next - before) / (1 + before);
+    // A line is wrong by the change times what its slope is.
+    const double doubt = kDoubt + std::abs(slope - last_slope) / std::max(1 - kSteep, 1 - slope);
+    const bool close = count > 0 && change < kFar && change * doubt < kClose &&
+                       std::abs(round.found.prompts / now.prompts - 1) < kFar;
+    state.concurrency = rate * round.answer + (close ? gain * (next - before) : 0.0);
+    state.prompt_fraction = round.moments.busy;
+    now = round.found;
+    now.beside.mean = next;
+    now.beside.variance *= found > 0 ? next / found : 1;
+    if (close) break;
+    last_slope = slope;
+    last_mean = before;
+    last_found = found;
+    last_answer = round.answer;
+  }
+  state.step = state.concurrency / (steps * rate);
   return now;
 }
 
@@ -153,18 +286,24 @@ Company settle(const StepTimes& times, const CacheCapacity& capacity, const Dema
 
 SteadyState steady_state_at(const StepTimes& times, const CacheCapacity& capacity,
                             const RequestMix& mix, double requests_per_s) noexcept {
-  SteadyState state = steady_state(times, capacity, mix, capacity.most_sequences);
-  if (state.concurrency <= 0 || requests_per_s <= 0) return {};
-  state.saturated = requests_per_s >= state.requests_per_s;
-  state.ttft = Seconds{};
-  if (state.saturated) return state;
   const Demand demand(mix);
+  const StepsOfMix steps_of_mix(times, capacity, demand);
+  const KeptRunning most = keep_running(steps_of_mix, capacity.most_sequences);
+  SteadyState state;
+  if (most.sequences <= 0 || requests_per_s <= 0) return state;
   const double slots = capacity.most_sequences;
   const Hertz rate{requests_per_s};
-  const Seconds full_holding = slots / Hertz{state.requests_per_s};
-  state.utilisation = requests_per_s / state.requests_per_s;
+  state.utilisation = rate / most.rate();
+  state.saturated = state.utilisation >= 1;
+  if (state.saturated) {
+    state = steady_state(times, capacity, mix, slots);
+    state.saturated = true;
+    state.ttft = Seconds{};
+    return state;
+  }
   state.requests_per_s = requests_per_s;
-  const Company company = settle(times, capacity, demand, rate, full_holding, state);
+  const double at_once = capacity.most_admitted;
+  const Company company = settle(steps_of_mix, most, rate, at_once, state);
   // It can finish as many, but prompts go on until every slot is taken.
   state.saturated = state.concurrency >= slots;
   if (state.saturated) {
@@ -174,15 +313,16 @@ SteadyState steady_state_at(const StepTimes& times, const CacheCapacity& capacit
   state.tpot = demand.gap(state.step, mix.output);
   // An arrival finds the mean number running, and nothing to wait for where nobody is there or
   // all slots are taken: then it waits for one of them instead.
-  const double found = std::max(kClose, std::min(state.concurrency, slots - 1));
-  const PromptSteps steps = prompt_steps(times, capacity, demand, found, company.prompts);
-  const StepMoments moments = step_moments(steps, company.met);
-  const PromptWait wait = prompt_wait(steps, moments, company.met);
+  const double found = std::clamp(state.concurrency, kFew, std::max(kFew, at_once - 1));
+  const PromptSteps steps = steps_of_mix.beside(found, company.prompts);
   state.prefill = steps.alone + times.engine().request_host;
   if (state.saturated) return state;
-  const Inside& others = company.others;
-  const Seconds spared = 0.5 * (others.none * steps.quiet + others.full * moments.met);
-  state.ttft = wait.wait - spared + others.wait + wait.computed + times.engine().request_host;
+  const StepMoments moments = step_moments(steps, company.met);
+  const PromptWait wait = prompt_wait(steps, moments, company.met);
+  const Inside& inside = company.inside;
+  const double none = inside.full > 0 ? inside.none : nobody(company.holding);
+  const Seconds spared = 0.5 * (none * steps.quiet + inside.full * moments.met);
+  state.ttft = wait.wait - spared + inside.wait + wait.computed + times.engine().request_host;
   return state;
 }
 

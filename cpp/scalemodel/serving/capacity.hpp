@@ -85,8 +85,8 @@ Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const Serv
 /// Blocks = floor((share of memory - what else lies there)/block). An engine that tunes its limits
 /// admits as many sequences as the cache holds at their full length, at most 4096, and steps of
 /// input/output prompt tokens more for each of them (trtllm-bench, 2048 to 32768 tokens). Where
-/// prompts alone decide who starts, more run at once: another one starts when its prompt fits beside
-/// others that have given any part of their answers.
+/// prompts alone decide who starts, more run at once: another one starts when its prompt fits
+/// beside others that have given any part of their answers.
 CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const Engine& engine,
                              const ServingKernels& kernels, const ServingLayout& layout,
                              const RequestLengths& lengths);

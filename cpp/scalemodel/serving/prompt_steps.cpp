@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 namespace scalemodel {
 namespace {
@@ -10,7 +11,36 @@ namespace {
 constexpr double kMostLoad = 0.98;
 constexpr double kMostFollowers = 0.95;
 constexpr int kMostRounds = 40;
-constexpr double kClose = 1e-6, kRarely = 1e-9;
+constexpr double kClose = 1e-6, kRarely = 1e-9, kEndless = 1e6;
+constexpr double kNear = 1e-3;  ///< a secant's step away from what is next to exact
+
+/// share^count of a whole count.
+double whole_power(double share, double count) noexcept {
+  double power = 1;
+  for (auto left = static_cast<std::uint64_t>(count); left > 0; left /= 2) {
+    if (left % 2 == 1) power *= share;
+    share *= share;
+  }
+  return power;
+}
+
+/// Sum of share^floor(s most) over s = 1, 2 ...: steps after the first where the number of prompts
+/// is geometric, P(n + 1)/P(n) = share. Later steps of cut prompts end anywhere.
+double further_steps(double share, double most) noexcept {
+  constexpr int kCounted = 4;
+  constexpr double kNothing = 1e-6;
+  double sum = 0, term = 1, ended = 0;
+  for (int step = 1; step < kCounted; ++step) {
+    const double end = std::floor(step * most + 1e-9);
+    term *= whole_power(share, end - ended);
+    ended = end;
+    sum += term;
+    if (term < kNothing) return sum;
+  }
+  const double whole = std::floor(most);
+  const double row = whole_power(share, whole) * (1 - (most - whole) * (1 - share));
+  return sum + term * row / (1 - row);
+}
 
 /// One prompt at a time: the more often another one follows, the more of the last part's step it
 /// fills.
@@ -19,153 +49,274 @@ StepMoments one_at_a_time(const PromptSteps& s, Hertz rate) noexcept {
   const double load = std::min(kMostLoad, rate * each);
   const double parts = s.parts_of(load);
   StepMoments m;
-  // Whoever comes meets the rest of a prompt, not only that of a step, and fills up its last one.
-  m.met = load * s.more + (1 - load) * s.quiet;
+  // Whoever comes meets the rest of a step and what is left of the prompt after it: of one that
+  // follows others as much as of any length, of the first of a row whole parts.
+  const double whole = s.parts - 1;
+  const double after = whole * (1 - 0.5 * (whole + 1) * s.most);
+  const Seconds first = whole > 0 ? (s.alone - s.last) / whole : Seconds{};
+  const auto squares =
+      (1 - load) * (whole * first * first + s.last * s.last + 2 * after * first * s.more) +
+      load * s.more * s.more;
+  m.met = rate * squares + (1 - load) * s.quiet;
   const auto quiet = (1 - load) / s.quiet, busy = load / each * parts;
   m.busy = busy / (busy + quiet);
   m.round = 1 / (s.mixed ? busy + quiet : quiet);
-  m.each = s.more - (s.mixed ? 1 / s.most : 0.0) * s.quiet;
+  m.each = each - (s.mixed ? parts : 0.0) * s.quiet;
   m.load = load;
   return m;
 }
 
-StepMoments mixed_steps(const PromptSteps& s, Hertz rate) noexcept {
-  const Seconds fixed = s.alone - s.more - s.quiet;
-  StepMoments m;
-  m.round = s.quiet;
-  auto variance = Seconds{} * Seconds{};
-  for (int round = 0; round < kMostRounds; ++round) {
-    const double prompts = rate * m.round;
-    const double none = std::exp(-prompts) * (1 + 0.5 * (rate * rate * variance));
-    m.busy = std::min(kMostLoad, std::max(1 - none, prompts / s.most));
-    const Seconds mean = min(s.full, s.quiet + m.busy * fixed + prompts * s.more);
-    variance = s.more * s.more * (prompts + rate * rate * variance) +
-               fixed * fixed * (m.busy * (1 - m.busy)) +
-               2 * prompts * (1 - m.busy) * (fixed * s.more);
-    // No spread is wider than that of steps either quiet or full.
-    variance = max(0 * variance, min(variance, (mean - s.quiet) * (s.full - mean)));
-    const double change = std::abs(mean / m.round - 1);
-    m.round = mean;
-    if (change < kClose) break;
+/// Cut prompts in a row of full steps: the j-th ends j/most steps after the first began.
+struct Row {
+  double room = 0;  ///< that its last step leaves to those behind, in steps
+  double done = 0;  ///< of it, before its last step
+};
+
+/// Means over the prompts from the `first` on, each of them followed with probability `load`.
+Row later_in_row(double first, double load, double most) noexcept {
+  constexpr int kCounted = 6;
+  Row row;
+  double share = 1 - load, left = 1;
+  for (int place = 0; place < kCounted; ++place) {
+    const double end = (first + place) / most, room = std::ceil(end - 1e-9) - end;
+    row.room += share * room;
+    row.done += share * std::max(0.0, 1 - most * (1 - room));
+    left -= share;
+    share *= load;
   }
+  row.room += 0.5 * left;  // further on, steps end anywhere
+  row.done += left * 0.5 / std::max(1.0, most);
+  return row;
+}
+
+/// The share of steps with a prompt decides on the mean step and follows from it: nobody came
+/// during a quiet step, or during a longer one.
+StepMoments mixed_steps(const PromptSteps& s, Hertz rate, double near) noexcept {
+  const Seconds fixed = s.alone - s.more - s.quiet;
+  // What every prompt adds brings prompts of its own; what steps with any cost more is left.
+  const double grown = std::max(1 - kMostLoad, 1 - rate * s.more);
+  const double after_quiet = std::exp(-(rate * s.quiet));
+  StepMoments m;
+  const auto become = [&](double busy) {
+    m.busy = std::clamp(busy, kRarely, kMostLoad);
+    m.round = std::clamp((s.quiet + m.busy * fixed) / grown, s.quiet, max(s.quiet, s.full));
+  };
+  double busy = near > 0 ? near : 1 - after_quiet, none = 1, last = 0, last_found = 0;
+  for (int round = 0; round < kMostRounds; ++round) {
+    become(busy);
+    const double prompts = rate * m.round;
+    const Seconds longer = fixed + prompts / m.busy * s.more;
+    none = (1 - m.busy * (1 - std::exp(-(rate * longer)))) * after_quiet;
+    // Prompts of a step without room for them fill the next ones.
+    const double some = std::min(1 - none, prompts);
+    const double found = some * (1 + further_steps(1 - some / prompts, s.most));
+    // Newton's step; from then on the line through the last two.
+    const double slope = round == 0 || m.busy == last ? none * (rate * fixed) / grown
+                                                      : (found - last_found) / (m.busy - last);
+    last = m.busy;
+    last_found = found;
+    busy = last + (found - last) / (1 - std::min(0.9, slope));
+    if (std::abs(busy - last) < kNear * last) break;
+  }
+  become(busy);
+  const double prompts = rate * m.round, each = prompts / m.busy;
+  const Seconds longer = fixed + each * s.more;
+  // Numbers of prompts vary as Poisson's law says, as far as there is room.
+  const auto between = m.busy * (1 - m.busy) * longer * longer;
+  const double free = prompts + prompts * (prompts - each);
+  const double room = std::max(0.0, m.busy * (each - 1) * (s.most - each));
+  const double squared = std::max(1 - kMostLoad, 1 - (rate * s.more) * (rate * s.more));
+  const auto unbound = (between + free * s.more * s.more) / squared;
+  const auto variance = max(between, min(between + room * s.more * s.more, unbound));
   m.met = m.round + variance / m.round;
-  m.each = max((s.full - s.quiet) / s.most, s.more + std::exp(-(rate * m.round)) * fixed);
+  m.each = s.more + std::max(none, 1 / s.most) * fixed;
   return m;
 }
 
-/// Steps of prompts after a quiet one, each with what came during the one before.
+/// Steps of prompts after a quiet one, each with what came during the one before and what that had
+/// no room for.
 StepMoments prompts_first(const PromptSteps& s, Hertz rate) noexcept {
   const Seconds fixed = s.alone - s.more;
+  const double whole = std::floor(s.most), gap = std::exp(-(rate * s.more)) - 1;
   double reached = 1;  // probability that this step of prompts is run
   double count = 0;
-  Seconds before = s.quiet, time = s.quiet;
+  Seconds time = s.quiet, length = s.quiet;
   auto squares = s.quiet * s.quiet;
-  double none = std::exp(-(rate * s.quiet));  // nobody comes during the step before
+  double arrived = rate * s.quiet, none = std::exp(-arrived);  // nobody waits at its start
   for (int round = 0; round < kMostRounds; ++round) {
     reached *= 1 - none;
-    const double arrived = rate * before;
-    const double prompts = arrived / (1 - none);
-    const double steps = std::max(1.0, prompts / s.most);
-    const Seconds length = steps > 1 ? s.full : fixed + prompts * s.more;
-    const Seconds batch = steps * length;
+    // Their number is taken as geometric: beyond the last place it is as much again.
+    const double waiting = arrived / (1 - none);
+    const double beyond = whole_power(1 - 1 / waiting, whole);
+    const double left = beyond * (waiting - (s.most - whole));
+    const double prompts = waiting - left;
+    const Seconds last = length;
+    length = fixed + prompts * s.more;
+    const double varied = std::max(
+        0.0, std::min(prompts * (1 + arrived - prompts), (prompts - 1) * (s.most - prompts)));
     // exp(-rate length) over a Poisson number of prompts, given that there are some.
     const double idle = std::exp(-arrived);
-    const double spread =
-        (std::exp(arrived * (std::exp(-(rate * s.more)) - 1)) - idle) / (1 - idle);
-    none = steps > 1 ? std::exp(-(rate * batch)) : std::exp(-(rate * fixed)) * spread;
-    none = std::max(none, kRarely);
+    const double spread = (std::exp(arrived * gap) - idle) / (1 - idle);
+    arrived = left + rate * length;
+    none = std::clamp((1 - beyond) * std::exp(-(rate * fixed)) * spread, kRarely, 1 - kRarely);
     // Once lengths repeat, so does everything: a geometric series is left.
-    const bool repeats = std::abs(batch / before - 1) < 1e-3 || round + 1 == kMostRounds;
+    const bool repeats = std::abs(length / last - 1) < 1e-3 || round + 1 == kMostRounds;
     const double runs = repeats ? reached / none : reached;
-    count += runs * steps;
-    time += runs * batch;
-    const double varied = steps > 1 ? 0 : std::max(0.0, prompts * (1 + arrived - prompts));
-    squares = squares + runs * (batch * length + varied * (s.more * s.more));
+    count += runs;
+    time += runs * length;
+    squares = squares + runs * (length * length + varied * (s.more * s.more));
     if (repeats || reached < 1e-4) break;
-    before = batch;
   }
   StepMoments m;
   m.round = time;
   m.met = squares / time;
   m.busy = count / (1 + count);
-  m.each = max(s.full / s.most, s.more + std::exp(-(rate * before)) * fixed);
+  m.each = s.more + std::max(std::exp(-(rate * length)), 1 / s.most) * fixed;
   return m;
+}
+
+/// The wait where a step takes one prompt or a part of one.
+PromptWait one_after_another(const PromptSteps& s, const StepMoments& m, Hertz rate) noexcept {
+  PromptWait found;
+  found.wait = 0.5 * m.met / (1 - std::min(kMostLoad, rate * s.more));
+  found.full_steps = rate * found.wait / s.most;
+  // The last step has room for those behind if somebody came since; else it is shorter.
+  const double first_room = s.splits ? s.parts - 1 / s.most : 0.0;
+  const double later_room = s.splits ? later_in_row(2, m.load, s.most).room : 0.0;
+  const double room = (1 - m.load) * first_room + m.load * later_room;
+  const Seconds drop = first_room > kRarely ? (s.full - s.last) / first_room : Seconds{};
+  const Seconds came = found.wait + s.alone - s.last;
+  const double followed = 1 - std::exp(-(rate * came));
+  found.own = s.full - (1 - followed) * room * drop;
+  found.computed = (1 - m.load) * (s.alone + followed * (s.full - s.last)) +
+                   m.load * (s.more + later_room * (s.full - (1 - followed) * drop));
+  // In so long those came that fill it.
+  const Seconds begun = room * s.most * (rate * came > kRarely ? followed / rate : came);
+  found.behind = max(Seconds{}, found.wait + found.computed - found.own - begun);
+  return found;
+}
+
+/// The wait where a step takes several. Cut prompts ahead count as what is left of them, and the
+/// first one beyond a step begins a row.
+PromptWait several_at_once(const PromptSteps& s, const StepMoments& m, Hertz rate) noexcept {
+  PromptWait found;
+  const Seconds half = 0.5 * m.met;
+  const double places = std::floor(s.most);
+  double ahead = rate * half;
+  Row row;
+  if (s.splits && whole_power(ahead / (1 + ahead), places) > kClose) {
+    row = later_in_row(places + 1, std::min(kMostFollowers, rate * s.full / s.most), s.most);
+  }
+  for (int round = 0; round < kMostRounds; ++round) {
+    const double before = ahead;
+    double begun = 0;
+    if (s.splits) {
+      const double beyond = whole_power(ahead / (1 + ahead), places);
+      found.full_steps = beyond * ((places + 1 + ahead) / s.most + row.room - 1);
+      begun = beyond * row.done;
+    } else {
+      found.full_steps = further_steps(ahead / (1 + ahead), s.most);
+    }
+    ahead = rate * (half + (found.full_steps - begun) * s.full);
+    if (std::abs(ahead - before) < kClose * before || ahead > kEndless) break;
+  }
+  found.wait = half + found.full_steps * s.full;
+  // Those behind find the places that those ahead have left in the step.
+  const double beside = ahead - s.most * found.full_steps, came = rate * found.wait;
+  const double left = std::max(0.0, s.most - 1 - beside);
+  constexpr double kAllFit = 14;  // e-folds
+  if (left < kAllFit * (1 + came)) found.behind = std::pow(came / (1 + came), left) * found.wait;
+  found.own = s.alone + (beside + rate * (found.wait - found.behind)) * s.more;
+  found.computed = found.own;
+  return found;
 }
 
 }  // namespace
 
 double full_steps_ahead(double ahead, double most) noexcept {
-  const double lost = std::pow(ahead / (1 + ahead), most);
-  return lost / (1 - lost);
+  return further_steps(ahead / (1 + ahead), most);
 }
 
-PromptSteps prompt_steps(const StepTimes& times, const CacheCapacity& capacity,
-                         const Demand& demand, double sequences, double prompts) noexcept {
-  const Engine& engine = times.engine();
+StepsOfMix::StepsOfMix(const StepTimes& times, const CacheCapacity& capacity,
+                       const Demand& demand) noexcept
+    : times_(times), capacity_(capacity), demand_(demand) {
+  if (demand.most_prompts(times.engine(), capacity, 0) < 1) return;
+  one_ = times.prompt_attention(demand.work(0, 1));
+  two_ = times.prompt_attention(demand.work(0, 2));
+}
+
+Seconds StepsOfMix::quiet(double sequences) const noexcept {
+  const StepWork work = demand_.work(sequences);
+  return times_.total(work, times_.answer_attention(work));
+}
+
+/// Of a step with prompts, next to the attention of running sequences.
+Seconds StepsOfMix::with(const StepWork& work, Seconds answers) const noexcept {
+  return times_.total(work, times_.prompt_attention(work) + answers);
+}
+
+PromptSteps StepsOfMix::beside(double sequences, double prompts) const noexcept {
+  const Engine& engine = times_.engine();
   PromptSteps steps;
   steps.mixed = engine.mixes_phases;
-  steps.most = demand.most_prompts(engine, capacity, sequences);
-  steps.quiet = times.of(demand.work(sequences)).total;
+  steps.splits = engine.splits_prompts;
+  steps.most = demand_.most_prompts(engine, capacity_, sequences);
+  const StepWork running = demand_.work(sequences);
+  Seconds answers = times_.answer_attention(running);
+  steps.quiet = times_.total(running, answers);
   const double beside = engine.mixes_phases ? sequences : 0;
-  const auto with = [&](double count) { return times.of(demand.work(beside, count)).total; };
-  if (steps.most >= 1) {
-    const double several = std::min(steps.most, std::max(2.0, prompts + 0.5 * std::sqrt(prompts)));
-    steps.alone = steps.last = steps.full = steps.more = with(1);
-    if (several <= 1) return steps;
-    steps.more = max(Seconds{}, with(several) - steps.alone) / (several - 1);
-    steps.full += (steps.most - 1) * steps.more;
-    return steps;
-  }
-  // A cut prompt: full parts, attending to half of it on average, and the rest.
+  if (beside <= 0) answers = Seconds{};
+  if (steps.most < 1) return cut(steps, beside, answers);
+  const Seconds alone = times_.total(demand_.work(beside, 1), one_ + answers);
+  steps.alone = steps.last = steps.full = steps.more = alone;
+  if (steps.most <= 1) return steps;
+  // The number varies about its mean: what is added counts at two points, a deviation apart.
+  const double spread = std::sqrt(std::max(0.0, prompts - 1));
+  const double few = std::clamp(prompts - spread, std::min(2.0, steps.most), steps.most);
+  const double many = std::clamp(prompts + spread, few, steps.most);
+  const auto several = [&](double count) {
+    if (engine.splits_prompts && count >= steps.most) return row_step(beside, steps.most, answers);
+    const StepWork work = demand_.work(beside, count);
+    return count == 2 ? times_.total(work, two_ + answers) : with(work, answers);
+  };
+  Seconds sum = several(few);
+  if (many > few) sum = 0.5 * (sum + several(many));
+  steps.more = max(Seconds{}, sum - alone) / (0.5 * (few + many) - 1);
+  steps.full += (steps.most - 1) * steps.more;
+  return steps;
+}
+
+/// A full step in a row of cut prompts: it ends `most` of them and begins as many, so that it holds
+/// 1 + most parts, which attend to what a part of any place does on average.
+Seconds StepsOfMix::row_step(double sequences, double most, Seconds answers) const noexcept {
+  const double parts = 1 + most, tokens = most * demand_.fresh;
+  const double keys = demand_.input - 0.5 * demand_.fresh + tokens / (2 * parts);
+  return with(demand_.work(sequences, parts, tokens, keys), answers);
+}
+
+/// A cut prompt: full parts, attending to half of it on average, and the rest.
+PromptSteps StepsOfMix::cut(PromptSteps steps, double sequences, Seconds answers) const noexcept {
+  const double fresh = demand_.fresh, input = demand_.input;
   const double whole = std::ceil(1 / steps.most - 1e-9) - 1;
-  const double part = steps.most * demand.fresh, left = demand.fresh - whole * part;
-  const double keys = demand.input - left - (whole - 1) / 2 * part;
+  const double part = steps.most * fresh, left = fresh - whole * part;
+  const double keys = input - left - (whole - 1) / 2 * part;
   steps.parts = whole + 1;
-  steps.full = times.of(demand.work(beside, 1, part, keys)).total;
-  steps.last = times.of(demand.work(beside, 1, left, demand.input)).total;
-  steps.alone = whole * steps.full + steps.last;
+  const Seconds first = with(demand_.work(sequences, 1, part, keys), answers);
+  steps.full = row_step(sequences, steps.most, answers);
+  steps.last = with(demand_.work(sequences, 1, left, input), answers);
+  steps.alone = whole * first + steps.last;
   steps.more = steps.full / steps.most;
   return steps;
 }
 
-StepMoments step_moments(const PromptSteps& s, Hertz rate) noexcept {
+StepMoments step_moments(const PromptSteps& s, Hertz rate, double near) noexcept {
   if (rate * s.full < kRarely) return {s.quiet, s.quiet, s.more, 0, 0};
   if (s.most <= 1) return one_at_a_time(s, rate);
-  return s.mixed ? mixed_steps(s, rate) : prompts_first(s, rate);
+  return s.mixed ? mixed_steps(s, rate, near) : prompts_first(s, rate);
 }
 
 PromptWait prompt_wait(const PromptSteps& s, const StepMoments& m, Hertz rate) noexcept {
-  PromptWait found;
-  const Seconds half = 0.5 * m.met;
-  found.wait = half;
-  if (s.most <= 1) {
-    found.wait = half / (1 - std::min(kMostLoad, rate * s.more));
-    found.full_steps = rate * found.wait / s.most;
-    // Whoever came since fills up the last step; behind other prompts that is a part of any size.
-    const Seconds came = found.wait + s.alone - s.last;
-    const double followed = 1 - std::exp(-(rate * came));
-    const Seconds filled = followed * ((1 - m.load) * (s.full - s.last) + m.load * (0.5 * s.full));
-    found.own = min(s.full, s.last + filled);
-    found.computed = s.alone + filled;
-    found.behind = came;
-    if (m.load > 0) found.behind = max(Seconds{}, came - (filled / s.more) / rate);
-    return found;
-  }
-  for (int round = 0; round < kMostRounds; ++round) {
-    found.full_steps = full_steps_ahead(rate * found.wait, s.most);
-    const Seconds wait = half + found.full_steps * s.full;
-    const double change = std::abs(wait / found.wait - 1);
-    found.wait = wait;
-    if (change < kClose || rate * wait > 1e6) break;
-  }
-  // Those behind find the places that those ahead have left in the step.
-  const double ahead = rate * found.wait, taken = ahead - s.most * found.full_steps;
-  const double left = std::max(0.0, s.most - 1 - taken);
-  found.behind = std::pow(ahead / (1 + ahead), left) * found.wait;
-  const double places = s.most - 1;
-  found.own = s.alone + places * (1 - std::exp(-(rate * m.met) / places)) * s.more;
-  found.computed = found.own;
-  return found;
+  return s.most <= 1 ? one_after_another(s, m, rate) : several_at_once(s, m, rate);
 }
 
 double followers(const StepMoments& m, Hertz rate) noexcept {
@@ -181,7 +332,8 @@ Seconds time_of_steps(const PromptSteps& s, const StepMoments& m, const PromptWa
   const double prompts = (rate * excess) / (1 - g);
   // Where steps go on beside prompts, no more of these enter than there are steps for.
   const double places = count * (1 - m.busy) * s.most;
-  const double entering = s.mixed ? places * (1 - std::exp(-prompts / places)) : prompts;
+  const double entering =
+      s.mixed && prompts > 0 ? prompts * (1 - std::exp(-places / prompts)) : prompts;
   return max(count * s.quiet, count * m.round + entering * m.each);
 }
 

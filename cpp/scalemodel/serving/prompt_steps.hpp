@@ -12,14 +12,15 @@ namespace scalemodel {
 
 /// Lengths of steps beside a number of running sequences.
 struct PromptSteps {
-  Seconds quiet;      ///< without a prompt
-  Seconds alone;      ///< all steps of one prompt with no other one about
-  Seconds last;       ///< the last of them
-  Seconds more;       ///< what every further prompt adds
-  Seconds full;       ///< with as many prompts as it takes
-  double most = 1;    ///< those prompts; below 1, one is cut over several steps
-  double parts = 1;   ///< steps of one prompt with no other one about
-  bool mixed = true;  ///< running sequences gain tokens in a step with prompts too
+  Seconds quiet;       ///< without a prompt
+  Seconds alone;       ///< all steps of one prompt with no other one about
+  Seconds last;        ///< the last of them
+  Seconds more;        ///< what every further prompt adds
+  Seconds full;        ///< with as many prompts as it takes
+  double most = 1;     ///< those prompts; below 1, one is cut over several steps
+  double parts = 1;    ///< steps of one prompt with no other one about
+  bool splits = true;  ///< a prompt that does not fit whole is cut
+  bool mixed = true;   ///< running sequences gain tokens in a step with prompts too
 
   /// Steps and time of one prompt where a cut one is followed by another with this probability,
   /// which fills up its last step.
@@ -37,9 +38,30 @@ struct PromptSteps {
   }
 };
 
-/// Evaluated beside `sequences`, exactly at one prompt and at about `prompts` of them.
-PromptSteps prompt_steps(const StepTimes& times, const CacheCapacity& capacity,
-                         const Demand& demand, double sequences, double prompts) noexcept;
+/// Steps of an instance for requests of one mix: what does not depend on the running sequences is
+/// computed once. It refers to its arguments.
+class StepsOfMix {
+ public:
+  StepsOfMix(const StepTimes& times, const CacheCapacity& capacity, const Demand& demand) noexcept;
+
+  /// Beside `sequences`, exactly at one prompt and at about `prompts` of them.
+  PromptSteps beside(double sequences, double prompts) const noexcept;
+  /// A step without a prompt.
+  Seconds quiet(double sequences) const noexcept;
+  const StepTimes& times() const noexcept { return times_; }
+  const CacheCapacity& capacity() const noexcept { return capacity_; }
+  const Demand& demand() const noexcept { return demand_; }
+
+ private:
+  PromptSteps cut(PromptSteps steps, double sequences, Seconds answers) const noexcept;
+  Seconds row_step(double sequences, double most, Seconds answers) const noexcept;
+  Seconds with(const StepWork& work, Seconds answers) const noexcept;
+
+  const StepTimes& times_;
+  const CacheCapacity& capacity_;
+  const Demand& demand_;
+  Seconds one_, two_;  ///< attention of so many whole prompts
+};
 
 /// Steps one after another while prompts arrive at random at some rate: whatever came during one
 /// enters the next. In an engine that mixes phases, with K of them, Poisson of mean rate X,
@@ -47,6 +69,7 @@ PromptSteps prompt_steps(const StepTimes& times, const CacheCapacity& capacity,
 ///     X' = quiet + (alone - more - quiet) [K > 0] + more K;
 ///
 /// in one that does not, steps of prompts follow on each other until nobody came during one.
+/// Prompts without room wait for the next step.
 struct StepMoments {
   Seconds round;    ///< from one token of a running sequence to the next
   Seconds met;      ///< the step that an arrival finds under way: E[X^2]/E[X]
@@ -54,7 +77,8 @@ struct StepMoments {
   double busy = 0;  ///< share of steps with a prompt
   double load = 0;  ///< share of time that they take, where a prompt fills one or more
 };
-StepMoments step_moments(const PromptSteps& steps, Hertz rate) noexcept;
+/// Found the sooner where `near` is about the share of steps with a prompt; 0: nothing is known.
+StepMoments step_moments(const PromptSteps& steps, Hertz rate, double near = 0) noexcept;
 
 /// Full steps of `most` prompts that pass before one's own where a geometric number of mean `ahead`
 /// comes before it.
@@ -64,7 +88,9 @@ double full_steps_ahead(double ahead, double most) noexcept;
 /// then full steps of those ahead pass. As many as arrive in a wait are ahead; with a geometric
 /// number A of that mean, wait = met/2 + full E[floor(A/most)]. This is exact where a step takes
 /// one prompt (M/G/1 with vacations: Levy and Yechiali, Manag. Sci. 22 (1975)) and where it takes
-/// all (gated service: Takagi, Queueing Analysis 1, 1991).
+/// all (gated service: Takagi, Queueing Analysis 1, 1991). Prompts that are cut follow each other
+/// in rows of full steps, so that the j-th ends with step ceil(j/most) of its row: those ahead
+/// count as what is left of them, and the last step is full where somebody came since.
 struct PromptWait {
   Seconds wait;
   Seconds computed;       ///< from the start of its first step to its first token

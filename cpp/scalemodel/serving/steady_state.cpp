@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "scalemodel/serving/demand.hpp"
+#include "scalemodel/serving/kept_running.hpp"
 #include "scalemodel/serving/prompt_steps.hpp"
 
 namespace scalemodel {
@@ -14,13 +15,13 @@ double tokens_per_step(const RequestMix& mix) noexcept {
   return a >= 1 ? k + 1 : (1 - std::pow(a, k + 1)) / (1 - a);
 }
 
-SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
-                         const RequestMix& mix, double concurrency) noexcept {
-  const Demand demand(mix);
-  const Engine& engine = times.engine();
-  SteadyState state;
-  if (capacity.most_sequences < 1 || concurrency <= 0) return state;
-  double running = std::min(concurrency, capacity.most_sequences);
+KeptRunning keep_running(const StepsOfMix& steps, double sequences) noexcept {
+  const Demand& demand = steps.demand();
+  const CacheCapacity& capacity = steps.capacity();
+  const Engine& engine = steps.times().engine();
+  KeptRunning kept;
+  if (capacity.most_sequences < 1 || sequences <= 0) return kept;
+  double running = std::min(sequences, capacity.most_sequences);
   // Tokens of a step: every running sequence's, and the prompts that take the place of those that
   // finish. A prompt longer than any step runs as the only one.
   const bool beside = engine.mixes_phases && demand.fresh <= capacity.most_tokens;
@@ -28,21 +29,34 @@ SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
   running = std::min(running, capacity.most_tokens / tokens);
   const double most = demand.most_prompts(engine, capacity, running);
   if (engine.mixes_phases) running = std::min(running, most * demand.steps);
-  state.concurrency = running;
-  const double entering = running / demand.steps;  // prompts per step of the running sequences
+  kept.sequences = running;
+  kept.entering = running / demand.steps;
   // They enter at random: as many steps stay without one as a Poisson count says, and more only
   // share a step than there is room for.
-  const double some = std::max(1 - std::exp(-entering), entering / most);
-  const PromptSteps steps = prompt_steps(times, capacity, demand, running, entering / some);
-  const double busy = most > 1 ? some : entering * steps.parts_of(std::min(1.0, entering / most));
-  state.step = steps.mean(busy, entering);
-  state.prompt_fraction = engine.mixes_phases ? busy : busy / (1 + busy);
-  state.tpot = demand.gap(state.step, mix.output);
-  const Hertz rate = entering / state.step;
+  const double some = std::max(1 - std::exp(-kept.entering), kept.entering / most);
+  kept.steps = steps.beside(running, kept.entering / some);
+  kept.busy =
+      most > 1 ? some : kept.entering * kept.steps.parts_of(std::min(1.0, kept.entering / most));
+  kept.step = kept.steps.mean(kept.busy, kept.entering);
+  return kept;
+}
+
+SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
+                         const RequestMix& mix, double concurrency) noexcept {
+  const Demand demand(mix);
+  SteadyState state;
+  const KeptRunning kept = keep_running({times, capacity, demand}, concurrency);
+  if (kept.sequences <= 0) return state;
+  const PromptSteps& steps = kept.steps;
+  const Hertz rate = kept.rate();
+  state.concurrency = kept.sequences;
+  state.step = kept.step;
+  state.prompt_fraction = steps.mixed ? kept.busy : kept.busy / (1 + kept.busy);
+  state.tpot = demand.gap(kept.step, mix.output);
   state.requests_per_s = rate.base();
-  state.prefill = steps.alone + engine.request_host;
-  const PromptWait wait = prompt_wait(steps, step_moments(steps, rate), rate);
-  state.ttft = wait.wait + wait.computed + engine.request_host;
+  state.prefill = steps.alone + times.engine().request_host;
+  const PromptWait wait = prompt_wait(steps, step_moments(steps, rate, kept.busy), rate);
+  state.ttft = wait.wait + wait.computed + times.engine().request_host;
   state.utilisation = 1;
   return state;
 }

@@ -74,14 +74,18 @@ TEST_CASE("steps of a deployment: exact at one prompt, cut ones in whole parts a
   const RequestMix mix{2600, 100, 0, 0, 0};
   const Instance one(dense_7b_shape(), 1, engine, {}, mix);
   const Demand demand(mix);
-  const PromptSteps cut = prompt_steps(one.times, one.capacity, demand, 200, 1);
+  const PromptSteps cut = StepsOfMix(one.times, one.capacity, demand).beside(200, 1);
   CHECK(cut.most == Approx(800.0 / 2600));
   CHECK(cut.parts == 4);
   CHECK(cut.last == one.times.of(demand.work(200, 1, 200, 2600)).total);
-  CHECK(cut.alone.base() == Approx((3 * cut.full + cut.last).base()));
+  const Seconds first = one.times.of(demand.work(200, 1, 800, 1600)).total;
+  CHECK(cut.alone.base() == Approx((3 * first + cut.last).base()));
+  // In a row of prompts a step computes as much, in parts of prompts that attend to any place.
+  CHECK(cut.full.base() == Approx(first.base()).epsilon(0.05));
+  CHECK(cut.more.base() == Approx(cut.full.base() * 2600 / 800));
   engine.splits_prompts = false;
   const Instance whole(dense_7b_shape(), 1, engine, {}, mix);
-  const PromptSteps lone = prompt_steps(whole.times, whole.capacity, demand, 200, 1);
+  const PromptSteps lone = StepsOfMix(whole.times, whole.capacity, demand).beside(200, 1);
   CHECK(lone.most == 1);
   CHECK(lone.alone == whole.times.of(demand.work(200, 1)).total);
 }
@@ -102,6 +106,66 @@ TEST_CASE("a rate that fills every slot is saturated, whoever is served first") 
     CHECK(busy.utilisation == Approx(0.5));
     CHECK(steady_state_at(one.times, one.capacity, mix, 1.01 * most.requests_per_s).saturated);
     CHECK(steady_state_at(one.times, one.capacity, mix, 0).requests_per_s == 0);
+  }
+}
+
+TEST_CASE("whoever starts by its prompt finds room beside answers of any age") {
+  Engine engine = reference_engine();
+  engine.memory_fraction = 0.35;
+  const RequestMix mix{100, 1900, 0, 0, 0};
+  engine.admission = Admission::whole_output;
+  const Instance careful(dense_7b_shape(), 1, engine, {}, mix);
+  CHECK(careful.capacity.most_admitted == careful.capacity.most_sequences);
+  engine.admission = Admission::prompt;
+  const Instance bold(dense_7b_shape(), 1, engine, {}, mix);
+  const CacheCapacity& c = bold.capacity;
+  // 7 blocks of 16 for 101 tokens; 1050 tokens on average take 65.625 and half a block.
+  CHECK(c.most_admitted == Approx(0.5 + (c.blocks - 7) / 66.125).epsilon(0.01));
+  CHECK(c.most_admitted > 1.5 * c.most_sequences);
+  engine.most_sequences = 5;
+  const Instance limited(dense_7b_shape(), 1, engine, {}, mix);
+  CHECK(limited.capacity.most_admitted == 5);
+}
+
+TEST_CASE("equal holding times: the wait of many slots by simulation, of one by Pollaczek") {
+  Engine engine = reference_engine();
+  engine.admission = Admission::whole_output;
+  for (const int slots : {1, 2, 5, 12}) {
+    engine.most_sequences = slots;
+    const RequestMix mix{64, 400, 0, 0, 0};
+    const Instance one(dense_7b_shape(), 1, engine, {}, mix);
+    const SteadyState most = steady_state(one.times, one.capacity, mix, slots);
+    const double rate = 0.6 * most.requests_per_s;
+    double ttft = 0;
+    constexpr int kRequests = 100'000;
+    const auto requests = random_stream(kRequests, rate, mix, 5);
+    const auto result = simulate_stream(one.times, one.blocks, one.capacity, one.mix, requests, 1);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      ttft += (result.served[i].first_token - requests[i].arrival).base() / kRequests;
+    }
+    const SteadyState state = steady_state_at(one.times, one.capacity, mix, rate);
+    CHECK(state.ttft.base() == Approx(ttft).epsilon(0.05));
+  }
+}
+
+TEST_CASE("a finer rate never finds fewer inside") {
+  for (const bool mixes : {true, false}) {
+    for (const double input : {60.0, 1200.0, 9000.0}) {
+      Engine engine = reference_engine();
+      engine.mixes_phases = mixes;
+      const RequestMix mix{input, 150, 0, 0, 0};
+      const Instance one(experts_8x7b_shape(), 2, engine, {2, 1, 2, 1, 1}, mix);
+      const double most =
+          steady_state(one.times, one.capacity, mix, one.capacity.most_sequences).requests_per_s;
+      SteadyState last;
+      for (double load = 0.01; load < 0.8; load += 0.01) {
+        const SteadyState now = steady_state_at(one.times, one.capacity, mix, load * most);
+        if (now.saturated) break;
+        CHECK(now.concurrency > last.concurrency);
+        CHECK(now.ttft > 0.995 * last.ttft);
+        last = now;
+      }
+    }
   }
 }
 

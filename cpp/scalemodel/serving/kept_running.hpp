@@ -1,0 +1,23 @@
+// An instance whose slots are filled again as soon as they are free.
+#pragma once
+
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/serving/prompt_steps.hpp"
+
+namespace scalemodel {
+
+/// So many sequences running all the time.
+struct KeptRunning {
+  double sequences = 0;  ///< fewer than asked for where prompts do not keep up
+  double entering = 0;   ///< prompts per step of them
+  double busy = 0;       ///< steps of prompts, whole ones or parts, per step of the sequences
+  Seconds step;          ///< from one token of a sequence to the next
+  PromptSteps steps;
+
+  Hertz rate() const noexcept { return entering / step; }
+};
+
+/// See steady_state. Nothing runs where `sequences` is 0.
+KeptRunning keep_running(const StepsOfMix& steps, double sequences) noexcept;
+
+}  // namespace scalemodel
