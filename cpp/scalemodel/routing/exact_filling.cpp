@@ -29,7 +29,7 @@ constexpr std::size_t kStatements = 250'000;  ///< fillings of all leaves times 
 constexpr std::size_t kListing = 32, kListingAll = 3, kBranch = 4;
 /// An effort of one: looks at the filter over all leaves and sizes; looks at statements while sets
 /// are placed.
-constexpr double kWork = 45'000'000, kLooks = 8'000'000;
+constexpr double kWork = 38'000'000, kLooks = 7'000'000;
 
 /// Disjoint sets of flows with the smallest member as name.
 class Together {

@@ -24,7 +24,7 @@ constexpr double kRounding = 1e-9;
 constexpr double kMovesPerBudget = 7.5e6, kFlowsPerBudget = 150'000;
 /// On two tiers: moves of flows. Shares of the budget for deducing sets and for placing them where
 /// they may be others; what is left anneals single flows.
-constexpr double kPlaneMovesPerBudget = 1'300'000, kDeducing = 0.3, kPlacing = 0.5;
+constexpr double kPlaneMovesPerBudget = 1'000'000, kDeducing = 0.3, kPlacing = 0.5;
 /// Of one run in a hundred the end is far from the others'.
 constexpr int kRuns = 2;
 /// Complete search up to so many routings times flows.
