@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import scalemodel as sm
+from reference.runs import LLAMA, csv_text
 from scalemodel.estimate import tables_for
 
 pytest.importorskip("pytest_benchmark")
@@ -100,33 +101,11 @@ def test_import_time(benchmark: Any) -> None:
     assert statistics.median(spent_s) < HEADROOM * 60e-3
 
 
-ROW = {
-    "framework": "Megatron-LM",
-    "year": "2024",
-    "model": "some 8B",
-    "model_family": "Llama",
-    "n_layers": "32",
-    "hidden": "4096",
-    "n_heads": "32",
-    "n_kv_heads": "8",
-    "ffn": "14336",
-    "gated_ffn": "1",
-    "vocab": "128256",
-    "task": "pretrain",
-    "seq_len": "4096",
-    "precision": "bf16",
-    "gpu": "H100-80GB",
-    "gpus_per_node": "8",
-    "sharding": "ZeRO-1",
-    "recompute": "none",
-}
-
-
 def test_validate_speed(benchmark: Any, tmp_path: Path) -> None:
     """Goal: under 5 ms per measured row, all of them different questions."""
     rows = [
         {
-            **ROW,
+            **LLAMA,
             "tp": str(tp),
             "pp": str(pp),
             "dp": str(gpus // (tp * pp)),
@@ -139,8 +118,7 @@ def test_validate_speed(benchmark: Any, tmp_path: Path) -> None:
         )
     ]
     path = tmp_path / "runs.csv"
-    lines = [",".join(rows[0]), *(",".join(row.values()) for row in rows)]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text(csv_text(rows), encoding="utf-8")
     frame = benchmark.pedantic(sm.validate, args=("training", path), rounds=3, warmup_rounds=1)
     assert (frame.skip_reason == "").sum() > len(rows) / 2
     within(benchmark, 5e-3 * len(rows))

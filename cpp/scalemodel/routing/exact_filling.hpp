@@ -40,7 +40,7 @@ FlowSets deduce_sets(const RoutingInstance& instance, double drain_s, double eff
 FlowSets single_flows(const RoutingInstance& instance);
 
 /// Complete sets on planes such that no link needs more than `drain_s`; nothing where none was
-/// found within the effort, of which 1 is about 50 ms on one core.
+/// found within the effort, of which 1 is up to 50 ms on one core.
 std::optional<Choice> place_sets(const RoutingInstance& instance, const FlowSets& sets,
                                  double drain_s, double effort);
 

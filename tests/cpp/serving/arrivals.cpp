@@ -127,6 +127,28 @@ TEST_CASE("whoever starts by its prompt finds room beside answers of any age") {
   CHECK(limited.capacity.most_admitted == 5);
 }
 
+TEST_CASE("windows that are full hold as much at any age, to the last block") {
+  Engine engine = reference_engine();
+  engine.admission = Admission::prompt;
+  engine.window_cache = true;
+  DecoderShape shape = window_shape();
+  shape.full_attention_every = 0;
+  const RequestMix mix{6000, 500, 0, 0, 0};
+  const CacheCapacity usual = Instance(shape, 1, engine, {}, mix).capacity;
+  // A prompt takes 256 blocks, one of any age half a block more: two of them fit beside it.
+  for (const double blocks : {768, 769, 770}) {
+    const Instance any(shape, 1, engine, {}, mix);
+    const Bytes wanted =
+        usual.weights + usual.activations + usual.reserve + (blocks + 0.5) * usual.block;
+    engine.memory_fraction = wanted / any.cluster.accelerator.memory_capacity;
+    const CacheCapacity c = Instance(shape, 1, engine, {}, mix).capacity;
+    CAPTURE(blocks);
+    REQUIRE(c.blocks == blocks);
+    CHECK(c.most_sequences == 3);
+    CHECK(c.most_admitted == 3);
+  }
+}
+
 TEST_CASE("equal holding times: the wait of many slots by simulation, of one by Pollaczek") {
   Engine engine = reference_engine();
   engine.admission = Admission::whole_output;
