@@ -1,4 +1,5 @@
-"""How hypothesis runs everywhere, and lines of tests at the end of pytest's report.
+"""How hypothesis runs everywhere, no figure that outlives its test, and lines of tests at the end
+of pytest's report.
 
 Here and not further down: where tests run in several processes, only this file is read in the one
 that reports.
@@ -7,6 +8,7 @@ that reports.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -17,6 +19,25 @@ SUMMARY_LINE = "summary line"
 # No time limit per example, and repeatable where CI is set.
 settings.register_profile("scalemodel", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("scalemodel")
+
+
+class ClosedFigures:
+    """Closes what a test left open, so that none finds the figures of another.
+
+    Registered rather than written as a fixture: the examples of docstrings, which are no place to
+    tidy up in, lie outside of this directory.
+    """
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self) -> None:
+        """After all fixtures have ended."""
+        if pyplot := sys.modules.get("matplotlib.pyplot"):
+            pyplot.close("all")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where this file is read late, too."""
+    config.pluginmanager.register(ClosedFigures())
 
 
 @pytest.fixture

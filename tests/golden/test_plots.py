@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.image
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -39,10 +38,7 @@ def test_every_plot_function_has_a_picture() -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_drawing_is_the_one_kept(name: str) -> None:
-    try:
-        now = plots.picture(plots.drawn(name, FUNCTIONS[name]))
-    finally:
-        plt.close("all")
+    now = plots.picture(plots.drawn(name, FUNCTIONS[name]))
     assert now.shape == kept(name).shape
     assert difference(now, kept(name)) < TOLERANCE
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,10 +45,8 @@ def predicted(tmp_path: Path) -> Callable[..., pd.DataFrame]:
 
 
 @pytest.fixture
-def agg() -> Iterator[None]:
-    """Drawing without a screen; what was drawn is closed."""
+def agg() -> None:
+    """Drawing without a screen."""
     import matplotlib.pyplot as plt
 
     plt.switch_backend("Agg")
-    yield
-    plt.close("all")

@@ -176,12 +176,10 @@ def test_buttons_answer(page: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("agg")
 def test_the_page_of_a_study_is_drawn_and_fetches_nothing(browser: Any, tmp_path: Path) -> None:
-    import matplotlib.pyplot as plt
-
     import scalemodel as sm
 
-    plt.switch_backend("Agg")
     task, space = sm.Training(global_batch=64, sequence=8192), sm.Space(cp=1, pp=1)
     study = sm.report("llama3_8b", sm.cluster("dgx_h100"), task, space, threads=1)
     address = study.write(tmp_path / "study.html").as_uri()

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-import matplotlib.pyplot
 import pytest
 
 import scalemodel as sm
@@ -361,15 +359,14 @@ def test_the_readme_tells_what_a_stack_is_worth_to_experts(
     assert 1.7 < other["step_time_s"] / named["step_time_s"] < 2  # "nearly twice as long"
 
 
+@pytest.mark.usefixtures("agg")
 def test_the_readme_lines_of_python_run(repository: Path) -> None:
-    matplotlib.use("Agg")
     text = (repository / "README.md").read_text(encoding="utf-8")
     blocks = [b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "__main__" not in b]
     assert len(blocks) == 9
     names: dict[str, Any] = {}
     for block in blocks:
         exec(block, names)
-    matplotlib.pyplot.close("all")
     assert names["est"].verdict == "ok"
     assert len(names["best"]) == 10
     # The frame is of a part of the space.

@@ -21,12 +21,12 @@ VOID = {"meta", "br"}
 
 
 @pytest.fixture(autouse=True)
-def agg() -> Iterator[None]:
+def closed_figures(agg: None) -> Iterator[None]:
+    """What a page draws it also closes."""
     import matplotlib.pyplot as plt
 
-    plt.switch_backend("Agg")
     yield
-    assert not plt.get_fignums()  # what a page draws it also closes
+    assert not plt.get_fignums()
 
 
 class Page(html.parser.HTMLParser):

@@ -6,19 +6,15 @@ import json
 import pickle
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 
-mpl.use("Agg")
-
-from matplotlib import pyplot as plt
-
 import scalemodel as sm
 from scalemodel import _core
+
+pytestmark = pytest.mark.usefixtures("agg")
 
 TASK = sm.Training(global_batch=64, sequence=8192)
 
@@ -32,12 +28,6 @@ def est() -> sm.Estimate:
 @pytest.fixture(scope="module")
 def timeline(est: sm.Estimate) -> sm.Timeline:
     return est.timeline()
-
-
-@pytest.fixture(autouse=True)
-def close_figures() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 def uneven_405b(vpp: int = 8) -> sm.Estimate:
