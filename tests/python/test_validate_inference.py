@@ -165,6 +165,17 @@ def test_maximum_throughput_of_tensorrt_llm(corpora: Path) -> None:
         assert row.kendall_tau >= 0.85
 
 
+@pytest.mark.parametrize("gpu", ["A100-PCIe-80GB", "L40S", "RTX-PRO-6000-Server"])
+def test_ranks_that_meet_over_pcie(gpu: str) -> None:
+    """No constant of these cards' networks was fitted to serving."""
+    frame = validate("inference")
+    frame = frame[frame["gpu"] == gpu]
+    assert frame["n_gpus"].astype(int).max() == 8
+    scores = scores_of("inference", frame)
+    assert scores.pooled.mape_fraction < 0.12
+    assert abs(scores.pooled.bias_fraction) < 0.12
+
+
 def test_first_tokens_and_gaps_below_saturation(corpora: Path) -> None:
     frame = validate("inference", corpora / "infer_measured.csv")
     numbers = frame.apply(pd.to_numeric, errors="coerce")

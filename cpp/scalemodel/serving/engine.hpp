@@ -34,9 +34,10 @@ struct Engine {
   Seconds collective_wait;       ///< of eight ranks for one another, per collective
   Seconds step_host;             ///< of the host per step
   Seconds sequence_host;         ///< of the host per running sequence and step
+  Seconds pipeline_host;         ///< likewise, more where stages form a pipeline
   Seconds request_host;          ///< from arrival to the scheduler, and back with a token
   // Facts.
-  bool overlaps_host = false;       ///< a step is prepared while another runs
+  bool overlaps_host = false;       ///< a step is prepared while another runs, on one stage
   bool mixes_phases = true;         ///< prompts and running sequences share a step
   bool splits_prompts = true;       ///< a prompt longer than what is left of a step is cut
   bool uses_windows = true;         ///< sliding windows are honoured; else every layer is full
@@ -87,8 +88,11 @@ struct RecordOf<Engine> {
             "of eight ranks for one another, per collective"),
       field("step_host_s", &T::step_host, 0, 0.1, "host time per step"),
       field("sequence_host_s", &T::sequence_host, 0, 1e-3, "host time per sequence and step"),
+      field("pipeline_host_s", &T::pipeline_host, 0, 1e-3,
+            "further host time per sequence and step where stages form a pipeline"),
       field("request_host_s", &T::request_host, 0, 1, "host time per request before its token"),
-      field("overlaps_host", &T::overlaps_host, "the host works beside the accelerator"),
+      field("overlaps_host", &T::overlaps_host,
+            "the host works beside the accelerator, on one stage"),
       field("mixes_phases", &T::mixes_phases, "prompts and running sequences share a step"),
       field("splits_prompts", &T::splits_prompts, "long prompts are cut over several steps"),
       field("uses_windows", &T::uses_windows, "sliding windows are honoured"),

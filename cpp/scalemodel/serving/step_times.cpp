@@ -69,7 +69,8 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
       imbalance_(imbalance),
       linear_timer_(linear_timer(cluster, kernels)),
       storage_timer_(cluster.accelerator, storage_precision(kernels.math)) {
-  for (Seconds* host : {&engine_.step_host, &engine_.sequence_host, &engine_.request_host}) {
+  for (Seconds* host : {&engine_.step_host, &engine_.sequence_host, &engine_.pipeline_host,
+                        &engine_.request_host}) {
     *host = kernels.host_slowdown * *host;
   }
   std::vector<double> layers(model.kinds.size());
@@ -144,15 +145,22 @@ Seconds StepTimes::all_reduce(Bytes bytes, int ranks) const {
                                              kernels_.all_reduce));
 }
 
+/// Bytes of an element as norms and activations leave it for the next product.
+double StepTimes::written_bytes() const noexcept {
+  return engine_.fused_quantisation ? kernels_.linear_format.activation_bytes : kElement;
+}
+
 /// Tokens to their experts and back, where ranks hold different tokens: every rank gathers all of
-/// them and reduces what it computed, or kernels of their own send each where it is wanted. Engines
-/// choose by the size of a step, taken here as the faster way.
+/// them, narrow where the norm before wrote them so, and reduces what it computed, or kernels of
+/// their own send each where it is wanted. Engines choose by the size of a step, taken here as the
+/// faster way.
 Seconds StepTimes::exchange(const FeedForwardShape& ff, double tokens) const {
   const int ranks = layout_.stage_ranks();
   const GroupShape group = group_shape(cluster_, ranks, 1);
-  const Bytes whole{tokens * hidden_ * kElement};
-  Seconds time = collective_time(Collective::all_gather, whole, group, cluster_) +
-                 collective_time(Collective::reduce_scatter, whole, group, cluster_);
+  const double elements = tokens * hidden_;
+  Seconds time =
+      collective_time(Collective::all_gather, Bytes{elements * written_bytes()}, group, cluster_) +
+      collective_time(Collective::reduce_scatter, Bytes{elements * kElement}, group, cluster_);
   const bool reaches = group.domains == 1 || (kernels_.dispatch.network_rate > BytesPerSecond{} &&
                                               kernels_.combine.network_rate > BytesPerSecond{});
   if (kernels_.sends_tokens && reaches && layout_.ep > 1) {
@@ -206,7 +214,7 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
   }
   product(h, heads * a.v_head_dim, false);
   // What the next product reads, in its own format where norms and activations write that.
-  const double written = ready ? kernels_.linear_format.activation_bytes : kElement;
+  const double written = written_bytes();
   const double norms = m * h * (kNormPasses * kElement + written);
   for (int i = 0; i < kind.norms; ++i) cost.moving += moved(norms, norm);
 
@@ -352,11 +360,16 @@ Seconds StepTimes::between_stages(double tokens) const noexcept {
   return layout_.pp * p2p_time(Bytes{tokens / layout_.dp * hidden_ * kElement}, group, cluster_);
 }
 
-/// What is done for every sequence needs the tokens of this step and the next one waits for it.
+/// What is done for every sequence needs the tokens of this step and the next one waits for it;
+/// ranks of data-parallel attention have a host process each. Engines that overlap do so on one
+/// stage only: in a pipeline every micro-batch waits, and its tokens travel between processes.
 Seconds StepTimes::host(const StepWork& whole, Seconds device) const noexcept {
-  const Seconds fixed =
-      engine_.overlaps_host ? max(Seconds{}, engine_.step_host - device) : engine_.step_host;
-  return fixed + (whole.sequences + whole.prompts) * engine_.sequence_host;
+  const double sequences = (whole.sequences + whole.prompts) / layout_.dp;
+  const bool pipeline = layout_.pp > 1;
+  const Seconds each = engine_.sequence_host + (pipeline ? engine_.pipeline_host : Seconds{});
+  Seconds fixed = engine_.step_host;
+  if (engine_.overlaps_host) fixed = pipeline ? layout_.pp * fixed : max(Seconds{}, fixed - device);
+  return fixed + sequences * each;
 }
 
 StepTime StepTimes::of(const StepWork& whole) const noexcept {

@@ -129,6 +129,7 @@ class StepTimes {
   Seconds moved(double bytes, double fraction) const;
   Seconds wait(int ranks) const;
   Seconds all_reduce(Bytes bytes, int ranks) const;
+  double written_bytes() const noexcept;
   Seconds exchange(const FeedForwardShape& ff, double tokens) const;
   Seconds head_time(double sequences) const;
   Seconds prefill(const StepWork& work) const noexcept;

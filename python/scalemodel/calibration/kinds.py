@@ -22,6 +22,7 @@ from scalemodel.errors import ScaleModelError
 from scalemodel.resolve import Cluster
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 from scalemodel.resolve.clusters import cluster_table
+from scalemodel.resolve.networks import interconnect_table
 from scalemodel.units import value_of
 from scalemodel.validation.operators.elementwise import CLASS_OF
 from scalemodel.validation.rows import Row, SkippedRowError, Table
@@ -303,7 +304,7 @@ def _cluster(table: Table, given: str | Mapping[str, Any] | None) -> Cluster:
 
 def _interconnect(name: str) -> tuple[str, Mapping[str, Any]]:
     found = catalog.find("interconnects", name)
-    return found, catalog.load("interconnects", found)
+    return found, interconnect_table(found)
 
 
 def _classes(given: str | Mapping[str, Any] | None, cluster: Cluster) -> tuple[str, str]:

@@ -12,9 +12,17 @@ from scalemodel.resolve.reader import Reader, Table
 from scalemodel.units import parse_quantity, value_of
 
 
+def interconnect_table(name: str) -> dict[str, Any]:
+    """A link class; where it was not measured, with the constants of the one it names."""
+    table = catalog.load("interconnects", name)
+    if "kernels" not in table:
+        return table
+    return {**catalog.load("interconnects", table["kernels"]), **table}
+
+
 @catalog.kept(64)
 def _interconnect(name: str, kind: str) -> dict[str, Any]:
-    table = catalog.load("interconnects", name)
+    table = interconnect_table(name)
     if table.get("kind") != kind:
         raise ScaleModelError(
             f"class={name!r}: is a {table.get('kind')} network, a {kind} network is needed here"
@@ -86,7 +94,6 @@ def custom_all_reduce(
     True
     """
     table = _interconnect(catalog.find("interconnects", link_class), "scale_up")
-    table = _interconnect(str(table.get("kernels", link_class)), "scale_up")
     entries = [entry for entry in table.get("custom_all_reduce", ()) if entry["kernel"] == kernel]
     own = [entry for entry in entries if accelerator in entry.get("accelerators", ())]
     entries = own or [entry for entry in entries if "accelerators" not in entry]

@@ -103,6 +103,42 @@ TEST_CASE("a host that works beside the accelerator shows only where it is the s
   CHECK(slow.times.of(work).total.base() == Approx(1).epsilon(1e-12));
 }
 
+TEST_CASE("every micro-batch of a pipeline waits for its host, overlap or not") {
+  Engine engine = reference_engine();
+  engine.overlaps_host = true;
+  engine.pipeline_host = 20 * unit::us;
+  const StepWork work = decoding(400, 500);
+  const Instance one(dense_7b_shape(), 1, engine, {}, kMix);
+  CHECK(one.times.of(work).host == 400 * engine.sequence_host);
+  const Instance stages(dense_7b_shape(), 4, engine, {1, 4, 1, 1, 1}, kMix);
+  const Seconds each = engine.sequence_host + engine.pipeline_host;
+  CHECK(stages.times.of(work).host.base() ==
+        Approx((4 * engine.step_host + 400 * each).base()).epsilon(1e-12));
+}
+
+TEST_CASE("ranks of data-parallel attention have a host each") {
+  const Engine engine = reference_engine();
+  const Instance ranks(experts_8x7b_shape(), 4, engine, {1, 1, 4, 4, 1}, kMix);
+  CHECK(ranks.times.of(decoding(400, 500)).host == engine.step_host + 100 * engine.sequence_host);
+}
+
+TEST_CASE("tokens are gathered for their experts as the norm before wrote them") {
+  Engine engine = reference_engine();
+  ServingKernels narrow = reference_kernels();
+  narrow.linear_format.activation_bytes = 0.5;
+  const Model model = make_decoder(experts_8x7b_shape());
+  const Cluster cluster = reference_cluster(4);
+  const auto exchange = [&](const ServingKernels& kernels) {
+    const StepTimes times(model, cluster, engine, kernels, {1, 1, 4, 4, 1}, 1);
+    return times.of(decoding(4000, 500)).ep;
+  };
+  CHECK(exchange(narrow) == exchange(reference_kernels()));
+  engine.fused_quantisation = true;
+  const Seconds wide = exchange(reference_kernels());
+  CHECK(exchange(narrow) < 0.75 * wide);  // both ways weigh alike: 5/8 and the waits
+  CHECK(exchange(narrow) > 0.6 * wide);
+}
+
 TEST_CASE("blocks: floor of the room, whole blocks per sequence, windows where they are kept") {
   const Instance one(window_shape(), 1, reference_engine(), {}, kMix);
   // 42 layers of 8 heads of 256, keys and values, 2 bytes, 16 tokens.

@@ -259,7 +259,7 @@ def _read(row: Row) -> _Reading:
 
 def _slot(found: re.Match[str]) -> str:
     """PCIe generation of the servers of an NVLink generation: 3 and 4, 4 and 5."""
-    return f"pcie{min(5, int(found.group(1)) + 1)} bridged"
+    return f"pcie{min(5, int(found.group(1)) + 1)}"
 
 
 def _placement(row: Row, ranks: int, links: str, notes: list[str]) -> tuple[int, int]:
@@ -306,9 +306,7 @@ def _scale_up(inside: str, per_domain: int) -> tuple[tuple[str, Any], ...]:
         named = f"nvlink{int(switch.group(1)) + (1 if switch.group(1) == '1' else 0)}"
     if named.startswith("pcie"):
         generation = min(5, max(3, int(named[4:])))
-        # Bridges take half of a ring's crossings off the host: the better of the measured boards.
-        board = 5 if "bridged" in inside else generation
-        table |= {"class": f"pcie{board}", "bandwidth": _PCIE_BANDWIDTH[generation]}
+        table |= {"class": f"pcie{generation}", "bandwidth": _PCIE_BANDWIDTH[generation]}
     elif named in _LINK_BANDWIDTH:
         table |= {"class": named, "bandwidth": _LINK_BANDWIDTH[named]}
     return tuple(sorted(table.items()))
