@@ -103,7 +103,13 @@ def accelerator_name(label: str, memory_gb: float | None) -> str:
 
 def _usual_nic_gbps(accelerator: str) -> int:
     """Network rate of the usual server of an accelerator, Gbit/s each."""
-    for prefixes, rate in ((("a100", "a800"), 200), (("b300", "gb300"), 800), (("v100",), 100)):
+    for prefixes, rate in (
+        (("a100", "a800"), 200),
+        (("b300", "gb300"), 800),
+        (("v100", "tpu_v6e"), 100),
+        (("tpu_v5e",), 25),
+        (("tpu",), 50),
+    ):
         if accelerator.startswith(prefixes):
             return rate
     return 400
@@ -230,6 +236,19 @@ def precisions(row: Row, notes: list[str]) -> tuple[Precision, ...]:
 def _is_megatron(row: Row) -> bool:
     framework, task = row.text("framework").lower(), row.text("task").lower()
     return any(word in framework for word in ("megatron", "nemo")) or "(mlperf)" in task
+
+
+_SPLITTING_FRAMEWORKS = ("maxtext", "pax", "jax", "torchtitan")
+
+
+def _splits_residuals(row: Row) -> bool:
+    """Whether the framework's tensor parallelism splits what lies between its regions, unasked.
+
+    Megatron by sequence, torchtitan too; MaxText and PaxML shard embeddings over the tensor axis,
+    which costs the same memory and traffic.
+    """
+    framework = row.text("framework").lower()
+    return _is_megatron(row) or any(word in framework for word in _SPLITTING_FRAMEWORKS)
 
 
 def _attention_kernel(row: Row) -> str:
@@ -401,7 +420,7 @@ def _strategy(
         raise SkippedRowError("illegal:mesh")
     chunks = _chunks(row, layers, pp, defaults, notes)
     stated = row.flag("seq_parallel")
-    sequence_parallel = tp > 1 and (_is_megatron(row) if stated is None else stated)
+    sequence_parallel = tp > 1 and (_splits_residuals(row) if stated is None else stated)
     if stated is None and tp > 1:
         notes.append(f"sequence parallelism {'on' if sequence_parallel else 'off'} assumed")
     return {
