@@ -3266,7 +3266,7 @@ class Engine:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, sequence_host_s: float = 0.0, request_host_s: float = 0.0, overlaps_host: bool = False, mixes_phases: bool = True, splits_prompts: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, admission: str = 'prompt', block_tokens: int = 16, most_tokens: int = 8192, most_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, sequence_host_s: float = 0.0, pipeline_host_s: float = 0.0, request_host_s: float = 0.0, overlaps_host: bool = False, mixes_phases: bool = True, splits_prompts: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, admission: str = 'prompt', block_tokens: int = 16, most_tokens: int = 8192, most_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3333,7 +3333,12 @@ class Engine:
     @property
     def overlaps_host(self) -> bool:
         """
-        the host works beside the accelerator
+        the host works beside the accelerator, on one stage
+        """
+    @property
+    def pipeline_host_s(self) -> float:
+        """
+        further host time per sequence and step where stages form a pipeline
         """
     @property
     def request_host_s(self) -> float:

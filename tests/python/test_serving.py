@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalemodel as sm
+from scalemodel import _core, catalog
 from scalemodel.resolve.engines import (
     WEIGHT_FORMATS,
     engine,
@@ -279,6 +280,26 @@ def test_every_format_has_kernels_everywhere(accelerator: str, weights: str) -> 
         constants, _ = serving_kernels(accelerator, name, weights, "bf16", 8, False)
         assert constants.linear_format.weight_bytes <= 2
         assert not constants.experts.computes_remote
+
+
+@pytest.mark.parametrize("accelerator", catalog.names("accelerators"))
+def test_every_accelerator_serves_near_what_its_memory_allows(accelerator: str) -> None:
+    cluster = sm.cluster({"accelerator": accelerator, "node": {"accelerators": 8}}, accelerators=8)
+    has = dict(zip(_core.precisions(), cluster.core.accelerator.peak_flop_per_s, strict=True))
+    memory = cluster.core.accelerator.memory_bandwidth_bytes_per_s
+    for weights in WEIGHT_FORMATS:
+        task = TASK.replace(precision=weights)
+        layout = sm.ServingLayout(tp=8)
+        if not (has["bf16"] or has["fp16"]) or (weights in ("bf16", "fp16") and not has[weights]):
+            with pytest.raises(sm.ScaleModelError, match=f"precision='{weights}': {accelerator} "):
+                sm.serve("llama3_8b", cluster, task, layout, concurrency=64)
+            continue
+        plan = sm.serve("llama3_8b", cluster, task, layout, concurrency=64)
+        assert plan.verdict == "ok"
+        weights_s = plan.memory_weights_bytes / memory
+        assert weights_s < plan.linear_s < (5 if weights in ("bf16", "fp16") else 80) * weights_s
+        cache_s = 64 * (1000 + 200 / 2) * 131072 / 8 / memory
+        assert cache_s < plan.decode_attention_s < 8 * cache_s
 
 
 def test_narrow_weights_are_read_faster() -> None:

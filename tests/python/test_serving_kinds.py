@@ -174,11 +174,23 @@ def test_watts_are_told_of_any_layout(name: str, dp: int) -> None:
 def test_watts_are_told_on_any_accelerator() -> None:
     short = sm.Inference(input_tokens=200, output_tokens=100)
     for name in catalog.names("accelerators"):
-        plan = sm.serve("gpt2_small", {"accelerator": name}, short, replicas=1)
+        peaks = catalog.load("accelerators", name)["compute"]
+        formats = [each for each in ("bf16", "fp16") if each in peaks]
+        if not formats:
+            continue
+        task = short.replace(precision=formats[0])
+        plan = sm.serve("gpt2_small", {"accelerator": name}, task, replicas=1)
         assert 0 < plan.power_w <= plan.cluster.core.accelerator.power.limit_w, name
 
 
 # ----------------------------------------------------------------------------- cluster by cluster
+def test_a_cluster_without_the_format_is_a_row() -> None:
+    table = sm.compare_serving("llama3_8b", ["dgx_1v_32", "dgx_a100"], CHAT)
+    assert table.cluster.tolist() == ["dgx_a100", "dgx_1v_32"]
+    assert table.verdict.tolist() == ["ok", "illegal:precision"]
+    assert table.iloc[1].isna().sum() > 5
+
+
 def test_clusters_are_compared_by_second_dollar_and_joule() -> None:
     names = ["dgx_a100", "dgx_h100", "dgx_b200"]
     limits = {"tpot_s": 0.03, "ttft_s": 0.5}

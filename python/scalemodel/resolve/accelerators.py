@@ -54,6 +54,10 @@ def tile_constants(reader: Reader) -> _core.TileGemm:
 #: FLOP per second below which a peak is a slip of units.
 _LEAST_PEAK = 1e6
 
+#: Of the H100, whose attention and expert kernels stand for parts without timings: where a part has
+#: a few large cores, or does not say, their blocks are spread as they were measured.
+_BORROWED_MULTIPROCESSORS = 132
+
 # How the constants moved from Ampere to Hopper: a shorter start, operands shared between
 # multiprocessors (multicast), results written beside the next tile's arithmetic.
 _LAUNCH_TREND, _CACHE_TREND, _EPILOGUE_TREND = 0.914, 3.1, 2.1
@@ -165,7 +169,8 @@ def build_accelerator(table: Table) -> _core.Accelerator:
     by_name = dict(zip(_core.precisions(), peaks, strict=True))
     gemm = top.sub("gemm")
     # The fit of the tile form may have assumed another count or clock than the data sheet.
-    multiprocessors = gemm.number("multiprocessors", compute.number("multiprocessors", 1))
+    stated = compute.number("multiprocessors", _BORROWED_MULTIPROCESSORS)
+    multiprocessors = gemm.number("multiprocessors", stated)
     clock = gemm.quantity("clock", "hz", compute.quantity("clock", "hz", 1e9))
     compute.finish()
     memory, host = top.sub("memory"), top.sub("host")

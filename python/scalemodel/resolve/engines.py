@@ -318,17 +318,37 @@ def kernels_lender(cluster: Cluster) -> str:
     return min(known, key=apart)
 
 
+def _product_format(cluster: Cluster, weights: str, math: str) -> str:
+    """`math`, or the 16-bit format that the accelerator has instead for weights stored narrow."""
+    peaks = dict(zip(_core.precisions(), cluster.core.accelerator.peak_flop_per_s, strict=True))
+    if peaks[math] > 0:
+        return math
+    wide = [name for name in ("bf16", "fp16") if peaks[name] > 0]
+    if wide and weights not in ("bf16", "fp16"):
+        return wide[0]
+    legal = f"must be {wide[0]}, or narrower weights that are widened to it" if wide else "none can"
+    raise ScaleModelError(
+        f"precision={weights!r}: {cluster.accelerator} has no {math} products; {legal}",
+        code="precision",
+    )
+
+
 def kernels_for(
     cluster: Cluster, engine_name: str, shape: _core.DecoderShape, weights: str, cache: str
 ) -> tuple[_core.ServingKernels, str]:
     """`serving_kernels` for the attention of a model, at the rates of a cluster's accelerator.
 
     An accelerator that is not in the catalogue runs the kernels of its base, or of the nearest one.
+
+    Raises
+    ------
+    ScaleModelError : the accelerator has no products of that format.
     """
     group = max(1, shape.heads // (shape.kv_heads or shape.heads))
     latent = shape.kv_lora_rank > 0
     lender = kernels_lender(cluster)
     constants, note = serving_kernels(lender, engine_name, weights, cache, group, latent)
+    constants = constants.replace(math=_product_format(cluster, weights, constants.math))
     index = _core.precisions().index(constants.math)
     sheet = build_accelerator(accelerator_table(lender)).peak_flop_per_s[index]
     own = cluster.core.accelerator.peak_flop_per_s[index]

@@ -85,7 +85,8 @@ def compare_serving(
     -------
     DataFrame
         One row per cluster; numbers are missing where nothing meets the limits (verdict
-        ``infeasible``), dollars where the cluster has no price.
+        ``infeasible``) and where an accelerator lacks products of the format
+        (``illegal:precision``), dollars where the cluster has no price.
 
     Raises
     ------
@@ -109,9 +110,14 @@ def compare_serving(
     rows = []
     for given in clusters:
         cluster = given if isinstance(given, Cluster) else resolve.cluster(given)
-        plan = _best(chosen, cluster, task, engine, {"ttft_s": ttft_s, "tpot_s": tpot_s})
         row: dict[str, Any] = {"cluster": cluster.name, "accelerator": cluster.accelerator}
-        row["verdict"] = "infeasible" if plan is None else plan.verdict
+        try:
+            plan = _best(chosen, cluster, task, engine, {"ttft_s": ttft_s, "tpot_s": tpot_s})
+            row["verdict"] = "infeasible" if plan is None else plan.verdict
+        except ScaleModelError as error:
+            if error.code != "precision":
+                raise
+            plan, row["verdict"] = None, "illegal:precision"
         if plan is not None:
             cost = plan.usd_per_million_output_tokens
             answer = plan.to_dict() | {"output_tokens_per_usd": 1e6 / cost if cost else None}
