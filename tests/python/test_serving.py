@@ -15,6 +15,7 @@ from scalemodel.resolve.engines import (
     WEIGHT_FORMATS,
     engine,
     engine_for,
+    engine_table,
     kernels_for,
     serving_kernels,
 )
@@ -249,10 +250,8 @@ def test_blocks_of_latent_attention_by_hand() -> None:
 # ------------------------------------------------------------------------------- engines, kernels
 def test_every_engine_has_at_most_four_fitted_constants_within_bounds() -> None:
     free = ("kernel_efficiency", "collective_wait", "step_host", "sequence_host", "request_host")
-    from scalemodel import catalog
-
     for name in catalog.names("engines"):
-        table = catalog.load("engines", name)["engine"]
+        table = engine_table(name)["engine"]
         fitted = [key for key in free if "least squares" in table[key]["source"]]
         assert len(fitted) <= 4, name
         assert 0.9 <= engine(name).kernel_efficiency <= 1.1
@@ -265,6 +264,7 @@ def test_every_engine_has_at_most_four_fitted_constants_within_bounds() -> None:
         ("TensorRT-LLM 0.14 + Triton backend", "tensorrt_llm_triton_2024"),
         ("TensorRT-LLM 0.17", "tensorrt_llm_2025"),
         ("TensorRT-LLM 1.0 (PyTorch backend)", "tensorrt_llm_pytorch_2025"),
+        ("TensorRT-LLM 1.2", "tensorrt_llm_pytorch_2026"),
         ("vLLM 0.11.1", "vllm_v1"),
         ("sglang", "sglang_2025"),
     ],
@@ -300,6 +300,16 @@ def test_every_accelerator_serves_near_what_its_memory_allows(accelerator: str) 
         assert weights_s < plan.linear_s < (5 if weights in ("bf16", "fp16") else 80) * weights_s
         cache_s = 64 * (1000 + 200 / 2) * 131072 / 8 / memory
         assert cache_s < plan.decode_attention_s < 8 * cache_s
+
+
+def test_an_era_whose_hosts_are_bound_waits_less_for_grace() -> None:
+    older, newer = (
+        serving_kernels("gb200", f"tensorrt_llm_pytorch_{year}", "fp8", "fp8", 8, False)[0]
+        for year in (2025, 2026)
+    )
+    assert (older.host_slowdown, newer.host_slowdown) == (3.0, 1.0)
+    assert older.replace(host_slowdown=1.0) == newer
+    assert engine("tensorrt_llm_pytorch_2026") == engine("tensorrt_llm_pytorch_2025")
 
 
 def test_narrow_weights_are_read_faster() -> None:

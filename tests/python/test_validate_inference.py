@@ -165,6 +165,14 @@ def test_maximum_throughput_of_tensorrt_llm(corpora: Path) -> None:
         assert row.kendall_tau >= 0.85
 
 
+def test_checkpoints_in_mxfp4_stay_so_where_a_table_says_fp8(tmp_path: Path) -> None:
+    eight, four = (
+        one(tmp_path, model="gpt-oss-20b", precision=precision) for precision in ("fp8", "mxfp4")
+    )
+    assert eight.predicted_output_tokens_s == four.predicted_output_tokens_s
+    assert "MXFP4" in eight.predicted_note
+
+
 @pytest.mark.parametrize("gpu", ["A100-PCIe-80GB", "L40S", "RTX-PRO-6000-Server"])
 def test_ranks_that_meet_over_pcie(gpu: str) -> None:
     """No constant of these cards' networks was fitted to serving."""

@@ -20,7 +20,7 @@ from scalemodel.resolve.kernel_tables import (
 )
 from scalemodel.resolve.kernels import GEMM_TYPES, gemm_kernel
 from scalemodel.resolve.networks import custom_all_reduce
-from scalemodel.resolve.reader import Reader
+from scalemodel.resolve.reader import Reader, merged
 from scalemodel.units import parse_quantity, value_of
 
 DEFAULT_ENGINE = "vllm_v1"
@@ -65,6 +65,19 @@ WEIGHT_FORMATS: Mapping[str, WeightFormat] = {
 CACHE_FORMATS = ("bf16", "fp16", "fp8", "fp4")
 
 
+@catalog.kept(16)
+def engine_table(name: str) -> dict[str, Any]:
+    """The tables of an engine's entry, laid over those of the era it names as its `base`.
+
+    Examples
+    --------
+    >>> engine_table("vllm_v1")["engine"]["block_tokens"]["value"]
+    16
+    """
+    table = catalog.load("engines", name)
+    return merged(engine_table(table["base"]), table) if "base" in table else table
+
+
 @catalog.kept(64)
 def engine(name: str | _core.Engine) -> _core.Engine:
     """The engine's constants of a catalogue entry; constants themselves are returned.
@@ -78,7 +91,7 @@ def engine(name: str | _core.Engine) -> _core.Engine:
         return name
     entry = catalog.find("engines", name)
     where = f"engines/{entry}.toml: engine"
-    facts = Reader(catalog.load("engines", entry).get("engine", {}), where)
+    facts = Reader(engine_table(entry).get("engine", {}), where)
     given: dict[str, Any] = {}
     for row in _core.Engine.fields():
         field = str(row["name"])
@@ -225,7 +238,8 @@ def serving_kernels(
     if form.math in ("fp8", "fp4") and form.math not in peaks:
         notes.append(f"{weights} weights widened to 16-bit products")
         form = WEIGHT_FORMATS[form.kept]
-    want = catalog.load("engines", engine_name).get("kernels", {})
+    runs = engine_table(engine_name)
+    want = runs.get("kernels", {})
     constants = _core.ServingKernels().to_dict()
     kind = GEMM_TYPES[form.linear]
     stack = str(want.get("products", ""))
@@ -291,8 +305,9 @@ def serving_kernels(
         own = custom_all_reduce(link, str(reduce["kernel"]), str(reduce["version"]), accelerator)
         if own is not None:
             constants |= {"own_all_reduce": True, "all_reduce": own}
-    slowdown = Reader(table.get("host", {}), f"accelerators/{accelerator}.toml: host")
-    constants["host_slowdown"] = slowdown.number("serving_slowdown", 1.0)
+    if not value_of(runs.get("defaults", {}).get("bound_host", False)):
+        slowdown = Reader(table.get("host", {}), f"accelerators/{accelerator}.toml: host")
+        constants["host_slowdown"] = slowdown.number("serving_slowdown", 1.0)
     return _core.ServingKernels(**constants), "; ".join(notes)
 
 

@@ -68,7 +68,16 @@ class Model:
         return f"Model({self.name!r}, {billions:.3g}B parameters)"
 
 
-_MODEL_KEYS = ("name", "title", "family", "aliases", "architecture", "parameters", "source")
+_MODEL_KEYS = (
+    "name",
+    "title",
+    "family",
+    "aliases",
+    "architecture",
+    "parameters",
+    "checkpoint",
+    "source",
+)
 _SHAPE_FIELDS = tuple(row["name"] for row in _core.DecoderShape.fields())
 
 

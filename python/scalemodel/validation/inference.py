@@ -14,7 +14,7 @@ import numpy as np
 from scalemodel import _core, catalog, resolve
 from scalemodel.errors import ScaleModelError
 from scalemodel.resolve import Cluster, Model
-from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for
+from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for, engine_table
 from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.serving.serve import deployment_for, ranks_of
 from scalemodel.serving.stream import poisson_arrivals
@@ -238,9 +238,13 @@ def question(row: Row, *, power: bool, engine_name: str | None = None) -> Servin
     precision = format_of(row.text(column))
     if precision is None:
         raise SkippedRowError("unsupported:dtype" if row.text(column) else f"missing:{column}")
+    published = catalog.load("models", model).get("checkpoint", {}).get("experts")
+    if precision == "fp8" and published == "mxfp4":  # what a table calls the 8-bit parts of a row
+        precision = "mxfp4"
+        notes.append("experts in MXFP4, all else in BF16, as published")
     cache = _cache_format(row, precision, name, notes)
     routed = resolve.model(model).shape.experts > 0
-    defaults = catalog.load("engines", name).get("defaults", {})
+    defaults = engine_table(name).get("defaults", {})
     layout = _layout(row, accelerators, routed, defaults)
     if ranks_of(layout) != accelerators:
         raise SkippedRowError("illegal:mesh")
