@@ -73,6 +73,12 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
                         &engine_.request_host}) {
     *host = kernels.host_slowdown * *host;
   }
+  // Ranks of data-parallel attention have a host process each. Engines that overlap do so on one
+  // stage only: in a pipeline every micro-batch waits, and its tokens travel between processes.
+  const bool pipeline = layout.pp > 1;
+  host_hides_ = engine_.overlaps_host && !pipeline;
+  host_fixed_ = (engine_.overlaps_host ? layout.pp : 1) * engine_.step_host;
+  host_each_ = (engine_.sequence_host + (pipeline ? engine_.pipeline_host : Seconds{})) / layout.dp;
   std::vector<double> layers(model.kinds.size());
   for (const std::uint8_t kind : model.layer_kind) ++layers[kind];
   // Layers are whole: the fullest stage sets the pace.
@@ -360,16 +366,10 @@ Seconds StepTimes::between_stages(double tokens) const noexcept {
   return layout_.pp * p2p_time(Bytes{tokens / layout_.dp * hidden_ * kElement}, group, cluster_);
 }
 
-/// What is done for every sequence needs the tokens of this step and the next one waits for it;
-/// ranks of data-parallel attention have a host process each. Engines that overlap do so on one
-/// stage only: in a pipeline every micro-batch waits, and its tokens travel between processes.
+/// What is done for every sequence needs the tokens of this step and the next one waits for it.
 Seconds StepTimes::host(const StepWork& whole, Seconds device) const noexcept {
-  const double sequences = (whole.sequences + whole.prompts) / layout_.dp;
-  const bool pipeline = layout_.pp > 1;
-  const Seconds each = engine_.sequence_host + (pipeline ? engine_.pipeline_host : Seconds{});
-  Seconds fixed = engine_.step_host;
-  if (engine_.overlaps_host) fixed = pipeline ? layout_.pp * fixed : max(Seconds{}, fixed - device);
-  return fixed + sequences * each;
+  const Seconds fixed = host_hides_ ? max(Seconds{}, host_fixed_ - device) : host_fixed_;
+  return fixed + (whole.sequences + whole.prompts) * host_each_;
 }
 
 StepTime StepTimes::of(const StepWork& whole) const noexcept {

@@ -147,6 +147,8 @@ class StepTimes {
   ServingKernels kernels_;
   double hidden_ = 0, vocab_ = 0, imbalance_ = 1;
   GemmTimer linear_timer_, storage_timer_;
+  Seconds host_fixed_, host_each_;  ///< per step, and per sequence and step
+  bool host_hides_ = false;         ///< behind the device
   std::vector<AttentionKind> attention_;
   std::array<TokenCost, kPoints> tokens_{};
   std::array<TokenCost, kPoints> draft_{};
