@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "bindings/arrays.hpp"
@@ -68,6 +69,22 @@ LinkGraph fabric_of_edges(std::int32_t nics, std::int32_t switches,
   return custom_fabric(nics, switches, edges);
 }
 
+/// What a graph holds as a tuple of Python, and a graph from such a tuple.
+py::tuple stored(const LinkGraph& graph) { return py::cast(LinkGraph::contents(graph)); }
+
+LinkGraph restored(const py::tuple& state) {
+  LinkGraph graph;
+  auto contents = LinkGraph::contents(graph);
+  std::apply(
+      [&state](auto&... members) {
+        if (state.size() != sizeof...(members)) throw py::value_error("no state of a LinkGraph");
+        std::size_t i = 0;
+        ((members = state[i++].cast<std::remove_reference_t<decltype(members)>>()), ...);
+      },
+      contents);
+  return graph;
+}
+
 }  // namespace
 
 void bind_fabric(py::module_& m) {
@@ -97,6 +114,10 @@ void bind_fabric(py::module_& m) {
       .def("columns", &link_columns, "Source, destination, bandwidth and latency of every link.")
       .def("kinds", &node_kinds, "Kind of every node.")
       .def("nic_nodes", &nic_nodes, "Node of every NIC.")
+      .def(
+          "__eq__", [](const LinkGraph& a, const LinkGraph& b) { return a == b; },
+          py::is_operator())
+      .def(py::pickle(&stored, &restored))
       .def(
           "copy", [](const LinkGraph& graph) { return LinkGraph(graph); }, "An equal graph.")
       .def(

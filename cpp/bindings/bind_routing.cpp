@@ -61,6 +61,26 @@ Flows make_flows(const IndexColumn& job, const IndexColumn& group, const IndexCo
   return flows;
 }
 
+py::tuple stored_flows(const Flows& f) {
+  return py::make_tuple(f.job, f.group, f.source, f.destination, f.bytes, f.jobs, f.groups,
+                        f.phase);
+}
+
+Flows restored_flows(const py::tuple& state) {
+  using Numbers = std::vector<std::int32_t>;
+  if (state.size() != 8) throw py::value_error("no state of Flows");
+  Flows flows;
+  flows.job = state[0].cast<Numbers>();
+  flows.group = state[1].cast<Numbers>();
+  flows.source = state[2].cast<Numbers>();
+  flows.destination = state[3].cast<Numbers>();
+  flows.bytes = state[4].cast<std::vector<double>>();
+  flows.jobs = state[5].cast<std::int32_t>();
+  flows.groups = state[6].cast<std::int32_t>();
+  flows.phase = state[7].cast<Numbers>();
+  return flows;
+}
+
 void require_nics(const LinkGraph& graph, const Flows& flows) {
   for (std::size_t f = 0; f < flows.size(); ++f) {
     const std::int32_t from = flows.source[f], to = flows.destination[f];
@@ -292,6 +312,9 @@ void bind_routing(py::module_& m) {
            py::arg("phase") = std::vector<std::int32_t>{})
       .def_property_readonly("size", &Flows::size, "Flows.")
       .def_readonly("jobs", &Flows::jobs, "Jobs.")
+      .def(
+          "__eq__", [](const Flows& a, const Flows& b) { return a == b; }, py::is_operator())
+      .def(py::pickle(&stored_flows, &restored_flows))
       .def("columns", &flow_columns, "Job, group, source, destination and size of every flow.");
   m.def("pattern_flows", &pattern_flows, py::arg("jobs"),
         "Flows of jobs: rows (pattern, groups of NICs, size in bytes, shape of decomposed rings).");

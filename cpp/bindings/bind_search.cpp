@@ -214,6 +214,15 @@ py::list column_rows() {
   return rows;
 }
 
+py::list refusal_rows(const Enumeration& space) {
+  py::list rows;
+  for (const Refusal& refusal : space.refusals()) {
+    rows.append(py::make_tuple(std::string(name_of(refusal.rule)), refusal.reason, refusal.relation,
+                               refusal.first, refusal.combinations));
+  }
+  return rows;
+}
+
 Strategy strategy_at(const Enumeration& space, std::uint64_t row) {
   if (row >= space.size()) throw MalformedQuestion("row: must lie within the space");
   return space.at(row);
@@ -237,6 +246,9 @@ void bind_search(py::module_& m) {
       .def_property_readonly(
           "points", [](const Enumeration& space) { return space.points().size(); },
           "Sets of degrees, micro-batch and schedule.")
+      .def_property_readonly("refusals", &refusal_rows,
+                             "Rule, reason, number of the relation, first strategy and number of "
+                             "the combinations without a row.")
       .def("strategy", &strategy_at, py::arg("row"), "Strategy number `row`.");
   m.def("canonical", &canonical, py::arg("strategy"), py::arg("model"), py::arg("cluster"),
         py::arg("task"), "The strategy with knobs without effect at their defaults.");

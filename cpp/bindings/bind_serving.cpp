@@ -90,15 +90,16 @@ std::vector<Request> stream_of(const NumberColumn& arrivals, const NumberColumn&
 
 py::tuple simulate(const Deployment& deployment, const RequestMix& mix,
                    const NumberColumn& arrivals, const NumberColumn& input,
-                   const NumberColumn& output, int replicas, bool prefilled) {
+                   const NumberColumn& output, int replicas, bool prefilled, Balance balance,
+                   std::uint64_t seed) {
   checked("replicas", replicas, 1, 1e6);
   const std::vector<Request> requests = stream_of(arrivals, input, output, prefilled);
   StreamResult result;
   {
     const py::gil_scoped_release released;
     const CacheCapacity capacity = deployment.capacity(mix.input, mix.output);
-    result =
-        simulate_stream(deployment.times, deployment.blocks, capacity, mix, requests, replicas);
+    result = simulate_stream(deployment.times, deployment.blocks, capacity, mix, requests,
+                             {replicas, balance, seed});
   }
   py::array_t<double> served(
       std::vector<py::ssize_t>{static_cast<py::ssize_t>(requests.size()), kServedColumns});
@@ -246,6 +247,7 @@ ServingLayout(tp=8, ep=8))");
           py::arg("mix"), py::arg("requests_per_s"), "With so many requests arriving per second.")
       .def("simulate", &simulate, py::arg("mix"), py::arg("arrival_s"), py::arg("input_tokens"),
            py::arg("output_tokens"), py::arg("replicas") = 1, py::arg("prefilled") = false,
+           py::arg("balance") = Balance::random, py::arg("seed") = 0,
            "Per request: started, first token, finished, evictions, refused; and the totals.");
   m.def("search_serving", &search_plans, py::arg("model"), py::arg("cluster"), py::arg("engine"),
         py::arg("kernels"), py::arg("mix"), py::arg("imbalance"), py::arg("layouts"),

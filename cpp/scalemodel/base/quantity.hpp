@@ -2,8 +2,11 @@
 #pragma once
 
 #include <compare>
+#include <limits>
 
 namespace scalemodel {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Exponents of the base units of a quantity: byte, flop, second, joule, US dollar.
 struct Dim {

@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <numeric>
 #include <vector>
+
+#include "scalemodel/base/quantity.hpp"
 
 namespace scalemodel {
 
 double conformal_bound(std::span<const double> values, std::span<const double> weights,
                        double coverage) {
-  if (values.empty()) return std::numeric_limits<double>::infinity();
+  if (values.empty()) return kInfinity;
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return values[i]; });
@@ -23,7 +24,7 @@ double conformal_bound(std::span<const double> values, std::span<const double> w
     below += weights[i];
     if (below >= needed) return values[i];
   }
-  return std::numeric_limits<double>::infinity();
+  return kInfinity;
 }
 
 }  // namespace scalemodel

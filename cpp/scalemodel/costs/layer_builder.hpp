@@ -115,7 +115,7 @@ class LayerBuilder {
                                      accelerator.elementwise.add_fraction, accelerator);
     const Seconds product =
         Flop{2 * tokens * experts * hidden} /
-        (accelerator.gemm.roofline_compute_fraction * accelerator.peak_of(Precision::fp32));
+        (accelerator.gemm.roofline_compute_fraction * accelerator.single_precision_peak());
     const Seconds forward = cast + product;
     const Seconds backward = cast + (frozen ? 1 : 2) * product;
     forward_ += forward;

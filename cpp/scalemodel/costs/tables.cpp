@@ -1,9 +1,11 @@
 #include "scalemodel/costs/tables.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "scalemodel/ops/attention.hpp"
+#include "scalemodel/schedule/pipeline.hpp"
 
 namespace scalemodel {
 namespace {
@@ -216,7 +218,26 @@ Tables::Key Tables::cell_key(const Strategy& s, const LayerLayout& l) noexcept {
 
 Tables::Key Tables::stage_key(const Strategy& s, const Degrees& d) noexcept {
   const auto u = [](int value) { return static_cast<std::uint64_t>(value); };
-  return {u(d.pp) | u(d.vpp) << 16 | u(s.schedule == Schedule::dualpipe ? 1 : 0) << 32, 0, 0};
+  const int micro_batches = static_cast<int>(std::lround(d.micro_batches));
+  return {u(d.pp) | u(d.vpp) << 16 | u(static_cast<int>(s.schedule)) << 32,
+          u(CriticalPaths::representative(d.pp, micro_batches)), 0};
+}
+
+StageLayout Tables::stages_of(const Strategy& s, const Degrees& d) const {
+  const bool mirrored = s.schedule == Schedule::dualpipe;
+  StageLayout layout = make_stage_layout(model_, d.pp, d.vpp, mirrored, stack_.ends_as_layers);
+  PipelineShape shape;
+  shape.schedule = effective_schedule(s.schedule, d.vpp);
+  shape.pp = d.pp;
+  shape.vpp = d.vpp;
+  shape.chunks = make_chunks(model_, d.pp, d.vpp, mirrored, stack_.ends_as_layers);
+  shape.transfers_block = !transfers_overlap(stack_, shape.schedule);
+  shape.transfers_serial = transfers_serial(stack_, shape.schedule, d.pp);
+  const int micro_batches = static_cast<int>(std::lround(d.micro_batches));
+  if (!shape.has_closed_form(micro_batches)) {
+    layout.paths = CriticalPaths(shape, CriticalPaths::representative(d.pp, micro_batches));
+  }
+  return layout;
 }
 
 LayerLayout Tables::layout_of(const Strategy& s, const Degrees& d) const noexcept {
@@ -244,11 +265,13 @@ LayerLayout Tables::layout_of(const Strategy& s, const Degrees& d) const noexcep
 
 void Tables::tabulate(const Strategy& strategy) {
   const Degrees d = resolve_degrees(strategy, cluster_, task_);
-  if (first_violation(strategy, d, model_, cluster_, task_) != Reason::ok) return;
+  if (first_violation(strategy, d, model_, cluster_, task_) == Reason::ok) tabulate(strategy, d);
+}
+
+void Tables::tabulate(const Strategy& strategy, const Degrees& d) {
   const Key stage = stage_key(strategy, d);
   if (stage_index_.find(stage) < 0) {
-    stages_.push_back(make_stage_layout(
-        model_, d.pp, d.vpp, strategy.schedule == Schedule::dualpipe, stack_.ends_as_layers));
+    stages_.push_back(stages_of(strategy, d));
     stage_index_.insert(stage, static_cast<std::int32_t>(stages_.size()) - 1);
   }
   const Setting& setting = setting_of(strategy);

@@ -9,9 +9,9 @@
 #include "scalemodel/costs/layer_cost.hpp"
 #include "scalemodel/hardware/cluster.hpp"
 #include "scalemodel/model/model.hpp"
+#include "scalemodel/schedule/stages.hpp"
 #include "scalemodel/strategy/legal.hpp"
 #include "scalemodel/strategy/stack.hpp"
-#include "scalemodel/strategy/stages.hpp"
 #include "scalemodel/strategy/strategy.hpp"
 #include "scalemodel/strategy/strides.hpp"
 #include "scalemodel/strategy/task.hpp"
@@ -44,6 +44,8 @@ class Tables {
 
   /// Fills what `strategy` needs. Cheap when it is there already.
   void tabulate(const Strategy& strategy);
+  /// The same with degrees that are not what the strategy resolves to. Precondition: it can run.
+  void tabulate(const Strategy& strategy, const Degrees& degrees);
 
   /// Layouts of the degrees inside a stage; null before `tabulate`.
   const Cell* find_cell(const Strategy& strategy, const Degrees& degrees) const noexcept;
@@ -98,6 +100,7 @@ class Tables {
   const Setting& setting_of(const Strategy& strategy);
   static Key cell_key(const Strategy& strategy, const LayerLayout& layout) noexcept;
   static Key stage_key(const Strategy& strategy, const Degrees& degrees) noexcept;
+  StageLayout stages_of(const Strategy& strategy, const Degrees& degrees) const;
   LayerLayout layout_of(const Strategy& strategy, const Degrees& degrees) const noexcept;
 
   Model model_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
-#include <limits>
 
 #include "scalemodel/base/random.hpp"
 
@@ -40,7 +39,7 @@ class SparePool {
 };
 
 Seconds exponential(SplitMix& random, Hertz rate) {
-  if (rate == Hertz{}) return Seconds{std::numeric_limits<double>::infinity()};
+  if (rate == Hertz{}) return Seconds{kInfinity};
   return -std::log1p(-random.unit()) / rate;
 }
 
@@ -76,7 +75,7 @@ SimulatedRun simulate_run(const FailingJob& job, const SimulationPlan& plan, Spl
     run.time += until;
     do {
       if (++run.failures > kMostFailures) {
-        run.time = Seconds{std::numeric_limits<double>::infinity()};
+        run.time = Seconds{kInfinity};
         return run;
       }
       if (random.unit() < node_share) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "scalemodel/economics/step.hpp"
 #include "scalemodel/estimator/estimate.hpp"
@@ -199,6 +200,19 @@ void set_energy_and_cost(Estimate& e, const Context& c) {
   e.cost = rental_cost(e.step_time, accelerators, cluster.price);
 }
 
+/// Rates enter the time of a step and all that follows from it.
+bool is_finite(const Estimate& e) { return std::isfinite(e.step_time.base() + e.energy.base()); }
+
+/// A number that is none means that the accelerator states no rate for something that runs: there
+/// is no answer, least of all a good one.
+Estimate without_rate(const Estimate& e) {
+  Estimate refused;
+  refused.dp = e.dp;
+  refused.memory_capacity = e.memory_capacity;
+  refused.verdict = Reason::precision;
+  return refused;
+}
+
 /// Rounding: a bound adds in another order than the estimate it bounds.
 constexpr double kBoundMargin = 1 - 1e-9;
 
@@ -215,29 +229,23 @@ void add_extremes(Extremes& extremes, Seconds compute, Seconds busy) {
   extremes.most_busy = max(extremes.most_busy, busy);
 }
 
-/// Idle time of the slowest stage. Interleaved chunks of unequal size last as their layout says.
-/// `layer`: busy time of a mean one beside neither end. The head counts for what its stage takes
-/// longer, `last_busy` in all: host transfers hide under it.
-Seconds idle_time(const Context& c, const StageTimes& times, Seconds layer, Seconds last_busy) {
-  const Degrees& d = c.degrees;
-  const InterleavedPace& pace = c.stages.pace;
-  if (!pace.uneven()) return pipeline_bubble(c.schedule, d.pp, d.vpp, times, d.micro_batches);
-  const Seconds beyond = last_busy - c.stages.classes.back().total_layers() * layer;
-  const Seconds head = max(Seconds{}, min(times.head, beyond));
-  const Seconds step = pace.duration(d.micro_batches, head / layer) * layer;
-  return max(Seconds{}, step - d.micro_batches * times.slowest) +
-         d.pp * min(times.embedding, times.head);
-}
+/// Passes of one stage.
+struct StagePasses {
+  Seconds forward, backward, weight_gradient;
+  int layers = 0;  ///< 0: there is no such stage
+};
 
 /// What the stages make of a step together.
 struct Stages {
   StageTimes times;
-  StageCost slowest;  ///< of the stage that ends last
+  StageCost slowest;  ///< of the busiest stage
   StepTraffic traffic;
   Seconds slowest_forward, slowest_backward;  ///< of any stage
   Seconds slowest_inner;                      ///< of those beside neither end
-  Seconds layer;                              ///< a mean one beside neither end
-  Seconds last_busy;
+  const StageClass* slowest_class = nullptr;
+  // One stage with the embedding, one with the head and one with neither.
+  StagePasses first, last, inner;
+  std::array<GatherTimes, kMaxLayerKinds> gathers;
 };
 
 /// Goes through the stages; what the fullest and the slowest of them need is set in the estimate.
@@ -245,39 +253,38 @@ Stages run_stages(const Context& c, Estimate& e, Extremes* extremes) {
   const Degrees& d = c.degrees;
   const double contention = c.stack().contention;
   const double chunks = c.schedule == Schedule::interleaved ? d.vpp : 1;
-  std::array<GatherTimes, kMaxLayerKinds> gathers = layer_gather_times(c);
   Stages all;
+  if (c.gathered) all.gathers = layer_gather_times(c);
   StageTimes& times = all.times;
-  Seconds latest{-1}, inner;
-  int inner_layers = 0;
+  Seconds latest{-1};
   Bytes peak{-1};
   for (const StageClass& stage : c.stages.classes) {
-    const StageCost cost = stage_cost(c, stage, gathers);
+    const StageCost cost = stage_cost(c, stage, all.gathers);
     const Seconds busy = cost.busy(contention);
     times.sum += stage.count * busy;
     if (extremes != nullptr) add_extremes(*extremes, cost.passes().compute, busy);
     if (stage.embedding) times.embedding = cost.ends;
-    if (stage.head) {
-      times.head = cost.ends;
-      all.last_busy = busy;
-    } else if (!stage.embedding || d.pp == 2) {
-      inner += stage.count * busy;
-      inner_layers += stage.count * stage.total_layers();
-    }
+    if (stage.head) times.head = cost.ends;
     const Seconds forward = cost.forward_busy(contention);
     times.mean_backward += stage.count * (busy - forward) / d.pp;
     all.slowest_forward = max(all.slowest_forward, forward);
     all.slowest_backward = max(all.slowest_backward, busy - forward);
+    if (!c.stages.paths.empty()) {
+      StagePasses& kept = stage.head ? all.last : stage.embedding ? all.first : all.inner;
+      kept = {forward, busy - forward, cost.weight_gradient, stage.total_layers()};
+    }
     if (!stage.embedding && !stage.head) all.slowest_inner = max(all.slowest_inner, busy);
     times.mean_weight += stage.count * cost.weight_gradient / d.pp;
-    // The stage that ends last: its micro-batches and its own traffic after them.
+    // The busiest stage paces the others, however few its micro-batches are; of equals the one
+    // whose own traffic ends last.
     const StepTraffic own = step_traffic(c, stage, cost);
     const Seconds own_end =
         (d.micro_batches - 1 / chunks) * busy + own.exposed + contention * own.hidden;
-    if (own_end > latest) {
+    if (busy > times.slowest || (busy == times.slowest && own_end > latest)) {
       latest = own_end;
       times.slowest = busy;
       all.slowest = cost;
+      all.slowest_class = &stage;
       all.traffic = own;
     }
     e.optimizer = max(e.optimizer, optimizer_time(c, cost));
@@ -290,8 +297,44 @@ Stages run_stages(const Context& c, Estimate& e, Extremes* extremes) {
     }
     e.host_memory = max(e.host_memory, c.cluster().node_accelerators * memory.host);
   }
-  all.layer = inner / std::max(1, inner_layers);
   return all;
+}
+
+/// Passes of layers and ends, where all layers are of one kind, from stages with and without ends.
+PipelineTimes times_of_stages(const Context& c, const Stages& all) {
+  PipelineTimes times;
+  const auto set = [&](std::size_t part, const StagePasses& passes, double scale) {
+    PartTimes& t = times.parts[part];
+    const double n = passes.layers;
+    const PartTimes& layer = times.parts[0];
+    const auto without_layers = [&](Seconds whole, Seconds one) {
+      return part == 0 ? scale * whole : max(Seconds{}, whole - n * one);
+    };
+    const Seconds backward =
+        without_layers(passes.backward, layer.input_gradient + layer.weight_gradient);
+    t.forward = without_layers(passes.forward, layer.forward);
+    t.weight_gradient =
+        min(backward, without_layers(passes.weight_gradient, layer.weight_gradient));
+    t.input_gradient = backward - t.weight_gradient;
+  };
+  set(0, all.inner, 1.0 / all.inner.layers);
+  set(kEmbeddingPart, all.first, 1);
+  set(kHeadPart, all.last, 1);
+  times.hop = hop_time(c);
+  return times;
+}
+
+/// From the first pass to the last one's end.
+Seconds critical_path(const Context& c, Stages& all) {
+  const Seconds slowest = all.times.slowest;
+  const CriticalPaths& paths = c.stages.paths;
+  const bool one_kind = c.tables.model().kinds.size() == 1 && !c.stages.mirrored;
+  if (one_kind && all.inner.layers > 0) {
+    return paths.duration(times_of_stages(c, all), c.degrees.micro_batches, slowest);
+  }
+  PipelineTimes times = pipeline_times(c, *all.slowest_class, slowest, all.gathers);
+  times.early = all.times.early;
+  return paths.duration(times, c.degrees.micro_batches, slowest);
 }
 
 Estimate estimate_of(const Context& c, Extremes* extremes) {
@@ -326,12 +369,19 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
   e.exposed_pp = exposed_transfers(c, times, m * max(Seconds{}, times.slowest - all.slowest_inner));
   e.exposed_dp = m * slowest.gather_exposed + traffic.exposed;
   e.exposed_offload += m * slowest.offload_exposed;
-  e.bubble = idle_time(c, times, all.layer, all.last_busy) +
-             ((d.pp - 1) * contention) * traffic.drain_hidden;
-  if (c.schedule == Schedule::gpipe && d.pp > 1) {
-    // Each of its two phases is paced by the stage that is slowest in it.
-    e.bubble += (m - 1) * (all.slowest_forward + all.slowest_backward - times.slowest);
+  if (c.stages.paths.empty()) {
+    e.bubble = pipeline_bubble(c.schedule, d.pp, d.vpp, times, m);
+    if (c.schedule == Schedule::gpipe && d.pp > 1) {
+      // Each of its two phases is paced by the stage that is slowest in it.
+      e.bubble += (m - 1) * (all.slowest_forward + all.slowest_backward - times.slowest);
+    }
+  } else {
+    const Seconds step = critical_path(c, all) - (1 - contention) * uncovered_ep;
+    const Seconds waits = max(Seconds{}, step - m * times.slowest);
+    e.exposed_pp = min(e.exposed_pp, waits);
+    e.bubble = waits - e.exposed_pp;
   }
+  e.bubble += ((d.pp - 1) * contention) * traffic.drain_hidden;
   const Straggling late = expected_straggling(c.stack().kernel_spread, d, c.gathered);
   e.bubble += (late.stage * (passes.compute / times.slowest)) * e.bubble;
   e.compute += (m * late.anywhere) * passes.compute;
@@ -342,6 +392,7 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
   e.micro_batches = m;
   set_utilisation(e, c);
   set_energy_and_cost(e, c);
+  if (!is_finite(e)) return without_rate(e);
   if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;
   if (e.host_memory > cluster.host_memory) e.verdict = Reason::offload;
   return e;

@@ -412,9 +412,10 @@ MixedStep mixed_by_replica(const std::vector<MixedPart>& parts, const Strategy& 
   const Degrees whole = resolve_degrees(strategy, first.cluster(), first.task());
   check_shares(parts, whole.dp, "replicas");
   const auto estimate = [&](std::size_t k, double micro_batches) {
-    const Tables& t = *parts[k].tables;
+    Tables& t = *parts[k].tables;
     Degrees degrees = resolve_degrees(strategy, t.cluster(), t.task());
     degrees.micro_batches = micro_batches;
+    t.tabulate(strategy, degrees);
     return evaluate(t, strategy, degrees, *t.find_cell(strategy, degrees),
                     *t.find_stages(strategy, degrees));
   };

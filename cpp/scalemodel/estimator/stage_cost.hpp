@@ -17,7 +17,7 @@ namespace scalemodel::detail {
 /// What an evaluation reads again and again.
 struct Context {
   const Tables& tables;
-  const Strategy& strategy;
+  Strategy strategy;  ///< its sharding by what it means
   Degrees degrees;
   const Cell& cell;
   const StageLayout& stages;
@@ -519,13 +519,11 @@ inline Seconds hop_time(const Context& c) {
 }
 
 inline bool transfers_overlap(const Context& c) {
-  return c.stack().overlap_p2p && c.schedule != Schedule::gpipe &&
-         c.schedule != Schedule::one_f_one_b;
+  return scalemodel::transfers_overlap(c.stack(), c.schedule);
 }
 
-/// Between two stages, what one sends the other receives: there is nothing to wait for.
 inline bool transfers_serial(const Context& c) {
-  return c.stack().serial_p2p && c.degrees.pp > 2 && !transfers_overlap(c);
+  return scalemodel::transfers_serial(c.stack(), c.schedule, c.degrees.pp);
 }
 
 /// Pipeline transfers that no compute covers: what an inner stage sends, two per micro-batch and
@@ -564,20 +562,79 @@ inline Seconds exposed_transfers(const Context& c, const StageTimes& times, Seco
   return (2.0 * exchanges * d.vpp * d.micro_batches + ends) * hop - saved;
 }
 
+/// Passes of single layers and ends as parts of `stage`, for critical paths to count. What a stage
+/// makes of its layers together (host transfers, repeated reductions) lengthens their backward
+/// passes alike.
+inline PipelineTimes pipeline_times(const Context& c, const StageClass& stage, Seconds stage_busy,
+                                    std::array<GatherTimes, kMaxLayerKinds>& gathers) {
+  const double contention = c.stack().contention;
+  // A chunk reduces its gradients in one piece, which no layer's share of the latency tells.
+  Strategy plain = c.strategy;
+  if (plain.sharding == Sharding::zero2) plain.sharding = Sharding::zero1;
+  const Context alone{
+      c.tables,     plain,      c.degrees,         c.cell,          c.stages,
+      c.conditions, c.groups,   c.schedule,        c.storage_bytes, c.gradient_bytes,
+      c.reach,      c.gathered, c.weights_sharded, c.free_host};
+  // A pass of a mirrored layout counts for half of the micro-batches.
+  const double whole = c.stages.mirrored ? 2 : 1;
+  PipelineTimes times;
+  Seconds sum;
+  const auto add = [&](std::size_t part, const StageClass& one, double count) {
+    const StageCost cost = stage_cost(alone, one, gathers);
+    const Seconds busy = cost.busy(contention), forward = cost.forward_busy(contention);
+    PartTimes& t = times.parts[part];
+    t.paired_forward = whole * forward;
+    t.paired_backward = whole * (busy - forward);
+    t.forward = t.paired_forward + (whole * (1 - contention)) * cost.paired_forward;
+    const Seconds backward = t.paired_backward + (whole * (1 - contention)) * cost.paired_backward;
+    t.weight_gradient = min(backward, whole * cost.weight_gradient);
+    t.input_gradient = backward - t.weight_gradient;
+    sum += count * busy;
+  };
+  for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
+    StageClass one;
+    one.layers[k] = 1;
+    one.stage_layers = std::max(1, stage.total_layers());
+    add(k, one, stage.layers[k]);
+  }
+  StageClass end;
+  end.stage_layers = 1;
+  end.embedding = true;
+  add(kEmbeddingPart, end, stage.embedding ? 1 : 0);
+  end.embedding = false;
+  end.head = true;
+  add(kHeadPart, end, stage.head ? 1 : 0);
+  const double together = sum > Seconds{} ? max(Seconds{}, stage_busy - sum) / sum : 0;
+  for (PartTimes& t : times.parts) {
+    const Seconds longer = together * (t.paired_forward + t.paired_backward);
+    t.input_gradient += longer;
+    t.paired_backward += longer;
+  }
+  times.hop = hop_time(c);
+  return times;
+}
+
 inline Context make_context(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                             const Cell& cell, const StageLayout& stages) {
   const Conditions& conditions = tables.conditions(strategy);
-  const DataParallelGroups groups = data_parallel_groups(tables.cluster(), strategy, degrees);
-  const bool gathered = gathers_parameters(strategy.sharding) &&
-                        (groups.dense_shard_ranks > 1 || groups.expert_shard_ranks > 1);
+  const Strategy meant = with_meant_sharding(strategy, degrees);
+  const DataParallelGroups groups = data_parallel_groups(tables.cluster(), meant, degrees);
+  const auto shards_experts = [&] {
+    return groups.expert_shard_ranks > 1 &&
+           std::ranges::any_of(tables.model().kinds,
+                               [](const LayerKind& kind) { return kind.feed_forward.routed(); });
+  };
+  const bool gathered =
+      gathers_parameters(meant.sharding) && (groups.dense_shard_ranks > 1 || shards_experts());
   return {tables,
-          strategy,
+          meant,
           degrees,
           cell,
           stages,
           conditions,
           groups,
-          effective_schedule(strategy.schedule, degrees.vpp),
+          degrees.pp == 1 ? Schedule::one_f_one_b  // one stage has no order of stages
+                          : effective_schedule(strategy.schedule, degrees.vpp),
           operand_bytes(conditions.storage),
           conditions.gradients_fp32 ? 4.0 : operand_bytes(conditions.storage),
           conditions.stack.overlap_efficiency,

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "scalemodel/costs/tables.hpp"
-#include "scalemodel/strategy/stages.hpp"
+#include "scalemodel/schedule/stages.hpp"
 #include "scalemodel/timeline/step_costs.hpp"
 
 namespace scalemodel {

@@ -33,7 +33,9 @@ class Builder {
 
   StepCosts build(const std::vector<StageClass>& chunks) const {
     StepCosts costs;
-    costs.schedule = effective_schedule(strategy_.schedule, degrees_.vpp);
+    // One stage has no order of stages.
+    costs.schedule = degrees_.pp == 1 ? Schedule::one_f_one_b
+                                      : effective_schedule(strategy_.schedule, degrees_.vpp);
     costs.stages = degrees_.pp;
     costs.chunks_per_stage = layout_.mirrored ? 2 : degrees_.vpp;
     costs.micro_batches = static_cast<int>(std::lround(degrees_.micro_batches));
@@ -253,8 +255,8 @@ StepCosts step_costs(const Tables& tables, const Strategy& strategy, const Timel
 std::vector<double> draw_slowdown(const Tables& tables, const Strategy& strategy,
                                   std::uint64_t seed) {
   const Degrees degrees = resolve_degrees(strategy, tables.cluster(), tables.task());
-  return draw_slowdown(tables.stack().kernel_spread, degrees, gathers_parameters(strategy.sharding),
-                       seed);
+  const Sharding sharding = with_meant_sharding(strategy, degrees).sharding;
+  return draw_slowdown(tables.stack().kernel_spread, degrees, gathers_parameters(sharding), seed);
 }
 
 Timeline step_timeline(Tables& tables, const Strategy& strategy, const TimelineOptions& options,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct TwoTier {
     return static_cast<std::size_t>(leaf) * static_cast<std::size_t>(planes) +
            static_cast<std::size_t>(plane);
   }
+  bool operator==(const TwoTier&) const = default;
 };
 
 /// Directed links between nodes. Each cable is two links with consecutive numbers, 2c and 2c + 1,
@@ -70,6 +72,13 @@ class LinkGraph {
   /// The link out of a NIC whose only cable leads to a switch of the network; -1 otherwise.
   std::int32_t only_link(std::int32_t nic) const;
 
+  /// Node where the network's part of every path of a NIC ends: its switch, or the NIC itself where
+  /// it has several cables.
+  std::int32_t end_switch(std::int32_t nic) const {
+    const std::int32_t link = only_link(nic);
+    return link < 0 ? nic_node(nic) : to(link);
+  }
+
   /// Takes down every link of a node.
   void fail_node(std::int32_t node);
   /// Takes down both directions of the cable that `link` belongs to.
@@ -84,6 +93,15 @@ class LinkGraph {
   void set_fat_tree_half(std::int32_t half) { fat_tree_half_ = half; }
   /// Switch of a NIC that has an `only_link`.
   std::int32_t leaf_of(std::int32_t nic) const { return to_[only_link(nic)]; }
+
+  bool operator==(const LinkGraph&) const = default;
+  /// References to everything that a graph holds, so that it can be stored and restored.
+  template <class Graph>
+  static auto contents(Graph& g) {
+    return std::tie(g.kinds_, g.from_, g.to_, g.capacity_, g.built_, g.latency_, g.nic_nodes_,
+                    g.out_first_, g.out_links_, g.two_tier_.leaves, g.two_tier_.planes,
+                    g.two_tier_.up, g.two_tier_.down, g.fat_tree_half_);
+  }
 
  private:
   std::vector<NodeKind> kinds_;

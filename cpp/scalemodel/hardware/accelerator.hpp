@@ -95,6 +95,13 @@ struct Accelerator {
   constexpr FlopPerSecond peak_of(Precision precision) const {
     return peak[static_cast<std::size_t>(precision)];
   }
+  /// Rate of FP32 GEMMs. Matrix units without FP32 make one of six BF16 products of its operands'
+  /// three parts, as XLA does at its highest precision (arXiv 1904.06376, jax.lax.Precision).
+  constexpr FlopPerSecond single_precision_peak() const {
+    constexpr double kProducts = 6;
+    const FlopPerSecond stated = peak_of(Precision::fp32);
+    return stated > FlopPerSecond{} ? stated : peak_of(Precision::bf16) / kProducts;
+  }
   bool operator==(const Accelerator&) const = default;
 };
 

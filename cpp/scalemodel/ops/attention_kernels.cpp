@@ -36,7 +36,7 @@ FlopPerSecond dense_rate(const Accelerator& a) {
   for (const Precision precision : {Precision::bf16, Precision::fp16, Precision::tf32}) {
     if (a.peak_of(precision) > FlopPerSecond{}) return a.peak_of(precision);
   }
-  return a.peak_of(Precision::fp32);
+  return a.single_precision_peak();
 }
 
 /// Bandwidth gain of operands that a repeated call finds in the last-level cache, filled so far.

@@ -20,7 +20,7 @@ FlopPerSecond peak_at_least(const Accelerator& accelerator, Precision precision)
   for (const auto* each = first; each != kWidening.end(); ++each) {
     if (accelerator.peak_of(*each) > FlopPerSecond{}) return accelerator.peak_of(*each);
   }
-  return accelerator.peak_of(Precision::fp32);
+  return accelerator.single_precision_peak();
 }
 
 Bytes activation_bytes(double passes, double rows, double width) {

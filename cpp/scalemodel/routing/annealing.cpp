@@ -87,8 +87,7 @@ class State {
     std::int32_t most = 1;
     for (const std::int32_t f : flows_) most = std::max(most, instance_.paths_of(f));
     for (std::int32_t nic = 0; nic < graph.nics(); ++nic) {
-      const std::int32_t link = graph.only_link(nic);
-      leaf[nic] = link == PathSets::kNone ? graph.nic_node(nic) : graph.to(link);
+      leaf[nic] = graph.end_switch(nic);
       plane_[nic] = met[leaf[nic]]++ % most;
     }
     std::ranges::stable_sort(destinations_, {}, [&](std::int32_t nic) { return leaf[nic]; });

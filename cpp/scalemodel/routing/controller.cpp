@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -12,8 +11,6 @@
 
 namespace scalemodel {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Flows of some jobs, and where they stand among all.
 struct Demands {

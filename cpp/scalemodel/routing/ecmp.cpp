@@ -9,14 +9,9 @@ std::int32_t wrapping_sum(std::int32_t a, std::int32_t b) {
   return std::bit_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
 }
 
-std::int32_t end_switch(const LinkGraph& graph, std::int32_t nic) {
-  const std::int32_t link = graph.only_link(nic);
-  return link == PathSets::kNone ? graph.nic_node(nic) : graph.to(link);
-}
-
 /// Position of the path that `key`, a hash of the connection, leads to.
 std::int32_t hashed_path(const RoutingInstance& instance, std::size_t flow, std::int32_t key) {
-  const std::int32_t leaf = end_switch(instance.graph, instance.flows.source[flow]);
+  const std::int32_t leaf = instance.graph.end_switch(instance.flows.source[flow]);
   const auto hash = static_cast<std::uint32_t>(ecmp_hash(wrapping_sum(leaf, key)));
   return static_cast<std::int32_t>(hash % static_cast<std::uint32_t>(instance.paths_of(flow)));
 }

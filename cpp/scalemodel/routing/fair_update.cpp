@@ -7,7 +7,6 @@ namespace scalemodel {
 namespace {
 
 constexpr std::int32_t kNobody = -1;
-constexpr double kRounding = 1e-9;
 
 }  // namespace
 

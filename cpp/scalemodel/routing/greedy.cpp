@@ -12,12 +12,6 @@ namespace {
 
 using Numbers = std::vector<std::int32_t>;
 
-/// Node of the switch (or of the NIC that forwards) where the fabric's part of a path ends.
-std::int32_t end_of(const LinkGraph& graph, std::int32_t nic) {
-  const std::int32_t link = graph.only_link(nic);
-  return link == PathSets::kNone ? graph.nic_node(nic) : graph.to(link);
-}
-
 /// Flows by the node at one of their ends.
 struct Class {
   std::string name;
@@ -32,8 +26,8 @@ class Classes {
     from_.resize(flows);
     to_.resize(flows);
     for (std::size_t f = 0; f < flows; ++f) {
-      from_[f] = end_of(instance.graph, instance.flows.source[f]);
-      to_[f] = end_of(instance.graph, instance.flows.destination[f]);
+      from_[f] = instance.graph.end_switch(instance.flows.source[f]);
+      to_[f] = instance.graph.end_switch(instance.flows.destination[f]);
     }
     members_.resize(2 * flows);
     add(from_, "a_", instance.graph.nodes(), 0);
@@ -118,7 +112,7 @@ template <class Fullness>
 std::int32_t least_full_path(const RoutingInstance& instance, std::size_t flow,
                              const Fullness& fullness) {
   std::int32_t best = 0;
-  double least = std::numeric_limits<double>::infinity();
+  double least = kInfinity;
   for (std::int32_t p = 0; p < instance.paths_of(flow); ++p) {
     double fullest = 0;
     for (const std::int32_t link : instance.links(flow, p)) {

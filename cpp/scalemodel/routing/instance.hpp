@@ -58,6 +58,9 @@ struct Routing {
 /// Every flow whole on one path.
 Routing single_path(Choice choice);
 
+/// Relative: sums of the same numbers in another order differ by less.
+inline constexpr double kRounding = 1e-9;
+
 /// Which links the entities of a filling use, and how many units per unit of their rate. Without
 /// `weight` every coefficient is one.
 struct Incidence {

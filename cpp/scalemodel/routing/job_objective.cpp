@@ -1,7 +1,6 @@
 #include "scalemodel/routing/job_objective.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -73,7 +72,7 @@ std::span<double> JobObjective::sorted_values(std::span<const std::int32_t> choi
   switch (model_) {
     case RateModel::fair_share:
       filling_.solve(capacity_, flows_, rates_);
-      std::ranges::fill(values_, std::numeric_limits<double>::infinity());
+      std::ranges::fill(values_, kInfinity);
       for (std::size_t f = 0; f < flows.size(); ++f) {
         double& value = values_[flows.job[f]];
         value = std::min(value, rates_[f] / flows.bytes[f]);

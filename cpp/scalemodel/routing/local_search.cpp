@@ -19,7 +19,6 @@
 namespace scalemodel {
 namespace {
 
-constexpr double kRounding = 1e-9;
 /// What a budget of one buys: flows times moves of layer 1, flows times evaluations of layer 2.
 constexpr double kMovesPerBudget = 7.5e6, kFlowsPerBudget = 150'000;
 /// On two tiers: moves of flows. Shares of the budget for deducing sets and for placing them where
@@ -29,11 +28,6 @@ constexpr double kPlaneMovesPerBudget = 1'000'000, kDeducing = 0.3, kPlacing = 0
 constexpr int kRuns = 2;
 /// Complete search up to so many routings times flows.
 constexpr std::int64_t kFewest = 4096, kFlowsSearched = 100'000;
-
-std::int32_t end_switch(const LinkGraph& graph, std::int32_t nic) {
-  const std::int32_t link = graph.only_link(nic);
-  return link == PathSets::kNone ? graph.nic_node(nic) : graph.to(link);
-}
 
 /// Flows that share an end switch: partners of exchanges.
 class Neighbours {
@@ -57,10 +51,10 @@ class Neighbours {
 
  private:
   std::int32_t from(std::size_t flow) const {
-    return end_switch(instance_.graph, instance_.flows.source[flow]);
+    return instance_.graph.end_switch(instance_.flows.source[flow]);
   }
   std::int32_t to(std::size_t flow) const {
-    return end_switch(instance_.graph, instance_.flows.destination[flow]);
+    return instance_.graph.end_switch(instance_.flows.destination[flow]);
   }
 
   const RoutingInstance& instance_;
@@ -77,10 +71,6 @@ std::int32_t same_plane(const RoutingInstance& instance, std::int32_t own, std::
   return instance.position_of_plane(own, paths.via[paths.path_first[theirs] + choice]);
 }
 
-double drain_of(const RoutingInstance& instance, const Choice& choice) {
-  return fabric_load(instance, single_path(choice)).drain.base();
-}
-
 /// What the quick routers answer.
 std::vector<Choice> starts(const RoutingInstance& instance) {
   std::vector<Choice> all{longest_first(instance), greedy(instance)};
@@ -88,12 +78,15 @@ std::vector<Choice> starts(const RoutingInstance& instance) {
   return all;
 }
 
-/// The choice with the largest sorted job values, the last of equals.
-Choice best_of(const RoutingInstance& instance, RateModel model, const std::vector<Choice>& all) {
+/// Of the choices that drain within `longest` (at least one does), the one with the largest sorted
+/// job values, the last of equals.
+Choice best_of(const RoutingInstance& instance, RateModel model, const std::vector<Choice>& all,
+               double longest) {
   JobObjective objective(instance, model);
   std::vector<double> best_values;
   const Choice* best = nullptr;
   for (const Choice& choice : all) {
+    if (drain_of(instance, choice).base() > longest * (1 + kRounding)) continue;
     const auto values = objective.sorted_values(choice);
     if (best != nullptr && compare_sorted(values, best_values) < 0) continue;
     best_values.assign(values.begin(), values.end());
@@ -211,16 +204,16 @@ Choice lower_on_planes(const RoutingInstance& instance, double bound, const Sear
 
 Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchEffort& effort) {
   const double bound = load_bound(instance).drain().base();
-  const double least = drain_of(instance, choice);
+  const double least = drain_of(instance, choice).base();
   if (least <= bound * (1 + kRounding) || bound == 0 || effort.budget <= 0) return choice;
   const bool two_tiers = instance.graph.two_tier().leaves > 0;
   Choice found = two_tiers ? lower_on_planes(instance, bound, effort)
                            : lower_on_paths(instance, choice, bound, effort);
-  return drain_of(instance, found) < least ? found : choice;
+  return drain_of(instance, found).base() < least ? found : choice;
 }
 
 Choice raise_job_values(const RoutingInstance& instance, RateModel model, Choice choice,
-                        const SearchEffort& effort) {
+                        const SearchEffort& effort, Seconds longest) {
   std::vector<std::int32_t> movable;
   for (std::size_t f = 0; f < instance.size(); ++f) {
     if (instance.paths_of(f) > 1) movable.push_back(static_cast<std::int32_t>(f));
@@ -237,42 +230,51 @@ Choice raise_job_values(const RoutingInstance& instance, RateModel model, Choice
   if (compare_sorted(alone, best_values) <= 0) return choice;  // nobody disturbs anybody
   SplitMix random(effort.seed + 1);
   const Neighbours neighbours(instance);
+  const double limit =
+      std::max(drain_of(instance, choice).base(), longest.base()) * (1 + kRounding);
+  DrainState drain(instance, choice, limit);
   const auto rounds = static_cast<std::int64_t>(kFlowsPerBudget * effort.budget /
                                                 static_cast<double>(instance.size()));
   const auto patience = static_cast<std::int64_t>(16 * movable.size());
+  const auto accepts = [&] {
+    if (!drain.fits()) return false;
+    const auto values = objective.sorted_values(drain.choice());
+    const bool lets_go = random.below(32) == 0;  // leaves local optima now and then
+    if (compare_sorted(values, current) < 0 && !lets_go) return false;
+    current.assign(values.begin(), values.end());
+    return true;
+  };
   std::int64_t idle = 0;
   for (std::int64_t i = 0; i < rounds; ++i) {
     const std::int32_t flow = movable[random.below(static_cast<std::int32_t>(movable.size()))];
-    const std::int32_t old = choice[flow];
+    const std::int32_t old = drain.choice()[flow];
     std::int32_t other = PathSets::kNone, other_old = PathSets::kNone;
     if ((random.next() & 1U) == 0) {
-      choice[flow] = random.below(instance.paths_of(flow));
+      drain.move(flow, random.below(instance.paths_of(flow)));
     } else {
       other = neighbours.random_one(flow, random);
-      other_old = choice[other];
+      other_old = drain.choice()[other];
       const std::int32_t mine = same_plane(instance, flow, other, other_old);
       const std::int32_t theirs = same_plane(instance, other, flow, old);
       if (mine == PathSets::kNone || theirs == PathSets::kNone) continue;
-      choice[flow] = mine;
-      choice[other] = theirs;
+      drain.move(flow, mine);
+      drain.move(other, theirs);
     }
-    const auto values = objective.sorted_values(choice);
-    const bool lets_go = random.below(32) == 0;  // leaves local optima now and then
-    if (compare_sorted(values, current) < 0 && !lets_go) {
-      choice[flow] = old;
-      if (other != PathSets::kNone) choice[other] = other_old;
-      ++idle;
-    } else {
-      current.assign(values.begin(), values.end());
-      ++idle;
+    ++idle;
+    if (accepts()) {
       if (compare_sorted(current, best_values) > 0) {
-        best = choice;
+        best = drain.choice();
         best_values = current;
         idle = 0;
       }
+    } else {
+      if (other != PathSets::kNone) drain.move(other, other_old);
+      drain.move(flow, old);
     }
     if (idle > patience) {
-      choice = best;
+      for (const std::int32_t f : movable) {
+        if (drain.choice()[f] != best[f]) drain.move(f, best[f]);
+      }
       current = best_values;
       idle = 0;
     }
@@ -283,14 +285,30 @@ Choice raise_job_values(const RoutingInstance& instance, RateModel model, Choice
 Choice local_search(const RoutingInstance& instance, RateModel model, const SearchEffort& effort) {
   const std::int64_t flows = static_cast<std::int64_t>(instance.size()) + 1;
   const std::int64_t limit = std::min(kFewest, kFlowsSearched / flows);
+  const Choice simple = greedy(instance);
+  const double allowed = drain_of(instance, simple).base();
   if (effort.budget > 0 && count_routings(instance, limit) <= limit) {
-    if (std::optional<Choice> best = exhaustive(instance, model, limit)) return *std::move(best);
+    if (auto best = exhaustive(instance, model, limit, Seconds{allowed})) return *std::move(best);
   }
   std::vector<Choice> all = starts(instance);
-  const auto least = std::ranges::min_element(
-      all, {}, [&](const Choice& choice) { return drain_of(instance, choice); });
-  all.push_back(lower_drain(instance, *least, effort));
-  return raise_job_values(instance, model, best_of(instance, model, all), effort);
+  const auto shortest = std::ranges::min_element(
+      all, {}, [&](const Choice& choice) { return drain_of(instance, choice).base(); });
+  all.push_back(lower_drain(instance, *shortest, effort));
+  const double least = drain_of(instance, all.back()).base();
+  Choice found = raise_job_values(instance, model, best_of(instance, model, all, least), effort);
+  if (!has_larger_values(instance, model, simple, found)) return found;
+  // The shortest drain costs job values that greedy has.
+  all.push_back(found);
+  return raise_job_values(instance, model, best_of(instance, model, all, allowed), effort,
+                          Seconds{allowed});
+}
+
+bool has_larger_values(const RoutingInstance& instance, RateModel model, const Choice& choice,
+                       const Choice& other) {
+  JobObjective objective(instance, model);
+  const auto values = objective.sorted_values(choice);
+  std::vector<double> own(values.begin(), values.end());
+  return compare_sorted(own, objective.sorted_values(other)) > 0;
 }
 
 }  // namespace scalemodel

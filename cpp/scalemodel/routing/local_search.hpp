@@ -14,8 +14,10 @@ struct SearchEffort {
 };
 
 /// Lowers the longest time to drain a link (layer 1), then raises the sorted job values of the rate
-/// model (both layers). Starts from the best of colouring and longest flow first, never worse than
-/// either on layer 1 in the allocated model. Small instances are searched completely.
+/// model (both layers) without draining longer. Never drains longer than greedy and never has worse
+/// job values: where the shortest drain costs job values that greedy has, it may take greedy's
+/// time. Small instances are searched completely: the largest job values that drain no later than
+/// greedy.
 Choice local_search(const RoutingInstance& instance, RateModel model, const SearchEffort& effort);
 
 /// Layer 1: the choice with the shortest longest time that it met, never longer than the given
@@ -27,9 +29,13 @@ Choice local_search(const RoutingInstance& instance, RateModel model, const Sear
 Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchEffort& effort);
 
 /// Both layers from a given choice: a flow takes another path, or two flows exchange theirs; kept
-/// where the sorted job values do not get worse, returning to the best choice after a while without
-/// gain.
+/// where no link drains after `longest` (or, if that is later, after the given choice) and the
+/// sorted job values do not get worse, returning to the best choice after a while without gain.
 Choice raise_job_values(const RoutingInstance& instance, RateModel model, Choice choice,
-                        const SearchEffort& effort);
+                        const SearchEffort& effort, Seconds longest = {});
+
+/// The sorted job values of `choice` are larger than those of `other`.
+bool has_larger_values(const RoutingInstance& instance, RateModel model, const Choice& choice,
+                       const Choice& other);
 
 }  // namespace scalemodel

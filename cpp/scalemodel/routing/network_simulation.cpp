@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <utility>
 
 #include "scalemodel/routing/objective.hpp"
@@ -12,7 +11,6 @@ namespace scalemodel {
 namespace {
 
 constexpr double kTogether = 1e-12;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool is_due(double time, double now) { return time <= now * (1 + kTogether); }
 

@@ -4,13 +4,10 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
-#include <limits>
 #include <numeric>
 
 namespace scalemodel {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// The narrowest link of the widest path of a flow, bytes/s.
 double widest_path(const RoutingInstance& instance, std::size_t flow) {
@@ -133,7 +130,6 @@ std::vector<double> isolated_values(const RoutingInstance& instance) {
 }
 
 std::weak_ordering compare_sorted(std::span<double> a, std::span<double> b) {
-  constexpr double kRounding = 1e-9;
   std::ranges::sort(a);
   std::ranges::sort(b);
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
@@ -179,6 +175,10 @@ FabricLoad fabric_load(const RoutingInstance& instance, const Routing& routing) 
     load.drain = max(load.drain, Bytes{bytes[link]} / graph.capacity(link));
   }
   return load;
+}
+
+Seconds drain_of(const RoutingInstance& instance, const Choice& choice) {
+  return fabric_load(instance, single_path(choice)).drain;
 }
 
 LoadBound load_bound(const RoutingInstance& instance) {

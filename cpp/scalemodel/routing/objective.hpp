@@ -37,8 +37,8 @@ std::vector<double> allocated_values(const RoutingInstance& instance, const Rout
 std::vector<double> isolated_values(const RoutingInstance& instance);
 
 /// Orders vectors of job values by their sorted entries, smallest first: the routing whose vector
-/// is greater is better. Relative differences below 1e-9 are rounding. Neither span keeps its
-/// order.
+/// is greater is better. Relative differences below kRounding are no difference. Neither span keeps
+/// its order.
 std::weak_ordering compare_sorted(std::span<double> a, std::span<double> b);
 
 /// Bytes per second that every link carries when flows move at fair rates.
@@ -54,6 +54,8 @@ struct FabricLoad {
 };
 
 FabricLoad fabric_load(const RoutingInstance& instance, const Routing& routing);
+/// Layer 1 of one path per flow.
+Seconds drain_of(const RoutingInstance& instance, const Choice& choice);
 
 /// Lower bounds on what `fabric_load` can be, for any single-path routing: of single flows, and of
 /// what leaves or enters a switch with NICs. Traffic of NICs with several cables is in no leaf's

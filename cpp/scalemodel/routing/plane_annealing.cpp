@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <utility>
+
+#include "scalemodel/routing/instance.hpp"
 
 namespace scalemodel {
 namespace {
 
 constexpr std::int32_t kNowhere = -1;
-constexpr double kRounding = 1e-9;
 // Shares of the least possible time.
 constexpr double kWarm = 0.05, kCold = 3e-4, kFirstLimit = 1.02;
 constexpr double kJoinAt = 1.0 / 32;  ///< temperature over the size of the set that joins
@@ -38,7 +38,7 @@ PlaneAnnealing::PlaneAnnealing(std::span<const std::vector<RowLoad>> sets,
       net_(of_row_.size(), 0.0),
       allowed_(std::move(allowed)),
       plane_(sets.size(), kNowhere),
-      least_(std::numeric_limits<double>::infinity()) {
+      least_(kInfinity) {
   for (std::size_t set = 0; set < sets.size(); ++set) {
     for (const auto& [row, bytes] : sets[set]) {
       const std::int32_t first_cell = row * planes;
@@ -97,7 +97,7 @@ void PlaneAnnealing::move(std::int32_t set, std::int32_t to) {
 
 /// On the plane where it adds the least excess, of equal ones where it meets least.
 void PlaneAnnealing::join(std::int32_t set) {
-  double least_added = std::numeric_limits<double>::infinity(), least_met = 0;
+  double least_added = kInfinity, least_met = 0;
   for (std::int32_t plane = 0; plane < planes_; ++plane) {
     if (!may_use(set, plane)) continue;
     double added = 0, met = 0;

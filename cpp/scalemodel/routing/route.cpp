@@ -17,6 +17,8 @@
 namespace scalemodel {
 namespace {
 
+constexpr std::int64_t kMostRoutings = 1 << 16;
+
 Choice or_throw(std::optional<Choice> choice, RoutingPolicy policy, std::string_view why) {
   if (choice) return *std::move(choice);
   std::string message("policy='");
@@ -24,9 +26,17 @@ Choice or_throw(std::optional<Choice> choice, RoutingPolicy policy, std::string_
   throw MalformedQuestion(message);
 }
 
+/// A colouring knows neither the capacities of links nor who collides with whom: greedy may be
+/// better at both.
 Choice balanced(const RoutingInstance& instance, RateModel model, const SearchEffort& effort) {
   if (has_equal_flows(instance)) {
-    if (std::optional<Choice> choice = colouring(instance)) return *std::move(choice);
+    if (std::optional<Choice> choice = colouring(instance)) {
+      Choice other = greedy(instance);
+      const Seconds least = drain_of(instance, *choice), allowed = drain_of(instance, other);
+      const bool tied = least == allowed;
+      if (tied && has_larger_values(instance, model, other, *choice)) return other;
+      if (least <= allowed) return *std::move(choice);
+    }
   }
   return local_search(instance, model, effort);
 }
@@ -69,8 +79,9 @@ Routing route(const RoutingInstance& instance, const RouteOptions& options) {
     case RoutingPolicy::local_search:
       return single_path(local_search(instance, options.model, effort));
     case RoutingPolicy::exhaustive:
-      return single_path(or_throw(exhaustive(instance, options.model), options.policy,
-                                  "more than 65536 routings; local_search has no limit"));
+      return single_path(or_throw(
+          exhaustive(instance, options.model, kMostRoutings, drain_of(instance, greedy(instance))),
+          options.policy, "more than 65536 routings; local_search has no limit"));
   }
   return {};
 }

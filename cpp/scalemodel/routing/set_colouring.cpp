@@ -6,10 +6,10 @@
 #include <functional>
 #include <utility>
 
+#include "scalemodel/routing/instance.hpp"
+
 namespace scalemodel {
 namespace {
-
-constexpr double kRounding = 1e-9;
 
 /// By set: rows that it fills, one more, so that large sets come first.
 std::vector<double> weights(std::span<const std::vector<RowLoad>> sets,

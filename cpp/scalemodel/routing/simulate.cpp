@@ -1,7 +1,6 @@
 #include "scalemodel/routing/simulate.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "scalemodel/routing/network_simulation.hpp"
@@ -12,7 +11,7 @@ namespace scalemodel {
 NetworkRun simulate_network(const RoutingInstance& instance, const Routing& routing,
                             std::span<const JobSchedule> schedules, Seconds step_latency) {
   NetworkSimulation simulation(instance, routing, schedules, step_latency);
-  simulation.run_until(std::numeric_limits<double>::infinity());
+  simulation.run_until(kInfinity);
   return simulation.finish();
 }
 

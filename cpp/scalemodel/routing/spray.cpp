@@ -1,7 +1,6 @@
 #include "scalemodel/routing/spray.hpp"
 
 #include <algorithm>
-#include <limits>
 
 namespace scalemodel {
 
@@ -13,7 +12,7 @@ Routing spray(const RoutingInstance& instance) {
     const auto begin = static_cast<std::ptrdiff_t>(routing.share.size());
     double sum = 0;
     for (std::int32_t p = 0; p < paths; ++p) {
-      double narrowest = std::numeric_limits<double>::infinity();
+      double narrowest = kInfinity;
       for (const std::int32_t link : instance.links(f, p)) {
         narrowest = std::min(narrowest, instance.graph.capacity(link).base());
       }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -17,7 +16,6 @@ namespace {
 constexpr int kCoarsest = 8;
 constexpr std::int64_t kLargestCircle = 1024;
 constexpr int kStarts = 6;
-constexpr double kRounding = 1e-9;
 
 /// Links on which the same jobs make the same demands.
 struct LinkClass {
@@ -35,7 +33,7 @@ struct Circle {
 
 Circle circle_of(std::span<const double> period, std::span<const double> busy,
                  std::span<const std::int32_t> jobs, int finest) {
-  double shortest = std::numeric_limits<double>::infinity();
+  double shortest = kInfinity;
   for (const std::int32_t j : jobs) shortest = std::min(shortest, period[j]);
   Circle best;
   for (int count = kCoarsest; count <= finest; ++count) {
@@ -169,7 +167,7 @@ TimeShifts time_shifts(const RoutingInstance& instance, const Routing& routing,
   answer.slots = static_cast<std::int32_t>(circle.slots);
   answer.period_error = circle.error;
   SplitMix random(seed);
-  double least = std::numeric_limits<double>::infinity();
+  double least = kInfinity;
   for (int start = 0; start < kStarts && least > 0; ++start) {
     Turner turner(classes, circle);
     if (start == 0) answer.score_before = turner.score();

@@ -213,7 +213,7 @@ TreePacking pack_all_reduce(const LinkGraph& graph, std::int32_t root, double ac
     std::ranges::sort(order, {}, [&](std::int32_t c) { return std::pair(length[c], c); });
     std::iota(group.begin(), group.end(), 0);
     tree.clear();
-    double weight = 0, narrowest = std::numeric_limits<double>::infinity();
+    double weight = 0, narrowest = kInfinity;
     for (const std::int32_t c : order) {
       const std::int32_t a = name(graph.from(2 * c)), b = name(graph.to(2 * c));
       if (a == b) continue;
@@ -233,7 +233,7 @@ TreePacking pack_all_reduce(const LinkGraph& graph, std::int32_t root, double ac
       load[c] += narrowest;
     }
   }
-  double scale = std::numeric_limits<double>::infinity();
+  double scale = kInfinity;
   for (std::size_t c = 0; c < width.size(); ++c) {
     if (load[c] > 0) scale = std::min(scale, width[c] / load[c]);
   }
@@ -266,7 +266,7 @@ BytesPerSecond all_reduce_bound(const LinkGraph& graph) {
     at[graph.from(link)] += width;
     at[graph.to(link)] += width;
   }
-  if (graph.nodes() < 2) return BytesPerSecond{std::numeric_limits<double>::infinity()};
+  if (graph.nodes() < 2) return BytesPerSecond{kInfinity};
   return BytesPerSecond{std::min(all / (graph.nodes() - 1), *std::ranges::min_element(at))};
 }
 

@@ -1,7 +1,6 @@
 #include "scalemodel/routing/water_filling.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace scalemodel {
@@ -58,8 +57,7 @@ void WaterFilling::list_users(const Incidence& uses) {
 /// Links with several users become the heap, those with one a cap on it.
 template <bool weighted>
 void WaterFilling::start(const Incidence& uses, std::span<double> value) {
-  const double infinity = std::numeric_limits<double>::infinity();
-  std::ranges::fill(value, infinity);
+  std::ranges::fill(value, kInfinity);
   heap_.clear();
   for (std::size_t e = 0; e < links_.size(); ++e) {
     const auto link = static_cast<std::int32_t>(e);
@@ -78,7 +76,7 @@ void WaterFilling::start(const Incidence& uses, std::span<double> value) {
   for (std::int32_t i = 0; i < static_cast<std::int32_t>(value.size()); ++i) {
     if (uses.first[i] == uses.first[i + 1]) continue;
     frozen_[i] = 0;
-    if (value[i] < infinity) caps_.push_back({value[i], i});
+    if (value[i] < kInfinity) caps_.push_back({value[i], i});
   }
   if (!std::ranges::is_sorted(caps_, {}, &Cap::value)) {
     std::ranges::stable_sort(caps_, {}, &Cap::value);
@@ -173,7 +171,7 @@ std::vector<double> fair_rates(const RoutingInstance& instance, const Routing& r
     } else if (whole) {
       rates[f] = parts[f];
     } else {
-      rates[f] = std::numeric_limits<double>::infinity();
+      rates[f] = kInfinity;
       for (std::int32_t p = routing.first[f]; p < routing.first[f + 1]; ++p) {
         rates[f] = std::min(rates[f], parts[p] / routing.share[p]);
       }

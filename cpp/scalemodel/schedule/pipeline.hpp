@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "scalemodel/base/quantity.hpp"
+#include "scalemodel/strategy/stack.hpp"
 #include "scalemodel/strategy/strategy.hpp"
 
 namespace scalemodel {
@@ -11,6 +12,17 @@ namespace scalemodel {
 /// The schedule that runs: interleaving turns 1F1B into its interleaved form.
 constexpr Schedule effective_schedule(Schedule schedule, int vpp) {
   return schedule == Schedule::one_f_one_b && vpp > 1 ? Schedule::interleaved : schedule;
+}
+
+/// Whether kernels run on while their stage sends: schedules without interleaving wait.
+constexpr bool transfers_overlap(const Stack& stack, Schedule schedule) {
+  return stack.overlap_p2p && schedule != Schedule::gpipe && schedule != Schedule::one_f_one_b;
+}
+
+/// Whether every transfer waits for the last. Between two stages, what one sends the other
+/// receives: there is nothing to wait for.
+constexpr bool transfers_serial(const Stack& stack, Schedule schedule, int pp) {
+  return stack.serial_p2p && pp > 2 && !transfers_overlap(stack, schedule);
 }
 
 /// Mean and extreme stage times of one micro-batch.

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 #include <set>
 #include <tuple>
 
@@ -45,8 +44,7 @@ class Best {
   }
   /// The score that a group must be able to reach.
   double threshold() const {
-    return entries_.size() < count_ ? std::numeric_limits<double>::infinity()
-                                    : entries_.rbegin()->score;
+    return entries_.size() < count_ ? kInfinity : entries_.rbegin()->score;
   }
   const std::set<Entry>& entries() const { return entries_; }
 

@@ -12,11 +12,12 @@ namespace {
 constexpr std::uint64_t kRows = 512;
 
 /// Numeric fields of GroupEstimate: all but the verdict.
-constexpr std::size_t kFields = std::tuple_size_v<decltype(RecordOf<GroupEstimate>::fields)> - 1;
+constexpr std::size_t kGroupFields =
+    std::tuple_size_v<decltype(RecordOf<GroupEstimate>::fields)> - 1;
 
 template <std::size_t... I>
-std::array<GroupColumn, kFields> make_columns(std::index_sequence<I...> /*fields*/) {
-  std::array<GroupColumn, kFields> all{
+std::array<GroupColumn, kGroupFields> make_group_columns(std::index_sequence<I...> /*fields*/) {
+  std::array<GroupColumn, kGroupFields> all{
       GroupColumn{std::get<I + 1>(RecordOf<GroupEstimate>::fields).name,
                   &field_number<GroupEstimate, I + 1>}...};
   constexpr std::array<std::string_view, 3> kMore{"samples_per_s", "tokens_per_s", "mfu_fraction"};
@@ -29,8 +30,8 @@ std::array<GroupColumn, kFields> make_columns(std::index_sequence<I...> /*fields
   return all;
 }
 
-const std::array<GroupColumn, kFields> kAllColumns =
-    make_columns(std::make_index_sequence<kFields>());
+const std::array<GroupColumn, kGroupFields> kAllGroupColumns =
+    make_group_columns(std::make_index_sequence<kGroupFields>());
 
 /// Digits of a row in a mixed base, last digit first.
 class Digits {
@@ -93,10 +94,10 @@ void GroupCursor::next() {
   for (std::size_t i = 0; i < slot_count_; ++i) strategy_.mesh[slots_[i]] = last[digit_];
 }
 
-std::span<const GroupColumn> group_columns() { return kAllColumns; }
+std::span<const GroupColumn> group_columns() { return kAllGroupColumns; }
 
 const GroupColumn* find_group_column(std::string_view name) {
-  for (const GroupColumn& column : kAllColumns) {
+  for (const GroupColumn& column : kAllGroupColumns) {
     if (column.name == name) return &column;
   }
   return nullptr;

@@ -51,8 +51,9 @@ class Staircase {
  public:
   explicit Staircase(std::vector<double> abscissae) : abscissae_(std::move(abscissae)) {
     std::ranges::sort(abscissae_);
-    const auto repeated = std::ranges::unique(abscissae_);
-    abscissae_.erase(repeated.begin(), repeated.end());
+    // Clang 14 cannot read the subranges that the ranges versions return with libstdc++ 12.
+    // NOLINTNEXTLINE(modernize-use-ranges)
+    abscissae_.erase(std::unique(abscissae_.begin(), abscissae_.end()), abscissae_.end());
     // NaN stands for no point: unlike infinity it is below no ordinate.
     lowest_.assign(abscissae_.size() + 1, std::numeric_limits<double>::quiet_NaN());
   }

@@ -1,7 +1,6 @@
 #include "scalemodel/search/search.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "scalemodel/search/best.hpp"
 
@@ -13,7 +12,7 @@ constexpr std::size_t kMostCells = 20'000;
 /// Rows that a sweep hands on together.
 constexpr std::size_t kBlock = 256;
 /// Option groups whose bounds are held at once.
-constexpr std::size_t kWindow = std::size_t{1} << 21;
+constexpr std::size_t kBoundsHeld = std::size_t{1} << 21;
 
 /// The members of an option group at one point, with what they share.
 struct Located {
@@ -90,18 +89,16 @@ PointRange points_of(const Enumeration& space, RowRange rows) {
   return {space.point_of(rows.first), space.point_of(rows.last - 1) + 1};
 }
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-/// Bound of a group's scores; kNever where no member can be an answer at all.
+/// Bound of a group's scores; kInfinity where no member can be an answer at all.
 double bound_of(Tables& tables, const Point& point, const Options& all, const OptionGroup& group,
                 const SearchOptions& options) {
   const Strategy leader = joined(point.degrees, all.rows[group.begin]);
   const Located at = locate(tables, leader);
   const Estimate bound =
       lower_bound(tables, leader, at.degrees, *at.cell, *at.stages, group.freedom);
-  if (!options.too_big && bound.memory > bound.memory_capacity) return kNever;
+  if (!options.too_big && bound.memory > bound.memory_capacity) return kInfinity;
   for (const Constraint& constraint : options.constraints) {
-    if (constraint.bounded() && !constraint.holds(bound)) return kNever;
+    if (constraint.bounded() && !constraint.holds(bound)) return kInfinity;
   }
   return options.objective.score(bound);
 }
@@ -117,7 +114,7 @@ class PrunedSearch {
     const PointRange points = points_of(space_, rows_);
     for (std::size_t first = points.first; first < points.last;) {
       std::size_t last = first, groups = 0;
-      while (last < points.last && (last == first || groups < kWindow)) {
+      while (last < points.last && (last == first || groups < kBoundsHeld)) {
         groups += space_.options(space_.points()[last]).groups.size();
         ++last;
       }
@@ -190,7 +187,7 @@ class PrunedSearch {
     return true;
   }
 
-  bool beyond(double bound) const { return bound == kNever || bound > best_.threshold(); }
+  bool beyond(double bound) const { return bound == kInfinity || bound > best_.threshold(); }
 
   static constexpr std::size_t kFirstRound = 64, kLastRound = 8192;
 
@@ -264,7 +261,8 @@ bool sweep(const Tables& tables, const Enumeration& space, RowRange rows, int th
   std::vector<Sweeper> workers(static_cast<std::size_t>(team.threads()), {tables, {}});
   const PointRange points = points_of(space, rows);
   return team.run(points.last - points.first, 1, [&](std::size_t worker, std::size_t item) {
-    auto& [own, block] = workers[worker];
+    Tables& own = workers[worker].tables;
+    RowBlock& block = workers[worker].block;
     const auto flush = [&] {
       if (block.strategies.empty()) return;
       sink.put(block);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/costs/tables.hpp"
@@ -134,7 +135,7 @@ struct Signature {
   int node_shard = 0;                  ///< what HSDP's shard_degree 0 stands for, where listed
   bool splits_sequence = true;         ///< sequence parallelism is legal
   bool splits_heads = true;            ///< all-to-all context parallelism is legal
-  std::uint64_t shards = 0;            ///< listed shard degrees that are legal, a bit each
+  std::uint64_t shards = 0;            ///< listed shard degrees that HSDP takes, a bit each
   std::uint64_t layers = 0;            ///< listed numbers of recomputed layers that matter
   std::uint64_t exclusions = 0;        ///< exclusions that this point's degrees match
 
@@ -148,8 +149,47 @@ bool replicates_experts(const Degrees& d, const Model& model) {
 /// 0 for the expert degree that 0 stands for.
 int canonical_etp(const Degrees& d, int etp) { return etp == (d.ep > 1 ? 1 : d.tp) ? 0 : etp; }
 
-bool shards_within(int shard, int replicas) {
-  return shard > 1 && shard < replicas && replicas % shard == 0;
+bool keeps_redundant(const Space& space, std::size_t field) {
+  return (space.redundant & bit(field)) != 0;
+}
+
+/// A number of recomputed layers that no stage exceeds, whichever of them hold the ends: all.
+bool recomputes_all(int layers, const Strategy& s, const Degrees& d, const Model& model) {
+  if (d.pp == 1) return layers >= model.layers();
+  const int chunks = s.schedule == Schedule::dualpipe ? 2 : 1;
+  const auto most = (model.layers() + 2 + d.pp - 1) / d.pp;
+  return layers >= chunks * most;
+}
+
+/// Ranks that one shard group of HSDP has.
+int hsdp_shard(const Strategy& point, std::uint16_t listed, const Cluster& cluster,
+               const Task& task) {
+  Strategy s = point;
+  s.sharding = Sharding::hsdp;
+  s.shard_degree = listed;
+  return resolve_degrees(s, cluster, task).shard;
+}
+
+/// Listed shard degrees that HSDP takes at a point: the legal ones, less those that repeat another
+/// spelling that the space holds.
+void set_shards(Signature& s, const Space& space, const Strategy& point, int replicas,
+                const Cluster& cluster, const Task& task) {
+  const auto& shardings = space.of<&Strategy::sharding>();
+  if (!contains(shardings, Sharding::hsdp)) return;
+  const auto listed = values_or_default<&Strategy::shard_degree>(space);
+  const int node = hsdp_shard(point, 0, cluster, task);
+  const bool every = keeps_redundant(space, field_index(&Strategy::shard_degree));
+  const bool all_names = keeps_redundant(space, field_index(&Strategy::sharding));
+  const bool by_node = contains<std::uint16_t>(listed, 0) && replicas % node == 0;
+  if (by_node) s.node_shard = node;
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    const int shard = hsdp_shard(point, listed[i], cluster, task);
+    if (shard > replicas || replicas % shard != 0) continue;
+    const bool as_node = listed[i] != 0 && by_node && shard == node && !every;
+    const Sharding meant = meant_sharding(Sharding::hsdp, shard, replicas);
+    const bool as_other = meant != Sharding::hsdp && contains(shardings, meant) && !all_names;
+    if (!as_node && !as_other) s.shards |= std::uint64_t{1} << i;
+  }
 }
 
 Signature signature_of(const Space& space, const Strategy& point, const Degrees& d,
@@ -164,23 +204,14 @@ Signature signature_of(const Space& space, const Strategy& point, const Degrees&
   for (const LayerKind& kind : model.kinds) {
     s.splits_heads = s.splits_heads && kind.attention.heads % (d.tp * d.cp) == 0;
   }
-  const int replicas = d.dp * d.cp;
-  if (contains(space.of<&Strategy::sharding>(), Sharding::hsdp)) {
-    const auto listed = values_or_default<&Strategy::shard_degree>(space);
-    Strategy derived = point;
-    derived.sharding = Sharding::hsdp;
-    const int node = resolve_degrees(derived, cluster, task).shard;
-    const bool by_node = contains<std::uint16_t>(listed, 0) && shards_within(node, replicas);
-    if (by_node) s.node_shard = node;
-    for (std::size_t i = 0; i < listed.size(); ++i) {
-      const int shard = listed[i] == 0 ? node : listed[i];
-      const bool twice = listed[i] != 0 && by_node && shard == node;
-      if (shards_within(shard, replicas) && !twice) s.shards |= std::uint64_t{1} << i;
-    }
-  }
+  set_shards(s, space, point, d.dp * d.cp, cluster, task);
   const auto& layers = space.of<&Strategy::recompute_layers>();
+  bool all = contains<std::uint16_t>(layers, 0);
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (layers[i] * d.pp < model.layers()) s.layers |= std::uint64_t{1} << i;
+    if (layers[i] > model.layers()) continue;
+    const bool is_all = layers[i] > 0 && recomputes_all(layers[i], point, d, model);
+    if (!is_all || !all) s.layers |= std::uint64_t{1} << i;
+    all = all || is_all;
   }
   for (std::size_t i = 0; i < space.exclusions.size(); ++i) {
     const Exclusion& exclusion = space.exclusions[i];
@@ -321,6 +352,21 @@ std::vector<T> masked(const std::vector<T>& listed, std::uint64_t mask) {
   return kept;
 }
 
+/// Every listed degree beside other shardings than HSDP, to which it means nothing; of HSDP's rows
+/// those that it takes.
+void expand_shard_degree(std::vector<Strategy>& rows, const Space& space, const Signature& at) {
+  const auto listed = values_or_default<&Strategy::shard_degree>(space);
+  const auto taken = masked(listed, at.shards);
+  std::vector<Strategy> grown;
+  for (const Strategy& row : rows) {
+    std::vector<Strategy> own{row};
+    const bool is_hsdp = row.sharding == Sharding::hsdp;
+    expand<&Strategy::shard_degree>(own, space, at, is_hsdp ? taken : listed);
+    grown.insert(grown.end(), own.begin(), own.end());
+  }
+  rows.swap(grown);
+}
+
 std::vector<Placement> placements_of(const Space& space, const Signature& at) {
   if (space.tiers) return tier_placements(at);
   std::vector<Placement> placements;
@@ -374,8 +420,7 @@ Options make_options(const Space& space, const Signature& at, const Task& task,
   if (listed_layers.empty()) layers.push_back(0);
   expand<&Strategy::recompute_layers>(rows, space, at, layers);
   expand<&Strategy::sharding>(rows, space, at);
-  expand<&Strategy::shard_degree>(
-      rows, space, at, masked(values_or_default<&Strategy::shard_degree>(space), at.shards));
+  expand_shard_degree(rows, space, at);
   expand<&Strategy::overlap_grad_reduce>(rows, space, at);
   expand<&Strategy::overlap_param_gather>(rows, space, at);
   expand<&Strategy::offload_weights>(rows, space, at);
@@ -448,6 +493,19 @@ std::vector<Schedule> schedules(const Space& space, int pp, int vpp) {
   return listed;
 }
 
+/// The first listed value of every knob.
+Strategy first_options(const Space& space) {
+  Strategy s;
+  constexpr auto fields = RecordOf<Strategy>::fields;
+  const auto set = [&](const auto& field, const auto& listed) {
+    if (!listed.empty()) s.*(field.member) = listed.front();
+  };
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (set(std::get<I>(fields), std::get<I>(space.values)), ...);
+  }(std::make_index_sequence<std::tuple_size_v<Space::Values>>());
+  return s;
+}
+
 }  // namespace
 
 Strategy joined(const Strategy& point, const Strategy& options) noexcept {
@@ -475,11 +533,15 @@ Strategy canonical(const Strategy& strategy, const Model& model, const Cluster& 
   at.expert_replicas = replicates_experts(d, model);
   const Strategy defaults;
   Strategy s = strategy;
+  s.sharding = meant_sharding(s.sharding, d.shard, d.dp * d.cp);
+  if (s.shard_degree == hsdp_shard(s, 0, cluster, task)) s.shard_degree = 0;
+  if (recomputes_all(s.recompute_layers, s, d, model)) s.recompute_layers = 0;
+  const Strategy meant = s;
   s.dp = static_cast<std::uint32_t>(d.dp);
   s.placement = canonical_placement(s.placement, at);
   std::size_t index = 0;
   for_each_field<Strategy>([&](const auto& field) {
-    if (!matters(index, strategy, at)) s.*(field.member) = defaults.*(field.member);
+    if (!matters(index, meant, at)) s.*(field.member) = defaults.*(field.member);
     ++index;
   });
   s.etp = routed(model) ? static_cast<std::uint8_t>(canonical_etp(d, s.etp)) : 0;
@@ -496,10 +558,27 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
     throw MalformedQuestion(
         "space: at most 64 exclusions, shard degrees and numbers of recomputed layers");
   }
+  const auto refuse = [&](const Strategy& s, Rule rule, Reason reason, std::size_t relation) {
+    const auto number = static_cast<std::uint32_t>(relation);
+    const auto known = std::ranges::find_if(refusals_, [&](const Refusal& r) {
+      return r.rule == rule && r.reason == reason && r.relation == number;
+    });
+    if (known == refusals_.end()) {
+      refusals_.push_back({rule, reason, number, s, 1});
+    } else {
+      ++known->combinations;
+    }
+  };
+  const auto illegal = [&](const Strategy& s, Reason reason) {
+    refuse(s, Rule::strategy, reason, 0);
+  };
   const bool with_experts = routed(model);
   const auto listed_dp = values_or_default<&Strategy::dp>(space);
   const std::vector<PrecisionChoice> precisions = legal_precisions(space, cluster, task);
-  if (precisions.empty()) return;
+  if (precisions.empty()) {
+    illegal(first_options(space), Reason::precision);
+    return;
+  }
   std::map<Signature, std::uint32_t> known;
 
   const auto add = [&](Strategy s) {
@@ -507,16 +586,27 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
     s.sequence_parallel = false;
     s.linear_precision = precisions.front();
     const Degrees d = resolve_degrees(s, cluster, task);
-    if (first_violation(s, d, model, cluster, task) != Reason::ok) return;
-    for (const Relation& relation : space.relations) {
-      if (!holds(relation, d, model, cluster, task)) return;
+    if (const Reason reason = first_violation(s, d, model, cluster, task); reason != Reason::ok) {
+      illegal(s, reason);
+      return;
+    }
+    for (std::size_t i = 0; i < space.relations.size(); ++i) {
+      if (holds(space.relations[i], d, model, cluster, task)) continue;
+      refuse(s, Rule::relation, Reason::ok, i);
+      return;
     }
     s.dp = static_cast<std::uint32_t>(d.dp);
     const Signature signature = signature_of(space, s, d, model, cluster, task);
     auto [at, fresh] = known.try_emplace(signature, static_cast<std::uint32_t>(options_.size()));
     if (fresh) options_.push_back(make_options(space, signature, task, precisions));
     const Options& options = options_[at->second];
-    if (options.rows.empty()) return;
+    if (options.rows.empty()) {
+      const Strategy example = joined(s, first_options(space));
+      const Degrees own = resolve_degrees(example, cluster, task);
+      const Reason reason = first_violation(example, own, model, cluster, task);
+      refuse(example, reason == Reason::ok ? Rule::exclusion : Rule::strategy, reason, 0);
+      return;
+    }
     points_.push_back({s, at->second, size_});
     size_ += options.rows.size();
     groups_ += options.groups.size();
@@ -530,7 +620,10 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
   const auto add_pipelines = [&](Strategy s) {
     for (const auto vpp : values_or_default<&Strategy::vpp>(space)) {
       s.vpp = vpp;
-      if (s.pp == 1 && vpp > 1) continue;
+      if (s.pp == 1 && vpp > 1) {
+        illegal(s, Reason::vpp_without_pp);
+        continue;
+      }
       for (const Schedule schedule : schedules(space, s.pp, vpp)) {
         s.schedule = schedule;
         add_micro_batches(s);
@@ -539,8 +632,11 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
   };
   const auto add_experts = [&](Strategy s) {
     for (const auto ep : values_or_default<&Strategy::ep>(space)) {
-      if (!with_experts && ep > 1) continue;
       s.ep = ep;
+      if (!with_experts && ep > 1) {
+        illegal(s, Reason::ep_experts);
+        continue;
+      }
       for (const auto etp : expert_degrees(space, s.tp, ep, with_experts)) {
         s.etp = etp;
         add_pipelines(s);
@@ -555,9 +651,13 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
       for (const auto cp : values_or_default<&Strategy::cp>(space)) {
         s.cp = cp;
         const long long ranks = static_cast<long long>(tp) * pp * cp;
-        if (ranks > cluster.accelerators || cluster.accelerators % ranks != 0) continue;
+        const bool divides = cluster.accelerators % ranks == 0;
         const auto dp = static_cast<std::uint32_t>(cluster.accelerators / ranks);
-        if (!contains<std::uint32_t>(listed_dp, 0) && !contains(listed_dp, dp)) continue;
+        if (!divides || (!contains<std::uint32_t>(listed_dp, 0) && !contains(listed_dp, dp))) {
+          s.dp = listed_dp.front();
+          illegal(s, Reason::mesh);
+          continue;
+        }
         s.dp = dp;
         add_experts(s);
       }

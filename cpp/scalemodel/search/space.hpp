@@ -160,6 +160,24 @@ struct Point {
   std::uint64_t first_row = 0;
 };
 
+/// What kept combinations of listed values out of a space.
+enum class Rule : std::uint8_t { strategy, relation, exclusion };
+
+template <>
+struct EnumNames<Rule> {
+  static constexpr std::string_view what = "rule";
+  static constexpr std::array<std::string_view, 3> names{"strategy", "relation", "exclusion"};
+};
+
+/// Combinations that one rule kept out.
+struct Refusal {
+  Rule rule = Rule::strategy;
+  Reason reason = Reason::ok;  ///< of the strategy
+  std::uint32_t relation = 0;  ///< number of the relation
+  Strategy first;              ///< of these combinations
+  std::uint64_t combinations = 0;
+};
+
 /// The legal strategies of a space, numbered. Holds the points and one list of options per kind of
 /// point, not the rows.
 class Enumeration {
@@ -171,6 +189,10 @@ class Enumeration {
   const Options& options(const Point& point) const noexcept { return options_[point.options]; }
   std::uint64_t groups() const noexcept { return groups_; }
 
+  /// Combinations of degrees, micro-batches and schedules without a row, by the first rule that
+  /// each breaks.
+  std::span<const Refusal> refusals() const noexcept { return refusals_; }
+
   /// The point that holds a row. Precondition: row < size().
   std::size_t point_of(std::uint64_t row) const noexcept;
   /// Strategy number `row`.
@@ -179,6 +201,7 @@ class Enumeration {
  private:
   std::vector<Point> points_;
   std::vector<Options> options_;
+  std::vector<Refusal> refusals_;
   std::uint64_t size_ = 0, groups_ = 0;
 };
 

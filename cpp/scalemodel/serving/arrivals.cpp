@@ -16,7 +16,7 @@ constexpr double kFar = 3e-2;    ///< that it is followed
 constexpr double kMoved = 1e-2;  ///< that two rounds tell a slope
 constexpr int kMostRounds = 20;
 constexpr double kSteep = 0.95, kSteepGuess = 0.9;
-constexpr double kMostLoad = 0.98, kRarely = 1e-6, kFew = 1e-4, kMany = 64;
+constexpr double kRarely = 1e-6, kFew = 1e-4, kMany = 64;
 constexpr double kNever = 1e12;  ///< one over the probability that all slots are taken
 
 /// How many requests are inside. The time of a step grows with their number in a straight line, so

@@ -7,7 +7,6 @@
 namespace scalemodel {
 namespace {
 
-constexpr double kElement = 2, kLogitBytes = 4;
 constexpr double kTunedSequences = 4096, kTunedLeast = 64;
 constexpr double kTunedTokens = 32768, kTunedTokensLeast = 2048;
 

@@ -55,6 +55,9 @@ struct Engine {
   bool operator==(const Engine&) const = default;
 };
 
+/// Bytes of an activation between kernels, and of a logit that is sampled from.
+inline constexpr double kElement = 2, kLogitBytes = 4;
+
 /// The kernels an engine runs on one accelerator, as the catalogue knows them.
 struct ServingKernels {
   bool tiled = false;       ///< linear layers have constants of their own

@@ -7,11 +7,9 @@
 namespace scalemodel {
 namespace {
 
-/// Beyond this share of its time spent on prompts an instance is treated as if it were at it.
-constexpr double kMostLoad = 0.98;
 constexpr double kMostFollowers = 0.95;
-constexpr int kMostRounds = 40;
-constexpr double kClose = 1e-6, kRarely = 1e-9, kEndless = 1e6;
+constexpr int kMostPromptRounds = 40;
+constexpr double kSettled = 1e-6, kHardlyEver = 1e-9, kEndless = 1e6;
 constexpr double kNear = 1e-3;  ///< a secant's step away from what is next to exact
 
 /// share^count of a whole count.
@@ -98,11 +96,11 @@ StepMoments mixed_steps(const PromptSteps& s, Hertz rate, double near) noexcept 
   const double after_quiet = std::exp(-(rate * s.quiet));
   StepMoments m;
   const auto become = [&](double busy) {
-    m.busy = std::clamp(busy, kRarely, kMostLoad);
+    m.busy = std::clamp(busy, kHardlyEver, kMostLoad);
     m.round = std::clamp((s.quiet + m.busy * fixed) / grown, s.quiet, max(s.quiet, s.full));
   };
   double busy = near > 0 ? near : 1 - after_quiet, none = 1, last = 0, last_found = 0;
-  for (int round = 0; round < kMostRounds; ++round) {
+  for (int round = 0; round < kMostPromptRounds; ++round) {
     become(busy);
     const double prompts = rate * m.round;
     const Seconds longer = fixed + prompts / m.busy * s.more;
@@ -143,7 +141,7 @@ StepMoments prompts_first(const PromptSteps& s, Hertz rate) noexcept {
   Seconds time = s.quiet, length = s.quiet;
   auto squares = s.quiet * s.quiet;
   double arrived = rate * s.quiet, none = std::exp(-arrived);  // nobody waits at its start
-  for (int round = 0; round < kMostRounds; ++round) {
+  for (int round = 0; round < kMostPromptRounds; ++round) {
     reached *= 1 - none;
     // Their number is taken as geometric: beyond the last place it is as much again.
     const double waiting = arrived / (1 - none);
@@ -158,9 +156,10 @@ StepMoments prompts_first(const PromptSteps& s, Hertz rate) noexcept {
     const double idle = std::exp(-arrived);
     const double spread = (std::exp(arrived * gap) - idle) / (1 - idle);
     arrived = left + rate * length;
-    none = std::clamp((1 - beyond) * std::exp(-(rate * fixed)) * spread, kRarely, 1 - kRarely);
+    none =
+        std::clamp((1 - beyond) * std::exp(-(rate * fixed)) * spread, kHardlyEver, 1 - kHardlyEver);
     // Once lengths repeat, so does everything: a geometric series is left.
-    const bool repeats = std::abs(length / last - 1) < 1e-3 || round + 1 == kMostRounds;
+    const bool repeats = std::abs(length / last - 1) < 1e-3 || round + 1 == kMostPromptRounds;
     const double runs = repeats ? reached / none : reached;
     count += runs;
     time += runs * length;
@@ -184,14 +183,14 @@ PromptWait one_after_another(const PromptSteps& s, const StepMoments& m, Hertz r
   const double first_room = s.splits ? s.parts - 1 / s.most : 0.0;
   const double later_room = s.splits ? later_in_row(2, m.load, s.most).room : 0.0;
   const double room = (1 - m.load) * first_room + m.load * later_room;
-  const Seconds drop = first_room > kRarely ? (s.full - s.last) / first_room : Seconds{};
+  const Seconds drop = first_room > kHardlyEver ? (s.full - s.last) / first_room : Seconds{};
   const Seconds came = found.wait + s.alone - s.last;
   const double followed = 1 - std::exp(-(rate * came));
   found.own = s.full - (1 - followed) * room * drop;
   found.computed = (1 - m.load) * (s.alone + followed * (s.full - s.last)) +
                    m.load * (s.more + later_room * (s.full - (1 - followed) * drop));
   // In so long those came that fill it.
-  const Seconds begun = room * s.most * (rate * came > kRarely ? followed / rate : came);
+  const Seconds begun = room * s.most * (rate * came > kHardlyEver ? followed / rate : came);
   found.behind = max(Seconds{}, found.wait + found.computed - found.own - begun);
   return found;
 }
@@ -204,10 +203,10 @@ PromptWait several_at_once(const PromptSteps& s, const StepMoments& m, Hertz rat
   const double places = std::floor(s.most);
   double ahead = rate * half;
   Row row;
-  if (s.splits && whole_power(ahead / (1 + ahead), places) > kClose) {
+  if (s.splits && whole_power(ahead / (1 + ahead), places) > kSettled) {
     row = later_in_row(places + 1, std::min(kMostFollowers, rate * s.full / s.most), s.most);
   }
-  for (int round = 0; round < kMostRounds; ++round) {
+  for (int round = 0; round < kMostPromptRounds; ++round) {
     const double before = ahead;
     double begun = 0;
     if (s.splits) {
@@ -218,7 +217,7 @@ PromptWait several_at_once(const PromptSteps& s, const StepMoments& m, Hertz rat
       found.full_steps = further_steps(ahead / (1 + ahead), s.most);
     }
     ahead = rate * (half + (found.full_steps - begun) * s.full);
-    if (std::abs(ahead - before) < kClose * before || ahead > kEndless) break;
+    if (std::abs(ahead - before) < kSettled * before || ahead > kEndless) break;
   }
   found.wait = half + found.full_steps * s.full;
   // Those behind find the places that those ahead have left in the step.
@@ -310,7 +309,7 @@ PromptSteps StepsOfMix::cut(PromptSteps steps, double sequences, Seconds answers
 }
 
 StepMoments step_moments(const PromptSteps& s, Hertz rate, double near) noexcept {
-  if (rate * s.full < kRarely) return {s.quiet, s.quiet, s.more, 0, 0};
+  if (rate * s.full < kHardlyEver) return {s.quiet, s.quiet, s.more, 0, 0};
   if (s.most <= 1) return one_at_a_time(s, rate);
   return s.mixed ? mixed_steps(s, rate, near) : prompts_first(s, rate);
 }

@@ -10,6 +10,9 @@
 
 namespace scalemodel {
 
+/// Beyond this share of its time spent on prompts an instance is treated as if it were at it.
+inline constexpr double kMostLoad = 0.98;
+
 /// Lengths of steps beside a number of running sequences.
 struct PromptSteps {
   Seconds quiet;       ///< without a prompt

@@ -6,7 +6,10 @@
 #include <deque>
 #include <functional>
 #include <queue>
+#include <span>
 #include <utility>
+
+#include "scalemodel/base/random.hpp"
 
 namespace scalemodel {
 namespace {
@@ -47,26 +50,25 @@ class Instance {
  public:
   Instance(const StepTimes& times, const CacheBlocks& blocks, const CacheCapacity& capacity,
            const RequestMix& mix, const std::vector<Request>& requests, std::vector<Served>& served,
-           std::size_t first, std::size_t stride)
+           const std::vector<std::size_t>& share)
       : times_(times),
         blocks_(blocks),
         capacity_(capacity),
         mix_(mix),
         requests_(requests),
         served_(served),
-        next_(first),
-        stride_(stride),
+        share_(share),
         gained_(tokens_per_step(mix)),
         queries_(1.0 + mix.speculative_tokens),
         all_blocks_(capacity.blocks * times.layout().dp) {}
 
   void run() {
-    if (next_ < requests_.size()) now_ = requests_[next_].arrival;
+    if (more_come()) now_ = next_request().arrival;
     while (true) {
       arrive();
       if (waiting_.empty() && prompts_.empty() && sequences_ <= 0) {
-        if (next_ >= requests_.size()) return;
-        now_ = max(now_, requests_[next_].arrival + times_.engine().request_host);
+        if (!more_come()) return;
+        now_ = max(now_, next_request().arrival + times_.engine().request_host);
         continue;
       }
       step();
@@ -95,15 +97,17 @@ class Instance {
   };
   using Ending = std::pair<double, std::size_t>;  ///< end, place in running_
 
+  bool more_come() const { return next_ < share_.size(); }
+  const Request& next_request() const { return requests_[share_[next_]]; }
+
   void arrive() {
-    while (next_ < requests_.size() &&
-           requests_[next_].arrival + times_.engine().request_host <= now_) {
-      const Request& request = requests_[next_];
+    while (more_come() && next_request().arrival + times_.engine().request_host <= now_) {
+      const Request& request = next_request();
       const double fresh =
           request.prefilled ? 0 : std::max(1.0, request.input * (1 - mix_.prefix_hit_fraction));
-      waiting_.push_back({next_, fresh, request.input, request.output});
+      waiting_.push_back({share_[next_], fresh, request.input, request.output});
       totals_.in_system_s += (now_ - request.arrival).base();
-      next_ += stride_;
+      ++next_;
     }
   }
 
@@ -179,8 +183,8 @@ class Instance {
       const double spare = (all_blocks_ - used()) / (count * (blocks_.mean(1) - blocks_.mean(0)));
       steps = std::min(steps, std::max(1.0, std::floor(spare / gained_)));
     }
-    if (next_ < requests_.size()) {
-      const Seconds until = requests_[next_].arrival + times_.engine().request_host - now_;
+    if (more_come()) {
+      const Seconds until = next_request().arrival + times_.engine().request_host - now_;
       const Seconds each = times_.total(with_context(work, steps));
       steps = std::min(steps, std::max(1.0, std::ceil(until / each)));
     }
@@ -208,9 +212,9 @@ class Instance {
     } else if (sequences_ > 0) {
       stopped_ += elapsed;
     }
-    const auto done =
-        std::ranges::stable_partition(prompts_, [](const Prompt& p) { return p.rest > 0; });
-    for (Prompt& prompt : done) {
+    const auto done = std::stable_partition(prompts_.begin(), prompts_.end(),
+                                            [](const Prompt& p) { return p.rest > 0; });
+    for (Prompt& prompt : std::span(done, prompts_.end())) {
       Served& served = served_[prompt.request];
       if (served.first_token <= Seconds{}) served.first_token = now_;
       prompt.answer -= 1;
@@ -218,7 +222,7 @@ class Instance {
       held_ += 1;
       begin(prompt);
     }
-    prompts_.erase(done.begin(), done.end());
+    prompts_.erase(done, prompts_.end());
   }
 
   /// A prompt is done: its sequence runs, or was to give one token only.
@@ -306,7 +310,8 @@ class Instance {
   const RequestMix& mix_;
   const std::vector<Request>& requests_;
   std::vector<Served>& served_;
-  std::size_t next_, stride_;
+  const std::vector<std::size_t>& share_;  ///< requests of this instance, in order of arrival
+  std::size_t next_ = 0;                   ///< of them, the first to come
   double gained_, queries_, all_blocks_;
   Seconds now_, stopped_;
   double gain_ = 0;       ///< tokens a sequence that always ran would have gained
@@ -322,19 +327,32 @@ class Instance {
   Gaps gaps_;
 };
 
+/// Requests of every replica, by their places in the stream.
+std::vector<std::vector<std::size_t>> shares(std::size_t requests, const Replicas& replicas) {
+  const int count = std::max(1, replicas.count);
+  std::vector<std::vector<std::size_t>> found(static_cast<std::size_t>(count));
+  SplitMix random(replicas.seed);
+  for (std::size_t i = 0; i < requests; ++i) {
+    const std::size_t chosen = replicas.balance == Balance::random
+                                   ? static_cast<std::size_t>(random.below(count))
+                                   : i % found.size();
+    found[chosen].push_back(i);
+  }
+  return found;
+}
+
 }  // namespace
 
 StreamResult simulate_stream(const StepTimes& times, const CacheBlocks& blocks,
                              const CacheCapacity& capacity, const RequestMix& mix,
-                             const std::vector<Request>& requests, int replicas) {
+                             const std::vector<Request>& requests, const Replicas& replicas) {
   StreamResult result;
   result.served.resize(requests.size());
   if (requests.empty()) return result;
   Gaps gaps;
   Seconds end;
-  const auto count = static_cast<std::size_t>(std::max(1, replicas));
-  for (std::size_t first = 0; first < count && first < requests.size(); ++first) {
-    Instance instance(times, blocks, capacity, mix, requests, result.served, first, count);
+  for (const std::vector<std::size_t>& share : shares(requests.size(), replicas)) {
+    Instance instance(times, blocks, capacity, mix, requests, result.served, share);
     instance.run();
     const StreamTotals& part = instance.totals();
     result.totals.steps += part.steps;

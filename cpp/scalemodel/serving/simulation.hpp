@@ -1,10 +1,13 @@
 // A stream of requests through serving instances, step by step: queues, batches, evictions.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
+#include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/base/record.hpp"
 #include "scalemodel/serving/capacity.hpp"
@@ -58,19 +61,35 @@ struct RecordOf<StreamTotals> {
       field("itl_p99_s", &T::itl_p99, "between tokens, 99 of 100")};
 };
 
+/// How requests find their replica. At random, arrivals at each replica stay Poisson where those
+/// of the stream are, as the closed form has it; in turn, they are more even.
+enum class Balance : std::uint8_t { random, round_robin };
+
+template <>
+struct EnumNames<Balance> {
+  static constexpr std::string_view what = "balance";
+  static constexpr std::array<std::string_view, 2> names{"random", "round_robin"};
+};
+
+/// Copies of an instance, and the way requests are spread over them.
+struct Replicas {
+  int count = 1;
+  Balance balance = Balance::random;
+  std::uint64_t seed = 0;  ///< of the random choice
+};
+
 struct StreamResult {
   std::vector<Served> served;  ///< in the order of the requests
   StreamTotals totals;
 };
 
-/// Serves `requests` (ascending arrivals) on `replicas` instances; request i goes to instance
-/// i mod replicas. Steps are assembled as the engine does: running sequences first, then prompts
-/// under way, then waiting requests in order of arrival, as long as tokens, sequences and cache
-/// allow. Runs of steps without any prompt are taken together, at their mean context: attention
-/// grows in a straight line with it, so that no time is lost. Every sequence gains the mean
-/// tokens of a step.
+/// Serves `requests` (ascending arrivals) on `replicas`. Steps are assembled as the engine does:
+/// running sequences first, then prompts under way, then waiting requests in order of arrival, as
+/// long as tokens, sequences and cache allow. Runs of steps without any prompt are taken together,
+/// at their mean context: attention grows in a straight line with it, so that no time is lost.
+/// Every sequence gains the mean tokens of a step.
 StreamResult simulate_stream(const StepTimes& times, const CacheBlocks& blocks,
                              const CacheCapacity& capacity, const RequestMix& mix,
-                             const std::vector<Request>& requests, int replicas);
+                             const std::vector<Request>& requests, const Replicas& replicas);
 
 }  // namespace scalemodel

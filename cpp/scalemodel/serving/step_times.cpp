@@ -11,15 +11,13 @@
 namespace scalemodel {
 namespace {
 
-constexpr double kElement = 2;  ///< bytes of an activation between kernels
-
 /// A norm fused with the residual addition before it: both in, one out, and the result in the
 /// format of what reads it.
 constexpr double kNormPasses = 3;
 /// Rotary embedding reads and writes queries and keys.
 constexpr double kRotaryPasses = 2;
 /// Logits in FP32 are written, then read for the scale, the maximum and the draw.
-constexpr double kSamplingPasses = 4, kLogitBytes = 4;
+constexpr double kSamplingPasses = 4;
 
 /// Rows of the busiest rank where every token chooses its experts independently of the others:
 /// an expert stays idle with probability (1 - k/E)^tokens.

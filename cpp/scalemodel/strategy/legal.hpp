@@ -22,6 +22,19 @@ struct Degrees {
 Degrees resolve_degrees(const Strategy& strategy, const Cluster& cluster,
                         const Task& task) noexcept;
 
+/// HSDP over one shard group is ZeRO-3, over groups of one rank plain data parallelism.
+constexpr Sharding meant_sharding(Sharding sharding, int shard, int replicas) {
+  if (sharding != Sharding::hsdp) return sharding;
+  if (shard == replicas) return Sharding::zero3;
+  return shard == 1 ? Sharding::ddp : Sharding::hsdp;
+}
+
+/// `strategy` with its sharding by what it means.
+inline Strategy with_meant_sharding(Strategy strategy, const Degrees& d) {
+  strategy.sharding = meant_sharding(strategy.sharding, d.shard, d.dp * d.cp);
+  return strategy;
+}
+
 /// The first rule that the strategy breaks, or Reason::ok.
 Reason first_violation(const Strategy& strategy, const Degrees& degrees, const Model& model,
                        const Cluster& cluster, const Task& task) noexcept;

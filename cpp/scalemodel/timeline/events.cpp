@@ -4,10 +4,10 @@
 #include <array>
 #include <utility>
 
+#include "scalemodel/base/index.hpp"
+
 namespace scalemodel {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 constexpr std::array<std::pair<Stream, Activity>, 4> kPassStreams{
     {{Stream::tp, Activity::tensor_parallel},

@@ -10,7 +10,7 @@
 
 #include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/base/quantity.hpp"
-#include "scalemodel/strategy/stages.hpp"
+#include "scalemodel/schedule/stages.hpp"
 #include "scalemodel/strategy/strategy.hpp"
 
 namespace scalemodel {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "scalemodel/base/index.hpp"
+
 namespace scalemodel {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 /// Gradient or parameter traffic of one chunk, waiting or under way.
 struct Job {

@@ -33,6 +33,7 @@ struct Flows {
     destination.push_back(destination_nic);
     bytes.push_back(size.base());
   }
+  bool operator==(const Flows&) const = default;
 };
 
 }  // namespace scalemodel

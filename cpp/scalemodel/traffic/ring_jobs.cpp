@@ -77,11 +77,6 @@ std::vector<Nics> place_packed(std::span<const RingJob> jobs) {
   return placed;
 }
 
-std::int32_t switch_of(const LinkGraph& graph, std::int32_t nic) {
-  const std::int32_t link = graph.only_link(nic);
-  return link >= 0 ? graph.to(link) : graph.nic_node(nic);
-}
-
 }  // namespace
 
 Bytes ring_step_bytes(const RingJob& job) {
@@ -109,7 +104,7 @@ std::vector<std::vector<std::int32_t>> place_jobs(const LinkGraph& graph,
   switch (placement) {
     case JobPlacement::random_leaves:
       return place_random(
-          Pools(graph.nics(), [&](std::int32_t nic) { return switch_of(graph, nic); }), jobs, seed);
+          Pools(graph.nics(), [&](std::int32_t nic) { return graph.end_switch(nic); }), jobs, seed);
     case JobPlacement::packed:
       return place_packed(jobs);
     case JobPlacement::random_servers:
@@ -125,7 +120,7 @@ Flows ring_flows(const LinkGraph& graph, std::span<const RingJob> jobs,
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     open_job(flows);
     const auto elsewhere = [&](std::int32_t nic) {
-      return switch_of(graph, nic) != switch_of(graph, nics[j].front());
+      return graph.end_switch(nic) != graph.end_switch(nics[j].front());
     };
     if (drop_local && std::ranges::none_of(nics[j], elsewhere)) continue;
     add_copy_rings(flows, nics[j], jobs[j].copies, ring_step_bytes(jobs[j]));

@@ -128,6 +128,49 @@ TEST_CASE("relations compare products of degrees and sizes") {
   }
 }
 
+TEST_CASE("a spelling is left out only where the space holds the other one") {
+  const Tables tables(make_decoder(gpt3_shape()), reference_cluster(8), training(8, 2048),
+                      reference_stack());
+  const auto shards = [&](std::initializer_list<Sharding> shardings,
+                          std::initializer_list<int> degrees, std::uint32_t redundant = 0) {
+    Space s;
+    set<&Strategy::sharding>(s, shardings);
+    set<&Strategy::shard_degree>(s, degrees);
+    s.redundant = redundant;
+    return Enumeration(s, tables.model(), tables.cluster(), tables.task()).size();
+  };
+  using enum Sharding;
+  // Eight replicas: all of them, one, and what a node holds.
+  CHECK(shards({hsdp}, {8}) == 1);
+  CHECK(shards({hsdp}, {1}) == 1);
+  CHECK(shards({hsdp}, {0}) == 1);
+  CHECK(shards({hsdp}, {3}) == 0);
+  CHECK(shards({hsdp, zero3}, {8, 4}) == 2);
+  CHECK(shards({hsdp, ddp}, {1, 4}) == 2);
+  CHECK(shards({hsdp, zero1}, {1, 8, 2}) == 4);
+  constexpr auto kDegree = 1U << field_index(&Strategy::shard_degree);
+  constexpr auto kSharding = 1U << field_index(&Strategy::sharding);
+  CHECK(shards({zero1}, {3, 5}, kDegree) == 2);
+  CHECK(shards({hsdp, zero1}, {3, 4}, kDegree) == 1 + 2);
+  CHECK(shards({hsdp, zero3}, {8, 4}, kSharding) == 2 + 1);
+}
+
+TEST_CASE("what kept combinations out of a space is counted") {
+  const Tables tables(make_decoder(gpt3_shape()), reference_cluster(8), training(8, 2048),
+                      reference_stack());
+  Space s;
+  set<&Strategy::tp>(s, {3, 5, 8});
+  s.relations.push_back({{1, {Variable::tp}}, Comparison::less, {4, {}}});
+  const Enumeration rows(s, tables.model(), tables.cluster(), tables.task());
+  CHECK(rows.size() == 0);
+  REQUIRE(rows.refusals().size() == 2);
+  CHECK(rows.refusals()[0].reason == Reason::mesh);
+  CHECK(rows.refusals()[0].combinations == 2);
+  CHECK(rows.refusals()[0].first.tp == 3);
+  CHECK(rows.refusals()[1].rule == Rule::relation);
+  CHECK(rows.refusals()[1].first.tp == 8);
+}
+
 TEST_CASE("a space nobody can satisfy is empty") {
   const Tables tables(make_decoder(gpt3_shape()), reference_cluster(8), training(8, 2048),
                       reference_stack());

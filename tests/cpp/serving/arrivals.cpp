@@ -161,7 +161,7 @@ TEST_CASE("equal holding times: the wait of many slots by simulation, of one by 
     double ttft = 0;
     constexpr int kRequests = 100'000;
     const auto requests = random_stream(kRequests, rate, mix, 5);
-    const auto result = simulate_stream(one.times, one.blocks, one.capacity, one.mix, requests, 1);
+    const auto result = simulate_stream(one.times, one.blocks, one.capacity, one.mix, requests, {});
     for (std::size_t i = 0; i < requests.size(); ++i) {
       ttft += (result.served[i].first_token - requests[i].arrival).base() / kRequests;
     }

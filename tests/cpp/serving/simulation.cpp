@@ -6,7 +6,8 @@
 namespace scalemodel::testing {
 namespace {
 
-StreamResult run(const Instance& one, const std::vector<Request>& requests, int replicas = 1) {
+StreamResult run(const Instance& one, const std::vector<Request>& requests,
+                 const Replicas& replicas = {}) {
   return simulate_stream(one.times, one.blocks, one.capacity, one.mix, requests, replicas);
 }
 
@@ -30,7 +31,7 @@ TEST_CASE("Little's law, order of events and a busy time within the run") {
       const Instance one(dense_7b_shape(), 1, engine, {}, mix);
       for (const int replicas : {1, 3}) {
         const auto requests = random_stream(600, 6, mix, 7);
-        const StreamResult result = run(one, requests, replicas);
+        const StreamResult result = run(one, requests, {replicas});
         const double count = static_cast<double>(requests.size());
         CHECK(result.totals.in_system_s ==
               Approx(count * mean_time(requests, result.served)).epsilon(1e-9));
@@ -44,6 +45,28 @@ TEST_CASE("Little's law, order of events and a busy time within the run") {
         }
       }
     }
+  }
+}
+
+TEST_CASE("at random, replicas are what each would be with its own Poisson stream") {
+  const RequestMix mix{800, 150, 0, 0, 0};
+  const Instance one(dense_7b_shape(), 1, reference_engine(), {}, mix);
+  const double rate = 4;
+  const auto wait = [&](int count, Balance balance, std::uint64_t seed) {
+    const auto requests = random_stream(4000 * count, count * rate, mix, 3);
+    const StreamResult result = run(one, requests, {count, balance, seed});
+    double sum = 0;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      sum += (result.served[i].first_token - requests[i].arrival).base();
+    }
+    return sum / static_cast<double>(requests.size());
+  };
+  const double closed = steady_state_at(one.times, one.capacity, mix, rate).ttft.base();
+  for (const int count : {2, 16}) {
+    CHECK(wait(count, Balance::random, 1) == Approx(closed).epsilon(0.05));
+    CHECK(wait(count, Balance::round_robin, 1) < 0.97 * closed);
+    CHECK(wait(count, Balance::random, 1) == wait(count, Balance::random, 1));
+    CHECK(wait(count, Balance::random, 1) != wait(count, Balance::random, 2));
   }
 }
 

@@ -1,4 +1,4 @@
-#include "scalemodel/strategy/stages.hpp"
+#include "scalemodel/schedule/stages.hpp"
 
 #include <algorithm>
 
@@ -60,12 +60,6 @@ StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored
     for (std::size_t i = 0; i < stages.size(); ++i) add(stages[i], one_way[stages.size() - 1 - i]);
   }
   StageLayout layout{pp, vpp, mirrored, {}, {}};
-  if (vpp > 1) {
-    std::vector<int> layers;
-    layers.reserve(chunks.size());
-    for (const StageClass& chunk : chunks) layers.push_back(chunk.total_layers());
-    layout.pace = InterleavedPace(layers, pp);
-  }
   for (int i = 0; i < pp; ++i) {
     const StageClass& stage = stages[static_cast<std::size_t>(i)];
     const auto found = std::ranges::find_if(layout.classes, [&](const StageClass& c) {

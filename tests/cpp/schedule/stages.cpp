@@ -1,4 +1,4 @@
-#include "scalemodel/strategy/stages.hpp"
+#include "scalemodel/schedule/stages.hpp"
 
 #include "support.hpp"
 

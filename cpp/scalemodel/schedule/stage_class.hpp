@@ -1,0 +1,26 @@
+// What a pipeline stage or one of its chunks holds.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+namespace scalemodel {
+
+inline constexpr std::size_t kMaxLayerKinds = 4;
+
+/// Stages of a pipeline that hold the same layers and the same ends.
+struct StageClass {
+  std::array<int, kMaxLayerKinds> layers{};  ///< of each kind
+  bool embedding = false, head = false;
+  int first_index = 0;  ///< the earliest such stage: the one with most micro-batches in flight
+  int count = 0;
+  int stage_layers = 0;  ///< of a chunk: layers of its whole stage; 0 for a stage
+
+  int total_layers() const {
+    int total = 0;
+    for (const int n : layers) total += n;
+    return total;
+  }
+};
+
+}  // namespace scalemodel

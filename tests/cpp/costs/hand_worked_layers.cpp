@@ -1,0 +1,123 @@
+// Parts of one layer's cost worked out by hand.
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "scalemodel/costs/layer_cost.hpp"
+#include "scalemodel/costs/layer_memory.hpp"
+#include "support.hpp"
+
+namespace scalemodel {
+namespace {
+
+using doctest::Approx;
+
+/// A question of 4,096 tokens with nothing hidden and no launches of the host.
+Tables tables_of(const DecoderShape& shape, const Strategy& s, const Stack& stack,
+                 const Task& task = testing::training(64, 4096)) {
+  Tables tables(make_decoder(shape), testing::reference_cluster(64), task, stack);
+  tables.tabulate(s);
+  return tables;
+}
+
+const Cell& cell_of(const Tables& tables, const Strategy& s) {
+  return *tables.find_cell(s, resolve_degrees(s, tables.cluster(), tables.task()));
+}
+
+OperatorCost operator_of(const Tables& tables, const Strategy& s, std::string_view name) {
+  const OperatorList all = tables.operators(s, 0);
+  const auto found = std::ranges::find(all, name, &OperatorCost::name);
+  REQUIRE(found != all.end());
+  return *found;
+}
+
+TEST_CASE("by hand: tensor ranks beyond the key and value heads keep a copy of one") {
+  // 64 heads of 128 and 8 of keys and values over 16 ranks: 4 query heads and one whole of each.
+  // h x 512 of queries, h x 128 of keys, of values, 512 x h out; 3 h f / 16; two norms.
+  const double h = 8192, f = 28672;
+  const Strategy s = testing::degrees(16);
+  const Tables tables = tables_of(testing::grouped_70b_shape(), s, testing::plain_sum_stack());
+  CHECK(cell_of(tables, s).layers[0].dense_parameters ==
+        Approx(h * 512 + 2 * h * 128 + 512 * h + 3 * h * f / 16 + 2 * h));
+  LayerLayout layout;
+  layout.tp = 16;
+  const LayerKind& kind = tables.model().kinds[0];
+  const LocalSizes size = local_sizes(kind, layout, tables.conditions(s));
+  CHECK(size.kv_heads == 1);
+  CHECK(size.k == 128);
+}
+
+TEST_CASE("by hand: rows of experts on one rank are brought into order and back, 8 bytes a value") {
+  // Two copies of 4,096 tokens, 4,096 wide: read and written on the way in and on the way out,
+  // two bytes each, at 0.88 x 0.9 of 3.35 TB/s, in thirty kernels of 2 us.
+  const Strategy s = testing::degrees(1);
+  const Tables tables = tables_of(testing::experts_8x7b_shape(), s, testing::plain_sum_stack());
+  const double bytes = 4 * (2 * 4096) * 4096 * 2.0;
+  CHECK(operator_of(tables, s, "permute").forward.base() ==
+        Approx(bytes / (0.88 * 0.9 * 3.35e12) + 30 * 2e-6));
+}
+
+TEST_CASE("by hand: two choices among eight ranks reach 15/8 of them") {
+  // 8 (1 - (7/8)^2) = 1.875 copies leave where a rank takes one of each token, else 2.
+  const Strategy s = testing::degrees(1, 1, 1, 8);
+  const auto sent = [&](bool deduplicated) {
+    Stack stack = testing::plain_sum_stack();
+    stack.deduplicated_dispatch = deduplicated;
+    const Tables tables = tables_of(testing::experts_8x7b_shape(), s, stack);
+    const CellMessages messages = tables.messages(s);
+    for (const Message& message : messages.layers[0]) {
+      if (message.communicator == Communicator::ep) return message.size.base();
+    }
+    return 0.0;
+  };
+  CHECK(sent(false) == Approx(2 * 4096 * 4096 * 2.0));
+  CHECK(sent(true) == Approx(1.875 * 4096 * 4096 * 2.0));
+}
+
+TEST_CASE("by hand: a context rank attends with its own queries to all keys") {
+  // 32,768 tokens over four ranks: 1/4 of 2 x 32 x 256 x s (s + 128)/2 flop at 0.34 of 990 TFLOP/s,
+  // and 10 us to launch; keys and queries are far from deciding.
+  const Task task = testing::training(64, 32768);
+  const Strategy s = testing::degrees(1, 1, 4);
+  Stack stack = testing::plain_sum_stack();
+  stack.attention = AttentionKernel::flash2;
+  const Tables tables = tables_of(testing::dense_7b_shape(), s, stack, task);
+  const double sequence = 32768, flop = 2.0 * 32 * 256 * sequence * (sequence + 128) / 2 / 4;
+  CHECK(operator_of(tables, s, "attention").forward.base() ==
+        Approx(flop / (0.34 * 990e12) + 10e-6));
+}
+
+TEST_CASE("by hand: what a gated layer keeps of a token") {
+  // Inputs of two norms and two linear blocks, 8 h bytes, q, k and v 6 h, attention's output 2 h
+  // and an FP32 sum for each of 32 heads, gate, up and their product 6 f. Two masks with dropout.
+  // Korthikanti et al., arXiv 2205.05198, section 4.
+  const double h = 4096, f = 11008, token = 16 * h + 4 * 32 + 6 * f;
+  const Strategy s = testing::degrees(1);
+  Stack stack = testing::plain_sum_stack();
+  stack.attention = AttentionKernel::flash2;
+  const auto saved = [&](const Strategy& by, const Task& task) {
+    const Tables tables = tables_of(testing::dense_7b_shape(), by, stack, task);
+    return cell_of(tables, by).layers[0].saved[static_cast<std::size_t>(Recompute::none)].base();
+  };
+  Task task = testing::training(64, 2048);
+  CHECK(saved(s, task) == Approx(2048 * token));
+  task.dropout = Switch::on;
+  CHECK(saved(s, task) == Approx(2048 * (token + 2 * h)));
+  // Without flash kernels two 16-bit maps of 32 heads, of which a context rank has its rows.
+  task.dropout = Switch::off;
+  task.attention = AttentionChoice::unfused;
+  CHECK(saved(testing::degrees(1, 1, 2), task) ==
+        Approx(1024 * token + 32.0 * 1024 * 2048 * (2 + 2)));
+}
+
+TEST_CASE("by hand: of four chunks under their own products the first is exposed") {
+  Strategy s = testing::degrees(2);
+  s.overlap_tp = TensorOverlap::pipelined;
+  const Tables tables = tables_of(testing::dense_7b_shape(), s, testing::plain_sum_stack());
+  const Phase forward = cell_of(tables, s).layers[0].forward;
+  CHECK(forward.tp > Seconds{});
+  CHECK(forward.hidden.base() == Approx(3 * forward.tp.base()));
+}
+
+}  // namespace
+}  // namespace scalemodel
