@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scalemodel import interrupts as _interrupts  # noqa: F401 - first: the others take a while
 from scalemodel._core import Ablation, ServingLayout, Strategy, __version__
 from scalemodel.catalog import list_catalog
 from scalemodel.errors import ScaleModelError

@@ -1252,6 +1252,11 @@ class LinkGraph:
     """
     A network as a directed graph of links.
     """
+    __hash__: typing.ClassVar[None] = None
+    def __eq__(self, arg0: LinkGraph) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
     @typing.overload
     def __init__(self, spec: LeafSpine) -> None:
         ...
@@ -1272,6 +1277,8 @@ class LinkGraph:
         ...
     @typing.overload
     def __init__(self, nics: typing.SupportsInt | typing.SupportsIndex, switches: typing.SupportsInt | typing.SupportsIndex, edges: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex]]) -> None:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
         ...
     def columns(self) -> dict:
         """
@@ -4050,7 +4057,7 @@ class Deployment:
         """
         Memory of the fullest rank and what its cache holds.
         """
-    def simulate(self, mix: RequestMix, arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], replicas: typing.SupportsInt | typing.SupportsIndex = 1, prefilled: bool = False) -> tuple:
+    def simulate(self, mix: RequestMix, arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], replicas: typing.SupportsInt | typing.SupportsIndex = 1, prefilled: bool = False, balance: str = 'random', seed: typing.SupportsInt | typing.SupportsIndex = 0) -> tuple:
         """
         Per request: started, first token, finished, evictions, refused; and the totals.
         """
@@ -4091,6 +4098,11 @@ class Enumeration:
     def points(self) -> int:
         """
         Sets of degrees, micro-batch and schedule.
+        """
+    @property
+    def refusals(self) -> list:
+        """
+        Rule, reason, number of the relation, first strategy and number of the combinations without a row.
         """
     @property
     def size(self) -> int:
@@ -4316,7 +4328,14 @@ class Flows:
     """
     Who sends how much to whom in one step.
     """
+    __hash__: typing.ClassVar[None] = None
+    def __eq__(self, arg0: Flows) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
     def __init__(self, job: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], group: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], source: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], destination: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], jobs: typing.SupportsInt | typing.SupportsIndex, phase: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = []) -> None:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
         ...
     def columns(self) -> dict:
         """

@@ -4,6 +4,21 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from typing import Final
+
+#: Signs of a message that are read; what others wrote may stand in it, of any length.
+_LONGEST: Final = 4000
+#: Signs of a name that are compared with the known ones.
+_LONGEST_NAME: Final = 200
+
+
+def _shown(message: str) -> str:
+    """A message without terminal escapes and the like, its middle left out where it is long."""
+    if len(message) > _LONGEST:
+        message = f"{message[: _LONGEST // 2]} ... {message[-_LONGEST // 2 :]}"
+    if message.isprintable():
+        return message
+    return "".join(sign if sign.isprintable() or sign == "\n" else " " for sign in message)
 
 
 class ScaleModelError(ValueError):
@@ -36,7 +51,7 @@ class ScaleModelError(ValueError):
         code: str = "malformed",
         details: Mapping[str, object] | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(_shown(message))
         self.code = code
         self.details: dict[str, object] = dict(details or {})
 
@@ -52,7 +67,7 @@ def nearest(name: object, known: Iterable[object], count: int = 3) -> str:
     >>> nearest("llama4", ["llama_7b", "llama4_scout", "llama_13b"], 2)
     "did you mean 'llama4_scout' or 'llama_7b'?"
     """
-    given, listed = str(name), [str(item) for item in known]
+    given, listed = str(name)[:_LONGEST_NAME], [str(item) for item in known]
     close = difflib.get_close_matches(given, listed, n=count, cutoff=0.5)
     part = given.lower()
     if len(part) >= 3:  # part of a longer name, its beginning above all, is likelier than a slip

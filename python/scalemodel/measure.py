@@ -21,6 +21,7 @@ import numpy as np
 from scalemodel.calibration.design import most_informative
 from scalemodel.errors import ScaleModelError
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
+from scalemodel.texts import csv_cell, plain
 
 KINDS = ("gemm", "attention", "elementwise", "collectives")
 DTYPES = ("bfloat16", "float16", "float32")
@@ -472,7 +473,13 @@ def write_table(kind: str, rows: Sequence[dict[str, object]], path: str | os.Pat
         with open(path, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS[kind], restval="", lineterminator="\n")
             writer.writeheader()
-            writer.writerows(rows)
+            writer.writerows(
+                {
+                    key: csv_cell(plain(cell)) if isinstance(cell, str) else cell
+                    for key, cell in row.items()
+                }
+                for row in rows
+            )
     except OSError as error:
         raise ScaleModelError(
             f"path={os.fspath(path)!r} cannot be written: {error.strerror or error}",

@@ -163,7 +163,7 @@ def mixed_cluster(
 
 def _read_parts(source: str) -> tuple[list[tuple[Any, int]], str]:
     """Clusters and nodes of the parts of a file, and its placement."""
-    if is_path(source, (".toml",)):
+    if is_path(source, (".toml",), ("clusters",)):
         table = catalog.read_toml(Path(source))
     else:
         table = dict(catalog.load("clusters", catalog.find("clusters", source)))

@@ -13,11 +13,13 @@ from typing import Any
 from scalemodel import _core, resolve
 from scalemodel import tasks as task_types
 from scalemodel.errors import ScaleModelError
+from scalemodel.reading import LARGEST_RECORD, parse_json, read_bytes
 from scalemodel.resolve import Cluster, Model
 from scalemodel.search import Question, Ranking, _Hit
 from scalemodel.search import merge as merge_rankings
 from scalemodel.space import Space
 from scalemodel.tasks import Training
+from scalemodel.texts import plain_cells
 
 FORMAT = "scalemodel ranking 1"
 Rows = tuple[tuple[int, int], ...]
@@ -288,7 +290,7 @@ def to_json(part: Part | Ranking) -> str:
     )
 
 
-def from_json(text: str, name: str = "ranking") -> Part:
+def from_json(text: str | bytes, name: str = "ranking") -> Part:
     """The part that a text holds.
 
     Raises
@@ -296,13 +298,13 @@ def from_json(text: str, name: str = "ranking") -> Part:
     ScaleModelError : no such text, another version's, or one that was changed.
     """
     try:
-        document = json.loads(text)
+        document = parse_json(text, f"{name}: holds no ranking of scalemodel")
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise ScaleModelError(f"{name}: holds no ranking of scalemodel")
         check_version(name, document)
         asked = document["question"]
         question = question_from(asked)
-        cluster = replace(question.cluster, table=dict(document["cluster_table"]))
+        cluster = replace(question.cluster, table=plain_cells(document["cluster_table"]))
         question = replace(question, cluster=cluster)
         if question_sha256(asked) != document["question_sha256"]:
             raise ScaleModelError(f"{name}: its question was changed after it was written")
@@ -328,7 +330,7 @@ def from_json(text: str, name: str = "ranking") -> Part:
     except ScaleModelError as error:
         known = str(error).startswith(f"{name}: ")
         raise error if known else ScaleModelError(f"{name}: {error}", error.code) from None
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ScaleModelError(f"{name}: holds no ranking of scalemodel ({reason})") from None
     if joined_rows(rows) != rows or (rows and not 0 <= rows[0][0] < rows[-1][1] <= size):
@@ -349,13 +351,7 @@ def check_version(name: str, document: Mapping[str, Any]) -> None:
 
 def read(path: str | Path) -> Part:
     """The part that a file holds."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise ScaleModelError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError:  # no text, or no path
-        raise ScaleModelError(f"{path}: holds no ranking of scalemodel") from None
-    return from_json(text, str(path))
+    return from_json(read_bytes(path, LARGEST_RECORD), str(path))
 
 
 def merge(parts: Sequence[Part], *, partial: bool = False) -> Part:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -27,7 +28,7 @@ from scalemodel.objective import (
     objective_terms,
 )
 from scalemodel.resolve import Cluster, Model, Network
-from scalemodel.space import Space, as_texts, enumeration
+from scalemodel.space import Space, as_texts, enumeration, why_empty
 from scalemodel.tasks import Training
 from scalemodel.threads import progress_bar, worker_threads
 
@@ -270,23 +271,36 @@ class Ranking(Sequence[Estimate]):
     def _repr_html_(self) -> str:
         return str(self.table.to_html(max_rows=20))
 
+    @cached_property
+    def simulated_step_time_s(self) -> tuple[float | None, ...]:
+        """Step time of each strategy in the event-driven timeline; None where it is too long."""
+        return tuple(_simulated(self._estimate(hit)) for hit in self._hits)
+
     @property
     def table(self) -> pd.DataFrame:
-        """One row per strategy, best first: the columns of `sweep`, `objective` and `row`."""
+        """One row per strategy, best first.
+
+        The columns of `sweep`, `objective`, `row` and `simulated_step_time_s`, the step time in the
+        event-driven timeline.
+        """
         import pandas as pd
 
         weighted = len(self.question.objective) > 1
         rows = []
-        for hit in self._hits:
+        for hit, simulated in zip(self._hits, self.simulated_step_time_s, strict=True):
             values = self._estimate(hit).row()
             first = self.question.objective[0][0]
             shown = hit.score if weighted or not is_maximised(first) else -hit.score
-            rows.append({**values, "objective": shown, "row": hit.row})
-        names = [*SWEEP_COLUMNS, "objective", "row"]
+            known = {"objective": shown, "row": hit.row, "simulated_step_time_s": simulated}
+            rows.append({**values, **known})
+        names = [*SWEEP_COLUMNS, "objective", "row", "simulated_step_time_s"]
         return pd.DataFrame(rows, columns=names)
 
     def why_infeasible(self) -> str:
         """How many strategies ran, what kept the others from it, and the one nearest to fitting."""
+        if self.size == 0:
+            q = self.question
+            return why_empty(q.space, q.model, q.cluster, q.task)
         ok = self._verdicts.get("ok", 0)
         parts = [
             f"{100 * number / max(1, self.evaluated):.0f} % {verdict}"
@@ -320,6 +334,17 @@ class Ranking(Sequence[Estimate]):
         core = ranking[0].core
         over = core.memory_bytes - core.memory_capacity_bytes
         return f" Least memory: {ranking[0].strategy!r}, {size_text(over)} too much."
+
+
+#: Passes of a step beyond which a ranking is shown without its timelines, so that it is shown soon.
+_MOST_PASSES = 200_000
+
+
+def _simulated(estimate: Estimate) -> float | None:
+    chunks = max(estimate.strategy.vpp, 2 if estimate.strategy.schedule == "dualpipe" else 1)
+    if 3 * estimate.strategy.pp * chunks * estimate.micro_batches > _MOST_PASSES:
+        return None
+    return estimate.timeline().step_time_s
 
 
 def merge(rankings: Sequence[Ranking]) -> Ranking:

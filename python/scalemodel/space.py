@@ -21,6 +21,8 @@ _VARIABLES = tuple(_core.variables().split(", "))
 _COMPARISONS = {"Lt": "<", "LtE": "<=", "Eq": "==", "NotEq": "!=", "GtE": ">=", "Gt": ">"}
 
 _LARGEST_FACTOR = 1e12
+#: Signs of a rule; Python's parser takes time and memory for what nests deeper.
+_LONGEST_RULE = 500
 
 #: (factor, variables) of each side around a comparison.
 Relation = tuple[float, list[str], str, float, list[str]]
@@ -62,9 +64,13 @@ def relation(text: str) -> Relation:
     """
     import ast  # rules are rare, and their parser would slow down every import
 
+    if len(text) > _LONGEST_RULE:
+        raise ScaleModelError(
+            f"where={text[:40]!r}...: has {len(text):,} signs; at most {_LONGEST_RULE}"
+        )
     try:
         node = ast.parse(text, mode="eval").body
-    except (SyntaxError, TypeError):
+    except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
         node = None
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         raise ScaleModelError(
@@ -417,3 +423,33 @@ def enumeration(space: Space, model: Model, cluster: Cluster, task: Training) ->
         raise ScaleModelError(f"task={task!r}: must be a Training or FineTuning")
     core = space._engine(space.values(model, cluster, task))
     return _core.Enumeration(core, model.core, cluster.core, task.core)
+
+
+def why_empty(space: Space, model: Model, cluster: Cluster, task: Training) -> str:
+    """Which rules leave no strategy in a space, each with the first of the values it excludes.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=8192)
+    >>> space = Space(tp=8, pp=1, cp=1, vpp=1, micro_batch=1, where="tp <= 4")
+    >>> why_empty(space, sm.model("llama3_8b"), sm.cluster("dgx_h100"), task).split(" (")[0]
+    "The space is empty: of 1 combinations of degrees, 1 break where='tp <= 4'"
+    """
+    from scalemodel.estimate import estimate, verdict_text
+    from scalemodel.messages import TEMPLATES, facts
+
+    refusals = enumeration(space, model, cluster, task).refusals
+    parts = []
+    for rule, reason, number, first, combinations in sorted(refusals, key=lambda row: -row[4]):
+        if rule == "relation":
+            why = f"break where={space.where[number]!r}"
+        elif rule == "exclusion":
+            why = "are left out by exclude"
+        else:
+            est = estimate(model, cluster, task, first)
+            what = TEMPLATES[reason].what.format_map(facts(est)).rstrip(".")
+            why = f"are {verdict_text(reason)}: {what}"
+        parts.append(f"{combinations:,} {why} (first: {first!r})")
+    total = sum(row[4] for row in refusals)
+    return f"The space is empty: of {total:,} combinations of degrees, " + "; ".join(parts) + "."

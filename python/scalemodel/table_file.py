@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from scalemodel.errors import ScaleModelError
+from scalemodel.files import replacing
 from scalemodel.ranking_file import (
     Rows,
     check_complete,
@@ -18,12 +19,13 @@ from scalemodel.ranking_file import (
     check_same_question,
     check_version,
 )
+from scalemodel.texts import csv_cell
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SUFFIXES = (".csv", ".parquet")
-_METADATA = b"scalemodel"
+METADATA = b"scalemodel"
 _BATCH_ROWS = 65_536
 
 
@@ -34,7 +36,8 @@ class Writer(Protocol):
         """Appends rows; the index is the column ``row``."""
 
 
-def _pyarrow() -> Any:
+def load_pyarrow() -> Any:
+    """The module, or what to install."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -52,35 +55,26 @@ def check_suffix(path: str | Path, legal: Sequence[str] = SUFFIXES) -> str:
     if suffix not in legal:
         raise ScaleModelError(f"out={str(path)!r}: must end in {' or '.join(legal)}")
     if suffix == ".parquet":
-        _pyarrow()
+        load_pyarrow()
     return suffix
-
-
-@contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
-    """A path to write to that becomes `path` at the end: what is cut short leaves no file."""
-    target = Path(path)
-    draft = target.with_name(f".{target.name}.incomplete")
-    try:
-        yield draft
-        draft.replace(target)
-    except OSError as error:
-        raise ScaleModelError(f"out={str(path)!r}: cannot be written ({error.strerror})") from None
-    finally:
-        with suppress(OSError):  # gone already, or in a folder that is none
-            draft.unlink()
 
 
 # ------------------------------------------------------------------------------------- writing
 def csv_text(frame: pd.DataFrame, *, header: bool) -> str:
     """Rows as CSV text; numbers read back to the same bits, truth is ``true`` or ``false``."""
     import numpy as np
+    import pandas as pd
 
-    texts = {
+    texts: dict[str, Any] = {
         str(name): np.where(column, "true", "false")
         for name, column in frame.items()
         if column.dtype == bool
     }
+    for name, column in frame.items():
+        if column.dtype == object or isinstance(column.dtype, pd.StringDtype):
+            texts[str(name)] = [
+                csv_cell(cell) if isinstance(cell, str) else cell for cell in column
+            ]
     return str(frame.assign(**texts).to_csv(header=header, lineterminator="\n"))
 
 
@@ -94,22 +88,33 @@ class _CsvWriter:
         self._started = True
 
 
-class _ParquetWriter:
+def arrow_table(frame: pd.DataFrame) -> Any:
+    """Rows as pyarrow holds them, row numbers as a column."""
+    # pandas would keep the row numbers of the first part only.
+    return load_pyarrow().Table.from_pandas(frame.reset_index(), preserve_index=False)
+
+
+class ParquetRows:
+    """A Parquet file to which tables are appended, each as row groups of its own."""
+
     def __init__(self, path: Path, metadata: Mapping[str, Any]) -> None:
         self._path, self._metadata = path, metadata
         self._writer: Any = None
 
     def write(self, frame: pd.DataFrame) -> None:
-        arrow = _pyarrow()
-        # The row numbers as a column: pandas would keep those of the first part only.
-        table = arrow.Table.from_pandas(frame.reset_index(), preserve_index=False)
+        """Appends rows; the index is the column ``row``."""
+        self.write_table(arrow_table(frame))
+
+    def write_table(self, table: Any) -> None:
+        """Appends a table of pyarrow."""
         if self._writer is None:
-            known = {_METADATA: json.dumps(self._metadata).encode()}
+            known = {METADATA: json.dumps(self._metadata).encode()}
             schema = table.schema.with_metadata({**(table.schema.metadata or {}), **known})
-            self._writer = arrow.parquet.ParquetWriter(self._path, schema)
+            self._writer = load_pyarrow().parquet.ParquetWriter(self._path, schema)
         self._writer.write_table(table.replace_schema_metadata(self._writer.schema.metadata))
 
     def close(self) -> None:
+        """Completes the file."""
         if self._writer is not None:
             self._writer.close()
 
@@ -123,7 +128,7 @@ def writing(path: str | Path, metadata: Mapping[str, Any]) -> Iterator[Writer]:
             with draft.open("w", encoding="utf-8", newline="") as file:
                 yield _CsvWriter(file)
             return
-        writer = _ParquetWriter(draft, metadata)
+        writer = ParquetRows(draft, metadata)
         try:
             yield writer
         finally:
@@ -164,10 +169,10 @@ def _csv_piece(path: Path) -> _Piece:
 
 
 def _parquet_piece(path: Path) -> _Piece:
-    arrow = _pyarrow()
+    arrow = load_pyarrow()
     with arrow.parquet.ParquetFile(path) as file:
         schema = file.schema_arrow
-        known = (schema.metadata or {}).get(_METADATA)
+        known = (schema.metadata or {}).get(METADATA)
         if known is None:
             raise ScaleModelError(f"{path}: holds no sweep of scalemodel")
         metadata = json.loads(known)
@@ -246,8 +251,12 @@ def _write_merged(
     with replacing(out) as draft:
         if suffix == ".csv":
             _merge_csv(pieces, runs, draft)
-        else:
+            return
+        try:
             _merge_parquet(pieces, runs, draft, metadata)
+        except load_pyarrow().ArrowException as error:  # broken rows behind a sound header
+            names = ", ".join(str(piece.path) for piece in pieces)
+            raise ScaleModelError(f"{names}: holds no rows of a sweep ({error})") from None
 
 
 def _merge_csv(
@@ -272,11 +281,11 @@ def _merge_parquet(
     draft: Path,
     metadata: Mapping[str, Any],
 ) -> None:
-    parquet = _pyarrow().parquet
+    parquet = load_pyarrow().parquet
     files = [parquet.ParquetFile(piece.path) for piece in pieces]
     try:
         schema = files[0].schema_arrow
-        known = {_METADATA: json.dumps(metadata).encode()}
+        known = {METADATA: json.dumps(metadata).encode()}
         schema = schema.with_metadata({**schema.metadata, **known})
         parts = [_Batches(file.iter_batches(_BATCH_ROWS)) for file in files]
         with parquet.ParquetWriter(draft, schema) as writer:

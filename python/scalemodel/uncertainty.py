@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from scalemodel import catalog
-from scalemodel.units import value_of
+from scalemodel.resolve.reader import Reader
 
 if TYPE_CHECKING:
     from scalemodel.estimate import Estimate
@@ -229,11 +229,13 @@ def read(path: Path) -> Uncertainty:
         )
         for item in table["cells"]
     }
+    widening = Reader(table["widening"], "uncertainty.widening")
+    interval = Reader(table["interval"], "uncertainty.interval")
     return Uncertainty(
-        coverage_fraction=float(str(value_of(table["interval"]["coverage_fraction"]))),
+        coverage_fraction=interval.number("coverage_fraction"),
         cells=cells,
-        seen=tuple(Seen(**item) for item in table["seen"]),
-        widening={key: float(str(value_of(cell))) for key, cell in table["widening"].items()},
+        seen=tuple(Seen(*(item[key] for key in Seen._fields)) for item in table["seen"]),
+        widening={key: widening.number(key) for key in table["widening"]},
     )
 
 

@@ -42,7 +42,10 @@ UNITS: dict[str, dict[str, float]] = {
     "usd_per_s": {"USD/s": 1.0, "USD/h": 1 / 3600},
 }
 
-_NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*?)?\s*")
+#: Whole numbers beyond it have no floating-point form.
+_LARGEST = 1e300
+
+_NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*)?")
 
 
 def parse_quantity(value: object, dimension: str, where: str) -> float:
@@ -73,7 +76,7 @@ def parse_quantity(value: object, dimension: str, where: str) -> float:
             code="malformed",
         )
     if isinstance(value, str):
-        match = _NUMBER.fullmatch(value)
+        match = _NUMBER.fullmatch(value.strip())
         unit = (match.group(2) or "") if match else ""
         if match is None or unit not in units:
             raise ScaleModelError(
@@ -83,7 +86,7 @@ def parse_quantity(value: object, dimension: str, where: str) -> float:
             )
         number = float(match.group(1)) * units[unit]
     else:
-        number = float(value)
+        number = float(value) if abs(value) <= _LARGEST else math.inf
     if not math.isfinite(number) or number < 0:
         raise ScaleModelError(f"{where}={value!r}: must be finite and not negative")
     return number

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from scalemodel.errors import ScaleModelError, nearest
+from scalemodel.reading import read_text
+from scalemodel.texts import plain, plain_cells
 from scalemodel.units import source_of, value_of
 
 if sys.version_info >= (3, 11):
@@ -42,6 +45,8 @@ KINDS = (
 )
 _EMBEDDED = Path(__file__).parent
 _VENDOR = re.compile(r"nvidia|amd( instinct)?|google|intel|tesla")
+# The time of the TOML parser grows with the square of a key's parts.
+_LONG_KEY = re.compile(r"\.(?:[^.,\n]{0,64}\.){63}")
 _SEPARATORS = re.compile(r"[\s_\-]+")
 
 
@@ -106,7 +111,8 @@ def _notice(what: object, state: object) -> None:
 # ----------------------------------------------------------------------------------------- entries
 def _private() -> list[Path]:
     given = os.environ.get("SCALEMODEL_CATALOG_PATH", "")
-    return [Path(item).expanduser() for item in given.split(os.pathsep) if item]
+    # A user who does not exist leaves the path as it is, as in a shell.
+    return [Path(os.path.expanduser(item)) for item in given.split(os.pathsep) if item]
 
 
 def _folders(kind: str) -> list[Path]:
@@ -115,13 +121,21 @@ def _folders(kind: str) -> list[Path]:
     return [root / kind for root in [*_private(), _EMBEDDED]]
 
 
+def _modified_ns(path: str | Path) -> int:
+    """When a file was written; 0 where the system does not say, reading it then tells why."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
 def _private_files() -> tuple[tuple[str, int], ...]:
     """Every private entry and when it was written: an entry may be made of others by name."""
     found = []
     for root in _private():
         for kind in KINDS:
             with suppress(OSError), os.scandir(root / kind) as files:
-                found += [(file.path, file.stat().st_mtime_ns) for file in files]
+                found += [(file.path, _modified_ns(file.path)) for file in files]
     return tuple(sorted(found))
 
 
@@ -130,7 +144,7 @@ def _listed(folders: tuple[tuple[Path, int], ...]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder, _ in folders:
         for path in sorted(folder.glob("*.toml")):
-            found.setdefault(path.stem, path)
+            found.setdefault(plain(path.stem), path)
     return found
 
 
@@ -141,26 +155,66 @@ def _paths(kind: str) -> dict[str, Path]:
     return _listed(tuple((folder, folder.stat().st_mtime_ns) for folder in folders))
 
 
+class Entry(dict[str, Any]):
+    """A table of an entry: what a reader needs and does not find in it is an error that names it.
+
+    Examples
+    --------
+    >>> load("models", "llama3_8b")["architecture"]["wheels"]
+    Traceback (most recent call last):
+    scalemodel.errors.ScaleModelError: models/llama3_8b.architecture.wheels: missing
+    """
+
+    __slots__ = ("where",)
+
+    def __init__(self, table: Mapping[str, Any], where: str) -> None:
+        super().__init__({key: _table(cell, f"{where}.{key}") for key, cell in table.items()})
+        self.where = where
+
+    def __reduce__(self) -> tuple[type[Entry], tuple[dict[str, Any], str]]:
+        return Entry, (dict(self), self.where)
+
+    def __missing__(self, key: str) -> Any:
+        raise ScaleModelError(f"{self.where}.{key}: missing")
+
+
+def _table(cell: Any, where: str) -> Any:
+    if isinstance(cell, dict):
+        return Entry(cell, where)
+    if isinstance(cell, list):
+        return [_table(item, f"{where}[{number}]") for number, item in enumerate(cell)]
+    return cell
+
+
 def read_toml(path: Path) -> dict[str, Any]:
-    """Contents of a TOML file; a ScaleModelError names file and line where it is malformed."""
+    """Contents of a TOML file, texts on one line each; a ScaleModelError names file and line."""
+    text = read_text(path)
+    if _LONG_KEY.search(text):
+        raise ScaleModelError(f"{path}: a key has more than 64 parts")
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except OSError as error:
-        raise ScaleModelError(f"{path}: cannot be read ({error.strerror})") from error
-    except ValueError as error:  # no TOML, no text, or no path
+        return Entry(plain_cells(tomllib.loads(text)), f"{path.parent.name}/{path.stem}")
+    except RecursionError:
+        raise ScaleModelError(f"{path}: nested too deeply") from None
+    except ValueError as error:
         raise ScaleModelError(f"{path}: not valid TOML ({error})") from error
 
 
 @lru_cache(maxsize=1024)
-def _read_cached(path: Path, modified_ns: int) -> dict[str, Any]:
-    return read_toml(path)
+def _read_cached(path: Path, modified_ns: int) -> dict[str, Any] | ScaleModelError:
+    """A broken entry is remembered too: every look for an alias passes by it."""
+    try:
+        return read_toml(path)
+    except ScaleModelError as error:
+        return error
 
 
 def _read(path: Path) -> dict[str, Any]:
-    modified_ns = path.stat().st_mtime_ns
+    modified_ns = _modified_ns(path)
     _notice(path, modified_ns)
-    return _read_cached(path, modified_ns)
+    found = _read_cached(path, modified_ns)
+    if isinstance(found, ScaleModelError):
+        raise ScaleModelError(str(found), found.code)
+    return found
 
 
 def names(kind: str) -> list[str]:
@@ -174,16 +228,41 @@ def names(kind: str) -> list[str]:
     return sorted(_paths(kind))
 
 
+def _aliases_of(entry: Mapping[str, Any], path: Path) -> list[str]:
+    aliases = entry.get("aliases", [])
+    if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
+        raise ScaleModelError(f"{path}: aliases={aliases!r}: must be a list of names")
+    return aliases
+
+
 @lru_cache(maxsize=32)
 def _aliases(kind: str, paths: tuple[tuple[str, Path, int], ...]) -> dict[str, str]:
     index: dict[str, str] = {}
     for name, path, _ in paths:
-        entry = _read(path)
-        for alias in [name, *entry.get("aliases", []), entry.get("title", name)]:
-            index.setdefault(normalised(str(alias)), name)
+        with suppress(ScaleModelError):  # a broken entry has no aliases; its own name tells why
+            entry = _read(path)
+            for alias in [name, *_aliases_of(entry, path), entry.get("title", name)]:
+                index.setdefault(normalised(str(alias)), name)
     for name, _, _ in paths:  # an entry's own name wins over another one's alias
         index[normalised(name)] = name
     return index
+
+
+def _by_alias(kind: str, paths: Mapping[str, Path], label: str) -> str | None:
+    stamped = tuple((name, path, _modified_ns(path)) for name, path in paths.items())
+    return _aliases(kind, stamped).get(normalised(str(label)))
+
+
+def is_entry(kind: str, label: str) -> bool:
+    """Whether a name, alias or title stands for an entry.
+
+    Examples
+    --------
+    >>> is_entry("models", "Llama-3-8B"), is_entry("models", "config.json")
+    (True, False)
+    """
+    paths = _paths(kind)
+    return label in paths or _by_alias(kind, paths, label) is not None
 
 
 def find(kind: str, label: str) -> str:
@@ -201,8 +280,7 @@ def find(kind: str, label: str) -> str:
     paths = _paths(kind)
     if label in paths:
         return label
-    stamped = tuple((name, path, path.stat().st_mtime_ns) for name, path in paths.items())
-    found = _aliases(kind, stamped).get(normalised(str(label)))
+    found = _by_alias(kind, paths, label)
     if found is None:
         singular = kind.rstrip("s")
         missing = [str(folder) for folder in _private() if not folder.is_dir()]
@@ -277,6 +355,10 @@ def list_catalog(kind: str | None = None, name: str | None = None) -> pd.DataFra
     ------
     ScaleModelError : unknown kind or entry; the message names the nearest ones.
 
+    Warns
+    -----
+    UserWarning : a file holds no entry; it is named and left out.
+
     Examples
     --------
     >>> len(list_catalog("accelerators")) >= 25
@@ -299,7 +381,11 @@ def list_catalog(kind: str | None = None, name: str | None = None) -> pd.DataFra
     listed = []
     for each in KINDS if kind is None else (kind,):
         for entry, path in sorted(_paths(each).items()):
-            table = _read(path)
-            aliases = ", ".join(str(alias) for alias in table.get("aliases", []))
+            try:
+                table = _read(path)
+                aliases = ", ".join(_aliases_of(table, path))
+            except ScaleModelError as broken:
+                warnings.warn(f"left out: {broken}", stacklevel=2)
+                continue
             listed.append((each, entry, str(table.get("title", entry)), aliases))
     return pd.DataFrame(listed, columns=["kind", "name", "title", "aliases"])

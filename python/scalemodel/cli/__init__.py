@@ -7,12 +7,14 @@ run or does not fit, 4 nothing feasible found, 130 interrupted.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from scalemodel import interrupts
 from scalemodel._core import __version__
 from scalemodel.cli.calibrations import add_calibrate, add_measure
 from scalemodel.cli.catalogue import add_list, add_validate
@@ -51,6 +53,9 @@ __all__ = [
     "summary",
 ]
 
+
+#: A disk, a quota or a limit on files that is exhausted.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # In the order of the help text.
 _COMMANDS = (
@@ -98,6 +103,11 @@ def _run(options: argparse.Namespace) -> int:
                     report("warning", warning.message)
 
 
+def _drop_output() -> None:
+    """Keeps the interpreter from flushing into a stream that takes no more as it ends."""
+    sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code.
 
@@ -119,6 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     model,cluster,...
     0
     """
+    interrupts.restore()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:  # a terminal without Unicode still gets an answer
@@ -139,9 +150,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             os._exit(INTERRUPTED)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone; keep the interpreter from flushing into the closed pipe at exit.
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+        _drop_output()  # the reader has gone
         return OK
+    except OSError as error:
+        if error.errno not in _FULL:
+            report("internal error", f"{type(error).__name__}: {error}")
+            return FAILED
+        _drop_output()
+        report("error", f"standard output: cannot be written ({error.strerror})")
+        return FAILED
     except Exception as error:  # a fault of scalemodel itself: still one line, no traceback
         report("internal error", f"{type(error).__name__}: {error}")
         return FAILED

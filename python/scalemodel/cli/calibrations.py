@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalemodel.cli.options import whole
-from scalemodel.cli.output import OK
+from scalemodel.cli.output import OK, print_csv
 from scalemodel.errors import ScaleModelError
 
 if TYPE_CHECKING:
@@ -108,7 +107,8 @@ def _calibrate(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     elif options.csv:
-        found.table.to_csv(sys.stdout, index=False, lineterminator="\n")
+        header = [str(column) for column in found.table.columns]
+        print_csv(header, found.table.astype(object).to_numpy().tolist())
     else:
         print(found.text())
         print()

@@ -32,7 +32,9 @@ def add_merge(commands: Any) -> None:
         action="store_true",
         help="accept missing shards: the result is a part that can be merged further",
     )
-    rankings.add_ranking_output(parser, [*SWEEP_COLUMNS, "objective", "row"])
+    rankings.add_ranking_output(
+        parser, [*SWEEP_COLUMNS, "objective", "row", "simulated_step_time_s"]
+    )
     add_formats(parser)
 
 

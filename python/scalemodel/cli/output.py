@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scalemodel import _core
+from scalemodel.texts import csv_cell, plain
 
 if TYPE_CHECKING:
     from scalemodel.resolve import Cluster, Model
@@ -48,14 +49,14 @@ def cell(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value)
+    return plain(value) if isinstance(value, str) else str(value)
 
 
 def print_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A CSV table."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows([cell(value) for value in row] for row in rows)
+    writer.writerows([csv_cell(cell(value)) for value in row] for row in rows)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -72,7 +73,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
 
 def report(kind: str, text: object) -> None:
     """One line on the error stream."""
-    print(f"scalemodel: {kind}: {' '.join(str(text).split())}", file=sys.stderr)
+    print(f"scalemodel: {kind}: {plain(text)}", file=sys.stderr)
 
 
 # ------------------------------------------------------------------------------------- questions

@@ -252,10 +252,10 @@ def check_out(path: str, *, part: bool) -> None:
 
 def write(part: Part, path: str, columns: Sequence[str] | None) -> None:
     """A ranking to a file: all of it as JSON, its table as CSV or Parquet."""
-    from scalemodel import ranking_file, table_file
+    from scalemodel import files, ranking_file, table_file
 
     if table_file.check_suffix(path, OUT_SUFFIXES) == ".json":
-        with table_file.replacing(path) as draft:
+        with files.replacing(path) as draft:
             draft.write_text(ranking_file.to_json(part) + "\n", encoding="utf-8")
         return
     frame = _chosen(part.ranking.table, columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -26,6 +26,7 @@ from scalemodel.cli.options import (
     whole,
 )
 from scalemodel.cli.output import NOTHING_FEASIBLE, OK, print_json, question_text, strategy_text
+from scalemodel.errors import ScaleModelError
 from scalemodel.objective import SWEEP_COLUMNS
 from scalemodel.search import Question, Shard, search, sweep
 from scalemodel.space import Space, enumeration
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scalemodel.resolve import Cluster, Model
+    from scalemodel.table_draft import Chunks
     from scalemodel.table_file import Writer
     from scalemodel.tasks import Training
 
@@ -140,7 +142,9 @@ def add_search(commands: Any) -> None:
     aim.add_argument(
         "--no-prune", dest="prune", action="store_false", help="evaluate every strategy"
     )
-    rankings.add_ranking_output(parser, [*SWEEP_COLUMNS, "objective", "row"])
+    rankings.add_ranking_output(
+        parser, [*SWEEP_COLUMNS, "objective", "row", "simulated_step_time_s"]
+    )
     add_formats(parser)
 
 
@@ -156,6 +160,11 @@ def add_sweep(commands: Any) -> None:
     _add_common(parser)
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar="FILE", help="write the rows to a .csv or .parquet file")
+    output.add_argument(
+        "--resume",
+        action="store_true",
+        help="continue what a killed sweep of the same question has left of the file",
+    )
     output.add_argument(
         "--columns",
         nargs="+",
@@ -293,8 +302,28 @@ class _Tally:
             if self.best is None or rate > self.best[0]:
                 self.best = rate, row
 
+    def note(self) -> dict[str, Any]:
+        """The same as JSON holds it."""
+        return {"counts": self.counts, "best": self.best}
+
+    def restore(self, note: Mapping[str, Any]) -> None:
+        self.counts = dict(note["counts"])
+        self.best = None if note["best"] is None else (note["best"][0], note["best"][1])
+
     def ordered(self) -> dict[str, int]:
         return dict(sorted(self.counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+class _FileOutput:
+    """Rows to a file, with the tally of all rows so far."""
+
+    def __init__(self, chunks: Chunks, tally: _Tally) -> None:
+        self._chunks, self._tally = chunks, tally
+        if chunks.note is not None:
+            tally.restore(chunks.note)
+
+    def write(self, frame: pd.DataFrame) -> None:
+        self._chunks.write(frame, self._tally.note())
 
 
 class _CsvOutput:
@@ -342,13 +371,15 @@ def _metadata(own: Shard, question: Question) -> dict[str, Any]:
     }
 
 
-def _stream(own: Shard, options: argparse.Namespace, tally: _Tally, writer: Writer | None) -> Any:
-    """All rows of a shard, a chunk at a time; an empty table at the end."""
+def _stream(
+    own: Shard, options: argparse.Namespace, tally: _Tally, writer: Writer | None, done: int
+) -> Any:
+    """The rows of a shard that are not done, a chunk at a time; an empty table at the end."""
     report = _progress(options)
     rows = own.last - own.first
     frame = None
     # An empty shard still gives its (empty) table.
-    starts = range(own.first, own.last, CHUNK_ROWS) if rows else (own.first,)
+    starts = range(own.first + done, own.last, CHUNK_ROWS) or (own.first + done,)
     for first in starts:
         last = min(first + CHUNK_ROWS, own.last)
         before = first - own.first
@@ -359,7 +390,7 @@ def _stream(own: Shard, options: argparse.Namespace, tally: _Tally, writer: Writ
 
         frame = own.question.run_sweep(first, last, options.threads, tell)
         tally.add(frame)
-        if writer is not None:
+        if writer is not None and (len(frame) or not rows):
             kept = options.columns or frame.columns
             writer.write(frame[[name for name in frame.columns if name in kept]])
     if report is not None:
@@ -377,14 +408,17 @@ def _needed(options: argparse.Namespace, written: bool) -> tuple[str, ...] | Non
 
 
 def _sweep(options: argparse.Namespace) -> int:
-    from scalemodel import table_file
+    from scalemodel.table_draft import writing_chunks
+    from scalemodel.table_file import check_suffix
 
+    if options.resume and not options.out:
+        raise ScaleModelError("resume: needs the file to be continued (--out FILE)")
     model, cluster, task, space = asked(options)
     if options.count:
         return _print_count(options, space.size(model, cluster, task))
     number, count = options.shard
     if options.out:
-        table_file.check_suffix(options.out)
+        check_suffix(options.out)
     tally, done = _Tally(), []
     streams_out = not options.out and (options.csv or options.json)
 
@@ -396,14 +430,18 @@ def _sweep(options: argparse.Namespace) -> int:
         own = replace(own, question=replace(own.question, columns=needed))
         with ExitStack() as stack:
             writer: Writer | None = None
+            rows_done = 0
             if options.out:
-                writer = stack.enter_context(table_file.writing(options.out, _metadata(own, asked)))
+                chunks = stack.enter_context(
+                    writing_chunks(options.out, _metadata(own, asked), resume=options.resume)
+                )
+                writer, rows_done = _FileOutput(chunks, tally), chunks.rows
             elif options.csv:
                 writer = _CsvOutput()
             elif options.json:
                 writer = _JsonOutput()
                 stack.callback(writer.close)
-            return _stream(own, options, tally, writer)
+            return _stream(own, options, tally, writer, rows_done)
 
     sweep(
         model,

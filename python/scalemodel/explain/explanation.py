@@ -61,7 +61,7 @@ class Explanation:
     share_fraction: float | None
     formula: str
     source: str
-    inputs: Mapping[str, object] = field(default_factory=dict)
+    inputs: Mapping[str, object] = field(default_factory=dict, hash=False)
     children: tuple[Explanation, ...] = ()
 
     @property

@@ -12,6 +12,7 @@ from scalemodel import _core, catalog, resolve
 from scalemodel.errors import ScaleModelError, nearest
 from scalemodel.groups.layers import Group, group_from_table
 from scalemodel.resolve.reader import is_path
+from scalemodel.texts import plain
 
 
 class Slot(NamedTuple):
@@ -58,6 +59,10 @@ class ComposedModel:
     name: str
     groups: tuple[Group, ...]
     title: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        for key in ("name", "title"):
+            object.__setattr__(self, key, plain(getattr(self, key)))
 
     def _producers(self, index: int) -> list[int]:
         group = self.groups[index]
@@ -204,7 +209,7 @@ def from_table(table: Mapping[str, Any], where: str) -> ComposedModel:
                 f"{where}: {key}: unknown key; {nearest(str(key), _ENTRY_KEYS)}",
                 code="unknown_key",
             )
-    groups = table["group"]
+    groups = table.get("group")
     if not isinstance(groups, Sequence) or not all(isinstance(g, Mapping) for g in groups):
         raise ScaleModelError(f"{where}: group: must be a list of tables [[group]]")
     name = str(table.get("name", where))
@@ -277,7 +282,7 @@ def compose(
         return _of_decoder(resolve.model(source))
     if isinstance(source, str) and is_catalogued(source):
         return _of_catalogue(catalog.find("composed", source))
-    if is_path(str(source), (".toml",)):
+    if is_path(source, (".toml",), ("composed", "models")):
         table = catalog.read_toml(Path(source))
         if "group" in table:
             return from_table(table, str(source))

@@ -15,6 +15,7 @@ from typing import Any
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import Estimate, running_estimate
 from scalemodel.jobs.suspects import Suspect, suspects
+from scalemodel.validation.rows import cell_text
 
 
 class SlowStepWarning(UserWarning):
@@ -188,7 +189,7 @@ class StepTimeMonitor:
                 writer = csv.DictWriter(file, list(row), lineterminator="\n")
                 if fresh:
                     writer.writeheader()
-                writer.writerow(row)
+                writer.writerow({key: cell_text(cell) for key, cell in row.items()})
         except OSError as error:
             raise ScaleModelError(
                 f"path={os.fspath(path)!r} cannot be written: {error.strerror or error}",

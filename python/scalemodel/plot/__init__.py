@@ -36,6 +36,7 @@ from scalemodel.plot.search import heat_map, parallel_coordinates, pareto
 from scalemodel.plot.sensitivity import iso_performance, tornado
 from scalemodel.plot.serving import cache_occupancy, serving_front, serving_rates
 from scalemodel.plot.timeline import memory_timeline, timeline
+from scalemodel.texts import label_text
 from scalemodel.validation.operators.score import short_source
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def _columns(estimates: list[_Drawn], decoders: tuple[str, ...], groups: str) ->
 
 def _stack(ax: Axes, estimates: list[_Drawn], columns: dict[str, str], divisor: float) -> None:
     """Stacked horizontal bars, one per estimate; a part that is zero everywhere has no legend."""
-    labels = [label_of(est) for est in estimates]
+    labels = [label_text(label_of(est)) for est in estimates]
     positions = np.arange(len(estimates))
     left = np.zeros(len(estimates))
     for index, (column, label) in enumerate(columns.items()):
@@ -416,7 +417,7 @@ def validation(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
                 markersize=4.5,
                 markeredgecolor="white",
                 markeredgewidth=0.3,
-                label=", ".join(str(part) for part in key if part),
+                label=label_text(", ".join(str(part) for part in key if part)),
             )
         ax.set(
             xscale="log",

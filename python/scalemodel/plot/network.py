@@ -10,6 +10,7 @@ import numpy as np
 from scalemodel import plot
 from scalemodel.errors import ScaleModelError
 from scalemodel.plot.columns import COLOUR_MAP, line_colours
+from scalemodel.texts import label_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,7 +152,7 @@ def link_load_cdf(reports: Any, *, ax: Axes | None = None) -> Axes:
                 where="post",
                 color=plot._COLOURS[index % len(plot._COLOURS)],
                 linestyle=_LINES[index % len(_LINES)],
-                label=label,
+                label=label_text(label),
             )
         ax.set_xlim(left=0)
         ax.set_ylim(0, 102)
@@ -204,10 +205,10 @@ def job_slowdowns(reports: Any, *, ax: Axes | None = None) -> Axes:
                 color=plot._COLOURS[index % len(plot._COLOURS)],
                 hatch=plot._HATCHES[index % len(plot._HATCHES)],
                 edgecolor="white",
-                label=label,
+                label=label_text(label),
             )
         ax.axhline(1, color="black", linewidth=0.8)
-        ax.set_xticks(places, names[0])
+        ax.set_xticks(places, [label_text(name) for name in names[0]])
         ax.set_ylim(0, 1.2 * ax.get_ylim()[1])
         ax.set(xlabel="Job", ylabel="Slowdown (1 = alone)")
         if any(tables):
@@ -384,7 +385,7 @@ def network_efficiency(runs: Any, *, ax: Axes | None = None) -> Axes:
                 where="post",
                 color=plot._COLOURS[index % len(plot._COLOURS)],
                 linestyle=_LINES[index % len(_LINES)],
-                label=label,
+                label=label_text(label),
             )
         ax.set_ylim(0, 1.05)
         ax.set(xlabel="Time (s)", ylabel="Efficiency (1 = alone)")

@@ -10,6 +10,7 @@ import numpy as np
 from scalemodel import _core, plot
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import Estimate, operator_rows, running_estimate
+from scalemodel.texts import label_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -241,14 +242,14 @@ def roofline(est: Estimate, *, ax: Axes | None = None) -> Axes:
                 color=plot._COLOURS[index % len(plot._COLOURS)],
                 markeredgecolor="white",
                 markeredgewidth=0.3,
-                label=operator,
+                label=label_text(operator),
             )
         ax.set(
             xscale="log",
             yscale="log",
             xlabel="Arithmetic intensity (flop/byte)",
             ylabel="Rate (TFLOP/s)",
-            title=f"Multiplications on {est.cluster.accelerator}",
+            title=label_text(f"Multiplications on {est.cluster.accelerator}"),
         )
         plot._legend_beside(ax)
     return ax
@@ -362,7 +363,7 @@ def bus_bandwidth(
             xscale="log",
             xlabel="Buffer (bytes)",
             ylabel="Bus bandwidth (GB/s)",
-            title=title.capitalize(),
+            title=label_text(title.capitalize()),
         )
         ax.set_ylim(bottom=0)
         plot._legend_beside(ax)

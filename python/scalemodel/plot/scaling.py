@@ -13,6 +13,7 @@ from scalemodel.estimate import TIME_COLUMNS
 from scalemodel.objective import is_maximised
 from scalemodel.pareto import numbers, table_of
 from scalemodel.plot.columns import feasible_rows, number_text, points_of, scale_of, whole
+from scalemodel.texts import label_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +109,7 @@ def scaling(
                 points[:, 1],
                 marker=plot._MARKERS[index % len(plot._MARKERS)],
                 color=colour,
-                label=label or "_",
+                label=label_text(label) or "_",
             )
             if ideal:
                 ax.axhline(points[0, 1], color=colour, linestyle="--", linewidth=0.8)
@@ -275,7 +276,7 @@ def crossovers(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
                     facecolor=plot._COLOURS[families.index(family) % len(plot._COLOURS)],
                     hatch=plot._HATCHES[families.index(family) % len(plot._HATCHES)],
                     edgecolor="white",
-                    label=family,
+                    label=label_text(family),
                 )
                 for family in shown
             ],

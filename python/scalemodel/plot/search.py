@@ -26,6 +26,7 @@ from scalemodel.plot.columns import (
     strategy_text,
     whole,
 )
+from scalemodel.texts import label_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -215,7 +216,7 @@ def _label_knees(ax: Axes, found: pd.DataFrame, points: Floats, table: pd.DataFr
         # Inwards, so that the text stays on the axis wherever the knee lies.
         across = ax.transAxes.inverted().transform(ax.transData.transform(points[place]))[0]
         ax.annotate(
-            strategy_text(row) or str(table.index[place]),
+            label_text(strategy_text(row) or table.index[place]),
             points[place],
             xytext=(8 if across < 0.6 else -8, 8),
             textcoords="offset points",
@@ -235,7 +236,7 @@ def _draw_products(ax: Axes, products: Sequence[float], columns: list[str]) -> N
     # A linear axis may start below zero, where no such line passes.
     x_low, y_low = max(min(limits[0]), 1e-9 * x_high), max(min(limits[1]), 1e-9 * y_high)
     unit = scale_of(columns[0]).divisor * scale_of(columns[1]).divisor
-    text = f"equal {columns[0]} × {columns[1]}"
+    text = label_text(f"equal {columns[0]} × {columns[1]}")
     for product in products:
         if not (np.isfinite(product) and product > 0):
             raise ScaleModelError(f"iso_products={product!r}: must be positive numbers")
@@ -321,8 +322,8 @@ def heat_map(
     ax = plot._axis(ax, max(3.6, 1.8 + 0.75 * len(columns)), max(2.6, 1.3 + 0.45 * len(rows)))
     with plot.style():
         _draw_cells(ax, cells, full & np.isnan(cells), larger, scale.label)
-        ax.set_xticks(range(len(columns)), columns)
-        ax.set_yticks(range(len(rows)), rows)
+        ax.set_xticks(range(len(columns)), [label_text(text) for text in columns])
+        ax.set_yticks(range(len(rows)), [label_text(text) for text in rows])
         ax.set(xlabel=scale_of(x).label, ylabel=scale_of(y).label)
         ax.set_title("Best over all other knobs")
     return ax
@@ -489,7 +490,7 @@ def _draw_axis(ax: Axes, place: int, table: pd.DataFrame, column: str) -> Floats
     ax.axvline(place, color="0.35", linewidth=0.8, zorder=1.5)
     for text, mark in zip(texts, marks, strict=True):
         ax.annotate(
-            text,
+            label_text(text),
             (place, float(mark)),
             xytext=(4, 0),
             textcoords="offset points",

@@ -20,6 +20,7 @@ from scalemodel.plot.columns import (
     scale_of,
     whole,
 )
+from scalemodel.texts import label_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,7 +98,7 @@ def tornado(table: pd.DataFrame | Any, *, ax: Axes | None = None) -> Axes:
                 )
             _label_ends(ax, place, base[0], ends)
         ax.axvline(base[0], color="0.2", linewidth=1)
-        ax.set_yticks(range(len(frame)), [str(frame["name"].iloc[row]) for row in order])
+        ax.set_yticks(range(len(frame)), [label_text(frame["name"].iloc[row]) for row in order])
         ax.invert_yaxis()
         ax.margins(x=0.42)  # room for the labels at the ends
         ax.set(xlabel=scale.label, title=f"Base {number_text(base[0])} {scale.unit}".rstrip())
@@ -114,7 +115,7 @@ def _label_ends(ax: Axes, place: int, base: float, ends: list[tuple[Any, ...]]) 
         right = end > base or (end == base and ends[1 - line][0] < base)
         outmost = max(ends[0][0], ends[1][0]) if right else min(ends[0][0], ends[1][0])
         ax.annotate(
-            f"{name}: {change}".replace("-", "−"),
+            label_text(f"{name}: {change}".replace("-", "−")),
             (outmost if shared else end, place),
             xytext=(4 if right else -4, (6 - 12 * line) if shared else 0),
             textcoords="offset points",

@@ -11,6 +11,7 @@ from scalemodel import plot
 from scalemodel.errors import ScaleModelError
 from scalemodel.pareto import numbers, table_of
 from scalemodel.plot.columns import scale_of
+from scalemodel.texts import label_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +67,7 @@ def serving_front(
                 raise ScaleModelError(f"plans: nothing to draw of {label or 'the table'}")
             order = np.argsort(times[kept], kind="stable")
             best = np.maximum.accumulate(rates[kept][order])
-            ax.step(1e3 * times[kept][order], best, where="post", label=label or None)
+            ax.step(1e3 * times[kept][order], best, where="post", label=label_text(label) or None)
         if tpot_s is not None:
             ax.axvline(1e3 * tpot_s, color="0.3", linestyle="--", linewidth=1, label="limit")
         ax.set(

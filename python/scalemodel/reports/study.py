@@ -11,6 +11,7 @@ from typing import Any
 from scalemodel import _core
 from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import DEFAULT_STACK, is_composed
+from scalemodel.files import replacing
 from scalemodel.objective import Objective
 from scalemodel.reports import markup, sections
 from scalemodel.resolve import Network
@@ -52,15 +53,9 @@ class Report:
         ------
         ScaleModelError : the file cannot be written.
         """
-        target = Path(path)
-        try:
-            target.write_text(self.html, encoding="utf-8")
-        except OSError as error:
-            raise ScaleModelError(
-                f"path={os.fspath(path)!r} cannot be written: {error.strerror or error}",
-                code="unwritable_file",
-            ) from None
-        return target
+        with replacing(path) as draft:
+            draft.write_text(self.html, encoding="utf-8")
+        return Path(path)
 
 
 def _code(question: Question, top: int) -> str:

@@ -17,7 +17,7 @@ def accelerator_table(source: str | Table) -> dict[str, Any]:
         base = source.get("base")
         table = accelerator_table(str(base)) if base is not None else {}
         return merged(table, {key: cell for key, cell in source.items() if key != "base"})
-    if is_path(source, (".toml",)):
+    if is_path(source, (".toml",), ("accelerators",)):
         table = catalog.read_toml(Path(source))
     else:
         table = dict(catalog.load("accelerators", source))

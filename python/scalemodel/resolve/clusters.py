@@ -13,6 +13,7 @@ from scalemodel.errors import ScaleModelError
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 from scalemodel.resolve.networks import build_fabric, build_measured, build_scale_up, build_shares
 from scalemodel.resolve.reader import Reader, Table, freeze, is_path, merged
+from scalemodel.texts import plain
 from scalemodel.units import parse_quantity, value_of
 
 #: Key of the parts of a cluster file that describes several kinds.
@@ -46,6 +47,10 @@ class Cluster:
     accelerator: str = field(default="", compare=False)
     price_source: str = field(default="", compare=False)
     table: Table = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for key in ("name", "title", "accelerator", "price_source"):
+            object.__setattr__(self, key, plain(getattr(self, key)))
 
     @property
     def accelerators(self) -> int:
@@ -106,7 +111,7 @@ def cluster_table(source: str | Path | Table) -> tuple[dict[str, Any], str]:
             table["fabric"] = {**table["fabric"], "topology": topology}
         return table, str(source.get("name", table.get("name", "cluster")))
     text = str(source)
-    if is_path(text, (".toml",)):
+    if is_path(source, (".toml",), ("clusters",)):
         return catalog.read_toml(Path(text)), text
     name = catalog.find("clusters", text)
     return dict(catalog.load("clusters", name)), name

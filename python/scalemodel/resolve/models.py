@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,9 @@ from typing import Any
 from scalemodel import _core, catalog
 from scalemodel.errors import ScaleModelError, nearest
 from scalemodel.hugging_face import architecture_from_config
-from scalemodel.resolve.reader import Table, is_path
+from scalemodel.reading import read_json
+from scalemodel.resolve.reader import Table, is_folder, is_path
+from scalemodel.texts import plain
 from scalemodel.units import value_of
 
 
@@ -38,6 +39,10 @@ class Model:
     shape: _core.DecoderShape
     title: str = field(default="", compare=False)
     family: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        for key in ("name", "title", "family"):
+            object.__setattr__(self, key, plain(getattr(self, key)))
 
     @cached_property
     def core(self) -> _core.LayeredModel:
@@ -78,6 +83,7 @@ _MODEL_KEYS = (
     "checkpoint",
     "source",
 )
+_KINDS = ("models", "composed")
 _SHAPE_FIELDS = tuple(row["name"] for row in _core.DecoderShape.fields())
 
 
@@ -109,20 +115,6 @@ def _name_of_file(where: str) -> str:
     if path.suffix != ".json":
         return path.name if path.is_dir() else ""
     return path.parent.name if path.name == "config.json" else path.stem
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        read = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ScaleModelError(f"{path}: cannot be read ({error.strerror})") from error
-    except (UnicodeDecodeError, ValueError) as error:
-        raise ScaleModelError(f"{path}: not valid JSON ({error})") from error
-    except RecursionError:
-        raise ScaleModelError(f"{path}: nested too deeply") from None
-    if not isinstance(read, dict):
-        raise ScaleModelError(f"{path}: must hold a JSON object, not {type(read).__name__}")
-    return read
 
 
 def _model_from_table(table: Table, where: str) -> Model:
@@ -189,7 +181,8 @@ def model(source: str | Path | Table | Model) -> Model:
     source : str, Path or mapping
         Catalogue name or alias; path of a ``.toml`` entry, of a ``config.json`` or of a directory
         that holds one; a mapping with an ``architecture`` table or the contents of a
-        ``config.json``.
+        ``config.json``. A name of the catalogue wins over a file or folder of that name: write
+        ``./llama3_8b`` for the folder.
 
     Raises
     ------
@@ -211,11 +204,11 @@ def model(source: str | Path | Table | Model) -> Model:
     if isinstance(source, (str, Path)):
         text = str(source)
         path = Path(text)
-        if is_path(text, (".toml",)):
+        if is_path(source, (".toml",), _KINDS):
             return _model_from_table(catalog.read_toml(path), text)
-        if is_path(text, (".json",)):
-            return _model_from_table(_read_json(path), text)
-        if path.is_dir() and (path / "config.json").is_file():
-            return _model_from_table(_read_json(path / "config.json"), text)
+        if is_path(source, (".json",), _KINDS):
+            return _model_from_table(read_json(path), text)
+        if is_folder(source, "config.json", _KINDS):
+            return _model_from_table(read_json(path / "config.json"), text)
         return _catalogue_model(_entry_name(text))
     raise ScaleModelError(f"model={source!r}: {_legal_for(source)}", code="malformed")

@@ -8,16 +8,21 @@ from typing import Any
 
 from scalemodel import _core, catalog
 from scalemodel.errors import ScaleModelError, nearest
-from scalemodel.resolve.reader import Reader, Table
+from scalemodel.resolve.reader import Reader, Table, merged
 from scalemodel.units import parse_quantity, value_of
 
 
 def interconnect_table(name: str) -> dict[str, Any]:
-    """A link class; where it was not measured, with the constants of the one it names."""
+    """A link class, laid over the one whose constants stand for what was not measured of it.
+
+    Examples
+    --------
+    >>> pcie3, pcie5 = interconnect_table("pcie3"), interconnect_table("pcie5")
+    >>> pcie3["all_reduce"]["host_share"] == pcie5["all_reduce"]["host_share"]
+    True
+    """
     table = catalog.load("interconnects", name)
-    if "kernels" not in table:
-        return table
-    return {**catalog.load("interconnects", table["kernels"]), **table}
+    return merged(interconnect_table(table["kernels"]), table) if "kernels" in table else table
 
 
 @catalog.kept(64)

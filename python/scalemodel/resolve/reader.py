@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from copy import copy
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from scalemodel import catalog
 from scalemodel.errors import ScaleModelError, nearest
+from scalemodel.texts import plain
 from scalemodel.units import parse_quantity, value_of
 
 Table = Mapping[str, Any]
@@ -102,7 +107,7 @@ class Reader:
     def text(self, key: str, default: str) -> str:
         """A text."""
         self.known.add(key)
-        value = str(value_of(self.table.get(key, default)))
+        value = plain(value_of(self.table.get(key, default)))
         self._note(key, "text", value)
         return value
 
@@ -131,7 +136,7 @@ class Reader:
 
 def merged(base: Table, changes: Table) -> dict[str, Any]:
     """`base` with `changes` laid over it, table by table; cells are replaced whole."""
-    result = dict(base)
+    result = copy(base) if isinstance(base, dict) else dict(base)
     for key, cell in changes.items():
         below = result.get(key)
         is_table = isinstance(cell, Mapping) and "value" not in cell
@@ -151,6 +156,24 @@ def freeze(table: object) -> object:
     return table
 
 
-def is_path(text: str, suffixes: tuple[str, ...]) -> bool:
-    """Whether `text` names a file of one of these kinds rather than a catalogue entry."""
-    return text.endswith(suffixes)
+def is_path(source: str | Path, suffixes: tuple[str, ...], kinds: tuple[str, ...]) -> bool:
+    """Whether `source` names a file of one of these suffixes rather than a catalogue entry.
+
+    An entry wins over a file of its name, so that what lies in a folder cannot take the place of a
+    well-known name: a separator (``./name.toml``) or a `Path` says that the file is meant.
+    """
+    return str(source).endswith(suffixes) and not _is_entry(source, kinds)
+
+
+def is_folder(source: str | Path, holding: str, kinds: tuple[str, ...]) -> bool:
+    """Whether `source` names a folder that holds a file; an entry wins as in `is_path`."""
+    try:
+        return os.path.isfile(os.path.join(source, holding)) and not _is_entry(source, kinds)
+    except ValueError:  # a null byte
+        return False
+
+
+def _is_entry(source: str | Path, kinds: tuple[str, ...]) -> bool:
+    if not isinstance(source, str) or os.path.basename(source) != source:
+        return False
+    return any(catalog.is_entry(kind, source) for kind in kinds)

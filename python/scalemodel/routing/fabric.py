@@ -59,6 +59,12 @@ class Fabric:
     def __repr__(self) -> str:
         return f"Fabric.{self.name}({self.core.nics} NICs, {self.core.links} links)"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fabric) and (self.name, self.core) == (other.name, other.core)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.core.nics, self.core.links))
+
     # ---------------------------------------------------------------------------------- builders
     @classmethod
     def leaf_spine(

@@ -90,6 +90,18 @@ class NetworkReport:
     rails: bool
     parts: tuple[Part, ...] = field(repr=False)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NetworkReport) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[object, ...]:
+        jobs = [(job.name, job.estimate, *job.nics.tolist()) for job in self.jobs]
+        parts = [(part[:4], part.ports, part.together) for part in self.parts]
+        choices = self.policy, self.model, self.rails
+        return self.cluster, self.fabric, *choices, *jobs, *parts
+
     def __repr__(self) -> str:
         worst = min((row["share_fraction"] for row in self._rows()), default=1.0)
         return (

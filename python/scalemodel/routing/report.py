@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OK, DISCONNECTED = "ok", "illegal:disconnected"
+
+
+def _equal(a: object, b: object) -> bool:
+    """Whether two columns of the engine hold the same; NaN, which stands for no value, too."""
+    numbers, others = np.asarray(a), np.asarray(b)
+    return np.array_equal(numbers, others, equal_nan=numbers.dtype.kind == "f")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -44,6 +50,23 @@ class RoutingReport:
     policy: str
     model: str
     columns: Mapping[str, Any] = field(repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RoutingReport) and (
+            self._asked() == other._asked()
+            and self.columns.keys() == other.columns.keys()
+            and all(_equal(self.columns[name], other.columns[name]) for name in self._answered())
+        )
+
+    def __hash__(self) -> int:
+        return hash(self._asked())
+
+    def _answered(self) -> Iterator[str]:
+        """Columns of the answer; the router's own time is none of it."""
+        return (name for name in self.columns if name != "assignment_s")
+
+    def _asked(self) -> tuple[object, ...]:
+        return self.fabric, self.traffic, self.policy, self.model
 
     def __repr__(self) -> str:
         return (

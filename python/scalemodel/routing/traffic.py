@@ -80,6 +80,12 @@ class Traffic:
         self.compute_s = list(compute_s)
         self.phases = list(phases)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Traffic) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((*self.names, self.core.size))
+
     def __repr__(self) -> str:
         return f"Traffic({len(self.names)} jobs, {self.core.size} flows)"
 

@@ -113,6 +113,11 @@ def launch_command(plan: Serving) -> str:
     writers = {"vllm": _vllm, "sglang": _sglang, "tensorrt": _tensorrt_llm}
     for start, writer in writers.items():
         if plan.engine.startswith(start):
+            if plan.model.name.startswith("-"):
+                raise ScaleModelError(
+                    f"model={plan.model.name!r}: starts with '-': its command would take it for an "
+                    "option"
+                )
             return shlex.join(writer(plan))
     raise ScaleModelError(f"engine={plan.engine!r}: no command is known that starts it")
 

@@ -14,14 +14,16 @@ from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for, kernels_for
 from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.serving.energy import accelerator_power_w, decode_load
-from scalemodel.serving.task import Inference
+from scalemodel.serving.task import Inference, number_from_to
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from scalemodel.groups import ComposedModel, GroupStrategy
     from scalemodel.serving.batches import BatchServing
-    from scalemodel.serving.stream import Arrivals, Lengths, RequestStream, ServedStream
+    from scalemodel.serving.stream import Arrivals, Balance, Lengths, RequestStream, ServedStream
+
+_MANY = 1e9  # sequences, or requests per second
 
 #: Columns of a step by cause; they sum to ``step_time_s``.
 STEP_COLUMNS = tuple(
@@ -62,6 +64,15 @@ def deployment_for(
         imbalance,
     )
     return built, note
+
+
+def _deployment_of(
+    model: Model, cluster: Cluster, task: Inference, layout: _core.ServingLayout, engine: str
+) -> tuple[_core.Deployment, str]:
+    """The instance that serves a task, and the note on its kernels."""
+    return deployment_for(
+        model, cluster, task.precision, task.kv_precision, float(task.imbalance), layout, engine
+    )
 
 
 class Serving(ColumnAnswer):
@@ -115,6 +126,19 @@ class Serving(ColumnAnswer):
         self.state = state
         self.asked_rate = asked_rate
         self._columns = self._answer()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The tables of an instance follow from the question.
+        return {**self.__dict__, "deployment": self.deployment is not None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        if state["deployment"]:
+            self.deployment, _ = _deployment_of(
+                self.model, self.cluster, self.task, self.layout, self.engine
+            )
+        else:
+            self.deployment = None
 
     def __repr__(self) -> str:
         if not self.fits:
@@ -201,6 +225,7 @@ class Serving(ColumnAnswer):
         arrivals: Arrivals = "poisson",
         lengths: Lengths = "fixed",
         seed: int = 0,
+        balance: Balance = "random",
     ) -> ServedStream:
         """Serve a stream request by request: queues, batches, evictions, percentiles.
 
@@ -210,7 +235,11 @@ class Serving(ColumnAnswer):
             A trace, or what `request_stream` makes. Without it, one of the plan's own rate; all
             at once where no rate was asked for.
         requests, arrivals, lengths, seed
-            Of that stream, as for `request_stream`.
+            Of that stream, as for `request_stream`; `seed` also of the random choice of replicas.
+        balance : str
+            How a load balancer spreads the stream over the replicas: ``"random"``, which leaves
+            Poisson arrivals at each, as `requests_per_s` of `serve` takes them, or
+            ``"round_robin"``, which makes them more even and waits shorter.
 
         Examples
         --------
@@ -230,6 +259,7 @@ class Serving(ColumnAnswer):
             arrivals=arrivals,
             lengths=lengths,
             seed=seed,
+            balance=balance,
         )
 
     def launch(self) -> str:
@@ -375,6 +405,9 @@ def serve(
         raise ScaleModelError(f"task={task!r}: must be an Inference")
     if concurrency is not None and requests_per_s is not None:
         raise ScaleModelError("concurrency, requests_per_s: give one of the two")
+    for argument, value in (("concurrency", concurrency), ("requests_per_s", requests_per_s)):
+        if value is not None:
+            number_from_to(argument, value, 0, _MANY)
     if is_composed(model):
         return _serve_groups(
             model, cluster, task, layout, engine, replicas, concurrency, requests_per_s
@@ -394,9 +427,7 @@ def serve(
         reason = "mesh"
     if reason != "ok":
         return Serving(*question, f"illegal:{reason}")
-    deployment, note = deployment_for(
-        chosen, where, task.precision, task.kv_precision, float(task.imbalance), plan, name
-    )
+    deployment, note = _deployment_of(chosen, where, task, plan, name)
     capacity = deployment.capacity(task.input_tokens, task.output_tokens)
     if capacity.most_sequences < 1:
         return Serving(*question, "out_of_memory", note)

@@ -101,7 +101,7 @@ class SplitServing:
         rest = np.maximum(1.0, stream.output_tokens - 1)
         answers = RequestStream(ready[order], (stream.input_tokens + 1)[order], rest[order])
         after = run_stream(
-            second.deployment, second.task.mix, answers, second.replicas, prefilled=True
+            second.deployment, second.task.mix, answers, second.replicas, prefilled=True, seed=1
         )
         finished, evictions = np.empty(len(stream)), np.empty(len(stream))
         refused = np.empty(len(stream), dtype=bool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 Column = npt.NDArray[np.float64]
 Arrivals = Literal["poisson", "bursty", "uniform", "at_once"]
 Lengths = Literal["fixed", "exponential", "lognormal"]
+Balance = Literal["random", "round_robin"]
 
 _ARRIVALS = ("poisson", "bursty", "uniform", "at_once")
 _LENGTHS = ("fixed", "exponential", "lognormal")
+_BALANCES = ("random", "round_robin")
 _BURST_SHAPE = 0.25  # gamma gaps of this shape: variance four times that of random arrivals
 _SPREAD = 1.0  # of the logarithm of log-normal lengths
 _MOST_REQUESTS = 10_000_000
@@ -39,6 +41,16 @@ def poisson_arrivals(count: int, rate: float, seed: int) -> Column:
     """
     gaps = np.random.default_rng(seed).exponential(1 / rate, count)
     return np.asarray(np.cumsum(gaps), dtype=np.float64)
+
+
+def _same_columns(one: Any, other: Any) -> bool:
+    """Whether two records of one type hold the same numbers, column by column."""
+    if type(one) is not type(other):
+        return False
+    pairs = [(getattr(one, item.name), getattr(other, item.name)) for item in fields(one)]
+    return all(
+        np.array_equal(a, b) if isinstance(a, np.ndarray) else bool(a == b) for a, b in pairs
+    )
 
 
 def _arrivals(kind: str, count: int, rate: float, random: np.random.Generator) -> Column:
@@ -60,7 +72,7 @@ def _lengths(kind: str, mean: float, count: int, random: np.random.Generator) ->
     return np.maximum(1.0, np.round(drawn))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RequestStream:
     """Requests in order of arrival. Made by `request_stream`, or of a trace's own columns.
 
@@ -87,6 +99,12 @@ class RequestStream:
 
     def __len__(self) -> int:
         return int(self.arrival_s.size)
+
+    def __eq__(self, other: object) -> bool:
+        return _same_columns(self, other)
+
+    def __hash__(self) -> int:
+        return hash(self.arrival_s.tobytes())
 
     @property
     def requests_per_s(self) -> float:
@@ -152,7 +170,7 @@ def request_stream(
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ServedStream:
     """What became of a stream. Made by `Serving.simulate`.
 
@@ -179,6 +197,12 @@ class ServedStream:
     refused: npt.NDArray[np.bool_]
     totals: _core.StreamTotals = field(repr=False)
     cache_tokens: float = float("inf")
+
+    def __eq__(self, other: object) -> bool:
+        return _same_columns(self, other)
+
+    def __hash__(self) -> int:
+        return hash((self.stream, self.totals))
 
     @cached_property
     def requests(self) -> pd.DataFrame:
@@ -312,10 +336,21 @@ def run_stream(
     replicas: int,
     *,
     prefilled: bool = False,
+    balance: Balance = "random",
+    seed: int = 0,
 ) -> ServedStream:
-    """Serves a stream on copies of one instance, in turn."""
+    """Serves a stream on copies of one instance, spread as `balance` says."""
+    if balance not in _BALANCES:
+        raise ScaleModelError(f"balance={balance!r}: must be one of {', '.join(_BALANCES)}")
     served, totals = deployment.simulate(
-        mix, stream.arrival_s, stream.input_tokens, stream.output_tokens, replicas, prefilled
+        mix,
+        stream.arrival_s,
+        stream.input_tokens,
+        stream.output_tokens,
+        replicas,
+        prefilled,
+        balance,
+        seed,
     )
     capacity = deployment.capacity(mix.input_tokens, mix.output_tokens)
     length = mix.input_tokens + mix.output_tokens
@@ -339,6 +374,7 @@ def simulate(
     arrivals: Arrivals,
     lengths: Lengths,
     seed: int,
+    balance: Balance,
 ) -> ServedStream:
     """The stream of a plan, or one of its own rate, through its replicas."""
     if plan.deployment is None or plan.state is None:
@@ -352,4 +388,6 @@ def simulate(
             lengths=lengths,
             seed=seed,
         )
-    return run_stream(plan.deployment, plan.task.mix, stream, plan.replicas)
+    return run_stream(
+        plan.deployment, plan.task.mix, stream, plan.replicas, balance=balance, seed=seed
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any, Literal
 
 from scalemodel import _core
@@ -16,6 +17,13 @@ CachePrecision = Literal["bf16", "fp16", "fp8", "fp4"]
 def _one_of(name: str, value: object, legal: Any) -> None:
     if value not in tuple(legal):
         raise ScaleModelError(f"{name}={value!r}: must be one of {', '.join(legal)}")
+
+
+def number_from_to(name: str, value: Any, low: float, high: float) -> None:
+    """Raises where a value is no number of a range."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not low <= value <= high:
+        raise ScaleModelError(f"{name}={value!r}: must be a number from {low:g} to {high:g}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +72,7 @@ class Inference:
     def __post_init__(self) -> None:
         _one_of("precision", self.precision, WEIGHT_FORMATS)
         _one_of("kv_precision", self.kv_precision, CACHE_FORMATS)
-        if isinstance(self.imbalance, bool) or not 1 <= self.imbalance <= 1e4:
-            raise ScaleModelError(f"imbalance={self.imbalance!r}: must be a number from 1 to 1e4")
+        number_from_to("imbalance", self.imbalance, 1, 1e4)
         names = [str(row["name"]) for row in _core.RequestMix.fields()]
         given = {name: getattr(self, name) for name in names}
         object.__setattr__(self, "mix", _core.RequestMix(**given))

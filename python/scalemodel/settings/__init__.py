@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from scalemodel.errors import ScaleModelError, nearest
 from scalemodel.estimate import Estimate
+from scalemodel.reading import read_text
 from scalemodel.settings import accelerate, deepspeed, megatron, torchtitan
 from scalemodel.settings.given import from_script, from_tokens, leaves, read_table
 from scalemodel.settings.question import Job, Launch, Settings, job_of
@@ -81,12 +82,7 @@ def _values(framework: str, source: object) -> dict[str, Any]:
     if isinstance(source, (str, Path)) and framework in _COMMANDS:
         text = str(source)
         if "\n" not in text and "--" not in text and Path(text).suffix not in _TABLES:
-            try:
-                text = Path(text).read_text(encoding="utf-8")
-            except (OSError, ValueError) as error:  # no text, or no path
-                raise ScaleModelError(
-                    f"{framework}: {text} cannot be read ({error})", code="unreadable_file"
-                ) from None
+            text = read_text(text, argument=f"{framework}: ")
         if "--" in text:
             return from_script(text)
     table = read_table(source, framework)

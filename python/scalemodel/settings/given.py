@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import reprlib
 from collections.abc import Mapping
@@ -11,8 +10,12 @@ from typing import Any
 
 from scalemodel import catalog
 from scalemodel.errors import ScaleModelError
+from scalemodel.reading import parse_json, read_text
+from scalemodel.texts import plain
 
 _YES = ("true", "1", "yes", "on")
+#: Tables within tables; the parser of YAML takes long to find out that there are too many.
+_DEEPEST = 100
 _END = ";"  # of a command
 _NO = ("false", "0", "no", "off", "none", "null", "")
 
@@ -185,21 +188,18 @@ def _plain(cell: object) -> object:
 def _read_file(path: Path, framework: str) -> dict[str, Any]:
     if path.suffix == ".toml":
         return catalog.read_toml(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:  # no text, or no path
-        given = str(path)
-        contents = "\n" in given or given.lstrip().startswith("{")
-        hint = "; pass a path, or what json or tomllib make of the text" if contents else ""
-        reason = getattr(error, "strerror", None) or error
-        shown = reprlib.repr(given) if contents else given
+    given = str(path)
+    if "\n" in given or given.lstrip().startswith("{"):
         raise ScaleModelError(
-            f"{framework}: {shown} cannot be read ({reason}){hint}", code="unreadable_file"
-        ) from None
-    try:
-        read = _yaml(text, framework) if path.suffix in (".yaml", ".yml") else json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ScaleModelError(f"{framework}: {path}: {error}", code="unreadable_file") from None
+            f"{framework}: {reprlib.repr(given)} cannot be read (no path); pass a path, or what "
+            "json or tomllib make of the text",
+            code="unreadable_file",
+        )
+    text = read_text(path, argument=f"{framework}: ")
+    if path.suffix in (".yaml", ".yml"):
+        read = _yaml(text, framework, path)
+    else:
+        read = parse_json(text, f"{framework}: {path}")
     if not isinstance(read, dict):
         raise ScaleModelError(
             f"{framework}: {path}: must hold a table, not {type(read).__name__}",
@@ -208,7 +208,16 @@ def _read_file(path: Path, framework: str) -> dict[str, Any]:
     return read
 
 
-def _yaml(text: str, framework: str) -> Any:
+def _depth(text: str) -> int:
+    """Most brackets that are open at once, those in texts among them."""
+    most = depth = 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth += 1 if bracket in "[{" else -1
+        most = max(most, depth)
+    return most
+
+
+def _yaml(text: str, framework: str, path: Path) -> Any:
     try:
         import yaml  # type: ignore[import-untyped]
     except ImportError:
@@ -216,7 +225,10 @@ def _yaml(text: str, framework: str) -> Any:
             f"{framework}: reading YAML needs PyYAML: pip install pyyaml; or pass the parsed table",
             code="missing_extra",
         ) from None
+    if _depth(text) > _DEEPEST:
+        raise ScaleModelError(f"{framework}: {path}: nested too deeply", code="unreadable_file")
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(str(error).replace("\n", " ")) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        reason = plain(error) or "nested too deeply"
+        raise ScaleModelError(f"{framework}: {path}: {reason}", code="unreadable_file") from None

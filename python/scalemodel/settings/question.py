@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, field
+from typing import Final
 
 from scalemodel import _core, resolve
+from scalemodel.errors import ScaleModelError
 from scalemodel.estimate import Estimate, running_estimate, stack_of
 from scalemodel.messages import degrees_of
 from scalemodel.resolve import Model
 from scalemodel.tasks import Training
+from scalemodel.texts import plain
+
+#: The one word that a shell fills in, from the variables that cluster schedulers set.
+RENDEZVOUS: Final = "--rdzv-endpoint=$MASTER_ADDR:$MASTER_PORT"
+#: Line that ends a file within a script.
+_END: Final = "END"
 
 
 @dataclass(frozen=True)
@@ -72,8 +81,8 @@ class Launch:
 
     framework: str
     command: tuple[str, ...]
-    environment: dict[str, str]
-    files: dict[str, str]
+    environment: dict[str, str] = field(hash=False)
+    files: dict[str, str] = field(hash=False)
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -87,14 +96,23 @@ class Launch:
         >>> Launch("megatron", ("torchrun", "train.py", "--bf16"), {"A": "1"}, {}, ()).script()
         'export A=1\ntorchrun train.py \\\n  --bf16\n'
         """
-        lines = [f"# {note}" for note in self.notes]
+        lines = [f"# {plain(note)}" for note in self.notes]
         for name, text in self.files.items():
-            lines += [f"cat > {name} <<'END'", text.rstrip("\n"), "END"]
-        lines += [f"export {name}={value}" for name, value in self.environment.items()]
+            lines += [f"cat > {shlex.quote(name)} <<'{_END}'", _document(text), _END]
+        lines += [f"export {name}={shlex.quote(value)}" for name, value in self.environment.items()]
         words: list[str] = []
         for word in self.command:
-            words.append(f"\\\n  {word}" if word.startswith("--") else word)
+            quoted = word if word == RENDEZVOUS else shlex.quote(word)
+            words.append(f"\\\n  {quoted}" if word.startswith("--") else quoted)
         return "\n".join([*lines, " ".join(words)]) + "\n"
+
+
+def _document(text: str) -> str:
+    """The lines of a file as a shell copies them, up to the line that ends them."""
+    lines = text.rstrip("\n").split("\n")
+    if _END in lines:
+        raise ScaleModelError(f"files: a line is {_END!r}: would end the file within a script")
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -131,7 +149,7 @@ class Job:
         nodes = -(-self.accelerators // per_node)
         words = ["torchrun", f"--nproc-per-node={per_node}", f"--nnodes={nodes}"]
         if nodes > 1:
-            words += ["--rdzv-backend=c10d", "--rdzv-endpoint=$MASTER_ADDR:$MASTER_PORT"]
+            words += ["--rdzv-backend=c10d", RENDEZVOUS]
         return (*words, *script)
 
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from scalemodel.errors import ScaleModelError
+from scalemodel.reading import LARGEST_RECORD, read_bytes
+from scalemodel.texts import plain
 from scalemodel.traces import protobuf as wire
 
 if TYPE_CHECKING:
@@ -215,11 +217,11 @@ def _read_attribute(raw: bytes) -> tuple[str, Value | None]:
     value: Value | None = None
     for number, cell in wire.fields(raw):
         if number == 1 and isinstance(cell, bytes):
-            name = cell.decode("utf-8", "replace")
+            name = plain(cell.decode("utf-8", "replace"))
         elif number == _BOOL:
             value = bool(cell)
         elif number == _STRING and isinstance(cell, bytes):
-            value = cell.decode("utf-8", "replace")
+            value = plain(cell.decode("utf-8", "replace"))
         elif number in _SIGNED and isinstance(cell, int):
             value = wire.signed(cell)
         elif (number in _UNSIGNED and isinstance(cell, int)) or isinstance(cell, float):
@@ -245,7 +247,7 @@ def _read_node(raw: bytes) -> Node:
             single[number] = cell
     return Node(
         id=single[1],
-        name=single[2].decode("utf-8", "replace"),
+        name=plain(single[2].decode("utf-8", "replace")),
         type=NODE_TYPES.get(single[3], "invalid"),
         control=tuple(control),
         data=tuple(data),
@@ -285,11 +287,7 @@ def read_chakra(path: str | os.PathLike[str]) -> list[Node]:
     (2, True)
     """
     file = Path(path)
-    try:
-        raw = file.read_bytes()
-    except (OSError, ValueError) as error:  # no file, or no path
-        why = getattr(error, "strerror", None) or error
-        raise ScaleModelError(f"{file} cannot be read: {why}", code="unreadable_file") from None
+    raw = read_bytes(file, LARGEST_RECORD)
     nodes = []
     try:
         at, first = 0, True

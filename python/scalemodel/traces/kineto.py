@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import re
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalemodel.errors import ScaleModelError
+from scalemodel.reading import parse_json, read_unpacked
+from scalemodel.texts import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +52,8 @@ _DTYPES: Final = {
     **dict.fromkeys(("c10::half", "half"), "float16"),
     **dict.fromkeys(("float",), "float32"),
 }
+#: Microseconds of a trace: 30,000 years, and a number whose double is exact enough.
+_LONGEST_US: Final = 1e18
 _PRODUCTS: Final = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 
 
@@ -234,14 +235,9 @@ def kind_of(name: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        raw = path.read_bytes()
-        data = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-    except OSError as error:
-        why = error.strerror or error
-        raise ScaleModelError(f"{path} cannot be read: {why}", code="unreadable_file") from None
-    except (ValueError, EOFError, RecursionError, zlib.error) as error:
-        raise ScaleModelError(f"{path}: not JSON ({error})", code="unreadable_file") from None
+    raw = read_unpacked(path)
+    # Profilers write keys twice where two annotations of one event have the same name.
+    data = parse_json(raw, path, unique=False)
     if isinstance(data, list):
         data = {"traceEvents": data}
     if not isinstance(data, dict) or not isinstance(data.get("traceEvents"), list):
@@ -261,10 +257,23 @@ def _durations(events: Iterable[Any]) -> list[dict[str, Any]]:
         start, duration = event.get("ts"), event.get("dur", 0)
         if not (isinstance(start, (int, float)) and isinstance(duration, (int, float))):
             continue
-        if np.isfinite(start) and np.isfinite(duration) and duration >= 0:
+        if abs(start) <= _LONGEST_US and 0 <= duration <= _LONGEST_US:  # no NaN is
             arguments = event.get("args")
-            found.append({**event, "args": arguments if isinstance(arguments, Mapping) else {}})
+            arguments = arguments if isinstance(arguments, Mapping) else {}
+            found.append({**event, "dur": duration, "args": arguments})
     return found
+
+
+def _items(cell: object) -> list[Any]:
+    return cell if isinstance(cell, list) else []
+
+
+def _is_shape(cell: object) -> bool:
+    return (
+        isinstance(cell, list)
+        and len(cell) in (2, 3)
+        and all(type(size) is int and 0 < size < 1e15 for size in cell)
+    )
 
 
 def _products(
@@ -281,10 +290,10 @@ def _products(
         if event.get("name") not in _PRODUCTS:
             continue
         arguments = event["args"]
-        shapes = arguments.get("Input Dims") or arguments.get("Input dims") or []
-        types = arguments.get("Input type") or []
+        shapes = _items(arguments.get("Input Dims") or arguments.get("Input dims"))
+        types = _items(arguments.get("Input type"))
         own = ran.get(_whole(arguments.get("External id")) or -1, [])
-        sizes = [shape for shape in shapes if isinstance(shape, list) and len(shape) in (2, 3)][-2:]
+        sizes = [shape for shape in shapes if _is_shape(shape)][-2:]
         if len(own) != 1 or len(sizes) != 2 or len(sizes[0]) != len(sizes[1]):
             continue
         dtype = _DTYPES.get(str(types[0] if types else "").lower())
@@ -316,6 +325,7 @@ def read_kineto(path: str | os.PathLike[str]) -> KinetoTrace:
 
     Examples
     --------
+    >>> import json
     >>> import tempfile
     >>> kernel = {"ph": "X", "cat": "kernel", "name": "sm90_gemm", "ts": 10, "dur": 5,
     ...           "args": {"stream": 7, "correlation": 1}}
@@ -340,7 +350,7 @@ def read_kineto(path: str | os.PathLike[str]) -> KinetoTrace:
 
     kernels = [
         Kernel(
-            name=str(event.get("name", "")),
+            name=plain(event.get("name", "")),
             kind=kind_of(str(event.get("name", ""))),
             stream=_whole(event["args"].get("stream", event.get("tid"))) or 0,
             start_s=seconds(event),
@@ -358,7 +368,7 @@ def read_kineto(path: str | os.PathLike[str]) -> KinetoTrace:
             launched[correlation] = external
     steps = {}
     for event in events:
-        name = str(event.get("name", ""))
+        name = plain(event.get("name", ""))
         # The accelerator's own marks are where the kernels are; the host runs ahead of them.
         if name.startswith("ProfilerStep#"):
             on_accelerator = event.get("cat") == "gpu_user_annotation"
@@ -378,7 +388,7 @@ def read_kineto(path: str | os.PathLike[str]) -> KinetoTrace:
     return KinetoTrace(
         rank=_whole(info.get("rank")),
         world_size=_whole(info.get("world_size")),
-        accelerator=str(first.get("name", "")) if isinstance(first, Mapping) else "",
+        accelerator=plain(first.get("name", "")) if isinstance(first, Mapping) else "",
         kernels=tuple(kernels),
         windows=windows,
         products=tuple(_products(events, kernels, launched)),

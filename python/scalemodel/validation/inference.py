@@ -239,7 +239,8 @@ def question(row: Row, *, power: bool, engine_name: str | None = None) -> Servin
     if precision is None:
         raise SkippedRowError("unsupported:dtype" if row.text(column) else f"missing:{column}")
     published = catalog.load("models", model).get("checkpoint", {}).get("experts")
-    if precision == "fp8" and published == "mxfp4":  # what a table calls the 8-bit parts of a row
+    if precision == "fp8" and published == "mxfp4":
+        # One checkpoint for every accelerator: FP8 tells it from what FP4 products make of it.
         precision = "mxfp4"
         notes.append("experts in MXFP4, all else in BF16, as published")
     cache = _cache_format(row, precision, name, notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import os
 import re
@@ -10,10 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scalemodel.errors import ScaleModelError
+from scalemodel.reading import read_text
+from scalemodel.texts import csv_cell, plain
 
-_NUMBER = re.compile(r"[-+]?(?:\d[\d,_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(?:\d[\d,_]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 _YES = ("yes", "true", "on", "1", "1.0", "enabled")
 _NO = ("no", "false", "off", "0", "0.0", "none", "disabled")
+#: Tables of measurements have up to 20 MiB; as lists of cells they take ten times as much memory.
+_LARGEST_BYTES = 64 * 2**20
 _LARGEST = 1e15  # no count of a training run comes near; beyond it doubles skip integers
 
 
@@ -59,7 +64,7 @@ class Row:
     def text(self, column: str) -> str:
         """Cell without surrounding blanks; empty when missing."""
         cell = self.cells.get(column, "")
-        return "" if is_missing(cell) else cell.strip()
+        return "" if is_missing(cell) else plain(cell)
 
     def number(self, column: str) -> float | None:
         """First number of the cell, or None when missing or not numeric."""
@@ -119,7 +124,7 @@ class Table:
         if name not in self.header:
             return [""] * len(self.rows)
         index = self.header.index(name)
-        return [row[index] for row in self.rows]
+        return [plain(row[index]) for row in self.rows]
 
     def select(self, columns: Sequence[str]) -> list[Row]:
         """Rows restricted to ``columns``, so that nothing else can reach a prediction."""
@@ -138,14 +143,10 @@ def read_table(path: str | os.PathLike[str]) -> Table:
         The file cannot be opened, is not UTF-8 CSV, or has no header line.
     """
     name = os.fspath(path)
+    text = read_text(path, _LARGEST_BYTES, "path=")
     try:
-        with open(name, newline="", encoding="utf-8-sig") as file:
-            lines = [line for line in csv.reader(file) if line]
-    except OSError as error:
-        raise ScaleModelError(
-            f"path={name!r} cannot be read: {error.strerror or error}", code="unreadable_file"
-        ) from None
-    except (UnicodeDecodeError, csv.Error, ValueError) as error:
+        lines = [line for line in csv.reader(io.StringIO(text, newline="")) if line]
+    except (csv.Error, ValueError) as error:
         raise ScaleModelError(
             f"path={name!r} is not a UTF-8 CSV file: {error}", code="unreadable_file"
         ) from None
@@ -165,11 +166,11 @@ def cell_text(value: object) -> str:
 
     Examples
     --------
-    >>> cell_text(0.1), cell_text(True), cell_text(float("nan")), cell_text(None)
-    ('0.1', 'true', '', '')
+    >>> cell_text(0.1), cell_text(True), cell_text(float("nan")), cell_text("=A1")
+    ('0.1', 'true', '', "'=A1")
     """
     if isinstance(value, str):
-        return value
+        return csv_cell(value)
     if isinstance(value, bool) or type(value).__name__ == "bool":
         return "true" if value else "false"
     if isinstance(value, (int, float)):

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scalemodel import catalog
 from scalemodel.errors import ScaleModelError
 from scalemodel.stacks import stack_for, unstated
 from scalemodel.tasks import Precision
+from scalemodel.units import parse_quantity, value_of
 from scalemodel.validation.architecture import architecture
 from scalemodel.validation.rows import Row, SkippedRowError
 
@@ -106,12 +108,15 @@ def _usual_nic_gbps(accelerator: str) -> int:
     for prefixes, rate in (
         (("a100", "a800"), 200),
         (("b300", "gb300"), 800),
-        (("v100", "tpu_v6e"), 100),
-        (("tpu_v5e",), 25),
-        (("tpu",), 50),
+        (("v100",), 100),
     ):
         if accelerator.startswith(prefixes):
             return rate
+    if accelerator.startswith("tpu"):
+        pod = f"{accelerator}_pod"
+        entry = pod if pod in catalog.names("clusters") else "tpu_v4_pod"
+        cell = value_of(catalog.load("clusters", entry)["fabric"]["bandwidth"])
+        return round(8e-9 * parse_quantity(cell, "bytes_per_s", f"clusters/{entry}.toml"))
     return 400
 
 
