@@ -17,6 +17,8 @@ from scalemodel import cli
 QUESTION = ["llama3_8b", "--cluster", "dgx_h100", "--global-batch", "64", "--sequence", "8192"]
 SMALL = ["--pp", "1", "--cp", "1", "--micro-batch", "1", "2"]
 SPACE = sm.Space(pp=1, cp=1, micro_batch=[1, 2])
+#: For `pd.read_csv`: every bit of a number, which older versions give only when asked.
+EXACT: dict[str, Any] = {} if pd.__version__ >= "3" else {"float_precision": "round_trip"}
 TOO_LARGE = ["llama3_1_405b", *QUESTION[1:], *SMALL]
 
 
@@ -70,5 +72,5 @@ def swept() -> pd.DataFrame:
 
 def read_rows(path: Path) -> pd.DataFrame:
     if path.suffix == ".csv":
-        return pd.read_csv(path, index_col="row", keep_default_na=False)
+        return pd.read_csv(path, index_col="row", keep_default_na=False, **EXACT)
     return pd.read_parquet(path).set_index("row")

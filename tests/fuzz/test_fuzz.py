@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import scalemodel as sm
-from fuzz import importers
+from fuzz import hostile, importers
 
 CORPUS = Path(__file__).parent / "corpus/importers"
 
@@ -84,3 +87,34 @@ def test_a_broken_archive_is_refused(tmp_path: Path) -> None:
     file.write_bytes(raw)
     with pytest.raises(sm.ScaleModelError, match="not JSON"):
         sm.read_kineto(file)
+
+
+@pytest.mark.parametrize("kind", sorted(hostile.KINDS))
+def test_hostile_files_give_an_answer_or_a_reason_soon(kind: str) -> None:
+    """In a process of its own, whose memory is bounded; hostile.py alone runs more of them."""
+    command = [sys.executable, hostile.__file__, "-files=12", kind]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_what_runs_hangs_or_escapes_is_a_failure(tmp_path: Path) -> None:
+    faults = {
+        "runs": "os.system('true')",
+        "escapes": "{}['x']",
+        "slow": "sum(range(10**8))",
+        "large": "bytearray(10**9)",
+    }
+    for fault, code in faults.items():
+        lines = [
+            "import os; from fuzz import hostile",
+            f"read = lambda path: {code} if path.read_bytes() != b'a' else None",
+            "hostile.KINDS['x'] = hostile.Kind(lambda: (b'a',), read)",
+            "assert hostile.run('x', 3).failures",
+        ]
+        ran = subprocess.run(
+            [sys.executable, "-c", "\n".join(lines)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            cwd=tmp_path,
+            check=False,
+        )
+        assert ran.returncode == 0, fault

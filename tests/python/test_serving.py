@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -524,3 +526,36 @@ def test_streams_of_a_trace_are_served_as_given() -> None:
     served = plan.simulate(trace)
     assert served.requests["output_tokens"].tolist() == [5, 50, 1]
     assert served.finished_s[2] == served.first_token_s[2]
+
+
+def test_a_plan_and_its_stream_travel_and_compare() -> None:
+    plan = sm.serve("mixtral_8x7b", "dgx_h100", TASK, sm.ServingLayout(tp=4), requests_per_s=4)
+    copy = pickle.loads(pickle.dumps(plan))
+    assert copy.to_dict() == plan.to_dict()
+    ask = {"requests": 200, "seed": 3}
+    served, again = plan.simulate(**ask), copy.simulate(**ask)
+    assert served == again
+    assert hash(served) == hash(again)
+    assert served != plan.simulate(requests=200, seed=4)
+    assert served.stream == pickle.loads(pickle.dumps(served.stream))
+    assert served.stream != RequestStream([0.0], [1], [1])
+    assert served.stream != "stream"
+
+
+@pytest.mark.parametrize("value", ["8", True, [8], -1, float("nan")])
+def test_what_is_no_number_is_refused_by_name(value: Any) -> None:
+    for name in ("concurrency", "requests_per_s"):
+        with pytest.raises(sm.ScaleModelError, match=f"{name}=.*must be a number from 0"):
+            sm.serve("llama3_8b", "dgx_h100", TASK, **{name: value})
+    with pytest.raises(sm.ScaleModelError, match=r"imbalance=.*must be a number from 1"):
+        TASK.replace(imbalance=value)
+
+
+def test_in_turn_waits_are_shorter_than_at_random() -> None:
+    plan = sm.serve("llama3_8b", "dgx_h100", TASK, requests_per_s=40, replicas=8)
+    random = plan.simulate(requests=8000).summary()
+    turns = plan.simulate(requests=8000, balance="round_robin").summary()
+    assert random["ttft_mean_s"] > turns["ttft_mean_s"]
+    assert plan.ttft_s == pytest.approx(random["ttft_mean_s"], rel=0.05)
+    with pytest.raises(sm.ScaleModelError, match=r"balance='least'.*random, round_robin"):
+        plan.simulate(balance="least")  # type: ignore[arg-type]

@@ -148,7 +148,7 @@ def test_replicas_take_turns() -> None:
     assert plan.power_w == pytest.approx(4 * quarter.power_w)
     # Turns are more even than chance: nobody waits longer than behind a replica of its own.
     stream = request_stream(CHAT, requests=4000, requests_per_s=32, seed=4)
-    shared = plan.simulate(stream).summary()
+    shared = plan.simulate(stream, balance="round_robin").summary()
     alone = quarter.simulate(
         request_stream(CHAT, requests=4000, requests_per_s=8, seed=4)
     ).summary()

@@ -345,3 +345,52 @@ def test_knobs_of_data_parallelism_matter_where_only_experts_have_replicas() -> 
     assert set(frame.sharding) == {"zero1", "zero2", "zero3"}
     least = frame.groupby("sharding", observed=True).memory_bytes.min()
     assert least["zero3"] < least["zero2"] < least["zero1"]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "reasons"),
+    [
+        ({"tp": 3}, ["illegal:mesh: tp*cp*pp*dp = 3*1*1*2", "but the cluster has 8 accelerators"]),
+        ({"tp": 2, "dp": 2, "pp": 1}, ["illegal:mesh", "tp*cp*pp*dp = 2*1*1*2 = 4"]),
+        ({"ep": 2}, ["illegal:ep_experts"]),
+        ({"tp": 2, "pp": 2, "where": ["tp * pp <= 2"]}, ["break where='tp * pp <= 2'"]),
+        (
+            {"tp": 1, "pp": 1, "sharding": "ddp", "exclude": {"sharding": "ddp"}},
+            ["are left out by exclude"],
+        ),
+        ({"linear_precision": "fp4"}, ["illegal:precision"]),
+        ({"tp": 1, "pp": 1, "sharding": "hsdp", "shard_degree": 3}, ["illegal:shard_degree"]),
+        ({"pp": 1, "vpp": 2}, ["illegal:vpp_without_pp"]),
+        (
+            {"tp": [3, 8], "pp": [1, 3], "where": "tp <= 4"},
+            ["illegal:mesh", "break where='tp <= 4'", "of 4 combinations"],
+        ),
+    ],
+)
+def test_an_empty_space_says_which_values_exclude_each_other(
+    knobs: dict[str, Any], reasons: list[str]
+) -> None:
+    usual = {"cp": 1, "vpp": 1, "micro_batch": 1, "recompute": "full"}
+    space = sm.Space(**{**usual, **knobs})
+    ranking = sm.search("llama3_8b", sm.cluster("dgx_h100"), TASK, space)
+    assert ranking.size == 0
+    said = ranking.why_infeasible()
+    assert said.startswith("The space is empty: of ")
+    for reason in reasons:
+        assert reason in said, said
+
+
+def test_numbers_of_recomputed_layers_that_mean_all_of_them() -> None:
+    cluster = sm.cluster("dgx_h100")
+    usual: dict[str, Any] = {"tp": 2, "pp": 2, "cp": 1, "vpp": 1, "micro_batch": 1}
+    usual |= {"recompute": "full", "sharding": "zero1", "sequence_parallel": True}
+    usual |= {"regather": True, "offload_optimizer": False, "placement": "tp-cp-dp-pp"}
+
+    def listed(*layers: int) -> list[int]:
+        space = sm.Space(**usual, recompute_layers=layers)
+        return [s.recompute_layers for s in space.strategies("llama3_8b", cluster, TASK)]
+
+    assert listed(20) == [20]  # of 16 a stage, and a few more for its ends
+    assert listed(20, 32) == [20]
+    assert listed(0, 20, 4) == [0, 4]
+    assert listed(33) == []

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from scalemodel.resolve.networks import interconnect_table
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -201,9 +203,7 @@ class TestAccelerators:
 
 @pytest.mark.parametrize(("name", "entry"), entries("interconnects").items())
 def test_interconnects_are_complete(name: str, entry: dict[str, Any]) -> None:
-    donor = entries("interconnects")[entry["kernels"]] if "kernels" in entry else {}
-    assert "kernels" not in donor, "constants are borrowed once, not through a chain"
-    entry = {**donor, **entry}
+    entry = interconnect_table(name)
     assert {"latency", "bandwidth_fraction", "source"} == entry["p2p"].keys()
     if entry["kind"] == "scale_up":
         for operation in OPERATIONS:
