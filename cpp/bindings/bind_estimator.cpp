@@ -75,6 +75,15 @@ void bind_estimator(py::module_& m) {
             return evaluate(tables, strategy);
           },
           py::arg("strategy"), "The estimate of one strategy.")
+      .def(
+          "at_step_time",
+          [](Tables& tables, const Strategy& strategy, const Estimate& estimate,
+             double step_time_s) {
+            tables.tabulate(strategy);
+            return at_step_time(tables, strategy, estimate, step_time_s * unit::s);
+          },
+          py::arg("strategy"), py::arg("estimate"), py::arg("step_time_s"),
+          "The estimate of a strategy whose step is known to take this long.")
       .def("operators", &operator_rows, py::arg("strategy"), py::arg("kind"),
            "Operators of one layer of a kind; kind = number of kinds: the head.")
       .def_property_readonly("cells", &Tables::cells, "Tabulated degrees.")

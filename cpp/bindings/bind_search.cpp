@@ -6,6 +6,7 @@
 #include "bindings/record.hpp"
 #include "bindings/record_columns.hpp"
 #include "scalemodel/search/search.hpp"
+#include "scalemodel/search/simulated.hpp"
 
 namespace scalemodel::bindings {
 namespace {
@@ -201,6 +202,24 @@ py::tuple sweep_rows(const Tables& tables, const Enumeration& space, std::uint64
   return py::make_tuple(strategies, estimates);
 }
 
+py::list simulate_strategies(const Tables& tables, const std::vector<Strategy>& strategies,
+                             const std::vector<ObjectiveRow>& objective) {
+  const Objective wanted = objective_of(objective);
+  Tables own = fresh(tables);
+  std::vector<Simulated> answers;
+  {
+    const py::gil_scoped_release release;
+    answers = simulate_best(own, strategies, wanted);
+  }
+  py::list rows;
+  for (const Simulated& answer : answers) {
+    const bool known = answer.step_time < Seconds{kInfinity};
+    rows.append(py::make_tuple(known ? py::cast(answer.step_time / unit::s) : py::none(),
+                               answer.score));
+  }
+  return rows;
+}
+
 py::list column_rows() {
   py::list rows;
   for (const Column& column : columns()) {
@@ -252,6 +271,9 @@ void bind_search(py::module_& m) {
       .def("strategy", &strategy_at, py::arg("row"), "Strategy number `row`.");
   m.def("canonical", &canonical, py::arg("strategy"), py::arg("model"), py::arg("cluster"),
         py::arg("task"), "The strategy with knobs without effect at their defaults.");
+  m.def("simulate_best", &simulate_strategies, py::arg("tables"), py::arg("strategies"),
+        py::arg("objective"),
+        "Simulated step time, None where it was not simulated, and rank of strategies.");
   m.def(
       "score",
       [](const Estimate& estimate, const std::vector<ObjectiveRow>& objective) {

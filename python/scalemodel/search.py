@@ -43,6 +43,11 @@ ModelLike = str | Path | Model | dict[str, Any]
 ClusterLike = str | Path | Cluster | dict[str, Any]
 
 
+#: Strategies of a search that are simulated before the first is shown. Always as many, so that the
+#: best of them does not depend on how many are asked for.
+_SIMULATED = 32
+
+
 # ---------------------------------------------------------------------------------------- shards
 @dataclass(frozen=True)
 class Shard:
@@ -100,6 +105,11 @@ class Question:
         return int(self._rows.size)
 
     @property
+    def kept(self) -> int:
+        """Strategies kept for the simulation that decides which of them are the `top` ones."""
+        return max(self.top, _SIMULATED)
+
+    @property
     def _rows(self) -> _core.Enumeration:
         return enumeration(self.space, self.model, self.cluster, self.task)
 
@@ -141,7 +151,7 @@ class Question:
                 last,
                 list(self.objective),
                 [constraint(text) for text in self.constraints],
-                self.top,
+                self.kept,
                 self.prune,
                 self.too_big,
                 worker_threads(threads),
@@ -181,8 +191,19 @@ class _Hit(NamedTuple):
     core: _core.Estimate
 
 
+class _Shown(NamedTuple):
+    """A hit, its step in the timeline (None: too long to simulate) and what it ranks by."""
+
+    hit: _Hit
+    step_time_s: float | None
+    score: float
+
+
 class Ranking(Sequence[Estimate]):
     """The best strategies of a search, best first; each item is an `Estimate`.
+
+    The first 32 are simulated event by event before the best is shown. Where a simulated step
+    differs from its estimate by more than 1 %, these 32 rank by the simulated ones.
 
     Attributes
     ----------
@@ -234,7 +255,7 @@ class Ranking(Sequence[Estimate]):
         return sum(self._verdicts.values())
 
     def __len__(self) -> int:
-        return len(self._hits)
+        return min(len(self._hits), self.question.top)
 
     @overload
     def __getitem__(self, index: int) -> Estimate: ...
@@ -242,13 +263,13 @@ class Ranking(Sequence[Estimate]):
     def __getitem__(self, index: slice) -> list[Estimate]: ...
     def __getitem__(self, index: int | slice) -> Estimate | list[Estimate]:
         if isinstance(index, slice):
-            return [self._estimate(hit) for hit in self._hits[index]]
+            return [self._estimate(shown.hit) for shown in self._shown[index]]
         if not self._hits:
             raise IndexError(f"no strategy is left; {self.why_infeasible()}")
-        return self._estimate(self._hits[index])
+        return self._estimate(self._shown[index].hit)
 
     def __iter__(self) -> Iterator[Estimate]:
-        return map(self._estimate, self._hits)
+        return (self._estimate(shown.hit) for shown in self._shown)
 
     def _estimate(self, hit: _Hit) -> Estimate:
         q = self.question
@@ -272,25 +293,40 @@ class Ranking(Sequence[Estimate]):
         return str(self.table.to_html(max_rows=20))
 
     @cached_property
+    def _shown(self) -> tuple[_Shown, ...]:
+        """The hits, the first ones by what they rank by; as many as were asked for."""
+        shown = self._simulate(self._hits[:_SIMULATED])
+        shown.sort(key=lambda one: (one.score, one.hit.row))
+        top = self.question.top
+        return (*shown[:top], *self._simulate(self._hits[_SIMULATED:top]))
+
+    def _simulate(self, hits: tuple[_Hit, ...]) -> list[_Shown]:
+        q = self.question
+        simulated = _core.simulate_best(
+            q._tables, [hit.strategy for hit in hits], list(q.objective)
+        )
+        return [_Shown(hit, *known) for hit, known in zip(hits, simulated, strict=True)]
+
+    @property
     def simulated_step_time_s(self) -> tuple[float | None, ...]:
         """Step time of each strategy in the event-driven timeline; None where it is too long."""
-        return tuple(_simulated(self._estimate(hit)) for hit in self._hits)
+        return tuple(shown.step_time_s for shown in self._shown)
 
     @property
     def table(self) -> pd.DataFrame:
         """One row per strategy, best first.
 
-        The columns of `sweep`, `objective`, `row` and `simulated_step_time_s`, the step time in the
-        event-driven timeline.
+        The columns of `sweep`, `objective` (what the strategy ranks by), `row` and
+        `simulated_step_time_s`, the step time in the event-driven timeline.
         """
         import pandas as pd
 
         weighted = len(self.question.objective) > 1
         rows = []
-        for hit, simulated in zip(self._hits, self.simulated_step_time_s, strict=True):
+        for hit, simulated, score in self._shown:
             values = self._estimate(hit).row()
             first = self.question.objective[0][0]
-            shown = hit.score if weighted or not is_maximised(first) else -hit.score
+            shown = score if weighted or not is_maximised(first) else -score
             known = {"objective": shown, "row": hit.row, "simulated_step_time_s": simulated}
             rows.append({**values, **known})
         names = [*SWEEP_COLUMNS, "objective", "row", "simulated_step_time_s"]
@@ -336,17 +372,6 @@ class Ranking(Sequence[Estimate]):
         return f" Least memory: {ranking[0].strategy!r}, {size_text(over)} too much."
 
 
-#: Passes of a step beyond which a ranking is shown without its timelines, so that it is shown soon.
-_MOST_PASSES = 200_000
-
-
-def _simulated(estimate: Estimate) -> float | None:
-    chunks = max(estimate.strategy.vpp, 2 if estimate.strategy.schedule == "dualpipe" else 1)
-    if 3 * estimate.strategy.pp * chunks * estimate.micro_batches > _MOST_PASSES:
-        return None
-    return estimate.timeline().step_time_s
-
-
 def merge(rankings: Sequence[Ranking]) -> Ranking:
     """The ranking of all rows from those of parts of them; associative, in any order.
 
@@ -385,7 +410,7 @@ def merge(rankings: Sequence[Ranking]) -> Ranking:
             verdicts[reason] = verdicts.get(reason, 0) + number
     return Ranking(
         question,
-        tuple(hits[: question.top]),
+        tuple(hits[: question.kept]),
         size=sum(ranking.size for ranking in rankings),
         verdicts=verdicts,
         pruned=sum(ranking.pruned for ranking in rankings),

@@ -101,7 +101,7 @@ def test_what_runs_hangs_or_escapes_is_a_failure(tmp_path: Path) -> None:
     faults = {
         "runs": "os.system('true')",
         "escapes": "{}['x']",
-        "slow": "sum(range(10**8))",
+        "slow": "sum(range(10**9))",
         "large": "bytearray(10**9)",
     }
     for fault, code in faults.items():

@@ -430,6 +430,25 @@ def keeps(constraints: Iterable[str], row: Any) -> bool:
     return all(eval(text, {}, row._asdict()) for text in constraints)
 
 
+def reordered(
+    question: Question,
+    objective: str | dict[str, float],
+    scored: list[tuple[float, int]],
+    plans: list[sm.Strategy],
+) -> list[tuple[float, int]]:
+    """The first 32 by their timelines, where one of these tells of another step than the row."""
+    tables = question._tables
+    simulated = []
+    agree = True
+    for score, row in scored[:32]:
+        estimate = sm.estimate(question.model, question.cluster, question.task, plans[row])
+        step = estimate.timeline().step_time_s
+        agree = agree and abs(step / estimate.step_time_s - 1) <= 0.01
+        moved = tables.at_step_time(plans[row], estimate.core, step)
+        simulated.append((_core.score(moved, objective_terms(objective)), row))
+    return scored if agree else sorted(simulated) + scored[32:]
+
+
 @settings(max_examples=80)
 @given(
     question=questions(knobs=4),
@@ -459,7 +478,7 @@ def test_a_search_is_the_head_of_the_sorted_sweep(
     kept: dict[sm.Strategy, tuple[float, int]] = {}
     for score, row in scored:
         kept.setdefault(meaning(question, plans[row]), (score, row))
-    expected = list(kept.values())[:top]
+    expected = reordered(question, objective, list(kept.values()), plans)[:top]
     found = ask(question, objective=objective, constraints=constraints, top=top)
     assert list(found.table["row"]) == [row for _, row in expected]
     assert [est.strategy for est in found] == [plans[row] for _, row in expected]
@@ -467,7 +486,7 @@ def test_a_search_is_the_head_of_the_sorted_sweep(
         -score if isinstance(objective, str) and COLUMNS[objective]["maximised"] else score
         for score, _ in expected
     ]
-    assert list(found.table["objective"]) == shown
+    assert list(found.table["objective"]) == pytest.approx(shown, rel=1e-12)
     every = ask(question, objective=objective, constraints=constraints, top=top, prune=False)
     counted = {str(k): int(n) for k, n in frame.verdict.value_counts().items() if n}
     assert every.counts == counted

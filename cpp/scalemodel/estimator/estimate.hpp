@@ -52,6 +52,11 @@ struct Freedom {
   bool offloads_weights = false, offloads_activations = false, offloads_optimizer = false;
 };
 
+/// The estimate of a strategy whose step is known to take `step_time`: what it is longer or shorter
+/// by are waits for the pipeline. Preconditions as of `evaluate`; `estimate` is of this strategy.
+Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate estimate,
+                      Seconds step_time) noexcept;
+
 /// A bound for every strategy that differs from `strategy` only in sharding, shard degree, offload
 /// and data-parallel overlap, as `freedom` says: no member has a shorter step, uses less memory or
 /// energy, costs less, or yields more tokens per second or a higher MFU. Data-parallel and host

@@ -426,6 +426,20 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees&
   return estimate_of(make_context(tables, strategy, degrees, cell, stages), nullptr);
 }
 
+Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate estimate,
+                      Seconds step_time) noexcept {
+  const Degrees degrees = resolve_degrees(strategy, tables.cluster(), tables.task());
+  const Cell* cell = tables.find_cell(strategy, degrees);
+  const StageLayout* stages = tables.find_stages(strategy, degrees);
+  if (cell == nullptr || stages == nullptr) return estimate;
+  const Context c = make_context(tables, strategy, degrees, *cell, *stages);
+  estimate.bubble = max(Seconds{}, estimate.bubble + step_time - estimate.step_time);
+  estimate.step_time = step_time;
+  set_utilisation(estimate, c);
+  set_energy_and_cost(estimate, c);
+  return estimate;
+}
+
 Bytes reported_memory(const Estimate& estimate, const Stack& stack) noexcept {
   switch (stack.memory_report) {
     case MemoryReport::allocated:
