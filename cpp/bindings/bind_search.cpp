@@ -214,8 +214,8 @@ py::list simulate_strategies(const Tables& tables, const std::vector<Strategy>& 
   py::list rows;
   for (const Simulated& answer : answers) {
     const bool known = answer.step_time < Seconds{kInfinity};
-    rows.append(py::make_tuple(known ? py::cast(answer.step_time / unit::s) : py::none(),
-                               answer.score));
+    rows.append(
+        py::make_tuple(known ? py::cast(answer.step_time / unit::s) : py::none(), answer.score));
   }
   return rows;
 }

@@ -234,8 +234,8 @@ StageLayout Tables::stages_of(const Strategy& s, const Degrees& d) const {
   shape.transfers_block = !transfers_overlap(stack_, shape.schedule);
   shape.transfers_serial = transfers_serial(stack_, shape.schedule, d.pp);
   const int micro_batches = static_cast<int>(std::lround(d.micro_batches));
-  if (!shape.has_closed_form(micro_batches)) {
-    layout.paths = CriticalPaths(shape, CriticalPaths::representative(d.pp, micro_batches));
+  if (d.pp > 1) {
+    layout.paths = critical_paths(shape, CriticalPaths::representative(d.pp, micro_batches));
   }
   return layout;
 }

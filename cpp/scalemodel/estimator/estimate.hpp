@@ -39,9 +39,10 @@ struct Estimate {
 Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept;
 
 /// The same for a legal strategy whose degrees, cell and stages are at hand: a search finds them
-/// once for all strategies that share them.
+/// once for all strategies that share them. `recent`: durations of these stages' pipeline.
 Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
-                  const Cell& cell, const StageLayout& stages) noexcept;
+                  const Cell& cell, const StageLayout& stages,
+                  RecentDurations* recent = nullptr) noexcept;
 
 /// The memory of an estimate as the log of a stack states it.
 Bytes reported_memory(const Estimate& estimate, const Stack& stack) noexcept;

@@ -216,32 +216,30 @@ Estimate without_rate(const Estimate& e) {
 /// Rounding: a bound adds in another order than the estimate it bounds.
 constexpr double kBoundMargin = 1 - 1e-9;
 
+/// A step and its busy time are sums of as many terms as it has passes.
+constexpr double kSumRounding = 1e-12;
+
 /// What a lower bound needs to know of the stages beside the estimate.
 struct Extremes {
-  Seconds least_compute;  ///< of a micro-batch on any stage
-  Seconds least_busy, most_busy;
+  Seconds least_compute{kInfinity};  ///< of a micro-batch on any stage
 };
 
-void add_extremes(Extremes& extremes, Seconds compute, Seconds busy) {
-  const bool first = extremes.most_busy == Seconds{};
-  extremes.least_compute = first ? compute : min(extremes.least_compute, compute);
-  extremes.least_busy = first ? busy : min(extremes.least_busy, busy);
-  extremes.most_busy = max(extremes.most_busy, busy);
+void add_extremes(Extremes& extremes, Seconds compute) {
+  extremes.least_compute = min(extremes.least_compute, compute);
 }
 
 /// Passes of one stage.
 struct StagePasses {
-  Seconds forward, backward, weight_gradient;
-  int layers = 0;  ///< 0: there is no such stage
+  PartTimes times;
+  int layers = 0;    ///< 0: there is no such stage
+  double of_layers;  ///< their share: the rest is of the model's ends
 };
 
 /// What the stages make of a step together.
 struct Stages {
-  StageTimes times;
   StageCost slowest;  ///< of the busiest stage
+  Seconds busy;       ///< that it is with a micro-batch
   StepTraffic traffic;
-  Seconds slowest_forward, slowest_backward;  ///< of any stage
-  Seconds slowest_inner;                      ///< of those beside neither end
   const StageClass* slowest_class = nullptr;
   // One stage with the embedding, one with the head and one with neither.
   StagePasses first, last, inner;
@@ -250,42 +248,27 @@ struct Stages {
 
 /// Goes through the stages; what the fullest and the slowest of them need is set in the estimate.
 Stages run_stages(const Context& c, Estimate& e, Extremes* extremes) {
-  const Degrees& d = c.degrees;
   const double contention = c.stack().contention;
-  const double chunks = c.schedule == Schedule::interleaved ? d.vpp : 1;
   Stages all;
   if (c.gathered) all.gathers = layer_gather_times(c);
-  StageTimes& times = all.times;
-  Seconds latest{-1};
+  double most_sent = -1;
   Bytes peak{-1};
   for (const StageClass& stage : c.stages.classes) {
     const StageCost cost = stage_cost(c, stage, all.gathers);
     const Seconds busy = cost.busy(contention);
-    times.sum += stage.count * busy;
-    if (extremes != nullptr) add_extremes(*extremes, cost.passes().compute, busy);
-    if (stage.embedding) times.embedding = cost.ends;
-    if (stage.head) times.head = cost.ends;
-    const Seconds forward = cost.forward_busy(contention);
-    times.mean_backward += stage.count * (busy - forward) / d.pp;
-    all.slowest_forward = max(all.slowest_forward, forward);
-    all.slowest_backward = max(all.slowest_backward, busy - forward);
-    if (!c.stages.paths.empty()) {
+    if (extremes != nullptr) add_extremes(*extremes, cost.passes().compute);
+    if (c.stages.paths != nullptr) {
       StagePasses& kept = stage.head ? all.last : stage.embedding ? all.first : all.inner;
-      kept = {forward, busy - forward, cost.weight_gradient, stage.total_layers()};
+      kept = {part_times(c, cost, 1), stage.total_layers(), 1 - cost.ends / busy};
     }
-    if (!stage.embedding && !stage.head) all.slowest_inner = max(all.slowest_inner, busy);
-    times.mean_weight += stage.count * cost.weight_gradient / d.pp;
-    // The busiest stage paces the others, however few its micro-batches are; of equals the one
-    // whose own traffic ends last.
-    const StepTraffic own = step_traffic(c, stage, cost);
-    const Seconds own_end =
-        (d.micro_batches - 1 / chunks) * busy + own.exposed + contention * own.hidden;
-    if (busy > times.slowest || (busy == times.slowest && own_end > latest)) {
-      latest = own_end;
-      times.slowest = busy;
+    // The busiest stage paces the others, however few its micro-batches are; of equals the one that
+    // sends most once per step.
+    const double sent = cost.trainable_dense + cost.trainable_expert;
+    if (busy > all.busy || (busy == all.busy && sent > most_sent)) {
+      most_sent = sent;
+      all.busy = busy;
       all.slowest = cost;
       all.slowest_class = &stage;
-      all.traffic = own;
     }
     e.optimizer = max(e.optimizer, optimizer_time(c, cost));
     e.exposed_offload = max(e.exposed_offload, optimizer_transfer(c, cost));
@@ -297,44 +280,99 @@ Stages run_stages(const Context& c, Estimate& e, Extremes* extremes) {
     }
     e.host_memory = max(e.host_memory, c.cluster().node_accelerators * memory.host);
   }
+  all.traffic = step_traffic(c, *all.slowest_class, all.slowest);
   return all;
 }
 
 /// Passes of layers and ends, where all layers are of one kind, from stages with and without ends.
+/// Two stages have both an end: a layer takes what leaves none of them less than nothing.
 PipelineTimes times_of_stages(const Context& c, const Stages& all) {
   PipelineTimes times;
-  const auto set = [&](std::size_t part, const StagePasses& passes, double scale) {
-    PartTimes& t = times.parts[part];
-    const double n = passes.layers;
-    const PartTimes& layer = times.parts[0];
-    const auto without_layers = [&](Seconds whole, Seconds one) {
-      return part == 0 ? scale * whole : max(Seconds{}, whole - n * one);
-    };
-    const Seconds backward =
-        without_layers(passes.backward, layer.input_gradient + layer.weight_gradient);
-    t.forward = without_layers(passes.forward, layer.forward);
-    t.weight_gradient =
-        min(backward, without_layers(passes.weight_gradient, layer.weight_gradient));
-    t.input_gradient = backward - t.weight_gradient;
+  const auto per_layer = [](const StagePasses& passes) {
+    return passes.times.share(passes.of_layers / passes.layers);
   };
-  set(0, all.inner, 1.0 / all.inner.layers);
-  set(kEmbeddingPart, all.first, 1);
-  set(kHeadPart, all.last, 1);
+  PartTimes& layer = times.parts[0];
+  if (all.inner.layers > 0) {
+    layer = per_layer(all.inner);
+  } else {
+    layer = per_layer(all.first);
+    const PartTimes other = per_layer(all.last);
+    for (std::size_t time = 0; time < kGathering; ++time) {
+      layer[time] = min(layer[time], other[time]);
+    }
+  }
+  times.parts[kEmbeddingPart] = all.first.times.plus(layer, -all.first.layers).share(1);
+  times.parts[kHeadPart] = all.last.times.plus(layer, -all.last.layers).share(1);
   times.hop = hop_time(c);
   return times;
 }
 
-/// From the first pass to the last one's end.
-Seconds critical_path(const Context& c, Stages& all) {
-  const Seconds slowest = all.times.slowest;
-  const CriticalPaths& paths = c.stages.paths;
-  const bool one_kind = c.tables.model().kinds.size() == 1 && !c.stages.mirrored;
-  if (one_kind && all.inner.layers > 0) {
-    return paths.duration(times_of_stages(c, all), c.degrees.micro_batches, slowest);
+/// Every part's share of the gradients and parameters that the slowest stage sends once per step.
+/// Experts travel in groups of their own.
+void set_traffic(const Context& c, const Stages& all, PipelineTimes& times) {
+  const StepTraffic& traffic = all.traffic;
+  const double dense = all.slowest.trainable_dense, expert = all.slowest.trainable_expert;
+  const double layers = std::max(1, all.slowest_class->total_layers());
+  const bool gather = traffic.gather > Seconds{}, reduce = traffic.reduce > Seconds{};
+  if (!gather && !reduce) return;
+  const PassTime gathering = traffic.hide_gather ? kGathering : kGatheringBefore;
+  const PassTime reduction = traffic.hide_reduce ? kReduction : kReductionAfter;
+  const auto rates = [](Seconds of_all, Seconds of_experts, double first, double second) {
+    return std::pair{first > 0 ? (1 / first) * (of_all - of_experts) : Seconds{},
+                     second > 0 ? (1 / second) * of_experts : Seconds{}};
+  };
+  const auto expert_time = [&](auto time) {
+    return expert > 0 ? time(c, 0.0, expert, layers) : Seconds{};
+  };
+  const auto [gather_dense, gather_expert] =
+      rates(traffic.gather, gather ? expert_time(gather_time) : Seconds{}, dense, expert);
+  const auto [reduce_dense, reduce_expert] =
+      rates(traffic.reduce, reduce ? expert_time(reduce_time) : Seconds{}, dense, expert);
+  const auto set = [&](std::size_t part, double dense_part, double expert_part) {
+    PartTimes& t = times.parts[part];
+    if (gather) t[gathering] = dense_part * gather_dense + expert_part * gather_expert;
+    if (reduce) t[reduction] = dense_part * reduce_dense + expert_part * reduce_expert;
+  };
+  for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
+    set(k, c.cell.layers[k].trainable_dense, c.cell.layers[k].trainable_expert);
   }
-  PipelineTimes times = pipeline_times(c, *all.slowest_class, slowest, all.gathers);
-  times.early = all.times.early;
-  return paths.duration(times, c.degrees.micro_batches, slowest);
+  StageClass end;
+  end.embedding = true;
+  set(kEmbeddingPart, end_parameters(c, end).trainable, 0);
+  end.embedding = false;
+  end.head = true;
+  set(kHeadPart, end_parameters(c, end).trainable, 0);
+}
+
+/// How long before its end a pair of DualPipe hands on what it made: the last layer's backward pass
+/// covers what is sent.
+Seconds handed_on_early(const Context& c, const StageCost& cost) {
+  if (!c.stages.mirrored || !transfers_overlap(c)) return Seconds{};
+  const double layers = std::max(1, c.tables.model().layers() / c.degrees.pp);
+  return (cost.backward.compute + cost.recompute.compute) / layers;
+}
+
+/// From the first pass, or the gathering of its parameters, to the end of the last one and of the
+/// reduction of its gradients.
+PipelineDuration critical_path(const Context& c, const Stages& all,
+                               std::array<GatherTimes, kMaxLayerKinds>& gathers) {
+  const CriticalPaths& paths = *c.stages.paths;
+  // Gradients that every chunk reduces for itself hide under no other chunk.
+  const bool whole = c.degrees.vpp == 1 || c.strategy.sharding != Sharding::zero2;
+  const bool alike = c.tables.model().kinds.size() == 1 && !c.stages.mirrored;
+  PipelineTimes times = whole && alike && all.first.layers > 0 && all.last.layers > 0
+                            ? times_of_stages(c, all)
+                            : pipeline_times(c, *all.slowest_class, gathers);
+  times.early = handed_on_early(c, all.slowest);
+  set_traffic(c, all, times);
+  const double m = c.degrees.micro_batches;
+  if (c.recent != nullptr) {
+    const PipelineDuration* known = c.recent->find(times, m, all.busy);
+    if (known != nullptr) return *known;
+  }
+  const PipelineDuration duration = paths.duration(times, m, all.busy);
+  if (c.recent != nullptr) c.recent->add(times, m, all.busy, duration);
+  return duration;
 }
 
 Estimate estimate_of(const Context& c, Extremes* extremes) {
@@ -345,7 +383,6 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
   e.memory_capacity = cluster.accelerator.memory_capacity;
   const double contention = c.stack().contention;
   Stages all = run_stages(c, e, extremes);
-  StageTimes& times = all.times;
   const StageCost& slowest = all.slowest;
   const StepTraffic& traffic = all.traffic;
 
@@ -359,31 +396,21 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
   const Seconds uncovered_ep = alone * (slowest.paired_forward + slowest.paired_backward);
   e.compute = e.compute - contention * uncovered_ep;
   e.exposed_ep = m * passes.ep + uncovered_ep;
-  times.lone_forward = (1 - contention) * slowest.paired_forward;
-  times.lone_backward = (1 - contention) * slowest.paired_backward;
-  if (c.stages.mirrored && transfers_overlap(c)) {
-    // The last layer's backward pass covers what a pair sends.
-    const double layers = std::max(1, c.tables.model().layers() / d.pp);
-    times.early = (slowest.backward.compute + slowest.recompute.compute) / layers;
-  }
-  e.exposed_pp = exposed_transfers(c, times, m * max(Seconds{}, times.slowest - all.slowest_inner));
-  e.exposed_dp = m * slowest.gather_exposed + traffic.exposed;
   e.exposed_offload += m * slowest.offload_exposed;
-  if (c.stages.paths.empty()) {
-    e.bubble = pipeline_bubble(c.schedule, d.pp, d.vpp, times, m);
-    if (c.schedule == Schedule::gpipe && d.pp > 1) {
-      // Each of its two phases is paced by the stage that is slowest in it.
-      e.bubble += (m - 1) * (all.slowest_forward + all.slowest_backward - times.slowest);
-    }
+  e.exposed_dp = m * slowest.gather_exposed + traffic.at_ends;
+  if (c.stages.paths == nullptr) {
+    e.exposed_dp += c.gathered ? Seconds{} : traffic.gather + traffic.reduce - traffic.hidden;
   } else {
-    const Seconds step = critical_path(c, all) - (1 - contention) * uncovered_ep;
-    const Seconds waits = max(Seconds{}, step - m * times.slowest);
-    e.exposed_pp = min(e.exposed_pp, waits);
-    e.bubble = waits - e.exposed_pp;
+    const PipelineDuration lasts = critical_path(c, all, all.gathers);
+    const Seconds busy = m * all.busy + (1 - contention) * uncovered_ep;
+    const Seconds idle = lasts.passes - busy;
+    e.bubble = idle > kSumRounding * busy ? idle : Seconds{};
+    e.exposed_pp = lasts.hops;
+    e.exposed_dp += lasts.traffic;
   }
   e.bubble += ((d.pp - 1) * contention) * traffic.drain_hidden;
   const Straggling late = expected_straggling(c.stack().kernel_spread, d, c.gathered);
-  e.bubble += (late.stage * (passes.compute / times.slowest)) * e.bubble;
+  e.bubble += (late.stage * (passes.compute / all.busy)) * e.bubble;
   e.compute += (m * late.anywhere) * passes.compute;
   e.overhead = c.stack().step_overhead;
   e.hidden = max(Seconds{}, m * slowest.hidden() - uncovered_ep + traffic.hidden);
@@ -422,8 +449,10 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
 }
 
 Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
-                  const Cell& cell, const StageLayout& stages) noexcept {
-  return estimate_of(make_context(tables, strategy, degrees, cell, stages), nullptr);
+                  const Cell& cell, const StageLayout& stages, RecentDurations* recent) noexcept {
+  Context c = make_context(tables, strategy, degrees, cell, stages);
+  c.recent = recent;
+  return estimate_of(c, nullptr);
 }
 
 Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate estimate,
@@ -469,11 +498,6 @@ Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degre
   c.free_host = true;
   Extremes extremes;
   Estimate bound = estimate_of(c, &extremes);
-  // The stage that ends last may be another one once traffic counts. Where the bubble does not
-  // contain its complement (it is cut off at zero) the step may shrink by their difference.
-  if (c.schedule == Schedule::zero_bubble || c.schedule == Schedule::dualpipe) {
-    bound.step_time = bound.step_time - (extremes.most_busy - extremes.least_busy);
-  }
   bound.step_time = kBoundMargin * bound.step_time;
   bound.compute = kBoundMargin * c.degrees.micro_batches * extremes.least_compute;
   bound.memory = kBoundMargin * bound.memory;

@@ -30,6 +30,7 @@ struct Context {
   bool gathered;          ///< parameters live sharded and are gathered layer by layer
   bool weights_sharded;   ///< the same but in a lower bound, which pays for no gathering
   bool free_host;         ///< lower bound: host transfers cost nothing
+  RecentDurations* recent = nullptr;  ///< of the same stages, if kept
 
   const Cluster& cluster() const { return tables.cluster(); }
   const Stack& stack() const { return tables.stack(); }
@@ -371,90 +372,57 @@ inline StageCost stage_cost(const Context& c, const StageClass& stage,
 
 /// Traffic of gradients and parameters once per step (not sharded layer by layer).
 struct StepTraffic {
-  Seconds exposed, hidden;
+  Seconds gather, reduce;
+  bool hide_gather, hide_reduce;
+  Seconds at_ends;       ///< what the first and last layer of a step leave open, gathered by layer
+  Seconds hidden;        ///< under passes, which it slows
   Seconds drain_hidden;  ///< under the last backward pass, for which the stage before waits
 };
 
-/// What stays in the open of a stage's traffic when chunk after chunk takes its part: all but the
-/// critical chunk's have whole groups of up to pp micro-batches to hide under, that one a single
-/// pass. `critical`: cover of the pass next to the end of the step, through all chunks.
-inline Seconds exposed_by_chunk(const Context& c, Seconds traffic, Seconds critical,
-                                double buckets) {
-  if (traffic <= Seconds{}) return Seconds{};
-  if (c.degrees.vpp == 1) return exposed_traffic(traffic, critical, buckets, true);
-  const double chunks = c.degrees.vpp;
+/// Chunks of a stage: each sends its own share.
+inline double chunks_of_stage(const Context& c) { return c.stages.mirrored ? 2 : c.degrees.vpp; }
+
+/// What hides of a stage's traffic, in as many buckets as it has layers, when chunk after chunk
+/// takes its part: all but the critical chunk's under whole groups of up to pp micro-batches, that
+/// one under a single pass but for a bucket. `cover`: of a pass through all chunks.
+inline Seconds hidden_by_chunk(const Context& c, Seconds traffic, Seconds cover, double buckets) {
+  const double chunks = chunks_of_stage(c);
   const double group = std::min(c.degrees.micro_batches, static_cast<double>(c.degrees.pp));
-  const double passes = (1 - chunks / buckets + (chunks - 1) * group) / chunks;
-  return max(uncovered(traffic, passes * critical),
-             exposed_traffic(traffic / chunks, critical / chunks, buckets / chunks, true));
-}
-
-/// The same of parameters that the first stage of a DualPipe pipeline gathers: those of its far
-/// chunk, half of them, are needed after p - 1 passes of its near one. `cover`: of such a pass.
-inline Seconds exposed_mirrored_gather(const Context& c, Seconds traffic, Seconds cover,
-                                       double buckets) {
-  const Seconds half = 0.5 * traffic;
-  const double share = 1 - 1 / buckets;
-  const Seconds near = exposed_traffic(half, cover, buckets, true);
-  return near + uncovered(half, (c.degrees.pp - 1 + share) * cover - (half - near));
-}
-
-/// And of the gradients it reduces: the last pass of its far chunk is followed by p/2 input
-/// gradients of its near one and as many weight gradients, the last of them next to the end. A
-/// middle stage reduces both under its last two weight gradients, but runs them earlier than the
-/// first stage its own: by what p/2 - 1 input gradients take longer. `backward`, `weight`: covers.
-inline Seconds exposed_mirrored_reduce(const Context& c, const StageCost& cost, Seconds traffic,
-                                       Seconds backward, Seconds weight, double buckets) {
-  const Seconds half = 0.5 * traffic;
-  const double share = 1 - 1 / buckets, pairs = 0.5 * c.degrees.pp;
-  const Seconds later = pairs * uncovered(backward, weight) + (pairs - 1) * weight;
-  const auto exposed = [&](Seconds cover) {
-    return exposed_traffic(half + uncovered(half, cover), weight, buckets, true);
-  };
-  const Seconds first = exposed(share * backward + later);
-  if (c.degrees.pp == 2) return first;
-  const Seconds both = cost.backward.total() + cost.recompute.total() + cost.paired_backward;
-  const Seconds ahead = (pairs - 1) * uncovered(both, 2 * cost.weight_gradient);
-  return max(first, exposed(share * weight) - ahead);
+  const double passes = std::max(0.0, 1 - chunks / buckets + (chunks - 1) * group) / chunks;
+  return min((1 - 1 / buckets) * traffic, passes * cover);
 }
 
 /// Gradient reduction hides under the last micro-batch's backward pass, parameter gathering under
-/// the first one's forward pass, in as many buckets as the stage has layers: at least the last
-/// bucket stays in the open. An interleaved stage finishes its chunks one after the other, each
-/// with a group of up to pp micro-batches, so that all but the last chunk hide under whole groups.
-/// A schedule that defers weight gradients reduces under nothing else. Parameters gathered layer by
-/// layer hide under their neighbours, which the first and the last layer of a step lack.
+/// the first one's forward pass: at least one bucket stays in the open. A schedule that defers
+/// weight gradients reduces under nothing else. Parameters gathered layer by layer hide under their
+/// neighbours, which the first and the last layer of a step lack.
 inline StepTraffic step_traffic(const Context& c, const StageClass& stage, const StageCost& cost) {
+  StepTraffic traffic{};
   const Sharding sharding = c.strategy.sharding;
   if (c.gathered) {
-    const Seconds at_ends = cost.first_gather + cost.last_reduce;
-    return {at_ends, Seconds{} - at_ends, Seconds{}};
+    traffic.at_ends = cost.first_gather + cost.last_reduce;
+    traffic.hidden = Seconds{} - traffic.at_ends;
+    return traffic;
   }
-  const bool hide_reduce = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
-  const bool hide_gather = enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
+  traffic.hide_reduce = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
+  traffic.hide_gather = enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
   const double buckets = std::max(1, stage.total_layers());
   const double dense = cost.trainable_dense, expert = cost.trainable_expert;
-  const Seconds reduce =
-      sharding == Sharding::zero2 ? Seconds{} : reduce_time(c, dense, expert, buckets);
-  const Seconds gather =
-      sharding == Sharding::ddp ? Seconds{} : gather_time(c, dense, expert, buckets);
+  if (sharding != Sharding::zero2) traffic.reduce = reduce_time(c, dense, expert, buckets);
+  if (sharding != Sharding::ddp) traffic.gather = gather_time(c, dense, expert, buckets);
   const bool deferred =
       c.degrees.pp > 1 && (c.schedule == Schedule::zero_bubble || c.schedule == Schedule::dualpipe);
   // The first and the last passes run alone.
   const Seconds backward = cover_left(c, cost.backward + cost.recompute) + cost.paired_backward;
   const Seconds last = deferred ? c.reach * cost.weight_gradient : backward;
   const Seconds forward = cover_left(c, cost.forward) + cost.paired_forward;
-  const bool mirrored = c.stages.mirrored;
-  const Seconds late = !hide_reduce ? reduce
-                       : mirrored
-                           ? exposed_mirrored_reduce(c, cost, reduce, backward, last, 0.5 * buckets)
-                           : exposed_by_chunk(c, reduce, last, buckets);
-  const Seconds early = !hide_gather ? gather
-                        : mirrored   ? exposed_mirrored_gather(c, gather, forward, 0.5 * buckets)
-                                     : exposed_by_chunk(c, gather, forward, buckets);
-  StepTraffic traffic{late + early, (reduce - late) + (gather - early), Seconds{}};
-  if (!deferred) {
-    traffic.drain_hidden = max(Seconds{}, reduce - c.degrees.vpp * late);
+  if (traffic.hide_gather) {
+    traffic.hidden += hidden_by_chunk(c, traffic.gather, forward, buckets);
+  }
+  if (traffic.hide_reduce) {
+    traffic.hidden += hidden_by_chunk(c, traffic.reduce, last, buckets);
+    const double others = std::max(0.0, 1 - chunks_of_stage(c) / buckets);
+    if (!deferred) traffic.drain_hidden = others * min(traffic.reduce, last);
   }
   return traffic;
 }
@@ -526,90 +494,87 @@ inline bool transfers_serial(const Context& c) {
   return scalemodel::transfers_serial(c.stack(), c.schedule, c.degrees.pp);
 }
 
-/// Pipeline transfers that no compute covers: what an inner stage sends, two per micro-batch and
-/// chunk, unless the stack overlaps them, and two per stage while the pipeline fills and drains.
-/// What it receives travels meanwhile, unless the stack makes every transfer wait for the last.
-/// Overlapped, a first micro-batch goes round the pipeline once for every further chunk and back.
-///
-/// The last stage sends no output of its last chunk: inner stages have `slack` to do so, and an
-/// interleaved last stage may run ahead of them by two forward passes or one pass each way of a
-/// chunk, with the transfers of as many slots.
-inline Seconds exposed_transfers(const Context& c, const StageTimes& times, Seconds slack) {
-  const Degrees& d = c.degrees;
-  if (d.pp == 1) return Seconds{};
-  const double ends = 2.0 * (d.pp - 1);
-  if (transfers_overlap(c)) {
-    const Seconds hop = hop_time(c);
-    const double wraps = 2.0 * (d.vpp - 1) * d.pp;
-    const double deferred = c.schedule == Schedule::zero_bubble ? ends : 0;
-    // One turn each way passes while stages wait for the lighter end of the model anyway.
-    const Seconds meanwhile =
-        d.vpp > 1 ? d.pp * min(2 * hop, min(times.embedding, times.head)) : Seconds{};
-    return (ends + wraps + deferred) * hop - meanwhile;
-  }
-  const Seconds hop = hop_time(c);
-  const double exchanges = transfers_serial(c) ? 2 : 1;
-  const bool interleaved = c.schedule == Schedule::interleaved;
-  const Seconds once = exchanges * (d.micro_batches + (interleaved ? 1 : 0)) * hop;
-  const Seconds forward = max(Seconds{}, times.sum / d.pp - times.mean_backward) / d.vpp;
-  const Seconds ahead =
-      interleaved ? min(2 * forward + 4 * hop, times.slowest / d.vpp + 3 * hop) : Seconds{};
-  // GPipe's forward phase waits for what all but the last stage send, its backward phase likewise.
-  // Of two stages the first sends nothing back either.
-  const Seconds saved = c.schedule == Schedule::gpipe ? Seconds{}
-                        : d.pp == 2                   ? once
-                                                      : min(once, ahead + slack);
-  return (2.0 * exchanges * d.vpp * d.micro_batches + ends) * hop - saved;
+/// Passes of a chunk; `scale`: how often the cost counts for them.
+inline PartTimes part_times(const Context& c, const StageCost& cost, double scale) {
+  const double contention = c.stack().contention;
+  const Seconds busy = cost.busy(contention), forward = cost.forward_busy(contention);
+  PartTimes t;
+  t[kPairedForward] = scale * forward;
+  t[kPairedBackward] = scale * (busy - forward);
+  // Alone, nothing runs under them.
+  t[kForward] = t[kPairedForward] + (scale * (1 - contention)) * cost.paired_forward;
+  const Seconds backward = t[kPairedBackward] + (scale * (1 - contention)) * cost.paired_backward;
+  t[kWeightGradient] = min(backward, scale * cost.weight_gradient);
+  t[kInputGradient] = backward - t[kWeightGradient];
+  const Seconds forward_cover = scale * cover_left(c, cost.forward);
+  const Seconds backward_cover = scale * cover_left(c, cost.backward + cost.recompute);
+  // A backward pass in one piece covers no more than what its other traffic leaves.
+  const bool splits = c.schedule == Schedule::zero_bubble || c.schedule == Schedule::dualpipe;
+  const Seconds of_weights = (scale * c.reach) * cost.weight_gradient;
+  const Seconds weight_cover = splits ? of_weights : min(of_weights, backward_cover);
+  t[kCover + kPairedForward] = forward_cover;
+  t[kCover + kPairedBackward] = backward_cover;
+  t[kCover + kForward] = forward_cover + scale * cost.paired_forward;
+  t[kCover + kWeightGradient] = weight_cover;
+  t[kCover + kInputGradient] =
+      uncovered(backward_cover + scale * cost.paired_backward, weight_cover);
+  return t;
 }
 
-/// Passes of single layers and ends as parts of `stage`, for critical paths to count. What a stage
-/// makes of its layers together (host transfers, repeated reductions) lengthens their backward
-/// passes alike.
-inline PipelineTimes pipeline_times(const Context& c, const StageClass& stage, Seconds stage_busy,
+/// Passes of single layers and ends as parts of the chunks of `stage`, for critical paths to count.
+/// A layer takes its share of chunks of its kind, because a chunk hides the traffic of its layers
+/// together (host transfers, repeated reductions); an end takes what it adds to a mean chunk.
+inline PipelineTimes pipeline_times(const Context& c, const StageClass& stage,
                                     std::array<GatherTimes, kMaxLayerKinds>& gathers) {
-  const double contention = c.stack().contention;
-  // A chunk reduces its gradients in one piece, which no layer's share of the latency tells.
-  Strategy plain = c.strategy;
-  if (plain.sharding == Sharding::zero2) plain.sharding = Sharding::zero1;
-  const Context alone{
-      c.tables,     plain,      c.degrees,         c.cell,          c.stages,
-      c.conditions, c.groups,   c.schedule,        c.storage_bytes, c.gradient_bytes,
-      c.reach,      c.gathered, c.weights_sharded, c.free_host};
   // A pass of a mirrored layout counts for half of the micro-batches.
   const double whole = c.stages.mirrored ? 2 : 1;
-  PipelineTimes times;
-  Seconds sum;
-  const auto add = [&](std::size_t part, const StageClass& one, double count) {
-    const StageCost cost = stage_cost(alone, one, gathers);
-    const Seconds busy = cost.busy(contention), forward = cost.forward_busy(contention);
-    PartTimes& t = times.parts[part];
-    t.paired_forward = whole * forward;
-    t.paired_backward = whole * (busy - forward);
-    t.forward = t.paired_forward + (whole * (1 - contention)) * cost.paired_forward;
-    const Seconds backward = t.paired_backward + (whole * (1 - contention)) * cost.paired_backward;
-    t.weight_gradient = min(backward, whole * cost.weight_gradient);
-    t.input_gradient = backward - t.weight_gradient;
-    sum += count * busy;
+  const auto passes_of = [&](const StageClass& part) {
+    return part_times(c, stage_cost(c, part, gathers), whole);
   };
-  for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
-    StageClass one;
-    one.layers[k] = 1;
-    one.stage_layers = std::max(1, stage.total_layers());
-    add(k, one, stage.layers[k]);
+  PipelineTimes times;
+  StageClass chunk;  // one that is like the stage
+  chunk.stage_layers = std::max(1, stage.total_layers());
+  const double chunks = chunks_of(c, stage);
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    chunk.layers[k] = static_cast<int>(std::lround(stage.layers[k] / chunks));
   }
-  StageClass end;
-  end.stage_layers = 1;
-  end.embedding = true;
-  add(kEmbeddingPart, end, stage.embedding ? 1 : 0);
-  end.embedding = false;
-  end.head = true;
-  add(kHeadPart, end, stage.head ? 1 : 0);
-  const double together = sum > Seconds{} ? max(Seconds{}, stage_busy - sum) / sum : 0;
-  for (PartTimes& t : times.parts) {
-    const Seconds longer = together * (t.paired_forward + t.paired_backward);
-    t.input_gradient += longer;
-    t.paired_backward += longer;
+  if (chunk.total_layers() == 0) chunk.layers[0] = 1;
+  const double layers = chunk.total_layers();
+  const PartTimes plain = passes_of(chunk);
+  const std::size_t kinds = c.tables.model().kinds.size();
+  const auto passes_of_alike = [&](std::size_t kind, int count) {
+    StageClass alike;
+    alike.stage_layers = chunk.stage_layers;
+    alike.layers[kind] = count;
+    return passes_of(alike);
+  };
+  // Where layers do not divide into the chunks, some chunks have one more than others.
+  const double mean_layers =
+      std::max(1.0, static_cast<double>(c.tables.model().layers()) / (c.stages.pp * c.stages.vpp));
+  const int fewer = static_cast<int>(mean_layers);
+  const double have_more = mean_layers - fewer;
+  for (std::size_t k = 0; k < kinds; ++k) {
+    PartTimes mean = passes_of_alike(k, fewer);
+    if (have_more > 0)
+      mean = mean.share(1 - have_more).plus(passes_of_alike(k, fewer + 1), have_more);
+    times.parts[k] = mean.share(1 / mean_layers);
   }
+  if (kinds > 1) {
+    // Where layers of several kinds are mixed, some cover traffic of others.
+    PartTimes mixed = plain;
+    for (std::size_t k = 0; k < kinds; ++k) {
+      if (chunk.layers[k] == 0) continue;
+      mixed = mixed.plus(passes_of_alike(k, chunk.total_layers()), -chunk.layers[k] / layers);
+    }
+    for (std::size_t k = 0; k < kinds; ++k) {
+      times.parts[k] = times.parts[k].plus(mixed, 1 / layers).share(1);
+    }
+  }
+  chunk.embedding = true;
+  times.parts[kEmbeddingPart] = passes_of(chunk).plus(plain, -1).share(1);
+  chunk.embedding = false;
+  chunk.head = true;
+  times.parts[kHeadPart] = passes_of(chunk).plus(plain, -1).share(1);
   times.hop = hop_time(c);
   return times;
 }

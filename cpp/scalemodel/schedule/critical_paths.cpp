@@ -1,388 +1,556 @@
 #include "scalemodel/schedule/critical_paths.hpp"
 
+#include <Eigen/Core>
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
+#include <cstring>
+#include <map>
+#include <mutex>
 #include <span>
+#include <tuple>
+#include <utility>
 
 #include "scalemodel/base/index.hpp"
-#include "scalemodel/schedule/orders.hpp"
+#include "scalemodel/schedule/pipeline_run.hpp"
+#include "scalemodel/schedule/typical_times.hpp"
 
 namespace scalemodel {
 namespace {
 
-/// Times at which paths are looked for, one layer's passes as the unit: backward passes one to
-/// three times as long as forward ones, ends from nothing to several layers, kinds alike or not,
-/// neighbours near or far. None is a round number: of paths that last equally long, one must not
-/// stand for the other.
-struct Sample {
-  double forward, input, weight;
-  double head, embedding;
-  double later_kinds;  ///< a layer of another kind than the first
-  double hop, alone;   ///< alone: a pass beside none over one in a pair
-};
-constexpr std::array<Sample, 14> kSamples{{
-    {0.33, 0.34, 0.33, 0.7, 0.1, 2, 0.02, 1.1},
-    {0.2, 0.25, 0.55, 0.5, 0.05, 2, 0.02, 1.1},
-    {0.25, 0.5, 0.25, 1.5, 0.03, 1.1, 0.01, 1.01},
-    {0.36, 0.44, 0.2, 4, 0.02, 3, 0.005, 1.02},
-    {0.36, 0.44, 0.2, 1.03, 0.9, 2, 0.3, 1.3},
-    {0.34, 0.34, 0.32, 0.02, 0.01, 1.1, 0.001, 1.01},
-    {0.25, 0.5, 0.25, 0.3, 0.6, 3, 0.1, 1.2},
-    {0.5, 0.45, 0.05, 2, 0.2, 1.1, 0.05, 1.1},
-    {0.33, 0.34, 0.33, 10, 0.1, 2, 0.2, 1.1},
-    {0.25, 0.5, 0.25, 1.03, 0.1, 1.1, 2, 1.5},
-    {0.45, 0.5, 0.05, 0.3, 0.05, 8, 0.02, 1.1},
-    {0.3, 0.6, 0.1, 0.2, 0.02, 0.3, 0.02, 1.02},
-    {0.3, 0.6, 0.1, 30, 0.2, 1.1, 0.5, 1.1},
-    {0.11, 0.17, 0.72, 0.1, 0.01, 3, 0.01, 1.05},
-}};
+using detail::PipelineRun;
+using detail::StepTrafficKind;
+using detail::TypicalTimes;
 
-PipelineTimes times_of(const Sample& s) {
-  PipelineTimes times;
-  const auto part = [&](double size) {
-    const Seconds unit{size};
-    return PartTimes{s.alone * s.forward * unit, s.alone * s.input * unit, s.weight * unit,
-                     s.forward * unit, (s.input + s.weight) * unit};
-  };
-  for (std::size_t k = 0; k < kMaxLayerKinds; ++k)
-    times.parts[k] = part(k == 0 ? 1 : s.later_kinds);
-  times.parts[kEmbeddingPart] = part(s.embedding);
-  times.parts[kHeadPart] = part(s.head);
-  times.hop = Seconds{s.hop};
-  times.early = Seconds{s.input + s.weight};
-  return times;
+/// Times of several samples at once. They only tell whether a path is missing: single precision.
+struct Lanes {
+  static constexpr std::size_t kCount = 16;
+  std::array<float, kCount> of{};
+};
+
+Lanes later(const Lanes& a, const Lanes& b) {
+  Lanes result;
+  for (std::size_t i = 0; i < Lanes::kCount; ++i)
+    result.of[i] = a.of[i] > b.of[i] ? a.of[i] : b.of[i];
+  return result;
 }
 
-}  // namespace
+Lanes plus(const Lanes& a, const Lanes& b, double times) {
+  Lanes result;
+  const auto factor = static_cast<float>(times);
+  for (std::size_t i = 0; i < Lanes::kCount; ++i) result.of[i] = a.of[i] + factor * b.of[i];
+  return result;
+}
 
-/// Runs the passes of one step in order and remembers what each waited for.
-class PipelineRun {
- public:
-  using Counts = CriticalPaths::Counts;
+using Batch = std::array<PipelineTimes, Lanes::kCount>;
 
-  PipelineRun(const PipelineShape& shape, int micro_batches)
-      : shape_(shape),
-        chunks_per_stage_(static_cast<int>(shape.chunks.size()) / shape.pp),
-        micro_batches_(micro_batches),
-        stages_(at(shape.pp)),
-        forward_inputs_(shape.chunks.size() * at(micro_batches)),
-        gradient_inputs_(forward_inputs_.size()),
-        lasts_(kKinds * shape.chunks.size()) {
-    for (int s = 0; s < shape.pp; ++s) {
-      orders_.push_back(stage_order(shape.schedule, shape.pp, chunks_per_stage_, s, micro_batches));
+/// A batch of samples, time by time.
+struct SampledTimes {
+  explicit SampledTimes(const Batch& batch) {
+    for (std::size_t i = 0; i < Lanes::kCount; ++i) {
+      for (std::size_t part = 0; part < kPipelineParts; ++part) {
+        for (std::size_t time = 0; time < kPassTimes; ++time) {
+          parts[part][time].of[i] = static_cast<float>(batch[i].parts[part][time].base());
+        }
+      }
+      hop.of[i] = static_cast<float>(batch[i].hop.base());
+      early.of[i] = static_cast<float>(batch[i].early.base());
     }
-    find_sequence();
   }
 
-  /// Counts along the path that is critical at these times.
-  Counts critical(const PipelineTimes& times) {
-    set_durations(times);
-    steps_.clear();
-    for (Stage& stage : stages_) stage = Stage{};
-    for (const Turn& turn : sequence_) run(turn);
-    Node last;
-    for (const Stage& stage : stages_) last = later(last, stage.free);
-    return counted(last.step);
-  }
-
- private:
-  static constexpr std::int32_t kStart = -1;
-  /// Kinds of steps of a chunk; a pair is its backward part on top of its forward part.
-  static constexpr std::size_t kKinds = 6;
-  enum Kind : std::uint8_t { kForward, kInput, kWeight, kPairedForward, kPairedBackward, kOther };
-
-  /// A point in time and the step that ends there.
-  struct Node {
-    double time = 0;
-    std::int32_t step = kStart;
-  };
-  /// One pass, or a hop, or what a pair hands on early, and the step that it waited for.
-  struct Step {
-    std::int32_t before;
-    std::int16_t chunk;
-    Kind kind;
-    std::int8_t hops, early;
-  };
-  struct Stage {
-    Node free, next_channel, previous_channel;
-  };
-  struct Turn {
-    int stage;
-    std::size_t position;
-  };
-  struct Neighbour {
-    int stage = 0, chunk = 0;
-    bool next = true, exists = false;
-  };
-
-  static const Node& later(const Node& a, const Node& b) { return b.time > a.time ? b : a; }
-
-  Node add(const Node& from, double time, int chunk, Kind kind, int hops = 0, int early = 0) {
-    steps_.push_back({from.step, static_cast<std::int16_t>(chunk), kind,
-                      static_cast<std::int8_t>(hops), static_cast<std::int8_t>(early)});
-    return {time, static_cast<std::int32_t>(steps_.size()) - 1};
-  }
-
-  bool dualpipe() const { return shape_.schedule == Schedule::dualpipe; }
-  int chunk(int stage, int index) const { return stage * chunks_per_stage_ + index; }
-  std::size_t input(int stage, ChunkBatch b) const {
-    return at(chunk(stage, b.chunk)) * at(micro_batches_) + at(b.micro_batch);
-  }
-
-  /// Where the output of a chunk goes, and where its input comes from.
-  Neighbour after(int s, int index) const {
-    if (dualpipe() && index == 1) return {s - 1, index, false, s > 0};
-    if (s + 1 < shape_.pp) return {s + 1, index, true, true};
-    return {0, index + 1, true, !dualpipe() && index + 1 < chunks_per_stage_};
-  }
-  Neighbour before(int s, int index) const {
-    if (dualpipe() && index == 1) return {s + 1, index, true, s + 1 < shape_.pp};
-    if (s > 0) return {s - 1, index, false, true};
-    return {shape_.pp - 1, index - 1, false, !dualpipe() && index > 0};
-  }
-
-  /// An order of all passes in which each comes after those it waits for: the same at any times.
-  void find_sequence() {
-    std::vector<bool> forward(forward_inputs_.size()), gradient(forward_inputs_.size());
-    std::vector<std::size_t> position(orders_.size());
-    const auto ready = [&](int s, const PassSlot& slot) {
-      if (runs_forward(slot.pass) && before(s, slot.at.chunk).exists &&
-          !forward[input(s, slot.at)]) {
-        return false;
+  Lanes lasts(const PipelinePath& path) const {
+    Lanes sum = plus(plus(Lanes{}, hop, path.hops), early, path.early);
+    for (std::size_t part = 0; part < kPipelineParts; ++part) {
+      for (std::size_t time = 0; time < kPassTimes; ++time) {
+        const double count = path.parts[part][time];
+        if (count != 0) sum = plus(sum, parts[part][time], count);
       }
-      return !makes_input_gradient(slot.pass) || gradient[input(s, slot.backward_at())];
-    };
-    const auto hand_on = [&](int s, const PassSlot& slot) {
-      if (runs_forward(slot.pass)) {
-        const Neighbour to = after(s, slot.at.chunk);
-        if (to.exists) forward[input(to.stage, {to.chunk, slot.at.micro_batch})] = true;
-        if (!to.exists) gradient[input(s, slot.at)] = true;
-      }
-      if (!makes_input_gradient(slot.pass)) return;
-      const ChunkBatch back = slot.backward_at();
-      const Neighbour to = before(s, back.chunk);
-      if (to.exists) gradient[input(to.stage, {to.chunk, back.micro_batch})] = true;
-    };
-    for (bool progress = true; progress;) {
-      progress = false;
-      for (int s = 0; s < shape_.pp; ++s) {
-        std::size_t& next = position[at(s)];
-        while (next < orders_[at(s)].size() && ready(s, orders_[at(s)][next])) {
-          hand_on(s, orders_[at(s)][next]);
-          sequence_.push_back({s, next++});
-          progress = true;
+    }
+    return sum;
+  }
+
+  std::array<std::array<Lanes, kPassTimes>, kPipelineParts> parts;
+  Lanes hop, early;
+};
+
+/// Tells when a pass ends at each sample of a batch.
+class LaneClock {
+ public:
+  using Time = Lanes;
+
+  LaneClock(const PassSequence& sequence, const SampledTimes& times)
+      : hop_(times.hop), early_(times.early) {
+    lasts_.resize(kPassTimes * sequence.classes.size());
+    for (std::size_t c = 0; c < sequence.classes.size(); ++c) {
+      for (std::size_t part = 0; part < kPipelineParts; ++part) {
+        const double count = PassSequence::count(sequence.classes[c], part);
+        if (count == 0) continue;
+        for (std::size_t time = 0; time < kPassTimes; ++time) {
+          Lanes& lasts = lasts_[kPassTimes * c + time];
+          lasts = plus(lasts, times.parts[part][time], count);
         }
       }
     }
   }
 
-  void set_durations(const PipelineTimes& times) {
-    hop_ = times.hop.base();
-    early_ = times.early.base();
-    for (std::size_t c = 0; c < shape_.chunks.size(); ++c) {
-      double* lasts = &lasts_[kKinds * c];
-      std::fill_n(lasts, kKinds, 0.0);
-      for (std::size_t part = 0; part < kPipelineParts; ++part) {
-        const double n = count(shape_.chunks[c], part);
-        const PartTimes& t = times.parts[part];
-        lasts[kForward] += n * t.forward.base();
-        lasts[kInput] += n * t.input_gradient.base();
-        lasts[kWeight] += n * t.weight_gradient.base();
-        lasts[kPairedForward] += n * t.paired_forward.base();
-        lasts[kPairedBackward] += n * t.paired_backward.base();
+  static Time start() { return {}; }
+  static Time later(const Time& a, const Time& b) { return scalemodel::later(a, b); }
+  Time add(const Time& from, int chunk, std::size_t time, double times) const {
+    return plus(from, lasts_[kPassTimes * at(chunk) + time], times);
+  }
+  Time hop(const Time& from) const { return plus(from, hop_, 1); }
+  Time early(const Time& from) const { return plus(from, early_, -1); }
+
+ private:
+  Lanes hop_, early_;
+  std::vector<Lanes> lasts_;  ///< of every class of chunks
+};
+
+/// Tells when a pass ends at one sample, and remembers what each waited for.
+class TracingClock {
+ public:
+  using Time = std::int32_t;  ///< the number of the step that ends then
+
+  TracingClock(const PassSequence& sequence, const PipelineTimes& times)
+      : sequence_(sequence), hop_(times.hop.base()), early_(times.early.base()), steps_(1) {
+    for (const StageClass& chunk : sequence.classes) {
+      for (std::size_t time = 0; time < kPassTimes; ++time) {
+        double lasts = 0;
+        for (std::size_t part = 0; part < kPipelineParts; ++part) {
+          lasts += PassSequence::count(chunk, part) * times.parts[part][time].base();
+        }
+        lasts_.push_back(lasts);
       }
     }
   }
 
-  static double count(const StageClass& chunk, std::size_t part) {
-    if (part == kEmbeddingPart) return chunk.embedding ? 1 : 0;
-    if (part == kHeadPart) return chunk.head ? 1 : 0;
-    return chunk.layers[part];
+  static Time start() { return 0; }
+  Time later(Time a, Time b) const { return end(b) > end(a) ? b : a; }
+  Time add(Time from, int chunk, std::size_t time, double times) {
+    const std::size_t which = kPassTimes * at(chunk) + time;
+    return push({end(from) + times * lasts_[which], times, from, static_cast<std::int32_t>(which)});
   }
+  Time hop(Time from) { return push({end(from) + hop_, 1, from, kHop}); }
+  Time early(Time from) { return push({end(from) - early_, -1, from, kEarly}); }
 
-  void run(const Turn& turn) {
-    const int s = turn.stage;
-    const PassSlot& slot = orders_[at(s)][turn.position];
-    Stage& stage = stages_[at(s)];
-    const ChunkBatch back = slot.backward_at();
-    const bool forward_arrives = runs_forward(slot.pass) && before(s, slot.at.chunk).exists;
-    const bool gradient_arrives = makes_input_gradient(slot.pass);
-    Node node = stage.free;
-    if (shape_.transfers_serial &&
-        (forward_arrives || (gradient_arrives && after(s, back.chunk).exists))) {
-      node = add(node, node.time + hop_, 0, kOther, 1);
-    }
-    if (forward_arrives) node = later(node, forward_inputs_[input(s, slot.at)]);
-    if (gradient_arrives) node = later(node, gradient_inputs_[input(s, back)]);
-    const int ahead = chunk(s, slot.at.chunk), behind = chunk(s, back.chunk);
-    const auto pass = [&](int c, Kind kind) {
-      node = add(node, node.time + lasts_[kKinds * at(c) + kind], c, kind);
-    };
-    switch (slot.pass) {
-      case Pass::forward:
-        pass(ahead, kForward);
-        break;
-      case Pass::backward:
-        pass(behind, kInput);
-        pass(behind, kWeight);
-        break;
-      case Pass::input_gradient:
-        pass(behind, kInput);
-        break;
-      case Pass::weight_gradient:
-        pass(behind, kWeight);
-        break;
-      case Pass::pair:
-        pass(ahead, kPairedForward);
-        pass(behind, kPairedBackward);
-        break;
-    }
-    stage.free = node;
-    send(s, slot, node);
-  }
-
-  void send(int s, const PassSlot& slot, const Node& done) {
-    const bool early = slot.pass == Pass::pair && !shape_.transfers_block;
-    const Node ready = early ? add(done, done.time - early_, 0, kOther, 0, 1) : done;
-    if (runs_forward(slot.pass)) {
-      const Neighbour to = after(s, slot.at.chunk);
-      if (!to.exists) {
-        gradient_inputs_[input(s, slot.at)] = done;
+  PipelinePath path_to(Time last) const {
+    PipelinePath path;
+    std::vector<double> taken(lasts_.size());
+    for (; last != start(); last = steps_[at(last)].before) {
+      const Step& step = steps_[at(last)];
+      if (step.what == kHop) {
+        path.hops += step.times;
+      } else if (step.what == kEarly) {
+        path.early += step.times;
       } else {
-        forward_inputs_[input(to.stage, {to.chunk, slot.at.micro_batch})] = transfer(s, to, ready);
+        taken[at(step.what)] += step.times;
       }
     }
-    if (!makes_input_gradient(slot.pass)) return;
-    const ChunkBatch back = slot.backward_at();
-    const Neighbour to = before(s, back.chunk);
-    if (to.exists) {
-      gradient_inputs_[input(to.stage, {to.chunk, back.micro_batch})] = transfer(s, to, ready);
-    }
-  }
-
-  /// Transfers of one channel follow each other.
-  Node transfer(int s, const Neighbour& to, const Node& ready) {
-    Stage& stage = stages_[at(s)];
-    Node& channel = to.next ? stage.next_channel : stage.previous_channel;
-    const Node from = later(ready, channel);
-    channel = add(from, from.time + hop_, 0, kOther, 1);
-    if (shape_.transfers_block) stage.free = later(stage.free, channel);
-    return channel;
-  }
-
-  Counts counted(std::int32_t step) const {
-    Counts counts{};
-    double* ends = &counts[CriticalPaths::kPasses * kPipelineParts];
-    for (; step != kStart; step = steps_[at(step)].before) {
-      const Step& taken = steps_[at(step)];
-      ends[0] += taken.hops;
-      ends[1] -= taken.early;
-      if (taken.kind == kOther) continue;
+    for (std::size_t c = 0; c < sequence_.classes.size(); ++c) {
       for (std::size_t part = 0; part < kPipelineParts; ++part) {
-        counts[CriticalPaths::kPasses * part + taken.kind] +=
-            count(shape_.chunks[at(taken.chunk)], part);
+        const double count = PassSequence::count(sequence_.classes[c], part);
+        for (std::size_t time = 0; time < kPassTimes; ++time) {
+          path.parts[part][time] += count * taken[kPassTimes * c + time];
+        }
       }
     }
-    return counts;
+    return path;
   }
 
-  const PipelineShape& shape_;
-  int chunks_per_stage_, micro_batches_;
-  double hop_ = 0, early_ = 0;
-  std::vector<StageOrder> orders_;
-  std::vector<Turn> sequence_;
-  std::vector<Stage> stages_;
-  std::vector<Node> forward_inputs_, gradient_inputs_;
+ private:
+  static constexpr std::int32_t kHop = -1, kEarly = -2;
+  struct Step {
+    double end = 0;
+    double times = 0;  ///< how often what it is made of
+    Time before = 0;
+    std::int32_t what = 0;  ///< a class of chunks and a time of its, or a hop
+  };
+
+  double end(Time step) const { return steps_[at(step)].end; }
+  Time push(const Step& step) {
+    steps_.push_back(step);
+    return static_cast<Time>(steps_.size()) - 1;
+  }
+
+  const PassSequence& sequence_;
+  double hop_, early_;
   std::vector<double> lasts_;
   std::vector<Step> steps_;
 };
 
-bool PipelineShape::has_closed_form(int micro_batches) const {
-  if (pp == 1) return true;
-  switch (schedule) {
-    case Schedule::gpipe:
-    case Schedule::one_f_one_b:
-      return true;
-    case Schedule::interleaved:
-      return std::ranges::all_of(chunks, [&](const StageClass& chunk) {
-        return chunk.total_layers() == chunks.front().total_layers();
-      });
-    case Schedule::zero_bubble:
-      return micro_batches >= pp;
-    case Schedule::dualpipe:
-      return micro_batches % 2 == 0;
+/// Paths of one sequence at many samples.
+class PathSearch {
+ public:
+  /// `known`: paths that need not be found again.
+  PathSearch(const PassSequence& sequence, StepTrafficKind traffic,
+             std::vector<PipelinePath> known = {})
+      : sequence_(sequence), traffic_(traffic), known_(std::move(known)) {}
+
+  /// Adds the paths of samples that last longer than on all that are known or found, and marks
+  /// these samples.
+  void add(const Batch& batch, const SampledTimes& samples,
+           std::array<bool, Lanes::kCount>& missing) {
+    LaneClock clock(sequence_, samples);
+    const Lanes ends = PipelineRun(sequence_, clock, traffic_).end();
+    Lanes longest;
+    for (const PipelinePath& path : known_) longest = later(longest, samples.lasts(path));
+    least_.push_back(least(ends, longest));
+    for (const PipelinePath& path : found_) longest = later(longest, samples.lasts(path));
+    for (std::size_t i = 0; i < Lanes::kCount; ++i) {
+      if (longest.of[i] >= least_.back().of[i]) continue;
+      TracingClock tracing(sequence_, batch[i]);
+      found_.push_back(tracing.path_to(PipelineRun(sequence_, tracing, traffic_).end()));
+      longest = later(longest, samples.lasts(found_.back()));
+      missing[i] = true;
+    }
   }
-  return true;
+
+  /// Those that together are as long as all at every sample: always the one that is so at most of
+  /// the samples left. `samples`: all that were added.
+  std::vector<PipelinePath> fewest(std::span<const SampledTimes> samples) const {
+    std::vector<std::uint8_t> left(samples.size() * Lanes::kCount, 1);
+    for (const PipelinePath& path : known_) take(left, covered(path, samples));
+    std::vector<std::vector<std::uint8_t>> covers;
+    for (const PipelinePath& path : found_) covers.push_back(covered(path, samples));
+    std::vector<PipelinePath> kept;
+    while (true) {
+      std::size_t best = 0;
+      int most = 0;
+      for (std::size_t path = 0; path < covers.size(); ++path) {
+        int count = 0;
+        for (std::size_t i = 0; i < left.size(); ++i) count += left[i] & covers[path][i];
+        if (count > most) std::tie(best, most) = std::pair{path, count};
+      }
+      if (most == 0) return kept;
+      kept.push_back(found_[best]);
+      take(left, covers[best]);
+    }
+  }
+
+ private:
+  /// A path that lasts so long stands for one until `ends`: it lacks next to nothing of the step
+  /// and little of what `known` paths lack, so that traffic is not lost in a long step.
+  static Lanes least(const Lanes& ends, const Lanes& known) {
+    constexpr float kOfStep = 3e-5F, kOfTraffic = 1e-2F;
+    Lanes least;
+    for (std::size_t i = 0; i < Lanes::kCount; ++i) {
+      const float end = ends.of[i], more = known.of[i] > 0 ? end - known.of[i] : 0;
+      least.of[i] = end - std::max(kOfStep * end, kOfTraffic * more);
+    }
+    return least;
+  }
+
+  static void take(std::vector<std::uint8_t>& left, const std::vector<std::uint8_t>& covered) {
+    for (std::size_t i = 0; i < left.size(); ++i)
+      left[i] &= static_cast<std::uint8_t>(1 - covered[i]);
+  }
+
+  /// Samples at which a path is the longest.
+  std::vector<std::uint8_t> covered(const PipelinePath& path,
+                                    std::span<const SampledTimes> samples) const {
+    std::vector<std::uint8_t> covered;
+    for (std::size_t batch = 0; batch < samples.size(); ++batch) {
+      const Lanes lasts = samples[batch].lasts(path);
+      for (std::size_t i = 0; i < Lanes::kCount; ++i) {
+        covered.push_back(lasts.of[i] >= least_[batch].of[i]);
+      }
+    }
+    return covered;
+  }
+
+  const PassSequence& sequence_;
+  StepTrafficKind traffic_;
+  std::vector<PipelinePath> known_, found_;
+  std::vector<Lanes> least_;  ///< that a path must last at every sample
+};
+
+/// All searches of a pipeline, at the same samples until no path is missing.
+void search(std::span<PathSearch* const> searches, std::size_t turns, std::size_t kinds,
+            StepTrafficKind traffic, std::vector<SampledTimes>& samples) {
+  // Samples in a row without a new path, and in all: more of a small pipeline, which is soon run
+  // and all of whose chunks matter.
+  const std::size_t enough = std::clamp<std::size_t>(24'576 / turns, 48, 384), most = 8 * enough;
+  TypicalTimes typical(kinds, traffic);
+  std::size_t explained = 0;
+  while (explained < enough && samples.size() * Lanes::kCount < most) {
+    Batch batch;
+    for (PipelineTimes& times : batch) times = typical.next();
+    samples.emplace_back(batch);
+    std::array<bool, Lanes::kCount> missing{};
+    for (PathSearch* one : searches) one->add(batch, samples.back(), missing);
+    for (const bool is_missing : missing) explained = is_missing ? 0 : explained + 1;
+  }
+}
+
+void add_pass(PipelinePath& path, const StageClass& chunk, PassTime pass) {
+  for (std::size_t part = 0; part < kPipelineParts; ++part) {
+    path.parts[part][pass] += PassSequence::count(chunk, part);
+  }
+}
+
+/// Along the passes of one stage, none of which begins before the one in front of it has ended:
+/// from the first micro-batch's way to the stage, where it takes one, to the last one's way back.
+struct StagePaths {
+  std::vector<PipelinePath> to, on;  ///< to it and back; a micro-batch on it
+
+  explicit StagePaths(const PipelineShape& shape) {
+    // Where passes run in pairs, some of them run alone: which do is not known without a run.
+    if (shape.schedule == Schedule::dualpipe) return;
+    const std::size_t per_stage = shape.chunks.size() / at(shape.pp);
+    PipelinePath way;
+    for (int s = 0; s < shape.pp; ++s) {
+      const std::span chunks = std::span(shape.chunks).subspan(at(s) * per_stage, per_stage);
+      PipelinePath one;
+      for (const StageClass& chunk : chunks) {
+        for (const PassTime pass : {kForward, kInputGradient, kWeightGradient}) {
+          add_pass(one, chunk, pass);
+        }
+      }
+      const double sends = 2.0 * static_cast<double>(per_stage) - (s == 0) - (s + 1 == shape.pp);
+      one.hops = shape.transfers_block ? (shape.transfers_serial ? 2 : 1) * sends : 0;
+      add(way, one);
+      add_pass(way, chunks.front(), kForward);
+      way.hops += 1;
+      // Deferred gradients of weights end after the way back.
+      if (shape.schedule == Schedule::zero_bubble) continue;
+      // What blocks its sender counts as a hop of that stage.
+      add_pass(way, chunks.front(), kInputGradient);
+      add_pass(way, chunks.front(), kWeightGradient);
+      way.hops += s == 0 && shape.transfers_block ? 0 : 1;
+    }
+  }
+
+ private:
+  /// Of stages alike the last one has the longest way.
+  void add(const PipelinePath& way, const PipelinePath& one) {
+    const auto known = std::ranges::find(on, one);
+    if (known == on.end()) {
+      on.push_back(one);
+      to.push_back(way);
+    } else {
+      to[at(known - on.begin())] = way;
+    }
+  }
+};
+
+std::size_t kinds_of(const PipelineShape& shape) {
+  std::size_t kinds = 1;
+  for (const StageClass& chunk : shape.chunks) {
+    for (std::size_t k = kinds; k < kMaxLayerKinds; ++k) {
+      if (chunk.layers[k] > 0) kinds = k + 1;
+    }
+  }
+  return kinds;
+}
+
+}  // namespace
+
+LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
+  std::vector<const PipelinePath*> rows;
+  for (const std::vector<PipelinePath>& paths : kinds) {
+    kinds_.push_back({rows.size(), rows.size() + paths.size(), 0, 0});
+    for (const PipelinePath& path : paths) rows.push_back(&path);
+  }
+  const auto column_of = [&](auto count_of) {
+    std::vector<double> column;
+    for (const PipelinePath* path : rows) column.push_back(count_of(*path));
+    return column;
+  };
+  std::vector<std::vector<double>> columns{
+      column_of([](const PipelinePath& path) { return path.hops; }),
+      column_of([](const PipelinePath& path) { return path.early; })};
+  // Passes first, then traffic and its cover, which paths without traffic have not.
+  for (const auto& [first, last] : {std::pair{kForward, kCover}, std::pair{kCover, kPassTimes}}) {
+    for (std::size_t part = 0; part < kPipelineParts; ++part) {
+      for (std::size_t time = first; time < last; ++time) {
+        std::vector<double> column =
+            column_of([&](const PipelinePath& path) { return path.parts[part][time]; });
+        if (std::ranges::all_of(column, [](double count) { return count == 0; })) continue;
+        const auto same = std::find(columns.begin() + 2, columns.end(), column);
+        used_.push_back(
+            {kPassTimes * part + time, static_cast<std::size_t>(same - columns.begin())});
+        if (same == columns.end()) columns.push_back(std::move(column));
+      }
+    }
+  }
+  columns_ = columns.size();
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    for (const std::vector<double>& column : columns) exact_.push_back(column[row]);
+  }
+  for (Kind& kind : kinds_) {
+    kind.rough = rough_.size();
+    for (std::size_t column = 0; column < columns_; ++column) {
+      for (std::size_t row = kind.first; row < kind.last; ++row) {
+        if (columns[column][row] != 0) kind.columns = column + 1;
+      }
+    }
+    for (std::size_t first = kind.first; first < kind.last; first += kRows) {
+      for (std::size_t column = 0; column < kind.columns; ++column) {
+        for (std::size_t row = first; row < first + kRows; ++row) {
+          rough_.push_back(row < kind.last ? static_cast<float>(columns[column][row]) : 0);
+        }
+      }
+    }
+  }
+}
+
+LongestPath::Sums::Sums(const LongestPath& paths, const PipelineTimes& times) noexcept {
+  std::fill_n(exact_.begin(), paths.columns_, 0.0);
+  exact_[0] = times.hop.base();
+  exact_[1] = times.early.base();
+  const auto flat = std::bit_cast<std::array<double, kPassTimes * kPipelineParts>>(times.parts);
+  for (const Use& use : paths.used_) exact_[use.column] += flat[use.time];
+  for (std::size_t i = 0; i < paths.columns_; ++i) rough_[i] = static_cast<float>(exact_[i]);
+}
+
+Seconds LongestPath::longest(std::size_t which, const Sums& sums) const noexcept {
+  const Kind& kind = kinds_[which];
+  const std::size_t rows = std::min(kind.last - kind.first, kMostRows);
+  using Rows = Eigen::Array<float, kRows, 1>;
+  std::array<float, kMostRows + kRows> rough;
+  const float* counts = &rough_[kind.rough];
+  Rows most = Rows::Zero();
+  for (std::size_t first = 0; first < rows; first += kRows) {
+    Rows lasts = Rows::Zero();
+    for (std::size_t column = 0; column < kind.columns; ++column, counts += kRows) {
+      lasts += sums.rough_[column] * Rows::Map(counts);
+    }
+    Rows::Map(&rough[first]) = lasts;
+    most = most.max(lasts);
+  }
+  const float least = (1 - kRounding) * most.maxCoeff();
+  double longest = 0;
+  for (std::size_t row = 0; row < rows; ++row) {
+    if (rough[row] < least) continue;
+    longest = std::max(longest, exactly(kind.first + row, kind.columns, sums));
+  }
+  return Seconds{longest};
+}
+
+Seconds LongestPath::longest(std::size_t which, std::size_t repeated, double times,
+                             const Sums& sums) const noexcept {
+  const Kind &once = kinds_[which], &often = kinds_[repeated];
+  double longest = 0;
+  for (std::size_t row = 0; row < once.last - once.first; ++row) {
+    longest = std::max(longest, exactly(once.first + row, once.columns, sums) +
+                                    times * exactly(often.first + row, often.columns, sums));
+  }
+  return Seconds{longest};
+}
+
+double LongestPath::exactly(std::size_t row, std::size_t columns, const Sums& sums) const noexcept {
+  const double* counts = &exact_[row * columns_];
+  double lasts = 0;
+  for (std::size_t column = 0; column < columns; ++column) {
+    lasts += sums.exact_[column] * counts[column];
+  }
+  return lasts;
+}
+
+const PipelineDuration* RecentDurations::find(const PipelineTimes& times, double micro_batches,
+                                              Seconds slowest) const noexcept {
+  for (const Entry& entry : entries_) {
+    if (entry.micro_batches == micro_batches && entry.slowest == slowest &&
+        std::memcmp(&entry.times, &times, sizeof times) == 0) {
+      return &entry.duration;
+    }
+  }
+  return nullptr;
+}
+
+void RecentDurations::add(const PipelineTimes& times, double micro_batches, Seconds slowest,
+                          const PipelineDuration& duration) noexcept {
+  entries_[oldest_] = {times, micro_batches, slowest, duration};
+  oldest_ = (oldest_ + 1) % entries_.size();
 }
 
 CriticalPaths::CriticalPaths(const PipelineShape& shape, int micro_batches)
-    : pp_(shape.pp),
-      micro_batches_(micro_batches),
-      paced_by_stage_(shape.schedule != Schedule::interleaved) {
-  const bool repeats = !paced_by_stage_ && micro_batches >= (kGroups - 1) * shape.pp;
-  PipelineRun run(shape, micro_batches);
-  PipelineRun further(shape, repeats ? micro_batches + shape.pp : 1);
-  // Long pipelines are costly to run; the first samples are the most usual ones.
-  const bool large = shape.chunks.size() * static_cast<std::size_t>(micro_batches) > 20'000;
-  std::vector<Path> paths;
-  for (const Sample& sample : std::span(kSamples).first(large ? 4 : kSamples.size())) {
-    const PipelineTimes times = times_of(sample);
-    const Path path{run.critical(times), repeats ? further.critical(times) : Counts{}};
-    if (std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
+    : pp_(shape.pp), micro_batches_(micro_batches) {
+  const std::size_t kinds = kinds_of(shape);
+  const bool repeats = micro_batches >= (kGroups - 1) * shape.pp;
+  const PassSequence sequence(shape, micro_batches);
+  const PassSequence longer(shape, repeats ? micro_batches + shape.pp : 1);
+  std::array<std::vector<PipelinePath>, kKinds> paths;
+  std::vector<SampledTimes> samples;
+  {
+    PathSearch quiet(sequence, StepTrafficKind::none), further(longer, StepTrafficKind::none);
+    search(std::array{&quiet, &further}, sequence.turns.size(), kinds, StepTrafficKind::none,
+           samples);
+    paths[kQuiet] = quiet.fewest(samples);
+    paths[kFurther] = further.fewest(samples);
   }
-  keep(paths);
+  for (const auto& [kind, traffic] : {std::pair{kHiding, StepTrafficKind::hiding},
+                                      std::pair{kBlocking, StepTrafficKind::blocking}}) {
+    samples.clear();
+    PathSearch sending(sequence, traffic, paths[kQuiet]);
+    search(std::array{&sending}, sequence.turns.size(), kinds, traffic, samples);
+    paths[kind] = sending.fewest(samples);
+  }
+  StagePaths stages(shape);
+  paths[kToStage] = std::move(stages.to);
+  paths[kOnStage] = std::move(stages.on);
+  paths_ = LongestPath(paths);
 }
 
-void CriticalPaths::keep(const std::vector<Path>& paths) {
-  for (std::size_t i = 0; i < kCounts; ++i) {
-    const bool used = std::ranges::any_of(
-        paths, [&](const Path& path) { return path.first[i] != 0 || path.longer[i] != 0; });
-    if (used) used_.push_back(i);
-  }
-  for (const Path& path : paths) {
-    for (const std::size_t i : used_) {
-      first_.push_back(path.first[i]);
-      longer_.push_back(path.longer[i]);
-    }
-  }
-}
-
-CriticalPaths::Counts CriticalPaths::flat(const PipelineTimes& times) noexcept {
-  Counts flat{};
-  for (std::size_t part = 0; part < kPipelineParts; ++part) {
-    const PartTimes& t = times.parts[part];
-    double* of_part = &flat[kPasses * part];
-    of_part[0] = t.forward.base();
-    of_part[1] = t.input_gradient.base();
-    of_part[2] = t.weight_gradient.base();
-    of_part[3] = t.paired_forward.base();
-    of_part[4] = t.paired_backward.base();
-  }
-  flat[kPasses * kPipelineParts] = times.hop.base();
-  flat[kPasses * kPipelineParts + 1] = times.early.base();
-  return flat;
-}
-
-Seconds CriticalPaths::duration(const PipelineTimes& times, double micro_batches,
-                                Seconds slowest) const noexcept {
-  const Counts flat_times = flat(times);
-  const std::size_t width = used_.size();
-  Counts each;
-  for (std::size_t i = 0; i < width; ++i) each[i] = flat_times[used_[i]];
+CriticalPaths::Quiet CriticalPaths::quiet(const LongestPath::Sums& sums, double micro_batches,
+                                          Seconds slowest) const noexcept {
   const double groups = (micro_batches - micro_batches_) / pp_;
-  const bool extended = !paced_by_stage_ && groups > 0;
-  const auto longest = [&](const std::vector<double>& counts) {
-    double most = 0;
-    for (std::size_t path = 0; path < counts.size(); path += width) {
-      double lasts = 0;
-      for (std::size_t i = 0; i < width; ++i) lasts += counts[path + i] * each[i];
-      most = std::max(most, lasts);
-    }
-    return Seconds{most};
-  };
-  const Seconds first = longest(first_);
-  if (!extended) return first + (micro_batches - micro_batches_) * slowest;
-  return first + groups * max(longest(longer_) - first, pp_ * slowest);
+  Quiet lasts{paths_.longest(kQuiet, sums), Seconds{}};
+  if (groups > 0) {
+    const Seconds further = paths_.longest(kFurther, sums) - lasts.first;
+    const Seconds stage = paths_.longest(kToStage, kOnStage, micro_batches, sums);
+    lasts.further = max(groups * max(further, pp_ * slowest), stage - lasts.first);
+  }
+  lasts.further = max(lasts.further, micro_batches * slowest - lasts.first);
+  return lasts;
+}
+
+PipelineDuration CriticalPaths::duration(const PipelineTimes& times, double micro_batches,
+                                         Seconds slowest) const noexcept {
+  LongestPath::Sums sums(paths_, times);
+  const Quiet lasts = quiet(sums, micro_batches, slowest);
+  const Seconds with_hops = lasts.first + lasts.further;
+  bool hides = false, blocks = false;
+  for (const PartTimes& t : times.parts) {
+    hides = hides || t[kGathering] + t[kReduction] > Seconds{};
+    blocks = blocks || t[kGatheringBefore] + t[kReductionAfter] > Seconds{};
+  }
+  const Seconds all =
+      hides || blocks
+          ? max(with_hops, paths_.longest(blocks ? kBlocking : kHiding, sums) + lasts.further)
+          : with_hops;
+  sums.leave_hops_out();
+  const Quiet alone = quiet(sums, micro_batches, slowest);
+  const Seconds passes = min(with_hops, alone.first + alone.further);
+  return {passes, with_hops - passes, all - with_hops};
+}
+
+std::shared_ptr<const CriticalPaths> critical_paths(const PipelineShape& shape, int micro_batches) {
+  static constexpr std::size_t kMostKept = 4096;
+  static std::mutex guard;
+  static std::map<std::vector<int>, std::shared_ptr<const CriticalPaths>> known;
+  std::vector<int> key{static_cast<int>(shape.schedule),
+                       shape.pp,
+                       shape.vpp,
+                       micro_batches,
+                       shape.transfers_block,
+                       shape.transfers_serial};
+  for (const StageClass& chunk : shape.chunks) {
+    key.insert(key.end(), chunk.layers.begin(), chunk.layers.end());
+    key.push_back(2 * chunk.embedding + chunk.head);
+  }
+  {
+    const std::lock_guard lock(guard);
+    const auto found = known.find(key);
+    if (found != known.end()) return found->second;
+  }
+  // Found outside of the lock: two threads that ask for the same find the same.
+  auto paths = std::make_shared<const CriticalPaths>(shape, micro_batches);
+  const std::lock_guard lock(guard);
+  if (known.size() >= kMostKept) known.clear();
+  known.emplace(std::move(key), paths);
+  return paths;
 }
 
 }  // namespace scalemodel

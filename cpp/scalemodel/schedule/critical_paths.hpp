@@ -1,66 +1,109 @@
-// How long a pipeline runs whose schedule has no closed form: the longest of its critical paths.
+// How long a pipeline runs: as long as the longest of its critical paths.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <memory>
+#include <span>
 #include <vector>
 
-#include "scalemodel/base/quantity.hpp"
-#include "scalemodel/schedule/stage_class.hpp"
-#include "scalemodel/strategy/strategy.hpp"
+#include "scalemodel/schedule/pipeline_times.hpp"
 
 namespace scalemodel {
 
-/// What a pass is made of: a layer of each kind, then the two ends of the model.
-inline constexpr std::size_t kPipelineParts = kMaxLayerKinds + 2;
-inline constexpr std::size_t kEmbeddingPart = kMaxLayerKinds;
-inline constexpr std::size_t kHeadPart = kMaxLayerKinds + 1;
+/// One path through the passes of a pipeline: how often it has every part's passes, hops and what a
+/// pair hands on early.
+struct PipelinePath {
+  std::array<std::array<double, kPassTimes>, kPipelineParts> parts{};
+  double hops = 0, early = 0;
 
-/// Times of one micro-batch in a part. `paired`: what they are in DualPipe's pairs.
-struct PartTimes {
-  Seconds forward, input_gradient, weight_gradient;
-  Seconds paired_forward, paired_backward;
+  bool operator==(const PipelinePath&) const = default;
 };
 
-struct PipelineTimes {
-  std::array<PartTimes, kPipelineParts> parts{};
-  Seconds hop;    ///< boundary between neighbouring stages, one way
-  Seconds early;  ///< how long before its end a pair hands on what it made
+/// The longest of several paths: a product of a matrix, a row per path, and the times.
+class LongestPath {
+ public:
+  LongestPath() = default;
+  /// Paths of several kinds, which are asked for apart.
+  explicit LongestPath(std::span<const std::vector<PipelinePath>> kinds);
+
+  /// Times by column.
+  class Sums {
+   public:
+    Sums(const LongestPath& paths, const PipelineTimes& times) noexcept;
+    /// Of a pipeline that sends in no time.
+    void leave_hops_out() noexcept { exact_[0] = rough_[0] = 0; }
+
+   private:
+    friend class LongestPath;
+    std::array<double, kPassTimes * kPipelineParts + 2> exact_;
+    std::array<float, kPassTimes * kPipelineParts + 2> rough_;
+  };
+
+  Seconds longest(std::size_t kind, const Sums& sums) const noexcept;
+  /// The longest of two kinds' paths, row with row, the second taken `times` times.
+  Seconds longest(std::size_t kind, std::size_t repeated, double times,
+                  const Sums& sums) const noexcept;
+
+ private:
+  static constexpr std::size_t kRows = 8;        ///< paths that are summed up at once
+  static constexpr std::size_t kMostRows = 512;  ///< of a kind
+  /// Single precision tells which paths may be the longest; they are summed up again. Twenty terms
+  /// whose positive ones add up to less than three times their sum are rounded by less.
+  static constexpr float kRounding = 4e-6F;
+  /// A time and the column that counts it. Those that every path has equally often share one.
+  struct Use {
+    std::size_t time, column;
+  };
+  /// Rows of a kind, and the columns that they need: the first ones.
+  struct Kind {
+    std::size_t first = 0, last = 0, columns = 0;
+    std::size_t rough = 0;  ///< where in `rough_` they begin
+  };
+  double exactly(std::size_t row, std::size_t columns, const Sums& sums) const noexcept;
+
+  std::vector<Use> used_;
+  std::size_t columns_ = 0;  ///< the first two are hops and what is handed on early
+  std::vector<Kind> kinds_;
+  std::vector<double> exact_;  ///< row after row
+  std::vector<float> rough_;   ///< the same eight rows after eight, column after column
 };
 
-/// A pipeline whose passes wait for each other as `stage_order` says.
-struct PipelineShape {
-  Schedule schedule = Schedule::one_f_one_b;
-  int pp = 1, vpp = 1;
-  std::vector<StageClass> chunks;  ///< of stage 0 first, as of `make_chunks`
-  bool transfers_block = true;     ///< kernels wait for what their stage sends
-  bool transfers_serial = false;   ///< and a stage receives nothing while it sends
+/// The last few durations of one pipeline: strategies of a search differ often in nothing that its
+/// passes feel.
+class RecentDurations {
+ public:
+  const PipelineDuration* find(const PipelineTimes& times, double micro_batches,
+                               Seconds slowest) const noexcept;
+  void add(const PipelineTimes& times, double micro_batches, Seconds slowest,
+           const PipelineDuration& duration) noexcept;
 
-  /// Whether `pipeline_bubble` tells how long it idles: not where interleaved chunks are unequal,
-  /// weight gradients too few to fill the gaps, or DualPipe's directions unequal.
-  bool has_closed_form(int micro_batches) const;
+ private:
+  struct Entry {
+    PipelineTimes times;
+    double micro_batches = 0;  ///< none in an empty entry
+    Seconds slowest;
+    PipelineDuration duration;
+  };
+  std::array<Entry, 4> entries_;
+  std::size_t oldest_ = 0;
 };
 
 /// Duration of a pipeline as a function of the times of its parts. It is the longest of its
 /// critical paths, hence convex and piecewise linear in these times: a path is a count of every
 /// part's passes and of hops. The paths are found once, by running the passes in order at typical
 /// times; an evaluation takes the longest of them, exact where the same path is critical and short
-/// of it by little in between. Once a few groups of pp micro-batches
-/// have passed they repeat: further ones last as long as on the slowest stage or, interleaved in
-/// chunks of unequal size that wait for each other, as one more group says.
+/// of it by little in between. Once a few groups of pp micro-batches have passed they repeat:
+/// further ones last as one more group says, at least as long as on the slowest stage.
 class CriticalPaths {
  public:
-  CriticalPaths() = default;
   /// `micro_batches`: as of `representative`.
   CriticalPaths(const PipelineShape& shape, int micro_batches);
 
-  bool empty() const noexcept { return first_.empty(); }
-
-  /// From the first pass to the end of the last one. Precondition: not empty and
-  /// representative(pp, micro_batches) is what the paths were found for.
+  /// Precondition: representative(pp, micro_batches) is what the paths were found for.
   /// `slowest`: the passes of a micro-batch on the slowest stage.
-  Seconds duration(const PipelineTimes& times, double micro_batches,
-                   Seconds slowest) const noexcept;
+  PipelineDuration duration(const PipelineTimes& times, double micro_batches,
+                            Seconds slowest) const noexcept;
 
   /// Micro-batches of the shortest step whose groups repeat as in one of `micro_batches`.
   static int representative(int pp, int micro_batches) noexcept {
@@ -68,26 +111,25 @@ class CriticalPaths {
   }
 
  private:
-  static constexpr int kGroups = 4;          ///< of pp micro-batches, after which they repeat
-  static constexpr std::size_t kPasses = 5;  ///< fields of PartTimes
-  static constexpr std::size_t kCounts = kPasses * kPipelineParts + 2;
-  using Counts = std::array<double, kCounts>;
+  static constexpr int kGroups = 3;  ///< of pp micro-batches, after which they repeat
 
-  struct Path {
-    Counts first, longer;  ///< of the representative step, and of one with another group
-    bool operator==(const Path&) const = default;
+  /// Without traffic outside the passes; the same of a step with another group, none where groups
+  /// do not repeat; with traffic that hides under passes; with any. Then paths along one stage,
+  /// which many micro-batches may make the longest: to it and back, and a micro-batch on it.
+  enum Kind : std::size_t { kQuiet, kFurther, kHiding, kBlocking, kToStage, kOnStage, kKinds };
+
+  /// Without traffic: of the step that the paths were found for, and by how much further
+  /// micro-batches lengthen it.
+  struct Quiet {
+    Seconds first, further;
   };
-  friend class PipelineRun;
+  Quiet quiet(const LongestPath::Sums& sums, double micro_batches, Seconds slowest) const noexcept;
 
-  static Counts flat(const PipelineTimes& times) noexcept;
-
-  void keep(const std::vector<Path>& paths);
-
-  std::vector<std::size_t> used_;  ///< counts that are not zero on every path
-  /// These counts, path after path: of the representative step, and of every further group.
-  std::vector<double> first_, longer_;
-  double pp_ = 1, micro_batches_ = 0;
-  bool paced_by_stage_ = true;
+  LongestPath paths_;
+  double pp_, micro_batches_;
 };
+
+/// The critical paths of a pipeline, found when first asked for. Any thread may ask.
+std::shared_ptr<const CriticalPaths> critical_paths(const PipelineShape& shape, int micro_batches);
 
 }  // namespace scalemodel

@@ -1,6 +1,7 @@
 // Which layers each pipeline stage holds.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "scalemodel/model/model.hpp"
@@ -17,7 +18,7 @@ struct StageLayout {
   int pp = 1, vpp = 1;
   bool mirrored = false;
   std::vector<StageClass> classes;
-  CriticalPaths paths;  ///< empty where the schedule has a closed form
+  std::shared_ptr<const CriticalPaths> paths;  ///< none where there is one stage
 };
 
 StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored,

@@ -40,10 +40,11 @@ void evaluate_group(Tables& tables, const Point& point, const Options& options,
   if (first >= last) return;
   const Strategy leader = joined(point.degrees, options.rows[group.begin]);
   const Located at = locate(tables, leader);
+  RecentDurations recent;
   for (std::uint64_t row = first; row < last; ++row) {
     const Strategy strategy = joined(point.degrees, options.rows[row - point.first_row]);
     const Degrees degrees = resolve_degrees(strategy, tables.cluster(), tables.task());
-    take(row, strategy, evaluate(tables, strategy, degrees, *at.cell, *at.stages));
+    take(row, strategy, evaluate(tables, strategy, degrees, *at.cell, *at.stages, &recent));
   }
 }
 

@@ -11,7 +11,7 @@ namespace scalemodel {
 /// What the timeline says of a strategy that a search found.
 struct Simulated {
   Seconds step_time{kInfinity};  ///< infinite: it was not simulated
-  double score = 0;  ///< what it ranks by
+  double score = 0;              ///< what it ranks by
 };
 
 /// What closed form and timeline may differ by before the timeline decides.

@@ -1,0 +1,68 @@
+#include "scalemodel/schedule/typical_times.hpp"
+
+#include <array>
+#include <cmath>
+
+namespace scalemodel::detail {
+
+PipelineTimes TypicalTimes::next() {
+  ++index_;
+  dimension_ = 0;
+  const double forward = between(0.15, 0.5), weight = any(0.03, 0.8) * (1 - forward);
+  const double alone = any(1, 2.5), reach = between(0.05, 0.95);
+  const bool sends = traffic_ != StepTrafficKind::none;
+  const double gather = sends ? sometimes(0.7, 0.01, 60) : 0;
+  const double reduce = sends ? sometimes(0.9, 0.01, 60) : 0;
+  // Either of them may hide, or neither.
+  const double which = traffic_ == StepTrafficKind::blocking ? 3 * fraction() : 3;
+  const PassTime gathering = which > 1 && which < 3 ? kGatheringBefore : kGathering;
+  const PassTime reduction = which < 2 ? kReductionAfter : kReduction;
+  const auto part = [&](double ahead, double back, double parameters) {
+    PartTimes t;
+    t[kPairedForward] = Seconds{ahead * forward};
+    t[kPairedBackward] = Seconds{back * (1 - forward)};
+    t[kForward] = alone * t[kPairedForward];
+    t[kWeightGradient] = Seconds{back * weight};
+    t[kInputGradient] = alone * (t[kPairedBackward] - t[kWeightGradient]);
+    t[kCover + kForward] = reach * t[kForward];
+    t[kCover + kInputGradient] = reach * t[kInputGradient];
+    t[kCover + kWeightGradient] = reach * t[kWeightGradient];
+    t[kCover + kPairedForward] = reach * t[kPairedForward];
+    t[kCover + kPairedBackward] = reach * t[kPairedBackward];
+    t[gathering] = Seconds{parameters * gather};
+    t[reduction] = Seconds{parameters * reduce};
+    return t;
+  };
+  PipelineTimes times;
+  const double embedding = any(0.01, 2), head = any(0.02, 20);
+  times.parts[kEmbeddingPart] = part(embedding, embedding * any(0.05, 3), any(0.1, 20));
+  times.parts[kHeadPart] = part(head, head * any(0.05, 2), any(0.1, 20));
+  times.hop = Seconds{any(0.001, 3)};
+  for (std::size_t k = 0; k < kinds_; ++k) {
+    const double size = k == 0 ? 1 : any(0.2, 8), parameters = k == 0 ? 1 : any(0.03, 30);
+    times.parts[k] = part(size, size, parameters);
+  }
+  times.early = times.parts[0][kPairedBackward];
+  return times;
+}
+
+/// In [0, 1), another dimension with every call.
+double TypicalTimes::fraction() {
+  static constexpr std::array<double, 21> primes{2,  3,  5,  7,  11, 13, 17, 19, 23, 29, 31,
+                                                 37, 41, 43, 47, 53, 59, 61, 67, 71, 73};
+  const double multiple = index_ * std::sqrt(primes[dimension_++]);
+  return multiple - std::floor(multiple);
+}
+
+double TypicalTimes::between(double low, double high) { return low + (high - low) * fraction(); }
+
+/// Of any order of magnitude between two.
+double TypicalTimes::any(double low, double high) { return low * std::pow(high / low, fraction()); }
+
+/// Nothing otherwise.
+double TypicalTimes::sometimes(double share, double low, double high) {
+  const double at = fraction();
+  return at < share ? low * std::pow(high / low, at / share) : 0;
+}
+
+}  // namespace scalemodel::detail

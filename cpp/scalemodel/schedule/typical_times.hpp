@@ -1,0 +1,32 @@
+// Times at which the critical paths of a pipeline are looked for. Private to the schedules.
+#pragma once
+
+#include <cstddef>
+
+#include "scalemodel/schedule/pipeline_run.hpp"
+
+namespace scalemodel::detail {
+
+/// Times of the parts of a pipeline, a layer as the unit: what any model, cluster and stack may
+/// make of them. Of so many kinds of layers. Evenly spread over all ranges at once by an additive
+/// recurrence (fractions of multiples of square roots): of paths that last equally long none is
+/// taken for the other.
+class TypicalTimes {
+ public:
+  TypicalTimes(std::size_t kinds, StepTrafficKind traffic) : kinds_(kinds), traffic_(traffic) {}
+
+  PipelineTimes next();
+
+ private:
+  double fraction();
+  double between(double low, double high);
+  double any(double low, double high);
+  double sometimes(double share, double low, double high);
+
+  std::size_t kinds_;
+  StepTrafficKind traffic_;
+  double index_ = 0;
+  std::size_t dimension_ = 0;
+};
+
+}  // namespace scalemodel::detail
