@@ -440,7 +440,7 @@ def reordered(
     tables = question._tables
     simulated = []
     agree = True
-    for score, row in scored[:32]:
+    for _score, row in scored[:32]:
         estimate = sm.estimate(question.model, question.cluster, question.task, plans[row])
         step = estimate.timeline().step_time_s
         agree = agree and abs(step / estimate.step_time_s - 1) <= 0.01

@@ -28,9 +28,12 @@ def sends(est: sm.Estimate) -> pd.DataFrame:
 
 
 def moved(before: sm.Estimate, after: sm.Estimate) -> set[str]:
-    """Parts of the time and of the memory that differ."""
-    columns = (*TIME_COLUMNS, *MEMORY_COLUMNS)
-    return {name for name in columns if getattr(before, name) != getattr(after, name)}
+    """Parts of the time and of the memory that differ by more than rounding."""
+    return {
+        name
+        for name in (*TIME_COLUMNS, *MEMORY_COLUMNS)
+        if getattr(before, name) != pytest.approx(getattr(after, name), rel=1e-9, abs=1e-12)
+    }
 
 
 # ------------------------------------------------------------------------------- gathering again
@@ -42,13 +45,18 @@ def test_inputs_kept_whole_cost_memory_and_save_a_gather(recompute: str, vpp: in
     assert kept.exposed_tp_s < again.exposed_tp_s
     assert kept.memory_activations_bytes > again.memory_activations_bytes
     assert kept.compute_s == again.compute_s
-    assert moved(again, kept) <= {
+    # Chunks wait for one another otherwise when their passes are shorter: what is exposed of other
+    # traffic feels it, hardly.
+    waits = {"exposed_dp_s", "exposed_pp_s"} if vpp > 1 else set()
+    assert moved(again, kept) - waits <= {
         "exposed_tp_s",
         "bubble_s",
         "memory_activations_bytes",
         "memory_temporary_bytes",
         "memory_reserve_bytes",
     }
+    for name in waits:
+        assert getattr(kept, name) == pytest.approx(getattr(again, name), rel=0.01)
 
 
 def test_gathering_again_is_a_fifth_of_the_traffic() -> None:
@@ -76,11 +84,14 @@ def test_nothing_is_gathered_again_where_nothing_is_split(knobs: dict[str, Any])
 def test_sending_everything_takes_tp_times_as_long_and_as_much_room(vpp: int) -> None:
     parts = ask(sequence_parallel=False, vpp=vpp)
     whole = ask(sequence_parallel=False, vpp=vpp, split_p2p=False)
-    assert moved(parts, whole) == {
+    # Gradients hide under waits for other chunks too.
+    waits = {"exposed_dp_s"} if vpp > 1 else set()
+    assert moved(parts, whole) - waits == {
         "exposed_pp_s",
         "memory_communication_bytes",
         "memory_reserve_bytes",
     }
+    assert whole.exposed_dp_s == pytest.approx(parts.exposed_dp_s, rel=0.01)
     # Latency stays, bytes grow eightfold. Chunks that wait anyway hide a part of what is sent, the
     # same part of both: only without them what is exposed grows as what is sent does.
     few, many = sends(parts), sends(whole)
@@ -91,8 +102,9 @@ def test_sending_everything_takes_tp_times_as_long_and_as_much_room(vpp: int) ->
     more_s = many.duration_s.sum() - few.duration_s.sum()
     assert 0 < whole.exposed_pp_s - parts.exposed_pp_s < more_s
     assert whole.memory_communication_bytes == 8 * parts.memory_communication_bytes
+    waited_s = whole.exposed_dp_s - parts.exposed_dp_s
     assert whole.step_time_s - parts.step_time_s == pytest.approx(
-        whole.exposed_pp_s - parts.exposed_pp_s
+        whole.exposed_pp_s - parts.exposed_pp_s + waited_s
     )
 
 

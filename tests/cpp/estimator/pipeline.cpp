@@ -35,7 +35,8 @@ TEST_CASE("bubbles of equal stages follow the closed forms, whatever the number 
     const Estimate plain = run(Schedule::one_f_one_b, m);
     const Seconds each = pass(plain);
     CHECK(plain.bubble / ((kStages - 1) * each) == Approx(1).epsilon(0.01));
-    CHECK(run(Schedule::gpipe, m).bubble == plain.bubble);
+    // The order of passes counts a little where the ends of the model make stages unequal.
+    CHECK(run(Schedule::gpipe, m).bubble / plain.bubble == Approx(1).epsilon(2e-4));
     for (const int vpp : {2, 3}) {
       CHECK((vpp * run(Schedule::interleaved, m, vpp).bubble) / plain.bubble ==
             Approx(1).epsilon(0.01));
@@ -76,7 +77,9 @@ TEST_CASE("a transfer moves micro-batch s h bytes, twice per micro-batch") {
   pair.ranks = 2;
   pair.domains = 2;
   const Bytes boundary{2.0 * 2048 * 12288 / 8};  // sequence parallel: an eighth on each rank
-  CHECK(about_equal(many.exposed_pp - few.exposed_pp, 2 * p2p_time(boundary, pair, cluster)));
+  // Less what the stage with the head, a little slower than the others, waits for anyway.
+  const Seconds both = 2 * p2p_time(boundary, pair, cluster);
+  CHECK((many.exposed_pp - few.exposed_pp) / both == Approx(1).epsilon(0.03));
 }
 
 TEST_CASE("overlapped transfers leave only filling and draining") {

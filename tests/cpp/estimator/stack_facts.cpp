@@ -40,7 +40,7 @@ TEST_CASE("transfers that follow one another cost more where a stage has two nei
     // Four in a row instead of two at once; slack of inner stages takes up to one of either.
     CHECK(one_by_one.exposed_pp > 1.4 * paired.exposed_pp);
     CHECK(one_by_one.exposed_pp < 3 * paired.exposed_pp);
-    CHECK(one_by_one.bubble == paired.bubble);
+    CHECK(one_by_one.bubble / paired.bubble == Approx(1).epsilon(1e-9));
   }
 }
 

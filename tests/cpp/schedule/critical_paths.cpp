@@ -1,5 +1,7 @@
 #include "scalemodel/schedule/critical_paths.hpp"
 
+#include <algorithm>
+
 #include "support.hpp"
 
 namespace scalemodel {
@@ -26,9 +28,109 @@ PipelineShape shape_of(Schedule schedule, int pp, const std::vector<int>& in_ord
 
 PipelineTimes layer_times(double forward, double input, double weight) {
   PipelineTimes times;
-  times.parts[0] = {Seconds{forward}, Seconds{input}, Seconds{weight}, Seconds{forward},
-                    Seconds{input + weight}};
+  PartTimes& layer = times.parts[0];
+  layer[kForward] = layer[kPairedForward] = Seconds{forward};
+  layer[kInputGradient] = Seconds{input};
+  layer[kWeightGradient] = Seconds{weight};
+  layer[kPairedBackward] = Seconds{input + weight};
   return times;
+}
+
+/// Idle time of a stage of equal stages: whole groups on every pipeline here.
+double bubble(Schedule schedule, int pp, int vpp, const PipelineTimes& times, Seconds busy) {
+  constexpr int kMicroBatches = 64;
+  std::vector<int> chunks(static_cast<std::size_t>(pp * vpp), 1);
+  PipelineShape shape = shape_of(schedule, pp, chunks);
+  // DualPipe runs half of the micro-batches through each of two chunks, of half the stage each.
+  if (schedule == Schedule::dualpipe) {
+    shape = shape_of(schedule, pp, std::vector<int>(static_cast<std::size_t>(2 * pp), 1));
+  }
+  const int m = CriticalPaths::representative(pp, kMicroBatches);
+  const Seconds step = CriticalPaths(shape, m).duration(times, kMicroBatches, busy).total();
+  return (step - kMicroBatches * busy).base();
+}
+
+TEST_CASE("bubbles of equal stages equal the published closed forms") {
+  const double f = 0.010, w = 0.009, b = 0.012 + w;
+  const PipelineTimes times = layer_times(f, b - w, w);
+  for (const int p : {2, 4, 8, 16}) {
+    CAPTURE(p);
+    const auto idle = [&](Schedule schedule, int v = 1) {
+      return bubble(schedule, p, v, times, Seconds{v * (f + b)});
+    };
+    CHECK(idle(Schedule::gpipe) == Approx((p - 1) * (f + b)));
+    CHECK(idle(Schedule::one_f_one_b) == Approx((p - 1) * (f + b)));
+    // A chunk has a share 1/v of the stage: in units of a chunk the bubble stays the same.
+    for (const int v : {2, 3, 6}) {
+      CHECK(idle(Schedule::interleaved, v) == Approx((p - 1) * (f + b)));
+    }
+    CHECK(idle(Schedule::zero_bubble) == Approx((p - 1) * (f + b - 2 * w)));
+    // The published form, with at most one forward pass less on the way back and forth.
+    const double published = (p / 2 - 1) * (f + b + b - 3 * w);
+    const double dual = idle(Schedule::dualpipe);
+    CHECK(dual == Approx(std::max((p / 2 - 1) * (2 * f + b - 2 * w), p > 2 ? published - f : 0)));
+    CHECK(dual <= published + 1e-12);
+    if (p == 2) continue;
+    CHECK(dual < idle(Schedule::zero_bubble));
+    CHECK(idle(Schedule::zero_bubble) < idle(Schedule::one_f_one_b));
+  }
+}
+
+TEST_CASE("no bubble is negative") {
+  const PipelineTimes heavy_weights = layer_times(1, 0.1, 3);
+  for (std::size_t i = 0; i < EnumNames<Schedule>::names.size(); ++i) {
+    const auto schedule = static_cast<Schedule>(i);
+    CAPTURE(name_of(schedule));
+    const int chunks = schedule == Schedule::interleaved ? 2 : 1;
+    CHECK(bubble(schedule, 8, chunks, heavy_weights, Seconds{4.1 * chunks}) >= -1e-9);
+  }
+}
+
+TEST_CASE("unequal stages idle for the others: the slowest paces, the rest is its bubble") {
+  const PipelineTimes times = layer_times(1, 1, 1);
+  const PipelineShape shape = shape_of(Schedule::one_f_one_b, 2, {1, 2});
+  const int m = CriticalPaths::representative(2, 64);
+  const Seconds step = CriticalPaths(shape, m).duration(times, 64, Seconds{6}).total();
+  CHECK((step - 64 * Seconds{6}).base() == Approx(3));
+}
+
+TEST_CASE("traffic that hides under nothing stands before all passes of a stage and after them") {
+  PipelineTimes times = layer_times(1, 1, 1);
+  times.parts[0][kGatheringBefore] = Seconds{5};
+  times.parts[0][kReductionAfter] = Seconds{7};
+  // Two chunks a stage: both are gathered, whichever runs first.
+  const CriticalPaths paths(shape_of(Schedule::interleaved, 2, {1, 1, 1, 1}), 4);
+  const PipelineDuration lasts = paths.duration(times, 4, Seconds{6});
+  CHECK(lasts.traffic.base() == Approx(2 * 5 + 2 * 7));
+}
+
+TEST_CASE("traffic that hides leaves its first and its last bucket") {
+  PipelineTimes times = layer_times(10, 10, 10);
+  PartTimes& layer = times.parts[0];
+  for (std::size_t pass = 0; pass < kCover; ++pass) layer[kCover + pass] = 0.5 * layer[pass];
+  layer[kGathering] = layer[kReduction] = Seconds{1};
+  const CriticalPaths paths(shape_of(Schedule::one_f_one_b, 2, {4, 4}), 6);
+  // Stage 1 waits for activations anyway; stage 0 gathers and reduces a bucket of four in front of
+  // and behind its passes.
+  CHECK(paths.duration(times, 6, Seconds{120}).traffic.base() == Approx(1 + 1));
+}
+
+TEST_CASE("the paths of a pipeline are found once") {
+  const PipelineShape shape = shape_of(Schedule::one_f_one_b, 2, {3, 4});
+  CHECK(critical_paths(shape, 3) == critical_paths(shape, 3));
+  CHECK(critical_paths(shape, 3) != critical_paths(shape, 2));
+}
+
+TEST_CASE("recent durations are those of exactly the same times") {
+  RecentDurations recent;
+  const PipelineTimes times = layer_times(1, 1, 1);
+  CHECK(recent.find(times, 4, Seconds{3}) == nullptr);
+  recent.add(times, 4, Seconds{3}, {Seconds{9}, Seconds{1}, Seconds{2}});
+  REQUIRE(recent.find(times, 4, Seconds{3}) != nullptr);
+  CHECK(recent.find(times, 4, Seconds{3})->total() == Seconds{12});
+  CHECK(recent.find(times, 5, Seconds{3}) == nullptr);
+  CHECK(recent.find(times, 4, Seconds{2}) == nullptr);
+  CHECK(recent.find(layer_times(1, 1, 1.5), 4, Seconds{3}) == nullptr);
 }
 
 TEST_CASE("one micro-batch passes all layers one after the other, however chunks are cut") {
@@ -36,7 +138,7 @@ TEST_CASE("one micro-batch passes all layers one after the other, however chunks
   for (const auto& chunks : {std::vector{2, 1, 1, 2}, std::vector{3, 1, 1, 1}, std::vector{6, 0}}) {
     const PipelineShape shape = shape_of(Schedule::interleaved, 2, chunks);
     const CriticalPaths paths(shape, 1);
-    CHECK(paths.duration(times, 1, Seconds{9}).base() == Approx(6 * 3));
+    CHECK(paths.duration(times, 1, Seconds{9}).total().base() == Approx(6 * 3));
   }
 }
 
@@ -44,7 +146,7 @@ TEST_CASE("zero-bubble of two stages by hand") {
   // Stage 1 runs F, I, W per micro-batch; stage 0 starts one F earlier and ends with I and W.
   const PipelineShape shape = shape_of(Schedule::zero_bubble, 2, {1, 1});
   const CriticalPaths one(shape, 1);
-  CHECK(one.duration(layer_times(1, 1, 1), 1, Seconds{3}).base() == Approx(5));
+  CHECK(one.duration(layer_times(1, 1, 1), 1, Seconds{3}).total().base() == Approx(5));
 }
 
 TEST_CASE("further groups last as long as the slowest stage works on them") {
@@ -53,8 +155,8 @@ TEST_CASE("further groups last as long as the slowest stage works on them") {
     const PipelineShape shape = shape_of(Schedule::zero_bubble, 4, {1, 2, 1, 1});
     const CriticalPaths whole(shape, m);
     const CriticalPaths part(shape, CriticalPaths::representative(4, m));
-    CHECK(part.duration(times, m, Seconds{6}).base() ==
-          Approx(whole.duration(times, m, Seconds{6}).base()));
+    CHECK(part.duration(times, m, Seconds{6}).total().base() ==
+          Approx(whole.duration(times, m, Seconds{6}).total().base()));
   }
 }
 
@@ -67,12 +169,12 @@ TEST_CASE("slower parts and longer hops never shorten a pipeline") {
     const CriticalPaths paths(shape_of(Schedule::interleaved, 4, chunks),
                               CriticalPaths::representative(4, m));
     PipelineTimes times = layer_times(random.between(0.2, 1), random.between(0.2, 1), 0.3);
-    const Seconds quick = paths.duration(times, m, Seconds{});
+    const Seconds quick = paths.duration(times, m, Seconds{}).total();
     times.hop = Seconds{random.between(0, 0.5)};
-    const Seconds far = paths.duration(times, m, Seconds{});
+    const Seconds far = paths.duration(times, m, Seconds{}).total();
     CHECK(far >= quick);
-    times.parts[0].forward = 1.1 * times.parts[0].forward;
-    CHECK(paths.duration(times, m, Seconds{}) > far);
+    times.parts[0][kForward] = 1.1 * times.parts[0][kForward];
+    CHECK(paths.duration(times, m, Seconds{}).total() > far);
   }
 }
 
