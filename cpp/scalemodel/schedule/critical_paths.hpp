@@ -11,15 +11,6 @@
 
 namespace scalemodel {
 
-/// One path through the passes of a pipeline: how often it has every part's passes, hops and what a
-/// pair hands on early.
-struct PipelinePath {
-  std::array<std::array<double, kPassTimes>, kPipelineParts> parts{};
-  double hops = 0, early = 0;
-
-  bool operator==(const PipelinePath&) const = default;
-};
-
 /// The longest of several paths: a product of a matrix, a row per path, and the times.
 class LongestPath {
  public:

@@ -1,4 +1,5 @@
-// What a pipeline is made of, how long its parts take, and how long it lasts.
+// What a pipeline is made of, how long its parts take, what a path through it counts, and how long
+// it lasts.
 #pragma once
 
 #include <array>
@@ -67,6 +68,15 @@ struct PipelineDuration {
   Seconds passes, hops, traffic;
 
   Seconds total() const { return passes + hops + traffic; }
+};
+
+/// One path through the passes of a pipeline: how often it has every part's passes, hops and what a
+/// pair hands on early.
+struct PipelinePath {
+  std::array<std::array<double, kPassTimes>, kPipelineParts> parts{};
+  double hops = 0, early = 0;
+
+  bool operator==(const PipelinePath&) const = default;
 };
 
 /// A pipeline whose passes wait for each other as `stage_order` says.

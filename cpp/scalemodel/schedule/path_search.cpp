@@ -1,0 +1,367 @@
+#include "scalemodel/schedule/path_search.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "scalemodel/base/index.hpp"
+#include "scalemodel/schedule/pipeline_run.hpp"
+#include "scalemodel/schedule/typical_times.hpp"
+
+namespace scalemodel::detail {
+namespace {
+
+/// Times of several samples at once. They only tell whether a path is missing: single precision.
+struct Lanes {
+  static constexpr std::size_t kCount = 16;
+  std::array<float, kCount> of{};
+};
+
+Lanes later(const Lanes& a, const Lanes& b) {
+  Lanes result;
+  for (std::size_t i = 0; i < Lanes::kCount; ++i)
+    result.of[i] = a.of[i] > b.of[i] ? a.of[i] : b.of[i];
+  return result;
+}
+
+Lanes plus(const Lanes& a, const Lanes& b, double times) {
+  Lanes result;
+  const auto factor = static_cast<float>(times);
+  for (std::size_t i = 0; i < Lanes::kCount; ++i) result.of[i] = a.of[i] + factor * b.of[i];
+  return result;
+}
+
+using Batch = std::array<PipelineTimes, Lanes::kCount>;
+
+/// A batch of samples, time by time.
+struct SampledTimes {
+  explicit SampledTimes(const Batch& batch) {
+    for (std::size_t i = 0; i < Lanes::kCount; ++i) {
+      for (std::size_t part = 0; part < kPipelineParts; ++part) {
+        for (std::size_t time = 0; time < kPassTimes; ++time) {
+          parts[part][time].of[i] = static_cast<float>(batch[i].parts[part][time].base());
+        }
+      }
+      hop.of[i] = static_cast<float>(batch[i].hop.base());
+      early.of[i] = static_cast<float>(batch[i].early.base());
+    }
+  }
+
+  Lanes lasts(const PipelinePath& path) const {
+    Lanes sum = plus(plus(Lanes{}, hop, path.hops), early, path.early);
+    for (std::size_t part = 0; part < kPipelineParts; ++part) {
+      for (std::size_t time = 0; time < kPassTimes; ++time) {
+        const double count = path.parts[part][time];
+        if (count != 0) sum = plus(sum, parts[part][time], count);
+      }
+    }
+    return sum;
+  }
+
+  std::array<std::array<Lanes, kPassTimes>, kPipelineParts> parts;
+  Lanes hop, early;
+};
+
+/// Tells when a pass ends at each sample of a batch.
+class LaneClock {
+ public:
+  using Time = Lanes;
+
+  LaneClock(const PassSequence& sequence, const SampledTimes& times)
+      : hop_(times.hop), early_(times.early) {
+    lasts_.resize(kPassTimes * sequence.classes.size());
+    for (std::size_t c = 0; c < sequence.classes.size(); ++c) {
+      for (std::size_t part = 0; part < kPipelineParts; ++part) {
+        const double count = PassSequence::count(sequence.classes[c], part);
+        if (count == 0) continue;
+        for (std::size_t time = 0; time < kPassTimes; ++time) {
+          Lanes& lasts = lasts_[kPassTimes * c + time];
+          lasts = plus(lasts, times.parts[part][time], count);
+        }
+      }
+    }
+  }
+
+  static Time start() { return {}; }
+  static Time later(const Time& a, const Time& b) { return detail::later(a, b); }
+  Time add(const Time& from, int chunk, std::size_t time, double times) const {
+    return plus(from, lasts_[kPassTimes * at(chunk) + time], times);
+  }
+  Time hop(const Time& from) const { return plus(from, hop_, 1); }
+  Time early(const Time& from) const { return plus(from, early_, -1); }
+
+ private:
+  Lanes hop_, early_;
+  std::vector<Lanes> lasts_;  ///< of every class of chunks
+};
+
+/// Tells when a pass ends at one sample, and remembers what each waited for.
+class TracingClock {
+ public:
+  using Time = std::int32_t;  ///< the number of the step that ends then
+
+  TracingClock(const PassSequence& sequence, const PipelineTimes& times)
+      : sequence_(sequence), hop_(times.hop.base()), early_(times.early.base()), steps_(1) {
+    for (const StageClass& chunk : sequence.classes) {
+      for (std::size_t time = 0; time < kPassTimes; ++time) {
+        double lasts = 0;
+        for (std::size_t part = 0; part < kPipelineParts; ++part) {
+          lasts += PassSequence::count(chunk, part) * times.parts[part][time].base();
+        }
+        lasts_.push_back(lasts);
+      }
+    }
+  }
+
+  static Time start() { return 0; }
+  Time later(Time a, Time b) const { return end(b) > end(a) ? b : a; }
+  Time add(Time from, int chunk, std::size_t time, double times) {
+    const std::size_t which = kPassTimes * at(chunk) + time;
+    return push({end(from) + times * lasts_[which], times, from, static_cast<std::int32_t>(which)});
+  }
+  Time hop(Time from) { return push({end(from) + hop_, 1, from, kHop}); }
+  Time early(Time from) { return push({end(from) - early_, -1, from, kEarly}); }
+
+  PipelinePath path_to(Time last) const {
+    PipelinePath path;
+    std::vector<double> taken(lasts_.size());
+    for (; last != start(); last = steps_[at(last)].before) {
+      const Step& step = steps_[at(last)];
+      if (step.what == kHop) {
+        path.hops += step.times;
+      } else if (step.what == kEarly) {
+        path.early += step.times;
+      } else {
+        taken[at(step.what)] += step.times;
+      }
+    }
+    for (std::size_t c = 0; c < sequence_.classes.size(); ++c) {
+      for (std::size_t part = 0; part < kPipelineParts; ++part) {
+        const double count = PassSequence::count(sequence_.classes[c], part);
+        for (std::size_t time = 0; time < kPassTimes; ++time) {
+          path.parts[part][time] += count * taken[kPassTimes * c + time];
+        }
+      }
+    }
+    return path;
+  }
+
+ private:
+  static constexpr std::int32_t kHop = -1, kEarly = -2;
+  struct Step {
+    double end = 0;
+    double times = 0;  ///< how often what it is made of
+    Time before = 0;
+    std::int32_t what = 0;  ///< a class of chunks and a time of its, or a hop
+  };
+
+  double end(Time step) const { return steps_[at(step)].end; }
+  Time push(const Step& step) {
+    steps_.push_back(step);
+    return static_cast<Time>(steps_.size()) - 1;
+  }
+
+  const PassSequence& sequence_;
+  double hop_, early_;
+  std::vector<double> lasts_;
+  std::vector<Step> steps_;
+};
+
+/// Paths of one sequence at many samples.
+class PathSearch {
+ public:
+  /// `known`: paths that need not be found again.
+  PathSearch(const PassSequence& sequence, StepTrafficKind traffic,
+             std::vector<PipelinePath> known = {})
+      : sequence_(sequence), traffic_(traffic), known_(std::move(known)) {}
+
+  /// Adds the paths of samples that last longer than on all that are known or found, and marks
+  /// these samples.
+  void add(const Batch& batch, const SampledTimes& samples,
+           std::array<bool, Lanes::kCount>& missing) {
+    LaneClock clock(sequence_, samples);
+    const Lanes ends = PipelineRun(sequence_, clock, traffic_).end();
+    Lanes longest;
+    for (const PipelinePath& path : known_) longest = later(longest, samples.lasts(path));
+    least_.push_back(least(ends, longest));
+    for (const PipelinePath& path : found_) longest = later(longest, samples.lasts(path));
+    for (std::size_t i = 0; i < Lanes::kCount; ++i) {
+      if (longest.of[i] >= least_.back().of[i]) continue;
+      TracingClock tracing(sequence_, batch[i]);
+      found_.push_back(tracing.path_to(PipelineRun(sequence_, tracing, traffic_).end()));
+      longest = later(longest, samples.lasts(found_.back()));
+      missing[i] = true;
+    }
+  }
+
+  /// Those that together are as long as all at every sample: always the one that is so at most of
+  /// the samples left. `samples`: all that were added.
+  std::vector<PipelinePath> fewest(std::span<const SampledTimes> samples) const {
+    std::vector<std::uint8_t> left(samples.size() * Lanes::kCount, 1);
+    for (const PipelinePath& path : known_) take(left, covered(path, samples));
+    std::vector<std::vector<std::uint8_t>> covers;
+    for (const PipelinePath& path : found_) covers.push_back(covered(path, samples));
+    std::vector<PipelinePath> kept;
+    while (true) {
+      std::size_t best = 0;
+      int most = 0;
+      for (std::size_t path = 0; path < covers.size(); ++path) {
+        int count = 0;
+        for (std::size_t i = 0; i < left.size(); ++i) count += left[i] & covers[path][i];
+        if (count > most) std::tie(best, most) = std::pair{path, count};
+      }
+      if (most == 0) return kept;
+      kept.push_back(found_[best]);
+      take(left, covers[best]);
+    }
+  }
+
+ private:
+  /// A path that lasts so long stands for one until `ends`: it lacks next to nothing of the step
+  /// and little of what `known` paths lack, so that traffic is not lost in a long step.
+  static Lanes least(const Lanes& ends, const Lanes& known) {
+    constexpr float kOfStep = 3e-5F, kOfTraffic = 1e-2F;
+    Lanes least;
+    for (std::size_t i = 0; i < Lanes::kCount; ++i) {
+      const float end = ends.of[i], more = known.of[i] > 0 ? end - known.of[i] : 0;
+      least.of[i] = end - std::max(kOfStep * end, kOfTraffic * more);
+    }
+    return least;
+  }
+
+  static void take(std::vector<std::uint8_t>& left, const std::vector<std::uint8_t>& covered) {
+    for (std::size_t i = 0; i < left.size(); ++i)
+      left[i] &= static_cast<std::uint8_t>(1 - covered[i]);
+  }
+
+  /// Samples at which a path is the longest.
+  std::vector<std::uint8_t> covered(const PipelinePath& path,
+                                    std::span<const SampledTimes> samples) const {
+    std::vector<std::uint8_t> covered;
+    for (std::size_t batch = 0; batch < samples.size(); ++batch) {
+      const Lanes lasts = samples[batch].lasts(path);
+      for (std::size_t i = 0; i < Lanes::kCount; ++i) {
+        covered.push_back(lasts.of[i] >= least_[batch].of[i]);
+      }
+    }
+    return covered;
+  }
+
+  const PassSequence& sequence_;
+  StepTrafficKind traffic_;
+  std::vector<PipelinePath> known_, found_;
+  std::vector<Lanes> least_;  ///< that a path must last at every sample
+};
+
+/// All searches of a pipeline, at the same samples until no path is missing.
+void search(std::span<PathSearch* const> searches, std::size_t turns, std::size_t kinds,
+            StepTrafficKind traffic, std::vector<SampledTimes>& samples) {
+  // Samples in a row without a new path, and in all: more of a small pipeline, which is soon run
+  // and all of whose chunks matter.
+  const std::size_t enough = std::clamp<std::size_t>(24'576 / turns, 48, 384), most = 8 * enough;
+  TypicalTimes typical(kinds, traffic);
+  std::size_t explained = 0;
+  while (explained < enough && samples.size() * Lanes::kCount < most) {
+    Batch batch;
+    for (PipelineTimes& times : batch) times = typical.next();
+    samples.emplace_back(batch);
+    std::array<bool, Lanes::kCount> missing{};
+    for (PathSearch* one : searches) one->add(batch, samples.back(), missing);
+    for (const bool is_missing : missing) explained = is_missing ? 0 : explained + 1;
+  }
+}
+
+void add_pass(PipelinePath& path, const StageClass& chunk, PassTime pass) {
+  for (std::size_t part = 0; part < kPipelineParts; ++part) {
+    path.parts[part][pass] += PassSequence::count(chunk, part);
+  }
+}
+
+/// Along the passes of one stage, none of which begins before the one in front of it has ended:
+/// from the first micro-batch's way to the stage, where it takes one, to the last one's way back.
+struct StagePaths {
+  std::vector<PipelinePath> to, on;  ///< to it and back; a micro-batch on it
+
+  explicit StagePaths(const PipelineShape& shape) {
+    // Where passes run in pairs, some of them run alone: which do is not known without a run.
+    if (shape.schedule == Schedule::dualpipe) return;
+    const std::size_t per_stage = shape.chunks.size() / at(shape.pp);
+    PipelinePath way;
+    for (int s = 0; s < shape.pp; ++s) {
+      const std::span chunks = std::span(shape.chunks).subspan(at(s) * per_stage, per_stage);
+      PipelinePath one;
+      for (const StageClass& chunk : chunks) {
+        for (const PassTime pass : {kForward, kInputGradient, kWeightGradient}) {
+          add_pass(one, chunk, pass);
+        }
+      }
+      const double sends = 2.0 * static_cast<double>(per_stage) - (s == 0) - (s + 1 == shape.pp);
+      one.hops = shape.transfers_block ? (shape.transfers_serial ? 2 : 1) * sends : 0;
+      add(way, one);
+      add_pass(way, chunks.front(), kForward);
+      way.hops += 1;
+      // Deferred gradients of weights end after the way back.
+      if (shape.schedule == Schedule::zero_bubble) continue;
+      // What blocks its sender counts as a hop of that stage.
+      add_pass(way, chunks.front(), kInputGradient);
+      add_pass(way, chunks.front(), kWeightGradient);
+      way.hops += s == 0 && shape.transfers_block ? 0 : 1;
+    }
+  }
+
+ private:
+  /// Of stages alike the last one has the longest way.
+  void add(const PipelinePath& way, const PipelinePath& one) {
+    const auto known = std::ranges::find(on, one);
+    if (known == on.end()) {
+      on.push_back(one);
+      to.push_back(way);
+    } else {
+      to[at(known - on.begin())] = way;
+    }
+  }
+};
+
+std::size_t kinds_of(const PipelineShape& shape) {
+  std::size_t kinds = 1;
+  for (const StageClass& chunk : shape.chunks) {
+    for (std::size_t k = kinds; k < kMaxLayerKinds; ++k) {
+      if (chunk.layers[k] > 0) kinds = k + 1;
+    }
+  }
+  return kinds;
+}
+
+}  // namespace
+
+FoundPaths find_paths(const PipelineShape& shape, int micro_batches, bool repeats) {
+  const std::size_t kinds = kinds_of(shape);
+  const PassSequence sequence(shape, micro_batches);
+  const PassSequence longer(shape, repeats ? micro_batches + shape.pp : 1);
+  FoundPaths paths;
+  std::vector<SampledTimes> samples;
+  {
+    PathSearch quiet(sequence, StepTrafficKind::none), further(longer, StepTrafficKind::none);
+    search(std::array{&quiet, &further}, sequence.turns.size(), kinds, StepTrafficKind::none,
+           samples);
+    paths.quiet = quiet.fewest(samples);
+    paths.further = further.fewest(samples);
+  }
+  const auto with = [&](StepTrafficKind traffic) {
+    samples.clear();
+    PathSearch sending(sequence, traffic, paths.quiet);
+    search(std::array{&sending}, sequence.turns.size(), kinds, traffic, samples);
+    return sending.fewest(samples);
+  };
+  paths.hiding = with(StepTrafficKind::hiding);
+  paths.blocking = with(StepTrafficKind::blocking);
+  StagePaths stages(shape);
+  paths.to_stage = std::move(stages.to);
+  paths.on_stage = std::move(stages.on);
+  return paths;
+}
+
+}  // namespace scalemodel::detail
