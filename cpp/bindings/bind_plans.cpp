@@ -21,7 +21,7 @@ using DemandRow = std::tuple<std::int32_t, std::int32_t, double>;
 
 LinkGraph direct_connect_of(std::int32_t nics, int ports, const std::vector<std::int32_t>& strides,
                             const std::vector<DemandRow>& rows, const Cable& cable) {
-  std::vector<Demand> demands;
+  std::vector<NicDemand> demands;
   demands.reserve(rows.size());
   for (const auto& [source, destination, bytes] : rows) {
     demands.push_back({source, destination, bytes});

@@ -27,11 +27,11 @@ double expected_unique(double rows, double draws) {
 
 /// Load of the busiest rank over the mean, and rows of the fullest over the mean, when whole tables
 /// go to the least loaded rank, heaviest first.
-struct Balance {
+struct LoadBalance {
   double load = 1, rows = 1;
 };
 
-Balance whole_tables(const std::vector<TableClass>& classes, int ranks) {
+LoadBalance whole_tables(const std::vector<TableClass>& classes, int ranks) {
   double tables = 0, loads = 0, rows = 0;
   for (const TableClass& c : classes) {
     tables += c.count;
@@ -49,7 +49,7 @@ Balance whole_tables(const std::vector<TableClass>& classes, int ranks) {
   using Rank = std::pair<double, double>;  // look-ups, rows
   std::priority_queue<Rank, std::vector<Rank>, std::greater<>> queue;
   for (int i = 0; i < ranks; ++i) queue.emplace(0.0, 0.0);
-  Balance most{0, 0};
+  LoadBalance most{0, 0};
   for (const TableClass& c : order) {
     for (double i = 0; i < c.count; ++i) {
       auto [load, held] = queue.top();
@@ -77,7 +77,7 @@ struct Shards {
 
 /// Traffic of tables of some classes in one layout.
 void add_tables(TableCost& cost, const TableSet& set, const std::vector<TableClass>& classes,
-                const Shards& shards, const Balance& balance, double samples, bool trained,
+                const Shards& shards, const LoadBalance& balance, double samples, bool trained,
                 const Cluster& cluster, const Ablation& ablation, Bytes& look_up, Bytes& update,
                 Bytes& dense_gradients, Bytes& sparse_gradients) {
   // Samples whose rows a rank looks up: those of every rank that shares the tables with it.
@@ -241,7 +241,8 @@ TableCost table_cost(const TableSet& set, const Mesh& mesh, double samples, bool
     (small ? replicated : sharded).push_back(c);
   }
   const bool whole = spread == 1 && ablation.table_balance;
-  const Balance balance = whole ? whole_tables(sharded, static_cast<int>(shards.table)) : Balance{};
+  const LoadBalance balance =
+      whole ? whole_tables(sharded, static_cast<int>(shards.table)) : LoadBalance{};
   Bytes look_up, update;
   ReplicaGradients copied, spread_out;
   add_tables(cost, set, sharded, shards, balance, samples, trained, cluster, ablation, look_up,

@@ -18,9 +18,9 @@ using Pair = std::pair<std::int32_t, std::int32_t>;
 Pair ordered(std::int32_t a, std::int32_t b) { return std::minmax({a, b}); }
 
 /// Bytes between two NICs, both directions.
-std::map<Pair, double> between(std::int32_t nics, std::span<const Demand> demands) {
+std::map<Pair, double> between(std::int32_t nics, std::span<const NicDemand> demands) {
   std::map<Pair, double> bytes;
-  for (const Demand& demand : demands) {
+  for (const NicDemand& demand : demands) {
     for (const std::int32_t nic : {demand.source, demand.destination}) {
       if (nic < 0 || nic >= nics) {
         throw MalformedQuestion("demands: NIC " + std::to_string(nic) + " must be 0 to " +
@@ -89,14 +89,14 @@ std::vector<std::int32_t> ring_strides(std::int32_t nics, int count) {
   return strides;
 }
 
-std::vector<Edge> heavy_matching(std::int32_t nics, std::span<const Demand> demands) {
+std::vector<Edge> heavy_matching(std::int32_t nics, std::span<const NicDemand> demands) {
   std::vector<Edge> edges;
   for (const auto& [a, b] : matching_of(between(nics, demands))) edges.push_back({a, b, {}, {}});
   return edges;
 }
 
 LinkGraph direct_connect(std::int32_t nics, int ports, std::span<const std::int32_t> strides,
-                         std::span<const Demand> demands, const Cable& cable) {
+                         std::span<const NicDemand> demands, const Cable& cable) {
   if (2 * strides.size() > static_cast<std::size_t>(ports)) {
     throw MalformedQuestion("strides: a ring takes two ports of every NIC, which has " +
                             std::to_string(ports));

@@ -16,7 +16,7 @@ namespace scalemodel {
 std::vector<std::int32_t> ring_strides(std::int32_t nics, int count);
 
 /// Bytes that a NIC sends to another.
-struct Demand {
+struct NicDemand {
   std::int32_t source = 0;
   std::int32_t destination = 0;
   double bytes = 0;
@@ -25,13 +25,13 @@ struct Demand {
 /// Pairs of NICs, no NIC twice, with much demand between them in both directions together: the
 /// heaviest pair left first, then exchanges of two pairs' partners while that gains. At least half
 /// of the heaviest matching.
-std::vector<Edge> heavy_matching(std::int32_t nics, std::span<const Demand> demands);
+std::vector<Edge> heavy_matching(std::int32_t nics, std::span<const NicDemand> demands);
 
 /// `nics` accelerators with `ports` full-duplex ports each and no switch. Rings of the strides take
 /// two ports of every NIC, then each port of the others goes by a heavy matching of the demands,
 /// where a cable halves what its pair still asks for, as TopoOpt's topology finder does. Ports that
 /// nobody asks for stay free.
 LinkGraph direct_connect(std::int32_t nics, int ports, std::span<const std::int32_t> strides,
-                         std::span<const Demand> demands, const Cable& cable);
+                         std::span<const NicDemand> demands, const Cable& cable);
 
 }  // namespace scalemodel

@@ -6,7 +6,7 @@
 namespace scalemodel {
 namespace {
 
-constexpr std::int32_t kNobody = -1;
+constexpr std::int32_t kNoOwner = -1;
 
 }  // namespace
 
@@ -18,8 +18,8 @@ FairUpdate::FairUpdate(std::span<const double> capacity, const Incidence& uses)
       rate_(uses.size(), 0.0),
       active_(uses.size(), 0),
       joined_(uses.size(), 0),
-      held_by_(uses.size(), kNobody),
-      local_(capacity.size(), kNobody) {
+      held_by_(uses.size(), kNoOwner),
+      local_(capacity.size(), kNoOwner) {
   for (const std::int32_t link : uses.link) ++user_first_[link + 1];
   for (std::size_t e = 1; e < user_first_.size(); ++e) user_first_[e] += user_first_[e - 1];
   std::vector<std::int32_t> next(user_first_.begin(), user_first_.end() - 1);
@@ -42,7 +42,7 @@ void FairUpdate::join(std::int32_t entity) {
 void FairUpdate::start(std::int32_t entity) {
   active_[entity] = 1;
   rate_[entity] = 0;
-  held_by_[entity] = kNobody;
+  held_by_[entity] = kNoOwner;
   started_.push_back(entity);
 }
 
@@ -53,7 +53,7 @@ void FairUpdate::stop(std::int32_t entity) {
 }
 
 void FairUpdate::solve_part() {
-  for (const std::int32_t link : part_links_) local_[link] = kNobody;
+  for (const std::int32_t link : part_links_) local_[link] = kNoOwner;
   part_links_.clear();
   part_uses_.first.assign(1, 0);
   part_uses_.link.clear();
@@ -61,7 +61,7 @@ void FairUpdate::solve_part() {
   for (const std::int32_t entity : part_) {
     for (std::int32_t k = uses_.first[entity]; k < uses_.first[entity + 1]; ++k) {
       const std::int32_t link = uses_.link[k];
-      if (local_[link] == kNobody) {
+      if (local_[link] == kNoOwner) {
         local_[link] = static_cast<std::int32_t>(part_links_.size());
         part_links_.push_back(link);
       }
@@ -107,12 +107,12 @@ bool FairUpdate::widen() {
   }
   for (std::size_t i = 0; i < before; ++i) {
     const std::int32_t entity = part_[i];
-    held_by_[entity] = kNobody;
+    held_by_[entity] = kNoOwner;
     for (const std::int32_t link : links(entity)) {
       const std::int32_t e = local_[link];
       if (full_[e] != 0 && rate_[entity] >= fastest_[e]) held_by_[entity] = link;
     }
-    if (held_by_[entity] != kNobody) continue;
+    if (held_by_[entity] != kNoOwner) continue;
     for (const std::int32_t link : links(entity)) {
       if (full_[local_[link]] == 0) continue;
       for (const std::int32_t user : users(link)) {

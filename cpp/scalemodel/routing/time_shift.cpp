@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kCoarsest = 8;
 constexpr std::int64_t kLargestCircle = 1024;
-constexpr int kStarts = 6;
+constexpr int kShiftStarts = 6;
 
 /// Links on which the same jobs make the same demands.
 struct LinkClass {
@@ -168,7 +168,7 @@ TimeShifts time_shifts(const RoutingInstance& instance, const Routing& routing,
   answer.period_error = circle.error;
   SplitMix random(seed);
   double least = kInfinity;
-  for (int start = 0; start < kStarts && least > 0; ++start) {
+  for (int start = 0; start < kShiftStarts && least > 0; ++start) {
     Turner turner(classes, circle);
     if (start == 0) answer.score_before = turner.score();
     for (const std::int32_t j : jobs) {

@@ -16,7 +16,7 @@ namespace {
 
 using Numbers = std::vector<std::int32_t>;
 
-constexpr std::int32_t kNone = -1;
+constexpr std::int32_t kNoLink = -1;
 constexpr double kFinest = 1e-3;  ///< of the largest bandwidth
 constexpr double kSame = 1e-6;
 
@@ -53,17 +53,17 @@ class MaxFlow {
     std::ranges::copy(capacity, residual_.begin());
     std::int64_t sum = 0;
     while (sum < enough) {
-      by_.assign(graph_.nodes(), kNone);
+      by_.assign(graph_.nodes(), kNoLink);
       queue_.assign(1, from);
-      for (std::size_t next = 0; next < queue_.size() && by_[to] == kNone; ++next) {
+      for (std::size_t next = 0; next < queue_.size() && by_[to] == kNoLink; ++next) {
         for (const std::int32_t link : graph_.links_from(queue_[next])) {
           const std::int32_t node = graph_.to(link);
-          if (residual_[link] <= 0 || node == from || by_[node] != kNone) continue;
+          if (residual_[link] <= 0 || node == from || by_[node] != kNoLink) continue;
           by_[node] = link;
           queue_.push_back(node);
         }
       }
-      if (by_[to] == kNone) break;
+      if (by_[to] == kNoLink) break;
       std::int64_t least = enough - sum;
       for (std::int32_t n = to; n != from; n = graph_.from(by_[n])) {
         least = std::min(least, residual_[by_[n]]);
@@ -148,8 +148,8 @@ TreePacking pack_broadcast(const LinkGraph& graph, std::int32_t root) {
     in_tree[root] = 1;
     std::vector<std::int64_t>& capacity = units.capacity;
     for (std::int32_t count = 1; count < graph.nodes(); ++count) {
-      std::int32_t next = kNone;
-      for (std::int32_t link = 0; link < graph.links() && next == kNone; ++link) {
+      std::int32_t next = kNoLink;
+      for (std::int32_t link = 0; link < graph.links() && next == kNoLink; ++link) {
         if (capacity[link] == 0 || in_tree[graph.from(link)] == 0 || in_tree[graph.to(link)] != 0) {
           continue;
         }
@@ -161,7 +161,7 @@ TreePacking pack_broadcast(const LinkGraph& graph, std::int32_t root) {
         }
       }
       // The theorem promises a link; without one the flows were rounded wrongly.
-      if (next == kNone) throw MalformedQuestion("fabric: bandwidths could not be packed");
+      if (next == kNoLink) throw MalformedQuestion("fabric: bandwidths could not be packed");
       in_tree[graph.to(next)] = 1;
       tree.push_back(next);
     }

@@ -49,13 +49,13 @@ void evaluate_group(Tables& tables, const Point& point, const Options& options,
 }
 
 /// What one worker of a search holds.
-struct Searcher {
+struct SearchWorker {
   Tables tables;
   Best<Strategy> best;
   SearchCounts counts;
 };
 
-void judge(Searcher& worker, const SearchOptions& options, std::uint64_t row,
+void judge(SearchWorker& worker, const SearchOptions& options, std::uint64_t row,
            const Strategy& strategy, const Estimate& estimate) {
   ++worker.counts.evaluated;
   ++worker.counts.verdicts[static_cast<std::size_t>(estimate.verdict)];
@@ -107,7 +107,7 @@ double bound_of(Tables& tables, const Point& point, const Options& all, const Op
 class PrunedSearch {
  public:
   PrunedSearch(const Enumeration& space, RowRange rows, const SearchOptions& options, Team& team,
-               std::vector<Searcher>& workers)
+               std::vector<SearchWorker>& workers)
       : space_(space), rows_(rows), options_(options), team_(team), workers_(workers) {}
 
   /// Windows of points, so that memory stays bounded whatever the size of the space.
@@ -165,7 +165,7 @@ class PrunedSearch {
       const bool complete =
           team_.run(end - done, 1 + round / 256, [&](std::size_t worker, std::size_t item) {
             const Candidate& candidate = candidates_[done + item];
-            Searcher& searcher = workers_[worker];
+            SearchWorker& searcher = workers_[worker];
             const Point& point = space_.points()[candidate.point];
             const Options& all = space_.options(point);
             evaluate_group(searcher.tables, point, all, all.groups[candidate.group], rows_,
@@ -175,7 +175,7 @@ class PrunedSearch {
             team_.add_done(rows_of(candidate));
           });
       if (!complete) return false;
-      for (const Searcher& searcher : workers_) {
+      for (const SearchWorker& searcher : workers_) {
         for (const Best<Strategy>::Entry& entry : searcher.best.entries()) best_.add(entry);
       }
       done = end;
@@ -196,16 +196,16 @@ class PrunedSearch {
   RowRange rows_;
   const SearchOptions& options_;
   Team& team_;
-  std::vector<Searcher>& workers_;
+  std::vector<SearchWorker>& workers_;
   std::vector<Candidate> candidates_;
   Best<Strategy> best_{options_.top};
 };
 
 bool search_exhaustively(const Enumeration& space, RowRange rows, const SearchOptions& options,
-                         Team& team, std::vector<Searcher>& workers) {
+                         Team& team, std::vector<SearchWorker>& workers) {
   const PointRange points = points_of(space, rows);
   return team.run(points.last - points.first, 1, [&](std::size_t worker, std::size_t item) {
-    Searcher& searcher = workers[worker];
+    SearchWorker& searcher = workers[worker];
     const Point& point = space.points()[points.first + item];
     const Options& all = space.options(point);
     for (const OptionGroup& group : all.groups) {
@@ -232,14 +232,14 @@ void add_counts(SearchCounts& sum, const SearchCounts& part) {
 SearchResult search(const Tables& tables, const Enumeration& space, RowRange rows,
                     const SearchOptions& options, const Poll& poll) {
   Team team(options.threads, poll, rows.size());
-  std::vector<Searcher> workers(static_cast<std::size_t>(team.threads()),
-                                {tables, Best<Strategy>(options.top), {}});
+  std::vector<SearchWorker> workers(static_cast<std::size_t>(team.threads()),
+                                    {tables, Best<Strategy>(options.top), {}});
   const bool prune = options.prune && options.objective.bounded();
   SearchResult result;
   result.finished = prune ? PrunedSearch(space, rows, options, team, workers).run()
                           : search_exhaustively(space, rows, options, team, workers);
   Best<Strategy> best(options.top);
-  for (const Searcher& worker : workers) {
+  for (const SearchWorker& worker : workers) {
     add_counts(result.counts, worker.counts);
     for (const Best<Strategy>::Entry& entry : worker.best.entries()) best.add(entry);
   }

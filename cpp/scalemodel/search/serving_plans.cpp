@@ -55,7 +55,7 @@ void keep_best(std::vector<ServingPlan>& plans, ServingGoal goal, std::size_t to
 }
 
 /// Plans of one layout.
-struct Part {
+struct PlanPart {
   std::vector<ServingPlan> best, front;
   double plans = 0, feasible = 0;
 };
@@ -74,12 +74,12 @@ ServingPlans search_serving(const Model& model, const Cluster& cluster, const En
                             const std::vector<double>& most_tokens, int per_octave,
                             const ServingLimits& limits, std::size_t top, int threads,
                             const Poll& poll) {
-  std::vector<Part> parts(layouts.size());
+  std::vector<PlanPart> parts(layouts.size());
   Team team(threads, poll, layouts.size());
   const RequestLengths lengths{mix.input, mix.output};
   team.run(layouts.size(), 1, [&](std::size_t worker, std::size_t item) {
     const ServingLayout& layout = layouts[item];
-    Part& part = parts[item];
+    PlanPart& part = parts[item];
     if (team.stopped(worker) || check_layout(model, layout, cluster) != Reason::ok) return;
     const StepTimes times(model, cluster, engine, kernels, layout, imbalance);
     for (const double tokens : most_tokens) {
@@ -111,7 +111,7 @@ ServingPlans search_serving(const Model& model, const Cluster& cluster, const En
     team.add_done(1);
   });
   ServingPlans found;
-  for (const Part& part : parts) {
+  for (const PlanPart& part : parts) {
     found.best.insert(found.best.end(), part.best.begin(), part.best.end());
     found.front.insert(found.front.end(), part.front.begin(), part.front.end());
     found.plans += part.plans;

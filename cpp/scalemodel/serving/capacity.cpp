@@ -120,13 +120,13 @@ namespace {
 /// Sequences that run while others wait for a start: one, and the next ones with the probability
 /// that a prompt fits beside so many that have given any part of their answers.
 double admitted(const CacheBlocks& blocks, const RequestLengths& lengths, double all, double most) {
-  constexpr double kDeviations = 4, kMany = 256, kEven = 1e-9;
+  constexpr double kDeviations = 4, kMuchRoom = 256, kEven = 1e-9;
   const double held = blocks.mean(lengths.input + 0.5 * lengths.output);
   const double growth = blocks.mean(lengths.input + lengths.output) - blocks.mean(lengths.input);
   // Of one age, uniform; a window that is full grows no more.
   const double spread = std::max(growth / std::sqrt(12.0), kEven * held);
   const double room = all - blocks.of(lengths.input + 1);
-  if (room > kMany * held) return std::min(most, room / held + 0.5);
+  if (room > kMuchRoom * held) return std::min(most, room / held + 0.5);
   const double around = kDeviations * spread * std::sqrt(1 + room / held) / held;
   double beside = std::max(1.0, std::floor(room / held - around)), count = beside;
   for (; count < most; ++beside) {

@@ -65,15 +65,15 @@ StepMoments one_at_a_time(const PromptSteps& s, Hertz rate) noexcept {
 }
 
 /// Cut prompts in a row of full steps: the j-th ends j/most steps after the first began.
-struct Row {
+struct StepRow {
   double room = 0;  ///< that its last step leaves to those behind, in steps
   double done = 0;  ///< of it, before its last step
 };
 
 /// Means over the prompts from the `first` on, each of them followed with probability `load`.
-Row later_in_row(double first, double load, double most) noexcept {
+StepRow later_in_row(double first, double load, double most) noexcept {
   constexpr int kCounted = 6;
-  Row row;
+  StepRow row;
   double share = 1 - load, left = 1;
   for (int place = 0; place < kCounted; ++place) {
     const double end = (first + place) / most, room = std::ceil(end - 1e-9) - end;
@@ -202,7 +202,7 @@ PromptWait several_at_once(const PromptSteps& s, const StepMoments& m, Hertz rat
   const Seconds half = 0.5 * m.met;
   const double places = std::floor(s.most);
   double ahead = rate * half;
-  Row row;
+  StepRow row;
   if (s.splits && whole_power(ahead / (1 + ahead), places) > kSettled) {
     row = later_in_row(places + 1, std::min(kMostFollowers, rate * s.full / s.most), s.most);
   }

@@ -16,7 +16,7 @@ constexpr std::array<std::pair<Stream, Activity>, 4> kPassStreams{
      {Stream::host, Activity::offload}}};
 
 /// A half of a pass: the kernels and traffic of one micro-batch in one chunk.
-struct Part {
+struct PassPart {
   Activity activity = Activity::forward;
   ChunkBatch what;
   const PassCost* cost = nullptr;
@@ -56,22 +56,22 @@ class Parts {
     }
   }
 
-  const Part* begin() const { return parts_.data(); }
-  const Part* end() const { return parts_.data() + count_; }
+  const PassPart* begin() const { return parts_.data(); }
+  const PassPart* end() const { return parts_.data() + count_; }
   Seconds compute() const {
     Seconds sum;
-    for (const Part& part : *this) sum += part.recompute + part.compute;
+    for (const PassPart& part : *this) sum += part.recompute + part.compute;
     return sum;
   }
 
  private:
-  void add(const Part& part) { parts_[count_++] = part; }
+  void add(const PassPart& part) { parts_[count_++] = part; }
 
-  std::array<Part, 2> parts_;
+  std::array<PassPart, 2> parts_;
   std::size_t count_ = 0;
 };
 
-Activity pass_traffic(const Part& part) {
+Activity pass_traffic(const PassPart& part) {
   return part.activity == Activity::forward ? Activity::gather_parameters
                                             : Activity::reduce_gradients;
 }
@@ -109,12 +109,12 @@ void add_pass(EventList& list, const Timeline& timeline, const PassEvent& pass) 
   const Seconds plain = parts.compute();
   const double slow = plain > Seconds{} ? pass.compute / plain : 0;
   Seconds now = pass.start;
-  const auto kernels = [&](Activity activity, const Part& part, Seconds compute) {
+  const auto kernels = [&](Activity activity, const PassPart& part, Seconds compute) {
     list.add({pass.stage, Stream::compute, activity, part.what.chunk, part.what.micro_batch, now,
               slow * compute, Bytes{}});
     now += slow * compute;
   };
-  for (const Part& part : parts) {
+  for (const PassPart& part : parts) {
     kernels(Activity::recompute, part, part.recompute);
     kernels(part.activity, part, part.compute);
   }
@@ -122,14 +122,14 @@ void add_pass(EventList& list, const Timeline& timeline, const PassEvent& pass) 
   for (const auto& [stream, activity] : kPassStreams) {
     // Halves of a pair share a stream: one after the other, the exposed parts at the end.
     Seconds exposed, busy;
-    for (const Part& part : parts) {
+    for (const PassPart& part : parts) {
       if (part.cost == nullptr) continue;
       exposed += part.cost->on(stream).exposed;
       busy += part.cost->on(stream).busy;
     }
     now += exposed;
     Seconds start = max(pass.start, now - busy);
-    for (const Part& part : parts) {
+    for (const PassPart& part : parts) {
       if (part.cost == nullptr) continue;
       const StreamUse& use = part.cost->on(stream);
       const Seconds duration = min(use.busy, now - start);
@@ -140,11 +140,11 @@ void add_pass(EventList& list, const Timeline& timeline, const PassEvent& pass) 
   }
   // Last, so that traffic between the passes goes on before it.
   Seconds busy;
-  for (const Part& part : parts) {
+  for (const PassPart& part : parts) {
     if (part.cost != nullptr) busy += part.cost->on(Stream::dp).busy;
   }
   Seconds start = max(pass.start, pass.end - busy);
-  for (const Part& part : parts) {
+  for (const PassPart& part : parts) {
     if (part.cost == nullptr) continue;
     const StreamUse& use = part.cost->on(Stream::dp);
     const Activity activity = pass_traffic(part);
@@ -242,10 +242,10 @@ class PathWriter {
   /// Through a pass, from what its kernels wait for to the kernels.
   void follow_pass(const PassEvent& pass) {
     const Parts parts(t_, pass);
-    const Part last = *(parts.end() - 1);
+    const PassPart last = *(parts.end() - 1);
     const auto exposed = [&](Stream stream) {
       Seconds sum;
-      for (const Part& part : parts) {
+      for (const PassPart& part : parts) {
         if (part.cost != nullptr) sum += part.cost->on(stream).exposed;
       }
       return sum;

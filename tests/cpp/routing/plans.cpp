@@ -226,7 +226,7 @@ TEST_CASE("a heavy matching joins nobody twice and is at least half of the best"
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     SplitMix random(seed);
     const std::int32_t nics = 6;
-    std::vector<Demand> demands;
+    std::vector<NicDemand> demands;
     std::array<std::array<double, 6>, 6> weight{};
     for (std::int32_t a = 0; a < nics; ++a) {
       for (std::int32_t b = a + 1; b < nics; ++b) {
@@ -255,7 +255,7 @@ TEST_CASE("a heavy matching joins nobody twice and is at least half of the best"
 }
 
 TEST_CASE("a direct-connect fabric gives no NIC more cables than ports") {
-  const std::vector<Demand> demands{{0, 5, 8}, {5, 0, 8}, {1, 2, 3}, {3, 6, 5}};
+  const std::vector<NicDemand> demands{{0, 5, 8}, {5, 0, 8}, {1, 2, 3}, {3, 6, 5}};
   const std::vector<std::int32_t> strides = ring_strides(8, 1);
   const LinkGraph graph = direct_connect(8, 4, strides, demands, {testing::kPort, {}});
   for (std::int32_t nic = 0; nic < 8; ++nic) {
@@ -272,7 +272,7 @@ TEST_CASE("a direct-connect fabric gives no NIC more cables than ports") {
   CHECK_THROWS_AS(direct_connect(8, 1, strides, demands, {}), MalformedQuestion);
   const std::vector<std::int32_t> even{2};
   CHECK_THROWS_AS(direct_connect(8, 4, even, {}, {}), MalformedQuestion);
-  const std::vector<Demand> nobody{{0, 8, 1}};
+  const std::vector<NicDemand> nobody{{0, 8, 1}};
   CHECK_THROWS_AS(direct_connect(8, 4, strides, nobody, {}), MalformedQuestion);
 }
 
