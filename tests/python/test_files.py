@@ -260,14 +260,17 @@ def test_only_files_are_resumed(run: Any) -> None:
 
 # ---------------------------------------------------------------------------------------- signals
 def test_an_interruption_of_the_imports_is_quiet() -> None:
-    """At 40 moments of the first half second: it ends as it would later, or is not yet Python's."""
+    """At 40 moments of a whole run: it ends as it would later, or is not yet Python's."""
+    arguments = [sys.executable, "-m", "scalemodel", "sweep", *QUESTION, "--count"]
+    started = time.monotonic()
+    subprocess.run(arguments, check=True, capture_output=True)
+    whole_s = time.monotonic() - started
     quiet = 0
     for i in range(40):
-        arguments = [sys.executable, "-m", "scalemodel", "sweep", *QUESTION, "--count"]
         process = subprocess.Popen(
             arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        time.sleep(0.1 + 0.0125 * i)
+        time.sleep(whole_s * (0.2 + 0.02 * i))
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
         assert "scalemodel" not in err, err  # no frame of the package
