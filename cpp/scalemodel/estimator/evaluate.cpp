@@ -324,14 +324,14 @@ void set_traffic(const Context& c, const Stages& all, PipelineTimes& times) {
   const auto expert_time = [&](auto time) {
     return expert > 0 ? time(c, 0.0, expert, layers) : Seconds{};
   };
-  const auto [gather_dense, gather_expert] =
+  const std::pair gather_rates =
       rates(traffic.gather, gather ? expert_time(gather_time) : Seconds{}, dense, expert);
-  const auto [reduce_dense, reduce_expert] =
+  const std::pair reduce_rates =
       rates(traffic.reduce, reduce ? expert_time(reduce_time) : Seconds{}, dense, expert);
   const auto set = [&](std::size_t part, double dense_part, double expert_part) {
     PartTimes& t = times.parts[part];
-    if (gather) t[gathering] = dense_part * gather_dense + expert_part * gather_expert;
-    if (reduce) t[reduction] = dense_part * reduce_dense + expert_part * reduce_expert;
+    if (gather) t[gathering] = dense_part * gather_rates.first + expert_part * gather_rates.second;
+    if (reduce) t[reduction] = dense_part * reduce_rates.first + expert_part * reduce_rates.second;
   };
   for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
     set(k, c.cell.layers[k].trainable_dense, c.cell.layers[k].trainable_expert);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <tuple>
@@ -200,22 +201,29 @@ class PathSearch {
   /// Those that together are as long as all at every sample: always the one that is so at most of
   /// the samples left. `samples`: all that were added.
   std::vector<PipelinePath> fewest(std::span<const SampledTimes> samples) const {
-    std::vector<std::uint8_t> left(samples.size() * Lanes::kCount, 1);
-    for (const PipelinePath& path : known_) take(left, covered(path, samples));
-    std::vector<std::vector<std::uint8_t>> covers;
+    std::vector<Covered> covers;
     for (const PipelinePath& path : found_) covers.push_back(covered(path, samples));
+    Covered left(samples.size(), kAll);
+    const auto take = [&](const Covered& covered) {
+      for (std::size_t i = 0; i < left.size(); ++i) {
+        left[i] = static_cast<std::uint16_t>(left[i] & ~covered[i]);
+      }
+    };
+    for (const PipelinePath& path : known_) take(covered(path, samples));
     std::vector<PipelinePath> kept;
     while (true) {
       std::size_t best = 0;
       int most = 0;
       for (std::size_t path = 0; path < covers.size(); ++path) {
         int count = 0;
-        for (std::size_t i = 0; i < left.size(); ++i) count += left[i] & covers[path][i];
+        for (std::size_t i = 0; i < left.size(); ++i) {
+          count += std::popcount(static_cast<std::uint16_t>(left[i] & covers[path][i]));
+        }
         if (count > most) std::tie(best, most) = std::pair{path, count};
       }
       if (most == 0) return kept;
       kept.push_back(found_[best]);
-      take(left, covers[best]);
+      take(covers[best]);
     }
   }
 
@@ -232,20 +240,21 @@ class PathSearch {
     return least;
   }
 
-  static void take(std::vector<std::uint8_t>& left, const std::vector<std::uint8_t>& covered) {
-    for (std::size_t i = 0; i < left.size(); ++i)
-      left[i] &= static_cast<std::uint8_t>(1 - covered[i]);
-  }
+  /// A bit per sample, a number per batch.
+  using Covered = std::vector<std::uint16_t>;
+  static constexpr std::uint16_t kAll = 0xFFFF;
+  static_assert(Lanes::kCount == 16);
 
   /// Samples at which a path is the longest.
-  std::vector<std::uint8_t> covered(const PipelinePath& path,
-                                    std::span<const SampledTimes> samples) const {
-    std::vector<std::uint8_t> covered;
+  Covered covered(const PipelinePath& path, std::span<const SampledTimes> samples) const {
+    Covered covered;
     for (std::size_t batch = 0; batch < samples.size(); ++batch) {
       const Lanes lasts = samples[batch].lasts(path);
+      unsigned bits = 0;
       for (std::size_t i = 0; i < Lanes::kCount; ++i) {
-        covered.push_back(lasts.of[i] >= least_[batch].of[i]);
+        bits |= static_cast<unsigned>(lasts.of[i] >= least_[batch].of[i]) << i;
       }
+      covered.push_back(static_cast<std::uint16_t>(bits));
     }
     return covered;
   }
