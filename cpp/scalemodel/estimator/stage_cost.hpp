@@ -512,12 +512,11 @@ inline PartTimes part_times(const Context& c, const StageCost& cost, double scal
   const bool splits = c.schedule == Schedule::zero_bubble || c.schedule == Schedule::dualpipe;
   const Seconds of_weights = (scale * c.reach) * cost.weight_gradient;
   const Seconds weight_cover = splits ? of_weights : min(of_weights, backward_cover);
-  t[kCover + kPairedForward] = forward_cover;
-  t[kCover + kPairedBackward] = backward_cover;
-  t[kCover + kForward] = forward_cover + scale * cost.paired_forward;
-  t[kCover + kWeightGradient] = weight_cover;
-  t[kCover + kInputGradient] =
-      uncovered(backward_cover + scale * cost.paired_backward, weight_cover);
+  t[kPairedForwardCover] = forward_cover;
+  t[kPairedBackwardCover] = backward_cover;
+  t[kForwardCover] = forward_cover + scale * cost.paired_forward;
+  t[kWeightGradientCover] = weight_cover;
+  t[kInputGradientCover] = uncovered(backward_cover + scale * cost.paired_backward, weight_cover);
   return t;
 }
 

@@ -31,9 +31,9 @@ class LongestPath {
     std::array<float, kPassTimes * kPipelineParts + 2> rough_;
   };
 
-  Seconds longest(std::size_t kind, const Sums& sums) const noexcept;
+  Seconds longest(std::size_t which, const Sums& sums) const noexcept;
   /// The longest of two kinds' paths, row with row, the second taken `times` times.
-  Seconds longest(std::size_t kind, std::size_t repeated, double times,
+  Seconds longest(std::size_t which, std::size_t repeated, double times,
                   const Sums& sums) const noexcept;
 
  private:

@@ -1,6 +1,7 @@
 #include "scalemodel/schedule/pass_sequence.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "scalemodel/base/index.hpp"
 
@@ -17,6 +18,7 @@ class Sequencer {
         micro_batches_(micro_batches),
         arrived_(2 * shape_.chunks.size() * at(micro_batches)) {
     find_classes();
+    orders_.reserve(at(shape_.pp));
     for (int s = 0; s < shape_.pp; ++s) {
       orders_.push_back(
           stage_order(shape_.schedule, shape_.pp, chunks_per_stage_, s, micro_batches));
@@ -25,6 +27,7 @@ class Sequencer {
 
   void run() {
     std::vector<std::vector<Turn>> turns;
+    turns.reserve(at(shape_.pp));
     for (int s = 0; s < shape_.pp; ++s) turns.push_back(turns_of(s));
     std::vector<std::size_t> position(turns.size());
     for (bool progress = true; progress;) {
@@ -151,7 +154,7 @@ class Sequencer {
 
 }  // namespace
 
-PassSequence::PassSequence(const PipelineShape& pipeline, int micro_batches) : shape(pipeline) {
+PassSequence::PassSequence(PipelineShape pipeline, int micro_batches) : shape(std::move(pipeline)) {
   Sequencer(*this, micro_batches).run();
 }
 

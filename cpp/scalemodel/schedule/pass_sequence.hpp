@@ -27,7 +27,7 @@ struct Turn {
 
 /// An order in which each pass comes after those it waits for: the same at any times.
 struct PassSequence {
-  PassSequence(const PipelineShape& shape, int micro_batches);
+  PassSequence(PipelineShape pipeline, int micro_batches);
 
   PipelineShape shape;
   std::vector<StageClass> classes;     ///< of chunks: one of those that hold the same

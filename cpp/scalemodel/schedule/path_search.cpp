@@ -202,6 +202,7 @@ class PathSearch {
   /// the samples left. `samples`: all that were added.
   std::vector<PipelinePath> fewest(std::span<const SampledTimes> samples) const {
     std::vector<Covered> covers;
+    covers.reserve(found_.size());
     for (const PipelinePath& path : found_) covers.push_back(covered(path, samples));
     Covered left(samples.size(), kAll);
     const auto take = [&](const Covered& covered) {
@@ -307,7 +308,8 @@ struct StagePaths {
           add_pass(one, chunk, pass);
         }
       }
-      const double sends = 2.0 * static_cast<double>(per_stage) - (s == 0) - (s + 1 == shape.pp);
+      const double sends =
+          2.0 * static_cast<double>(per_stage) - (s == 0 ? 1 : 0) - (s + 1 == shape.pp ? 1 : 0);
       one.hops = shape.transfers_block ? (shape.transfers_serial ? 2 : 1) * sends : 0;
       add(way, one);
       add_pass(way, chunks.front(), kForward);

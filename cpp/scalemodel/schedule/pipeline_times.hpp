@@ -28,13 +28,18 @@ enum PassTime : std::size_t {
   kWeightGradient,
   kPairedForward,
   kPairedBackward,
-  kCover,
-  kGathering = 2 * kCover,
+  kForwardCover,
+  kInputGradientCover,
+  kWeightGradientCover,
+  kPairedForwardCover,
+  kPairedBackwardCover,
+  kGathering,
   kReduction,
   kGatheringBefore,
   kReductionAfter,
   kPassTimes
 };
+inline constexpr std::size_t kCover = kForwardCover;
 
 struct PartTimes {
   std::array<Seconds, kPassTimes> of{};

@@ -24,11 +24,11 @@ PipelineTimes TypicalTimes::next() {
     t[kForward] = alone * t[kPairedForward];
     t[kWeightGradient] = Seconds{back * weight};
     t[kInputGradient] = alone * (t[kPairedBackward] - t[kWeightGradient]);
-    t[kCover + kForward] = reach * t[kForward];
-    t[kCover + kInputGradient] = reach * t[kInputGradient];
-    t[kCover + kWeightGradient] = reach * t[kWeightGradient];
-    t[kCover + kPairedForward] = reach * t[kPairedForward];
-    t[kCover + kPairedBackward] = reach * t[kPairedBackward];
+    t[kForwardCover] = reach * t[kForward];
+    t[kInputGradientCover] = reach * t[kInputGradient];
+    t[kWeightGradientCover] = reach * t[kWeightGradient];
+    t[kPairedForwardCover] = reach * t[kPairedForward];
+    t[kPairedBackwardCover] = reach * t[kPairedBackward];
     t[gathering] = Seconds{parameters * gather};
     t[reduction] = Seconds{parameters * reduce};
     return t;
