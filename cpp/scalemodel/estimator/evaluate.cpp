@@ -365,14 +365,7 @@ PipelineDuration critical_path(const Context& c, const Stages& all,
                             : pipeline_times(c, *all.slowest_class, gathers);
   times.early = handed_on_early(c, all.slowest);
   set_traffic(c, all, times);
-  const double m = c.degrees.micro_batches;
-  if (c.recent != nullptr) {
-    const PipelineDuration* known = c.recent->find(times, m, all.busy);
-    if (known != nullptr) return *known;
-  }
-  const PipelineDuration duration = paths.duration(times, m, all.busy);
-  if (c.recent != nullptr) c.recent->add(times, m, all.busy, duration);
-  return duration;
+  return paths.duration(times, c.degrees.micro_batches, all.busy, c.recent);
 }
 
 Estimate estimate_of(const Context& c, Extremes* extremes) {
@@ -419,9 +412,9 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
   e.micro_batches = m;
   set_utilisation(e, c);
   set_energy_and_cost(e, c);
-  if (!is_finite(e)) return without_rate(e);
   if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;
   if (e.host_memory > cluster.host_memory) e.verdict = Reason::offload;
+  if (!is_finite(e)) e = without_rate(e);
   return e;
 }
 

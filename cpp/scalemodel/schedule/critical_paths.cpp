@@ -3,8 +3,6 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cstdint>
 #include <map>
 #include <mutex>
 #include <span>
@@ -37,8 +35,7 @@ LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
             column_of([&](const PipelinePath& path) { return path.parts[part][time]; });
         if (std::ranges::all_of(column, [](double count) { return count == 0; })) continue;
         const auto same = std::find(columns.begin() + 2, columns.end(), column);
-        used_.push_back(
-            {kPassTimes * part + time, static_cast<std::size_t>(same - columns.begin())});
+        used_.push_back({part, time, static_cast<std::size_t>(same - columns.begin())});
         if (same == columns.end()) columns.push_back(std::move(column));
       }
     }
@@ -64,79 +61,84 @@ LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
   }
 }
 
-LongestPath::Sums::Sums(const LongestPath& paths, const PipelineTimes& times) noexcept {
-  std::fill_n(exact_.begin(), paths.columns_, 0.0);
+LongestPath::Sums::Sums(const LongestPath& paths, const PipelineTimes& times) noexcept
+    : columns_(paths.columns_) {
+  std::fill_n(exact_.begin(), columns_, 0.0);
   exact_[0] = times.hop.base();
   exact_[1] = times.early.base();
-  const auto flat = std::bit_cast<std::array<double, kPassTimes * kPipelineParts>>(times.parts);
-  for (const Use& use : paths.used_) exact_[use.column] += flat[use.time];
-  for (std::size_t i = 0; i < paths.columns_; ++i) rough_[i] = static_cast<float>(exact_[i]);
+  for (const Use& use : paths.used_) exact_[use.column] += times.parts[use.part][use.time].base();
 }
 
-Seconds LongestPath::longest(std::size_t which, const Sums& sums) const noexcept {
+PathTimes LongestPath::longest(std::size_t which, const Sums& sums) const noexcept {
   const Kind& kind = kinds_[which];
   const std::size_t rows = std::min(kind.last - kind.first, kMostRows);
   using Rows = Eigen::Array<float, kRows, 1>;
-  std::array<float, kMostRows + kRows> rough;
+  std::array<float, kMostRows + kRows> passes, with_hops;
+  std::array<float, kPassTimes * kPipelineParts + 2> rough;
+  for (std::size_t i = 0; i < kind.columns; ++i) rough[i] = static_cast<float>(sums.exact_[i]);
   const float* counts = &rough_[kind.rough];
-  Rows most = Rows::Zero();
+  Rows most = Rows::Zero(), most_with_hops = Rows::Zero();
   for (std::size_t first = 0; first < rows; first += kRows) {
+    const Rows hops = rough[0] * Rows::Map(counts);
+    counts += kRows;
     Rows lasts = Rows::Zero();
-    for (std::size_t column = 0; column < kind.columns; ++column, counts += kRows) {
-      lasts += sums.rough_[column] * Rows::Map(counts);
+    for (std::size_t column = 1; column < kind.columns; ++column, counts += kRows) {
+      lasts += rough[column] * Rows::Map(counts);
     }
-    Rows::Map(&rough[first]) = lasts;
+    Rows::Map(&passes[first]) = lasts;
     most = most.max(lasts);
+    lasts += hops;
+    Rows::Map(&with_hops[first]) = lasts;
+    most_with_hops = most_with_hops.max(lasts);
   }
   const float least = (1 - kRounding) * most.maxCoeff();
-  double longest = 0;
+  const float least_with_hops = (1 - kRounding) * most_with_hops.maxCoeff();
+  PathTimes longest;
   for (std::size_t row = 0; row < rows; ++row) {
-    if (rough[row] < least) continue;
-    longest = std::max(longest, exactly(kind.first + row, kind.columns, sums));
+    if (passes[row] < least && with_hops[row] < least_with_hops) continue;
+    const PathTimes lasts = exactly(kind.first + row, kind.columns, sums);
+    longest.passes = max(longest.passes, lasts.passes);
+    longest.with_hops = max(longest.with_hops, lasts.with_hops);
   }
-  return Seconds{longest};
+  return longest;
 }
 
-Seconds LongestPath::longest(std::size_t which, std::size_t repeated, double times,
-                             const Sums& sums) const noexcept {
+PathTimes LongestPath::longest(std::size_t which, std::size_t repeated, double times,
+                               const Sums& sums) const noexcept {
   const Kind &once = kinds_[which], &often = kinds_[repeated];
-  double longest = 0;
+  PathTimes longest;
   for (std::size_t row = 0; row < once.last - once.first; ++row) {
-    longest = std::max(longest, exactly(once.first + row, once.columns, sums) +
-                                    times * exactly(often.first + row, often.columns, sums));
+    const PathTimes first = exactly(once.first + row, once.columns, sums);
+    const PathTimes again = exactly(often.first + row, often.columns, sums);
+    longest.passes = max(longest.passes, first.passes + times * again.passes);
+    longest.with_hops = max(longest.with_hops, first.with_hops + times * again.with_hops);
   }
-  return Seconds{longest};
+  return longest;
 }
 
-double LongestPath::exactly(std::size_t row, std::size_t columns, const Sums& sums) const noexcept {
+PathTimes LongestPath::exactly(std::size_t row, std::size_t columns,
+                               const Sums& sums) const noexcept {
   const double* counts = &exact_[row * columns_];
   double lasts = 0;
-  for (std::size_t column = 0; column < columns; ++column) {
+  for (std::size_t column = 1; column < columns; ++column) {
     lasts += sums.exact_[column] * counts[column];
   }
-  return lasts;
+  return {Seconds{lasts}, Seconds{lasts + sums.exact_[0] * counts[0]}};
 }
 
-/// Bit for bit: what differs by next to nothing has a duration of its own.
-static bool is_same(const PipelineTimes& a, const PipelineTimes& b) noexcept {
-  using Bits = std::array<std::uint64_t, sizeof(PipelineTimes) / sizeof(std::uint64_t)>;
-  return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b);
-}
-
-const PipelineDuration* RecentDurations::find(const PipelineTimes& times, double micro_batches,
+const PipelineDuration* RecentDurations::find(const LongestPath::Sums& sums, double micro_batches,
                                               Seconds slowest) const noexcept {
   for (const Entry& entry : entries_) {
-    if (entry.micro_batches == micro_batches && entry.slowest == slowest &&
-        is_same(entry.times, times)) {
+    if (entry.micro_batches == micro_batches && entry.slowest == slowest && entry.sums == sums) {
       return &entry.duration;
     }
   }
   return nullptr;
 }
 
-void RecentDurations::add(const PipelineTimes& times, double micro_batches, Seconds slowest,
+void RecentDurations::add(const LongestPath::Sums& sums, double micro_batches, Seconds slowest,
                           const PipelineDuration& duration) noexcept {
-  entries_[oldest_] = {times, micro_batches, slowest, duration};
+  entries_[oldest_] = {sums, micro_batches, slowest, duration};
   oldest_ = (oldest_ + 1) % entries_.size();
 }
 
@@ -157,34 +159,45 @@ CriticalPaths::CriticalPaths(const PipelineShape& shape, int micro_batches)
 CriticalPaths::Quiet CriticalPaths::quiet(const LongestPath::Sums& sums, double micro_batches,
                                           Seconds slowest) const noexcept {
   const double groups = (micro_batches - micro_batches_) / pp_;
-  Quiet lasts{paths_.longest(kQuiet, sums), Seconds{}};
+  Quiet lasts{paths_.longest(kQuiet, sums), {}};
+  PathTimes another, stage;
   if (groups > 0) {
-    const Seconds further = paths_.longest(kFurther, sums) - lasts.first;
-    const Seconds stage = paths_.longest(kToStage, kOnStage, micro_batches, sums);
-    lasts.further = max(groups * max(further, pp_ * slowest), stage - lasts.first);
+    another = paths_.longest(kFurther, sums);
+    stage = paths_.longest(kToStage, kOnStage, micro_batches, sums);
   }
-  lasts.further = max(lasts.further, micro_batches * slowest - lasts.first);
+  const auto further = [&](Seconds PathTimes::* time) {
+    const Seconds first = lasts.first.*time, least = micro_batches * slowest - first;
+    if (!(groups > 0)) return max(Seconds{}, least);
+    const Seconds repeated = groups * max(another.*time - first, pp_ * slowest);
+    return max(max(repeated, stage.*time - first), least);
+  };
+  lasts.further = {further(&PathTimes::passes), further(&PathTimes::with_hops)};
   return lasts;
 }
 
 PipelineDuration CriticalPaths::duration(const PipelineTimes& times, double micro_batches,
-                                         Seconds slowest) const noexcept {
-  LongestPath::Sums sums(paths_, times);
+                                         Seconds slowest, RecentDurations* recent) const noexcept {
+  const LongestPath::Sums sums(paths_, times);
+  if (recent != nullptr) {
+    const PipelineDuration* known = recent->find(sums, micro_batches, slowest);
+    if (known != nullptr) return *known;
+  }
   const Quiet lasts = quiet(sums, micro_batches, slowest);
-  const Seconds with_hops = lasts.first + lasts.further;
+  const Seconds with_hops = lasts.first.with_hops + lasts.further.with_hops;
+  const Seconds passes = min(with_hops, lasts.first.passes + lasts.further.passes);
   bool hides = false, blocks = false;
   for (const PartTimes& t : times.parts) {
     hides = hides || t[kGathering] + t[kReduction] > Seconds{};
     blocks = blocks || t[kGatheringBefore] + t[kReductionAfter] > Seconds{};
   }
-  const Seconds all =
-      hides || blocks
-          ? max(with_hops, paths_.longest(blocks ? kBlocking : kHiding, sums) + lasts.further)
-          : with_hops;
-  sums.leave_hops_out();
-  const Quiet alone = quiet(sums, micro_batches, slowest);
-  const Seconds passes = min(with_hops, alone.first + alone.further);
-  return {passes, with_hops - passes, all - with_hops};
+  Seconds all = with_hops;
+  if (hides || blocks) {
+    const PathTimes busy = paths_.longest(blocks ? kBlocking : kHiding, sums);
+    all = max(all, busy.with_hops + lasts.further.with_hops);
+  }
+  const PipelineDuration duration{passes, with_hops - passes, all - with_hops};
+  if (recent != nullptr) recent->add(sums, micro_batches, slowest, duration);
+  return duration;
 }
 
 std::shared_ptr<const CriticalPaths> critical_paths(const PipelineShape& shape, int micro_batches) {

@@ -1,6 +1,7 @@
 // How long a pipeline runs: as long as the longest of its critical paths.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -10,6 +11,11 @@
 #include "scalemodel/schedule/pipeline_times.hpp"
 
 namespace scalemodel {
+
+/// The same with hops and without: what is sent in no time.
+struct PathTimes {
+  Seconds passes, with_hops;
+};
 
 /// The longest of several paths: a product of a matrix, a row per path, and the times.
 class LongestPath {
@@ -21,20 +27,29 @@ class LongestPath {
   /// Times by column.
   class Sums {
    public:
+    Sums() = default;
     Sums(const LongestPath& paths, const PipelineTimes& times) noexcept;
-    /// Of a pipeline that sends in no time.
-    void leave_hops_out() noexcept { exact_[0] = rough_[0] = 0; }
+    Sums(const Sums& other) noexcept { *this = other; }
+    Sums& operator=(const Sums& other) noexcept {
+      columns_ = other.columns_;
+      std::copy_n(other.exact_.begin(), columns_, exact_.begin());
+      return *this;
+    }
+    bool operator==(const Sums& other) const noexcept {
+      return columns_ == other.columns_ &&
+             std::equal(exact_.begin(), exact_.begin() + columns_, other.exact_.begin());
+    }
 
    private:
     friend class LongestPath;
+    std::size_t columns_ = 0;
     std::array<double, kPassTimes * kPipelineParts + 2> exact_;
-    std::array<float, kPassTimes * kPipelineParts + 2> rough_;
   };
 
-  Seconds longest(std::size_t which, const Sums& sums) const noexcept;
+  PathTimes longest(std::size_t which, const Sums& sums) const noexcept;
   /// The longest of two kinds' paths, row with row, the second taken `times` times.
-  Seconds longest(std::size_t which, std::size_t repeated, double times,
-                  const Sums& sums) const noexcept;
+  PathTimes longest(std::size_t which, std::size_t repeated, double times,
+                    const Sums& sums) const noexcept;
 
  private:
   static constexpr std::size_t kRows = 8;        ///< paths that are summed up at once
@@ -42,16 +57,17 @@ class LongestPath {
   /// Single precision tells which paths may be the longest; they are summed up again. Twenty terms
   /// whose positive ones add up to less than three times their sum are rounded by less.
   static constexpr float kRounding = 4e-6F;
-  /// A time and the column that counts it. Those that every path has equally often share one.
+  /// A time of a part and the column that counts it. Those that every path has equally often share
+  /// one.
   struct Use {
-    std::size_t time, column;
+    std::size_t part, time, column;
   };
   /// Rows of a kind, and the columns that they need: the first ones.
   struct Kind {
     std::size_t first = 0, last = 0, columns = 0;
     std::size_t rough = 0;  ///< where in `rough_` they begin
   };
-  double exactly(std::size_t row, std::size_t columns, const Sums& sums) const noexcept;
+  PathTimes exactly(std::size_t row, std::size_t columns, const Sums& sums) const noexcept;
 
   std::vector<Use> used_;
   std::size_t columns_ = 0;  ///< the first two are hops and what is handed on early
@@ -64,14 +80,14 @@ class LongestPath {
 /// passes feel.
 class RecentDurations {
  public:
-  const PipelineDuration* find(const PipelineTimes& times, double micro_batches,
+  const PipelineDuration* find(const LongestPath::Sums& sums, double micro_batches,
                                Seconds slowest) const noexcept;
-  void add(const PipelineTimes& times, double micro_batches, Seconds slowest,
+  void add(const LongestPath::Sums& sums, double micro_batches, Seconds slowest,
            const PipelineDuration& duration) noexcept;
 
  private:
   struct Entry {
-    PipelineTimes times;
+    LongestPath::Sums sums;
     double micro_batches = 0;  ///< none in an empty entry
     Seconds slowest;
     PipelineDuration duration;
@@ -92,9 +108,9 @@ class CriticalPaths {
   CriticalPaths(const PipelineShape& shape, int micro_batches);
 
   /// Precondition: representative(pp, micro_batches) is what the paths were found for.
-  /// `slowest`: the passes of a micro-batch on the slowest stage.
-  PipelineDuration duration(const PipelineTimes& times, double micro_batches,
-                            Seconds slowest) const noexcept;
+  /// `slowest`: the passes of a micro-batch on the slowest stage. `recent`: of this pipeline.
+  PipelineDuration duration(const PipelineTimes& times, double micro_batches, Seconds slowest,
+                            RecentDurations* recent = nullptr) const noexcept;
 
   /// Micro-batches of the shortest step whose groups repeat as in one of `micro_batches`.
   static int representative(int pp, int micro_batches) noexcept {
@@ -112,7 +128,7 @@ class CriticalPaths {
   /// Without traffic: of the step that the paths were found for, and by how much further
   /// micro-batches lengthen it.
   struct Quiet {
-    Seconds first, further;
+    PathTimes first, further;
   };
   Quiet quiet(const LongestPath::Sums& sums, double micro_batches, Seconds slowest) const noexcept;
 

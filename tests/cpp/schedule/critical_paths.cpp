@@ -122,15 +122,23 @@ TEST_CASE("the paths of a pipeline are found once") {
 }
 
 TEST_CASE("recent durations are those of exactly the same times") {
+  const CriticalPaths paths(shape_of(Schedule::one_f_one_b, 2, {3, 4}), 6);
   RecentDurations recent;
-  const PipelineTimes times = layer_times(1, 1, 1);
-  CHECK(recent.find(times, 4, Seconds{3}) == nullptr);
-  recent.add(times, 4, Seconds{3}, {Seconds{9}, Seconds{1}, Seconds{2}});
-  REQUIRE(recent.find(times, 4, Seconds{3}) != nullptr);
-  CHECK(recent.find(times, 4, Seconds{3})->total() == Seconds{12});
-  CHECK(recent.find(times, 5, Seconds{3}) == nullptr);
-  CHECK(recent.find(times, 4, Seconds{2}) == nullptr);
-  CHECK(recent.find(layer_times(1, 1, 1.5), 4, Seconds{3}) == nullptr);
+  const auto total = [&](const PipelineTimes& times, double micro_batches, double slowest) {
+    const Seconds kept = paths.duration(times, micro_batches, Seconds{slowest}, &recent).total();
+    CHECK(kept == paths.duration(times, micro_batches, Seconds{slowest}).total());
+    return kept;
+  };
+  PipelineTimes later = layer_times(1, 1, 1);
+  later.hop = Seconds{1e-9};
+  // The second time each is among the last four.
+  for (int time = 0; time < 2; ++time) {
+    const Seconds known = total(layer_times(1, 1, 1), 6, 12);
+    CHECK(total(layer_times(1, 1, 1.5), 6, 12) > known);
+    CHECK(total(layer_times(1, 1, 1), 6, 30) == Seconds{180});
+    CHECK(total(later, 6, 12) > known);
+  }
+  CHECK(total(layer_times(1, 1, 1), 8, 12) > total(layer_times(1, 1, 1), 6, 12));
 }
 
 TEST_CASE("one micro-batch passes all layers one after the other, however chunks are cut") {
