@@ -1,7 +1,6 @@
 // Physical quantities whose dimension is part of the type, at no cost at run time.
 #pragma once
 
-#include <compare>
 #include <limits>
 
 namespace scalemodel {
@@ -34,7 +33,12 @@ class Quantity {
   /// The number in base units; leaves the type system.
   constexpr double base() const { return value_; }
 
-  constexpr auto operator<=>(const Quantity&) const = default;
+  constexpr bool operator==(const Quantity&) const = default;
+  // One by one: a three-way comparison of numbers that may be none compiles to several jumps.
+  friend constexpr bool operator<(Quantity a, Quantity b) { return a.value_ < b.value_; }
+  friend constexpr bool operator>(Quantity a, Quantity b) { return a.value_ > b.value_; }
+  friend constexpr bool operator<=(Quantity a, Quantity b) { return a.value_ <= b.value_; }
+  friend constexpr bool operator>=(Quantity a, Quantity b) { return a.value_ >= b.value_; }
   constexpr Quantity& operator+=(Quantity other) {
     value_ += other.value_;
     return *this;

@@ -102,11 +102,10 @@ void set_extents_apart(DataParallelGroups& groups, const Cluster& cluster, const
 }  // namespace
 
 DataParallelGroups data_parallel_groups(const Cluster& cluster, const Strategy& strategy,
-                                        const Degrees& d) noexcept {
+                                        const Degrees& d, bool routed) noexcept {
   DataParallelGroups groups;
   const double share = cluster.fabric.shares.dp;
   const Strides strides = axis_strides(strategy.placement, d);
-  const int inside = strides.pp;
   groups.dense_ranks = d.dp * d.cp;
   const int stride = context_inside_data(strides, d) ? strides.cp : strides.dp;
   groups.dense_shard_ranks = d.shard;
@@ -114,6 +113,8 @@ DataParallelGroups data_parallel_groups(const Cluster& cluster, const Strategy& 
   groups.dense_replica =
       group_shape(cluster, groups.dense_ranks / d.shard, stride * d.shard, share);
   if (d.cp > 1 && d.dp > 1) set_extents_apart(groups, cluster, strides, d);
+  if (!routed) return groups;
+  const int inside = strides.pp;
   groups.expert_ranks = std::max(1, d.inner() / (d.ep * d.etp));
   // Experts are shared out over their own replicas, as far as the dense sharding reaches.
   const int expert_stride = d.ep * d.etp;

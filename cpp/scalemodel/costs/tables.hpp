@@ -122,7 +122,8 @@ struct DataParallelGroups {
   int dense_ranks = 1, expert_ranks = 1;  ///< replicas of a parameter
   int dense_shard_ranks = 1, expert_shard_ranks = 1;
 };
+/// `routed`: there are experts.
 DataParallelGroups data_parallel_groups(const Cluster& cluster, const Strategy& strategy,
-                                        const Degrees& degrees) noexcept;
+                                        const Degrees& degrees, bool routed) noexcept;
 
 }  // namespace scalemodel

@@ -285,20 +285,22 @@ Stages run_stages(const Context& c, Estimate& e, Extremes* extremes) {
 }
 
 /// Passes of layers and ends, where all layers are of one kind, from stages with and without ends.
-/// Two stages have both an end: a layer takes what leaves none of them less than nothing.
+/// Two stages have both an end: a layer takes its share of the one whose end takes less of it, but
+/// leaves nothing of the other less than nothing.
 PipelineTimes times_of_stages(const Context& c, const Stages& all) {
   PipelineTimes times;
-  const auto per_layer = [](const StagePasses& passes) {
-    return passes.times.share(passes.of_layers / passes.layers);
-  };
   PartTimes& layer = times.parts[0];
+  const auto take_from = [&](const StagePasses& passes) {
+    layer = passes.times.share(passes.of_layers / passes.layers);
+  };
   if (all.inner.layers > 0) {
-    layer = per_layer(all.inner);
+    take_from(all.inner);
   } else {
-    layer = per_layer(all.first);
-    const PartTimes other = per_layer(all.last);
+    const bool first = all.first.of_layers >= all.last.of_layers;
+    take_from(first ? all.first : all.last);
+    const StagePasses& other = first ? all.last : all.first;
     for (std::size_t time = 0; time < kGathering; ++time) {
-      layer[time] = min(layer[time], other[time]);
+      layer[time] = min(layer[time], other.times[time] / other.layers);
     }
   }
   times.parts[kEmbeddingPart] = all.first.times.plus(layer, -all.first.layers).share(1);

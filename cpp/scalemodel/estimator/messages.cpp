@@ -178,7 +178,8 @@ StrategyLayout strategy_layout(const Tables& tables, const Strategy& strategy, b
   layout.domain = std::min(cluster.scale_up.domain, cluster.accelerators);
   layout.rails = rails;
   const DataParallelGroups groups =
-      data_parallel_groups(cluster, with_meant_sharding(strategy, layout.degrees), layout.degrees);
+      data_parallel_groups(cluster, with_meant_sharding(strategy, layout.degrees), layout.degrees,
+                           tables.model().routed());
   layout.dense_shard_ranks = groups.dense_shard_ranks;
   layout.expert_shard_ranks = groups.expert_shard_ranks;
   return layout;

@@ -581,30 +581,29 @@ inline PipelineTimes pipeline_times(const Context& c, const StageClass& stage,
 inline Context make_context(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                             const Cell& cell, const StageLayout& stages) {
   const Conditions& conditions = tables.conditions(strategy);
-  const Strategy meant = with_meant_sharding(strategy, degrees);
-  const DataParallelGroups groups = data_parallel_groups(tables.cluster(), meant, degrees);
-  const auto shards_experts = [&] {
-    return groups.expert_shard_ranks > 1 &&
-           std::ranges::any_of(tables.model().kinds,
-                               [](const LayerKind& kind) { return kind.feed_forward.routed(); });
+  const double storage_bytes = operand_bytes(conditions.storage);
+  Context c{
+      .tables = tables,
+      .strategy = strategy,
+      .degrees = degrees,
+      .cell = cell,
+      .stages = stages,
+      .conditions = conditions,
+      .groups = {},
+      .schedule = degrees.pp == 1 ? Schedule::one_f_one_b  // one stage has no order of stages
+                                  : effective_schedule(strategy.schedule, degrees.vpp),
+      .storage_bytes = storage_bytes,
+      .gradient_bytes = conditions.gradients_fp32 ? 4.0 : storage_bytes,
+      .reach = conditions.stack.overlap_efficiency,
+      .gathered = false,
+      .weights_sharded = false,
+      .free_host = false,
   };
-  const bool gathered =
-      gathers_parameters(meant.sharding) && (groups.dense_shard_ranks > 1 || shards_experts());
-  return {tables,
-          meant,
-          degrees,
-          cell,
-          stages,
-          conditions,
-          groups,
-          degrees.pp == 1 ? Schedule::one_f_one_b  // one stage has no order of stages
-                          : effective_schedule(strategy.schedule, degrees.vpp),
-          operand_bytes(conditions.storage),
-          conditions.gradients_fp32 ? 4.0 : operand_bytes(conditions.storage),
-          conditions.stack.overlap_efficiency,
-          gathered,
-          gathered,
-          false};
+  c.strategy.sharding = meant_sharding(strategy.sharding, degrees.shard, degrees.dp * degrees.cp);
+  c.groups = data_parallel_groups(tables.cluster(), c.strategy, degrees, tables.model().routed());
+  const bool shares = c.groups.dense_shard_ranks > 1 || c.groups.expert_shard_ranks > 1;
+  c.gathered = c.weights_sharded = gathers_parameters(c.strategy.sharding) && shares;
+  return c;
 }
 
 /// Bytes of a stage at its peak.

@@ -1,6 +1,7 @@
 // A model as layer groups: layers that share shape and sharding, and the order they stand in.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -64,6 +65,11 @@ struct Model {
   double mtp_projection_parameters = 0;  ///< of one module: concatenated inputs to hidden
 
   int layers() const { return static_cast<int>(layer_kind.size()); }
+  /// Some of the layers have experts.
+  bool routed() const {
+    return std::ranges::any_of(kinds,
+                               [](const LayerKind& kind) { return kind.feed_forward.routed(); });
+  }
   /// Published convention: the main stack, multi-token-prediction modules left out.
   double parameters() const;
   double active_parameters() const;

@@ -35,7 +35,8 @@ LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
             column_of([&](const PipelinePath& path) { return path.parts[part][time]; });
         if (std::ranges::all_of(column, [](double count) { return count == 0; })) continue;
         const auto same = std::find(columns.begin() + 2, columns.end(), column);
-        used_.push_back({part, time, static_cast<std::size_t>(same - columns.begin())});
+        used_[part].push_back(
+            {static_cast<std::uint8_t>(time), static_cast<std::uint8_t>(same - columns.begin())});
         if (same == columns.end()) columns.push_back(std::move(column));
       }
     }
@@ -66,7 +67,10 @@ LongestPath::Sums::Sums(const LongestPath& paths, const PipelineTimes& times) no
   std::fill_n(exact_.begin(), columns_, 0.0);
   exact_[0] = times.hop.base();
   exact_[1] = times.early.base();
-  for (const Use& use : paths.used_) exact_[use.column] += times.parts[use.part][use.time].base();
+  for (std::size_t part = 0; part < kPipelineParts; ++part) {
+    const PartTimes& t = times.parts[part];
+    for (const Use& use : paths.used_[part]) exact_[use.column] += t[use.time].base();
+  }
 }
 
 PathTimes LongestPath::longest(std::size_t which, const Sums& sums) const noexcept {

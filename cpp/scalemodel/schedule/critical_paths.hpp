@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -35,9 +36,12 @@ class LongestPath {
       std::copy_n(other.exact_.begin(), columns_, exact_.begin());
       return *this;
     }
+    /// From the back, where the traffic is, in which strategies differ most often.
     bool operator==(const Sums& other) const noexcept {
-      return columns_ == other.columns_ &&
-             std::equal(exact_.begin(), exact_.begin() + columns_, other.exact_.begin());
+      if (columns_ != other.columns_) return false;
+      std::size_t same = columns_;
+      while (same > 0 && exact_[same - 1] == other.exact_[same - 1]) --same;
+      return same == 0;
     }
 
    private:
@@ -60,7 +64,7 @@ class LongestPath {
   /// A time of a part and the column that counts it. Those that every path has equally often share
   /// one.
   struct Use {
-    std::size_t part, time, column;
+    std::uint8_t time, column;
   };
   /// Rows of a kind, and the columns that they need: the first ones.
   struct Kind {
@@ -69,11 +73,11 @@ class LongestPath {
   };
   PathTimes exactly(std::size_t row, std::size_t columns, const Sums& sums) const noexcept;
 
-  std::vector<Use> used_;
+  std::array<std::vector<Use>, kPipelineParts> used_;
   std::size_t columns_ = 0;  ///< the first two are hops and what is handed on early
   std::vector<Kind> kinds_;
   std::vector<double> exact_;  ///< row after row
-  std::vector<float> rough_;   ///< the same eight rows after eight, column after column
+  std::vector<float> rough_;   ///< the same rows, `kRows` after `kRows`, column after column
 };
 
 /// The last few durations of one pipeline: strategies of a search differ often in nothing that its

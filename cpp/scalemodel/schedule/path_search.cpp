@@ -232,7 +232,7 @@ class PathSearch {
   /// A path that lasts so long stands for one until `ends`: it lacks next to nothing of the step
   /// and little of what `known` paths lack, so that traffic is not lost in a long step.
   static Lanes least(const Lanes& ends, const Lanes& known) {
-    constexpr float kOfStep = 3e-5F, kOfTraffic = 1e-2F;
+    constexpr float kOfStep = 2e-4F, kOfTraffic = 3e-2F;
     Lanes least;
     for (std::size_t i = 0; i < Lanes::kCount; ++i) {
       const float end = ends.of[i], more = known.of[i] > 0 ? end - known.of[i] : 0;

@@ -36,11 +36,6 @@ bool contains(const std::vector<T>& values, T value) {
   return std::ranges::find(values, value) != values.end();
 }
 
-bool routed(const Model& model) {
-  return std::ranges::any_of(model.kinds,
-                             [](const LayerKind& kind) { return kind.feed_forward.routed(); });
-}
-
 double value_of(Variable variable, const Degrees& d, const Model& model, const Cluster& cluster,
                 const Task& task) {
   switch (variable) {
@@ -143,7 +138,7 @@ struct Signature {
 };
 
 bool replicates_experts(const Degrees& d, const Model& model) {
-  return routed(model) && d.inner() > d.ep * d.etp;
+  return model.routed() && d.inner() > d.ep * d.etp;
 }
 
 /// 0 for the expert degree that 0 stands for.
@@ -544,7 +539,7 @@ Strategy canonical(const Strategy& strategy, const Model& model, const Cluster& 
     if (!matters(index, meant, at)) s.*(field.member) = defaults.*(field.member);
     ++index;
   });
-  s.etp = routed(model) ? static_cast<std::uint8_t>(canonical_etp(d, s.etp)) : 0;
+  s.etp = model.routed() ? static_cast<std::uint8_t>(canonical_etp(d, s.etp)) : 0;
   s.linear_precision = canonical_precision(s.linear_precision, task);
   if (d.pp == 1) s.schedule = defaults.schedule;
   if (s.schedule == Schedule::interleaved) s.schedule = Schedule::one_f_one_b;
@@ -572,7 +567,7 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
   const auto illegal = [&](const Strategy& s, Reason reason) {
     refuse(s, Rule::strategy, reason, 0);
   };
-  const bool with_experts = routed(model);
+  const bool with_experts = model.routed();
   const auto listed_dp = values_or_default<&Strategy::dp>(space);
   const std::vector<PrecisionChoice> precisions = legal_precisions(space, cluster, task);
   if (precisions.empty()) {

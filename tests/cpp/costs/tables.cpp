@@ -83,7 +83,7 @@ TEST_CASE("data-parallel groups share domains and pods as their ranks do, in eve
             for (int shard = 1; shard <= cp * dp; shard *= 2) {
               strategy.shard_degree = static_cast<std::uint16_t>(shard);
               const Degrees d = resolve_degrees(strategy, cluster, testing::training(1024, 4096));
-              const DataParallelGroups groups = data_parallel_groups(cluster, strategy, d);
+              const DataParallelGroups groups = data_parallel_groups(cluster, strategy, d, true);
               StrategyLayout layout;
               layout.degrees = d;
               layout.placement = strategy.placement;
@@ -161,7 +161,7 @@ TEST_CASE("data-parallel groups multiply to the replicas of a parameter") {
             Strategy s = degrees(tp, pp, cp, ep);
             s.sharding = sharding;
             const Degrees d = resolve_degrees(s, cluster, task);
-            const DataParallelGroups g = data_parallel_groups(cluster, s, d);
+            const DataParallelGroups g = data_parallel_groups(cluster, s, d, true);
             CAPTURE(tp);
             CAPTURE(pp);
             CAPTURE(cp);
