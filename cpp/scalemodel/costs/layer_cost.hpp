@@ -47,14 +47,6 @@ struct LayerCost {
   double distinct_parameters = 0;  ///< of this rank, experts of one shape counted once
 };
 
-/// Embedding or head with loss, on the stage that holds it.
-struct EndCost {
-  Phase forward, backward;
-  Seconds weight_gradient;
-  double parameters = 0, trainable = 0;
-  Bytes saved, working;
-};
-
 /// The degrees that shape a layer, resolved (no zeros), and the groups they communicate in.
 struct LayerLayout {
   int tp = 1, cp = 1, ep = 1, etp = 1;
@@ -105,12 +97,5 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
                      const Conditions& conditions, const Cluster& cluster,
                      const LayerTimers& timers, OperatorList* list = nullptr,
                      MessageList* messages = nullptr);
-
-EndCost embedding_cost(const Model& model, const LayerLayout& layout, const Conditions& conditions,
-                       const Cluster& cluster, MessageList* messages = nullptr);
-
-EndCost head_cost(const Model& model, const LayerLayout& layout, const Conditions& conditions,
-                  const Cluster& cluster, const LayerTimers& timers, OperatorList* list = nullptr,
-                  MessageList* messages = nullptr);
 
 }  // namespace scalemodel

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "scalemodel/costs/end_cost.hpp"
 #include "scalemodel/costs/layer_cost.hpp"
 #include "scalemodel/hardware/cluster.hpp"
 #include "scalemodel/model/model.hpp"

@@ -4,148 +4,15 @@
 
 #include "scalemodel/economics/step.hpp"
 #include "scalemodel/estimator/estimate.hpp"
-#include "scalemodel/estimator/stage_cost.hpp"
+#include "scalemodel/estimator/pass_times.hpp"
+#include "scalemodel/estimator/stage_memory.hpp"
+#include "scalemodel/estimator/step_traffic.hpp"
 #include "scalemodel/estimator/stragglers.hpp"
 #include "scalemodel/power/phases.hpp"
 
 namespace scalemodel {
 
-using namespace detail;  // one file of the estimator in two
-
 namespace {
-
-struct MemoryByKind {
-  Bytes weights, gradients, optimizer, activations, logits, temporary, communication, gathered;
-  Bytes host;
-
-  Bytes allocated() const {
-    return weights + gradients + optimizer + activations + logits + temporary + communication +
-           gathered;
-  }
-  /// What the allocator hands out once and never takes back.
-  Bytes persistent() const { return weights + gradients + optimizer; }
-  /// Lost between blocks of what comes and goes.
-  Bytes fragments(const Stack& stack) const {
-    return stack.fragmentation_fraction * (allocated() - persistent());
-  }
-};
-
-/// Parameters, their gradients and optimizer states.
-void add_states(MemoryByKind& memory, const Context& c, const StageCost& cost) {
-  const Strategy& s = c.strategy;
-  const Stack& stack = c.stack();
-  const DataParallelGroups& g = c.groups;
-  const auto shared = [&](double dense, double expert, bool sharded) {
-    return sharded ? dense / g.dense_shard_ranks + expert / g.expert_shard_ranks : dense + expert;
-  };
-  const double narrow_bytes = operand_bytes(c.conditions.precision);
-  const bool narrow = narrow_bytes < c.storage_bytes;
-  // Narrow formats keep a quantised copy of the linear weights beside the stored one; frozen
-  // weights need no other.
-  const double weight_bytes =
-      c.conditions.frozen_base
-          ? narrow_bytes
-          : c.storage_bytes + (narrow && !c.weights_sharded ? narrow_bytes : 0);
-  // Where what is gathered is cast from the master weights, these are the shards. A lower bound
-  // leaves them with the optimizer unless weights may go to the host.
-  const bool masters_only = keeps_masters_only(c);
-  if (!masters_only) {
-    memory.weights = Bytes{weight_bytes * shared(cost.dense, cost.expert, c.weights_sharded)};
-  }
-  const bool gradients_sharded = c.gathered || s.sharding == Sharding::zero2;
-  memory.gradients = Bytes{c.gradient_bytes *
-                           shared(cost.trainable_dense, cost.trainable_expert, gradients_sharded)};
-  if (stack.narrow_gradients && c.gradient_bytes > c.storage_bytes) {
-    memory.gradients += Bytes{c.storage_bytes * (cost.trainable_dense + cost.trainable_expert)};
-  }
-  // A lower bound must not copy either: it may stand for replicas that do not share states out.
-  const bool copies = s.sharding != Sharding::ddp && !c.free_host;
-  const double copy = copies ? stack.optimizer_copy.base() : 0;
-  memory.optimizer = Bytes{(state_bytes(c.task()) + copy) * updated_parameters(c, cost)};
-  if (masters_only && (c.gathered || s.offload_weights)) {
-    memory.weights = Bytes{c.task().master_bytes * updated_parameters(c, cost)};
-    memory.optimizer = memory.optimizer - memory.weights;
-  }
-}
-
-/// What micro-batches in flight keep; so many they are.
-double add_activations(MemoryByKind& memory, const Context& c, const StageClass& stage) {
-  const double share = c.stages.mirrored ? 0.5 : 1;
-  const double held = in_flight(c.schedule, c.degrees.pp, c.degrees.vpp, stage.first_index,
-                                c.degrees.micro_batches) *
-                      (c.stages.mirrored ? 2 : 1);
-  const Bytes per_micro_batch = share * saved_bytes(c, stage);
-  memory.activations = held * per_micro_batch;
-  const auto heads = [&](bool logits) {
-    return head_in_flight(c.schedule, c.degrees.pp, c.degrees.micro_batches, logits);
-  };
-  if (stage.head) memory.activations += heads(false) * c.cell.head.saved;
-  if (c.stack().keep_stage_outputs && !stage.head) {
-    memory.activations +=
-        held * (c.strategy.sequence_parallel ? 1 : c.degrees.tp) * c.cell.boundary;
-  }
-  if (stage.head) memory.logits = heads(true) * c.cell.head.working;
-  return held;
-}
-
-/// What layers work in, one after the other.
-void add_working_sets(MemoryByKind& memory, const Context& c, const StageClass& stage) {
-  const Strategy& s = c.strategy;
-  const auto none = static_cast<std::size_t>(Recompute::none);
-  const auto mode = static_cast<std::size_t>(s.recompute);
-  double widest_layer = 0, widest_trainable = 0, distinct = 0;
-  Bytes temporary;
-  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
-    if (stage.layers[k] == 0) continue;
-    const LayerCost& layer = c.cell.layers[k];
-    // A recomputed layer is whole again while its backward pass runs.
-    const Bytes whole =
-        s.recompute == Recompute::none ? Bytes{} : layer.saved[none] - layer.saved[mode];
-    temporary = max(temporary, layer.working + whole);
-    widest_layer = std::max(widest_layer, layer.dense_parameters + layer.expert_parameters);
-    widest_trainable = std::max(widest_trainable, layer.trainable_dense + layer.trainable_expert);
-    distinct = std::max(distinct, layer.distinct_parameters);
-  }
-  // Layers work before or after the head does, unless DualPipe runs the other direction meanwhile.
-  const bool apart = stage.head && !c.stages.mirrored;
-  memory.temporary = max(Bytes{}, temporary - (apart ? c.cell.head.working : Bytes{}));
-  if (c.stack().unused_gradients && c.gradient_bytes > c.storage_bytes &&
-      !c.conditions.frozen_base) {
-    memory.temporary +=
-        Bytes{c.storage_bytes * (distinct + (stage.head ? c.cell.head.parameters : 0))};
-  }
-  // Sequence parallelism gathers the whole stream in front of a block.
-  if (s.sequence_parallel && c.degrees.tp > 1) {
-    memory.communication += c.degrees.tp * c.cell.boundary;
-  }
-  if (c.degrees.pp > 1) memory.communication += 2 * boundary(c);
-  if (c.gathered) {
-    memory.gathered = Bytes{c.storage_bytes * (2 * widest_layer + end_parameters(c, stage).all) +
-                            c.gradient_bytes * widest_trainable};
-  }
-}
-
-/// Two layers of what is offloaded stay on the accelerator, the rest waits on the host.
-void move_to_host(MemoryByKind& memory, const Strategy& s, const StageClass& stage, double held) {
-  const auto move = [&](Bytes& bytes, double kept_share) {
-    memory.host += (1 - kept_share) * bytes;
-    bytes = kept_share * bytes;
-  };
-  const double layers = std::max(1, stage.total_layers());
-  const double two_layers = std::min(1.0, 2 / layers);
-  if (s.offload_weights) move(memory.weights, two_layers);
-  if (s.offload_activations) move(memory.activations, two_layers / std::max(1.0, held));
-  if (s.offload_optimizer) move(memory.optimizer, two_layers);
-}
-
-MemoryByKind stage_memory(const Context& c, const StageClass& stage, const StageCost& cost) {
-  MemoryByKind memory;
-  add_states(memory, c, cost);
-  const double held = add_activations(memory, c, stage);
-  add_working_sets(memory, c, stage);
-  move_to_host(memory, c.strategy, stage, held);
-  return memory;
-}
 
 void set_memory(Estimate& estimate, const MemoryByKind& memory, const Stack& stack, int stage) {
   estimate.memory_weights = memory.weights;
@@ -162,7 +29,7 @@ void set_memory(Estimate& estimate, const MemoryByKind& memory, const Stack& sta
   estimate.fullest_stage = stage;
 }
 
-void set_utilisation(Estimate& estimate, const Context& c) {
+void set_utilisation(Estimate& estimate, const StepContext& c) {
   const Task& task = c.task();
   const ModelFlop& flop = c.tables.flop();
   const double sequences = c.degrees.dp * c.degrees.micro_batches * c.degrees.micro_batch;
@@ -187,7 +54,7 @@ void set_utilisation(Estimate& estimate, const Context& c) {
   estimate.tokens_per_s = sequences * task.sequence / (estimate.step_time / (1 * unit::s));
 }
 
-void set_energy_and_cost(Estimate& e, const Context& c) {
+void set_energy_and_cost(Estimate& e, const StepContext& c) {
   const Cluster& cluster = c.cluster();
   const double compute_share = (e.compute + e.optimizer) / e.step_time;
   const double exposed_share = (e.exposed_tp + e.exposed_cp + e.exposed_ep + e.exposed_pp +
@@ -247,7 +114,7 @@ struct Stages {
 };
 
 /// Goes through the stages; what the fullest and the slowest of them need is set in the estimate.
-Stages run_stages(const Context& c, Estimate& e, Extremes* extremes) {
+Stages run_stages(const StepContext& c, Estimate& e, Extremes* extremes) {
   const double contention = c.stack().contention;
   Stages all;
   if (c.gathered) all.gathers = layer_gather_times(c);
@@ -287,7 +154,7 @@ Stages run_stages(const Context& c, Estimate& e, Extremes* extremes) {
 /// Passes of layers and ends, where all layers are of one kind, from stages with and without ends.
 /// Two stages have both an end: a layer takes its share of the one whose end takes less of it, but
 /// leaves nothing of the other less than nothing.
-PipelineTimes times_of_stages(const Context& c, const Stages& all) {
+PipelineTimes times_of_stages(const StepContext& c, const Stages& all) {
   PipelineTimes times;
   PartTimes& layer = times.parts[0];
   const auto take_from = [&](const StagePasses& passes) {
@@ -311,7 +178,7 @@ PipelineTimes times_of_stages(const Context& c, const Stages& all) {
 
 /// Every part's share of the gradients and parameters that the slowest stage sends once per step.
 /// Experts travel in groups of their own.
-void set_traffic(const Context& c, const Stages& all, PipelineTimes& times) {
+void set_traffic(const StepContext& c, const Stages& all, PipelineTimes& times) {
   const StepTraffic& traffic = all.traffic;
   const double dense = all.slowest.trainable_dense, expert = all.slowest.trainable_expert;
   const double layers = std::max(1, all.slowest_class->total_layers());
@@ -348,7 +215,7 @@ void set_traffic(const Context& c, const Stages& all, PipelineTimes& times) {
 
 /// How long before its end a pair of DualPipe hands on what it made: the last layer's backward pass
 /// covers what is sent.
-Seconds handed_on_early(const Context& c, const StageCost& cost) {
+Seconds handed_on_early(const StepContext& c, const StageCost& cost) {
   if (!c.stages.mirrored || !transfers_overlap(c)) return Seconds{};
   const double layers = std::max(1, c.tables.model().layers() / c.degrees.pp);
   return (cost.backward.compute + cost.recompute.compute) / layers;
@@ -356,7 +223,7 @@ Seconds handed_on_early(const Context& c, const StageCost& cost) {
 
 /// From the first pass, or the gathering of its parameters, to the end of the last one and of the
 /// reduction of its gradients.
-PipelineDuration critical_path(const Context& c, const Stages& all,
+PipelineDuration critical_path(const StepContext& c, const Stages& all,
                                std::array<GatherTimes, kMaxLayerKinds>& gathers) {
   const CriticalPaths& paths = *c.stages.paths;
   // Gradients that every chunk reduces for itself hide under no other chunk.
@@ -370,7 +237,7 @@ PipelineDuration critical_path(const Context& c, const Stages& all,
   return paths.duration(times, c.degrees.micro_batches, all.busy, c.recent);
 }
 
-Estimate estimate_of(const Context& c, Extremes* extremes) {
+Estimate estimate_of(const StepContext& c, Extremes* extremes) {
   Estimate e;
   const Cluster& cluster = c.cluster();
   const Degrees& d = c.degrees;
@@ -422,13 +289,6 @@ Estimate estimate_of(const Context& c, Extremes* extremes) {
 
 }  // namespace
 
-MemoryKinds detail::peak_memory(const Context& c, const StageClass& stage, const StageCost& cost) {
-  const MemoryByKind memory = stage_memory(c, stage, cost);
-  return {memory.weights,       memory.gradients, memory.optimizer,
-          memory.activations,   memory.logits,    memory.temporary,
-          memory.communication, memory.gathered,  c.stack().reserve + memory.fragments(c.stack())};
-}
-
 Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
   const Cluster& cluster = tables.cluster();
   const Degrees degrees = resolve_degrees(strategy, cluster, tables.task());
@@ -445,7 +305,7 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
 
 Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                   const Cell& cell, const StageLayout& stages, RecentDurations* recent) noexcept {
-  Context c = make_context(tables, strategy, degrees, cell, stages);
+  StepContext c = make_context(tables, strategy, degrees, cell, stages);
   c.recent = recent;
   return estimate_of(c, nullptr);
 }
@@ -456,7 +316,7 @@ Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate e
   const Cell* cell = tables.find_cell(strategy, degrees);
   const StageLayout* stages = tables.find_stages(strategy, degrees);
   if (cell == nullptr || stages == nullptr) return estimate;
-  const Context c = make_context(tables, strategy, degrees, *cell, *stages);
+  const StepContext c = make_context(tables, strategy, degrees, *cell, *stages);
   estimate.bubble = max(Seconds{}, estimate.bubble + step_time - estimate.step_time);
   estimate.step_time = step_time;
   set_utilisation(estimate, c);
@@ -483,7 +343,7 @@ Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degre
   best.offload_weights = freedom.offloads_weights;
   best.offload_activations = freedom.offloads_activations;
   best.offload_optimizer = freedom.offloads_optimizer;
-  Context c = make_context(tables, best, degrees, cell, stages);
+  StepContext c = make_context(tables, best, degrees, cell, stages);
   // Data-parallel groups of one rank send nothing; what they share out stays shared out by all.
   DataParallelGroups& g = c.groups;
   g.dense_shard = g.dense_replica = g.expert_shard = g.expert_replica = GroupShape{};

@@ -2,18 +2,18 @@
 
 #include <algorithm>
 
-#include "scalemodel/estimator/stage_cost.hpp"
+#include "scalemodel/estimator/pass_times.hpp"
+#include "scalemodel/estimator/stage_memory.hpp"
+#include "scalemodel/estimator/step_traffic.hpp"
 
 namespace scalemodel {
-
-using namespace detail;  // one file of the estimator in two
 
 namespace {
 
 /// Collects the messages of one stage.
 class StageList {
  public:
-  StageList(const Context& c, int stage, std::vector<StageMessage>& into)
+  StageList(const StepContext& c, int stage, std::vector<StageMessage>& into)
       : c_(c), stage_(stage), into_(into) {}
 
   /// `calls` in every micro-batch, or in the step where `once`.
@@ -56,14 +56,14 @@ class StageList {
   }
 
  private:
-  const Context& c_;
+  const StepContext& c_;
   int stage_;
   std::vector<StageMessage>& into_;
 };
 
 /// Replicas move parameters and gradients as `add_parameter_gathering`, `add_repeated_reduction`
 /// and `step_traffic` time them.
-void add_data_parallel(StageList& list, const Context& c, const StageClass& stage,
+void add_data_parallel(StageList& list, const StepContext& c, const StageClass& stage,
                        const StageCost& cost, double share) {
   const EndParameters ends = end_parameters(c, stage);
   if (c.gathered) {
@@ -123,7 +123,7 @@ std::vector<Bytes> checkpoint_bytes(Tables& tables, const Strategy& strategy) {
   if (!can_run(tables, strategy)) return of_stage;
   const Degrees d = resolve_degrees(strategy, tables.cluster(), tables.task());
   const StageLayout& layout = *tables.find_stages(strategy, d);
-  const Context c = make_context(tables, strategy, d, *tables.find_cell(strategy, d), layout);
+  const StepContext c = make_context(tables, strategy, d, *tables.find_cell(strategy, d), layout);
   const double weight = keeps_masters_only(c) ? 0 : c.storage_bytes;
   // Each chunk of a DualPipe pipeline is held by two stages, which write half of it each.
   const double share = layout.mirrored ? 0.5 : 1;
@@ -142,7 +142,7 @@ std::vector<StageMessage> step_messages(Tables& tables, const Strategy& strategy
   if (!can_run(tables, strategy)) return messages;
   const Degrees d = resolve_degrees(strategy, tables.cluster(), tables.task());
   const StageLayout& layout = *tables.find_stages(strategy, d);
-  const Context c = make_context(tables, strategy, d, *tables.find_cell(strategy, d), layout);
+  const StepContext c = make_context(tables, strategy, d, *tables.find_cell(strategy, d), layout);
   const CellMessages of_cell = tables.messages(strategy);
   auto gathers = layer_gather_times(c);
   // A DualPipe stage holds two chunks and runs half of the micro-batches through each.

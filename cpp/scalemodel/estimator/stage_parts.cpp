@@ -1,16 +1,16 @@
 #include "scalemodel/estimator/stage_parts.hpp"
 
-#include "scalemodel/estimator/stage_cost.hpp"
+#include "scalemodel/estimator/pass_times.hpp"
+#include "scalemodel/estimator/stage_memory.hpp"
+#include "scalemodel/estimator/step_traffic.hpp"
 
 namespace scalemodel {
-
-using namespace detail;  // one file of the estimator in two
 
 StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                        const Cell& cell, const StageLayout& stages, const StageClass& stage,
                        double gradient_compression) {
-  const Context c = make_context(tables, strategy, degrees, cell, stages);
-  Context wire = c;
+  const StepContext c = make_context(tables, strategy, degrees, cell, stages);
+  StepContext wire = c;
   wire.gradient_bytes *= gradient_compression;
   auto gathers = layer_gather_times(wire);
   const StageCost cost = stage_cost(wire, stage, gathers);
@@ -74,7 +74,7 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
 
 PipelineParts pipeline_parts(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                              const Cell& cell, const StageLayout& stages) {
-  const Context c = make_context(tables, strategy, degrees, cell, stages);
+  const StepContext c = make_context(tables, strategy, degrees, cell, stages);
   PipelineParts parts;
   if (degrees.pp > 1) parts.hop = hop_time(c);
   parts.boundary = boundary(c);

@@ -1,0 +1,62 @@
+// What an evaluation of a strategy reads again and again.
+#pragma once
+
+#include "scalemodel/costs/tables.hpp"
+#include "scalemodel/schedule/critical_paths.hpp"
+#include "scalemodel/schedule/pipeline.hpp"
+
+namespace scalemodel {
+
+/// What an evaluation reads again and again.
+struct StepContext {
+  const Tables& tables;
+  Strategy strategy;  ///< its sharding by what it means
+  Degrees degrees;
+  const Cell& cell;
+  const StageLayout& stages;
+  const Conditions& conditions;
+  DataParallelGroups groups;
+  Schedule schedule;
+  double storage_bytes;   ///< of a weight or activation
+  double gradient_bytes;  ///< of a gradient as accumulated and reduced
+  double reach;           ///< share of compute that can hide communication
+  bool gathered;          ///< parameters live sharded and are gathered layer by layer
+  bool weights_sharded;   ///< the same but in a lower bound, which pays for no gathering
+  bool free_host;         ///< lower bound: host transfers cost nothing
+  RecentDurations* recent = nullptr;  ///< of the same stages, if kept
+
+  const Cluster& cluster() const { return tables.cluster(); }
+  const Stack& stack() const { return tables.stack(); }
+  const Task& task() const { return tables.task(); }
+};
+
+inline StepContext make_context(const Tables& tables, const Strategy& strategy,
+                                const Degrees& degrees, const Cell& cell,
+                                const StageLayout& stages) {
+  const Conditions& conditions = tables.conditions(strategy);
+  const double storage_bytes = operand_bytes(conditions.storage);
+  StepContext c{
+      .tables = tables,
+      .strategy = strategy,
+      .degrees = degrees,
+      .cell = cell,
+      .stages = stages,
+      .conditions = conditions,
+      .groups = {},
+      .schedule = degrees.pp == 1 ? Schedule::one_f_one_b  // one stage has no order of stages
+                                  : effective_schedule(strategy.schedule, degrees.vpp),
+      .storage_bytes = storage_bytes,
+      .gradient_bytes = conditions.gradients_fp32 ? 4.0 : storage_bytes,
+      .reach = conditions.stack.overlap_efficiency,
+      .gathered = false,
+      .weights_sharded = false,
+      .free_host = false,
+  };
+  c.strategy.sharding = meant_sharding(strategy.sharding, degrees.shard, degrees.dp * degrees.cp);
+  c.groups = data_parallel_groups(tables.cluster(), c.strategy, degrees, tables.model().routed());
+  const bool shares = c.groups.dense_shard_ranks > 1 || c.groups.expert_shard_ranks > 1;
+  c.gathered = c.weights_sharded = gathers_parameters(c.strategy.sharding) && shares;
+  return c;
+}
+
+}  // namespace scalemodel

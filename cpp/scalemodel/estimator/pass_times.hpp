@@ -1,0 +1,125 @@
+// Passes of a stage and transfers between stages, as a pipeline runs them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "scalemodel/estimator/stage_cost.hpp"
+#include "scalemodel/schedule/pipeline_times.hpp"
+
+namespace scalemodel {
+
+/// What one rank sends to the next stage: tensor ranks hold the same tokens and may send a part
+/// each, gathered on the other side; under sequence parallelism each holds only its part.
+inline Bytes boundary(const StepContext& c) {
+  const bool parts = (c.strategy.split_p2p && !c.stack().whole_p2p) || c.strategy.sequence_parallel;
+  return parts ? c.cell.boundary : c.degrees.tp * c.cell.boundary;
+}
+
+/// Neighbouring stages. The slowest pair sets the pace: once the pipeline spans domains, some pair
+/// talks over the fabric.
+inline GroupShape stage_pair(const StepContext& c) {
+  const int stride = axis_strides(c.strategy.placement, c.degrees).pp;
+  GroupShape pair = group_shape(c.cluster(), c.degrees.pp, stride, c.cluster().fabric.shares.pp);
+  pair.ranks = 2;
+  return pair;
+}
+
+inline Seconds hop_time(const StepContext& c) {
+  return p2p_time(boundary(c), stage_pair(c), c.cluster());
+}
+
+inline bool transfers_overlap(const StepContext& c) {
+  return scalemodel::transfers_overlap(c.stack(), c.schedule);
+}
+
+inline bool transfers_serial(const StepContext& c) {
+  return scalemodel::transfers_serial(c.stack(), c.schedule, c.degrees.pp);
+}
+
+/// Passes of a chunk; `scale`: how often the cost counts for them.
+inline PartTimes part_times(const StepContext& c, const StageCost& cost, double scale) {
+  const double contention = c.stack().contention;
+  const Seconds busy = cost.busy(contention), forward = cost.forward_busy(contention);
+  PartTimes t;
+  t[kPairedForward] = scale * forward;
+  t[kPairedBackward] = scale * (busy - forward);
+  // Alone, nothing runs under them.
+  t[kForward] = t[kPairedForward] + (scale * (1 - contention)) * cost.paired_forward;
+  const Seconds backward = t[kPairedBackward] + (scale * (1 - contention)) * cost.paired_backward;
+  t[kWeightGradient] = min(backward, scale * cost.weight_gradient);
+  t[kInputGradient] = backward - t[kWeightGradient];
+  const Seconds forward_cover = scale * cover_left(c, cost.forward);
+  const Seconds backward_cover = scale * cover_left(c, cost.backward + cost.recompute);
+  // A backward pass in one piece covers no more than what its other traffic leaves.
+  const bool splits = c.schedule == Schedule::zero_bubble || c.schedule == Schedule::dualpipe;
+  const Seconds of_weights = (scale * c.reach) * cost.weight_gradient;
+  const Seconds weight_cover = splits ? of_weights : min(of_weights, backward_cover);
+  t[kPairedForwardCover] = forward_cover;
+  t[kPairedBackwardCover] = backward_cover;
+  t[kForwardCover] = forward_cover + scale * cost.paired_forward;
+  t[kWeightGradientCover] = weight_cover;
+  t[kInputGradientCover] = uncovered(backward_cover + scale * cost.paired_backward, weight_cover);
+  return t;
+}
+
+/// Passes of single layers and ends as parts of the chunks of `stage`, for critical paths to count.
+/// A layer takes its share of chunks of its kind, because a chunk hides the traffic of its layers
+/// together (host transfers, repeated reductions); an end takes what it adds to a mean chunk.
+inline PipelineTimes pipeline_times(const StepContext& c, const StageClass& stage,
+                                    std::array<GatherTimes, kMaxLayerKinds>& gathers) {
+  // A pass of a mirrored layout counts for half of the micro-batches.
+  const double whole = c.stages.mirrored ? 2 : 1;
+  const auto passes_of = [&](const StageClass& part) {
+    return part_times(c, stage_cost(c, part, gathers), whole);
+  };
+  PipelineTimes times;
+  StageClass chunk;  // one that is like the stage
+  chunk.stage_layers = std::max(1, stage.total_layers());
+  const double chunks = chunks_of(c, stage);
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    chunk.layers[k] = static_cast<int>(std::lround(stage.layers[k] / chunks));
+  }
+  if (chunk.total_layers() == 0) chunk.layers[0] = 1;
+  const double layers = chunk.total_layers();
+  const PartTimes plain = passes_of(chunk);
+  const std::size_t kinds = c.tables.model().kinds.size();
+  const auto passes_of_alike = [&](std::size_t kind, int count) {
+    StageClass alike;
+    alike.stage_layers = chunk.stage_layers;
+    alike.layers[kind] = count;
+    return passes_of(alike);
+  };
+  // Where layers do not divide into the chunks, some chunks have one more than others.
+  const double mean_layers =
+      std::max(1.0, static_cast<double>(c.tables.model().layers()) / (c.stages.pp * c.stages.vpp));
+  const int fewer = static_cast<int>(mean_layers);
+  const double have_more = mean_layers - fewer;
+  for (std::size_t k = 0; k < kinds; ++k) {
+    PartTimes mean = passes_of_alike(k, fewer);
+    if (have_more > 0)
+      mean = mean.share(1 - have_more).plus(passes_of_alike(k, fewer + 1), have_more);
+    times.parts[k] = mean.share(1 / mean_layers);
+  }
+  if (kinds > 1) {
+    // Where layers of several kinds are mixed, some cover traffic of others.
+    PartTimes mixed = plain;
+    for (std::size_t k = 0; k < kinds; ++k) {
+      if (chunk.layers[k] == 0) continue;
+      mixed = mixed.plus(passes_of_alike(k, chunk.total_layers()), -chunk.layers[k] / layers);
+    }
+    for (std::size_t k = 0; k < kinds; ++k) {
+      times.parts[k] = times.parts[k].plus(mixed, 1 / layers).share(1);
+    }
+  }
+  chunk.embedding = true;
+  times.parts[kEmbeddingPart] = passes_of(chunk).plus(plain, -1).share(1);
+  chunk.embedding = false;
+  chunk.head = true;
+  times.parts[kHeadPart] = passes_of(chunk).plus(plain, -1).share(1);
+  times.hop = hop_time(c);
+  return times;
+}
+
+}  // namespace scalemodel

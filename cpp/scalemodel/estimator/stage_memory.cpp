@@ -1,0 +1,140 @@
+#include "scalemodel/estimator/stage_memory.hpp"
+
+#include <algorithm>
+
+#include "scalemodel/costs/update.hpp"
+#include "scalemodel/estimator/optimizer_step.hpp"
+#include "scalemodel/estimator/pass_times.hpp"
+
+namespace scalemodel {
+
+namespace {
+
+/// Parameters, their gradients and optimizer states.
+void add_states(MemoryByKind& memory, const StepContext& c, const StageCost& cost) {
+  const Strategy& s = c.strategy;
+  const Stack& stack = c.stack();
+  const DataParallelGroups& g = c.groups;
+  const auto shared = [&](double dense, double expert, bool sharded) {
+    return sharded ? dense / g.dense_shard_ranks + expert / g.expert_shard_ranks : dense + expert;
+  };
+  const double narrow_bytes = operand_bytes(c.conditions.precision);
+  const bool narrow = narrow_bytes < c.storage_bytes;
+  // Narrow formats keep a quantised copy of the linear weights beside the stored one; frozen
+  // weights need no other.
+  const double weight_bytes =
+      c.conditions.frozen_base
+          ? narrow_bytes
+          : c.storage_bytes + (narrow && !c.weights_sharded ? narrow_bytes : 0);
+  // Where what is gathered is cast from the master weights, these are the shards. A lower bound
+  // leaves them with the optimizer unless weights may go to the host.
+  const bool masters_only = keeps_masters_only(c);
+  if (!masters_only) {
+    memory.weights = Bytes{weight_bytes * shared(cost.dense, cost.expert, c.weights_sharded)};
+  }
+  const bool gradients_sharded = c.gathered || s.sharding == Sharding::zero2;
+  memory.gradients = Bytes{c.gradient_bytes *
+                           shared(cost.trainable_dense, cost.trainable_expert, gradients_sharded)};
+  if (stack.narrow_gradients && c.gradient_bytes > c.storage_bytes) {
+    memory.gradients += Bytes{c.storage_bytes * (cost.trainable_dense + cost.trainable_expert)};
+  }
+  // A lower bound must not copy either: it may stand for replicas that do not share states out.
+  const bool copies = s.sharding != Sharding::ddp && !c.free_host;
+  const double copy = copies ? stack.optimizer_copy.base() : 0;
+  memory.optimizer = Bytes{(state_bytes(c.task()) + copy) * updated_parameters(c, cost)};
+  if (masters_only && (c.gathered || s.offload_weights)) {
+    memory.weights = Bytes{c.task().master_bytes * updated_parameters(c, cost)};
+    memory.optimizer = memory.optimizer - memory.weights;
+  }
+}
+
+/// What micro-batches in flight keep; so many they are.
+double add_activations(MemoryByKind& memory, const StepContext& c, const StageClass& stage) {
+  const double share = c.stages.mirrored ? 0.5 : 1;
+  const double held = in_flight(c.schedule, c.degrees.pp, c.degrees.vpp, stage.first_index,
+                                c.degrees.micro_batches) *
+                      (c.stages.mirrored ? 2 : 1);
+  const Bytes per_micro_batch = share * saved_bytes(c, stage);
+  memory.activations = held * per_micro_batch;
+  const auto heads = [&](bool logits) {
+    return head_in_flight(c.schedule, c.degrees.pp, c.degrees.micro_batches, logits);
+  };
+  if (stage.head) memory.activations += heads(false) * c.cell.head.saved;
+  if (c.stack().keep_stage_outputs && !stage.head) {
+    memory.activations +=
+        held * (c.strategy.sequence_parallel ? 1 : c.degrees.tp) * c.cell.boundary;
+  }
+  if (stage.head) memory.logits = heads(true) * c.cell.head.working;
+  return held;
+}
+
+/// What layers work in, one after the other.
+void add_working_sets(MemoryByKind& memory, const StepContext& c, const StageClass& stage) {
+  const Strategy& s = c.strategy;
+  const auto none = static_cast<std::size_t>(Recompute::none);
+  const auto mode = static_cast<std::size_t>(s.recompute);
+  double widest_layer = 0, widest_trainable = 0, distinct = 0;
+  Bytes temporary;
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    if (stage.layers[k] == 0) continue;
+    const LayerCost& layer = c.cell.layers[k];
+    // A recomputed layer is whole again while its backward pass runs.
+    const Bytes whole =
+        s.recompute == Recompute::none ? Bytes{} : layer.saved[none] - layer.saved[mode];
+    temporary = max(temporary, layer.working + whole);
+    widest_layer = std::max(widest_layer, layer.dense_parameters + layer.expert_parameters);
+    widest_trainable = std::max(widest_trainable, layer.trainable_dense + layer.trainable_expert);
+    distinct = std::max(distinct, layer.distinct_parameters);
+  }
+  // Layers work before or after the head does, unless DualPipe runs the other direction meanwhile.
+  const bool apart = stage.head && !c.stages.mirrored;
+  memory.temporary = max(Bytes{}, temporary - (apart ? c.cell.head.working : Bytes{}));
+  if (c.stack().unused_gradients && c.gradient_bytes > c.storage_bytes &&
+      !c.conditions.frozen_base) {
+    memory.temporary +=
+        Bytes{c.storage_bytes * (distinct + (stage.head ? c.cell.head.parameters : 0))};
+  }
+  // Sequence parallelism gathers the whole stream in front of a block.
+  if (s.sequence_parallel && c.degrees.tp > 1) {
+    memory.communication += c.degrees.tp * c.cell.boundary;
+  }
+  if (c.degrees.pp > 1) memory.communication += 2 * boundary(c);
+  if (c.gathered) {
+    memory.gathered = Bytes{c.storage_bytes * (2 * widest_layer + end_parameters(c, stage).all) +
+                            c.gradient_bytes * widest_trainable};
+  }
+}
+
+/// Two layers of what is offloaded stay on the accelerator, the rest waits on the host.
+void move_to_host(MemoryByKind& memory, const Strategy& s, const StageClass& stage, double held) {
+  const auto move = [&](Bytes& bytes, double kept_share) {
+    memory.host += (1 - kept_share) * bytes;
+    bytes = kept_share * bytes;
+  };
+  const double layers = std::max(1, stage.total_layers());
+  const double two_layers = std::min(1.0, 2 / layers);
+  if (s.offload_weights) move(memory.weights, two_layers);
+  if (s.offload_activations) move(memory.activations, two_layers / std::max(1.0, held));
+  if (s.offload_optimizer) move(memory.optimizer, two_layers);
+}
+
+}  // namespace
+
+MemoryByKind stage_memory(const StepContext& c, const StageClass& stage,
+                          const StageCost& cost) noexcept {
+  MemoryByKind memory;
+  add_states(memory, c, cost);
+  const double held = add_activations(memory, c, stage);
+  add_working_sets(memory, c, stage);
+  move_to_host(memory, c.strategy, stage, held);
+  return memory;
+}
+
+MemoryKinds peak_memory(const StepContext& c, const StageClass& stage, const StageCost& cost) {
+  const MemoryByKind memory = stage_memory(c, stage, cost);
+  return {memory.weights,       memory.gradients, memory.optimizer,
+          memory.activations,   memory.logits,    memory.temporary,
+          memory.communication, memory.gathered,  c.stack().reserve + memory.fragments(c.stack())};
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,94 @@
+// The terms of one pipeline stage for one micro-batch, and what several of them need.
+#pragma once
+
+#include <algorithm>
+
+#include "scalemodel/estimator/context.hpp"
+#include "scalemodel/timeline/step_costs.hpp"
+
+namespace scalemodel {
+
+/// One pipeline stage, one micro-batch.
+struct StageCost {
+  Phase forward, backward, recompute;
+  Seconds weight_gradient;
+  Seconds gather_exposed;  ///< sharded parameters
+  Seconds offload_exposed;
+  Seconds forward_gather, forward_offload;  ///< parts of them in the forward pass
+  Seconds first_gather, last_reduce;        ///< of sharded parameters: without a neighbour to hide
+  Seconds ends;                             ///< part of the passes for token table and head
+  Seconds paired_forward, paired_backward;  ///< exposed by passes that no other one runs beside
+  double dense = 0, expert = 0;             ///< parameters
+  double trainable_dense = 0, trainable_expert = 0;
+
+  Phase passes() const { return forward + backward + recompute; }
+  Seconds hidden() const { return passes().hidden; }
+  Seconds forward_busy(double contention) const {
+    return forward.total() + contention * forward.hidden + forward_gather + forward_offload;
+  }
+  Seconds busy(double contention) const {
+    return passes().total() + contention * hidden() + gather_exposed + offload_exposed;
+  }
+};
+
+inline Seconds uncovered(Seconds communication, Seconds cover) {
+  return max(Seconds{}, communication - cover);
+}
+
+/// Compute of a pass that nothing runs under yet.
+inline Seconds cover_left(const StepContext& c, const Phase& pass) {
+  return uncovered(c.reach * pass.compute, pass.hidden);
+}
+
+/// Parameters of the token table and head that a stage holds; the last stage of a pipeline keeps
+/// its own copy of a shared token table.
+struct EndParameters {
+  double all = 0, trainable = 0;
+};
+
+inline EndParameters end_parameters(const StepContext& c, const StageClass& stage) {
+  EndParameters ends;
+  const auto add = [&](const EndCost& end) {
+    ends.all += end.parameters;
+    ends.trainable += end.trainable;
+  };
+  const bool copy = stage.head && !stage.embedding && c.tables.model().tied_embeddings;
+  if (stage.embedding || copy) add(c.cell.embedding);
+  if (stage.head) add(c.cell.head);
+  return ends;
+}
+
+/// Share of a stage's layers that is recomputed.
+inline double recompute_share(const Strategy& strategy, const StageClass& stage) {
+  if (strategy.recompute == Recompute::none) return 0;
+  if (strategy.recompute_layers == 0) return 1;
+  const int own = stage.stage_layers > 0 ? stage.stage_layers : stage.total_layers();
+  return std::min(1.0, strategy.recompute_layers / static_cast<double>(std::max(1, own)));
+}
+
+/// Bytes a stage keeps of one micro-batch.
+inline Bytes saved_bytes(const StepContext& c, const StageClass& stage) {
+  const double recomputed = recompute_share(c.strategy, stage);
+  const auto mode = static_cast<std::size_t>(c.strategy.recompute);
+  Bytes saved;
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    const BytesByRecompute& bytes = c.cell.layers[k].saved;
+    saved +=
+        stage.layers[k] * (recomputed * bytes[mode] +
+                           (1 - recomputed) * bytes[static_cast<std::size_t>(Recompute::none)]);
+  }
+  return saved;
+}
+
+/// Chunks of a stage, or of one of its chunks: what passes of their own reduce.
+inline double chunks_of(const StepContext& c, const StageClass& stage) {
+  if (stage.stage_layers > 0) return 1;
+  return c.stages.mirrored ? 2 : c.degrees.vpp;
+}
+
+/// Chunks of a stage: each sends its own share.
+inline double chunks_of_stage(const StepContext& c) {
+  return c.stages.mirrored ? 2 : c.degrees.vpp;
+}
+
+}  // namespace scalemodel
