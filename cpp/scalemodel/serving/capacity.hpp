@@ -43,7 +43,7 @@ struct RecordOf<CacheCapacity> {
       field("memory_weights_bytes", &T::weights, "weights of the fullest rank"),
       field("memory_activations_bytes", &T::activations, "of the largest step"),
       field("memory_reserve_bytes", &T::reserve, "context, graphs, workspaces"),
-      field("memory_cache_bytes", &T::cache, "blocks of keys and values"),
+      field("memory_kv_cache_bytes", &T::cache, "blocks of keys and values"),
       field("block_bytes", &T::block, "one block in every layer of the rank"),
       field("blocks", &T::blocks, "blocks of a rank; 0 = nothing fits"),
       field("cached_sequences", &T::cached_sequences, "requests the blocks of an instance hold"),

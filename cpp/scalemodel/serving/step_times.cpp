@@ -41,7 +41,7 @@ template <class Cost>
 Cost added(Cost sum, double factor, const Cost& more) {
   sum.linear += factor * more.linear;
   sum.experts += factor * more.experts;
-  sum.moving += factor * more.moving;
+  sum.elementwise += factor * more.elementwise;
   sum.tp += factor * more.tp;
   sum.ep += factor * more.ep;
   return sum;
@@ -111,7 +111,7 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
     draft_[at] = layer_tokens(model.kinds[model.layer_kind.back()], count);
     head_[at] = head_time(count);
     const auto sum = [](const TokenCost& c) {
-      return c.linear + c.experts + c.moving + c.tp + c.ep;
+      return c.linear + c.experts + c.elementwise + c.tp + c.ep;
     };
     tokens_total_[at] = sum(tokens_[at]);
     draft_total_[at] = sum(draft_[at]);
@@ -123,7 +123,7 @@ Seconds StepTimes::linear(const GemmTimer& timer, double m, double n, double k, 
   return timer.time({m, n, k, batch, kElement, quantised}) / engine_.kernel_efficiency;
 }
 
-Seconds StepTimes::moved(double bytes, double fraction) const {
+Seconds StepTimes::elementwise_time(double bytes, double fraction) const {
   return memory_time(Bytes{bytes}, fraction, cluster_.accelerator) / engine_.kernel_efficiency;
 }
 
@@ -209,22 +209,24 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
     // Queries into the latent space and values out of it, head by head.
     cost.linear += linear(storage_timer_, m, latent, plain, heads, false);
     cost.linear += linear(storage_timer_, m, a.v_head_dim, latent, heads, false);
-    cost.moving += moved(2 * m * (a.q_lora_rank + latent) * kElement, norm);
+    cost.elementwise += elementwise_time(2 * m * (a.q_lora_rank + latent) * kElement, norm);
   } else {
     product(heads * a.head_dim + kv * (a.head_dim + a.v_head_dim), h, ready);
   }
   if (a.rotary) {
-    cost.moving += moved(kRotaryPasses * m * (heads + kv) * a.head_dim * kElement, add);
+    cost.elementwise +=
+        elementwise_time(kRotaryPasses * m * (heads + kv) * a.head_dim * kElement, add);
   }
   product(h, heads * a.v_head_dim, false);
   // What the next product reads, in its own format where norms and activations write that.
   const double written = written_bytes();
   const double norms = m * h * (kNormPasses * kElement + written);
-  for (int i = 0; i < kind.norms; ++i) cost.moving += moved(norms, norm);
+  for (int i = 0; i < kind.norms; ++i) cost.elementwise += elementwise_time(norms, norm);
 
   const auto dense = [&](double width) {
     product((ff.gated ? 2 : 1) * width, h, ready);
-    cost.moving += moved(m * width * ((ff.gated ? 2 : 1) * kElement + written), add);
+    cost.elementwise +=
+        elementwise_time(m * width * ((ff.gated ? 2 : 1) * kElement + written), add);
     product(h, width, ready);
   };
   const int whole = layout_.stage_ranks();
@@ -254,9 +256,9 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
     cost.experts += linear(linear_timer_, rows, up, h, active, ready) +
                     linear(linear_timer_, rows, h, inner, active, ready);
     // Rows into the order of their experts, activations, and rows back into their sum.
-    cost.experts += moved((m + pairs) * h * kElement, add) +
-                    moved(pairs * (up * kElement + inner * written), add) +
-                    moved((pairs + m) * h * kElement, add);
+    cost.experts += elementwise_time((m + pairs) * h * kElement, add) +
+                    elementwise_time(pairs * (up * kElement + inner * written), add) +
+                    elementwise_time((pairs + m) * h * kElement, add);
   } else {
     cost.experts += expert_layer_time(layer, kernels_.experts, cluster_.accelerator) /
                     engine_.kernel_efficiency;
@@ -274,8 +276,8 @@ Seconds StepTimes::head_time(double sequences) const {
   const double m = std::max(1.0, sequences / layout_.dp);
   const double vocab = vocab_ / layout_.tp;
   Seconds time = linear(storage_timer_, m, vocab, hidden_, 1, false) +
-                 moved(kSamplingPasses * kLogitBytes * m * vocab_,
-                       cluster_.accelerator.elementwise.softmax_fraction);
+                 elementwise_time(kSamplingPasses * kLogitBytes * m * vocab_,
+                                  cluster_.accelerator.elementwise.softmax_fraction);
   if (layout_.tp > 1) {
     time += collective_time(Collective::all_gather, Bytes{m * vocab_ * kElement},
                             group_shape(cluster_, layout_.tp, 1), cluster_);
@@ -381,7 +383,7 @@ StepTime StepTimes::of(const StepWork& whole) const noexcept {
   const TokenCost cost = cost_at(tokens_, position(count));
   time.linear = stages * cost.linear;
   time.experts = stages * cost.experts;
-  time.moving = stages * cost.moving;
+  time.elementwise = stages * cost.elementwise;
   time.tp = stages * cost.tp;
   time.ep = stages * cost.ep;
   time.prefill_attention = prompt_attention(whole);
@@ -394,7 +396,7 @@ StepTime StepTimes::of(const StepWork& whole) const noexcept {
         stages * (work.drafts * (at(draft_total_, work.sequences) + at(head_, work.sequences)));
   }
   time.pp = between_stages(count);
-  const Seconds device = time.linear + time.experts + time.moving + time.prefill_attention +
+  const Seconds device = time.linear + time.experts + time.elementwise + time.prefill_attention +
                          time.decode_attention + time.head + time.draft + time.tp + time.ep +
                          time.cp + time.pp;
   time.host = host(whole, device);

@@ -36,7 +36,7 @@ struct StepTime {
   Seconds experts;            ///< expert layers
   Seconds prefill_attention;  ///< attention over prompts
   Seconds decode_attention;   ///< attention of running sequences
-  Seconds moving;             ///< norms, activations, rotary embedding
+  Seconds elementwise;        ///< norms, activations, rotary embedding
   Seconds head;               ///< logits and sampling
   Seconds draft;              ///< proposing tokens
   Seconds tp, ep, cp, pp;     ///< communication
@@ -55,7 +55,7 @@ struct RecordOf<StepTime> {
       field("experts_s", &T::experts, "expert layers"),
       field("prefill_attention_s", &T::prefill_attention, "attention over prompts"),
       field("decode_attention_s", &T::decode_attention, "attention of running sequences"),
-      field("moving_s", &T::moving, "norms, activations, rotary embedding"),
+      field("elementwise_s", &T::elementwise, "norms, activations, rotary embedding"),
       field("head_s", &T::head, "logits and sampling"),
       field("draft_s", &T::draft, "proposing tokens"),
       field("exposed_tp_s", &T::tp, "tensor-parallel communication"),
@@ -92,7 +92,7 @@ class StepTimes {
  private:
   /// Everything that tokens alone decide, of all layers of the fullest stage.
   struct TokenCost {
-    Seconds linear, experts, moving, tp, ep;
+    Seconds linear, experts, elementwise, tp, ep;
   };
   /// Powers of two and the numbers half-way between, up to 2^20 tokens.
   static constexpr std::size_t kPoints = 41;
@@ -126,7 +126,7 @@ class StepTimes {
   TokenCost layer_tokens(const LayerKind& kind, double tokens) const;
   Seconds linear(const GemmTimer& timer, double m, double n, double k, double batch,
                  bool quantised) const;
-  Seconds moved(double bytes, double fraction) const;
+  Seconds elementwise_time(double bytes, double fraction) const;
   Seconds wait(int ranks) const;
   Seconds all_reduce(Bytes bytes, int ranks) const;
   double written_bytes() const noexcept;
