@@ -1,6 +1,6 @@
-"""The table of features: entries, the tests they name, and README's summary of them.
+"""The table of features: entries, the tests they name, and a summary of them.
 
-``python tests/features/table.py`` writes the summary into README.md.
+``python tests/features/table.py`` writes the summary into ``tests/features/README.md``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ else:
 
 TESTS = Path(__file__).resolve().parents[1]
 REPOSITORY = TESTS.parent
+PAGE = TESTS / "features/README.md"
 BEGIN, END = "<!-- features: begin -->", "<!-- features: end -->"
 PEERS = 20
 
@@ -68,8 +69,6 @@ def names_in(path: Path) -> frozenset[str]:
 def exists(test: str) -> bool:
     """Whether a test of an entry is there, and run with the others."""
     file, _, name = test.partition("::")
-    if file == "README.md":  # collected whole: every line of Python in it
-        return not name
     path = (REPOSITORY if file.startswith(".") else TESTS) / file
     if path.suffix == ".py" and not path.name.startswith("test_"):
         return False
@@ -77,11 +76,11 @@ def exists(test: str) -> bool:
 
 
 def summary() -> str:
-    """README's table, one line per feature."""
+    """The table of the page, one line per feature."""
     features = entries()
     full = sum(map(is_full, features))
     lines = [
-        f"{full} of {len(features)} features are there in full: a yes is the definition beside it,",
+        f"{full} of {len(features)} features are complete. A yes is the definition next to it,",
         "shown by the tests that `tests/features/features.toml` names. The last column counts, of",
         f"{PEERS} published tools, those that have the feature in full, and in brackets those that",
         "have it in part, by a census of their public code in August 2026.",
@@ -97,15 +96,14 @@ def summary() -> str:
     return "\n".join(lines)
 
 
-def in_readme(text: str) -> str:
-    """The README with the summary between its markers."""
+def in_page(text: str) -> str:
+    """The page with the summary between its markers."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise ValueError(f"README.md lacks the markers {BEGIN} and {END}")
+        raise ValueError(f"{PAGE.name} lacks the markers {BEGIN} and {END}")
     return f"{before}{BEGIN}\n{summary()}\n{END}{after}"
 
 
 if __name__ == "__main__":
-    readme = REPOSITORY / "README.md"
-    readme.write_text(in_readme(readme.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import scalemodel as sm
-from scalemodel import _core, catalog
+import scalemodel._core as _core
+from scalemodel import catalog
 from scalemodel.cli import main, make_parser
 from scalemodel.resolve.engines import engine as engine_constants
-from scalemodel.serving.serve import deployment_for
+from scalemodel.serving.plan import deployment_for
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CHAT = sm.Inference(input_tokens=1000, output_tokens=200, precision="bf16")

@@ -63,6 +63,6 @@ def test_most_features_are_there() -> None:
     assert sum(map(table.is_full, FEATURES)) >= 58
 
 
-def test_readme_shows_the_table() -> None:
-    text = (table.REPOSITORY / "README.md").read_text(encoding="utf-8")
-    assert table.in_readme(text) == text, "python tests/features/table.py writes it again"
+def test_the_page_shows_the_table() -> None:
+    text = table.PAGE.read_text(encoding="utf-8")
+    assert table.in_page(text) == text, "python tests/features/table.py writes it again"

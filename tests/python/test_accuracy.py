@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ from typing import Any
 import pytest
 
 import scalemodel as sm
-from scalemodel import catalog, resolve, uncertainty
-from scalemodel.errors import ScaleModelError
+from scalemodel import catalog, resolve
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.estimator import uncertainty
 from scalemodel.validation import Scores, accuracy, score
+from scalemodel.validation.errors import percent
 from scalemodel.validation.fit import CONSTANTS, fit_stacks, write_constants
 from scalemodel.validation.rows import read_table
 
+PAGE = "python/scalemodel/validation/README.md"
 TRAINING = Path(sm.__file__).parent / "catalog" / "measurements" / "training.csv"
 ROWS_OF_A_GROUP = 5
 WORSE = 0.01  # what a refit of other stacks may move a group by
@@ -154,11 +158,31 @@ def test_intervals_hold_what_they_promise_of_sources_left_out_twice(
         assert 0.75 <= covered <= 0.85, f"{way}: {covered:.3f}"
 
 
-def test_the_readme_shows_the_committed_table(repository: Path) -> None:
-    readme = (repository / "README.md").read_text(encoding="utf-8")
+def test_the_accuracy_page_shows_the_committed_table(repository: Path) -> None:
+    readme = (repository / PAGE).read_text(encoding="utf-8")
     assert accuracy.with_section(readme, accuracy.readme_section(committed())) == readme
     with pytest.raises(ScaleModelError, match="accuracy: begin"):
         accuracy.with_section("no place", "section")
+
+
+def test_the_readme_states_the_committed_totals(repository: Path) -> None:
+    readme = (repository / "README.md").read_text(encoding="utf-8")
+    (line,) = (line for line in readme.splitlines() if line.startswith("| training, step time |"))
+    totals = keyed(committed()["totals"])
+    stated = [totals[way,]["mape_fraction"] for way in accuracy.WAYS]
+    stated.append(totals["left_out",]["covered_fraction"])
+    assert re.findall(r"([\d.]+) %", line) == [percent(value) for value in stated]
+    assert line.startswith(f"| training, step time | {totals['fitted',]['rows']} published runs")
+
+
+@pytest.mark.parametrize("kind", ["gemm", "attention", "moe", "elementwise", "collectives"])
+def test_the_papers_state_the_errors_of_kernels(repository: Path, kind: str) -> None:
+    frame = sm.validate(kind)
+    errors = (frame["predicted_time_us"] / frame["time_us"].astype(float) - 1).abs()
+    median, mean = percent(errors.median()), percent(errors.mean())
+    assert f"| `{kind}` | {median} | {mean} |" in (repository / PAGE).read_text(encoding="utf-8")
+    word = {"gemm": "GEMM", "moe": "experts"}.get(kind, kind)
+    assert f"{word} {median} %" in (repository / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_committed_tables_are_of_the_same_runs() -> None:

@@ -1,7 +1,8 @@
-"""The README's recipes, followed to the letter in a private catalogue."""
+"""The papers: their recipes, programs and lines followed to the letter, their links and lists."""
 
 from __future__ import annotations
 
+import argparse
 import functools
 import importlib.util
 import json
@@ -16,19 +17,35 @@ from typing import Any
 import pytest
 
 import scalemodel as sm
+from scalemodel import catalog
+from scalemodel.cli import make_parser
 
+GUIDE, LAYOUT = "notebooks/README.md", "cpp/README.md"
+PAPERS = (
+    "README.md",
+    GUIDE,
+    LAYOUT,
+    "CHANGELOG.md",
+    "python/scalemodel/validation/README.md",
+    "tests/features/README.md",
+)
 RECIPE = re.compile(
     r"`((?:accelerators|clusters|models)/\w+\.toml)`.*?```toml\n(.*?)```", re.DOTALL
 )
+
+
+def paper(repository: Path, name: str) -> str:
+    """Text of a paper."""
+    return (repository / name).read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def private_catalogue(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, Path]:
-    """Entry name -> file, for every TOML file the README tells to write."""
+    """Entry name -> file, for every TOML file that the recipes tell to write."""
     files = {}
-    for name, text in RECIPE.findall((repository / "README.md").read_text(encoding="utf-8")):
+    for name, text in RECIPE.findall(paper(repository, LAYOUT)):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -263,7 +280,7 @@ def test_an_accelerator_that_is_nowhere_is_named(my_catalogue: Callable[..., Non
 SCRIPT = re.compile(r"<!-- script: (\w+) -->\n```(?:python|sh)\n(.*?)```", re.DOTALL)
 BIG = ("llama3_70b", "--cluster", "dgx_h100", "--nodes", "64")
 BIG_TASK = ("--global-batch", "1024", "--sequence", "8192")
-# What the README's adapter asks of Ray, done in this process.
+# What the guide's adapter asks of Ray, done in this process.
 RAY_STAND_IN = """
 def remote(function):
     class Remote:
@@ -277,8 +294,8 @@ def get(answers):
 
 @pytest.fixture
 def scripts(repository: Path) -> dict[str, str]:
-    """The README's programs by name."""
-    return dict(SCRIPT.findall((repository / "README.md").read_text(encoding="utf-8")))
+    """The guide's programs by name."""
+    return dict(SCRIPT.findall(paper(repository, GUIDE)))
 
 
 @functools.cache
@@ -339,17 +356,28 @@ def test_an_array_of_jobs_finds_what_one_machine_finds(
     assert merged["ranking"] == whole["ranking"]
 
 
-def test_the_readme_search_runs(repository: Path, tmp_path: Path) -> None:
-    text = (repository / "README.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"```sh\n(scalemodel search [^`]*?)```", text)
+# --------------------------------------------------------------------------------------- the papers
+def test_the_search_of_the_guide_runs(repository: Path, tmp_path: Path) -> None:
+    (command,) = re.findall(r"```sh\n(scalemodel search [^`]*?)```", paper(repository, GUIDE))
     printed = run_script(tmp_path, "sh", "-c", command)
     assert len([line for line in printed.splitlines() if line.endswith("ok")]) == 5
+
+
+def test_the_readme_shows_what_its_first_command_prints(repository: Path, tmp_path: Path) -> None:
+    text = paper(repository, "README.md")
+    installed = re.search(r"<!-- command: main -->\n```sh\n(.*?)```", text, re.DOTALL)
+    shown = re.search(r"<!-- output: main -->\n```text\n(.*?)```", text, re.DOTALL)
+    assert installed
+    assert shown
+    command = installed[1][installed[1].index("scalemodel estimate") :]
+    command = command.replace("notebooks/", f"{repository}/notebooks/")
+    assert run_script(tmp_path, "sh", "-c", command) == shown[1]
 
 
 def test_the_readme_tells_what_a_stack_is_worth_to_experts(
     repository: Path, tmp_path: Path
 ) -> None:
-    text = (repository / "README.md").read_text(encoding="utf-8")
+    text = paper(repository, "README.md")
     (command,) = re.findall(r"```sh\n(scalemodel estimate [^`]*?)```", text)
     command = command.replace("notebooks/", f"{repository}/notebooks/")
     named = json.loads(run_script(tmp_path, "sh", "-c", f"{command.strip()} --json"))
@@ -359,11 +387,15 @@ def test_the_readme_tells_what_a_stack_is_worth_to_experts(
     assert 1.7 < other["step_time_s"] / named["step_time_s"] < 2  # "nearly twice as long"
 
 
+def python_of(text: str) -> list[str]:
+    """The blocks of Python in a paper, programs of their own apart."""
+    return [b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "__main__" not in b]
+
+
 @pytest.mark.usefixtures("agg")
 def test_the_readme_lines_of_python_run(repository: Path) -> None:
-    text = (repository / "README.md").read_text(encoding="utf-8")
-    blocks = [b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "__main__" not in b]
-    assert len(blocks) == 9
+    blocks = python_of(paper(repository, "README.md"))
+    assert len(blocks) == 2
     names: dict[str, Any] = {}
     for block in blocks:
         exec(block, names)
@@ -374,3 +406,104 @@ def test_the_readme_lines_of_python_run(repository: Path) -> None:
     assert (
         names["best"][0].step_time_s <= fits.step_time_s.min() == names["front"].step_time_s.min()
     )
+
+
+@pytest.mark.usefixtures("agg")
+def test_the_lines_of_python_of_the_guide_run(repository: Path) -> None:
+    blocks = python_of(paper(repository, GUIDE))
+    assert len(blocks) == 8
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, names)
+    assert names["est"].verdict == "ok"
+    assert names["run"].days > 0
+    assert names["served"].ttft_s > 0
+
+
+def test_all_python_of_the_papers_is_run(repository: Path) -> None:
+    programs = dict(SCRIPT.findall(paper(repository, GUIDE)))
+    assert set(programs) == {"processes", "dask", "ray", "mpi", "array", "merge"}
+    blocks = [b for name in PAPERS for b in re.findall(r"```python\n", paper(repository, name))]
+    assert len(blocks) == 2 + 8 + 4
+
+
+def test_the_readme_is_short(repository: Path) -> None:
+    assert len(paper(repository, "README.md").splitlines()) <= 350
+
+
+def anchor(heading: str) -> str:
+    """The name that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_links_of_the_papers_lead_somewhere(repository: Path, name: str) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", paper(repository, name)):
+        if target.startswith("https://"):
+            continue
+        file, _, section = target.partition("#")
+        path = (repository / name).parent / file if file else repository / name
+        assert path.exists(), target
+        if section:
+            headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+            assert section in map(anchor, headings), target
+
+
+def test_files_named_by_the_papers_exist(repository: Path) -> None:
+    """Paths from the root of the repository; none with a place to fill."""
+    named = r"`((?:cpp|notebooks|python|tests|\.ci)/[\w./]*)`"
+    for name in PAPERS:
+        for path in re.findall(named, paper(repository, name)):
+            assert (repository / path).exists() or path.startswith(".ci"), f"{name}: {path}"
+
+
+def first_column(text: str, heading: str) -> list[str]:
+    """Names in the first column of the table below a heading."""
+    section = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return re.findall(r"^\| `([^`]+)`", section, re.MULTILINE)
+
+
+def test_the_layout_lists_modules_and_packages_in_their_order(repository: Path) -> None:
+    script = repository / ".ci" / "check_layers.py"
+    if not script.exists():
+        pytest.skip("this source tree has no .ci")
+    spec = importlib.util.spec_from_file_location("check_layers", script)
+    assert spec is not None
+    assert spec.loader is not None
+    layers = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(layers)
+    text = paper(repository, LAYOUT)
+    assert first_column(text, "Modules of the engine") == list(layers.MODULES)
+    assert first_column(text, "Packages of Python") == list(layers.PACKAGES)
+    grouped = paper(repository, "README.md").split("\n| packages |")[1].split("\n\n")[0]
+    assert re.findall(r"`(\w+)`", grouped) == list(layers.PACKAGES)
+
+
+def test_the_guide_lists_every_command_and_notebook(repository: Path) -> None:
+    text = paper(repository, GUIDE)
+    listed = [line.split()[1] for line in first_column(text, "The commands")]
+    (commands,) = (
+        action
+        for action in make_parser()._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    assert listed == list(commands.choices)
+    notebooks = re.findall(r"^\| \[.*?\]\((\w+\.ipynb)\)", text, re.MULTILINE)
+    assert notebooks == sorted(path.name for path in (repository / "notebooks").glob("*.ipynb"))
+
+
+def test_the_readme_names_every_stack(repository: Path) -> None:
+    section = paper(repository, "README.md").split("| `stack=` |")[1].split("\n\n")[0]
+    named = re.findall(r"`(\w+)`", section)
+    assert sorted(named) == sorted(catalog.names("stacks"))
+
+
+def test_the_changelog_is_bullets_of_one_line(repository: Path) -> None:
+    text = paper(repository, "CHANGELOG.md")
+    assert all(len(line) <= 120 for line in text.splitlines())
+    release = text.split("\n## ")[1]
+    headings = re.findall(r"^### (.*)$", release, re.MULTILINE)
+    assert headings == ["Added", "Changed", "Fixed", "Predictions moved"]
+    for section in release.split("\n### ")[1:]:
+        lines = [line for line in section.splitlines()[1:] if line]
+        assert all(line.startswith("* ") for line in lines)
