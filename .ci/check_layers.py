@@ -1,4 +1,4 @@
-"""Fail when a module includes one above it, or when a Python module loads matplotlib too early."""
+"""Fail when a module uses one above it or in a circle, or loads matplotlib too early."""
 
 from __future__ import annotations
 
@@ -30,6 +30,32 @@ MODULES = (
     "search",
 )
 LEVEL = {name: level for level, name in enumerate(MODULES)}
+
+# The same of the Python packages; every module lies in one of them.
+PACKAGES = (
+    "base",
+    "catalog",
+    "resolve",
+    "layer_groups",
+    "serving",
+    "estimator",
+    "search",
+    "routing",
+    "validation",
+    "codesign",
+    "economics",
+    "plot",
+    "scaling",
+    "reports",
+    "studies",
+    "interop",
+    "calibration",
+    "explorer",
+    "cli",
+)
+PACKAGE_LEVEL = {name: level for level, name in enumerate(PACKAGES)}
+# What lies beside the packages: the face and the program. Nobody imports them.
+BESIDE = ("__init__.py", "__main__.py")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 PYTHON_BORDER = ("pybind11/", "Python.h", "bindings/")
 MAY_IMPORT_MATPLOTLIB = ("plot", "cli")
@@ -85,7 +111,7 @@ def early_matplotlib(root: Path) -> Iterator[str]:
     package = root / "python" / "scalemodel"
     for path in sorted(package.rglob("*.py")):
         relative = path.relative_to(package)
-        if relative.parts[0].removesuffix(".py") in MAY_IMPORT_MATPLOTLIB:
+        if relative.parts[0] in MAY_IMPORT_MATPLOTLIB:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for number, name in imports_at_load(tree.body):
@@ -93,8 +119,100 @@ def early_matplotlib(root: Path) -> Iterator[str]:
                 yield f"{path.relative_to(root)}:{number}: imports {name} when it loads"
 
 
+def python_modules(package: Path) -> dict[str, Path]:
+    """File of every module by its name below the package."""
+    modules = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package).with_suffix("").parts
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return modules
+
+
+def imported(path: Path, modules: dict[str, Path]) -> Iterator[tuple[int, str]]:
+    """Line and name of every module of the package that a file imports: when it loads, inside a
+    function or for types alone. The engine is none of them; the face is the empty name.
+    """
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            # What is imported may be a module itself.
+            whole = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [
+                name if name.removeprefix("scalemodel.") in modules else node.module
+                for name in whole
+            ]
+            if node.module == "scalemodel" and any(a.name == "_core" for a in node.names):
+                yield node.lineno, ""
+        else:
+            continue
+        for name in names:
+            if name.split(".")[0] != "scalemodel" or name.startswith("scalemodel._core"):
+                continue
+            yield node.lineno, name.removeprefix("scalemodel").removeprefix(".")
+
+
+def upward_imports(root: Path) -> Iterator[str]:
+    """One line per import of the Python package that breaks the order of its packages."""
+    package = root / "python" / "scalemodel"
+    modules = python_modules(package)
+    for module, path in modules.items():
+        where = path.relative_to(root)
+        own = module.split(".")[0]
+        if path.parent == package:
+            if path.name not in BESIDE:
+                yield f"{where}: lies in no package"
+            continue
+        if own not in PACKAGE_LEVEL:
+            yield f"{where}: lies in no known package"
+            continue
+        for number, target in imported(path, modules):
+            if target in ("", "__main__"):
+                yield f"{where}:{number}: imports the package's face; name the module"
+            elif PACKAGE_LEVEL.get(target.split(".")[0], len(PACKAGES)) > PACKAGE_LEVEL[own]:
+                yield f"{where}:{number}: {own} imports {target}, which lies above it"
+
+
+def import_circles(root: Path) -> Iterator[str]:
+    """One line per circle of modules that import each other, by Tarjan's algorithm."""
+    modules = python_modules(root / "python" / "scalemodel")
+    targets = {
+        module: sorted({name for _, name in imported(path, modules) if name in modules} - {module})
+        for module, path in modules.items()
+        if module
+    }
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+
+    def visit(module: str) -> Iterator[list[str]]:
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for target in targets.get(module, ()):
+            if target not in index:
+                yield from visit(target)
+                low[module] = min(low[module], low[target])
+            elif target in stack:
+                low[module] = min(low[module], index[target])
+        if low[module] == index[module]:
+            first = stack.index(module)
+            circle, stack[first:] = stack[first:], []
+            if len(circle) > 1:
+                yield circle
+
+    for module in targets:
+        if module not in index:
+            for circle in visit(module):
+                yield f"python/scalemodel: import each other: {', '.join(sorted(circle))}"
+
+
 def main(root: Path) -> int:
-    problems = [*upward_includes(root), *early_matplotlib(root)]
+    problems = [
+        *upward_includes(root),
+        *upward_imports(root),
+        *import_circles(root),
+        *early_matplotlib(root),
+    ]
     print("\n".join(problems) if problems else "layers: in order")
     return 1 if problems else 0
 

@@ -10,7 +10,7 @@ namespace scalemodel::bindings {
 namespace {
 
 void raise_scale_model_error(const MalformedQuestion& error) {
-  const py::object type = py::module_::import("scalemodel.errors").attr("ScaleModelError");
+  const py::object type = py::module_::import("scalemodel.base.errors").attr("ScaleModelError");
   PyErr_SetObject(type.ptr(), py::str(error.what()).ptr());
 }
 

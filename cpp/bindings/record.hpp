@@ -240,7 +240,7 @@ void define_refusal(py::class_<T>& c) {
   py::options options;
   options.disable_function_signatures();
   c.def(py::init([](const py::args& positional, const py::kwargs& given) -> T {
-          const py::object refusal = py::module_::import("scalemodel.records").attr("refusal");
+          const py::object refusal = py::module_::import("scalemodel.base.records").attr("refusal");
           const auto text = refusal(py::type::of<T>(), positional, given);
           throw MalformedQuestion(text.template cast<std::string>());
         }),

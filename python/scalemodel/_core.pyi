@@ -3579,7 +3579,7 @@ class StepTime:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, linear_s: float = 0.0, experts_s: float = 0.0, prefill_attention_s: float = 0.0, decode_attention_s: float = 0.0, moving_s: float = 0.0, head_s: float = 0.0, draft_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_cp_s: float = 0.0, exposed_pp_s: float = 0.0, host_s: float = 0.0, step_time_s: float = 0.0) -> None:
+    def __init__(self, *, linear_s: float = 0.0, experts_s: float = 0.0, prefill_attention_s: float = 0.0, decode_attention_s: float = 0.0, elementwise_s: float = 0.0, head_s: float = 0.0, draft_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_cp_s: float = 0.0, exposed_pp_s: float = 0.0, host_s: float = 0.0, step_time_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3644,7 +3644,7 @@ class StepTime:
         matrix products of dense layers
         """
     @property
-    def moving_s(self) -> float:
+    def elementwise_s(self) -> float:
         """
         norms, activations, rotary embedding
         """
@@ -3673,7 +3673,7 @@ class CacheCapacity:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, memory_weights_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_cache_bytes: float = 0.0, block_bytes: float = 0.0, blocks: float = 0.0, cached_sequences: float = 0.0, step_sequences: float = 0.0, most_sequences: float = 0.0, most_admitted: float = 0.0, most_tokens: float = 0.0) -> None:
+    def __init__(self, *, memory_weights_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_kv_cache_bytes: float = 0.0, block_bytes: float = 0.0, blocks: float = 0.0, cached_sequences: float = 0.0, step_sequences: float = 0.0, most_sequences: float = 0.0, most_admitted: float = 0.0, most_tokens: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3708,7 +3708,7 @@ class CacheCapacity:
         of the largest step
         """
     @property
-    def memory_cache_bytes(self) -> float:
+    def memory_kv_cache_bytes(self) -> float:
         """
         blocks of keys and values
         """

@@ -17,7 +17,7 @@ import pytest
 
 import scalemodel as sm
 from reference.runs import LLAMA, csv_text
-from scalemodel.estimate import tables_for
+from scalemodel.estimator.evaluation import tables_for
 
 pytest.importorskip("pytest_benchmark")
 

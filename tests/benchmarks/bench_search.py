@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 import scalemodel as sm
-from scalemodel.search import Question
-from scalemodel.space import enumeration
+from scalemodel.search.ranking import Question
+from scalemodel.search.space import enumeration
 
 pytest.importorskip("pytest_benchmark")
 
@@ -121,7 +121,7 @@ FRESH = """
 import json, time
 import pandas
 import scalemodel as sm
-from scalemodel.search import Question
+from scalemodel.search.ranking import Question
 task = sm.Training(global_batch=2048, sequence=8192)
 question = Question(sm.model("llama3_1_405b"), sm.cluster("dgx_h100", nodes=2048), task,
                     sm.Space(), prune=False)

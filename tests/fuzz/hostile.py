@@ -26,12 +26,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import scalemodel as sm
-from scalemodel import _core, catalog, cli, validation
+import scalemodel._core as _core
+from scalemodel import catalog, cli, validation
 from scalemodel.calibration import calibrate
-from scalemodel.jobs.logs import read_log
-from scalemodel.ranking_file import read as read_ranking
-from scalemodel.ranking_file import to_json
-from scalemodel.table_file import merge_tables
+from scalemodel.interop.jobs.logs import read_log
+from scalemodel.search.ranking_file import read as read_ranking
+from scalemodel.search.ranking_file import to_json
+from scalemodel.search.table_file import merge_tables
 
 LONGEST_S, LARGEST_BYTES, HANGS_S = 1.0, 500 * 2**20, 20
 CLUSTER = "dgx_h100"

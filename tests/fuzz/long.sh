@@ -41,9 +41,9 @@ mutation() {  # formulas: does a test notice a changed sign?
     python3 tests/fuzz/mutate.py "$file" "${MUTANTS:-20}" sh -c \
       "cmake --build $build --target scalemodel_tests && $build/scalemodel_tests" || status=1
   done
-  for file in units pareto uncertainty comparison; do
+  for file in base/units search/pareto estimator/uncertainty estimator/comparison; do
     python3 tests/fuzz/mutate.py "python/scalemodel/$file.py" "${MUTANTS:-20}" \
-      python3 -m pytest -q -x "tests/python/test_$file.py" || status=1
+      python3 -m pytest -q -x "tests/python/test_${file#*/}.py" || status=1
   done
   return $status
 }

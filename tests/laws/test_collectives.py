@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel import _core
+import scalemodel._core as _core
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 #: Bytes on the wire of a rank, in units of size (n - 1)/n.

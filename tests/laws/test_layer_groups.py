@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel import _core
-from scalemodel.estimate import tables_for
-from scalemodel.groups.estimate import MEMORY_COLUMNS, TIME_COLUMNS
+import scalemodel._core as _core
+from scalemodel.estimator.evaluation import tables_for
+from scalemodel.layer_groups.estimate import MEMORY_COLUMNS, TIME_COLUMNS
 
 NODES = 4
 CLUSTER = sm.cluster("zionex", nodes=NODES)

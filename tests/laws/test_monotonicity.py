@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel import _core, resolve
+import scalemodel._core as _core
+from scalemodel import resolve
 
 TASK = sm.Training(global_batch=256, sequence=4096)
 MODELS = ("llama3_8b", "llama2_70b", "mixtral_8x7b")

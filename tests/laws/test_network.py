@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel import _core
-from scalemodel.estimate import tables_for
+import scalemodel._core as _core
+from scalemodel.estimator.evaluation import tables_for
 
 TASK = sm.Training(global_batch=256, sequence=4096)
 AXES = ("tp", "cp", "ep", "pp", "dp")

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 import scalemodel as sm
-from scalemodel import _core
+import scalemodel._core as _core
 
 Table = NDArray[np.float64]
 

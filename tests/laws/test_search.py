@@ -15,10 +15,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel import _core, catalog
-from scalemodel.objective import SWEEP_COLUMNS, objective_terms
-from scalemodel.search import Question, merge
-from scalemodel.space import divisors
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.numbers import divisors
+from scalemodel.search.objective import SWEEP_COLUMNS, objective_terms
+from scalemodel.search.ranking import Question, merge
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -151,7 +151,7 @@ def test_a_turn_of_a_slider_is_answered_at_once(page: Any, summary_line: Any) ->
 @pytest.mark.slow
 def test_the_answer_is_that_of_python(page: Any) -> None:
     import scalemodel as sm
-    from scalemodel.messages import step_text
+    from scalemodel.estimator.uncertainty import step_text
 
     def expected(tp: int) -> str:
         task, cluster = sm.Training(global_batch=1024, sequence=8192), "dgx_h100"

@@ -15,20 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel import _core, catalog, resolve
+import scalemodel._core as _core
+from scalemodel import catalog, resolve
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.calibration import KINDS, Calibration, calibrate
 from scalemodel.calibration.entry import toml_text
-from scalemodel.calibration.samples import Group, Sample
-from scalemodel.catalog import tomllib
-from scalemodel.cli import main
-from scalemodel.errors import ScaleModelError
-from scalemodel.measure import (
+from scalemodel.calibration.measure import (
     COLUMNS,
     attention_shapes,
     collective_sizes,
     elementwise_shapes,
     gemm_shapes,
 )
+from scalemodel.calibration.samples import Group, Sample
+from scalemodel.catalog import tomllib
+from scalemodel.cli import main
 from scalemodel.resolve.accelerators import build_accelerator
 from scalemodel.resolve.attention import AttentionKernels
 from scalemodel.validation.rows import Row

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 import scalemodel as sm
-from scalemodel.choice import explain_choice
+from scalemodel.search.choice import explain_choice
 
 CLUSTER = sm.cluster("dgx_h100", nodes=8)
 TASK = sm.Training(global_batch=128, sequence=8192)

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import scalemodel as sm
+import scalemodel._core as _core
 from questions import ILLEGAL
-from scalemodel import _core, catalog, cli
+from scalemodel import catalog, cli
 
 BASE = ["estimate", "llama3_70b", "--cluster", "dgx_h100", "--nodes", "64"]
 TASK = ["--global-batch", "1024", "--sequence", "8192"]

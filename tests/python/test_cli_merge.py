@@ -21,8 +21,8 @@ from command_line import (
     run_command,
     swept,
 )
-from scalemodel import ranking_file
 from scalemodel.cli import searches
+from scalemodel.search import ranking_file
 
 
 @pytest.fixture

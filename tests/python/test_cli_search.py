@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 import scalemodel as sm
+import scalemodel._core as _core
 from command_line import (
     EXACT,
     QUESTION,
@@ -29,8 +30,9 @@ from command_line import (
     run_command,
     swept,
 )
-from scalemodel import _core, cli, ranking_file
+from scalemodel import cli
 from scalemodel.cli import searches
+from scalemodel.search import ranking_file
 
 
 @pytest.fixture

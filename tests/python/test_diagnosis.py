@@ -6,8 +6,8 @@ import pytest
 
 import scalemodel as sm
 from questions import ILLEGAL, illegal_estimate
-from scalemodel import diagnosis
-from scalemodel.diagnosis import Fix
+from scalemodel.estimator import diagnosis
+from scalemodel.estimator.diagnosis import Fix
 
 TASK = sm.Training(global_batch=1024, sequence=8192)
 

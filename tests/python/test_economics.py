@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel import _core, catalog, economics
+import scalemodel._core as _core
+from scalemodel import catalog, economics
 from scalemodel.cli import main
 
 TASK = sm.Training(global_batch=1024, sequence=8192)

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 import scalemodel as sm
+import scalemodel._core as _core
 from questions import ILLEGAL, checked_markup, illegal_estimate
-from scalemodel import _core, catalog, resolve
-from scalemodel.estimate import MEMORY_COLUMNS, TIME_COLUMNS, operator_rows
+from scalemodel import catalog, resolve
+from scalemodel.estimator.evaluation import MEMORY_COLUMNS, TIME_COLUMNS, operator_rows
 
 TASK = sm.Training(global_batch=1024, sequence=8192)
 

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import scalemodel as sm
-from scalemodel.search import Question
+from scalemodel.search.ranking import Question
 
 SPACE = sm.Space(cp=1, micro_batch=[1, 2], recompute=["none", "selective"])
 QUESTION = (

@@ -9,8 +9,8 @@ import pytest
 
 import scalemodel as sm
 from questions import checked_markup
-from scalemodel.estimate import MEMORY_COLUMNS, TIME_COLUMNS
-from scalemodel.explain import Explanation
+from scalemodel.estimator.evaluation import MEMORY_COLUMNS, TIME_COLUMNS
+from scalemodel.estimator.explain import Explanation
 
 QUESTIONS = {
     "dense": (

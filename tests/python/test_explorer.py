@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 import scalemodel as sm
 from questions import checked_markup
+from scalemodel.base.text import percent_text
 from scalemodel.codesign import design_cluster
-from scalemodel.messages import percent_text, step_text
+from scalemodel.estimator.uncertainty import step_text
 
 BUDGET_S = 0.050
 TASK = sm.Training(global_batch=256, sequence=8192)

@@ -18,11 +18,11 @@ import pytest
 import scalemodel as sm
 from fuzz.importers import configurations
 from scalemodel import catalog, cli
-from scalemodel.jobs.logs import Step, read_log
+from scalemodel.base.reading import parse_json, read_unpacked
+from scalemodel.base.safe_text import csv_cell, plain
+from scalemodel.interop.jobs.logs import Step, read_log
+from scalemodel.interop.settings import Launch
 from scalemodel.plot import save
-from scalemodel.reading import parse_json, read_unpacked
-from scalemodel.settings import Launch
-from scalemodel.texts import csv_cell, plain
 
 TASK = sm.Training(global_batch=16, sequence=2048)
 HOSTILE = (

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import scalemodel as sm
 from reference.hugging_face import LLAMA4_MAVERICK, PUBLISHED, Config, llama, without
-from scalemodel.errors import ScaleModelError
-from scalemodel.hugging_face import architecture_from_config
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.resolve.hugging_face import architecture_from_config
 
 if sys.version_info >= (3, 11):
     import tomllib

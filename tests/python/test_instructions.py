@@ -23,7 +23,7 @@ MOST_INSTRUCTIONS_OF_PATHS = 620_000_000
 SEARCH = """
 import sys
 import scalemodel as sm
-from scalemodel.search import Question
+from scalemodel.search.ranking import Question
 model, cluster = sm.model("gpt3_175b"), sm.cluster("dgx_a100", nodes=128)
 task = sm.Training(global_batch=1536, sequence=2048, batch_is_limit=True)
 space = sm.Space.calculon(model, cluster, task)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import scalemodel as sm
 from scalemodel.cli import main
 from scalemodel.codesign.vary import Hardware
-from scalemodel.jobs import SlowStepWarning, read_log, suspects
+from scalemodel.interop.jobs import SlowStepWarning, read_log, suspects
 
 CLUSTER = sm.cluster("dgx_h100", nodes=16)
 TASK = sm.Training(global_batch=512, sequence=8192)

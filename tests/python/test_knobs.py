@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import scalemodel as sm
-from scalemodel.estimate import MEMORY_COLUMNS, TIME_COLUMNS
+from scalemodel.estimator.evaluation import MEMORY_COLUMNS, TIME_COLUMNS
 
 MODEL = "llama3_70b"
 TASK = sm.Training(global_batch=256, sequence=8192)

@@ -93,18 +93,18 @@ def test_bindings_and_tests_may_include_anything(
 def test_matplotlib_at_module_level_is_reported(
     check_layers: Path, tmp_path: Path, text: str
 ) -> None:
-    (line,) = offences(check_layers, write(tmp_path, "python/scalemodel/estimate.py", text))
-    assert line.startswith("python/scalemodel/estimate.py:")
+    (line,) = offences(check_layers, write(tmp_path, "python/scalemodel/estimator/x.py", text))
+    assert line.startswith("python/scalemodel/estimator/x.py:")
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
         ("plot/bars.py", "import matplotlib.pyplot as plt\n"),
-        ("cli.py", "import matplotlib\n"),
-        ("estimate.py", "def draw():\n    import matplotlib.pyplot\n"),
+        ("cli/x.py", "import matplotlib\n"),
+        ("estimator/x.py", "def draw():\n    import matplotlib.pyplot\n"),
         (
-            "estimate.py",
+            "estimator/x.py",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import matplotlib\n",
         ),
     ],
@@ -113,3 +113,61 @@ def test_matplotlib_elsewhere_is_fine(
     check_layers: Path, tmp_path: Path, name: str, text: str
 ) -> None:
     assert offences(check_layers, write(tmp_path, f"python/scalemodel/{name}", text)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("from scalemodel.search.space import Space\n", 1),
+        ("import scalemodel.search.space\n", 1),
+        ("from scalemodel.search import space\n", 1),
+        ("def f():\n    from scalemodel.search.space import Space\n", 2),
+        ("if TYPE_CHECKING:\n    from scalemodel.search.space import Space\n", 2),
+    ],
+    ids=["name", "module", "of a package", "in a function", "for types"],
+)
+def test_an_import_that_runs_up_is_reported_wherever_it_stands(
+    check_layers: Path, tmp_path: Path, text: str, line: int
+) -> None:
+    root = write(tmp_path, "python/scalemodel/search/space.py", "Space = int\n")
+    write(root, "python/scalemodel/resolve/x.py", text)
+    (found,) = offences(check_layers, root)
+    assert found.startswith(f"python/scalemodel/resolve/x.py:{line}: resolve imports search")
+    assert found.endswith("which lies above it")
+
+
+@pytest.mark.parametrize(
+    "text", ["import scalemodel as sm\n", "from scalemodel import Space\n", "import scalemodel\n"]
+)
+def test_nobody_imports_the_face(check_layers: Path, tmp_path: Path, text: str) -> None:
+    root = write(tmp_path, "python/scalemodel/cli/x.py", text)
+    (line,) = offences(check_layers, root)
+    assert line == "python/scalemodel/cli/x.py:1: imports the package's face; name the module"
+
+
+def test_the_engine_and_what_lies_below_may_be_imported(check_layers: Path, tmp_path: Path) -> None:
+    root = write(tmp_path, "python/scalemodel/base/errors.py", "")
+    text = (
+        "import scalemodel._core as _core\nfrom scalemodel._core import Strategy\n"
+        "from scalemodel.base import errors\nfrom scalemodel.base.errors import ScaleModelError\n"
+    )
+    assert offences(check_layers, write(root, "python/scalemodel/cli/x.py", text)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [("loose.py", "lies in no package"), ("utilities/x.py", "lies in no known package")],
+)
+def test_a_module_outside_the_packages_is_reported(
+    check_layers: Path, tmp_path: Path, name: str, complaint: str
+) -> None:
+    root = write(tmp_path, f"python/scalemodel/{name}", "")
+    assert offences(check_layers, root) == [f"python/scalemodel/{name}: {complaint}"]
+
+
+def test_modules_that_import_each_other_are_reported(check_layers: Path, tmp_path: Path) -> None:
+    root = write(tmp_path, "python/scalemodel/plot/a.py", "from scalemodel.plot.b import x\n")
+    write(root, "python/scalemodel/plot/b.py", "def f():\n    from scalemodel.plot import c\n")
+    write(root, "python/scalemodel/plot/c.py", "import scalemodel.plot.a\n")
+    (line,) = offences(check_layers, root)
+    assert line.endswith("import each other: plot.a, plot.b, plot.c")

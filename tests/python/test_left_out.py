@@ -10,7 +10,7 @@ import pytest
 
 import scalemodel as sm
 from scalemodel import resolve
-from scalemodel.errors import ScaleModelError
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.validation import left_out, score
 from scalemodel.validation.fit import CONSTANTS, read_runs
 from scalemodel.validation.rows import Table, read_table

@@ -13,11 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalemodel import measure
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.calibration import measure
 from scalemodel.calibration.design import sensitivities
+from scalemodel.calibration.measure import (
+    COLUMNS,
+    KINDS,
+    attention_shapes,
+    elementwise_shapes,
+    gemm_shapes,
+)
 from scalemodel.cli import main
-from scalemodel.errors import ScaleModelError
-from scalemodel.measure import COLUMNS, KINDS, attention_shapes, elementwise_shapes, gemm_shapes
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 
 CALL_S = {"linear": 4e-3, "add": 1e-3, "mul": 1e-3, "gelu": 2e-3, "layer_norm": 3e-3}

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import scalemodel as sm
-from scalemodel import _core, catalog, messages
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.estimator import verdicts as messages
 
 TASK = sm.Training(global_batch=1024, sequence=8192)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel.errors import ScaleModelError
+from scalemodel.base.errors import ScaleModelError
 
 FABRIC = sm.Fabric.leaf_spine()
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalemodel import catalog
-from scalemodel.errors import ScaleModelError
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.attention import PHASES, AttentionEntry, AttentionKernels, version_of
 from scalemodel.validation.operators.attention import REQUIRED, predict
 from scalemodel.validation.rows import Row, read_table

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalemodel import _core, catalog
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.validation.operators import OperatorPrediction, elementwise
 from scalemodel.validation.rows import Row, read_table
 

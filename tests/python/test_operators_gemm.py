@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalemodel import _core, catalog
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator, newer
 from scalemodel.resolve.kernels import GEMM_TYPES, gemm_kernel, training_efficiency
 from scalemodel.resolve.reader import merged

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalemodel import _core, catalog
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.kernel_tables import distance, kernels, nearest_kernel
 from scalemodel.validation.operators import OperatorPrediction, moe
 from scalemodel.validation.rows import Row, read_table

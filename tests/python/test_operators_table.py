@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli import main
-from scalemodel.errors import ScaleModelError
 from scalemodel.validation import OperatorScores, scores_of, validate, write_csv
 from scalemodel.validation.errors import summarised
 from scalemodel.validation.operators import OperatorPrediction

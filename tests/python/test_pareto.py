@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 import scalemodel as sm
-from scalemodel import _core
-from scalemodel.pareto import knees
+import scalemodel._core as _core
+from scalemodel.search.pareto import knees
 
 
 @pytest.fixture

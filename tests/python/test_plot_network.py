@@ -9,7 +9,7 @@ import pytest
 
 import scalemodel as sm
 from scalemodel import plot
-from scalemodel.errors import ScaleModelError
+from scalemodel.base.errors import ScaleModelError
 
 pytestmark = pytest.mark.usefixtures("agg")
 

@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 
 import scalemodel as sm
 from scalemodel import plot
-from scalemodel.estimate import TIME_COLUMNS
+from scalemodel.estimator.evaluation import TIME_COLUMNS
 from scalemodel.scaling import FAMILIES, crossovers, hardware_trends
 
 pytestmark = pytest.mark.usefixtures("agg")

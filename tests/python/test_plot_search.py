@@ -20,8 +20,8 @@ from matplotlib.patches import Rectangle
 
 import scalemodel as sm
 from scalemodel import plot
-from scalemodel.objective import is_maximised
 from scalemodel.plot.columns import number_text, scale_of, strategy_text
+from scalemodel.search.objective import is_maximised
 
 pytestmark = pytest.mark.usefixtures("agg")
 
@@ -178,7 +178,7 @@ def test_labels_of_rows_may_repeat(sweep: pd.DataFrame, front: pd.DataFrame) -> 
 
 
 def test_knees_are_ringed_and_named(sweep: pd.DataFrame, front: pd.DataFrame) -> None:
-    from scalemodel.pareto import knees
+    from scalemodel.search.pareto import knees
 
     found = knees(front, ["step_time_s", "memory_bytes"], count=2)
     ax = plot.pareto(front, knees=2, frame=sweep)

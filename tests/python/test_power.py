@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel import _core
+import scalemodel._core as _core
 from scalemodel.cli import main
 from scalemodel.economics.caps import phases_of
 from scalemodel.validation import power, power_score, validate

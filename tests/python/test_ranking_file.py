@@ -16,9 +16,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel import _core, catalog, ranking_file
-from scalemodel.ranking_file import Part, from_json, joined_rows, merge, missing_rows, to_json
-from scalemodel.search import Question
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.search.ranking import Question
+from scalemodel.search.ranking_file import (
+    Part,
+    from_json,
+    joined_rows,
+    merge,
+    missing_rows,
+    to_json,
+)
+from scalemodel.search.search import ranking_file
 
 TASK = sm.Training(global_batch=64, sequence=8192)
 SPACE = sm.Space(pp=[1, 2], cp=1, micro_batch=[1, 2])

@@ -12,7 +12,8 @@ import pytest
 
 import scalemodel as sm
 from command_line import QUESTION, SMALL, TOO_LARGE, asked, run_command
-from scalemodel.messages import size_text, step_text
+from scalemodel.base.text import size_text
+from scalemodel.estimator.uncertainty import step_text
 from scalemodel.reports.sections import memory_front
 
 SPACE = sm.Space(pp=1, cp=1, micro_batch=[1, 2])

@@ -185,7 +185,7 @@ def test_paper_instances(instances: dict[str, Any], name: str, policy: str) -> N
 
 @pytest.mark.parametrize("name", PAPER)
 def test_stored_optimum_is_judged_as_stored(instances: dict[str, Any], name: str) -> None:
-    from scalemodel import _core
+    import scalemodel._core as _core
 
     instance = instances[name]
     traffic = sm.Traffic.from_frame(flows_of(instance))

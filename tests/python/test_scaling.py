@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel import _core, cli, resolve
+import scalemodel._core as _core
+from scalemodel import cli, resolve
 from scalemodel.scaling import (
     FAMILIES,
     GENERATIONS,

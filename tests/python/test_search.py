@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 import scalemodel as sm
-from scalemodel import _core
-from scalemodel.objective import SWEEP_COLUMNS, constraint
-from scalemodel.search import Question, merge
-from scalemodel.threads import worker_threads
+import scalemodel._core as _core
+from scalemodel.base.threads import worker_threads
+from scalemodel.search.objective import SWEEP_COLUMNS, constraint
+from scalemodel.search.ranking import Question, merge
 
 MODEL = "llama3_8b"
 CLUSTER = sm.cluster("dgx_h100", nodes=2)

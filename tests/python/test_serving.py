@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel import _core, catalog
+import scalemodel._core as _core
+from scalemodel import catalog
 from scalemodel.resolve.engines import (
     WEIGHT_FORMATS,
     engine,
@@ -29,7 +30,7 @@ from scalemodel.serving import (
     serve_split,
     serving_layouts,
 )
-from scalemodel.serving.serve import MEMORY_COLUMNS, STEP_COLUMNS
+from scalemodel.serving.plan import MEMORY_COLUMNS, STEP_COLUMNS
 
 GIB = 2**30
 TASK = sm.Inference(input_tokens=1000, output_tokens=200)
@@ -57,7 +58,7 @@ def test_rates_times_and_memory_agree(
         assert plan.verdict == "out_of_memory"
         return
     steps = max(1.0, output_tokens - 1)
-    assert plan.concurrency <= min(concurrency, plan.most_concurrency) * (1 + 1e-9)
+    assert plan.concurrency <= min(concurrency, plan.max_concurrency) * (1 + 1e-9)
     assert plan.concurrency == pytest.approx(plan.requests_per_s * steps * plan.tpot_s, rel=1e-9)
     assert plan.ttft_s > 0
     assert plan.memory_bytes == pytest.approx(sum(getattr(plan, name) for name in MEMORY_COLUMNS))

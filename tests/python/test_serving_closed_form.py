@@ -85,7 +85,7 @@ def highest_rate(deployment: Deployment) -> float:
 def stream_of(deployment: Deployment, rate: float, seed: int) -> Any:
     """Long against the time that a request takes, the longer the rarer it waits for a slot."""
     plan = deployment.serve(requests_per_s=rate)
-    few = 10 if plan.most_concurrency < 30 else 1
+    few = 10 if plan.max_concurrency < 30 else 1
     requests = max(few * REQUESTS, int(60 * plan.concurrency))
     return request_stream(deployment.task, requests=requests, requests_per_s=rate, seed=seed)
 
@@ -139,7 +139,7 @@ def test_a_single_slot_is_a_queue_of_one_server() -> None:
     ask = {"engine": "sglang_2025", "replicas": 1}
     layout = sm.ServingLayout(tp=2)
     idle = sm.serve("llama3_70b", "dgx_a100", task, layout, requests_per_s=1e-6, **ask)
-    assert idle.most_concurrency == 1
+    assert idle.max_concurrency == 1
     holding = idle.latency_s - 0.005  # less what the host adds to the first token
     for load in (0.2, 0.5):
         plan = sm.serve(

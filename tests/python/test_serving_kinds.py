@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import scalemodel as sm
-from scalemodel import _core, catalog
+import scalemodel._core as _core
+from scalemodel import catalog
 from scalemodel.serving import request_stream, serve_batches
 
 CHAT = sm.Inference(input_tokens=1000, output_tokens=301)
@@ -136,7 +137,7 @@ def test_a_cached_prefix_leaves_the_rest_of_the_prompt(engine: str) -> None:
         engine=engine,
         replicas=1,
     )
-    assert plan.most_concurrency == plain.most_concurrency
+    assert plan.max_concurrency == plain.max_concurrency
     assert plan.requests_per_s > 2 * plain.requests_per_s
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import scalemodel as sm
 from scalemodel import catalog
-from scalemodel.settings.given import from_script
+from scalemodel.interop.settings.given import from_script
 
 CLUSTER = sm.cluster("dgx_h100", nodes=8)
 TASK = sm.Training(global_batch=256, sequence=4096)

@@ -13,8 +13,9 @@ import pytest
 import scalemodel as sm
 from reference import calculon_space
 from reference.calculon_space import CASES, Case, Cell, on_device_per_cell
-from scalemodel.search import Question
-from scalemodel.space import divisors, relation
+from scalemodel.base.numbers import divisors
+from scalemodel.search.ranking import Question
+from scalemodel.search.space import relation
 
 TASK = sm.Training(global_batch=64, sequence=8192)
 

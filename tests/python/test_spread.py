@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalemodel as sm
+import scalemodel._core as _core
 from command_line import run_command
-from scalemodel import _core
 from scalemodel.calibration.spread import RankSpread
 
 

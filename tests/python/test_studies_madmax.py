@@ -7,7 +7,7 @@ import pytest
 
 import scalemodel as sm
 from scalemodel import catalog
-from scalemodel.errors import ScaleModelError
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.studies import madmax
 
 

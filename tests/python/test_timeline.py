@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import scalemodel as sm
-from scalemodel import _core
+import scalemodel._core as _core
 
 pytestmark = pytest.mark.usefixtures("agg")
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel.traces import protobuf as wire
-from scalemodel.traces.kineto import covered_s, kind_of, union
+from scalemodel.interop.traces import protobuf as wire
+from scalemodel.interop.traces.kineto import covered_s, kind_of, union
 
 EST = sm.estimate(
     "llama3_8b",

@@ -11,8 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel import _core, catalog, uncertainty
-from scalemodel.uncertainty import Cell, CellKey, Seen, Situation, Uncertainty, embedded, keys_of
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.estimator import uncertainty
+from scalemodel.estimator.uncertainty import (
+    Cell,
+    CellKey,
+    Seen,
+    Situation,
+    Uncertainty,
+    embedded,
+    keys_of,
+)
 from scalemodel.validation import residuals
 from scalemodel.validation.prediction import Prediction
 from scalemodel.validation.residuals import Residual, residuals_of, uncertainty_of

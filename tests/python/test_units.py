@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalemodel.errors import ScaleModelError
-from scalemodel.units import UNITS, parse_quantity, source_of, value_of
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.units import UNITS, parse_quantity, source_of, value_of
 
 EVERY_UNIT = [(dimension, unit) for dimension, units in UNITS.items() for unit in units]
 

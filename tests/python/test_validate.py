@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from reference.runs import LLAMA, RUNS, csv_text
-from scalemodel.errors import ScaleModelError
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.validation import score, validate, write_csv
 from scalemodel.validation.operators.table import OPERATOR_KINDS
 from scalemodel.validation.prediction import OUTPUT_COLUMNS

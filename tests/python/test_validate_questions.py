@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reference.runs import GPT, LLAMA
-from scalemodel import stacks
+from scalemodel.resolve import stack_choice as stacks
 from scalemodel.validation.rows import Row, SkippedRowError
 from scalemodel.validation.training import question
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 
+import scalemodel._core as _core
 from reference.peers import (
     CALCULON,
     Peer,
@@ -19,7 +20,6 @@ from reference.peers import (
     wire_only,
     without_ends,
 )
-from scalemodel import _core
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import scalemodel as sm
-from scalemodel import _core, resolve
+import scalemodel._core as _core
+from scalemodel import resolve
 
 if TYPE_CHECKING:
     from _pytest.mark import ParameterSet

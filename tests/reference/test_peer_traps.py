@@ -14,8 +14,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel import _core, catalog, resolve
-from scalemodel.estimate import MEMORY_COLUMNS, TIME_COLUMNS
+import scalemodel._core as _core
+from scalemodel import catalog, resolve
+from scalemodel.estimator.evaluation import MEMORY_COLUMNS, TIME_COLUMNS
 
 DENSE, ROUTED, MULTI_HEAD = "llama3_70b", "mixtral_8x7b", "gpt3_175b"
 TASK = sm.Training(global_batch=256, sequence=4096)

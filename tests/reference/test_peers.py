@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import pytest
 
+import scalemodel._core as _core
 from reference.causes import CAUSES, comparison, ratios, table, without
 from reference.peers import (
     CALCULON,
@@ -28,7 +29,6 @@ from reference.peers import (
     wire_only,
     without_ends,
 )
-from scalemodel import _core
 
 PEAK_FLOP_PER_S = {"a100_80e": 312e12, "a100_80g": 312e12, "h100_80g_nvl8": 1000e12}
 SCALE_UP_BYTES_PER_S = {"a100": 300e9, "h100": 450e9}

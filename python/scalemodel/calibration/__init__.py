@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.calibration import kinds
 from scalemodel.calibration.attention import attention
 from scalemodel.calibration.entry import check_name, toml_text, write_entries
 from scalemodel.calibration.kinds import Constant, Fit, Target
 from scalemodel.calibration.samples import FITTED
-from scalemodel.errors import ScaleModelError
 from scalemodel.validation.errors import columns, percent, summarised
 from scalemodel.validation.rows import Table, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from scalemodel import _core
+    import scalemodel._core as _core
 
 __all__ = ["KINDS", "Calibration", "calibrate"]
 

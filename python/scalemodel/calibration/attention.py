@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scalemodel import _core, catalog
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.calibration.kinds import (
     Constant,
     Fit,
@@ -18,7 +20,6 @@ from scalemodel.calibration.kinds import (
     ranges,
 )
 from scalemodel.calibration.samples import Group, positive, possible, read_samples, require
-from scalemodel.errors import ScaleModelError
 from scalemodel.resolve.accelerators import build_accelerator
 from scalemodel.resolve.attention import AttentionKernels, Kernel
 from scalemodel.validation.rows import Row, SkippedRowError, Table

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalemodel import _core
+import scalemodel._core as _core
 
 Numbers = NDArray[np.float64]
 Shapes = NDArray[np.int64]

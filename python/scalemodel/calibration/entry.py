@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scalemodel.errors import ScaleModelError
+from scalemodel.base.errors import ScaleModelError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalemodel import _core, catalog, resolve
+import scalemodel._core as _core
+from scalemodel import catalog, resolve
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.units import value_of
 from scalemodel.calibration.samples import (
     Group,
     one_label,
@@ -18,12 +21,10 @@ from scalemodel.calibration.samples import (
     read_samples,
     require,
 )
-from scalemodel.errors import ScaleModelError
 from scalemodel.resolve import Cluster
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 from scalemodel.resolve.clusters import cluster_table
 from scalemodel.resolve.networks import interconnect_table
-from scalemodel.units import value_of
 from scalemodel.validation.operators.elementwise import CLASS_OF
 from scalemodel.validation.rows import Row, SkippedRowError, Table
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scalemodel.errors import ScaleModelError
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.validation.rows import Row, SkippedRowError, Table
 
 SHORT_S = 20e-6  # shorter calls count half: mostly launch, and noisy

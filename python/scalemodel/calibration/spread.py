@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalemodel import _core, catalog
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.calibration.entry import check_name, toml_text, write_entries
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import DEFAULT_STACK, Estimate
-from scalemodel.jobs.logs import read_log
+from scalemodel.estimator.estimate import Estimate
+from scalemodel.interop.jobs.logs import read_log
+from scalemodel.interop.traces.kineto import read_kineto
 from scalemodel.resolve.reader import Reader
-from scalemodel.traces.kineto import read_kineto
+from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.validation.errors import columns, percent
 from scalemodel.validation.rows import read_table
 

@@ -17,10 +17,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from scalemodel.errors import ScaleModelError, nearest
-from scalemodel.reading import read_text
-from scalemodel.texts import plain, plain_cells
-from scalemodel.units import source_of, value_of
+from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.reading import read_text
+from scalemodel.base.safe_text import plain, plain_cells
+from scalemodel.base.units import source_of, value_of
 
 if sys.version_info >= (3, 11):
     import tomllib

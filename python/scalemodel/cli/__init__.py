@@ -14,8 +14,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from scalemodel import interrupts
 from scalemodel._core import __version__
+from scalemodel.base import interrupts
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli.calibrations import add_calibrate, add_measure
 from scalemodel.cli.catalogue import add_list, add_validate
 from scalemodel.cli.codesigns import add_codesign
@@ -37,7 +38,6 @@ from scalemodel.cli.routes import add_route
 from scalemodel.cli.scalings import add_scaling
 from scalemodel.cli.searches import add_search, add_sweep
 from scalemodel.cli.serving import add_serve
-from scalemodel.errors import ScaleModelError
 
 __all__ = [
     "FAILED",

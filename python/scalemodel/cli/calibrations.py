@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli.options import whole
 from scalemodel.cli.output import OK, print_csv
-from scalemodel.errors import ScaleModelError
 
 if TYPE_CHECKING:
     from scalemodel.calibration import Calibration
@@ -81,7 +81,7 @@ def add_measure(commands: Any) -> None:
 def _calibrate(options: argparse.Namespace) -> int:
     from scalemodel.calibration import calibrate
     from scalemodel.calibration.spread import calibrate_spread
-    from scalemodel.estimate import DEFAULT_STACK
+    from scalemodel.resolve.stacks import DEFAULT_STACK
     from scalemodel.validation import write_csv
 
     files = options.file
@@ -120,7 +120,7 @@ def _calibrate(options: argparse.Namespace) -> int:
 
 
 def _measure(options: argparse.Namespace) -> int:
-    from scalemodel import measure
+    from scalemodel.calibration import measure
 
     folder = Path(options.out).resolve().parent
     if not folder.is_dir():  # found out before the measurement, not after

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from scalemodel import _core
+import scalemodel._core as _core
 from scalemodel.cli import rankings
 from scalemodel.cli.options import (
     add_formats,
@@ -88,7 +88,7 @@ def add_codesign(commands: Any) -> None:
 
 def _codesign(options: argparse.Namespace) -> int:
     from scalemodel.codesign import codesign
-    from scalemodel.space import Space
+    from scalemodel.search.space import Space
 
     named = given(options, _core.Strategy.fields())
     study = codesign(
@@ -116,7 +116,7 @@ def _codesign(options: argparse.Namespace) -> int:
 
 
 def _print(study: pd.DataFrame, paths: list[str], rows: list[dict[str, Any]]) -> None:
-    from scalemodel.messages import count_text, percent_text, time_text
+    from scalemodel.base.text import count_text, percent_text, time_text
     from scalemodel.plot.columns import strategy_text
 
     units = study.attrs["units"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from scalemodel import _core
+import scalemodel._core as _core
 from scalemodel.cli.mixes import estimate_parts, has_parts
 from scalemodel.cli.options import (
     add_formats,
@@ -27,7 +27,7 @@ from scalemodel.cli.output import (
 from scalemodel.cli.runs import add_run, run_of, run_text
 
 if TYPE_CHECKING:
-    from scalemodel.estimate import Estimate
+    from scalemodel.estimator.estimate import Estimate
 
 _BAR_WIDTH = 10
 
@@ -52,7 +52,7 @@ def add_estimate(commands: Any) -> None:
 def ask(options: argparse.Namespace) -> Estimate:
     """The estimate that the options describe."""
     from scalemodel import resolve
-    from scalemodel.estimate import estimate
+    from scalemodel.estimator.estimate import estimate
 
     strategy = _core.Strategy(**given(options, _core.Strategy.fields()))
     model = resolve.model(options.model)
@@ -77,7 +77,8 @@ def _header(est: Estimate) -> str:
 
 def rates_text(est: Estimate) -> str:
     """Speed, power and cost of a step."""
-    from scalemodel.messages import count_text, money_text, percent_text, step_text
+    from scalemodel.base.text import count_text, money_text, percent_text
+    from scalemodel.estimator.uncertainty import step_text
 
     core, cluster = est.core, est.cluster
     tokens = est.task.global_batch * est.task.sequence
@@ -109,8 +110,8 @@ def _bar(fraction: float) -> str:
 
 
 def _time_line(est: Estimate) -> str:
-    from scalemodel.estimate import TIME_COLUMNS
-    from scalemodel.messages import percent_text, time_text
+    from scalemodel.base.text import percent_text, time_text
+    from scalemodel.estimator.evaluation import TIME_COLUMNS
 
     core = est.core
     seconds = {column: float(getattr(core, column)) for column in TIME_COLUMNS}
@@ -129,9 +130,12 @@ def _time_line(est: Estimate) -> str:
 
 def summary(est: Estimate) -> str:
     """One screen: the question, time, memory, verdict, what limits it, what to try next."""
-    from scalemodel import diagnosis
-    from scalemodel.explain.sources import network_text
-    from scalemodel.messages import fix_text, kinds_text, message, size_text
+    from scalemodel.base.text import size_text
+    from scalemodel.estimator import diagnosis
+    from scalemodel.estimator.diagnosis import fix_text, message
+    from scalemodel.estimator.evaluation import kinds_text
+    from scalemodel.estimator.losses import what_limits
+    from scalemodel.resolve.clusters import network_text
 
     if est.illegal:
         return _header(est) + "\n" + message(est)
@@ -149,7 +153,7 @@ def summary(est: Estimate) -> str:
         f"{kinds_text(est)}"
     )
     lines.append(f"verdict {est.verdict}: fits, {size_text(spare)} spare")
-    lines.append(f"limited by: {diagnosis.what_limits(est)}")
+    lines.append(f"limited by: {what_limits(est)}")
     better = [fix_text(fix, relative=True) for fix in diagnosis.next_knobs(est)]
     lines.append("next best knobs: " + (" · ".join(better) if better else "no single one helps"))
     return "\n".join(lines)
@@ -166,7 +170,7 @@ def _estimate(options: argparse.Namespace) -> int:
             document["run"] = run.to_dict()
         if not est.fits:
             fixes = est.fixes()
-            from scalemodel.messages import message
+            from scalemodel.estimator.diagnosis import message
 
             document["message"] = message(est, fixes)
             document["fixes"] = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli.estimates import ask, record
 from scalemodel.cli.options import (
     REQUIRED,
@@ -15,7 +16,6 @@ from scalemodel.cli.options import (
     option_name,
 )
 from scalemodel.cli.output import INFEASIBLE, OK, print_csv, print_json
-from scalemodel.errors import ScaleModelError
 
 _FRAMEWORKS = ("megatron", "torchtitan", "deepspeed", "accelerate")
 
@@ -39,8 +39,8 @@ def add_launch(commands: Any) -> None:
 def _launch(options: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from scalemodel.messages import message
-    from scalemodel.settings import launch
+    from scalemodel.estimator.diagnosis import message
+    from scalemodel.interop.settings import launch
 
     est = ask(options)
     if est.illegal:
@@ -71,7 +71,7 @@ def add_compare_log(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from scalemodel.jobs import compare_log
+    from scalemodel.interop.jobs import compare_log
 
     if options.model is None:
         found = compare_log(

@@ -7,11 +7,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli import rankings
 from scalemodel.cli.options import add_formats
 from scalemodel.cli.output import OK, print_csv, print_json
-from scalemodel.errors import ScaleModelError
-from scalemodel.objective import SWEEP_COLUMNS
+from scalemodel.search.objective import SWEEP_COLUMNS
 
 _KINDS = ".json (rankings), .csv or .parquet (sweeps)"
 
@@ -48,7 +48,7 @@ def _merge(options: argparse.Namespace) -> int:
 
 
 def _merge_rankings(options: argparse.Namespace) -> int:
-    from scalemodel import ranking_file
+    from scalemodel.search import ranking_file
 
     if options.out:
         rankings.check_out(options.out, part=options.partial)
@@ -57,7 +57,7 @@ def _merge_rankings(options: argparse.Namespace) -> int:
 
 
 def _merge_sweeps(options: argparse.Namespace) -> int:
-    from scalemodel import table_file
+    from scalemodel.search import table_file
 
     if not options.out:
         raise ScaleModelError("out: a file is needed to merge sweeps into (--out FILE)")

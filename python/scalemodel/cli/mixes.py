@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from scalemodel import _core
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli.options import given, option_name, task_of
 from scalemodel.cli.output import (
     INFEASIBLE,
@@ -15,10 +16,9 @@ from scalemodel.cli.output import (
     print_table,
     strategy_text,
 )
-from scalemodel.errors import ScaleModelError
 
 if TYPE_CHECKING:
-    from scalemodel.mixed import MixedEstimate
+    from scalemodel.estimator.mixed import MixedEstimate
 
 #: Options that mean nothing where parts say how many nodes there are, or need one kind.
 _OF_ONE_KIND = ("nodes", "accelerators", "network", "tokens", "explain")
@@ -33,7 +33,7 @@ def has_parts(source: str) -> bool:
 
 def estimate_parts(options: argparse.Namespace) -> int:
     """One step on all parts."""
-    from scalemodel.mixed import estimate_mixed, mixed_cluster
+    from scalemodel.estimator.mixed import estimate_mixed, mixed_cluster
 
     for name in _OF_ONE_KIND:
         if getattr(options, name, None):
@@ -55,7 +55,7 @@ def estimate_parts(options: argparse.Namespace) -> int:
 
 
 def _print_answer(est: MixedEstimate, strategy: _core.Strategy) -> None:
-    from scalemodel.messages import count_text, money_text, size_text, time_text
+    from scalemodel.base.text import count_text, money_text, size_text, time_text
 
     if est.step_time_s is None or est.tokens_per_s is None:
         print(f"verdict {est.verdict}")

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from scalemodel import _core
+import scalemodel._core as _core
 from scalemodel.cli.output import MALFORMED
 
 if TYPE_CHECKING:
     from scalemodel.resolve import Cluster
-    from scalemodel.tasks import Training
+    from scalemodel.resolve.tasks import Training
 
 #: Fields of the task without a default.
 REQUIRED = ("global_batch", "sequence")
@@ -161,7 +161,7 @@ def given(options: argparse.Namespace, rows: Iterable[Mapping[str, Any]]) -> dic
 
 def task_of(options: argparse.Namespace) -> Training:
     """The task that the options describe."""
-    from scalemodel.tasks import FineTuning, Training
+    from scalemodel.resolve.tasks import FineTuning, Training
 
     named = given(options, _core.Task.fields())
     if any(name in named for name in _FINE_TUNING):
@@ -286,7 +286,7 @@ def exclusion(text: str) -> dict[str, object]:
         if not sign or not value:
             raise argparse.ArgumentTypeError(f"{part!r}: must be like sharding=zero3,tp=8")
         if name not in rows:
-            from scalemodel.errors import nearest
+            from scalemodel.base.errors import nearest
 
             raise argparse.ArgumentTypeError(f"{name}: no such knob; {nearest(name, rows)}")
         found[name] = knob_value(rows[name], value)

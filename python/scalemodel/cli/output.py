@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scalemodel import _core
-from scalemodel.texts import csv_cell, plain
+import scalemodel._core as _core
+from scalemodel.base.safe_text import csv_cell, plain
 
 if TYPE_CHECKING:
     from scalemodel.resolve import Cluster, Model
-    from scalemodel.tasks import Training
+    from scalemodel.resolve.tasks import Training
 
 OK, FAILED, MALFORMED, INFEASIBLE, NOTHING_FEASIBLE, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -91,7 +91,7 @@ def question_record(asked: Asked) -> dict[str, Any]:
 
 def question_text(asked: Asked, *further: str) -> str:
     """The question in one line."""
-    from scalemodel.messages import count_text
+    from scalemodel.base.text import count_text
 
     cluster, core = asked.cluster, asked.cluster.core
     nodes = f"{cluster.nodes:g} × {core.node_accelerators}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scalemodel._core import __version__
+from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.cli.output import (
     NOTHING_FEASIBLE,
     OK,
@@ -17,13 +18,13 @@ from scalemodel.cli.output import (
     question_text,
     strategy_text,
 )
-from scalemodel.errors import ScaleModelError, nearest
+from scalemodel.estimator.losses import what_limits
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from scalemodel.ranking_file import Part
-    from scalemodel.search import Question, Ranking
+    from scalemodel.search.ranking import Question, Ranking
+    from scalemodel.search.ranking_file import Part
 
 OUT_SUFFIXES = (".json", ".csv", ".parquet")
 _SHOWN = ("step_time_s", "tokens_per_s", "mfu_fraction", "memory_bytes")
@@ -121,7 +122,7 @@ def _aim_text(question: Question) -> str:
         aim = terms[0][0]
     else:
         aim = " + ".join(f"{weight:g} ln {column}" for column, weight in terms)
-    from scalemodel.objective import is_maximised
+    from scalemodel.search.objective import is_maximised
 
     goal = "most" if len(terms) == 1 and is_maximised(terms[0][0]) else "least"
     return ", ".join([f"{goal} {aim}", *question.constraints])
@@ -136,7 +137,7 @@ def _number_text(value: object) -> str:
 
 
 def _top_rows(ranking: Ranking) -> None:
-    from scalemodel.messages import count_text, percent_text, size_text, time_text
+    from scalemodel.base.text import count_text, percent_text, size_text, time_text
 
     further = _further_columns(ranking.question)
     rows = []
@@ -159,8 +160,8 @@ def _top_rows(ranking: Ranking) -> None:
 
 def _lead_text(ranking: Ranking) -> str:
     """What the first has over the next that differs, in shares of the other's step."""
-    from scalemodel.estimate import TIME_COLUMNS
-    from scalemodel.messages import percent_text
+    from scalemodel.base.text import percent_text
+    from scalemodel.estimator.evaluation import TIME_COLUMNS
 
     first = ranking[0]
     for number, other in enumerate(ranking[1:], start=2):
@@ -193,7 +194,7 @@ def _lead_text(ranking: Ranking) -> str:
 
 def summary(part: Part) -> str:
     """The question and what became of the rows."""
-    from scalemodel.ranking_file import rows_text
+    from scalemodel.search.ranking_file import rows_text
 
     ranking = part.ranking
     lines = [question_text(ranking.question, _aim_text(ranking.question)), _counts_text(ranking)]
@@ -221,7 +222,6 @@ def show(part: Part, options: argparse.Namespace) -> int:
 
 
 def _show_text(part: Part, frame: pd.DataFrame, columns: Sequence[str] | None) -> None:
-    from scalemodel import diagnosis
 
     ranking = part.ranking
     print(summary(part))
@@ -235,7 +235,7 @@ def _show_text(part: Part, frame: pd.DataFrame, columns: Sequence[str] | None) -
         print_table(header, [list(row.values()) for row in records(frame)])
         return
     _top_rows(ranking)
-    print(f"#1 is limited by: {diagnosis.what_limits(ranking[0])}")
+    print(f"#1 is limited by: {what_limits(ranking[0])}")
     lead = _lead_text(ranking)
     if lead:
         print(lead)
@@ -243,7 +243,7 @@ def _show_text(part: Part, frame: pd.DataFrame, columns: Sequence[str] | None) -
 
 def check_out(path: str, *, part: bool) -> None:
     """ScaleModelError for a file that cannot hold a ranking, before the work is done."""
-    from scalemodel import table_file
+    from scalemodel.search import table_file
 
     suffix = table_file.check_suffix(path, OUT_SUFFIXES)
     if part and suffix != ".json":
@@ -252,7 +252,8 @@ def check_out(path: str, *, part: bool) -> None:
 
 def write(part: Part, path: str, columns: Sequence[str] | None) -> None:
     """A ranking to a file: all of it as JSON, its table as CSV or Parquet."""
-    from scalemodel import files, ranking_file, table_file
+    from scalemodel.base import files
+    from scalemodel.search import ranking_file, table_file
 
     if table_file.check_suffix(path, OUT_SUFFIXES) == ".json":
         with files.replacing(path) as draft:

@@ -42,7 +42,7 @@ def _tell(done: int, total: int) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from scalemodel.errors import ScaleModelError
+    from scalemodel.base.errors import ScaleModelError
     from scalemodel.reports import report
 
     if not options.out.lower().endswith((".html", ".htm")):

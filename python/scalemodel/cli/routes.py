@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli.options import add_formats, number, whole
 from scalemodel.cli.output import INFEASIBLE, OK, print_csv, print_json, print_table
-from scalemodel.errors import ScaleModelError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -187,7 +187,7 @@ def _route(options: argparse.Namespace) -> int:
 
 
 def _print(reports: list[RoutingReport]) -> None:
-    from scalemodel.messages import count_text, percent_text, time_text
+    from scalemodel.base.text import count_text, percent_text, time_text
 
     first = reports[0]
     print(f"{first.fabric!r} · {first.traffic!r} · rates {first.model}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli.options import number
-from scalemodel.errors import ScaleModelError
 
 if TYPE_CHECKING:
     from scalemodel.economics import TrainingRun
-    from scalemodel.estimate import Estimate
+    from scalemodel.estimator.estimate import Estimate
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def run_of(options: argparse.Namespace, est: Estimate) -> TrainingRun | None:
 
 def run_text(run: TrainingRun) -> str:
     """One line for a terminal."""
-    from scalemodel.messages import count_text, money_text, percent_text
+    from scalemodel.base.text import count_text, money_text, percent_text
 
     between = ""
     if run.time_low_s is not None and run.time_high_s is not None:

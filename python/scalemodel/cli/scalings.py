@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from scalemodel import _core
+import scalemodel._core as _core
 from scalemodel.cli import rankings
 from scalemodel.cli.options import (
     add_field,
@@ -110,7 +110,7 @@ def _scaling(options: argparse.Namespace) -> int:
 
 
 def _cells(row: dict[str, Any]) -> list[object]:
-    from scalemodel.messages import count_text, money_text, percent_text, time_text
+    from scalemodel.base.text import count_text, money_text, percent_text, time_text
     from scalemodel.plot.columns import strategy_text
 
     size = f"{row['accelerators']:,}"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from scalemodel import _core
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli import rankings
 from scalemodel.cli.options import (
     add_formats,
@@ -26,18 +27,16 @@ from scalemodel.cli.options import (
     whole,
 )
 from scalemodel.cli.output import NOTHING_FEASIBLE, OK, print_json, question_text, strategy_text
-from scalemodel.errors import ScaleModelError
-from scalemodel.objective import SWEEP_COLUMNS
-from scalemodel.search import Question, Shard, search, sweep
-from scalemodel.space import Space, enumeration
+from scalemodel.cli.sweep_rows import CsvOutput, FileOutput, JsonOutput, Tally
+from scalemodel.search.objective import SWEEP_COLUMNS
+from scalemodel.search.ranking import Question, Shard
+from scalemodel.search.search import search, sweep
+from scalemodel.search.space import Space, enumeration
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from scalemodel.resolve import Cluster, Model
-    from scalemodel.table_draft import Chunks
-    from scalemodel.table_file import Writer
-    from scalemodel.tasks import Training
+    from scalemodel.resolve.tasks import Training
+    from scalemodel.search.table_file import Writer
 
 #: Rows of a sweep that are in memory at once.
 CHUNK_ROWS = 200_000
@@ -249,7 +248,7 @@ def _print_count(options: argparse.Namespace, size: int) -> int:
 
 # ----------------------------------------------------------------------------------------- search
 def _search(options: argparse.Namespace) -> int:
-    from scalemodel.ranking_file import part_of
+    from scalemodel.search.ranking_file import part_of
 
     model, cluster, task, space = asked(options)
     if options.count:
@@ -284,81 +283,12 @@ def _search(options: argparse.Namespace) -> int:
 
 
 # ------------------------------------------------------------------------------------------ sweep
-class _Tally:
-    """Counts rows by verdict and remembers the best."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-        self.best: tuple[float, int] | None = None
-
-    def add(self, frame: pd.DataFrame) -> None:
-        for verdict, number in frame["verdict"].value_counts().items():
-            if number:
-                self.counts[str(verdict)] = self.counts.get(str(verdict), 0) + int(number)
-        fits = frame.loc[frame["verdict"] == "ok", "tokens_per_s"]
-        if len(fits):
-            at = int(fits.to_numpy().argmax())
-            row, rate = int(fits.index[at]), float(fits.iloc[at])
-            if self.best is None or rate > self.best[0]:
-                self.best = rate, row
-
-    def note(self) -> dict[str, Any]:
-        """The same as JSON holds it."""
-        return {"counts": self.counts, "best": self.best}
-
-    def restore(self, note: Mapping[str, Any]) -> None:
-        self.counts = dict(note["counts"])
-        self.best = None if note["best"] is None else (note["best"][0], note["best"][1])
-
-    def ordered(self) -> dict[str, int]:
-        return dict(sorted(self.counts.items(), key=lambda item: (-item[1], item[0])))
-
-
-class _FileOutput:
-    """Rows to a file, with the tally of all rows so far."""
-
-    def __init__(self, chunks: Chunks, tally: _Tally) -> None:
-        self._chunks, self._tally = chunks, tally
-        if chunks.note is not None:
-            tally.restore(chunks.note)
-
-    def write(self, frame: pd.DataFrame) -> None:
-        self._chunks.write(frame, self._tally.note())
-
-
-class _CsvOutput:
-    """Rows to standard output as they come."""
-
-    def __init__(self) -> None:
-        self._started = False
-
-    def write(self, frame: pd.DataFrame) -> None:
-        from scalemodel.table_file import csv_text
-
-        sys.stdout.write(csv_text(frame, header=not self._started))
-        self._started = True
-
-
-class _JsonOutput:
-    """Rows to standard output as one JSON array, one row a line."""
-
-    def __init__(self) -> None:
-        self._started = False
-
-    def write(self, frame: pd.DataFrame) -> None:
-        import json
-
-        for row in rankings.records(frame.reset_index()):
-            text = json.dumps(row, ensure_ascii=False, allow_nan=False)
-            sys.stdout.write((",\n" if self._started else "[\n") + text)
-            self._started = True
-
-    def close(self) -> None:
-        sys.stdout.write("\n]\n" if self._started else "[]\n")
-
-
 def _metadata(own: Shard, question: Question) -> dict[str, Any]:
-    from scalemodel.ranking_file import joined_rows, question_document, question_sha256
+    from scalemodel.search.ranking_file import (
+        joined_rows,
+        question_document,
+        question_sha256,
+    )
 
     document = question_document(question)
     return {
@@ -372,7 +302,7 @@ def _metadata(own: Shard, question: Question) -> dict[str, Any]:
 
 
 def _stream(
-    own: Shard, options: argparse.Namespace, tally: _Tally, writer: Writer | None, done: int
+    own: Shard, options: argparse.Namespace, tally: Tally, writer: Writer | None, done: int
 ) -> Any:
     """The rows of a shard that are not done, a chunk at a time; an empty table at the end."""
     report = _progress(options)
@@ -408,8 +338,8 @@ def _needed(options: argparse.Namespace, written: bool) -> tuple[str, ...] | Non
 
 
 def _sweep(options: argparse.Namespace) -> int:
-    from scalemodel.table_draft import writing_chunks
-    from scalemodel.table_file import check_suffix
+    from scalemodel.search.table_draft import writing_chunks
+    from scalemodel.search.table_file import check_suffix
 
     if options.resume and not options.out:
         raise ScaleModelError("resume: needs the file to be continued (--out FILE)")
@@ -419,7 +349,7 @@ def _sweep(options: argparse.Namespace) -> int:
     number, count = options.shard
     if options.out:
         check_suffix(options.out)
-    tally, done = _Tally(), []
+    tally, done = Tally(), []
     streams_out = not options.out and (options.csv or options.json)
 
     def work(own: Shard) -> Any:
@@ -435,11 +365,11 @@ def _sweep(options: argparse.Namespace) -> int:
                 chunks = stack.enter_context(
                     writing_chunks(options.out, _metadata(own, asked), resume=options.resume)
                 )
-                writer, rows_done = _FileOutput(chunks, tally), chunks.rows
+                writer, rows_done = FileOutput(chunks, tally), chunks.rows
             elif options.csv:
-                writer = _CsvOutput()
+                writer = CsvOutput()
             elif options.json:
-                writer = _JsonOutput()
+                writer = JsonOutput()
                 stack.callback(writer.close)
             return _stream(own, options, tally, writer, rows_done)
 
@@ -460,11 +390,11 @@ def _sweep(options: argparse.Namespace) -> int:
     return NOTHING_FEASIBLE if nothing else OK
 
 
-def _show_tally(own: Shard, tally: _Tally, options: argparse.Namespace) -> None:
+def _show_tally(own: Shard, tally: Tally, options: argparse.Namespace) -> None:
     from scalemodel.cli.estimates import rates_text
     from scalemodel.cli.estimates import record as estimate_record
-    from scalemodel.estimate import estimate
-    from scalemodel.ranking_file import rows_text
+    from scalemodel.estimator.estimate import estimate
+    from scalemodel.search.ranking_file import rows_text
 
     q, rows, best = own.question, own.last - own.first, None
     if tally.best is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from scalemodel import _core
+import scalemodel._core as _core
 from scalemodel.cli.options import add_field, add_formats, cluster_of, given, number, whole
 from scalemodel.cli.output import (
     INFEASIBLE,
@@ -91,9 +91,9 @@ def _text(found: Serving) -> str:
         f"{found.requests_per_s:.3g} requests/s   "
         f"{100 * found.utilisation_fraction:.0f} % of the most",
         f"first token {ttft}   between tokens {1e3 * found.tpot_s:.2f} ms   "
-        f"{found.concurrency:.0f} of at most {found.most_concurrency:.0f} sequences running",
+        f"{found.concurrency:.0f} of at most {found.max_concurrency:.0f} sequences running",
         f"memory  weights {found.memory_weights_bytes / gib:.1f}  "
-        f"cache {found.memory_cache_bytes / gib:.1f}  "
+        f"cache {found.memory_kv_cache_bytes / gib:.1f}  "
         f"activations {found.memory_activations_bytes / gib:.1f}  "
         f"reserve {found.memory_reserve_bytes / gib:.1f} GiB",
     ]

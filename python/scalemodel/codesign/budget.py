@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.units import UNITS
 from scalemodel.codesign.vary import Design, Hardware, Quantity
-from scalemodel.errors import ScaleModelError, nearest
-from scalemodel.units import UNITS
 
 if TYPE_CHECKING:
     import pandas as pd

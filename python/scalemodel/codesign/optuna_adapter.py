@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.codesign.study import (
     ASKED,
     Study,
@@ -20,11 +21,11 @@ from scalemodel.codesign.study import (
     table_of,
 )
 from scalemodel.codesign.vary import Hardware, Setting
-from scalemodel.errors import ScaleModelError
-from scalemodel.objective import Objective
-from scalemodel.search import ClusterLike, ModelLike
-from scalemodel.space import Space
-from scalemodel.tasks import Training
+from scalemodel.resolve.clusters import ClusterLike
+from scalemodel.resolve.models import ModelLike
+from scalemodel.resolve.tasks import Training
+from scalemodel.search.objective import Objective
+from scalemodel.search.space import Space
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.codesign.study import Answer, Study, codesign, row_of, sign_of, table_of
 from scalemodel.codesign.vary import Setting
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import Estimate, estimate
-from scalemodel.search import ClusterLike, ModelLike
-from scalemodel.space import Space
-from scalemodel.tasks import Training
+from scalemodel.estimator.estimate import Estimate, estimate
+from scalemodel.resolve.clusters import ClusterLike
+from scalemodel.resolve.models import ModelLike
+from scalemodel.resolve.tasks import Training
+from scalemodel.search.space import Space
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,17 +8,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from scalemodel import _core, resolve
+import scalemodel._core as _core
+from scalemodel import resolve
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.threads import worker_threads
 from scalemodel.codesign import budget as budgets
 from scalemodel.codesign.vary import Hardware, Setting, Value, Values, designs_of
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import DEFAULT_STACK, Estimate
-from scalemodel.objective import Objective, is_maximised
+from scalemodel.estimator.estimate import Estimate
 from scalemodel.resolve import Cluster, Network
-from scalemodel.search import ClusterLike, ModelLike, search
-from scalemodel.space import Space
-from scalemodel.tasks import Training
-from scalemodel.threads import worker_threads
+from scalemodel.resolve.clusters import ClusterLike
+from scalemodel.resolve.models import ModelLike
+from scalemodel.resolve.stacks import DEFAULT_STACK
+from scalemodel.resolve.tasks import Training
+from scalemodel.search.objective import Objective, is_maximised
+from scalemodel.search.search import search
+from scalemodel.search.space import Space
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from scalemodel import resolve
-from scalemodel.errors import ScaleModelError, nearest
+from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.units import UNITS, parse_quantity
 from scalemodel.resolve import Cluster, designs
-from scalemodel.units import UNITS, parse_quantity
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from scalemodel.errors import ScaleModelError, nearest
-from scalemodel.units import value_of
+from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.units import value_of
 
 
 def checked(argument: str, value: object, low: float, high: float = 1e30) -> float:

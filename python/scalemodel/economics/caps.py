@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from scalemodel import _core
+import scalemodel._core as _core
 from scalemodel.economics.arguments import checked
-from scalemodel.estimate import Estimate, operator_rows, running_estimate
+from scalemodel.estimator.estimate import Estimate
+from scalemodel.estimator.evaluation import operator_rows, running_estimate
 from scalemodel.resolve.power import clock_power
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scalemodel import _core, catalog
+import scalemodel._core as _core
+from scalemodel import catalog
 from scalemodel.economics.arguments import preset
 from scalemodel.resolve import Cluster, accelerator_table
 from scalemodel.resolve.reader import Reader

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from scalemodel import _core, catalog
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.economics.arguments import checked, preset
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import Estimate
+from scalemodel.estimator.estimate import Estimate
 from scalemodel.resolve import Cluster
 from scalemodel.resolve.reader import Reader
 

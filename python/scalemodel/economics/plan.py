@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.economics.arguments import checked
 from scalemodel.economics.run import TrainingRun, training_run
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import DEFAULT_STACK
 from scalemodel.resolve import cluster as resolve_cluster
 from scalemodel.resolve import model as resolve_model
-from scalemodel.search import search
+from scalemodel.resolve.stacks import DEFAULT_STACK
+from scalemodel.search.search import search
 
 if TYPE_CHECKING:
     from scalemodel.resolve import Cluster, Model
-    from scalemodel.space import Space
-    from scalemodel.tasks import Training
+    from scalemodel.resolve.tasks import Training
+    from scalemodel.search.space import Space
 
 #: Sizes between two powers of two, as fractions of the larger.
 _BETWEEN = (0.625, 0.75, 0.875)

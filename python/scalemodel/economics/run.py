@@ -6,15 +6,17 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scalemodel import _core, catalog
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.units import parse_quantity, value_of
 from scalemodel.economics import carbon
 from scalemodel.economics.arguments import checked, one_of
 from scalemodel.economics.caps import capped_step
 from scalemodel.economics.failures import Reliability, nodes_of
 from scalemodel.economics.failures import reliability as reliability_of
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import Estimate, running_estimate
-from scalemodel.units import parse_quantity, value_of
+from scalemodel.estimator.estimate import Estimate
+from scalemodel.estimator.evaluation import running_estimate
 
 if TYPE_CHECKING:
     from scalemodel.resolve import Cluster

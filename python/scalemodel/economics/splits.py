@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from scalemodel import _core, catalog
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.economics.arguments import checked, one_of
 from scalemodel.economics.run import price_of
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import Estimate, running_estimate
+from scalemodel.estimator.estimate import Estimate
+from scalemodel.estimator.evaluation import running_estimate
 from scalemodel.resolve.reader import Reader
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from scalemodel import _core
-from scalemodel.errors import ScaleModelError
-from scalemodel.explain.explanation import safe
-from scalemodel.explorer.state import MACHINE, STRATEGY, TASK
-
-if TYPE_CHECKING:
-    from scalemodel.explorer.state import Explorer, Setting
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.estimator.explain.explanation import safe
+from scalemodel.explorer.settings import MACHINE, STRATEGY, TASK, Explored, Setting
 
 _PAGE = "explored.html"
 
@@ -47,7 +44,7 @@ class Controls:
         The answer, and what a button said.
     """
 
-    def __init__(self, explorer: Explorer) -> None:
+    def __init__(self, explorer: Explored) -> None:
         self.explorer = explorer
         self._widgets = _widgets()
         self._quiet = False
@@ -168,7 +165,7 @@ class Controls:
         return ""
 
     def _help(self) -> str:
-        from scalemodel.diagnosis import diagnose
+        from scalemodel.estimator.diagnosis import diagnose
 
         return str(diagnose(self.explorer.estimate))
 

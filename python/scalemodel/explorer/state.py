@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from scalemodel import _core, resolve
+import scalemodel._core as _core
+from scalemodel import resolve
+from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.codesign.vary import Hardware
-from scalemodel.errors import ScaleModelError, nearest
-from scalemodel.estimate import DEFAULT_STACK, Estimate, estimate, is_composed
+from scalemodel.estimator.estimate import Estimate, estimate
+from scalemodel.explorer.controls import Controls
+from scalemodel.explorer.settings import MACHINE, STRATEGY, TASK, Setting
 from scalemodel.explorer.view import view_html
+from scalemodel.layer_groups.model import is_composed
 from scalemodel.resolve import Cluster, Network
-from scalemodel.search import ClusterLike, ModelLike, search
-from scalemodel.space import Space
-from scalemodel.tasks import Training
+from scalemodel.resolve.clusters import ClusterLike
+from scalemodel.resolve.models import ModelLike
+from scalemodel.resolve.stacks import DEFAULT_STACK
+from scalemodel.resolve.tasks import Training
+from scalemodel.search.search import search
+from scalemodel.search.space import Space
 
 if TYPE_CHECKING:
     from scalemodel.reports import Report
 
-
-class Setting(NamedTuple):
-    """One thing that can be turned: its group, the values it takes, and whether they scale."""
-
-    group: str
-    values: tuple[Any, ...]
-    scales: bool = False
-
-
-STRATEGY, TASK, MACHINE = "strategy", "task", "machine"
 
 _KNOBS = (
     *("tp", "cp", "pp", "vpp", "ep", "micro_batch", "schedule", "sharding", "recompute"),
@@ -215,8 +212,6 @@ class Explorer:
         ScaleModelError : ipywidgets is not installed.
         """
         if self._controls is None:
-            from scalemodel.explorer.controls import Controls
-
             self._controls = Controls(self)
         return self._controls.box
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from scalemodel.diagnosis import what_limits
-from scalemodel.estimate import MEMORY_COLUMNS, TIME_COLUMNS, Estimate
-from scalemodel.explain.explanation import safe
-from scalemodel.explain.page import bar_html
-from scalemodel.messages import (
-    count_text,
-    money_text,
-    percent_text,
-    size_text,
-    step_text,
-    time_text,
-    verdict_message,
-)
+from scalemodel.base.text import count_text, money_text, percent_text, size_text, time_text
+from scalemodel.estimator.estimate import Estimate
+from scalemodel.estimator.evaluation import MEMORY_COLUMNS, TIME_COLUMNS
+from scalemodel.estimator.explain.explanation import safe
+from scalemodel.estimator.explain.page import bar_html
+from scalemodel.estimator.losses import what_limits
+from scalemodel.estimator.uncertainty import step_text
+from scalemodel.estimator.verdicts import verdict_message
 
 _BOX = "font-family:system-ui,sans-serif;font-size:90%"
 _CELL = "style='padding:.1em .6em;text-align:left'"

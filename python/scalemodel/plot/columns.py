@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scalemodel.pareto import feasible, numbers
+from scalemodel.search.pareto import feasible, numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +21,8 @@ Truths = NDArray[np.bool_]
 #: Even in lightness for every reader. Lines on white leave out its bright end.
 COLOUR_MAP = "cividis"
 DARK_SHARE = 0.82
+#: From so many points on they are drawn as an image inside an otherwise scalable file.
+RASTER = 2_000
 
 # Suffix of a column, unit on the axis, base units in one of it. The first that matches counts.
 _UNITS = (
@@ -166,3 +168,16 @@ def line_colours(best_is_large: bool = False) -> ListedColormap:
     count = round(DARK_SHARE * 256)
     colours = mpl.colormaps[COLOUR_MAP](np.linspace(0, DARK_SHARE, count))
     return ListedColormap(colours[::-1] if best_is_large else colours, name=COLOUR_MAP)
+
+
+def categories(
+    table: pd.DataFrame, column: str, argument: str
+) -> tuple[list[str], NDArray[np.intp]]:
+    """Values of a column in order, as text, and the place of each row among them."""
+    import pandas as pd
+
+    if column not in table.columns:
+        numbers(table, column, argument)  # raises, with the nearest names
+    codes, values = pd.factorize(table[column], sort=True, use_na_sentinel=False)
+    texts = [number_text(item) if isinstance(item, int | float) else str(item) for item in values]
+    return texts, codes

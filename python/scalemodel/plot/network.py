@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scalemodel import plot
-from scalemodel.errors import ScaleModelError
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.safe_text import label_text
+from scalemodel.plot.canvas import COLOURS, HATCHES, new_axis, style
 from scalemodel.plot.columns import COLOUR_MAP, line_colours
-from scalemodel.texts import label_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,8 +98,8 @@ def link_loads(report: Any, *, direction: str = "up", ax: Axes | None = None) ->
     loads = chosen.pivot_table(
         index=f"{near}_number", columns=f"{far}_number", values="load_bytes", aggfunc="sum"
     )
-    ax = plot._axis(ax, 5.2, 3.6)
-    with plot.style():
+    ax = new_axis(ax, 5.2, 3.6)
+    with style():
         image = ax.imshow(
             1e-9 * loads.to_numpy(), aspect="auto", cmap=COLOUR_MAP, vmin=0, interpolation="nearest"
         )
@@ -138,8 +138,8 @@ def link_load_cdf(reports: Any, *, ax: Axes | None = None) -> Axes:
     2
     """
     tables = _named(reports, "links", _LINK_COLUMNS)
-    ax = plot._axis(ax, 5.2, 2.8)
-    with plot.style():
+    ax = new_axis(ax, 5.2, 2.8)
+    with style():
         for index, (label, links) in enumerate(tables.items()):
             loads = np.sort(1e-9 * _between_switches(links)["load_bytes"].to_numpy())
             loads = loads[loads > 0]
@@ -150,7 +150,7 @@ def link_load_cdf(reports: Any, *, ax: Axes | None = None) -> Axes:
                 np.concatenate([loads[:1], loads]),
                 np.concatenate([[0.0], share]),
                 where="post",
-                color=plot._COLOURS[index % len(plot._COLOURS)],
+                color=COLOURS[index % len(COLOURS)],
                 linestyle=_LINES[index % len(_LINES)],
                 label=label_text(label),
             )
@@ -193,17 +193,17 @@ def job_slowdowns(reports: Any, *, ax: Axes | None = None) -> Axes:
     names = [list(map(str, table["job"])) for table in tables.values()]
     if any(each != names[0] for each in names):
         raise ScaleModelError("reports: must be of the same jobs")
-    ax = plot._axis(ax, 5.2, 2.8)
+    ax = new_axis(ax, 5.2, 2.8)
     width = 0.8 / len(tables)
     places = np.arange(len(names[0]))
-    with plot.style():
+    with style():
         for index, (label, table) in enumerate(tables.items()):
             ax.bar(
                 places + (index - (len(tables) - 1) / 2) * width,
                 table["slowdown"].to_numpy(),
                 width,
-                color=plot._COLOURS[index % len(plot._COLOURS)],
-                hatch=plot._HATCHES[index % len(plot._HATCHES)],
+                color=COLOURS[index % len(COLOURS)],
+                hatch=HATCHES[index % len(HATCHES)],
                 edgecolor="white",
                 label=label_text(label),
             )
@@ -270,11 +270,11 @@ def network_map(report: Any, *, ax: Axes | None = None) -> Axes:
     lines = np.array([[places[int(low)], places[int(high)]] for low, high in cables.index])
     down = (cables["width"] == 0).to_numpy()
     known = cables["used"].notna().to_numpy() & ~down
-    ax = plot._axis(ax, 5.2, 3.4)
-    with plot.style():
+    ax = new_axis(ax, 5.2, 3.4)
+    with style():
         for mask, given in (
             (~known & ~down, {"colors": "0.6", "linewidths": 0.6}),
-            (down, {"colors": plot._COLOURS[2], "linewidths": 0.8, "linestyles": "dashed"}),
+            (down, {"colors": COLOURS[2], "linewidths": 0.8, "linestyles": "dashed"}),
         ):
             if mask.any():
                 ax.add_collection(LineCollection(list(lines[mask]), zorder=1, **given))
@@ -376,14 +376,14 @@ def network_efficiency(runs: Any, *, ax: Axes | None = None) -> Axes:
         times, heights = list(log["time_s"]), list(log["efficiency_fraction"])
         end = max(float(run["end_s"].max()), times[-1])
         curves[str(label)] = ([*times, end], [*heights, heights[-1]])
-    ax = plot._axis(ax, 5.2, 2.8)
-    with plot.style():
+    ax = new_axis(ax, 5.2, 2.8)
+    with style():
         for index, (label, (times, heights)) in enumerate(curves.items()):
             ax.step(
                 times,
                 heights,
                 where="post",
-                color=plot._COLOURS[index % len(plot._COLOURS)],
+                color=COLOURS[index % len(COLOURS)],
                 linestyle=_LINES[index % len(_LINES)],
                 label=label_text(label),
             )

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scalemodel import _core, plot
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import Estimate, operator_rows, running_estimate
-from scalemodel.texts import label_text
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.safe_text import label_text
+from scalemodel.estimator.estimate import Estimate
+from scalemodel.estimator.evaluation import operator_rows, running_estimate
+from scalemodel.plot.canvas import COLOURS, MARKERS, legend_beside, new_axis, style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,11 +149,11 @@ def gemm_efficiency(
     _require(table, ("m", "n", "k", "efficiency_fraction"), "plot.gemm_table")
     grid = table.pivot_table(index=y, columns=x, values="efficiency_fraction", aggfunc="mean")
     values = grid.to_numpy(dtype=float)
-    ax = plot._axis(ax, 2.2 + 0.6 * values.shape[1], 1.8 + 0.4 * values.shape[0])
+    ax = new_axis(ax, 2.2 + 0.6 * values.shape[1], 1.8 + 0.4 * values.shape[0])
     other = next(name for name in _AXES if name not in (x, y))
     kept = sorted({float(value) for value in table[other]})
     shown = _size_text(kept[0]) if len(kept) == 1 else f"{len(kept)} values"
-    with plot.style():
+    with style():
         image = ax.pcolormesh(values, vmin=0, vmax=1, cmap="cividis", edgecolor="white")
         for (row, column), value in np.ndenumerate(values):
             if np.isfinite(value):
@@ -223,8 +225,8 @@ def roofline(est: Estimate, *, ax: Axes | None = None) -> Axes:
     ridge = peak / slope
     low = min(ridge / 30, *(0.5 * point[1] for point in points))
     high = max(ridge * 30, *(2 * point[1] for point in points))
-    ax = plot._axis(ax, 7.0, 4.2)
-    with plot.style():
+    ax = new_axis(ax, 7.0, 4.2)
+    with style():
         ax.plot([low, ridge], [low * slope, peak], color="0.3", label=f"memory {slope:.3g} TB/s")
         ax.plot(
             [ridge, high],
@@ -238,8 +240,8 @@ def roofline(est: Estimate, *, ax: Axes | None = None) -> Axes:
                 intensity,
                 rate,
                 linestyle="none",
-                marker=plot._MARKERS[index % len(plot._MARKERS)],
-                color=plot._COLOURS[index % len(plot._COLOURS)],
+                marker=MARKERS[index % len(MARKERS)],
+                color=COLOURS[index % len(COLOURS)],
                 markeredgecolor="white",
                 markeredgewidth=0.3,
                 label=label_text(operator),
@@ -251,7 +253,7 @@ def roofline(est: Estimate, *, ax: Axes | None = None) -> Axes:
             ylabel="Rate (TFLOP/s)",
             title=label_text(f"Multiplications on {est.cluster.accelerator}"),
         )
-        plot._legend_beside(ax)
+        legend_beside(ax)
     return ax
 
 
@@ -340,15 +342,15 @@ def bus_bandwidth(
     4
     """
     _require(table, ("ranks", "size_bytes", "bus_bandwidth_bytes_per_s"), "plot.collective_table")
-    ax = plot._axis(ax, 7.0, 4.2)
-    with plot.style():
+    ax = new_axis(ax, 7.0, 4.2)
+    with style():
         for index, (ranks, rows) in enumerate(table.groupby("ranks", sort=True)):
             line = rows.sort_values("size_bytes")
             ax.plot(
                 line["size_bytes"],
                 line["bus_bandwidth_bytes_per_s"] / 1e9,
-                marker=plot._MARKERS[index % len(plot._MARKERS)],
-                color=plot._COLOURS[index % len(plot._COLOURS)],
+                marker=MARKERS[index % len(MARKERS)],
+                color=COLOURS[index % len(COLOURS)],
                 markersize=4,
                 label=f"{ranks} ranks",
             )
@@ -366,5 +368,5 @@ def bus_bandwidth(
             title=label_text(title.capitalize()),
         )
         ax.set_ylim(bottom=0)
-        plot._legend_beside(ax)
+        legend_beside(ax)
     return ax

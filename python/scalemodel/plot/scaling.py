@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scalemodel import plot
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import TIME_COLUMNS
-from scalemodel.objective import is_maximised
-from scalemodel.pareto import numbers, table_of
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.safe_text import label_text
+from scalemodel.estimator.evaluation import TIME_COLUMNS
+from scalemodel.plot.canvas import COLOURS, HATCHES, MARKERS, legend_beside, new_axis, style
 from scalemodel.plot.columns import feasible_rows, number_text, points_of, scale_of, whole
-from scalemodel.texts import label_text
+from scalemodel.search.objective import is_maximised
+from scalemodel.search.pareto import numbers, table_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,10 +91,10 @@ def scaling(
     ('Accelerators', 'MFU (%)')
     """
     found = _curves(curves, by)
-    ax = plot._axis(ax, 6.4, 4.2)
+    ax = new_axis(ax, 6.4, 4.2)
     ideal = y.endswith("per_accelerator") or y == "scaling_efficiency_fraction"
     every: list[float] = []
-    with plot.style():
+    with style():
         for index, (label, table) in enumerate(found.items()):
             kept = table[feasible_rows(table)]
             points = points_of(kept, [_SIZE, y], ["curves", "y"])
@@ -103,11 +103,11 @@ def scaling(
             if not len(points):
                 continue
             every.extend(points[:, 0])
-            colour = plot._COLOURS[index % len(plot._COLOURS)]
+            colour = COLOURS[index % len(COLOURS)]
             ax.plot(
                 points[:, 0],
                 points[:, 1],
-                marker=plot._MARKERS[index % len(plot._MARKERS)],
+                marker=MARKERS[index % len(MARKERS)],
                 color=colour,
                 label=label_text(label) or "_",
             )
@@ -124,7 +124,7 @@ def scaling(
         ax.set_ylabel(scale_of(y).label)
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
         if len(found) > 1 or measured:
-            plot._legend_beside(ax)
+            legend_beside(ax)
     return ax
 
 
@@ -159,11 +159,11 @@ def scaling_breakdown(curve: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     kept = table[feasible_rows(table)]
     if kept.empty:
         raise ScaleModelError("curve: no size fits")
-    ax = plot._axis(ax, 7.0, 4.2)
+    ax = new_axis(ax, 7.0, 4.2)
     places = np.arange(len(kept))
     step = numbers(kept, "step_time_s", "curve")
     base = np.zeros(len(kept))
-    with plot.style():
+    with style():
         for index, column in enumerate(TIME_COLUMNS):
             share = 100 * numbers(kept, column, "curve") / step
             if not (share > 0.05).any():
@@ -175,8 +175,8 @@ def scaling_breakdown(curve: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
                 bottom=base,
                 width=0.8,
                 label=column.removesuffix("_s").replace("exposed_", "exposed "),
-                color=plot._COLOURS[index % len(plot._COLOURS)],
-                hatch=plot._HATCHES[index % len(plot._HATCHES)],
+                color=COLOURS[index % len(COLOURS)],
+                hatch=HATCHES[index % len(HATCHES)],
                 edgecolor="white",
                 linewidth=0.4,
             )
@@ -185,7 +185,7 @@ def scaling_breakdown(curve: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         many = len(labels) > 8
         ax.set_xticks(places, labels, rotation=45 if many else 0, ha="right" if many else "center")
         ax.set(xlabel=scale_of(_SIZE).label, ylabel="Share of the step (%)", ylim=(0, 100))
-        plot._legend_beside(ax)
+        legend_beside(ax)
     return ax
 
 
@@ -232,9 +232,9 @@ def crossovers(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         raise ScaleModelError("table: no family fits at any size")
     sizes = sorted({int(size) for size in frame[_SIZE]})
     batches = sorted({float(batch) for batch in frame["sequences_per_accelerator"]})
-    ax = plot._axis(ax, 2.4 + 0.75 * len(sizes), max(2.6, 1.6 + 0.5 * len(batches)))
+    ax = new_axis(ax, 2.4 + 0.75 * len(sizes), max(2.6, 1.6 + 0.5 * len(batches)))
     sign = 1.0 if is_maximised(objective) else -1.0
-    with plot.style():
+    with style():
         fields: Any = kept.groupby([_SIZE, "sequences_per_accelerator"])
         for (size, batch), group in fields:
             ordered = group.assign(_key=sign * numbers(group, objective)).sort_values(
@@ -248,8 +248,8 @@ def crossovers(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
                     (place[0] - 0.5, place[1] - 0.5),
                     1,
                     1,
-                    facecolor=plot._COLOURS[index % len(plot._COLOURS)],
-                    hatch=plot._HATCHES[index % len(plot._HATCHES)],
+                    facecolor=COLOURS[index % len(COLOURS)],
+                    hatch=HATCHES[index % len(HATCHES)],
                     edgecolor="white",
                 )
             )
@@ -273,8 +273,8 @@ def crossovers(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         ax.legend(
             handles=[
                 Patch(
-                    facecolor=plot._COLOURS[families.index(family) % len(plot._COLOURS)],
-                    hatch=plot._HATCHES[families.index(family) % len(plot._HATCHES)],
+                    facecolor=COLOURS[families.index(family) % len(COLOURS)],
+                    hatch=HATCHES[families.index(family) % len(HATCHES)],
                     edgecolor="white",
                     label=label_text(family),
                 )

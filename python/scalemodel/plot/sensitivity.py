@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scalemodel import plot
-from scalemodel.errors import ScaleModelError
-from scalemodel.objective import is_maximised
-from scalemodel.pareto import reads_log, table_of
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.safe_text import label_text
+from scalemodel.plot.canvas import legend_beside, new_axis, style
 from scalemodel.plot.columns import (
     Floats,
     feasible_rows,
@@ -20,7 +19,8 @@ from scalemodel.plot.columns import (
     scale_of,
     whole,
 )
-from scalemodel.texts import label_text
+from scalemodel.search.objective import is_maximised
+from scalemodel.search.pareto import reads_log, table_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,8 +75,8 @@ def tornado(table: pd.DataFrame | Any, *, ax: Axes | None = None) -> Axes:
             f"{base.min() * scale.divisor:.6g} to {base.max() * scale.divisor:.6g}"
         )
     order = np.argsort(-np.ptp([low, high, base], axis=0), kind="stable")
-    ax = plot._axis(ax, 7.0, 1.3 + 0.42 * len(frame))
-    with plot.style():
+    ax = new_axis(ax, 7.0, 1.3 + 0.42 * len(frame))
+    with style():
         for place, row in enumerate(order):
             ends = [
                 (low[row], frame["low"].iloc[row], _LOW_END, "", "low end"),
@@ -102,7 +102,7 @@ def tornado(table: pd.DataFrame | Any, *, ax: Axes | None = None) -> Axes:
         ax.invert_yaxis()
         ax.margins(x=0.42)  # room for the labels at the ends
         ax.set(xlabel=scale.label, title=f"Base {number_text(base[0])} {scale.unit}".rstrip())
-        plot._legend_beside(ax)
+        legend_beside(ax)
     return ax
 
 
@@ -184,8 +184,8 @@ def iso_performance(
         raise ScaleModelError(f"table: a pair of {x} and {y} occurs twice; keep one row of each")
     grid = np.full((len(along), len(across)), np.nan)
     grid[row_of, column_of] = points[:, 2]
-    ax = plot._axis(ax, 5.6, 4.4)
-    with plot.style():
+    ax = new_axis(ax, 5.6, 4.4)
+    with style():
         # Scales come first: lines are labelled halfway along them as they are drawn.
         _grid_axis(ax, "x", across)
         _grid_axis(ax, "y", along)
@@ -206,7 +206,7 @@ def iso_performance(
             # A corner of the grid is a corner of the axes, where half the star would be cut off.
             star: dict[str, Any] = {"marker": "*", "markersize": 11, "clip_on": False, "zorder": 3}
             ax.plot(*place, linestyle="none", color="0.15", label="base", **star)
-            plot._legend_beside(ax)
+            legend_beside(ax)
         elif base is not None:
             raise ScaleModelError(f"base={base!r}: outside the grid of {x} and {y}")
         ax.set(xlabel=scales[0].label, ylabel=scales[1].label, title=scale_of(value).label)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scalemodel import plot
-from scalemodel.errors import ScaleModelError
-from scalemodel.pareto import numbers, table_of
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.safe_text import label_text
+from scalemodel.plot.canvas import new_axis, style
 from scalemodel.plot.columns import scale_of
-from scalemodel.texts import label_text
+from scalemodel.search.pareto import numbers, table_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,8 +58,8 @@ def serving_front(
         str(label): table_of(getattr(each, "front", each), "plans")
         for label, each in labelled.items()
     }
-    ax = plot._axis(ax, 7.0, 4.6)
-    with plot.style():
+    ax = new_axis(ax, 7.0, 4.6)
+    with style():
         for label, table in tables.items():
             times, rates = numbers(table, "tpot_s", "plans"), numbers(table, _THROUGHPUT, "plans")
             kept = np.isfinite(times) & np.isfinite(rates)
@@ -116,8 +116,8 @@ def serving_rates(table: pd.DataFrame | Any, *, ax: Axes | None = None) -> Axes:
         raise ScaleModelError("table: no row to draw")
     first, between = numbers(rows, "ttft_s", "table"), numbers(rows, "tpot_s", "table")
     settled = np.isfinite(first)
-    ax = plot._axis(ax, 7.0, 4.2)
-    with plot.style():
+    ax = new_axis(ax, 7.0, 4.2)
+    with style():
         for times, label in ((first, "first token"), (between, "between tokens")):
             ax.plot(
                 rates[settled],
@@ -171,16 +171,16 @@ def cache_occupancy(served: Any, *, points: int = 500, ax: Axes | None = None) -
     rows = table_of(served if occupancy is None else occupancy(points), "served")
     scale = scale_of("cache_fraction")
     times = numbers(rows, "time_s", "served")
-    ax = plot._axis(ax, 8.0, 4.0)
-    with plot.style():
+    ax = new_axis(ax, 8.0, 4.0)
+    with style():
         shares = numbers(rows, "cache_fraction", "served") / scale.divisor
         ax.fill_between(times, shares, color="0.85", linewidth=0)
         ax.plot(times, shares, color="0.3", label="cache")
         ax.set(xlabel="Time (s)", ylabel=scale.label, title="Cache over time")
         ax.set_ylim(0, max(100.0, 1.02 * float(np.nanmax(shares, initial=0.0))))
         beside = ax.twinx()
-        for name, style in (("running", "-"), ("waiting", ":")):
-            beside.plot(times, numbers(rows, name, "served"), linestyle=style, label=name)
+        for name, line in (("running", "-"), ("waiting", ":")):
+            beside.plot(times, numbers(rows, name, "served"), linestyle=line, label=name)
         beside.set_ylabel("Requests")
         beside.set_ylim(bottom=0)
         lines = [*ax.lines, *beside.lines]

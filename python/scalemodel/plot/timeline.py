@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scalemodel import plot
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import MEMORY_COLUMNS
-from scalemodel.pareto import table_of
-from scalemodel.timeline import Timeline
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.estimator.evaluation import MEMORY_COLUMNS
+from scalemodel.estimator.timeline import Timeline
+from scalemodel.plot.canvas import COLOURS, HATCHES, legend_beside, new_axis, style
+from scalemodel.search.pareto import table_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,14 +116,14 @@ def timeline(
             f"streams={streams!r}: no event to draw; streams with events: {known}"
         )
     ranks = sorted(set(rows["rank"].tolist()))
-    ax = plot._axis(ax, 10.0, max(2.4, 1.2 + 0.28 * len(ranks) * len(chosen)))
+    ax = new_axis(ax, 10.0, max(2.4, 1.2 + 0.28 * len(ranks) * len(chosen)))
     seconds, unit = _unit_of(high_s - low_s)
     lane = {
         (rank, stream): position * (len(chosen) + 0.6) + offset
         for position, rank in enumerate(ranks)
         for offset, stream in enumerate(chosen)
     }
-    with plot.style():
+    with style():
         rows = rows[rows.stream.astype(str).isin(chosen)]
         for kind, (colour, hatch) in _LOOKS.items():
             of_kind = rows[(rows.kind == kind).to_numpy()]
@@ -148,7 +148,7 @@ def timeline(
         ax.invert_yaxis()
         ax.set_xlim(low_s / seconds, high_s / seconds)
         ax.set(xlabel=f"Time ({unit})", ylabel="Pipeline stage", title="Timeline of a step")
-        plot._legend_beside(ax)
+        legend_beside(ax)
     return ax
 
 
@@ -194,11 +194,11 @@ def memory_timeline(
     if rows.empty:
         known = ", ".join(str(item) for item in sorted(set(frame["rank"].tolist())))
         raise ScaleModelError(f"rank={rank!r}: no such rank; known are {known}")
-    ax = plot._axis(ax, 8.0, 4.0)
+    ax = new_axis(ax, 8.0, 4.0)
     seconds, unit = _unit_of(float(rows.time_s.max()))
     times = rows.time_s.to_numpy() / seconds
     floor = np.zeros(len(rows))
-    with plot.style():
+    with style():
         for index, column in enumerate(MEMORY_COLUMNS):
             sizes = rows[column].to_numpy() / 2.0**30
             if not sizes.any():
@@ -208,8 +208,8 @@ def memory_timeline(
                 floor,
                 floor + sizes,
                 step="post",
-                color=plot._COLOURS[index % len(plot._COLOURS)],
-                hatch=plot._HATCHES[index % len(plot._HATCHES)],
+                color=COLOURS[index % len(COLOURS)],
+                hatch=HATCHES[index % len(HATCHES)],
                 edgecolor="white",
                 linewidth=0.0,
                 label=column.removeprefix("memory_").removesuffix("_bytes"),
@@ -226,5 +226,5 @@ def memory_timeline(
             xlim=(0.0, float(times.max())),
         )
         ax.set_ylim(bottom=0.0)
-        plot._legend_beside(ax)
+        legend_beside(ax)
     return ax

@@ -9,8 +9,9 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scalemodel import _core, plot
-from scalemodel.explain.explanation import safe
+import scalemodel._core as _core
+from scalemodel import plot
+from scalemodel.estimator.explain.explanation import safe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,34 +7,28 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from scalemodel import catalog, plot, uncertainty
-from scalemodel.choice import Choice, explain_choice
+from scalemodel import catalog, plot
+from scalemodel.base.text import count_text, money_text, percent_text, size_text, time_text
+from scalemodel.base.units import source_of, value_of
 from scalemodel.codesign.sensitivity import DEFAULT_PATHS, sensitivity
 from scalemodel.codesign.vary import Hardware
-from scalemodel.diagnosis import Diagnosis, diagnose
-from scalemodel.explain.explanation import folded_html, safe
-from scalemodel.explain.sources import network_text
-from scalemodel.explain.terms import term_tree
-from scalemodel.messages import (
-    count_text,
-    fix_text,
-    money_text,
-    percent_text,
-    size_text,
-    step_text,
-    time_text,
-)
-from scalemodel.objective import is_maximised
-from scalemodel.pareto import pareto
+from scalemodel.estimator import uncertainty
+from scalemodel.estimator.diagnosis import Diagnosis, diagnose, fix_text
+from scalemodel.estimator.explain.explanation import folded_html, safe
+from scalemodel.estimator.explain.terms import term_tree
+from scalemodel.estimator.uncertainty import step_text
 from scalemodel.plot.columns import number_text, scale_of
 from scalemodel.reports.markup import Section, figure, listing, paragraph, table
-from scalemodel.units import source_of, value_of
+from scalemodel.resolve.clusters import network_text
+from scalemodel.search.choice import Choice, explain_choice
+from scalemodel.search.objective import is_maximised
+from scalemodel.search.pareto import pareto
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from scalemodel.estimate import Estimate
-    from scalemodel.search import Question, Ranking
+    from scalemodel.estimator.estimate import Estimate
+    from scalemodel.search.ranking import Question, Ranking
 
 #: Shares of the accelerator's memory within which the best strategy is searched.
 MEMORY_SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)

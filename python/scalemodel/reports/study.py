@@ -8,17 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scalemodel import _core
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import DEFAULT_STACK, is_composed
-from scalemodel.files import replacing
-from scalemodel.objective import Objective
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.files import replacing
+from scalemodel.base.threads import progress_bar
+from scalemodel.layer_groups.model import is_composed
 from scalemodel.reports import markup, sections
 from scalemodel.resolve import Network
-from scalemodel.search import ClusterLike, ModelLike, Question, Ranking, search
-from scalemodel.space import Space
-from scalemodel.tasks import Training
-from scalemodel.threads import progress_bar
+from scalemodel.resolve.clusters import ClusterLike
+from scalemodel.resolve.models import ModelLike
+from scalemodel.resolve.stacks import DEFAULT_STACK
+from scalemodel.resolve.tasks import Training
+from scalemodel.search.objective import Objective
+from scalemodel.search.ranking import Question, Ranking
+from scalemodel.search.search import search
+from scalemodel.search.space import Space
 
 
 @dataclass(frozen=True)

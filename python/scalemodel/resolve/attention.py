@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scalemodel import _core, catalog
-from scalemodel.errors import ScaleModelError, nearest
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.units import value_of
 from scalemodel.resolve.accelerators import accelerator_table
 from scalemodel.resolve.reader import Reader, Table
-from scalemodel.units import value_of
 
 Kernel = _core.PrefillKernel | _core.DecodeKernel
 

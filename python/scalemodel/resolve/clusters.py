@@ -8,13 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from scalemodel import _core, catalog
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.safe_text import plain
+from scalemodel.base.units import parse_quantity, value_of
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 from scalemodel.resolve.networks import build_fabric, build_measured, build_scale_up, build_shares
 from scalemodel.resolve.reader import Reader, Table, freeze, is_path, merged
-from scalemodel.texts import plain
-from scalemodel.units import parse_quantity, value_of
 
 #: Key of the parts of a cluster file that describes several kinds.
 PARTS_KEY = "part"
@@ -75,6 +76,10 @@ class Cluster:
 
     def __repr__(self) -> str:
         return f"Cluster({self.name!r}, {self.accelerators} x {self.accelerator})"
+
+
+#: What stands for a cluster in a question.
+ClusterLike = str | Path | Cluster | dict[str, Any]
 
 
 #: No number of a catalogue comes near; whole numbers beyond it have no exact double.
@@ -296,3 +301,22 @@ def cluster_from_tables(table: Table, accelerator: Table, name: str) -> Cluster:
         price_source=price_source,
         table={**table, "accelerator": accelerator},
     )
+
+
+def network_text(cluster: Cluster) -> str:
+    """What is assumed of the network between domains.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> network_text(sm.cluster("dgx_h100"))
+    'ideal fabric assumed: no collisions, no failures; network=... takes what sm.route reports'
+    """
+    shares = cluster.core.fabric.shares.to_dict()
+    if all(share == 1 for share in shares.values()):
+        return (
+            "ideal fabric assumed: no collisions, no failures; network=... takes what sm.route "
+            "reports"
+        )
+    listed = ", ".join(f"{axis} {share:.4g}" for axis, share in shares.items() if share < 1)
+    return f"routed fabric: shares of the ideal bandwidth {listed}, other axes 1"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from scalemodel.errors import ScaleModelError
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.accelerators import build_accelerator
 from scalemodel.resolve.clusters import Cluster, cluster_from_tables
 from scalemodel.resolve.reader import Cell, Table, noted

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalemodel import _core, catalog
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.units import parse_quantity, value_of
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 from scalemodel.resolve.attention import AttentionKernels, version_of
 from scalemodel.resolve.clusters import Cluster
@@ -21,7 +23,6 @@ from scalemodel.resolve.kernel_tables import (
 from scalemodel.resolve.kernels import GEMM_TYPES, gemm_kernel
 from scalemodel.resolve.networks import custom_all_reduce
 from scalemodel.resolve.reader import Reader, merged
-from scalemodel.units import parse_quantity, value_of
 
 DEFAULT_ENGINE = "vllm_v1"
 _DIMENSIONS = {"_s": "s", "_bytes": "bytes"}
@@ -197,6 +198,110 @@ def _dispatch(accelerator: str, mode: str) -> dict[str, Any]:
     return found
 
 
+@dataclass(frozen=True)
+class KernelChoice:
+    """Which kernels an engine runs, as its entry says: implementation by what it computes."""
+
+    products: str
+    attention: Mapping[str, Any]
+    experts: Mapping[str, Any]
+    dispatch: str
+    all_reduce: Mapping[str, Any]
+    binds_host: bool
+
+    @classmethod
+    def of_engine(cls, name: str) -> KernelChoice:
+        """Read from the catalogue."""
+        runs = engine_table(name)
+        want = runs.get("kernels", {})
+        return cls(
+            products=str(want.get("products", "")),
+            attention=want.get("attention", {}),
+            experts=want.get("experts", {}),
+            dispatch=str(want.get("dispatch", "")),
+            all_reduce=want.get("all_reduce", {}),
+            binds_host=bool(value_of(runs.get("defaults", {}).get("bound_host", False))),
+        )
+
+
+def _linear_constants(
+    accelerator: str, form: WeightFormat, stack: str, fused_quantisation: bool, notes: list[str]
+) -> dict[str, Any]:
+    """GEMMs of weights in a format."""
+    kind = GEMM_TYPES[form.linear]
+    # The library's own narrow products, with static scales, are the wide ones at their rate.
+    narrow = stack == "library" and form.linear in ("bf16", "fp16", "fp8", "fp8_block", "nvfp4")
+    products = None if narrow else gemm_kernel(accelerator, form.linear, stack)
+    if products is not None and products.note and kind.weight_bytes < kind.activation_bytes:
+        # Products that widen their weights on the way are the wide ones with less to read; those of
+        # another architecture would bring its cache along.
+        wide = gemm_kernel(accelerator, "bf16")
+        if wide is not None:
+            products = replace(wide, format=products.format, note=f"{form.linear} as bf16 products")
+    if products is None:
+        unscaled = _core.GemmFormat(
+            activation_bytes=kind.activation_bytes,
+            weight_bytes=kind.weight_bytes,
+            peak_flop_per_s=1.0,
+        )
+        return {"linear_format": unscaled}
+    linear = products.constants
+    if fused_quantisation:
+        # One kernel where the benchmark of a narrow format timed two.
+        launch = min(linear.launch_s, products.accelerator.gemm.dense16.launch_s)
+        linear = linear.replace(launch_s=launch)
+    if products.note:
+        notes.append(products.note)
+    return {
+        "tiled": True,
+        "linear": linear,
+        "linear_gemm": products.accelerator.gemm,
+        "linear_format": products.format.replace(warm=False),
+    }
+
+
+def _attention_constants(
+    accelerator: str, asked: Mapping[str, Any], group: int, latent: bool, notes: list[str]
+) -> dict[str, Any]:
+    """Attention of prefill and decode."""
+    attention, constants = AttentionKernels(accelerator), {}
+    for phase in ("prefill", "decode"):
+        entry = attention.of_engine(
+            f"mla_{phase}" if latent else phase,
+            engine=str(asked.get("engine", "")),
+            kernel=str(asked.get("kernel", "")),
+            version=str(asked.get("version", "")),
+            group=group,
+        )
+        own = not (asked.get("native_cache") and entry.engine != asked["engine"])
+        constants[phase] = entry.constants if own else _native(entry.constants)
+        if entry.accelerator != accelerator:
+            notes.append(f"{phase} attention of {entry.accelerator}")
+    return constants
+
+
+def _expert_constants(
+    accelerator: str, form: WeightFormat, asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    """GEMMs of experts."""
+    stored = asked.get("formats", {}).get(form.experts, form.experts)
+    experts, measured = _experts(accelerator, stored, asked)
+    same_format = form.linear == form.experts or form.experts == "bfloat16"
+    as_linear = bool(asked.get("else_linear") and not measured and same_format)
+    return {"experts": experts, "experts_as_linear": as_linear}
+
+
+def _all_reduce_constants(
+    accelerator: str, table: Mapping[str, Any], asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    """An engine's own all-reduce, where it has been timed on the accelerator's links."""
+    link = str(value_of(table.get("scale_up", {}).get("class", "")))
+    if not asked or not link:
+        return {}
+    own = custom_all_reduce(link, str(asked["kernel"]), str(asked["version"]), accelerator)
+    return {} if own is None else {"own_all_reduce": True, "all_reduce": own}
+
+
 @catalog.kept(256)
 def serving_kernels(
     accelerator: str, engine_name: str, weights: str, cache: str, group: int, latent: bool
@@ -238,74 +343,21 @@ def serving_kernels(
     if form.math in ("fp8", "fp4") and form.math not in peaks:
         notes.append(f"{weights} weights widened to 16-bit products")
         form = WEIGHT_FORMATS[form.kept]
-    runs = engine_table(engine_name)
-    want = runs.get("kernels", {})
-    constants = _core.ServingKernels().to_dict()
-    kind = GEMM_TYPES[form.linear]
-    stack = str(want.get("products", ""))
-    # The library's own narrow products, with static scales, are the wide ones at their rate.
-    narrow = stack == "library" and form.linear in ("bf16", "fp16", "fp8", "fp8_block", "nvfp4")
-    products = None if narrow else gemm_kernel(accelerator, form.linear, stack)
-    if products is not None and products.note and kind.weight_bytes < kind.activation_bytes:
-        # Products that widen their weights on the way are the wide ones with less to read; those of
-        # another architecture would bring its cache along.
-        wide = gemm_kernel(accelerator, "bf16")
-        if wide is not None:
-            products = replace(wide, format=products.format, note=f"{form.linear} as bf16 products")
-    if products is not None:
-        linear = products.constants
-        if engine(engine_name).fused_quantisation:
-            # One kernel where the benchmark of a narrow format timed two.
-            launch = min(linear.launch_s, products.accelerator.gemm.dense16.launch_s)
-            linear = linear.replace(launch_s=launch)
-        constants |= {
-            "tiled": True,
-            "linear": linear,
-            "linear_gemm": products.accelerator.gemm,
-            "linear_format": products.format.replace(warm=False),
-        }
-        if products.note:
-            notes.append(products.note)
-    else:
-        constants["linear_format"] = _core.GemmFormat(
-            activation_bytes=kind.activation_bytes,
-            weight_bytes=kind.weight_bytes,
-            peak_flop_per_s=1.0,
-        )
-    attention = AttentionKernels(accelerator)
-    asked = want.get("attention", {})
-    for phase in ("prefill", "decode"):
-        entry = attention.of_engine(
-            f"mla_{phase}" if latent else phase,
-            engine=str(asked.get("engine", "")),
-            kernel=str(asked.get("kernel", "")),
-            version=str(asked.get("version", "")),
-            group=group,
-        )
-        constants[phase] = entry.constants
-        if asked.get("native_cache") and entry.engine != asked["engine"]:
-            constants[phase] = _native(entry.constants)
-        if entry.accelerator != accelerator:
-            notes.append(f"{phase} attention of {entry.accelerator}")
-    constants |= {"math": form.math, "cache": cache}
+    choice = KernelChoice.of_engine(engine_name)
+    fused = engine(engine_name).fused_quantisation
+    constants = {
+        **_core.ServingKernels().to_dict(),
+        **_linear_constants(accelerator, form, choice.products, fused, notes),
+        **_attention_constants(accelerator, choice.attention, group, latent, notes),
+        **_expert_constants(accelerator, form, choice.experts),
+        **_dispatch(accelerator, choice.dispatch),
+        **_all_reduce_constants(accelerator, table, choice.all_reduce),
+        "math": form.math,
+        "cache": cache,
+    }
     if cache == "fp8" and "fp8" in peaks and form.math in ("fp8", "fp4"):
         constants["attention"] = "fp8"
-    experts_of = want.get("experts", {})
-    stored = experts_of.get("formats", {}).get(form.experts, form.experts)
-    experts, measured = _experts(accelerator, stored, experts_of)
-    constants["experts"] = experts
-    same_format = form.linear == form.experts or form.experts == "bfloat16"
-    constants["experts_as_linear"] = bool(
-        experts_of.get("else_linear") and not measured and same_format
-    )
-    constants |= _dispatch(accelerator, str(want.get("dispatch", "")))
-    reduce = want.get("all_reduce", {})
-    link = str(value_of(table.get("scale_up", {}).get("class", "")))
-    if reduce and link:
-        own = custom_all_reduce(link, str(reduce["kernel"]), str(reduce["version"]), accelerator)
-        if own is not None:
-            constants |= {"own_all_reduce": True, "all_reduce": own}
-    if not value_of(runs.get("defaults", {}).get("bound_host", False)):
+    if not choice.binds_host:
         slowdown = Reader(table.get("host", {}), f"accelerators/{accelerator}.toml: host")
         constants["host_slowdown"] = slowdown.number("serving_slowdown", 1.0)
     return _core.ServingKernels(**constants), "; ".join(notes)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from scalemodel import catalog
-from scalemodel.errors import ScaleModelError
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.units import value_of
 from scalemodel.resolve.reader import Reader
-from scalemodel.units import value_of
 
 _DIMENSIONS = {"_bytes_per_s": "bytes_per_s", "_s": "s"}
 _PLAIN_BYTES = ("weight_bytes", "value_bytes")  # per element: a ratio, written without a unit

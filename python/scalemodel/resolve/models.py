@@ -9,13 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from scalemodel import _core, catalog
-from scalemodel.errors import ScaleModelError, nearest
-from scalemodel.hugging_face import architecture_from_config
-from scalemodel.reading import read_json
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.reading import read_json
+from scalemodel.base.safe_text import plain
+from scalemodel.base.units import value_of
+from scalemodel.resolve.hugging_face import architecture_from_config
 from scalemodel.resolve.reader import Table, is_folder, is_path
-from scalemodel.texts import plain
-from scalemodel.units import value_of
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,10 @@ class Model:
     def __repr__(self) -> str:
         billions = self.parameters / 1e9
         return f"Model({self.name!r}, {billions:.3g}B parameters)"
+
+
+#: What stands for a model in a question.
+ModelLike = str | Path | Model | dict[str, Any]
 
 
 _MODEL_KEYS = (

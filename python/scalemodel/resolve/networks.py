@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from scalemodel import _core, catalog
-from scalemodel.errors import ScaleModelError, nearest
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.units import parse_quantity, value_of
 from scalemodel.resolve.reader import Reader, Table, merged
-from scalemodel.units import parse_quantity, value_of
 
 
 def interconnect_table(name: str) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from scalemodel import _core, catalog
+import scalemodel._core as _core
+from scalemodel import catalog
 from scalemodel.resolve.reader import Reader, Table
 
 

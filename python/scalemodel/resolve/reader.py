@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scalemodel import catalog
-from scalemodel.errors import ScaleModelError, nearest
-from scalemodel.texts import plain
-from scalemodel.units import parse_quantity, value_of
+from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.safe_text import plain
+from scalemodel.base.units import parse_quantity, value_of
 
 Table = Mapping[str, Any]
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from scalemodel import _core, catalog
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.units import parse_quantity, value_of
 from scalemodel.resolve.reader import Reader
-from scalemodel.units import parse_quantity, value_of
+
+DEFAULT_STACK = "plain"
 
 _STACK_FIELDS = tuple(row["name"] for row in _core.Stack.fields())
 _STACK_DIMENSIONS = {"_s": "s", "_bytes": "bytes"}

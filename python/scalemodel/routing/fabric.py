@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from scalemodel import _core
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.units import parse_quantity
 from scalemodel.resolve.networks import topology
-from scalemodel.units import parse_quantity
 
 if TYPE_CHECKING:
     import pandas as pd

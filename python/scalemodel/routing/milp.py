@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from scalemodel import _core
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.traffic import Traffic
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from scalemodel import _core
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.report import DISCONNECTED, OK
 from scalemodel.routing.route import as_fabric, options_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
-from scalemodel import _core
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import Estimate, estimate
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.network import NetworkReport, route_jobs
 from scalemodel.routing.report import RoutingReport
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scalemodel.resolve import Cluster, Model
-    from scalemodel.tasks import Training
+    from scalemodel.resolve.tasks import Training
 
 #: Policies of the engine, and the exact solver that needs scipy.
 POLICIES = (

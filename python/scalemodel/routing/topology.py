@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from scalemodel import _core
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.routing.fabric import Bandwidth, Fabric
 from scalemodel.routing.report import OK
 from scalemodel.routing.route import route

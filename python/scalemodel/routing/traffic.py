@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scalemodel import _core, catalog, resolve
-from scalemodel.errors import ScaleModelError, nearest
-from scalemodel.estimate import DEFAULT_STACK
+import scalemodel._core as _core
+from scalemodel import catalog, resolve
+from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.units import parse_quantity, value_of
 from scalemodel.resolve import Cluster, Model
+from scalemodel.resolve.stacks import DEFAULT_STACK
+from scalemodel.resolve.tasks import Training
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.training_jobs import checked_hosts, commodities, jobs_of
-from scalemodel.tasks import Training
-from scalemodel.units import parse_quantity, value_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scalemodel import _core, resolve
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import DEFAULT_STACK, Estimate, estimate, tables_for
-from scalemodel.messages import verdict_message
+import scalemodel._core as _core
+from scalemodel import resolve
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.estimator.estimate import Estimate, estimate
+from scalemodel.estimator.evaluation import tables_for
+from scalemodel.estimator.verdicts import verdict_message
 from scalemodel.resolve import Cluster
+from scalemodel.resolve.stacks import DEFAULT_STACK
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from scalemodel import _core
-from scalemodel.errors import ScaleModelError, nearest
-from scalemodel.estimate import Estimate, estimate
-from scalemodel.objective import Objective
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.resolve import Cluster, Model
-from scalemodel.search import search
-from scalemodel.space import Space
-from scalemodel.tasks import Training
+from scalemodel.resolve.tasks import Training
+from scalemodel.search.objective import Objective
+from scalemodel.search.search import search
+from scalemodel.search.space import Space
 
 Rule = Literal["ddp", "fsdp", "hsdp"]
 

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from scalemodel import resolve
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import DEFAULT_STACK
-from scalemodel.objective import is_maximised, known_column
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.resolve.clusters import ClusterLike
+from scalemodel.resolve.models import ModelLike
+from scalemodel.resolve.stacks import DEFAULT_STACK
+from scalemodel.resolve.tasks import Training
 from scalemodel.scaling.choice import choice_of
 from scalemodel.scaling.curve import clusters_of, point_row, sizes_of, tasks_of, typed
-from scalemodel.search import ClusterLike, ModelLike
-from scalemodel.space import Space
-from scalemodel.tasks import Training
+from scalemodel.search.objective import is_maximised, known_column
+from scalemodel.search.space import Space
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from scalemodel import _core, resolve
+import scalemodel._core as _core
+from scalemodel import resolve
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.codesign.study import column_types, row_of
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import DEFAULT_STACK, Estimate, tables_for
-from scalemodel.explain.sources import network_text
-from scalemodel.objective import Objective
+from scalemodel.estimator.estimate import Estimate
+from scalemodel.estimator.evaluation import tables_for
 from scalemodel.resolve import Cluster, Network
+from scalemodel.resolve.clusters import ClusterLike, network_text
+from scalemodel.resolve.models import ModelLike
+from scalemodel.resolve.stacks import DEFAULT_STACK
+from scalemodel.resolve.tasks import Training
 from scalemodel.routing.route import options_of
 from scalemodel.scaling.choice import Rule, choice_of
-from scalemodel.search import ClusterLike, ModelLike
-from scalemodel.space import Space
-from scalemodel.tasks import Training
+from scalemodel.search.objective import Objective
+from scalemodel.search.space import Space
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from scalemodel import _core, resolve
+import scalemodel._core as _core
+from scalemodel import resolve
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.codesign.sensitivity import invert
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import DEFAULT_STACK
 from scalemodel.resolve import Cluster
+from scalemodel.resolve.clusters import ClusterLike
+from scalemodel.resolve.models import ModelLike
+from scalemodel.resolve.stacks import DEFAULT_STACK
+from scalemodel.resolve.tasks import Training
 from scalemodel.scaling.choice import choice_of
 from scalemodel.scaling.curve import point_row, scaling, typed
-from scalemodel.search import ClusterLike, ModelLike
-from scalemodel.space import Space
-from scalemodel.tasks import Training
+from scalemodel.search.space import Space
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from scalemodel import _core, resolve
-from scalemodel.answer import ColumnAnswer
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import DEFAULT_STACK
-from scalemodel.groups.estimate import GroupEstimate, estimate_groups
-from scalemodel.groups.strategy import BatchInference
+import scalemodel._core as _core
+from scalemodel import resolve
+from scalemodel.base.answer import ColumnAnswer
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.layer_groups.estimate import GroupEstimate, estimate_groups
+from scalemodel.layer_groups.strategy import BatchInference
+from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.serving.task import Inference
 
 if TYPE_CHECKING:
-    from scalemodel.groups import ComposedModel, GroupStrategy
+    from scalemodel.layer_groups import ComposedModel, GroupStrategy
     from scalemodel.resolve import Cluster
 
 _MOST_PER_ACCELERATOR = 65_536

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scalemodel import _core
+import scalemodel._core as _core
 from scalemodel.resolve.accelerators import accelerator_table
 from scalemodel.resolve.engines import kernels_lender
 from scalemodel.resolve.power import serving_power

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
-from scalemodel.errors import ScaleModelError
-
-if TYPE_CHECKING:
-    from scalemodel.serving.serve import Serving
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.serving.plan import ServingPlan
 
 _VLLM_FORMATS = {"fp8": "fp8", "fp8_block": "fp8", "int4": "awq", "mxfp4": "mxfp4"}
 _SGLANG_FORMATS = {**_VLLM_FORMATS, "fp4": "modelopt_fp4"}
 
 
-def _steps(plan: Serving) -> tuple[int, int]:
+def _steps(plan: ServingPlan) -> tuple[int, int]:
     """Sequences and tokens of the largest step."""
     if plan.deployment is None or plan.state is None:
         raise ScaleModelError(f"launch: the plan does not run ({plan.verdict})")
@@ -24,11 +21,11 @@ def _steps(plan: Serving) -> tuple[int, int]:
     return max(1, round(running)), int(capacity.most_tokens)
 
 
-def _length(plan: Serving) -> int:
+def _length(plan: ServingPlan) -> int:
     return int(plan.task.input_tokens + plan.task.output_tokens)
 
 
-def _vllm(plan: Serving) -> list[str]:
+def _vllm(plan: ServingPlan) -> list[str]:
     layout, task = plan.layout, plan.task
     sequences, tokens = _steps(plan)
     words = ["vllm", "serve", plan.model.name, "--tensor-parallel-size", str(layout.tp)]
@@ -54,7 +51,7 @@ def _vllm(plan: Serving) -> list[str]:
     return words
 
 
-def _sglang(plan: Serving) -> list[str]:
+def _sglang(plan: ServingPlan) -> list[str]:
     layout, task = plan.layout, plan.task
     sequences, tokens = _steps(plan)
     ranks = layout.tp * layout.dp * layout.cp
@@ -81,7 +78,7 @@ def _sglang(plan: Serving) -> list[str]:
     return words
 
 
-def _tensorrt_llm(plan: Serving) -> list[str]:
+def _tensorrt_llm(plan: ServingPlan) -> list[str]:
     layout = plan.layout
     sequences, tokens = _steps(plan)
     ranks = layout.tp * layout.dp * layout.cp
@@ -100,7 +97,7 @@ def _tensorrt_llm(plan: Serving) -> list[str]:
     return words
 
 
-def launch_command(plan: Serving) -> str:
+def launch_command(plan: ServingPlan) -> str:
     """The command line of one instance, ready for a shell.
 
     What the command line of TensorRT-LLM cannot say (attention data parallelism, format of the
@@ -122,7 +119,7 @@ def launch_command(plan: Serving) -> str:
     raise ScaleModelError(f"engine={plan.engine!r}: no command is known that starts it")
 
 
-def launch_options(plan: Serving) -> str:
+def launch_options(plan: ServingPlan) -> str:
     """What stands in ``options.yaml`` beside the command of TensorRT-LLM; empty when nothing.
 
     Examples

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scalemodel.errors import ScaleModelError
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.serving.serve import Serving, serve
 
 if TYPE_CHECKING:

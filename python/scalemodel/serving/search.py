@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from scalemodel import _core, resolve
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel import resolve
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.numbers import divisors
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for, kernels_for
 from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.serving.task import Inference
-from scalemodel.space import divisors
 
 if TYPE_CHECKING:
     import pandas as pd

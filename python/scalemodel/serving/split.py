@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from scalemodel import _core, resolve
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel import resolve
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE
-from scalemodel.serving.serve import Serving, ranks_of, serve
+from scalemodel.serving.plan import ranks_of
+from scalemodel.serving.serve import Serving, serve
 from scalemodel.serving.stream import RequestStream, ServedStream, run_stream
 from scalemodel.serving.task import Inference
 

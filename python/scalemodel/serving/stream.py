@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from scalemodel import _core
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.serving.plan import ServingPlan
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from scalemodel.serving.serve import Serving
 
 Column = npt.NDArray[np.float64]
 Arrivals = Literal["poisson", "bursty", "uniform", "at_once"]
@@ -367,7 +367,7 @@ def run_stream(
 
 
 def simulate(
-    plan: Serving,
+    plan: ServingPlan,
     stream: RequestStream | None,
     *,
     requests: int,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, Literal
 
-from scalemodel import _core
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.engines import CACHE_FORMATS, WEIGHT_FORMATS
 
 WeightPrecision = Literal["bf16", "fp16", "fp8", "fp8_block", "fp4", "int8", "int4", "mxfp4"]

@@ -12,15 +12,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import scalemodel as sm
+from scalemodel import catalog, resolve
+from scalemodel._core import Ablation
+from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.codesign.vary import Hardware
-from scalemodel.errors import ScaleModelError, nearest
-from scalemodel.tasks import Precision
+from scalemodel.estimator.estimate import estimate
+from scalemodel.layer_groups import (
+    BatchInference,
+    ComposedModel,
+    GroupEstimate,
+    GroupStrategy,
+    compose,
+)
+from scalemodel.resolve import Cluster
+from scalemodel.resolve.tasks import Precision, Training
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from scalemodel import Cluster, ComposedModel, GroupEstimate, GroupStrategy, Training
 
 __all__ = [
     "CLOUDS",
@@ -62,14 +71,14 @@ class Workload:
 
     def task(self, *, inference: bool = False) -> Training:
         """Pre-training of one step, or one forward pass over the batch."""
-        kind = sm.BatchInference if inference else sm.Training
+        kind = BatchInference if inference else Training
         return kind(
             global_batch=self.global_batch, sequence=self.sequence, precision=self.precision
         )
 
     def where(self) -> Cluster:
         """The cluster at its size."""
-        return sm.cluster(self.cluster, nodes=self.nodes)
+        return resolve.cluster(self.cluster, nodes=self.nodes)
 
 
 def _recommender(model: str) -> Workload:
@@ -145,7 +154,7 @@ def plans(
                 if expert:
                     groups["experts"] = expert
                 found += [
-                    sm.GroupStrategy(groups, recompute=recompute)
+                    GroupStrategy(groups, recompute=recompute)
                     for recompute in ((False, True) if blocks else (False,))
                 ]
     return found
@@ -163,7 +172,7 @@ def _estimates(
     candidates: Iterable[GroupStrategy] | None = None,
 ) -> list[GroupEstimate]:
     listed = plans(model, cluster) if candidates is None else candidates
-    return [sm.estimate(model, cluster, task, plan) for plan in listed]
+    return [estimate(model, cluster, task, plan) for plan in listed]
 
 
 def _named(names: Sequence[str] | None, known: Mapping[str, Workload]) -> dict[str, Workload]:
@@ -206,7 +215,7 @@ def strategies(names: Sequence[str] | None = None, *, inference: bool = False) -
 
     rows: list[dict[str, Any]] = []
     for name, workload in _named(names, SUITE).items():
-        model, cluster = sm.compose(workload.model), workload.where()
+        model, cluster = compose(workload.model), workload.where()
         for est in _estimates(model, cluster, workload.task(inference=inference)):
             tables, layers, experts = _meshes(est.strategy)
             row: dict[str, Any] = {"name": name, "tables": tables, "layers": layers}
@@ -318,13 +327,13 @@ def resource_scaling(
 
     rows: list[dict[str, Any]] = []
     for name, workload in _named(names, SUITE).items():
-        model, task = sm.compose(workload.model), workload.task()
+        model, task = compose(workload.model), workload.task()
         hardware = Hardware(workload.where())
 
         def best(
             cluster: Cluster, model: ComposedModel = model, task: Training = task
         ) -> GroupEstimate | None:
-            fixed = [sm.GroupStrategy({"embedding": "table_wise", "*": layers})]
+            fixed = [GroupStrategy({"embedding": "table_wise", "*": layers})]
             found = _estimates(model, cluster, task, fixed if layers else None)
             fits = [est for est in found if est.verdict == "ok"]
             return min(fits, key=lambda est: est.core.step_time_s, default=None)
@@ -392,16 +401,16 @@ def context_lengths(
     import pandas as pd
 
     workload = _named([name], SUITE)[name]
-    model, cluster = sm.compose(workload.model), workload.where()
-    no_scores = sm.Ablation(attention_scores=False)
+    model, cluster = compose(workload.model), workload.where()
+    no_scores = Ablation(attention_scores=False)
     rows = []
     for sequence in sequences:
         task = replace(workload, sequence=sequence).task()
         for mesh in layers:
             # Long sequences fit only if layers run again in the backward pass.
-            plan = sm.GroupStrategy(mesh, recompute=True, micro_batches=_passes(mesh, workload))
-            full = sm.estimate(model, cluster, task, plan)
-            bare = sm.estimate(model, cluster, task, plan, ablation=no_scores)
+            plan = GroupStrategy(mesh, recompute=True, micro_batches=_passes(mesh, workload))
+            full = estimate(model, cluster, task, plan)
+            bare = estimate(model, cluster, task, plan, ablation=no_scores)
             rows.append((sequence, mesh, full.verdict, full.tokens_per_s, bare.tokens_per_s))
     columns = ["sequence", "layers", "verdict", "tokens_per_s", "without_scores_tokens_per_s"]
     return pd.DataFrame(rows, columns=columns)
@@ -462,22 +471,19 @@ def cloud_costs(
     """
     import pandas as pd
 
-    from scalemodel import catalog
-
-    composed = sm.compose(model)
-    rows = []
+    composed, rows = compose(model), []
     for label, instance in CLOUDS.items():
         price = catalog.load("prices", instance.price)["usd_per_accelerator_hour"]["value"]
         base = {"base": instance.cluster, "price": {"usd_per_accelerator_hour": price}}
-        task = sm.Training(global_batch=global_batch, sequence=1, precision=instance.precision)
+        task = Training(global_batch=global_batch, sequence=1, precision=instance.precision)
         for size in accelerators:
-            if size % sm.cluster(base, nodes=1).accelerators:
+            if size % resolve.cluster(base, nodes=1).accelerators:
                 continue
-            found = _estimates(composed, sm.cluster(base, accelerators=size), task)
-            fits = [est for est in found if est.verdict == "ok"]
-            if not fits:
+            found = _estimates(composed, resolve.cluster(base, accelerators=size), task)
+            fits = (one for one in found if one.verdict == "ok")
+            est = min(fits, key=lambda one: one.core.step_time_s, default=None)
+            if est is None:
                 continue
-            est = min(fits, key=lambda est: est.core.step_time_s)
             steps = samples / global_batch
             rows.append(
                 {

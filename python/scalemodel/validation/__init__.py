@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalemodel.errors import ScaleModelError
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.validation.operators.score import OperatorScores
 from scalemodel.validation.operators.score import score as _score_operators
 from scalemodel.validation.operators.table import OPERATOR_KINDS, available_kinds
@@ -249,7 +249,7 @@ def _training(table: Table, stack: str | None, *, left_out: bool) -> pd.DataFram
     import pandas as pd
 
     from scalemodel import catalog
-    from scalemodel.uncertainty import embedded
+    from scalemodel.estimator.uncertainty import embedded
     from scalemodel.validation import prediction
 
     table = table.without(prediction.OUTPUT_COLUMNS)

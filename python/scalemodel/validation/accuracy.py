@@ -1,10 +1,11 @@
 """The accuracy table and the uncertainty of the catalogue, from a table of measured runs.
 
-``python -m scalemodel.validation.accuracy runs.csv --readme README.md`` scores every (source,
+``python -m scalemodel.validation.accuracy runs.csv --readme FILE`` scores every (source,
 accelerator, number format) three times: with the catalogue's stacks (fitted to these runs), with
 constants that have not seen the source (`left_out`), and with the plain stack. It writes
 ``accuracy.toml`` and ``uncertainty.toml`` into the catalogue's ``reference`` folder and the
-condensed table into the README; ``--refit`` first fits the stacks and writes their constants.
+condensed tables into FILE, which is the README.md of this folder; ``--refit`` first fits the
+stacks and writes their constants.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scalemodel import _core, catalog, resolve
-from scalemodel.errors import ScaleModelError
-from scalemodel.uncertainty import Uncertainty
+import scalemodel._core as _core
+from scalemodel import catalog, resolve
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.estimator.uncertainty import Uncertainty
 from scalemodel.validation.errors import MACRO_ROWS, kendall_tau_b, percent, summarised
 from scalemodel.validation.fit import (
     JUDGED_COLUMNS,
@@ -530,7 +532,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--refit", action="store_true", help="first write the stacks' constants fitted to FILE"
     )
-    parser.add_argument("--readme", type=Path, metavar="FILE", help="README to update")
+    parser.add_argument("--readme", type=Path, metavar="FILE", help="page to update")
     options = parser.parse_args(argv)
     stacks = None
     if options.refit:

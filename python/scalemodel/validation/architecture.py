@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from scalemodel.errors import ScaleModelError
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.validation.rows import Row, SkippedRowError
 
 ARCHITECTURE_COLUMNS = ("n_layers", "hidden", "n_heads", "ffn", "vocab")

@@ -11,22 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from scalemodel import catalog
-from scalemodel.errors import ScaleModelError
-from scalemodel.stacks import stack_for, unstated
-from scalemodel.tasks import Precision
+from scalemodel import catalog, resolve
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.layer_groups import GroupEstimate, GroupStrategy, compose
+from scalemodel.resolve.stack_choice import stack_for, unstated
+from scalemodel.resolve.tasks import Precision, Training
+from scalemodel.validation.place import Place, place
 from scalemodel.validation.rows import Row, SkippedRowError
-from scalemodel.validation.training import (
-    Place,
-    fill_batch,
-    place,
-    precisions,
-    recomputation,
-    sharding_name,
-)
+from scalemodel.validation.training import fill_batch, precisions, recomputation, sharding_name
 
 if TYPE_CHECKING:
-    from scalemodel import GroupEstimate, _core
+    import scalemodel._core as _core
 
     Prefetch = Literal["none", "one", "unlimited"]
     Buckets = Literal["unit", "group"]
@@ -57,8 +52,6 @@ class GroupQuestion:
 
 
 def _model(row: Row) -> str:
-    from scalemodel import catalog
-
     name = row.text("model")
     if not re.search(r"train", row.text("task").lower() or "train"):
         raise SkippedRowError("unsupported:task")
@@ -168,8 +161,7 @@ def answer(asked: GroupQuestion, constants: _core.Stack | None = None) -> tuple[
 def _estimate(
     asked: GroupQuestion, precision: Precision, recompute: bool, constants: _core.Stack | None
 ) -> GroupEstimate:
-    import scalemodel as sm
-    from scalemodel.groups.estimate import estimate_groups
+    from scalemodel.layer_groups.estimate import estimate_groups
 
     where = asked.place
     table: dict[str, Any] = {
@@ -181,10 +173,10 @@ def _estimate(
         table["scale_up"] = dict(where.scale_up)
     try:
         found = estimate_groups(
-            sm.compose(asked.model),
-            sm.cluster(table, accelerators=where.accelerators),
-            sm.Training(global_batch=asked.global_batch, sequence=1, precision=precision),
-            sm.GroupStrategy(
+            compose(asked.model),
+            resolve.cluster(table, accelerators=where.accelerators),
+            Training(global_batch=asked.global_batch, sequence=1, precision=precision),
+            GroupStrategy(
                 {"embedding": asked.tables, "*": asked.layers},
                 micro_batches=asked.micro_batches,
                 prefetch=asked.prefetch,

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scalemodel import _core, catalog, resolve
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel import catalog, resolve
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.validation.prediction import Predictor
 from scalemodel.validation.rows import Row, SkippedRowError, Table, read_table
 from scalemodel.validation.training import INPUT_COLUMNS, Question, question

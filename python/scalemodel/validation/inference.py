@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from scalemodel import _core, catalog, resolve
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel import catalog, resolve
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.units import value_of
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for, engine_table
 from scalemodel.resolve.engines import engine as engine_constants
-from scalemodel.serving.serve import deployment_for, ranks_of
+from scalemodel.serving.plan import deployment_for, ranks_of
 from scalemodel.serving.stream import poisson_arrivals
 from scalemodel.serving.task import CachePrecision, Inference, WeightPrecision
-from scalemodel.units import value_of
 from scalemodel.validation.power import PROMPT_TOKENS
 from scalemodel.validation.rows import Row, SkippedRowError, Table
 

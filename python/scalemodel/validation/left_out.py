@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from scalemodel import _core, resolve
+import scalemodel._core as _core
+from scalemodel import resolve
 from scalemodel.validation.fit import CONSTANTS, Run, fit, read_runs
 from scalemodel.validation.prediction import Prediction, Predictor, check_columns
 from scalemodel.validation.rows import SkippedRowError, Table

@@ -9,16 +9,20 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from scalemodel import _core, catalog
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel import catalog, resolve
+from scalemodel._core import Strategy
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.estimator.estimate import estimate
 from scalemodel.resolve.accelerators import accelerator_table
 from scalemodel.resolve.power import clock_power, serving_power
 from scalemodel.resolve.reader import Reader
+from scalemodel.resolve.tasks import FineTuning, Training
+from scalemodel.validation.place import accelerator_name
 from scalemodel.validation.rows import Row, SkippedRowError, Table
-from scalemodel.validation.training import accelerator_name
 
 if TYPE_CHECKING:
-    from scalemodel.estimate import Estimate
+    from scalemodel.estimator.estimate import Estimate
 
 OUTPUT_COLUMNS = (
     "predicted_power_w_per_gpu",
@@ -143,9 +147,7 @@ def _workload(label: str) -> Reader | None:
 
 
 def _estimate(workload: Reader, accelerator: str, nodes: int, per_node: int) -> Estimate:
-    import scalemodel as sm
-
-    cluster = sm.cluster(
+    cluster = resolve.cluster(
         {"accelerator": accelerator, "node": {"accelerators": per_node}}, nodes=nodes
     )
     tp = min(workload.count("tp", 1), cluster.accelerators)
@@ -162,11 +164,11 @@ def _estimate(workload: Reader, accelerator: str, nodes: int, per_node: int) -> 
     }
     method = workload.text("method", "pretrain")
     task = (
-        sm.Training(**question)
+        Training(**question)
         if method == "pretrain"
-        else sm.FineTuning(**question, method=cast(Any, method))
+        else FineTuning(**question, method=cast(Any, method))
     )
-    plan = sm.Strategy(
+    plan = Strategy(
         tp=tp,
         pp=pp,
         cp=cp,
@@ -174,7 +176,7 @@ def _estimate(workload: Reader, accelerator: str, nodes: int, per_node: int) -> 
         sharding=workload.text("sharding", "zero1"),
     )
     model, stack = workload.text("model", ""), workload.text("stack", "plain")
-    return sm.estimate(model, cluster, task, plan, stack=stack)
+    return estimate(model, cluster, task, plan, stack=stack)
 
 
 def _unknown_workload(power: _core.PowerPhases, nodes: int) -> tuple[float, str]:

@@ -7,18 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scalemodel import _core
-from scalemodel.errors import ScaleModelError
-from scalemodel.estimate import stack_of
-from scalemodel.uncertainty import Situation, Uncertainty, situation_of
+import scalemodel._core as _core
+from scalemodel import resolve
+from scalemodel._core import Strategy
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.estimator.estimate import Estimate
+from scalemodel.estimator.evaluation import stack_of
+from scalemodel.estimator.uncertainty import Situation, Uncertainty, situation_of
+from scalemodel.resolve import Cluster, Model
+from scalemodel.resolve.tasks import FineTuning, Training
 from scalemodel.validation import composed
 from scalemodel.validation.architecture import ARCHITECTURE_COLUMNS
 from scalemodel.validation.rows import Row, SkippedRowError, Table
 from scalemodel.validation.training import INPUT_COLUMNS, Question, is_language_model, question
 
 if TYPE_CHECKING:
-    from scalemodel import Cluster, Estimate, Model, _core
-    from scalemodel.tasks import Precision
+    import scalemodel._core as _core
+    from scalemodel.resolve.tasks import Precision
 
 REQUIRED_COLUMNS = ("gpu", "n_gpus", "global_batch")
 LLM_COLUMNS = ("seq_len", "micro_batch")
@@ -153,10 +158,9 @@ class Predictor:
     def _estimate(
         self, question: Question, precision: Precision, recompute: str, recompute_layers: int = 0
     ) -> Estimate:
-        import scalemodel as sm
-        from scalemodel.estimate import tables_for
+        from scalemodel.estimator.evaluation import tables_for
 
-        task_of = sm.Training if question.method == "pretrain" else sm.FineTuning
+        task_of = Training if question.method == "pretrain" else FineTuning
         arguments = dict(question.task)
         if question.method != "pretrain":
             arguments["method"] = question.method
@@ -164,12 +168,12 @@ class Predictor:
         try:
             model, cluster = self._model(question), self._cluster(question)
             task = task_of(precision=precision, **arguments)
-            strategy = sm.Strategy(
+            strategy = Strategy(
                 **{"recompute_layers": recompute_layers, **dict(question.strategy)},
                 recompute=recompute,
             )
             core = tables_for(model, cluster, task, constants).estimate(strategy)
-            estimate = sm.Estimate(model, cluster, task, strategy, question.stack, core)
+            estimate = Estimate(model, cluster, task, strategy, question.stack, core)
         except ScaleModelError as error:
             raise _refused(f"illegal:{error.code}") from None
         except (ValueError, TypeError, OverflowError):
@@ -180,18 +184,14 @@ class Predictor:
         return estimate
 
     def _model(self, question: Question) -> Model:
-        import scalemodel as sm
-
         model = self._models.get(question.model)
         if model is None:
             # The name of the row stays out, so that it cannot matter.
-            model = sm.model({"name": "row", "architecture": dict(question.model)})
+            model = resolve.model({"name": "row", "architecture": dict(question.model)})
             self._models[question.model] = model
         return model
 
     def _cluster(self, question: Question) -> Cluster:
-        import scalemodel as sm
-
         key = (
             question.accelerator,
             question.node_accelerators,
@@ -208,7 +208,7 @@ class Predictor:
             }
             if question.scale_up:
                 table["scale_up"] = dict(question.scale_up)
-            cluster = sm.cluster(table, accelerators=question.accelerators)
+            cluster = resolve.cluster(table, accelerators=question.accelerators)
             self._clusters[key] = cluster
         return cluster
 

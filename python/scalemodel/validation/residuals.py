@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from scalemodel import _core
-from scalemodel.uncertainty import Cell, CellKey, Seen, Situation, Uncertainty, keys_of
+import scalemodel._core as _core
+from scalemodel.estimator.uncertainty import Cell, CellKey, Seen, Situation, Uncertainty, keys_of
 from scalemodel.validation.errors import MACRO_ROWS
 from scalemodel.validation.prediction import Prediction
 

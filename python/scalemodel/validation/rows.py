@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scalemodel.errors import ScaleModelError
-from scalemodel.reading import read_text
-from scalemodel.texts import csv_cell, plain
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.reading import read_text
+from scalemodel.base.safe_text import csv_cell, plain
 
 _NUMBER = re.compile(r"[-+]?(?:\d[\d,_]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 _YES = ("yes", "true", "on", "1", "1.0", "enabled")

@@ -12,12 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scalemodel import catalog
-from scalemodel.errors import ScaleModelError
-from scalemodel.stacks import stack_for, unstated
-from scalemodel.tasks import Precision
-from scalemodel.units import parse_quantity, value_of
+from scalemodel.resolve.stack_choice import stack_for, unstated
+from scalemodel.resolve.tasks import Precision
 from scalemodel.validation.architecture import architecture
+from scalemodel.validation.place import frozen, place
 from scalemodel.validation.rows import Row, SkippedRowError
 
 # fmt: off
@@ -35,26 +33,6 @@ INPUT_COLUMNS = (
 _RECOMPUTATION = ("none", "selective", "full")  # lightest first
 _NOT_LANGUAGE = re.compile(r"\b(dlrm|dcn|vit|recommend\w*|diffusion|unet|resnet|image|vision)\b")
 _BELIEVED_FLASH_SINCE = 2023  # FlashAttention appeared in mid-2022
-
-# One direction of a x16 slot after line coding, by PCIe generation.
-_PCIE_BANDWIDTH = {3: "15.75 GB/s", 4: "31.5 GB/s", 5: "63 GB/s", 6: "121 GB/s"}
-
-# First match wins: a row that names several networks (compute and management) is served by the
-# first of this list.
-_FABRICS = (
-    ("omnipath", r"omni-?\s?path"),
-    ("slingshot", r"slingshot"),
-    ("efa", r"\befa\b|elastic fabric"),
-    ("tcpx", r"tcpx|gpudirect-tcp"),
-    ("infiniband", r"infini-?band|\bib\b|\b[hn]dr(\d+)?\b|\bselene\b|quantum"),
-    ("roce", r"roce|\brdma\b|spectrum-x"),
-    ("tpu_dcn", r"\bdcn\b|jupiter"),
-    ("ethernet", r"ethernet|\d+\s?gbe|\bbf3\b"),
-)
-
-
-def _frozen(table: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple(table.items())
 
 
 @dataclass(frozen=True)
@@ -82,119 +60,6 @@ class Question:
 # -------------------------------------------------------------------------------------- cluster
 
 
-def accelerator_name(label: str, memory_gb: float | None) -> str:
-    """Catalogue name of a label; a capacity beside it chooses among parts sold under one name.
-
-    Raises
-    ------
-    SkippedRowError
-        The catalogue does not know the label.
-    """
-    from scalemodel import catalog
-
-    if memory_gb is not None and not re.search(r"\d\s*gi?b", label, re.IGNORECASE):
-        try:
-            return catalog.find("accelerators", f"{label}-{memory_gb:.0f}GB")
-        except ScaleModelError:
-            pass
-    try:
-        return catalog.find("accelerators", label)
-    except ScaleModelError:
-        raise SkippedRowError(f"unknown_accelerator:{label}") from None
-
-
-def _usual_nic_gbps(accelerator: str) -> int:
-    """Network rate of the usual server of an accelerator, Gbit/s each."""
-    for prefixes, rate in (
-        (("a100", "a800"), 200),
-        (("b300", "gb300"), 800),
-        (("v100",), 100),
-    ):
-        if accelerator.startswith(prefixes):
-            return rate
-    if accelerator.startswith("tpu"):
-        pod = f"{accelerator}_pod"
-        entry = pod if pod in catalog.names("clusters") else "tpu_v4_pod"
-        cell = value_of(catalog.load("clusters", entry)["fabric"]["bandwidth"])
-        return round(8e-9 * parse_quantity(cell, "bytes_per_s", f"clusters/{entry}.toml"))
-    return 400
-
-
-def _fabric(row: Row, accelerator: str, several_nodes: bool, notes: list[str]) -> dict[str, str]:
-    rate = row.number("nic_gbps_per_gpu")
-    if rate is None or rate <= 0:
-        rate = _usual_nic_gbps(accelerator)
-        if several_nodes:
-            notes.append(f"nic {rate} Gbit/s assumed")
-    network = row.text("network").lower()
-    named = (name for name, pattern in _FABRICS if re.search(pattern, network))
-    usual = "tpu_dcn" if accelerator.startswith("tpu") else "infiniband"
-    return {"bandwidth": f"{rate:g} Gbit/s", "class": next(named, usual)}
-
-
-def _scale_up(row: Row, node_accelerators: int) -> dict[str, Any]:
-    """Scale-up table when the row says PCIe; otherwise the accelerator's own entry holds."""
-    text = row.text("nvlink").lower()
-    if "pcie" not in text or "nvlink" in text:
-        return {}
-    found = re.search(r"(?:gen\s*|pcie\s*)(\d)", text)
-    generation = int(found.group(1)) if found else 4
-    generation = min(max(generation, min(_PCIE_BANDWIDTH)), max(_PCIE_BANDWIDTH))
-    return {
-        "class": f"pcie{min(generation, 5)}",
-        "bandwidth": _PCIE_BANDWIDTH[generation],
-        "domain": node_accelerators,
-    }
-
-
-def _node_accelerators(row: Row, accelerators: int, notes: list[str]) -> int:
-    stated = row.count("gpus_per_node")
-    node = min(stated or 8, accelerators)
-    if stated is None and accelerators > node:
-        notes.append("gpus_per_node 8 assumed")
-    if accelerators % node:
-        node = max(size for size in range(1, node + 1) if accelerators % size == 0)
-        notes.append(f"{node} accelerators per node")
-    return node
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a row ran, as `scalemodel.cluster` takes it."""
-
-    accelerator: str
-    node_accelerators: int
-    scale_up: tuple[tuple[str, Any], ...]
-    fabric: tuple[tuple[str, Any], ...]
-    accelerators: int
-
-
-def place(row: Row, notes: list[str]) -> Place:
-    """Cluster of a row.
-
-    Raises
-    ------
-    SkippedRowError
-        The accelerator is missing or unknown.
-    """
-    label = row.text("gpu")
-    if not label:
-        raise SkippedRowError("missing:gpu")
-    accelerators = row.required_count("n_gpus")
-    accelerator = accelerator_name(label, row.number("gpu_mem_GB"))
-    node = _node_accelerators(row, accelerators, notes)
-    return Place(
-        accelerator=accelerator,
-        node_accelerators=node,
-        scale_up=_frozen(_scale_up(row, node)),
-        fabric=_frozen(_fabric(row, accelerator, accelerators > node, notes)),
-        accelerators=accelerators,
-    )
-
-
-# ------------------------------------------------------------------------------- task and flags
-
-
 def is_language_model(task: str, family: str) -> bool:
     """Whether a row is a language model's, as far as its task and family texts tell."""
     return _NOT_LANGUAGE.search(f"{task} {family}".lower()) is None
@@ -215,7 +80,7 @@ def _method(row: Row) -> str:
 
 
 def precisions(row: Row, notes: list[str]) -> tuple[Precision, ...]:
-    """Formats of matrix products to try in turn."""
+    """Formats of GEMMs to try in turn."""
     text = row.text("precision").lower() or row.text("precision_class").lower()
     if not text:
         notes.append("precision bf16 assumed")
@@ -503,15 +368,15 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         task |= {"lora_rank": 16, "lora_targets": "attention"}
         notes.append("LoRA rank 16 on attention assumed")
     return Question(
-        model=_frozen(model),
+        model=frozen(model),
         accelerator=where.accelerator,
         node_accelerators=node,
         scale_up=where.scale_up,
         fabric=where.fabric,
         accelerators=where.accelerators,
         method=method,
-        task=_frozen(task),
-        strategy=_frozen(strategy | extra),
+        task=frozen(task),
+        strategy=frozen(strategy | extra),
         stack=stack,
         precisions=precisions(row, notes),
         recomputations=recomputations,

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scalemodel import _core, catalog
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 from scalemodel.resolve.attention import AttentionEntry, AttentionKernels
 from scalemodel.validation.operators import OperatorPrediction

@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from scalemodel import _core, catalog
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel import catalog, resolve
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.resolve import Cluster
 from scalemodel.resolve.networks import custom_all_reduce
 from scalemodel.validation.operators import OperatorPrediction
 from scalemodel.validation.rows import Row, SkippedRowError
-
-if TYPE_CHECKING:
-    from scalemodel import Cluster
 
 REQUIRED: tuple[str, ...] = ("gpu", "gpus", "op", "bytes")
 OPTIONAL: tuple[str, ...] = ("nodes", "gpus_per_node", "interconnect", "dtype", "nccl", "algo")
@@ -185,8 +184,6 @@ def _cluster(
     scale_up: tuple[tuple[str, Any], ...],
     fabric: tuple[tuple[str, Any], ...],
 ) -> Cluster:
-    import scalemodel as sm
-
     table = {
         "name": "row",
         "accelerator": accelerator,
@@ -195,7 +192,7 @@ def _cluster(
         "fabric": dict(fabric),
     }
     try:
-        return sm.cluster(table, accelerators=ranks)
+        return resolve.cluster(table, accelerators=ranks)
     except ScaleModelError as error:
         raise SkippedRowError(f"illegal:{error.code}") from None
 

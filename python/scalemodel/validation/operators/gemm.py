@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scalemodel import _core, catalog
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 from scalemodel.resolve.kernels import GEMM_TYPES, gemm_kernel, training_efficiency
 from scalemodel.validation.operators import OperatorPrediction

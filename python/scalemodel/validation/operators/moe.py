@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scalemodel import _core
+import scalemodel._core as _core
 from scalemodel.resolve.kernel_tables import Kernel, dtype_mismatch, kernels, nearest_kernel
 from scalemodel.validation.operators import OperatorPrediction
 from scalemodel.validation.operators.questions import (

@@ -6,8 +6,9 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from scalemodel import _core, catalog, resolve
-from scalemodel.errors import ScaleModelError
+import scalemodel._core as _core
+from scalemodel import catalog, resolve
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 from scalemodel.validation.rows import Row, SkippedRowError
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from scalemodel.errors import ScaleModelError
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.validation.operators import OperatorPrediction
 from scalemodel.validation.rows import Row, Table
 

@@ -1,0 +1,487 @@
+"""Measuring kernels and collectives on the machine at hand, as tables for `calibrate`.
+
+Shapes are drawn with a fixed seed, so that two machines of one kind measure the same ones. Only
+the functions that run a kernel need torch and an accelerator; the shapes can be had anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import importlib
+import math
+import os
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.safe_text import csv_cell, plain
+from scalemodel.calibration.design import most_informative
+from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
+
+KINDS = ("gemm", "attention", "elementwise", "collectives")
+DTYPES = ("bfloat16", "float16", "float32")
+COLUMNS = {
+    "gemm": ("gpu", "dtype", "m", "n", "k", "batch", "time_us", "source"),
+    "attention": (
+        *("gpu", "dtype", "kv_dtype", "phase", "batch", "seq_q", "seq_kv", "heads", "kv_heads"),
+        *("head_dim", "v_head_dim", "causal", "window", "time_us", "kernel", "source"),
+    ),
+    "elementwise": ("gpu", "dtype", "op", "rows", "cols", "time_us", "source"),
+    "collectives": (
+        *("system", "gpu", "nodes", "gpus", "gpus_per_node", "interconnect", "op", "bytes"),
+        *("time_us", "dtype", "nccl", "algo", "source"),
+    ),
+}
+_FLUSH_BYTES = 512 * 2**20  # several times the largest last-level cache on sale
+_WARM_UP = 5
+_BURST = 20  # collectives back to back in one timing, as nccl-tests does
+
+# Ranges of (m, n, k) and the share of samples drawn from each. Each range shows one constant of
+# the tile form: launch (little work), the shortest tile step (few tiles of middling depth, as
+# Ampere and Ada have it, and deep ones, as Hopper and Blackwell have it; one tile of great depth),
+# memory bandwidth (skinny n), peak at sustained clocks (milliseconds long) and at burst clocks.
+# For an accelerator of the catalogue the samples are those of many candidates that show its
+# constants best: 40 with 3 % noise leave the tile step 1.7-2.2 % wrong (root mean square of 100
+# draws) and the others 1.1-1.7 % (A100, H100, H200, B200, GB200, L40S).
+_GEMM_RANGES: tuple[tuple[float, tuple[tuple[int, int], ...]], ...] = (
+    (0.100, ((16, 512), (16, 1024), (16, 64))),
+    (0.275, ((240, 640), (140, 500), (600, 1600))),
+    (0.200, ((280, 600), (300, 800), (3000, 7500))),
+    (0.050, ((16, 32), (16, 32), (32768, 61440))),
+    (0.100, ((8192, 16384), (16, 64), (16384, 45000))),
+    (0.150, ((8192, 16384), (8192, 16384), (16384, 36864))),
+    (0.125, ((2048, 5000), (1536, 4096), (1536, 3072))),
+)
+_CANDIDATES = 2000  # at least; and ten of each sample
+# Of each phase: ranges of batch and of 16-token blocks, and choices of query heads and of heads per
+# key/value head. As above, each shows one constant: tried on the kernels of A100, H100, B200, L40S.
+_ATTENTION_RANGES: dict[str, tuple[tuple[Any, Any, Any, Any], ...]] = {
+    "prefill": (
+        ((1, 2), (1, 2), (1, 2), (1,)),
+        ((1, 1), (250, 650), (1,), (1,)),
+        ((1, 8), (1024, 2048), (16, 32), (4, 8)),
+    ),
+    "encoder": (
+        ((1, 2), (1, 2), (1, 2), (1,)),
+        ((1, 1), (110, 250), (1,), (1,)),
+        ((1, 8), (1024, 2048), (16, 32), (4, 8)),
+    ),
+    "decode": (
+        ((1, 3), (1, 2), (1, 2, 4), (1, 2)),
+        ((90, 160), (1, 3), (64, 128), (1, 2)),
+        ((16, 128), (512, 2048), (32, 64), (4, 8)),
+    ),
+}
+_ELEMENTWISE_OPS = ("add", "mul", "gelu", "ln", "softmax")
+_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
+
+
+# ---------------------------------------------------------------------------------------- shapes
+def _log_uniform(rng: np.random.Generator, low: int, high: int) -> int:
+    return round(math.exp(rng.uniform(math.log(low), math.log(high))))
+
+
+def _drawn(count: int, rng: np.random.Generator) -> list[tuple[int, int, int]]:
+    edges = np.cumsum([share for share, _ in _GEMM_RANGES])
+    shapes = []
+    for index in range(count):
+        part = int(np.searchsorted(edges, (index + 0.5) / count * edges[-1]))
+        ranges = _GEMM_RANGES[part][1]
+        m, n, k = (_log_uniform(rng, low, high) for low, high in ranges)
+        shapes.append((m, n, k))
+    return shapes
+
+
+def gemm_shapes(
+    count: int, accelerator: str | None = None, *, seed: int = 0
+) -> list[tuple[int, int, int]]:
+    """Shapes (m, n, k) that show launch, tile step, peak and memory bandwidth apart.
+
+    Parameters
+    ----------
+    count : int
+        How many.
+    accelerator : str, optional
+        Name or label of a catalogue entry: the shapes that show its constants best. Without it, or
+        where the catalogue has no tile form for it, a mixture of what shows them anywhere.
+    seed : int
+        Of the draws.
+
+    Examples
+    --------
+    >>> len(gemm_shapes(40)), gemm_shapes(40) == gemm_shapes(40, seed=0)
+    (40, True)
+    >>> gemm_shapes(8, "H100") == gemm_shapes(8, "A100")
+    False
+    """
+    rng = np.random.default_rng(seed)
+    core = None
+    if accelerator is not None:
+        with contextlib.suppress(ScaleModelError):
+            core = build_accelerator(accelerator_table(accelerator))
+    if core is None or not core.gemm.tiled:
+        return _drawn(count, rng)
+    candidates = np.unique(_drawn(max(_CANDIDATES, 10 * count), rng), axis=0)
+    chosen = most_informative(core, candidates, count, rng)
+    return [(int(m), int(n), int(k)) for m, n, k in chosen]
+
+
+def elementwise_shapes(count: int, *, seed: int = 0) -> list[tuple[str, int, int]]:
+    """Operations and matrices (op, rows, cols): additions, activations, norms, softmax in turn."""
+    rng = np.random.default_rng(seed)
+    return [
+        (
+            _ELEMENTWISE_OPS[index % len(_ELEMENTWISE_OPS)],
+            _log_uniform(rng, 64, 32768),
+            8 * _log_uniform(rng, 64, 2048),
+        )
+        for index in range(count)
+    ]
+
+
+def attention_shapes(count: int, *, seed: int = 0) -> list[dict[str, int | str]]:
+    """Calls of attention: prefill (causal), decode (one query) and encoder (not causal) in turn.
+
+    In each phase in turn: little work (launch), one long chain of tiles (tile step) and much work
+    (rate of the tensor cores; bandwidth where there is one query).
+    """
+    rng = np.random.default_rng(seed)
+    shapes: list[dict[str, int | str]] = []
+    for index in range(count):
+        phase = ("prefill", "decode", "encoder")[index % 3]
+        batches, blocks, heads, groups = _ATTENTION_RANGES[phase][index // 3 % 3]
+        sequence = 16 * _log_uniform(rng, *blocks)
+        query_heads = int(rng.choice(heads))
+        shapes.append(
+            {
+                "phase": phase,
+                "batch": _log_uniform(rng, *batches),
+                "seq_q": 1 if phase == "decode" else sequence,
+                "seq_kv": sequence,
+                "heads": query_heads,
+                "kv_heads": max(1, query_heads // int(rng.choice(groups))),
+                "head_dim": int(rng.choice([64, 128])),
+                "causal": int(phase == "prefill"),
+            }
+        )
+    return shapes
+
+
+def collective_sizes(count: int) -> list[int]:
+    """Buffer sizes from 1 KiB to 1 GiB, evenly spaced in their logarithm, multiples of 1 KiB.
+
+    Examples
+    --------
+    >>> collective_sizes(3)
+    [1024, 1048576, 1073741824]
+    """
+    return [1024 * max(1, round(2 ** (20 * index / max(1, count - 1)))) for index in range(count)]
+
+
+def rank_counts(world: int, per_node: int) -> list[int]:
+    """Sizes of the groups to measure: powers of two inside a node, whole nodes beyond, all ranks.
+
+    Examples
+    --------
+    >>> rank_counts(16, 8), rank_counts(6, 6)
+    ([2, 4, 8, 16], [2, 4, 6])
+    """
+    powers = [2**i for i in range(1, 31) if 2**i <= world]
+    kept = [n for n in powers if n <= per_node or n % per_node == 0]
+    return sorted({*kept, *([world] if world > 1 else [])})
+
+
+# --------------------------------------------------------------------------------------- running
+def _torch() -> Any:
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        raise ScaleModelError(
+            "torch is not installed, and measuring runs kernels with it: "
+            "pip install 'scalemodel[torch]'",
+            code="missing_extra",
+        ) from None
+    if not torch.cuda.is_available():
+        raise ScaleModelError(
+            "torch sees no accelerator (torch.cuda.is_available() is False), and a measurement "
+            "needs one",
+            code="missing_accelerator",
+        )
+    return torch
+
+
+class Bench:
+    """Times calls on one device.
+
+    Parameters
+    ----------
+    torch : module
+    device : str
+    dtype : str
+        Name of a torch number format.
+    repeats : int
+        Timings of a call; their median counts.
+    """
+
+    def __init__(self, torch: Any, device: str, dtype: str, repeats: int) -> None:
+        self.torch = torch
+        self.device = device
+        self.dtype = dtype
+        self.repeats = repeats
+        self.gpu: str = torch.cuda.get_device_name()
+        self.no_memory: type[Exception] = torch.cuda.OutOfMemoryError
+        self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.int8, device=device)
+
+    def tensor(self, *shape: int) -> Any:
+        """Random numbers; zeros would make multiplications draw less power and run faster."""
+        dtype = getattr(self.torch, self.dtype)
+        return self.torch.randn(*shape, dtype=dtype, device=self.device)
+
+    def time_s(self, call: Callable[[], object]) -> float:
+        """Median seconds of one call with cold caches.
+
+        Overwriting the cache before each call also keeps the device busy while the host queues
+        the events and the call, so that no host time is measured.
+        """
+        for _ in range(_WARM_UP):
+            call()
+        pairs = []
+        for _ in range(self.repeats):
+            begin, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+            self._flush.zero_()
+            begin.record()
+            call()
+            end.record()
+            pairs.append((begin, end))
+        self.torch.cuda.synchronize()
+        return statistics.median(1e-3 * float(a.elapsed_time(b)) for a, b in pairs)
+
+
+def gemm_row(bench: Bench, shape: tuple[int, int, int]) -> dict[str, object]:
+    """Row of a multiplication with a transposed second operand, as a linear layer has it."""
+    m, n, k = shape
+    call = partial(bench.torch.nn.functional.linear, bench.tensor(m, k), bench.tensor(n, k))
+    return {"m": m, "n": n, "k": k, "batch": 1, "time_us": 1e6 * bench.time_s(call)}
+
+
+def elementwise_row(bench: Bench, shape: tuple[str, int, int]) -> dict[str, object]:
+    """Row of a kernel that only moves bytes."""
+    op, rows, cols = shape
+    functional = bench.torch.nn.functional
+    x, y = bench.tensor(rows, cols), bench.tensor(rows, cols)
+    calls: dict[str, Callable[[], object]] = {
+        "add": partial(bench.torch.add, x, y),
+        "mul": partial(bench.torch.mul, x, y),
+        "gelu": partial(functional.gelu, x),
+        "ln": partial(functional.layer_norm, x, (cols,)),
+        "softmax": partial(functional.softmax, x, dim=-1),
+    }
+    return {"op": op, "rows": rows, "cols": cols, "time_us": 1e6 * bench.time_s(calls[op])}
+
+
+def attention_row(bench: Bench, shape: Mapping[str, int | str]) -> dict[str, object]:
+    """Row of torch's fused attention."""
+    batch, heads, kv_heads = (int(shape[name]) for name in ("batch", "heads", "kv_heads"))
+    width = int(shape["head_dim"])
+    q = bench.tensor(batch, heads, int(shape["seq_q"]), width)
+    k, v = (bench.tensor(batch, kv_heads, int(shape["seq_kv"]), width) for _ in range(2))
+    options: dict[str, object] = {"is_causal": bool(shape["causal"])}
+    if kv_heads != heads:
+        options["enable_gqa"] = True  # torch 2.5 and later
+    attention = bench.torch.nn.functional.scaled_dot_product_attention
+    time_s = bench.time_s(partial(attention, q, k, v, **options))
+    return {
+        **shape,
+        "kv_dtype": bench.dtype,
+        "v_head_dim": width,
+        "window": 0,
+        "kernel": "torch_sdpa",
+        "time_us": 1e6 * time_s,
+    }
+
+
+def kernel_rows(kind: str, bench: Bench, count: int, seed: int) -> Iterator[dict[str, object]]:
+    """Rows of a kind, one per shape that the memory of the device holds."""
+    ways: dict[str, tuple[Callable[..., list[Any]], Callable[..., dict[str, object]]]] = {
+        "gemm": (partial(gemm_shapes, accelerator=bench.gpu), gemm_row),
+        "attention": (attention_shapes, attention_row),
+        "elementwise": (elementwise_shapes, elementwise_row),
+    }
+    draw, row_of = ways[kind]
+    for shape in draw(count, seed=seed):
+        try:
+            row = row_of(bench, shape)
+        except bench.no_memory:
+            continue
+        yield row
+
+
+def _collective(
+    distributed: Any, op: str, bench: Bench, size_bytes: int, ranks: int, group: Any
+) -> Callable[[], object]:
+    """One operation; sizes follow nccl-tests: gathers and scatters name the whole buffer."""
+    width = bench.tensor(1).element_size()
+    each = max(1, size_bytes // width // ranks)
+    whole, part = bench.tensor(each * ranks), bench.tensor(each)
+    if op == "all_reduce":
+        return partial(distributed.all_reduce, whole, group=group)
+    if op == "all_gather":
+        return partial(distributed.all_gather_into_tensor, whole, part, group=group)
+    if op == "reduce_scatter":
+        return partial(distributed.reduce_scatter_tensor, part, whole, group=group)
+    received = bench.torch.empty_like(whole)
+    return partial(distributed.all_to_all_single, received, whole, group=group)
+
+
+def collective_rows(bench: Bench, count: int, distributed: Any) -> Iterator[dict[str, object]]:
+    """Rows of collectives over growing groups of ranks; every rank runs it, all see all rows."""
+    torch = bench.torch
+    rank, world = distributed.get_rank(), distributed.get_world_size()
+    per_node = int(os.environ.get("LOCAL_WORLD_SIZE", world))
+    version = ".".join(str(part) for part in torch.cuda.nccl.version())
+    for ranks in rank_counts(world, per_node):
+        group = distributed.new_group(list(range(ranks)))
+        for op in _COLLECTIVES:
+            for size_bytes in collective_sizes(count):
+                distributed.barrier()
+                if rank >= ranks:
+                    continue
+                call = _collective(distributed, op, bench, size_bytes, ranks, group)
+                time_s = _slowest(bench, call, distributed, group)
+                yield {
+                    "nodes": max(1, ranks // per_node),
+                    "gpus": ranks,
+                    "gpus_per_node": min(ranks, per_node),
+                    "op": op,
+                    "bytes": size_bytes,
+                    "nccl": version,
+                    "time_us": 1e6 * time_s,
+                }
+
+
+def _slowest(bench: Bench, call: Callable[[], object], distributed: Any, group: Any) -> float:
+    """Seconds of one operation on the slowest rank: the median over bursts of several."""
+    torch = bench.torch
+    for _ in range(_WARM_UP):
+        call()
+    times_s = []
+    for _ in range(max(1, bench.repeats // _BURST)):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(_BURST):
+            call()
+        end.record()
+        torch.cuda.synchronize()
+        times_s.append(1e-3 * begin.elapsed_time(end) / _BURST)
+    slowest = torch.tensor([statistics.median(times_s)], dtype=torch.float64, device=bench.device)
+    distributed.all_reduce(slowest, op=distributed.ReduceOp.MAX, group=group)
+    return float(slowest.item())
+
+
+def _joined(torch: Any) -> Any:
+    """torch.distributed with this process as one rank of a job that torchrun started."""
+    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        raise ScaleModelError(
+            "collectives need one process per accelerator: torchrun --nproc-per-node 8 "
+            "-m scalemodel measure --kind collectives --out t.csv",
+            code="missing_ranks",
+        )
+    if int(os.environ["WORLD_SIZE"]) < 2:
+        raise ScaleModelError("WORLD_SIZE=1: a collective needs at least two ranks")
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    torch.distributed.init_process_group("nccl")
+    return torch.distributed
+
+
+def measure(
+    kind: str,
+    *,
+    samples: int = 40,
+    seed: int = 0,
+    repeats: int = 60,
+    dtype: str = "bfloat16",
+) -> list[dict[str, object]]:
+    """Measure kernels or collectives on this machine.
+
+    Parameters
+    ----------
+    kind : str
+        ``"gemm"``, ``"attention"``, ``"elementwise"``; or ``"collectives"``, started by torchrun.
+    samples : int
+        Shapes, less those that do not fit in memory; for collectives sizes of each operation and
+        group (at most 21).
+    seed : int
+        Of the shapes.
+    repeats : int
+        Timings of a shape, each after the caches were overwritten; their median counts.
+    dtype : str
+        Number format of the operands.
+
+    Returns
+    -------
+    list of dict
+        Rows with the columns of `calibrate` and `validate`; empty on all ranks but the first.
+
+    Raises
+    ------
+    ScaleModelError : a wrong argument, no torch, no accelerator, or no ranks.
+    """
+    if kind not in KINDS:
+        raise ScaleModelError(
+            f"kind={kind!r}: must be one of {', '.join(KINDS)}", code="unknown_kind"
+        )
+    if dtype not in DTYPES:
+        raise ScaleModelError(f"dtype={dtype!r}: must be one of {', '.join(DTYPES)}")
+    for name, value, low, high in (
+        ("samples", samples, 1, 100_000),
+        ("seed", seed, 0, 2**31),
+        ("repeats", repeats, 1, 100_000),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ScaleModelError(f"{name}={value!r}: must be a whole number from {low} to {high}")
+    torch = _torch()
+    distributed = _joined(torch) if kind == "collectives" else None
+    bench = Bench(torch, "cuda", dtype, repeats)
+    common = {
+        "gpu": bench.gpu,
+        "dtype": dtype,
+        "source": f"scalemodel measure: torch {torch.__version__}, "
+        f"CUDA {torch.version.cuda or torch.version.hip}, seed {seed}, {repeats} repeats",
+    }
+    if distributed is not None:
+        rows = list(collective_rows(bench, min(samples, 21), distributed))
+        first = distributed.get_rank() == 0
+        distributed.destroy_process_group()
+        return [{**common, **row} for row in rows] if first else []
+    with torch.inference_mode():
+        return [{**common, **row} for row in kernel_rows(kind, bench, samples, seed)]
+
+
+def write_table(kind: str, rows: Sequence[dict[str, object]], path: str | os.PathLike[str]) -> None:
+    """Write measured rows as CSV; columns a row lacks stay blank.
+
+    Raises
+    ------
+    ScaleModelError : the file cannot be written.
+    """
+    try:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS[kind], restval="", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(
+                {
+                    key: csv_cell(plain(cell)) if isinstance(cell, str) else cell
+                    for key, cell in row.items()
+                }
+                for row in rows
+            )
+    except OSError as error:
+        raise ScaleModelError(
+            f"path={os.fspath(path)!r} cannot be written: {error.strerror or error}",
+            code="unwritable_file",
+        ) from None

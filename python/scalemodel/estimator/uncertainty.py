@@ -1,0 +1,277 @@
+"""How far a measured step may be from its estimate, by published runs that are comparable.
+
+The constants come from ``catalog/reference/uncertainty.toml``: how far predictions were from runs
+whose source none of their constants had seen, in cells of accelerator architecture, number format
+and size of the job. `scalemodel.validation.accuracy` derives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from scalemodel import catalog
+from scalemodel.base.text import time_text
+from scalemodel.estimator.evaluation import Evaluation
+from scalemodel.resolve.reader import Reader
+
+#: Upper ends of the buckets of job size, in accelerators: a node, a rack row, a hall.
+SCALES = (8, 128, 1024)
+
+_CLASSES = {"fp32": "32bit", "tf32": "32bit", "fp16": "16bit", "bf16": "16bit"}
+
+
+def precision_class(precision: str) -> str:
+    """The width of a number format: formats of one width err alike.
+
+    Examples
+    --------
+    >>> precision_class("bf16"), precision_class("fp8")
+    ('16bit', 'fp8')
+    """
+    return _CLASSES.get(precision, precision)
+
+
+def scale_of(accelerators: int) -> int:
+    """The bucket of a job size: its upper end, 0 beyond the last.
+
+    Examples
+    --------
+    >>> scale_of(8), scale_of(9), scale_of(100_000)
+    (8, 128, 0)
+    """
+    return next((scale for scale in SCALES if accelerators <= scale), 0)
+
+
+class Situation(NamedTuple):
+    """What decides which measured runs an estimate compares with.
+
+    Attributes
+    ----------
+    constants : str
+        ``"plain"`` without a named software stack, else ``"named"``.
+    accelerator, architecture : str
+        As the catalogue names them.
+    precision : str
+        Class of the number format.
+    accelerators, sequence : int
+    parameters : float
+    """
+
+    constants: str
+    accelerator: str
+    architecture: str
+    precision: str
+    accelerators: int
+    sequence: int
+    parameters: float
+
+
+def situation_of(est: Evaluation) -> Situation:
+    """The situation of an estimate."""
+    entry = est.cluster.table.get("accelerator")
+    architecture = entry.get("architecture", "") if isinstance(entry, Mapping) else ""
+    return Situation(
+        constants="plain" if est.stack == "plain" else "named",
+        accelerator=est.cluster.accelerator,
+        architecture=str(architecture),
+        precision=precision_class(str(est.task.precision)),
+        accelerators=est.cluster.accelerators,
+        sequence=int(est.task.sequence),
+        parameters=float(est.model.parameters),
+    )
+
+
+class Interval(NamedTuple):
+    """Where a measured step time lies with the stated probability."""
+
+    low_s: float
+    high_s: float
+    coverage_fraction: float
+
+
+class CellKey(NamedTuple):
+    """A set of comparable runs; an empty text stands for any, -1 for any size."""
+
+    constants: str
+    architecture: str = ""
+    precision: str = ""
+    scale: int = -1
+
+
+@lru_cache(maxsize=4096)
+def keys_of(situation: Situation) -> tuple[CellKey, ...]:
+    """The cells a situation belongs to, the most alike first.
+
+    Examples
+    --------
+    >>> s = Situation("plain", "h100_sxm_80", "hopper", "fp8", 64, 8192, 8e9)
+    >>> [tuple(key)[1:] for key in keys_of(s)]
+    [('hopper', 'fp8', 128), ('hopper', 'fp8', -1), ('hopper', '', -1), ('', '', -1)]
+    """
+    s = situation
+    return (
+        CellKey(s.constants, s.architecture, s.precision, scale_of(s.accelerators)),
+        CellKey(s.constants, s.architecture, s.precision),
+        CellKey(s.constants, s.architecture),
+        CellKey(s.constants),
+    )
+
+
+class Cell(NamedTuple):
+    """The factor within which measured and predicted times agree for the stated share of runs.
+
+    One factor for either side: which way a source errs does not carry over to the next source.
+    """
+
+    factor: float
+    rows: int
+    sources: int
+
+
+class Seen(NamedTuple):
+    """What has been measured with one accelerator and class of number formats."""
+
+    accelerator: str
+    architecture: str
+    precision: str
+    rows: int
+    accelerators: int
+    sequence: int
+    parameters: float
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Intervals of cells, and what has been measured at all.
+
+    Attributes
+    ----------
+    coverage_fraction : float
+        Share of comparable runs inside an interval.
+    cells : mapping of CellKey to Cell
+    seen : tuple of Seen
+    widening : mapping of str to float
+        Reason of extrapolation -> factor on the logarithms of an interval's ends.
+    """
+
+    coverage_fraction: float
+    cells: Mapping[CellKey, Cell]
+    seen: tuple[Seen, ...]
+    widening: Mapping[str, float]
+
+    def cell(self, situation: Situation) -> Cell | None:
+        """The finest cell of a situation that holds enough runs."""
+        return next((self.cells[key] for key in keys_of(situation) if key in self.cells), None)
+
+    def reasons(self, situation: Situation) -> dict[str, str]:
+        """Why no measured run is like it: kind of reason -> text; empty inside what was seen."""
+        s = situation
+        found: dict[str, str] = {}
+        alike = [item for item in self.seen if item.architecture == s.architecture]
+        if not alike:
+            found["architecture"] = f"no measured run on architecture {s.architecture or 'unknown'}"
+        if not any(item.accelerator == s.accelerator for item in self.seen):
+            found["accelerator"] = f"no measured run on {s.accelerator}"
+        if alike and not any(item.precision == s.precision for item in alike):
+            found["precision"] = f"no measured {s.precision} run on {s.architecture}"
+        found.update(
+            _beyond(
+                self.seen,
+                ("accelerators", s.accelerators, "accelerators"),
+                ("sequence", s.sequence, "tokens per sequence"),
+                ("parameters", s.parameters, "parameters"),
+            )
+        )
+        return found
+
+    def factor(self, situation: Situation) -> float | None:
+        """Factor between the predicted time and either end of its interval.
+
+        What lies beyond every measured run is less certain: the logarithm of the factor grows with
+        the worst kind of extrapolation. None where nothing was ever measured.
+        """
+        cell = self.cell(situation)
+        if cell is None:
+            return None
+        widening = [self.widening.get(kind, 1.0) for kind in self.reasons(situation)]
+        return float(cell.factor ** max([1.0, *widening]))
+
+    def interval(self, situation: Situation, step_time_s: float) -> Interval | None:
+        """The interval around a predicted step time; None where nothing was ever measured."""
+        factor = self.factor(situation)
+        if factor is None:
+            return None
+        return Interval(step_time_s / factor, step_time_s * factor, self.coverage_fraction)
+
+
+def _beyond(seen: Iterable[Seen], *asked: tuple[str, float, str]) -> dict[str, str]:
+    found = {}
+    listed = list(seen)
+    for name, value, unit in asked:
+        most = max((float(getattr(item, name)) for item in listed), default=0.0)
+        if value > most:
+            found[name] = f"{value:,.0f} {unit}: measured up to {most:,.0f}"
+    return found
+
+
+# ------------------------------------------------------------------------------------- catalogue
+def read(path: Path) -> Uncertainty:
+    """The uncertainty that a file such as ``reference/uncertainty.toml`` holds."""
+    table = catalog.read_toml(path)
+    cells = {
+        CellKey(item["constants"], item["architecture"], item["precision"], item["scale"]): Cell(
+            item["factor"], item["rows"], item["sources"]
+        )
+        for item in table["cells"]
+    }
+    widening = Reader(table["widening"], "uncertainty.widening")
+    interval = Reader(table["interval"], "uncertainty.interval")
+    return Uncertainty(
+        coverage_fraction=interval.number("coverage_fraction"),
+        cells=cells,
+        seen=tuple(Seen(*(item[key] for key in Seen._fields)) for item in table["seen"]),
+        widening={key: widening.number(key) for key in table["widening"]},
+    )
+
+
+@lru_cache(maxsize=4)
+def _loaded(path: Path, modified_ns: int) -> Uncertainty:
+    return read(path)
+
+
+def embedded() -> Uncertainty:
+    """The uncertainty of the catalogue; a private ``reference/uncertainty.toml`` wins.
+
+    Examples
+    --------
+    >>> embedded().coverage_fraction
+    0.8
+    """
+    path = catalog.path_of("reference", "uncertainty")
+    return _loaded(path, path.stat().st_mtime_ns)
+
+
+def interval_of(est: Evaluation) -> Interval | None:
+    """Where a measured step would lie; None for an illegal strategy. See `Estimate.interval`."""
+    if est.illegal:
+        return None
+    return embedded().interval(situation_of(est), float(est.core.step_time_s))
+
+
+def extrapolations(est: Evaluation) -> tuple[str, ...]:
+    """In what the question lies beyond every measured run; see `Estimate.extrapolates`."""
+    return tuple(embedded().reasons(situation_of(est)).values())
+
+
+def step_text(est: Evaluation) -> str:
+    """The step time of an estimate with its interval."""
+    interval = interval_of(est)
+    text = time_text(float(est.core.step_time_s))
+    if interval is None:
+        return text
+    share = f"{100 * interval.coverage_fraction:.0f} %"
+    return f"{text} ({share}: {time_text(interval.low_s)} to {time_text(interval.high_s)})"

@@ -1,0 +1,1 @@
+"""Other tools: their settings, traces, logs and modules."""

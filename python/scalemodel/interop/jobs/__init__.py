@@ -1,0 +1,20 @@
+"""Running jobs: their logs beside the prediction, and a monitor that says when they fall behind."""
+
+from __future__ import annotations
+
+from scalemodel.interop.jobs.compare import LogComparison, compare_log
+from scalemodel.interop.jobs.logs import Log, Step, read_log
+from scalemodel.interop.jobs.monitor import SlowStepWarning, StepTimeMonitor
+from scalemodel.interop.jobs.suspects import Suspect, suspects
+
+__all__ = [
+    "Log",
+    "LogComparison",
+    "SlowStepWarning",
+    "Step",
+    "StepTimeMonitor",
+    "Suspect",
+    "compare_log",
+    "read_log",
+    "suspects",
+]

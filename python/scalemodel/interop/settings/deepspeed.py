@@ -1,0 +1,112 @@
+"""Settings of DeepSpeed's JSON: ZeRO stages, offloading, batch.
+
+Names are those of its configuration page (deepspeed.ai/docs/config-json). The architecture is the
+script's, and so are pipeline stages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.interop.settings.given import Given
+from scalemodel.interop.settings.question import Job, Launch, Settings
+
+_STAGE: Final = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "hsdp": 3}
+_FILE: Final = "ds_config.json"
+
+
+def write(job: Job) -> Launch:
+    """A configuration file, and the command that starts a script with it."""
+    plan = job.strategy
+    notes: list[str] = []
+    zero: dict[str, Any] = {
+        "stage": _STAGE[plan.sharding],
+        "overlap_comm": job.switched("overlap_grad_reduce"),
+        "contiguous_gradients": True,
+    }
+    if plan.sharding == "hsdp":
+        zero["mics_shard_size"] = job.shard_degree
+        notes.append("sharding=hsdp: mics_shard_size is known to DeepSpeed before 0.19 only")
+    if plan.offload_optimizer:
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    if plan.offload_weights:
+        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+    table: dict[str, Any] = {
+        "train_batch_size": job.task.global_batch,
+        "train_micro_batch_size_per_gpu": plan.micro_batch,
+        "gradient_accumulation_steps": job.task.global_batch // (job.dp * plan.micro_batch),
+        "bf16": {"enabled": job.precision == "bf16"},
+        "fp16": {"enabled": job.precision == "fp16"},
+        "zero_optimization": zero,
+    }
+    if job.precision not in ("bf16", "fp16", "fp32"):
+        notes.append(f"not expressed: {job.precision}")
+    if plan.tp > 1:
+        table["tensor_parallel"] = {"autotp_size": plan.tp}
+    if plan.cp > 1:
+        table["sequence_parallel_size"] = plan.cp
+        if plan.context != "all_to_all":
+            notes.append("DeepSpeed exchanges heads all-to-all; predicted was " + plan.context)
+    if plan.pp > 1:
+        notes.append(f"pp={plan.pp}: build the model as a PipelineModule of as many stages")
+    if plan.recompute != "none":
+        table["activation_checkpointing"] = {
+            "partition_activations": False,
+            "cpu_checkpointing": plan.offload_activations,
+        }
+        notes.append(f"recompute={plan.recompute}: checkpoint layers in the model's code")
+    return Launch(
+        framework="deepspeed",
+        command=job.torchrun("train.py", "--deepspeed", "--deepspeed_config", _FILE),
+        environment={},
+        files={_FILE: json.dumps(table, indent=2) + "\n"},
+        notes=tuple(notes),
+    )
+
+
+def _table(values: Mapping[str, Any], name: str) -> Given:
+    inner = values.get(name, {})
+    if not isinstance(inner, Mapping):
+        raise ScaleModelError(
+            f"deepspeed: {name}={inner!r}: must be a table", code="malformed_setting"
+        )
+    return Given(inner, f"deepspeed: {name}")
+
+
+def _offloaded(zero: Given, name: str) -> bool:
+    inner = zero.raw(name)
+    return isinstance(inner, Mapping) and str(inner.get("device", "none")) in ("cpu", "nvme")
+
+
+def read(values: dict[str, Any], accelerators: int) -> Settings:
+    """Strategy of a configuration; the sequence length is the script's, so there is no task."""
+    given, zero = Given(values, "deepspeed"), _table(values, "zero_optimization")
+    stage = zero.count("stage", default=0)
+    if stage > 3:
+        raise ScaleModelError(
+            f"deepspeed: zero_optimization.stage={stage}: must be from 0 to 3",
+            code="malformed_setting",
+        )
+    groups = (
+        zero.count("mics_shard_size", default=0) if str(zero.raw("mics_shard_size")) != "-1" else 0
+    )
+    checkpoints = _table(values, "activation_checkpointing")
+    strategy = _core.Strategy(
+        tp=_table(values, "tensor_parallel").count("autotp_size", default=1),
+        cp=given.count("sequence_parallel_size", default=1),
+        context="all_to_all",
+        sequence_parallel=False,
+        micro_batch=given.count("train_micro_batch_size_per_gpu", default=1),
+        sharding="hsdp" if groups else ("ddp", "zero1", "zero2", "zero3")[stage],
+        shard_degree=groups,
+        overlap_grad_reduce="on" if zero.flag("overlap_comm", default=stage == 3) else "off",
+        offload_optimizer=_offloaded(zero, "offload_optimizer"),
+        offload_weights=_offloaded(zero, "offload_param"),
+        offload_activations=checkpoints.flag("cpu_checkpointing"),
+        recompute="full" if "activation_checkpointing" in values else "none",
+    )
+    return Settings("deepspeed", None, None, strategy, accelerators)

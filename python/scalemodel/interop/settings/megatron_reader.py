@@ -1,0 +1,292 @@
+"""Settings of Megatron-LM, read back from its flags."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.interop.settings.given import Given
+from scalemodel.interop.settings.question import Settings, model_of
+from scalemodel.resolve.tasks import Training
+
+_POSITION_READ: Final = {
+    **{"rope": "rope", "yarn": "rope", "mrope": "rope"},
+    **{"learned_absolute": "learned", "none": "none", "nope": "none"},
+}
+_NORM_READ: Final = {"rmsnorm": "rmsnorm", "layernorm": "layernorm"}
+_CONTEXT_READ: Final = {
+    **{"p2p": "ring", "a2a": "all_to_all", "allgather": "all_gather"},
+    "a2a+p2p": "all_to_all",
+}
+_SHARDING_READ: Final = {
+    **{"no_shard": "ddp", "optim": "zero1"},
+    **{"optim_grads": "zero2", "optim_grads_params": "zero3"},
+}
+# What only says where data and results lie, how the optimizer steps, what is logged, and which
+# kernels run: those are the software stack's.
+_IRRELEVANT: Final = (
+    *("adam", "async_save", "attention_softmax", "bias_", "ckpt", "clip", "data", "dist_ckpt"),
+    *(
+        "distributed",
+        "eval",
+        "exit",
+        "finetune",
+        "init",
+        "lr",
+        "load",
+        "log",
+        "make_vocab",
+        "manual_gc",
+    ),
+    *("moe_aux", "moe_grouped", "moe_permute", "moe_router_load", "moe_token"),
+    *("master", "max_position", "merge"),
+    *("min_lr", "mock", "nnodes", "no_bias", "no_load", "no_save", "node", "nproc", "num_workers"),
+    *("optimizer", "override", "rdzv", "rotary", "save", "seed", "split", "start", "tensorboard"),
+    *("tiktoken", "timing", "tokenizer", "train_iters", "train_samples", "use_mcore", "valid"),
+    *("vocab_file", "wandb", "weight_decay", "use_cpu_init", "module"),
+)
+
+
+def _attention(given: Given, heads: int, hidden: int) -> dict[str, Any]:
+    if given.flag("multi_latent_attention"):
+        rope = given.count("qk_pos_emb_head_dim", default=64)
+        return {
+            "kv_heads": heads,
+            "q_lora_rank": given.count("q_lora_rank", default=0),
+            "kv_lora_rank": given.count("kv_lora_rank", default=32),
+            "head_dim": given.count("qk_head_dim", default=128) + rope,
+            "qk_rope_head_dim": rope,
+            "v_head_dim": given.count("v_head_dim", default=128),
+        }
+    groups = given.count("num_query_groups", default=0)
+    if not given.flag("group_query_attention", default=groups > 0):
+        groups = 0
+    return {
+        "kv_heads": groups or heads,
+        "head_dim": given.count("kv_channels", default=hidden // max(1, heads)),
+    }
+
+
+def _layer_pattern(given: Given, layers: int) -> dict[str, int]:
+    """Leading dense layers and distance of expert layers, from moe_layer_freq."""
+    value = given.raw("moe_layer_freq")
+    if value is None:
+        return {}
+    text = str(value).replace(" ", "")
+    if text.isdigit():
+        return {"moe_every": max(1, int(text))}
+    pattern = _evaluated(text)
+    if len(pattern) != layers or set(pattern) - {0, 1} or 1 not in pattern:
+        raise ScaleModelError(
+            f"megatron: moe_layer_freq={value!r}: must be a whole number or one 0 or 1 for each "
+            f"of {layers} layers",
+            code="malformed_setting",
+        )
+    first = pattern.index(1)
+    rest = pattern[first:]
+    every = rest.index(1, 1) if 1 in rest[1:] else 1
+    if any(bit != (i % every == 0) for i, bit in enumerate(rest)):
+        raise ScaleModelError(
+            f"megatron: moe_layer_freq={value!r}: must be leading zeros, then evenly spaced ones",
+            code="malformed_setting",
+        )
+    return {"first_dense_layers": first - every + 1, "moe_every": every}
+
+
+def _evaluated(text: str) -> list[int]:
+    """A pattern such as ``([0]*3+[1]*58)`` or ``[0,1,1]`` as a list."""
+    out: list[int] = []
+    for part in text.strip("()").split("+"):
+        listed, _, times = part.strip("()").partition("*")
+        digits = listed.strip("[]").split(",")
+        if not all(digit in ("0", "1") for digit in digits) or (times and not times.isdigit()):
+            return []
+        out += [int(digit) for digit in digits] * min(int(times or 1), 100_000)
+    return out
+
+
+def _architecture(given: Given) -> dict[str, Any] | None:
+    if given.raw("num_layers") is None:
+        return None
+    layers, hidden = given.count("num_layers"), given.count("hidden_size")
+    heads = given.count("num_attention_heads")
+    gated = given.flag("swiglu", "gated_linear_unit")
+    ffn = given.count("ffn_hidden_size", default=4 * hidden)
+    bias = not given.flag(
+        "disable_bias_linear", default=not given.flag("add_bias_linear", default=True)
+    )
+    null = given.text("tokenizer_type") == "nulltokenizer"
+    vocab = given.count("padded_vocab_size", "vocab_size", default=0) + null
+    if vocab == 0:
+        raise ScaleModelError(
+            "megatron: vocab_size: missing (the tokenizer's file is not read)",
+            code="missing_setting",
+        )
+    table: dict[str, Any] = {
+        **{"layers": layers, "hidden": hidden, "heads": heads, "vocab": vocab},
+        **_attention(given, heads, hidden),
+        "ffn": ffn,
+        "gated": gated,
+        "mlp_bias": bias,
+        "out_bias": bias,
+        "qkv_bias": given.flag("add_qkv_bias", default=bias) or bias,
+        "qk_norm": given.flag("qk_layernorm"),
+        "norm": given.choice(_NORM_READ, "normalization", default="layernorm"),
+        "position": given.choice(_POSITION_READ, "position_embedding_type", default="learned"),
+        "tied_embeddings": not given.flag(
+            "untie_embeddings_and_output_weights",
+            default=not given.flag("share_embeddings_and_output_weights", default=True),
+        ),
+        "mtp_layers": given.count("mtp_num_layers", default=0),
+    }
+    if table["position"] == "learned":
+        table["positions"] = given.count("max_position_embeddings")
+    window = given.raw("window_size")
+    if window is not None:
+        left = str(window).strip("()[] ").split(",")[0]
+        table["window"] = int(left) + 1 if left.isdigit() else 0
+        table["full_attention_every"] = given.count("window_attn_skip_freq", default=0)
+    experts = given.count("num_experts", "num_moe_experts", default=0)
+    if experts:
+        shared = given.count("moe_shared_expert_intermediate_size", default=0)
+        table |= {
+            "experts": experts,
+            "experts_per_token": given.count("moe_router_topk", default=2),
+            "expert_ffn": given.count("moe_ffn_hidden_size", default=ffn),
+            **({"shared_experts": 1, "shared_ffn": shared} if shared else {}),
+            "shared_expert_gate": given.flag("moe_shared_expert_gate"),
+            **_layer_pattern(given, layers),
+        }
+    return table
+
+
+def _sharding(given: Given) -> tuple[str, int]:
+    """Sharding, and into how many copies a fully sharded model is replicated."""
+    fsdp = given.flag("use_megatron_fsdp", "use_custom_fsdp", "use_torch_fsdp2")
+    distributed = given.flag("use_distributed_optimizer")
+    usual = "zero3" if fsdp else "zero1" if distributed else "ddp"
+    kept = given.choice(_SHARDING_READ, "data_parallel_sharding_strategy", default=usual)
+    copies = given.count("num_distributed_optimizer_instances", default=1)
+    if not fsdp:
+        return ("zero1" if distributed else "ddp"), 1
+    return ("hsdp", copies) if kept == "zero3" and copies > 1 else (kept, 1)
+
+
+def _vpp(given: Given, pp: int, layers: int) -> int:
+    vpp = given.count(
+        "num_virtual_stages_per_pipeline_rank",
+        "virtual_pipeline_model_parallel_size",
+        default=0,
+    )
+    each = given.count("num_layers_per_virtual_pipeline_stage", default=0)
+    if vpp == 0 and each and layers:
+        vpp = layers // pp // each
+    return max(1, vpp)
+
+
+def _recompute(given: Given, vpp: int) -> dict[str, Any]:
+    usual = "selective" if given.flag("recompute_activations") else "none"
+    legal = {"none": "none", "selective": "selective", "full": "full"}
+    granularity = given.choice(legal, "recompute_granularity", default=usual)
+    method = given.text("recompute_method", default="uniform")
+    layers = given.count("recompute_num_layers", default=1)
+    some = granularity == "full" and method == "block"
+    return {"recompute": granularity, "recompute_layers": layers * vpp if some else 0}
+
+
+def _strategy(given: Given, layers: int, accelerators: int) -> _core.Strategy:
+    tp = given.count("tensor_model_parallel_size", default=1)
+    pp = given.count("pipeline_model_parallel_size", default=1)
+    cp = given.count("context_parallel_size", default=1)
+    vpp = _vpp(given, pp, layers)
+    sharding, copies = _sharding(given)
+    replicas = accelerators // max(1, tp * pp)
+    if copies > 1 and accelerators == 0:
+        raise ScaleModelError(
+            "megatron: num_distributed_optimizer_instances: the size of a shard group needs "
+            "accelerators=",
+            code="missing_setting",
+        )
+    ep = given.count("expert_model_parallel_size", default=1)
+    return _core.Strategy(
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        vpp=vpp,
+        ep=ep,
+        etp=given.count("expert_tensor_parallel_size", default=0) or tp,
+        micro_batch=given.count("micro_batch_size", default=1),
+        sharding=sharding,
+        shard_degree=replicas // copies if copies > 1 else 0,
+        schedule="interleaved" if vpp > 1 else "1f1b",
+        context=given.choice(_CONTEXT_READ, "cp_comm_type", default="ring"),
+        sequence_parallel=given.flag("sequence_parallel"),
+        overlap_grad_reduce="on" if given.flag("overlap_grad_reduce") else "off",
+        overlap_param_gather="on" if given.flag("overlap_param_gather") else "off",
+        overlap_tp="ring" if given.flag("tp_comm_overlap") else "off",
+        placement="tp-cp-pp-dp" if given.flag("use_tp_pp_dp_mapping") else "tp-cp-dp-pp",
+        offload_optimizer=given.flag("optimizer_cpu_offload"),
+        offload_activations=given.count("cpu_offloading_num_layers", default=0) > 0,
+        **_recompute(given, vpp),
+    )
+
+
+def _precision(given: Given) -> str:
+    named = given.text("precision", "mixed_precision")
+    if given.raw("fp4_format", "fp4") or "fp4" in named:
+        return "fp4"
+    if given.raw("fp8_format", "fp8") or "fp8" in named:
+        return "fp8"
+    if given.flag("fp16") or "fp16" in named or named.startswith("16"):
+        return "fp16"
+    return "bf16" if given.flag("bf16") or "bf16" in named else "fp32"
+
+
+def _task(given: Given) -> Training | None:
+    batch, sequence = given.raw("global_batch_size"), given.raw("seq_length", "encoder_seq_length")
+    if batch is None or sequence is None:
+        return None
+    backend = given.text("attention_backend", default="auto")
+    momentum = given.raw("sgd_momentum")
+    plain = given.text("optimizer", default="adam") == "sgd"
+    return Training(
+        global_batch=given.count("global_batch_size"),
+        sequence=given.count("seq_length", "encoder_seq_length"),
+        precision=_precision(given),  # type: ignore[arg-type]
+        attention="unfused" if backend in ("unfused", "local") else "stack",
+        gradient_precision=(
+            "fp32"
+            if given.flag("accumulate_allreduce_grads_in_fp32", "grad_reduce_in_fp32")
+            else "stack"
+        ),
+        dropout=_dropout(given),
+        optimizer="adam" if not plain else "sgd_momentum" if momentum is not None else "sgd",
+    )
+
+
+def _dropout(given: Given) -> bool:
+    """Megatron's own default is 0.1."""
+    for name in ("hidden_dropout", "attention_dropout"):
+        value = given.raw(name)
+        if value is None or str(value) not in ("0", "0.0"):
+            return True
+    return False
+
+
+def read(values: dict[str, object], accelerators: int) -> Settings:
+    """Model, task and strategy of Megatron's arguments, dashes as underscores."""
+    given = Given(values, "megatron")
+    architecture = _architecture(given)
+    layers = int(architecture["layers"]) if architecture else 0
+    strategy = _strategy(given, layers, accelerators)
+    task = _task(given)
+    unread = [name for name in given.unread() if not name.startswith(_IRRELEVANT)]
+    return Settings(
+        framework="megatron",
+        model=model_of(architecture, "megatron") if architecture else None,
+        task=task,
+        strategy=strategy,
+        accelerators=accelerators,
+        unread=tuple(unread),
+    )

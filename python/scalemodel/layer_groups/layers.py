@@ -1,0 +1,440 @@
+"""Layer groups a model is composed of: names and numbers; what they cost is the engine's."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
+
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group(ABC):
+    """What every layer group says.
+
+    Attributes
+    ----------
+    name : str
+        Unique in its model; default: the kind.
+    after : sequence of str, optional
+        Groups whose output it reads; default: the group before it. Empty: the model's input.
+    mesh : str
+        Groups of the same `mesh` are sharded alike; default: the group's own name.
+    trained : bool
+        False: its weights get no gradient.
+    frozen_bytes : float
+        Bytes of a frozen weight (0.5 for 4-bit weights under adapters); 0: as when trained.
+    """
+
+    kind: ClassVar[str] = ""
+    name: str = ""
+    after: Sequence[str] | None = None
+    mesh: str = ""
+    trained: bool = True
+    frozen_bytes: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.kind)
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, list):
+                object.__setattr__(self, item.name, tuple(value))
+        if isinstance(self.after, str):
+            object.__setattr__(self, "after", (self.after,))
+        names = self.after
+        if names is not None and not (
+            isinstance(names, tuple) and all(isinstance(name, str) for name in names)
+        ):
+            raise ScaleModelError(
+                f"{self.name}: after={self.after!r}: must be names of groups that come before it"
+            )
+        if not isinstance(self.name, str) or not isinstance(self.mesh, str):
+            raise ScaleModelError(f"name={self.name!r}, mesh={self.mesh!r}: must be texts")
+        if not isinstance(self.trained, bool):
+            raise ScaleModelError(f"{self.name}: trained={self.trained!r}: must be True or False")
+        if not 0 <= _number(self, "frozen_bytes") <= 8:
+            raise ScaleModelError(
+                f"{self.name}: frozen_bytes={self.frozen_bytes!r}: must be from 0 to 8"
+            )
+        self.core  # noqa: B018  a malformed group is an error at once
+
+    @property
+    @abstractmethod
+    def core(self) -> _core.LayerGroup:
+        """The engine's group."""
+
+    def _given(self, *counts: str, **others: object) -> dict[str, Any]:
+        """Arguments of the engine's builder: the name, checked whole numbers, and others."""
+        return {"name": self.name, **{name: _count(self, name) for name in counts}, **others}
+
+
+def _number(group: Group, name: str) -> float:
+    value = getattr(group, name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ScaleModelError(f"{group.name}: {name}={value!r}: must be a number")
+    return float(value)
+
+
+def _tokens(group: Group) -> float:
+    value = _number(group, "tokens")
+    if not 0 <= value <= 1e9:
+        raise ScaleModelError(f"{group.name}: tokens={value!r}: must be from 0 to 1e9")
+    return value
+
+
+def _count(group: Group, name: str) -> int:
+    value = getattr(group, name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
+        raise ScaleModelError(f"{group.name}: {name}={value!r}: must be a whole number, 0 or more")
+    return value
+
+
+def _flag(group: Group, name: str) -> bool:
+    value = getattr(group, name)
+    if not isinstance(value, bool):
+        raise ScaleModelError(f"{group.name}: {name}={value!r}: must be True or False")
+    return value
+
+
+def _per_table(group: EmbeddingTables, name: str) -> list[float]:
+    value = getattr(group, name)
+    values = value if isinstance(value, (list, tuple)) else [value] * group.tables
+    if len(values) != group.tables or any(
+        isinstance(item, bool) or not isinstance(item, (int, float)) for item in values
+    ):
+        raise ScaleModelError(
+            f"{group.name}: {name}={value!r}: must be a number or one for each of the "
+            f"{group.tables} tables"
+        )
+    return [float(item) for item in values]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingTables(Group):
+    """Embedding tables; the rows of a sample are summed table by table.
+
+    Parameters
+    ----------
+    tables : int
+    rows, pooling : float or sequence of one per table
+        Entries of a table; rows looked up per sample.
+    dim : int
+        Values of a row.
+    value_bytes : float
+        Of a stored value.
+    output_bytes : float
+        Of a pooled value, and of its gradient, as they travel.
+    optimizer : str
+        ``"rowwise_adagrad"`` (4 bytes of state a row), ``"sgd"``, ``"adagrad"`` or ``"adam"``.
+
+    Examples
+    --------
+    >>> EmbeddingTables(tables=4096, rows=2_080_000, dim=94, pooling=15).core.parameters
+    800849920000.0
+    """
+
+    kind: ClassVar[str] = "embedding_tables"
+    tables: int = 1
+    rows: float | Sequence[float] = 1
+    dim: int = 1
+    pooling: float | Sequence[float] = 1
+    value_bytes: float = 4
+    output_bytes: float = 4
+    optimizer: Literal["rowwise_adagrad", "sgd", "adagrad", "adam"] = "rowwise_adagrad"
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        """The engine's group."""
+        tables, dim = _count(self, "tables"), _count(self, "dim")
+        if tables > 1_000_000:
+            raise ScaleModelError(f"{self.name}: tables={tables}: must be at most 1e6")
+        rows, pooling = _per_table(self, "rows"), _per_table(self, "pooling")
+        shapes: dict[tuple[float, float], int] = {}
+        for shape in zip(rows, pooling, strict=True):
+            shapes[shape] = shapes.get(shape, 0) + 1
+        classes = [(float(count), *shape) for shape, count in shapes.items()]
+        value_bytes, output_bytes = _number(self, "value_bytes"), _number(self, "output_bytes")
+        for name, size in (("value_bytes", value_bytes), ("output_bytes", output_bytes)):
+            if not 0.25 <= size <= 16:
+                raise ScaleModelError(f"{self.name}: {name}={size}: must be from 0.25 to 16")
+        if self.optimizer not in ("rowwise_adagrad", "sgd", "adagrad", "adam"):
+            raise ScaleModelError(
+                f"{self.name}: optimizer={self.optimizer!r}: must be rowwise_adagrad, sgd, "
+                "adagrad or adam"
+            )
+        return _core.embedding_tables_group(
+            self.name, classes, dim, value_bytes, output_bytes, self.optimizer
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mlp(Group):
+    """Layers ``widths[0] x widths[1]``, ``widths[1] x widths[2]``...; tensor-parallel in pairs.
+
+    Parameters
+    ----------
+    widths : sequence of int
+    repeat : int
+        How often the whole sequence of layers occurs.
+    bias : bool
+    experts, experts_per_sample : int
+        Every layer is routed to so many of so many experts; 0: dense.
+
+    Examples
+    --------
+    >>> Mlp(name="top_mlp", widths=(1024, 1024, 512, 1)).core.parameters
+    1573376.0
+    """
+
+    kind: ClassVar[str] = "mlp"
+    widths: Sequence[int] = ()
+    repeat: int = 1
+    bias: bool = False
+    experts: int = 0
+    experts_per_sample: int = 0
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        """The engine's group."""
+        widths = list(self.widths) if isinstance(self.widths, (list, tuple)) else [self.widths]
+        if any(isinstance(w, bool) or not isinstance(w, int) or w >= 2**31 for w in widths):
+            raise ScaleModelError(f"{self.name}: widths={self.widths!r}: must be whole numbers")
+        return _core.mlp_group(
+            **self._given(
+                "repeat", "experts", "experts_per_sample", widths=widths, bias=_flag(self, "bias")
+            )
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interaction(Group):
+    """How the features of a recommendation model meet.
+
+    Parameters
+    ----------
+    how : str
+        ``"dot"``: all pairs; ``"cross"``: DCN-v2 layers of rank `rank` (0: full) on the
+        concatenation; ``"concat"``: side by side.
+    features : int
+        Vectors: one per table and one of the bottom MLP.
+    dim : int
+        Values of a vector.
+    layers, rank : int
+        Of ``"cross"``.
+
+    Examples
+    --------
+    >>> Interaction(how="cross", features=27, dim=128, layers=3, rank=512).core.parameters
+    10627200.0
+    """
+
+    kind: ClassVar[str] = "interaction"
+    how: Literal["dot", "cross", "concat"] = "dot"
+    features: int = 1
+    dim: int = 1
+    layers: int = 1
+    rank: int = 0
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        """The engine's group."""
+        if self.how not in ("dot", "cross", "concat"):
+            raise ScaleModelError(
+                f"{self.name}: how={self.how!r}: must be one of dot, cross, concat"
+            )
+        return _core.interaction_group(
+            **self._given("features", "dim", "layers", "rank", kind=self.how)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transformer(Group):
+    """Equal transformer layers: an attention and a feed-forward block each.
+
+    Parameters
+    ----------
+    layers, hidden, heads, kv_heads, head_dim, ffn : int
+        `kv_heads` 0: as many as heads; `head_dim` 0: hidden / heads.
+    v_head_dim : int
+        Of values; 0: `head_dim`.
+    q_lora_rank, kv_lora_rank, rope_head_dim : int
+        Latent attention: ranks of queries (0: full) and of keys with values, rotary part of
+        `head_dim`; all 0: none.
+    gated, causal, rotary, bias : bool
+        `bias` stands for layer norms and biases, without it there are RMS norms and none.
+    norms_per_layer : int
+    experts, experts_per_token, shared_ffn : int
+        Routed experts of width `ffn`, and a shared one beside them.
+    modulation : int
+        Width of the condition of adaptive norms (diffusion transformers); 0: none.
+    window : int
+        Sliding window; 0: full.
+    tokens : float
+        Per sample; 0: the sequence of the task.
+
+    Examples
+    --------
+    >>> Transformer(layers=24, hidden=1024, heads=16, ffn=4096, bias=True, causal=False,
+    ...             tokens=197).core.parameters
+    302309376.0
+    """
+
+    kind: ClassVar[str] = "transformer"
+    layers: int = 1
+    hidden: int = 1
+    heads: int = 1
+    kv_heads: int = 0
+    head_dim: int = 0
+    v_head_dim: int = 0
+    q_lora_rank: int = 0
+    kv_lora_rank: int = 0
+    rope_head_dim: int = 0
+    ffn: int = 1
+    gated: bool = False
+    causal: bool = True
+    rotary: bool = False
+    bias: bool = False
+    norms_per_layer: int = 2
+    experts: int = 0
+    experts_per_token: int = 0
+    shared_ffn: int = 0
+    modulation: int = 0
+    window: int = 0
+    tokens: float = 0
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        """The engine's group."""
+        counts = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "norms_per_layer")
+        latent = ("v_head_dim", "q_lora_rank", "kv_lora_rank", "rope_head_dim")
+        more = ("experts", "experts_per_token", "shared_ffn", "modulation", "window")
+        flags = {name: _flag(self, name) for name in ("gated", "causal", "rotary", "bias")}
+        return _core.transformer_group(
+            **self._given(*counts, *latent, *more, **flags, tokens=_tokens(self))
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenEmbedding(Group):
+    """Token table and, where `positions` is above 0, a learned position table.
+
+    Examples
+    --------
+    >>> TokenEmbedding(vocab=32000, hidden=4096).core.parameters
+    131072000.0
+    """
+
+    kind: ClassVar[str] = "token_embedding"
+    vocab: int = 1
+    hidden: int = 1
+    positions: int = 0
+    tokens: float = 0
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        """The engine's group."""
+        return _core.token_embedding_group(
+            **self._given("vocab", "hidden", "positions", tokens=_tokens(self))
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchEmbedding(Group):
+    """Image patches of `patch_values` values each, projected to `hidden`, with positions.
+
+    Examples
+    --------
+    >>> PatchEmbedding(patch_values=768, hidden=1024, tokens=197).core.parameters
+    989184.0
+    """
+
+    kind: ClassVar[str] = "patch_embedding"
+    patch_values: int = 1
+    hidden: int = 1
+    tokens: float = 1
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        """The engine's group."""
+        return _core.patch_embedding_group(
+            **self._given("patch_values", "hidden", tokens=_tokens(self))
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head(Group):
+    """Classes or vocabulary, with final norm and loss.
+
+    Parameters
+    ----------
+    hidden, outputs : int
+    tied : bool
+        Weights are the token table's.
+    loss, norm, bias : bool
+    every_token : bool
+        False: one token of a sample is classified.
+    tokens : float
+        Per sample; 0: the sequence of the task.
+
+    Examples
+    --------
+    >>> Head(hidden=1024, outputs=1000, tokens=197, every_token=False).core.parameters
+    1025024.0
+    """
+
+    kind: ClassVar[str] = "head"
+    hidden: int = 1
+    outputs: int = 1
+    tied: bool = False
+    loss: bool = True
+    every_token: bool = True
+    norm: bool = True
+    bias: bool = False
+    tokens: float = 0
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        """The engine's group."""
+        flags = {
+            name: _flag(self, name) for name in ("tied", "loss", "every_token", "norm", "bias")
+        }
+        return _core.head_group(**self._given("hidden", "outputs", **flags, tokens=_tokens(self)))
+
+
+KINDS: dict[str, type[Group]] = {
+    group.kind: group
+    for group in (
+        EmbeddingTables,
+        Mlp,
+        Interaction,
+        Transformer,
+        TokenEmbedding,
+        PatchEmbedding,
+        Head,
+    )
+}
+
+
+def group_from_table(table: dict[str, Any], where: str) -> Group:
+    """The group that a ``[[group]]`` table of a TOML entry describes."""
+    from scalemodel.base.errors import nearest
+    from scalemodel.base.units import value_of
+
+    given: dict[str, Any] = {key: value_of(cell) for key, cell in table.items() if key != "source"}
+    kind = given.pop("kind", None)
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ScaleModelError(f"{where}.kind={kind!r}: {nearest(str(kind), KINDS)}")
+    legal = [item.name for item in fields(KINDS[kind])]
+    for key in given:
+        if key not in legal:
+            raise ScaleModelError(
+                f"{where}.{key}: unknown key; {nearest(key, legal)}", code="unknown_key"
+            )
+    try:
+        return KINDS[kind](**given)
+    except ScaleModelError as error:
+        raise ScaleModelError(f"{where}: {error}", code=error.code) from None

@@ -1,0 +1,102 @@
+"""What every plot is drawn on: style, colours, axes, legends, files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalemodel._core import __version__
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_STYLE = Path(__file__).with_name("scalemodel.mplstyle")
+COLOURS = (
+    "#3f90da",
+    "#ffa90e",
+    "#bd1f01",
+    "#94a4a2",
+    "#832db6",
+    "#a96b59",
+    "#e76300",
+    "#b9ac70",
+    "#717581",
+    "#92dadd",
+)
+HATCHES = ("", "///", "\\\\\\", "...", "xxx", "---", "ooo", "+++", "|||", "***")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
+#: Box of a label on a plot.
+WHITE = {"boxstyle": "square,pad=0.1", "facecolor": "white", "alpha": 0.75, "linewidth": 0}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Apply the package's style sheet inside a ``with`` block.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> with style():
+    ...     matplotlib.rcParams["svg.fonttype"]
+    'none'
+    """
+    import matplotlib as mpl
+    import matplotlib.style
+
+    interactive = mpl.is_interactive()
+    try:
+        with matplotlib.style.context(_STYLE):
+            yield
+            interactive = mpl.is_interactive()
+    finally:
+        # A notebook's backend, loaded with the first figure, switches this on: leave it so.
+        mpl.interactive(interactive)
+
+
+def save(target: Axes | Figure, path: str | os.PathLike[str]) -> None:
+    """Write a figure with text as text and its origin in the metadata.
+
+    Parameters
+    ----------
+    target : Axes or Figure
+    path : path
+        The ending decides the format (svg, pdf, png...).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=8192)
+    >>> ax = sm.plot.breakdown(sm.estimate("llama3_8b", "dgx_h100", task, sm.Strategy(tp=2)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(ax, folder + "/step.svg")
+    ...     "compute" in Path(folder, "step.svg").read_text(encoding="utf-8")
+    True
+    """
+    figure: Any = getattr(target, "figure", target)
+    origin = f"scalemodel {__version__}"
+    suffix = Path(path).suffix.lower()
+    keys = {".svg": {"Creator": origin, "Date": None}, ".pdf": {"Creator": origin}}
+    metadata = keys.get(suffix, {"Software": origin} if suffix == ".png" else None)
+    with style():
+        figure.savefig(path, metadata=metadata)
+
+
+def new_axis(ax: Axes | None, width: float, height: float) -> Axes:
+    """The given axis, or a new one of a size that suits its content."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    with style():
+        return plt.subplots(figsize=(width, height))[1]
+
+
+def legend_beside(ax: Axes) -> None:
+    """A small legend to the right of the axis."""
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.02), frameon=False, fontsize="small")

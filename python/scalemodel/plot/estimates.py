@@ -1,0 +1,184 @@
+"""Plots of estimates: time by cause, memory by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+
+from scalemodel.base.answer import EngineAnswer
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.safe_text import label_text
+from scalemodel.estimator.estimate import Estimate
+from scalemodel.estimator.evaluation import MEMORY_COLUMNS, TIME_COLUMNS
+from scalemodel.layer_groups import estimate as of_groups
+from scalemodel.layer_groups.estimate import GroupEstimate
+from scalemodel.plot.canvas import COLOURS, HATCHES, legend_beside, new_axis, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: An estimate, of a decoder or of layer groups.
+_Drawn: TypeAlias = Estimate | GroupEstimate
+
+
+def _as_list(estimates: _Drawn | Sequence[_Drawn]) -> list[_Drawn]:
+    single = isinstance(estimates, EngineAnswer)
+    listed = list(cast("Sequence[_Drawn]", [estimates] if single else estimates))
+    if not listed:
+        raise ScaleModelError("estimates=[]: at least one is needed")
+    for est in listed:
+        if not isinstance(est, EngineAnswer):
+            raise ScaleModelError(f"estimates={est!r}: must be an Estimate or a list of them")
+        if est.illegal:
+            raise ScaleModelError(
+                f"estimates: {est!r} has no numbers to plot; leave it out", code=est.reason
+            )
+    return listed
+
+
+def label_of(est: _Drawn) -> str:
+    r"""Short label of an estimate: model and the degrees above one, or the meshes of its groups.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> label_of(sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+    ...                      sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2)))
+    'llama3_8b\ntp2 dp4 zero1'
+    """
+    if not isinstance(est, Estimate):
+        return f"{est.model.name}\n{' '.join(dict.fromkeys(est.meshes.values()))}"
+    s = est.strategy
+    degrees = {"tp": s.tp, "cp": s.cp, "pp": s.pp, "vpp": s.vpp, "ep": s.ep, "dp": est.core.dp}
+    parts = [f"{name}{value}" for name, value in degrees.items() if value > 1]
+    further = [s.sharding]
+    if s.micro_batch > 1:
+        further.append(f"micro-batch {s.micro_batch}")
+    if s.recompute != "none":
+        further.append(f"recompute {s.recompute}")
+    if s.schedule != "1f1b":
+        further.append(s.schedule)
+    return f"{est.model.name}\n{' '.join(parts + further)}"
+
+
+def _columns(estimates: list[_Drawn], decoders: tuple[str, ...], groups: str) -> tuple[str, ...]:
+    """Columns of decoders, of models of layer groups, or of both where both are drawn."""
+    if all(isinstance(est, Estimate) for est in estimates):
+        return decoders
+    own: tuple[str, ...] = getattr(of_groups, groups)
+    mixed = any(isinstance(est, Estimate) for est in estimates)
+    return tuple(dict.fromkeys([*decoders, *own])) if mixed else own
+
+
+def _stack(ax: Axes, estimates: list[_Drawn], columns: dict[str, str], divisor: float) -> None:
+    """Stacked horizontal bars, one per estimate; a part that is zero everywhere has no legend."""
+    labels = [label_text(label_of(est)) for est in estimates]
+    positions = np.arange(len(estimates))
+    left = np.zeros(len(estimates))
+    for index, (column, label) in enumerate(columns.items()):
+        parts = [float(getattr(est.core, column, 0.0)) for est in estimates]
+        sizes = np.array(parts) / divisor
+        if not sizes.any():
+            continue
+        ax.barh(
+            positions,
+            sizes,
+            left=left,
+            height=0.6,
+            label=label,
+            color=COLOURS[index % len(COLOURS)],
+            hatch=HATCHES[(index + index // len(COLOURS)) % len(HATCHES)],
+            edgecolor="white",
+            linewidth=0.4,
+        )
+        left += sizes
+    ax.set_yticks(positions, labels)
+    ax.invert_yaxis()
+
+
+def breakdown(estimates: _Drawn | Sequence[_Drawn], ax: Axes | None = None) -> Axes:
+    """Draw the time of a step by cause, one stacked horizontal bar per estimate.
+
+    Parameters
+    ----------
+    estimates : Estimate, GroupEstimate or list of them
+    ax : Axes, optional
+        Default: a new figure.
+
+    Returns
+    -------
+    Axes
+        The parts of a bar sum to the step time.
+
+    Raises
+    ------
+    ScaleModelError : nothing to plot, or an illegal strategy.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=8192)
+    >>> plans = [sm.Strategy(tp=2), sm.Strategy(tp=4)]
+    >>> ax = breakdown([sm.estimate("llama3_8b", "dgx_h100", task, plan) for plan in plans])
+    >>> len(ax.get_yticklabels())
+    2
+    """
+    listed = _as_list(estimates)
+    ax = new_axis(ax, 8.0, max(2.4, 1.4 + 0.7 * len(listed)))
+    columns = {
+        column: column.removesuffix("_s").replace("exposed_", "exposed ")
+        for column in _columns(listed, TIME_COLUMNS, "TIME_COLUMNS")
+    }
+    with style():
+        _stack(ax, listed, columns, 1.0)
+        ax.set(xlabel="Step time (s)", title="Time of a step by cause")
+        ax.set_xlim(left=0)
+        legend_beside(ax)
+    return ax
+
+
+def memory(estimates: _Drawn | Sequence[_Drawn], ax: Axes | None = None) -> Axes:
+    """Draw the memory of the fullest accelerator by kind against its capacity.
+
+    Parameters
+    ----------
+    estimates : Estimate, GroupEstimate or list of them
+        Strategies that do not fit are drawn too: their bars cross the capacity line.
+    ax : Axes, optional
+        Default: a new figure.
+
+    Returns
+    -------
+    Axes
+        The parts of a bar sum to ``memory_bytes``; one dashed line per capacity.
+
+    Raises
+    ------
+    ScaleModelError : nothing to plot, or an illegal strategy.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=8192)
+    >>> memory(sm.estimate("llama3_8b", "dgx_h100", task, sm.Strategy(tp=2))).get_xlabel()
+    'Memory per accelerator (GiB)'
+    """
+    listed = _as_list(estimates)
+    ax = new_axis(ax, 8.0, max(2.4, 1.4 + 0.7 * len(listed)))
+    columns = {
+        column: column.removeprefix("memory_").removesuffix("_bytes")
+        for column in _columns(listed, MEMORY_COLUMNS, "MEMORY_COLUMNS")
+    }
+    with style():
+        _stack(ax, listed, columns, 2.0**30)
+        for capacity in sorted({float(est.core.memory_capacity_bytes) for est in listed}):
+            gib = capacity / 2**30
+            ax.axvline(
+                gib, color="0.2", linestyle="--", linewidth=1.2, label=f"capacity {gib:.0f} GiB"
+            )
+        ax.set(xlabel="Memory per accelerator (GiB)", title="Memory by kind, fullest accelerator")
+        ax.set_xlim(left=0)
+        legend_beside(ax)
+    return ax

@@ -1,0 +1,121 @@
+"""Read the architecture of a model from its Hugging Face ``config.json``, without weights.
+
+One row of `families.FAMILIES` per ``model_type``: what the model's code fixes, which key holds
+which number, and the few steps that a plain renaming cannot say. The result is the
+``[architecture]`` table of a catalogue entry.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Final, NoReturn
+
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.resolve.hugging_face.families import FAMILIES, WRAPPERS
+from scalemodel.resolve.hugging_face.reading import Config, shown
+from scalemodel.resolve.hugging_face.steps import Architecture, check_experts, complete_heads
+
+__all__ = ["architecture_from_config"]
+
+# Left out of the result when they hold; the schema says the same.
+_DEFAULTS: Final[Mapping[str, object]] = {
+    "qkv_bias": False,
+    "out_bias": False,
+    "mlp_bias": False,
+    "qk_norm": False,
+    "qk_norm_full": False,
+    "window": 0,
+    "full_attention_every": 0,
+    "parallel_block": False,
+    "embedding_norm": False,
+    "experts": 0,
+    "experts_per_token": 0,
+    "shared_experts": 0,
+    "expert_ffn": 0,
+    "shared_ffn": 0,
+    "router_bias": False,
+    "expert_bias": False,
+    "shared_expert_gate": False,
+    "first_dense_layers": 0,
+    "moe_every": 1,
+    "mtp_layers": 0,
+    "attention_sinks": False,
+    "head_bias": False,
+}
+
+
+def architecture_from_config(config: Mapping[str, object]) -> tuple[Architecture, list[str]]:
+    """Architecture table of a Hugging Face ``config.json``.
+
+    Parameters
+    ----------
+    config : mapping
+        The parsed file. Of a model with a vision tower only ``text_config`` is read.
+
+    Returns
+    -------
+    architecture : dict
+        The ``[architecture]`` table of a catalogue entry; keys at their default are left out.
+    unknown : list of str
+        Keys that are not understood and may change the cost, sorted; nested keys are dotted.
+
+    Raises
+    ------
+    ScaleModelError : the family is unknown, a required key is missing, or a value is not legal;
+        the message names the key and its value.
+
+    Examples
+    --------
+    >>> architecture, unknown = architecture_from_config(
+    ...     {"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096,
+    ...      "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+    ...      "vocab_size": 128256, "rope_theta": 500000.0, "hidden_layers": 32})
+    >>> architecture["layers"], architecture["kv_heads"], architecture["head_dim"]
+    (32, 8, 128)
+    >>> unknown
+    ['hidden_layers']
+    """
+    outer = Config(config)
+    model_type = outer.text("model_type")
+    unknown: list[str] = []
+    if model_type in WRAPPERS:
+        inner = outer.section("text_config", inherit=("tie_word_embeddings",))
+        inner.text("model_type", default="")
+        family = FAMILIES[WRAPPERS[model_type]]
+    else:
+        inner = outer
+        if model_type not in FAMILIES:
+            _unknown_family(model_type)
+        family = FAMILIES[model_type]
+
+    architecture: Architecture = {"source": f"Hugging Face config.json, {model_type}"}
+    architecture |= family.fixed
+    for name, count in family.counts.items():
+        value = inner.count(count)
+        if value is not None:
+            architecture[name] = value
+    for names, key, default in family.flags:
+        architecture |= dict.fromkeys(names, inner.flag(key, default))
+    for step in family.steps:
+        unknown += step(inner, architecture) or []
+    complete_heads(architecture)
+    check_experts(architecture)
+
+    unknown += outer.unknown()
+    if inner is not outer:
+        unknown += inner.unknown()
+    kept = {k: v for k, v in architecture.items() if k not in _DEFAULTS or v != _DEFAULTS[k]}
+    return kept, sorted(set(unknown))
+
+
+def _unknown_family(model_type: str) -> NoReturn:
+    known = sorted({*FAMILIES, *WRAPPERS})
+    near = difflib.get_close_matches(model_type, known, n=3, cutoff=0.5)
+    listed = near + [name for name in known if name not in near]
+    raise ScaleModelError(
+        f"config.json: model_type = {shown(model_type)} is not a known family; "
+        f"known, nearest first: {', '.join(listed)}",
+        code="unknown_family",
+        details={"model_type": model_type},
+    )

@@ -1,0 +1,131 @@
+"""Choice of a named software stack from what a measurement says about its framework and year."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from scalemodel import catalog
+from scalemodel.base.units import value_of
+
+FALLBACK = "plain"
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """What a stack says about the runs it describes."""
+
+    name: str
+    frameworks: tuple[str, ...]
+    tasks: tuple[str, ...]
+    year_min: int | None
+    year_max: int | None
+    priority: int
+
+    def years_away(self, year: int | None) -> int:
+        if year is None:
+            return 0
+        if self.year_min is not None and year < self.year_min:
+            return self.year_min - year
+        if self.year_max is not None and year > self.year_max:
+            return year - self.year_max
+        return 0
+
+
+def _longest_match(patterns: Iterable[str], text: str) -> int:
+    """Length of the longest pattern found in ``text``; 0 when none is."""
+    return max((len(pattern) for pattern in patterns if pattern in text), default=0)
+
+
+def _patterns(table: Mapping[str, object], key: str) -> tuple[str, ...]:
+    listed = table.get(key, ())
+    if isinstance(listed, str):
+        listed = (listed,)
+    return tuple(str(item).lower() for item in listed) if isinstance(listed, Iterable) else ()
+
+
+def _whole(table: Mapping[str, object], key: str) -> int | None:
+    value = table.get(key)
+    return value if isinstance(value, int) else None
+
+
+def _claim(name: str, table: Mapping[str, object]) -> _Claim:
+    return _Claim(
+        name=name,
+        frameworks=_patterns(table, "frameworks"),
+        tasks=_patterns(table, "tasks"),
+        year_min=_whole(table, "year_min"),
+        year_max=_whole(table, "year_max"),
+        priority=_whole(table, "priority") or 0,
+    )
+
+
+@catalog.kept(1)
+def _claims() -> tuple[_Claim, ...]:
+    return tuple(
+        _claim(name, catalog.load("stacks", name)) for name in sorted(catalog.names("stacks"))
+    )
+
+
+@catalog.kept(4096)
+def stack_for(framework: str = "", year: int | None = None, task: str = "") -> str:
+    """Catalogue name of the stack that a run used.
+
+    A stack that claims the task (``tasks``) wins over one that claims the framework
+    (``frameworks``); both are parts of the text, upper and lower case alike. Among the stacks
+    left, the one whose era (``year_min`` to ``year_max``) is nearest to ``year`` wins, then the
+    higher ``priority``, then the longer matching text, then the name.
+
+    Parameters
+    ----------
+    framework : str
+        As printed, with or without a release ("Megatron-Bridge 26.04.01").
+    year : int, optional
+        Year of publication; None when unknown.
+    task : str
+        As printed ("pretrain (MLPerf)").
+
+    Returns
+    -------
+    str
+        Name of a stack of the catalogue; ``"plain"`` when nothing claims the run.
+    """
+    framework, task = framework.lower(), task.lower()
+    best: tuple[tuple[int, int, int, int], str] | None = None
+    for claim in _claims():
+        by_task = _longest_match(claim.tasks, task)
+        by_framework = _longest_match(claim.frameworks, framework)
+        if not by_task and not by_framework:
+            continue
+        rank = (
+            1 if by_task else 0,
+            -claim.years_away(year),
+            claim.priority,
+            by_task or by_framework,
+        )
+        if best is None or rank > best[0]:
+            best = (rank, claim.name)
+    return best[1] if best else FALLBACK
+
+
+@catalog.kept(64)
+def unstated(name: str) -> Mapping[str, object]:
+    """What the scripts of a stack do where a run does not say.
+
+    Parameters
+    ----------
+    name : str
+        Catalogue name of the stack.
+
+    Returns
+    -------
+    Mapping of str to object
+        The ``[unstated]`` table of its entry without the sources; empty when it has none.
+
+    Examples
+    --------
+    >>> unstated("plain")
+    {}
+    """
+    table = catalog.load("stacks", name).get("unstated", {})
+    return {key: value_of(cell) for key, cell in table.items()}

@@ -1,0 +1,1 @@
+"""Many strategies at once: spaces, objectives, rankings and their files."""

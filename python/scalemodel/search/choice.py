@@ -1,0 +1,234 @@
+"""Why a search chose what it chose: `explain_choice`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.estimator.estimate import Estimate
+from scalemodel.estimator.evaluation import MEMORY_COLUMNS, TIME_COLUMNS, tables_for
+from scalemodel.search.ranking import Question, Ranking
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Degrees whose change moves the data-parallel degree.
+_MESH = ("tp", "cp", "pp")
+
+
+class Choice:
+    """A winner beside its runner-up, and the worth of every knob around it.
+
+    Attributes
+    ----------
+    winner, runner_up : Estimate
+        The runner-up is the best strategy with another objective value than the winner; None when
+        the ranking has no such strategy.
+    terms : DataFrame
+        Columns cause, winner_s, runner_up_s, difference_s (runner-up minus winner): the differences
+        sum to that of the step times.
+    memory : DataFrame
+        The same of memory: kind, winner_bytes, runner_up_bytes, difference_bytes.
+    knobs : DataFrame
+        One row per knob whose other values in the space make a difference: knob, chosen; the best
+        other value with every other knob as chosen (alone, alone_change_fraction) and with all
+        others searched again (again, again_change_fraction). Changes are of the objective, positive
+        for worse; missing where nothing fits.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        winner: Estimate,
+        runner_up: Estimate | None,
+        knobs: list[dict[str, Any]],
+    ) -> None:
+        self.question = question
+        self.winner = winner
+        self.runner_up = runner_up
+        self._knobs = knobs
+
+    @property
+    def differences(self) -> dict[str, tuple[object, object]]:
+        """Knobs in which the runner-up differs: (winner's value, runner-up's value)."""
+        if self.runner_up is None:
+            return {}
+        ours, theirs = self.winner.strategy.to_dict(), self.runner_up.strategy.to_dict()
+        return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
+
+    @property
+    def terms(self) -> pd.DataFrame:
+        """Time by cause of both."""
+        return self._table(TIME_COLUMNS, "cause", "s")
+
+    @property
+    def memory(self) -> pd.DataFrame:
+        """Memory by kind of both."""
+        return self._table(MEMORY_COLUMNS, "kind", "bytes")
+
+    def _table(self, columns: tuple[str, ...], name: str, unit: str) -> pd.DataFrame:
+        import pandas as pd
+
+        rows = []
+        for column in columns if self.runner_up is not None else ():
+            ours, theirs = getattr(self.winner, column), getattr(self.runner_up, column)
+            label = column.removesuffix("_" + unit).removeprefix("memory_")
+            rows.append((label, ours, theirs, theirs - ours))
+        header = [name, f"winner_{unit}", f"runner_up_{unit}", f"difference_{unit}"]
+        return pd.DataFrame(rows, columns=header)
+
+    @property
+    def knobs(self) -> pd.DataFrame:
+        """The worth of every knob."""
+        import pandas as pd
+
+        columns = ("knob", "chosen", "alone", "alone_change_fraction")
+        header = [*columns, "again", "again_change_fraction"]
+        table = pd.DataFrame(self._knobs, columns=header)
+        changes = {name: "Float64" for name in header if name.endswith("_fraction")}
+        return table.astype(changes)
+
+    def text(self) -> str:
+        """The choice in words."""
+        from scalemodel.base.text import percent_text, time_text
+
+        lines = [
+            f"winner     {self.winner.strategy!r}: {time_text(self.winner.step_time_s)} a step"
+        ]
+        if self.runner_up is not None:
+            behind = self.runner_up.step_time_s / self.winner.step_time_s - 1
+            changed = ", ".join(
+                f"{name} {ours}→{theirs}" for name, (ours, theirs) in self.differences.items()
+            )
+            slower = f"{100 * behind:+.2f} %".replace("-", "−")
+            lines.append(f"runner-up  {changed}: step {slower}")
+            gaps: dict[str, float] = dict(
+                zip(self.terms.cause, self.terms.difference_s, strict=True)
+            )
+            parts = [
+                f"{cause} {time_text(gap, signed=True)}"
+                for cause, gap in sorted(gaps.items(), key=lambda item: -abs(item[1]))
+                if abs(gap) > 1e-6 * self.winner.step_time_s
+            ]
+            lines.append("           because of " + (", ".join(parts) or "nothing but its order"))
+        ranked = sorted(
+            self._knobs, key=lambda row: -(row["again_change_fraction"] or float("inf"))
+        )
+        for row in ranked:
+            change = row["again_change_fraction"]
+            if change is None:
+                lines.append(f"  {row['knob']} must be {row['chosen']}: nothing else fits")
+            elif change > 0:
+                worth = percent_text(change)
+                lines.append(
+                    f"  {row['knob']}={row['chosen']} is worth {worth}: best with "
+                    f"{row['knob']}={row['again']} and all else searched again"
+                )
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        head = escape(self.text().split("\n  ", 1)[0])
+        tables = (table.to_html(index=False) for table in (self.terms, self.knobs))
+        return f"<pre>{head}</pre>" + "".join(tables)
+
+
+def _runner_up(ranking: Ranking, terms: list[tuple[str, float]]) -> Estimate | None:
+    best = _core.score(ranking[0].core, terms)
+    for est in ranking[1:]:
+        if _core.score(est.core, terms) != best:
+            return est
+    return None
+
+
+def _changed(strategy: _core.Strategy, knob: str, value: object) -> _core.Strategy:
+    changes: dict[str, object] = {knob: value}
+    if knob in _MESH:
+        changes["dp"] = 0
+    return strategy.replace(**changes)
+
+
+def _change(score: float, best: float, single: bool) -> float:
+    """Relative worsening: of the objective, or of the weighted geometric mean."""
+    import math
+
+    return (score - best) / abs(best) if single else math.expm1(score - best)
+
+
+def _worths(question: Question, winner: Estimate, threads: int | None) -> Iterator[dict[str, Any]]:
+    terms = list(question.objective)
+    single = len(terms) == 1
+    best = _core.score(winner.core, terms)
+    tables = tables_for(question.model, question.cluster, question.task, question.stack)
+    chosen = winner.strategy.to_dict()
+    values = question.space.values(question.model, question.cluster, question.task)
+    for knob, listed in values.items():
+        others = [value for value in listed if value != chosen[knob]]
+        if knob == "dp" or not others:
+            continue
+        alone: tuple[float, object] | None = None
+        for value in others:
+            core = tables.estimate(_changed(winner.strategy, knob, value))
+            if core.verdict != "ok":
+                continue
+            score = _core.score(core, terms)
+            if alone is None or score < alone[0]:
+                alone = score, value
+        elsewhere = replace(question, space=question.space.replace(**{knob: others}), top=1)
+        again = elsewhere.run_search(0, elsewhere.size, threads)
+        elsewhere_score = _core.score(again[0].core, terms) if again else None
+        if alone is not None and alone[0] == best == elsewhere_score:
+            continue  # the knob changes nothing here
+        yield {
+            "knob": knob,
+            "chosen": chosen[knob],
+            "alone": None if alone is None else alone[1],
+            "alone_change_fraction": None if alone is None else _change(alone[0], best, single),
+            "again": again[0].strategy.to_dict()[knob] if again else None,
+            "again_change_fraction": (
+                None if elsewhere_score is None else _change(elsewhere_score, best, single)
+            ),
+        }
+
+
+def explain_choice(ranking: Ranking, *, threads: int | None = None) -> Choice:
+    """Why the winner of a search beats the runner-up, and what each knob is worth around it.
+
+    Parameters
+    ----------
+    ranking : Ranking
+        Of `search`; not empty.
+    threads : int, optional
+        As of `search`: every knob is searched once without the chosen value.
+
+    Returns
+    -------
+    Choice
+
+    Raises
+    ------
+    ScaleModelError : the ranking is empty; the message says why nothing fits.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> best = sm.search("llama3_8b", sm.cluster("dgx_h100"),
+    ...                  sm.Training(global_batch=64, sequence=8192))
+    >>> choice = explain_choice(best)
+    >>> gap = choice.runner_up.step_time_s - choice.winner.step_time_s
+    >>> bool(abs(choice.terms.difference_s.sum() - gap) < 1e-9)
+    True
+    """
+    if not isinstance(ranking, Ranking):
+        raise ScaleModelError(f"ranking={ranking!r}: must be a Ranking, as `search` returns it")
+    if not ranking:
+        raise ScaleModelError(f"ranking: nothing fits: {ranking.why_infeasible()}")
+    question, winner = ranking.question, ranking[0]
+    knobs = list(_worths(question, winner, threads))
+    return Choice(question, winner, _runner_up(ranking, list(question.objective)), knobs)

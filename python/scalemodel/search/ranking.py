@@ -1,0 +1,426 @@
+"""A question over a space of strategies, its shards, and the ranking of its best answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+import scalemodel._core as _core
+from scalemodel.base.answer import verdict_text
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.threads import progress_bar, worker_threads
+from scalemodel.estimator.estimate import Estimate
+from scalemodel.estimator.evaluation import tables_for
+from scalemodel.resolve import Cluster, Model
+from scalemodel.resolve.stacks import DEFAULT_STACK
+from scalemodel.resolve.tasks import Training
+from scalemodel.search.objective import (
+    SWEEP_COLUMNS,
+    constraint,
+    is_maximised,
+)
+from scalemodel.search.space import Space, enumeration, why_empty
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+#: Strategies of a search that are simulated before the first is shown. Always as many, so that the
+#: best of them does not depend on how many are asked for.
+_SIMULATED = 32
+
+
+# ---------------------------------------------------------------------------------------- shards
+@dataclass(frozen=True)
+class Shard:
+    """Rows [first, last) of a search or sweep; picklable, so that another process can run it.
+
+    Made by `Question.shards`. What a shard answers depends on nothing but the shard.
+    """
+
+    question: Question
+    first: int
+    last: int
+
+    def search(self, threads: int | None = None) -> Ranking:
+        """The best strategies of these rows."""
+        return self.question.run_search(self.first, self.last, threads)
+
+    def sweep(self, threads: int | None = None) -> pd.DataFrame:
+        """Every row of these rows."""
+        return self.question.run_sweep(self.first, self.last, threads)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is searched for, and where: everything that decides the answer.
+
+    Attributes
+    ----------
+    model, cluster, task, space, stack
+        The strategies and what they run on.
+    objective : tuple of (column, weight)
+    constraints : tuple of str
+    top : int
+    prune : bool
+    columns : tuple of str, optional
+        Columns of a sweep; None: all.
+    too_big : bool
+        Rank strategies that run out of memory too.
+    """
+
+    model: Model
+    cluster: Cluster
+    task: Training
+    space: Space
+    stack: str = DEFAULT_STACK
+    objective: tuple[tuple[str, float], ...] = (("step_time_s", 1.0),)
+    constraints: tuple[str, ...] = ()
+    top: int = 10
+    prune: bool = True
+    columns: tuple[str, ...] | None = None
+    too_big: bool = False
+
+    @property
+    def size(self) -> int:
+        """Strategies in the space."""
+        return int(self._rows.size)
+
+    @property
+    def kept(self) -> int:
+        """Strategies kept for the simulation that decides which of them are the `top` ones."""
+        return max(self.top, _SIMULATED)
+
+    @property
+    def _rows(self) -> _core.Enumeration:
+        return enumeration(self.space, self.model, self.cluster, self.task)
+
+    @property
+    def _tables(self) -> _core.Tables:
+        return tables_for(self.model, self.cluster, self.task, self.stack)
+
+    def shards(self, count: int) -> list[Shard]:
+        """The rows in `count` parts of nearly equal size.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> question = Question(sm.model("llama3_8b"), sm.cluster("dgx_h100"),
+        ...                     sm.Training(global_batch=64, sequence=8192), Space())
+        >>> parts = question.shards(3)
+        >>> parts[0].first, parts[-1].last == question.size
+        (0, True)
+        """
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ScaleModelError(f"shards={count!r}: must be a positive whole number")
+        size = self.size
+        edges = [size * i // count for i in range(count + 1)]
+        return [Shard(self, edges[i], edges[i + 1]) for i in range(count)]
+
+    def run_search(
+        self,
+        first: int,
+        last: int,
+        threads: int | None = None,
+        progress: bool | Callable[[int, int], object] = False,
+    ) -> Ranking:
+        """The best of some rows."""
+        with progress_bar(progress, last - first) as report:
+            answer = _core.search(
+                self._tables,
+                self._rows,
+                first,
+                last,
+                list(self.objective),
+                [constraint(text) for text in self.constraints],
+                self.kept,
+                self.prune,
+                self.too_big,
+                worker_threads(threads),
+                report,
+            )
+        hits = tuple(_Hit(*hit) for hit in answer["hits"])
+        return Ranking(
+            self,
+            hits,
+            size=last - first,
+            verdicts=answer["verdicts"],
+            pruned=answer["pruned"],
+            constrained=answer["constrained"],
+        )
+
+    def run_sweep(
+        self,
+        first: int,
+        last: int,
+        threads: int | None = None,
+        progress: bool | Callable[[int, int], object] = False,
+    ) -> pd.DataFrame:
+        """Some rows as a table."""
+        wanted = None if self.columns is None else list(self.columns)
+        with progress_bar(progress, last - first) as report:
+            strategies, estimates = _core.sweep(
+                self._tables, self._rows, first, last, wanted, worker_threads(threads), report
+            )
+        return _frame(strategies, estimates, self, first)
+
+
+# --------------------------------------------------------------------------------------- answers
+class _Hit(NamedTuple):
+    score: float
+    row: int
+    strategy: _core.Strategy
+    core: _core.Estimate
+
+
+class _Shown(NamedTuple):
+    """A hit, its step in the timeline (None: too long to simulate) and what it ranks by."""
+
+    hit: _Hit
+    step_time_s: float | None
+    score: float
+
+
+class Ranking(Sequence[Estimate]):
+    """The best strategies of a search, best first; each item is an `Estimate`.
+
+    The first 32 are simulated event by event before the best is shown. Where a simulated step
+    differs from its estimate by more than 1 %, these 32 rank by the simulated ones.
+
+    Attributes
+    ----------
+    question : Question
+    size : int
+        Strategies that were to be looked at.
+    pruned : int
+        Of those, how many a lower bound showed to be worse, so that they were not evaluated.
+    constrained : int
+        Strategies that run but break a constraint.
+    counts : dict
+        Evaluated strategies by verdict.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=8192)
+    >>> best = sm.search("llama3_8b", sm.cluster("dgx_h100"), task, top=3)
+    >>> len(best), best[0].step_time_s <= best[1].step_time_s
+    (3, True)
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        hits: tuple[_Hit, ...],
+        *,
+        size: int,
+        verdicts: Mapping[str, int],
+        pruned: int,
+        constrained: int,
+    ) -> None:
+        self.question = question
+        self._hits = hits
+        self.size = size
+        self.pruned = pruned
+        self.constrained = constrained
+        self._verdicts = dict(verdicts)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Evaluated strategies by verdict, most frequent first."""
+        ordered = sorted(self._verdicts.items(), key=lambda item: (-item[1], item[0]))
+        return {verdict_text(reason): number for reason, number in ordered}
+
+    @property
+    def evaluated(self) -> int:
+        """Strategies that were evaluated in full."""
+        return sum(self._verdicts.values())
+
+    def __len__(self) -> int:
+        return min(len(self._hits), self.question.top)
+
+    @overload
+    def __getitem__(self, index: int) -> Estimate: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Estimate]: ...
+    def __getitem__(self, index: int | slice) -> Estimate | list[Estimate]:
+        if isinstance(index, slice):
+            return [self._estimate(shown.hit) for shown in self._shown[index]]
+        if not self._hits:
+            raise IndexError(f"no strategy is left; {self.why_infeasible()}")
+        return self._estimate(self._shown[index].hit)
+
+    def __iter__(self) -> Iterator[Estimate]:
+        return (self._estimate(shown.hit) for shown in self._shown)
+
+    def _estimate(self, hit: _Hit) -> Estimate:
+        q = self.question
+        return Estimate(q.model, q.cluster, q.task, hit.strategy, q.stack, hit.core)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ranking) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash((self.question, self._hits))
+
+    def _identity(self) -> tuple[object, ...]:
+        counts = self.size, self.pruned, self.constrained, self._verdicts
+        return self.question, self._hits, *counts
+
+    def __repr__(self) -> str:
+        best = f", best {self[0]!r}" if self._hits else ""
+        return f"Ranking({len(self)} of {self.size:,} strategies{best})"
+
+    def _repr_html_(self) -> str:
+        return str(self.table.to_html(max_rows=20))
+
+    @cached_property
+    def _shown(self) -> tuple[_Shown, ...]:
+        """The hits, the first ones by what they rank by; as many as were asked for."""
+        shown = self._simulate(self._hits[:_SIMULATED])
+        shown.sort(key=lambda one: (one.score, one.hit.row))
+        top = self.question.top
+        return (*shown[:top], *self._simulate(self._hits[_SIMULATED:top]))
+
+    def _simulate(self, hits: tuple[_Hit, ...]) -> list[_Shown]:
+        q = self.question
+        simulated = _core.simulate_best(
+            q._tables, [hit.strategy for hit in hits], list(q.objective)
+        )
+        return [_Shown(hit, *known) for hit, known in zip(hits, simulated, strict=True)]
+
+    @property
+    def simulated_step_time_s(self) -> tuple[float | None, ...]:
+        """Step time of each strategy in the event-driven timeline; None where it is too long."""
+        return tuple(shown.step_time_s for shown in self._shown)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per strategy, best first.
+
+        The columns of `sweep`, `objective` (what the strategy ranks by), `row` and
+        `simulated_step_time_s`, the step time in the event-driven timeline.
+        """
+        import pandas as pd
+
+        weighted = len(self.question.objective) > 1
+        rows = []
+        for hit, simulated, score in self._shown:
+            values = self._estimate(hit).row()
+            first = self.question.objective[0][0]
+            shown = score if weighted or not is_maximised(first) else -score
+            known = {"objective": shown, "row": hit.row, "simulated_step_time_s": simulated}
+            rows.append({**values, **known})
+        names = [*SWEEP_COLUMNS, "objective", "row", "simulated_step_time_s"]
+        return pd.DataFrame(rows, columns=names)
+
+    def why_infeasible(self) -> str:
+        """How many strategies ran, what kept the others from it, and the one nearest to fitting."""
+        if self.size == 0:
+            q = self.question
+            return why_empty(q.space, q.model, q.cluster, q.task)
+        ok = self._verdicts.get("ok", 0)
+        parts = [
+            f"{100 * number / max(1, self.evaluated):.0f} % {verdict}"
+            for verdict, number in self.counts.items()
+            if verdict != "ok"
+        ]
+        if self.constrained:
+            parts.append(f"{self.constrained:,} broke a constraint")
+        text = f"{ok:,} of {self.evaluated:,} evaluated strategies fit"
+        if self.pruned and not self.evaluated:
+            text = f"0 of {self.pruned:,} strategies fit"
+        elif self.pruned:
+            parts.append(f"{self.pruned:,} more {self.why_pruned()}")
+        text = f"{text}: {', '.join(parts)}." if parts else f"{text}."
+        return text if self._hits or ok else text + self._nearest()
+
+    def why_pruned(self) -> str:
+        """Why strategies were left out unevaluated; none can be worse than what was not found."""
+        return "cannot be better or cannot fit" if self._hits else "cannot fit"
+
+    def _nearest(self) -> str:
+        """The strategy that needs least memory, when none fits."""
+        from scalemodel.base.text import size_text
+
+        least = replace(
+            self.question, objective=(("memory_bytes", 1.0),), constraints=(), top=1, too_big=True
+        )
+        ranking = least.run_search(0, least.size)
+        if not ranking:
+            return ""
+        core = ranking[0].core
+        over = core.memory_bytes - core.memory_capacity_bytes
+        return f" Least memory: {ranking[0].strategy!r}, {size_text(over)} too much."
+
+
+def merge(rankings: Sequence[Ranking]) -> Ranking:
+    """The ranking of all rows from those of parts of them; associative, in any order.
+
+    Raises
+    ------
+    ScaleModelError : no ranking, or rankings of different questions.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> question = Question(sm.model("llama3_8b"), sm.cluster("dgx_h100"),
+    ...                     sm.Training(global_batch=64, sequence=8192), Space(tp=[1, 2]))
+    >>> parts = [shard.search() for shard in question.shards(4)]
+    >>> whole = question.run_search(0, question.size)
+    >>> merge(parts)[0] == whole[0]
+    True
+    """
+    if not rankings:
+        raise ScaleModelError("rankings=[]: at least one is needed")
+    question = rankings[0].question
+    if any(ranking.question != question for ranking in rankings):
+        raise ScaleModelError("rankings: must answer the same question")
+    hits: list[_Hit] = []
+    seen: set[tuple[float, _core.Strategy]] = set()
+    every = (hit for ranking in rankings for hit in ranking._hits)
+    for hit in sorted(every, key=lambda hit: (hit.score, hit.row)):
+        meaning = _core.canonical(
+            hit.strategy, question.model.core, question.cluster.core, question.task.core
+        )
+        if (hit.score, meaning) not in seen:
+            seen.add((hit.score, meaning))
+            hits.append(hit)
+    verdicts: dict[str, int] = {}
+    for ranking in rankings:
+        for reason, number in ranking._verdicts.items():
+            verdicts[reason] = verdicts.get(reason, 0) + number
+    return Ranking(
+        question,
+        tuple(hits[: question.kept]),
+        size=sum(ranking.size for ranking in rankings),
+        verdicts=verdicts,
+        pruned=sum(ranking.pruned for ranking in rankings),
+        constrained=sum(ranking.constrained for ranking in rankings),
+    )
+
+
+def _frame(
+    strategies: Mapping[str, Any], estimates: Mapping[str, Any], question: Question, first: int
+) -> pd.DataFrame:
+    """Columns of the engine as a table, without copying them."""
+    import pandas as pd
+
+    columns: dict[str, Any] = {}
+    # The resolved data-parallel degree is the strategy's own here.
+    for name, column in {**estimates, **strategies}.items():
+        if isinstance(column, tuple):
+            codes, names = column
+            texts = [verdict_text(text) for text in names] if name == "verdict" else names
+            labels = pd.Index(texts, dtype=object)
+            columns[name] = pd.Categorical.from_codes(codes, categories=labels, validate=False)
+        else:
+            columns[name] = column
+    if "cost_usd" in columns and not question.cluster.core.price_usd_per_s > 0:
+        columns["cost_usd"] = pd.array([None] * len(columns["cost_usd"]), dtype="Float64")
+    ordered = {name: columns[name] for name in SWEEP_COLUMNS if name in columns}
+    rows = len(next(iter(ordered.values())))
+    index = pd.RangeIndex(first, first + rows, name="row")
+    return pd.DataFrame(ordered, index=index, copy=False)

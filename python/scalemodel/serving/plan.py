@@ -1,0 +1,216 @@
+"""A serving plan with the engine's answer: its record, columns and steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.base.answer import ColumnAnswer
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.resolve import Cluster, Model
+from scalemodel.resolve.engines import engine as engine_constants
+from scalemodel.resolve.engines import kernels_for
+from scalemodel.serving.energy import accelerator_power_w, decode_load
+from scalemodel.serving.task import Inference
+
+#: Columns of a step by cause; they sum to ``step_time_s``.
+STEP_COLUMNS = tuple(
+    str(row["name"]) for row in _core.StepTime.fields() if row["name"] != "step_time_s"
+)
+
+#: Columns that say what fills the fullest accelerator.
+MEMORY_COLUMNS = (
+    "memory_weights_bytes",
+    "memory_activations_bytes",
+    "memory_reserve_bytes",
+    "memory_kv_cache_bytes",
+)
+
+
+@catalog.kept(256)
+def deployment_for(
+    model: Model,
+    cluster: Cluster,
+    precision: str,
+    kv_precision: str,
+    imbalance: float,
+    layout: _core.ServingLayout,
+    engine: str,
+    constants: _core.Engine | None = None,
+) -> tuple[_core.Deployment, str]:
+    """One instance, tabulated, and a note on the kernels that stand in for others.
+
+    `constants` take the place of the engine's own.
+    """
+    kernels, note = kernels_for(cluster, engine, model.shape, precision, kv_precision)
+    built = _core.Deployment(
+        model.core,
+        cluster.core,
+        engine_constants(engine) if constants is None else constants,
+        kernels,
+        layout,
+        imbalance,
+    )
+    return built, note
+
+
+def deployment_of(
+    model: Model, cluster: Cluster, task: Inference, layout: _core.ServingLayout, engine: str
+) -> tuple[_core.Deployment, str]:
+    """The instance that serves a task, and the note on its kernels."""
+    return deployment_for(
+        model, cluster, task.precision, task.kv_precision, float(task.imbalance), layout, engine
+    )
+
+
+class ServingPlan(ColumnAnswer):
+    """A layout, an engine and replicas, and what they deliver.
+
+    Every column of `to_dict` is an attribute; the numbers are None for a plan that cannot run.
+
+    Attributes
+    ----------
+    model, cluster, task, layout, engine, replicas
+        The question; `engine` is the catalogue name.
+    verdict : str
+        ``ok``, ``out_of_memory`` or ``illegal:<reason>``.
+    asked_rate : float or None
+        Requests per second that were asked for, over all replicas.
+    note : str
+        Kernels of other accelerators or formats that stand in for unmeasured ones.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        cluster: Cluster,
+        task: Inference,
+        layout: _core.ServingLayout,
+        engine: str,
+        replicas: int,
+        verdict: str,
+        note: str = "",
+        deployment: _core.Deployment | None = None,
+        state: _core.SteadyState | None = None,
+        asked_rate: float | None = None,
+    ) -> None:
+        self.model = model
+        self.cluster = cluster
+        self.task = task
+        self.layout = layout
+        self.engine = engine
+        self.replicas = replicas
+        self.verdict = verdict
+        self.note = note
+        self.deployment = deployment
+        self.state = state
+        self.asked_rate = asked_rate
+        self._columns = self._answer()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The tables of an instance follow from the question.
+        return {**self.__dict__, "deployment": self.deployment is not None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        if state["deployment"]:
+            self.deployment, _ = deployment_of(
+                self.model, self.cluster, self.task, self.layout, self.engine
+            )
+        else:
+            self.deployment = None
+
+    def _answer(self) -> dict[str, Any]:
+        names = (*_ANSWER, *MEMORY_COLUMNS, *STEP_COLUMNS)
+        if self.state is None or self.deployment is None:
+            return dict.fromkeys(names)
+        state, task = self.state, self.task
+        capacity = self.deployment.capacity(task.input_tokens, task.output_tokens)
+        requests = self.replicas * state.requests_per_s
+        accelerators = self.replicas * ranks_of(self.layout)
+        price = accelerators * float(self.cluster.core.price_usd_per_s)
+        output = requests * task.output_tokens
+        answer = {
+            "concurrency": self.replicas * state.concurrency,
+            "max_concurrency": self.replicas * capacity.most_sequences,
+            "requests_per_s": requests,
+            "output_tokens_per_s": output,
+            "tokens_per_s": requests * (task.input_tokens + task.output_tokens),
+            "output_tokens_per_s_per_accelerator": output / accelerators,
+            "ttft_s": None if state.saturated else state.ttft_s,
+            "tpot_s": state.tpot_s,
+            "latency_s": None
+            if state.saturated
+            else state.ttft_s + (task.output_tokens - 1) * state.tpot_s,
+            "utilisation_fraction": state.utilisation,
+            "saturated": state.saturated,
+            "accelerators": accelerators,
+            "usd_per_million_output_tokens": 1e6 * price / output if price and output else None,
+            "step_time_s": state.step_time_s,
+            "memory_bytes": sum(getattr(capacity, name) for name in MEMORY_COLUMNS),
+        }
+        answer |= {name: getattr(capacity, name) for name in MEMORY_COLUMNS}
+        load = decode_load(
+            self.model, self.cluster, task, self.layout, self.deployment, state.concurrency
+        )
+        power_w = accelerators * accelerator_power_w(self.cluster, load)
+        answer |= {"power_w": power_w, "output_tokens_per_j": output / power_w}
+        step = self.step()
+        return answer | {name: getattr(step, name) for name in STEP_COLUMNS}
+
+    def step(self) -> _core.StepTime:
+        """A step without prompts at the mean context and the concurrency of one instance."""
+        if self.deployment is None or self.state is None:
+            raise ScaleModelError(f"step: the plan does not run ({self.verdict})")
+        task = self.task
+        return self.deployment.step(
+            sequences=self.state.concurrency,
+            context=task.input_tokens + (task.output_tokens + 1) / 2,
+            queries=1 + task.speculative_tokens,
+            drafts=task.speculative_tokens,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The layout's fields, the verdict and every column of the answer.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = sm.Inference(input_tokens=1000, output_tokens=200)
+        >>> row = sm.serve("llama3_8b", "dgx_h100", task, concurrency=32).to_dict()
+        >>> row["tp"], row["verdict"], row["tpot_s"] < 0.05
+        (1, 'ok', True)
+        """
+        return {
+            **self.layout.to_dict(),
+            "replicas": self.replicas,
+            "verdict": self.verdict,
+            **self._columns,
+        }
+
+
+_ANSWER = (
+    "concurrency",
+    "max_concurrency",
+    "requests_per_s",
+    "output_tokens_per_s",
+    "tokens_per_s",
+    "output_tokens_per_s_per_accelerator",
+    "ttft_s",
+    "tpot_s",
+    "latency_s",
+    "utilisation_fraction",
+    "saturated",
+    "accelerators",
+    "usd_per_million_output_tokens",
+    "step_time_s",
+    "memory_bytes",
+    "power_w",
+    "output_tokens_per_j",
+)
+
+
+def ranks_of(layout: _core.ServingLayout) -> int:
+    """Accelerators of one instance."""
+    return int(layout.tp * layout.dp * layout.cp * layout.pp)

@@ -1,7 +1,0 @@
-"""Import of PyTorch modules as models of layer groups; needs the extra ``torch``."""
-
-from __future__ import annotations
-
-from scalemodel.torch_modules.groups import RecordedLayers, from_torch
-
-__all__ = ["RecordedLayers", "from_torch"]
