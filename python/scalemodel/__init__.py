@@ -37,7 +37,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import scalemodel.base.interrupts  # noqa: F401 - first: the others take a while
@@ -53,14 +55,17 @@ _MODULES = {
 __all__ = sorted(_MODULES)
 
 
+def _is_package(name: str) -> bool:
+    """Whether a name stands for a package; one of a verb can be called and holds its companions."""
+    return _MODULES[name] in (__name__, f"{__name__}.{name}")
+
+
 def __getattr__(name: str) -> Any:
-    where = _MODULES.get(name)
-    if where is None:
+    if name not in _MODULES:
         raise AttributeError(f"module 'scalemodel' has no attribute {name!r}")
-    # Packages of a verb's name can be called, and hold its companions (``sm.scaling.crossovers``).
-    if where in (__name__, f"{__name__}.{name}"):
+    if _is_package(name):
         return importlib.import_module(f"{__name__}.{name}")
-    globals()[name] = getattr(importlib.import_module(where), name)
+    globals()[name] = getattr(importlib.import_module(_MODULES[name]), name)
     return globals()[name]
 
 
@@ -68,5 +73,12 @@ def __dir__() -> list[str]:
     return __all__
 
 
-# The one verb that shares its name with a package: what the face answers is always the verb.
-search = __getattr__("search")
+class _Face(ModuleType):
+    """Python puts a package that is imported where it finds its name: not in place of a verb."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not isinstance(value, ModuleType) or name not in _MODULES or _is_package(name):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face

@@ -284,5 +284,7 @@ def test_an_interruption_of_the_imports_is_quiet(tmp_path: Path, module: str) ->
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        # Whoever started these tests in the background has interruptions ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert (done.returncode, done.stderr, done.stdout) == (130, "", "")

@@ -103,6 +103,13 @@ def test_a_misspelt_required_key_is_suggested() -> None:
         architecture_from_config(config)
 
 
+def test_a_suggested_key_is_written_on_one_line() -> None:
+    config = without(PUBLISHED["llama3_8b"], "num_hidden_layers")
+    with pytest.raises(ScaleModelError, match="did you mean") as caught:
+        architecture_from_config({**config, "\num_hidden_layers": 32})
+    assert str(caught.value).isprintable()
+
+
 @pytest.mark.parametrize(
     "value",
     ["32", 32.0, True, math.nan, math.inf, -1, 0, 10**8, 10**5000, [32], {"a": 1}],

@@ -11,6 +11,7 @@ import pytest
 import scalemodel as sm
 import scalemodel._core as _core
 from scalemodel import catalog
+from scalemodel.base import text
 from scalemodel.estimator import verdicts as messages
 
 TASK = sm.Training(global_batch=1024, sequence=8192)
@@ -24,8 +25,8 @@ def test_templates_name_known_facts_only() -> None:
     est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"), TASK, sm.Strategy(tp=8))
     known = set(messages.facts(est))
     for template in messages.TEMPLATES.values():
-        for text in template:
-            fields = {name for _, name, _, _ in string.Formatter().parse(text) if name}
+        for line in template:
+            fields = {name for _, name, _, _ in string.Formatter().parse(line) if name}
             assert fields <= known
 
 
@@ -52,7 +53,7 @@ def test_a_strategy_that_does_not_fit_says_how_much_is_missing() -> None:
     est, lines = ask("llama3_70b", 64)
     assert est.verdict == "out_of_memory"
     missing = est.memory_bytes - est.memory_capacity_bytes
-    assert f"{messages.size_text(missing)} too much on pipeline stage 0" in lines[0]
+    assert f"{text.size_text(missing)} too much on pipeline stage 0" in lines[0]
     kinds = lines[1].strip().split(" | ")
     assert kinds[0].split()[0] in ("gradients", "activations", "weights")
     assert len(lines) > 3
@@ -73,7 +74,7 @@ def test_offload_names_host_memory() -> None:
     task = sm.Training(global_batch=8, sequence=8192)
     est, lines = ask("llama3_1_405b", 1, task, sharding="ddp", offload_optimizer=True)
     assert est.verdict == "illegal:offload"
-    assert messages.size_text(est.cluster.core.host_memory_bytes) in lines[0]
+    assert text.size_text(est.cluster.core.host_memory_bytes) in lines[0]
     assert "Offloaded: optimizer." in lines[1]
 
 
@@ -95,18 +96,18 @@ def test_widths_without_a_dense_layer_are_named() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (messages.time_text(0.0), "0 s"),
-        (messages.time_text(99.96), "100 s"),
-        (messages.time_text(1234.5), "1,234 s"),
-        (messages.time_text(3e-6), "3.00 us"),
-        (messages.time_text(3e-10), "0.30 ns"),
-        (messages.time_text(-0.5), "-500 ms"),
-        (messages.size_text(1023), "1023 B"),
-        (messages.size_text(2.0**50), "1,024 TiB"),
-        (messages.percent_text(0), "0.0 %"),
-        (messages.percent_text(0.25, signed=True), "+25.0 %"),
-        (messages.count_text(0.5), "0.50"),
-        (messages.count_text(1e15), "1.00 P"),
+        (text.time_text(0.0), "0 s"),
+        (text.time_text(99.96), "100 s"),
+        (text.time_text(1234.5), "1,234 s"),
+        (text.time_text(3e-6), "3.00 us"),
+        (text.time_text(3e-10), "0.30 ns"),
+        (text.time_text(-0.5), "-500 ms"),
+        (text.size_text(1023), "1023 B"),
+        (text.size_text(2.0**50), "1,024 TiB"),
+        (text.percent_text(0), "0.0 %"),
+        (text.percent_text(0.25, signed=True), "+25.0 %"),
+        (text.count_text(0.5), "0.50"),
+        (text.count_text(1e15), "1.00 P"),
     ],
 )
 def test_quantities_read_well(text: str, expected: str) -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import scalemodel as sm
 import scalemodel._core as _core
 from scalemodel import catalog
+from scalemodel.search import ranking_file
 from scalemodel.search.ranking import Question
 from scalemodel.search.ranking_file import (
     Part,
@@ -27,7 +28,6 @@ from scalemodel.search.ranking_file import (
     missing_rows,
     to_json,
 )
-from scalemodel.search.search import ranking_file
 
 TASK = sm.Training(global_batch=64, sequence=8192)
 SPACE = sm.Space(pp=[1, 2], cp=1, micro_batch=[1, 2])

@@ -124,7 +124,7 @@ def parse_json(text: str | bytes, where: object, *, unique: bool = True) -> Any:
     --------
     >>> parse_json('{"layers": 2, "layers": 4}', "config.json")
     Traceback (most recent call last):
-    scalemodel.errors.ScaleModelError: config.json: layers: stands there twice; must be given once
+    scalemodel.base.errors.ScaleModelError: config.json: layers: stands there twice...
     """
     try:
         return json.loads(text, object_pairs_hook=_once if unique else None)

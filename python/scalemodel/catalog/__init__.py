@@ -162,7 +162,7 @@ class Entry(dict[str, Any]):
     --------
     >>> load("models", "llama3_8b")["architecture"]["wheels"]
     Traceback (most recent call last):
-    scalemodel.errors.ScaleModelError: models/llama3_8b.architecture.wheels: missing
+    scalemodel.base.errors.ScaleModelError: models/llama3_8b.architecture.wheels: missing
     """
 
     __slots__ = ("where",)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.safe_text import plain
 
 _REQUIRED: Final = -1
 LARGEST: Final = 10_000_000
@@ -192,7 +193,7 @@ class Config:
     def _missing(self, names: tuple[str, ...]) -> ScaleModelError:
         wanted = " or ".join(f"`{self._path}{name}`" for name in names)
         near = difflib.get_close_matches(names[0], self._raw.keys() - self._used, n=1)
-        hint = f"; did you mean `{near[0]}` to be `{names[0]}`?" if near else ""
+        hint = f"; did you mean `{plain(near[0])}` to be `{names[0]}`?" if near else ""
         return ScaleModelError(f"config.json: required key {wanted} is missing{hint}")
 
 
