@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,3 +69,20 @@ def test_no_answer_holds_what_is_no_number() -> None:
             assert value >= 0, name
         assert estimate.step_time_s > 0
     assert answered > 300
+
+
+def test_a_fit_to_no_rate_is_refused_or_left_out(tmp_path: Path, monkeypatch: Any) -> None:
+    text = catalog.path_of("accelerators", "h100_sxm_80").read_text(encoding="utf-8")
+    changed = text.replace("[gemm]\n", '[gemm]\npeak_reference = "0 TFLOP/s"\n')
+    assert changed != text
+    (tmp_path / "accelerators").mkdir()
+    (tmp_path / "accelerators" / "h100_sxm_80.toml").write_text(changed, encoding="utf-8")
+    monkeypatch.setenv("SCALEMODEL_CATALOG_PATH", str(tmp_path))
+    catalog.forget()
+    try:
+        task = sm.Training(global_batch=64, sequence=4096)
+        estimate = sm.estimate("llama3_8b", "dgx_h100", task, sm.Strategy(tp=2, pp=2))
+        assert estimate.illegal or math.isfinite(estimate.step_time_s)
+    finally:
+        monkeypatch.undo()
+        catalog.forget()

@@ -131,7 +131,7 @@ Stages run_stages(const StepContext& c, Estimate& e, Extremes* extremes) {
     // The busiest stage paces the others, however few its micro-batches are; of equals the one that
     // sends most once per step.
     const double sent = cost.trainable_dense + cost.trainable_expert;
-    if (busy > all.busy || (busy == all.busy && sent > most_sent)) {
+    if (all.slowest_class == nullptr || busy > all.busy || (busy == all.busy && sent > most_sent)) {
       most_sent = sent;
       all.busy = busy;
       all.slowest = cost;

@@ -40,10 +40,11 @@ GemmTimer::GemmTimer(const Accelerator& accelerator, Precision precision)
       kernels_(accelerator.gemm),
       constants_(constants_of(accelerator.gemm, precision)) {
   const bool tensor_core = precision != Precision::fp32 && precision != Precision::tf32;
-  tiled_ = kernels_.tiled && tensor_core && constants_.burst_fraction > 0;
+  const FlopPerSecond sheet16 = accelerator.peak_of(Precision::bf16);
+  const bool known = sheet16 > FlopPerSecond{} && kernels_.reference_peak > FlopPerSecond{};
+  tiled_ = kernels_.tiled && tensor_core && known && constants_.burst_fraction > 0;
   if (!tiled_) return;
   // The fitted fractions refer to the peak the fit used; narrower formats scale with the sheet.
-  const FlopPerSecond sheet16 = accelerator.peak_of(Precision::bf16);
   format_.peak = (format_.peak / sheet16) * kernels_.reference_peak;
   prepare(accelerator);
 }

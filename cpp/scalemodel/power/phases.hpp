@@ -1,6 +1,8 @@
 // Watts of an accelerator by phase of a training step.
 #pragma once
 
+#include <algorithm>
+
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/hardware/accelerator.hpp"
 
@@ -15,7 +17,8 @@ namespace scalemodel {
 /// of the step became exposed communication) gives c_compute = 0.94 and c_exposed = 0.79:
 /// Fernandez et al., arXiv 2411.13055. Precondition: the shares sum to at most 1; the rest idles.
 constexpr Watts mean_power(const PowerPhases& phases, double compute_share, double exposed_share) {
-  const double idle_share = 1 - compute_share - exposed_share;
+  // Shares of a step that never idles may add up to a little more than 1.
+  const double idle_share = std::max(0.0, 1 - compute_share - exposed_share);
   return compute_share * phases.compute_fraction * phases.limit +
          exposed_share * phases.exposed_fraction * phases.limit + idle_share * phases.idle;
 }

@@ -47,6 +47,20 @@ TEST_CASE("no matrix product beats the roofline") {
   }
 }
 
+TEST_CASE("tiles are timed where both the fit's peak and the sheet's are known") {
+  for (const bool of_fit : {true, false}) {
+    Accelerator a = testing::reference_accelerator();
+    a.gemm.tiled = true;
+    Accelerator rooflined = a;
+    rooflined.gemm.tiled = false;
+    (of_fit ? a.gemm.reference_peak : a.peak[static_cast<std::size_t>(Precision::bf16)]) =
+        FlopPerSecond{};
+    const GemmShape shape{4096, 4096, 4096, 1, 2};
+    CHECK(GemmTimer(a, Precision::fp8).time(shape) ==
+          GemmTimer(rooflined, Precision::fp8).time(shape));
+  }
+}
+
 TEST_CASE("an empty product costs nothing") {
   const GemmTimer timer(testing::reference_accelerator(), Precision::bf16);
   CHECK(timer.time({0, 8, 8, 1, 2}) == Seconds{});

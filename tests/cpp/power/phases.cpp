@@ -1,5 +1,7 @@
 #include "scalemodel/power/phases.hpp"
 
+#include <cmath>
+
 #include "support.hpp"
 
 namespace scalemodel {
@@ -25,6 +27,12 @@ TEST_CASE("power at the corners is that of the phase") {
   CHECK(mean_power(phases, 0, 0) == phases.idle);
   CHECK(mean_power(phases, 1, 0) == phases.compute_fraction * phases.limit);
   CHECK(mean_power(phases, 0, 1) == phases.exposed_fraction * phases.limit);
+}
+
+TEST_CASE("shares that round to more than a whole step leave nothing to idle") {
+  PowerPhases phases = testing::reference_accelerator().power;
+  phases.limit = Watts{};
+  CHECK(mean_power(phases, 0.7, std::nextafter(0.3, 1.0)) == Watts{});
 }
 
 TEST_CASE("computing draws more than waiting, waiting more than idling") {

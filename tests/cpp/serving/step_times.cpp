@@ -21,7 +21,7 @@ StepWork prompting(double prompts, double tokens) {
 }
 
 Seconds sum(const StepTime& t) {
-  return t.linear + t.experts + t.prefill_attention + t.decode_attention + t.moving + t.head +
+  return t.linear + t.experts + t.prefill_attention + t.decode_attention + t.elementwise + t.head +
          t.draft + t.tp + t.ep + t.cp + t.pp + t.host;
 }
 
