@@ -280,41 +280,7 @@ LayerGroup recorded_group(const std::string& name, const std::vector<RecordedLay
   return recorded(name, units, repeat, tokens);
 }
 
-void bind_builders(py::module_& m) {
-  py::class_<LayerGroup>(m, "LayerGroup", "Layers that share shape and sharding.")
-      .def_readonly("name", &LayerGroup::name)
-      .def_readonly("kind", &LayerGroup::kind)
-      .def_readonly("repeat", &LayerGroup::repeat, "Periods.")
-      .def_readonly("tokens", &LayerGroup::tokens, "Per sample; 0 = the sequence of the task.")
-      .def_property_readonly("parameters", &LayerGroup::parameters)
-      .def_property_readonly("active_parameters", &LayerGroup::active_parameters)
-      .def(
-          "with_repeat",
-          [](LayerGroup group, int repeat) {
-            if (repeat < 1) throw MalformedQuestion("repeat: must be at least 1");
-            group.repeat = repeat;
-            return group;
-          },
-          py::arg("repeat"), "The same period another number of times.")
-      .def("forward_flop", &LayerGroup::forward_flop, py::arg("sequence"),
-           "Products and attention of one sample.");
-  m.def("embedding_tables_group", &tables_group, py::arg("name"), py::arg("tables"), py::arg("dim"),
-        py::arg("value_bytes"), py::arg("output_bytes"), py::arg("optimizer"));
-  m.def(
-      "mlp_group",
-      [](const std::string& name, const std::vector<int>& widths, int repeat, bool bias,
-         int experts, int experts_per_sample) {
-        return mlp(name, {widths, repeat, bias, experts, experts_per_sample});
-      },
-      py::arg("name"), py::arg("widths"), py::arg("repeat"), py::arg("bias"), py::arg("experts"),
-      py::arg("experts_per_sample"));
-  m.def(
-      "interaction_group",
-      [](const std::string& name, Interaction kind, int features, int dim, int layers, int rank) {
-        return interaction(name, {kind, features, dim, layers, rank});
-      },
-      py::arg("name"), py::arg("kind"), py::arg("features"), py::arg("dim"), py::arg("layers"),
-      py::arg("rank"));
+void bind_transformer(py::module_& m) {
   m.def(
       "transformer_group",
       [](const std::string& name, int layers, int hidden, int heads, int kv_heads, int head_dim,
@@ -351,6 +317,44 @@ void bind_builders(py::module_& m) {
       py::arg("rotary"), py::arg("bias"), py::arg("norms_per_layer"), py::arg("experts"),
       py::arg("experts_per_token"), py::arg("shared_ffn"), py::arg("modulation"), py::arg("window"),
       py::arg("tokens"));
+}
+
+void bind_builders(py::module_& m) {
+  py::class_<LayerGroup>(m, "LayerGroup", "Layers that share shape and sharding.")
+      .def_readonly("name", &LayerGroup::name)
+      .def_readonly("kind", &LayerGroup::kind)
+      .def_readonly("repeat", &LayerGroup::repeat, "Periods.")
+      .def_readonly("tokens", &LayerGroup::tokens, "Per sample; 0 = the sequence of the task.")
+      .def_property_readonly("parameters", &LayerGroup::parameters)
+      .def_property_readonly("active_parameters", &LayerGroup::active_parameters)
+      .def(
+          "with_repeat",
+          [](LayerGroup group, int repeat) {
+            if (repeat < 1) throw MalformedQuestion("repeat: must be at least 1");
+            group.repeat = repeat;
+            return group;
+          },
+          py::arg("repeat"), "The same period another number of times.")
+      .def("forward_flop", &LayerGroup::forward_flop, py::arg("sequence"),
+           "Products and attention of one sample.");
+  m.def("embedding_tables_group", &tables_group, py::arg("name"), py::arg("tables"), py::arg("dim"),
+        py::arg("value_bytes"), py::arg("output_bytes"), py::arg("optimizer"));
+  m.def(
+      "mlp_group",
+      [](const std::string& name, const std::vector<int>& widths, int repeat, bool bias,
+         int experts, int experts_per_sample) {
+        return mlp(name, {widths, repeat, bias, experts, experts_per_sample});
+      },
+      py::arg("name"), py::arg("widths"), py::arg("repeat"), py::arg("bias"), py::arg("experts"),
+      py::arg("experts_per_sample"));
+  m.def(
+      "interaction_group",
+      [](const std::string& name, Interaction kind, int features, int dim, int layers, int rank) {
+        return interaction(name, {kind, features, dim, layers, rank});
+      },
+      py::arg("name"), py::arg("kind"), py::arg("features"), py::arg("dim"), py::arg("layers"),
+      py::arg("rank"));
+  bind_transformer(m);
   m.def("token_embedding_group", &token_embedding, py::arg("name"), py::arg("vocab"),
         py::arg("hidden"), py::arg("positions"), py::arg("tokens"));
   m.def("patch_embedding_group", &patch_embedding, py::arg("name"), py::arg("patch_values"),

@@ -161,46 +161,14 @@ py::tuple search_plans(const Model& model, const Cluster& cluster, const Engine&
   ServingPlans found;
   {
     const py::gil_scoped_release released;
-    found = search_serving(model, cluster, engine, kernels, mix, imbalance, layouts, most_tokens,
-                           per_octave, limits, static_cast<std::size_t>(top), threads, go_on);
+    found = search_serving({model, cluster, engine, kernels, mix, imbalance},
+                           {layouts, most_tokens, per_octave}, limits,
+                           static_cast<std::size_t>(top), threads, go_on);
   }
   return py::make_tuple(plan_rows(found.best), plan_rows(found.front), found.plans, found.feasible);
 }
 
-}  // namespace
-
-void bind_serving(py::module_& m) {
-  bind_record<Engine>(m, "A serving engine of an era.");
-  bind_record<ServingKernels>(m, "The kernels an engine runs on one accelerator.");
-  bind_record<ServingLayout>(m, R"(How one instance is spread over accelerators.
-
-Examples
---------
->>> ServingLayout(tp=8).replace(ep=8)
-ServingLayout(tp=8, ep=8))");
-  bind_record<StepTime>(m, "One step of an instance by cause.");
-  bind_record<CacheCapacity>(m, "Memory of the fullest rank and what its cache holds.");
-  bind_record<RequestMix>(m, "Mean lengths of requests and what is known beforehand.");
-  bind_record<SteadyState>(m, "A steady state of one instance.");
-  bind_record<StreamTotals>(m, "Totals of a simulated stream.");
-  bind_record<BatchPass>(m, "Time of a forward pass over some requests.");
-  bind_record<BatchState>(m, "A server of batches in its steady state.");
-  m.def(
-      "batch_state_at",
-      [](const BatchPass& pass, double rate) {
-        return batch_state_at(pass, Hertz{checked("requests_per_s", rate, 1e-12, kMany)});
-      },
-      py::arg("batch_pass"), py::arg("requests_per_s"),
-      "With so many requests arriving per second.");
-  m.def(
-      "check_serving_layout",
-      [](const Model& model, const ServingLayout& layout, const Cluster& cluster) {
-        return check_layout(model, layout, cluster);
-      },
-      py::arg("model"), py::arg("layout"), py::arg("cluster"),
-      "ok, or the reason why an instance cannot be laid out so.");
-  m.def("tokens_per_step", &tokens_per_step, py::arg("mix"),
-        "Tokens a sequence gains per step, kept proposals included.");
+void bind_deployment(py::module_& m) {
   py::class_<Deployment>(m, "Deployment", "One serving instance, tabulated.")
       .def(py::init([](const Model& model, const Cluster& cluster, const Engine& engine,
                        const ServingKernels& kernels, const ServingLayout& layout,
@@ -249,6 +217,43 @@ ServingLayout(tp=8, ep=8))");
            py::arg("output_tokens"), py::arg("replicas") = 1, py::arg("prefilled") = false,
            py::arg("balance") = Balance::random, py::arg("seed") = 0,
            "Per request: started, first token, finished, evictions, refused; and the totals.");
+}
+
+}  // namespace
+
+void bind_serving(py::module_& m) {
+  bind_record<Engine>(m, "A serving engine of an era.");
+  bind_record<ServingKernels>(m, "The kernels an engine runs on one accelerator.");
+  bind_record<ServingLayout>(m, R"(How one instance is spread over accelerators.
+
+Examples
+--------
+>>> ServingLayout(tp=8).replace(ep=8)
+ServingLayout(tp=8, ep=8))");
+  bind_record<StepTime>(m, "One step of an instance by cause.");
+  bind_record<CacheCapacity>(m, "Memory of the fullest rank and what its cache holds.");
+  bind_record<RequestMix>(m, "Mean lengths of requests and what is known beforehand.");
+  bind_record<SteadyState>(m, "A steady state of one instance.");
+  bind_record<StreamTotals>(m, "Totals of a simulated stream.");
+  bind_record<BatchPass>(m, "Time of a forward pass over some requests.");
+  bind_record<BatchState>(m, "A server of batches in its steady state.");
+  m.def(
+      "batch_state_at",
+      [](const BatchPass& pass, double rate) {
+        return batch_state_at(pass, Hertz{checked("requests_per_s", rate, 1e-12, kMany)});
+      },
+      py::arg("batch_pass"), py::arg("requests_per_s"),
+      "With so many requests arriving per second.");
+  m.def(
+      "check_serving_layout",
+      [](const Model& model, const ServingLayout& layout, const Cluster& cluster) {
+        return check_layout(model, layout, cluster);
+      },
+      py::arg("model"), py::arg("layout"), py::arg("cluster"),
+      "ok, or the reason why an instance cannot be laid out so.");
+  m.def("tokens_per_step", &tokens_per_step, py::arg("mix"),
+        "Tokens a sequence gains per step, kept proposals included.");
+  bind_deployment(m);
   m.def("search_serving", &search_plans, py::arg("model"), py::arg("cluster"), py::arg("engine"),
         py::arg("kernels"), py::arg("mix"), py::arg("imbalance"), py::arg("layouts"),
         py::arg("most_tokens"), py::arg("per_octave"), py::arg("goal"), py::arg("ttft_s"),

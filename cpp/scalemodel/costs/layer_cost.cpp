@@ -65,10 +65,17 @@ double add_attention(LayerBuilder& builder, const Model& model, const LayerKind&
   return adapters;
 }
 
-/// Dense feed-forward of `width` (per rank already divided), gate and up in one product.
-double add_mlp(LayerBuilder& builder, double hidden, double tokens, double width, bool gated,
-               const Conditions& conditions, const Cluster& cluster, const LinearOptions& options,
+/// A feed-forward block of one rank, whose part of the width it is.
+struct Mlp {
+  double hidden, tokens, width;
+  bool gated;
+};
+
+/// Gate and up in one GEMM; parameters of adapters, if any.
+double add_mlp(LayerBuilder& builder, const Mlp& mlp, const Conditions& conditions,
+               const Cluster& cluster, const LinearOptions& options,
                const GemmTimer& adapter_timer) {
+  const auto& [hidden, tokens, width, gated] = mlp;
   const double up = gated ? 2 * width : width;
   const double rows = tokens / options.batch;
   const double element = operand_bytes(conditions.storage);
@@ -121,8 +128,8 @@ double add_feed_forward(LayerBuilder& builder, const Model& model, const LayerKi
   const double h = model.hidden;
   const LinearOptions base{conditions.frozen_base, 1, &timers.linear};
   if (!ff.routed()) {
-    return add_mlp(builder, h, size.tokens, static_cast<double>(ff.width) / layout.tp, ff.gated,
-                   conditions, cluster, base, timers.storage);
+    const Mlp mlp{h, size.tokens, static_cast<double>(ff.width) / layout.tp, ff.gated};
+    return add_mlp(builder, mlp, conditions, cluster, base, timers.storage);
   }
   double adapters = 0;
   if (conditions.stack.fp32_router) {
@@ -132,8 +139,8 @@ double add_feed_forward(LayerBuilder& builder, const Model& model, const LayerKi
                    {conditions.frozen_base, 1, &timers.storage});
   }
   if (ff.shared_width > 0) {
-    adapters += add_mlp(builder, h, size.tokens, static_cast<double>(ff.shared_width) / layout.tp,
-                        ff.gated, conditions, cluster, base, timers.storage);
+    const Mlp shared{h, size.tokens, static_cast<double>(ff.shared_width) / layout.tp, ff.gated};
+    adapters += add_mlp(builder, shared, conditions, cluster, base, timers.storage);
   }
   const double rows = routed_rows(kind, layout, size, conditions);
   const double local_experts = std::max(1.0, static_cast<double>(ff.experts) / layout.ep);
@@ -151,8 +158,8 @@ double add_feed_forward(LayerBuilder& builder, const Model& model, const LayerKi
   }
   const LinearOptions grouped{conditions.frozen_base, busy_experts, &timers.linear, true,
                               conditions.stack.fused_experts};
-  adapters += add_mlp(builder, h, rows, static_cast<double>(ff.width) / layout.etp, ff.gated,
-                      conditions, cluster, grouped, timers.storage);
+  const Mlp expert{h, rows, static_cast<double>(ff.width) / layout.etp, ff.gated};
+  adapters += add_mlp(builder, expert, conditions, cluster, grouped, timers.storage);
   return adapters;
 }
 

@@ -75,19 +75,41 @@ struct Shards {
   double table = 1, row = 1, column = 1, replicas = 1;
 };
 
-/// Traffic of tables of some classes in one layout.
-void add_tables(TableCost& cost, const TableSet& set, const std::vector<TableClass>& classes,
-                const Shards& shards, const LoadBalance& balance, double samples, bool trained,
-                const Cluster& cluster, const Ablation& ablation, Bytes& look_up, Bytes& update,
-                Bytes& dense_gradients, Bytes& sparse_gradients) {
+/// What tables are asked for, and where.
+struct TableUse {
+  const TableSet& set;
+  double samples;
+  bool trained;
+  const Cluster& cluster;
+  const Ablation& ablation;
+};
+
+/// Memory traffic of tables.
+struct TableTraffic {
+  Bytes look_up, update;
+};
+
+/// Gradients that the replicas of tables exchange.
+struct ReplicaGradients {
+  Bytes dense;   ///< of whole tables
+  Bytes sparse;  ///< of touched rows, with their indices
+};
+
+/// Adds tables of some classes in one layout.
+ReplicaGradients add_tables(TableCost& cost, TableTraffic& traffic, const TableUse& use,
+                            const std::vector<TableClass>& classes, const Shards& shards,
+                            const LoadBalance& balance) {
+  const TableSet& set = use.set;
+  const Ablation& ablation = use.ablation;
+  ReplicaGradients gradients;
   // Samples whose rows a rank looks up: those of every rank that shares the tables with it.
-  const double served = samples * shards.table * shards.row * shards.column;
+  const double served = use.samples * shards.table * shards.row * shards.column;
   const double columns = std::ceil(set.dim / shards.column);
   const double exact_row = columns * set.value_bytes;
   const double row_bytes =
       ablation.memory_fraction > 0 ? exact_row : std::ceil(exact_row / kSector) * kSector;
   const double state_bytes = row_state_bytes(set.optimizer, columns);
-  const Bytes cache = cluster.accelerator.l2;
+  const Bytes cache = use.cluster.accelerator.l2;
   for (const TableClass& c : classes) {
     const double tables = c.count / shards.table;  // of the mean rank
     const double rows = c.rows / shards.row;
@@ -96,16 +118,17 @@ void add_tables(TableCost& cost, const TableSet& set, const std::vector<TableCla
     const double pooled = served * columns * set.output_bytes;
     const double index = ablation.memory_fraction > 0 ? 0 : kIndexBytes;
     cost.looked_up += Bytes{tables * draws * exact_row};
-    look_up += Bytes{balance.load * tables *
-                     (read * row_bytes + draws * index + (index > 0 ? pooled : 0))};
+    traffic.look_up += Bytes{balance.load * tables *
+                             (read * row_bytes + draws * index + (index > 0 ? pooled : 0))};
     const double unique = expected_unique(rows, draws * shards.replicas);
-    if (trained) {
+    if (use.trained) {
       if (ablation.update_traffic) {
-        update += Bytes{balance.load * tables *
-                        (draws * (columns * set.output_bytes + 2 * kSortPasses * kIndexBytes) +
-                         unique * 2 * (row_bytes + state_bytes))};
+        traffic.update +=
+            Bytes{balance.load * tables *
+                  (draws * (columns * set.output_bytes + 2 * kSortPasses * kIndexBytes) +
+                   unique * 2 * (row_bytes + state_bytes))};
       } else {
-        update += Bytes{balance.load * tables * draws * exact_row};
+        traffic.update += Bytes{balance.load * tables * draws * exact_row};
       }
       if (shards.replicas > 1) {
         // Whole gradient tables or the touched rows with their indices, whichever is less.
@@ -113,18 +136,19 @@ void add_tables(TableCost& cost, const TableSet& set, const std::vector<TableCla
         const double touched =
             shards.replicas * expected_unique(rows, draws) * (exact_row + kIndexBytes);
         if (whole < touched) {
-          dense_gradients += Bytes{tables * rows * exact_row};
+          gradients.dense += Bytes{tables * rows * exact_row};
         } else {
-          sparse_gradients += Bytes{tables * touched};
+          gradients.sparse += Bytes{tables * touched};
         }
       }
     }
     const double held = balance.rows * tables * rows;
     cost.parameters += held * columns;
     cost.tables += Bytes{held * exact_row};
-    if (trained) cost.states += Bytes{held * state_bytes};
+    if (use.trained) cost.states += Bytes{held * state_bytes};
   }
   cost.imbalance = std::max(cost.imbalance, balance.load);
+  return gradients;
 }
 
 }  // namespace
@@ -204,12 +228,6 @@ void add_indices(TableCost& cost, const Exchange& e, double samples) {
   }
 }
 
-/// Gradients that the replicas of tables exchange.
-struct ReplicaGradients {
-  Bytes dense;   ///< of whole tables
-  Bytes sparse;  ///< of touched rows, with their indices
-};
-
 /// Brings replicas along axes of one parallelism to the same gradients; `sent` so far.
 std::size_t synchronise(TableCost& cost, const Exchange& e, Parallelism p,
                         const ReplicaGradients& gradients, std::size_t sent) {
@@ -243,19 +261,18 @@ TableCost table_cost(const TableSet& set, const Mesh& mesh, double samples, bool
   const bool whole = spread == 1 && ablation.table_balance;
   const LoadBalance balance =
       whole ? whole_tables(sharded, static_cast<int>(shards.table)) : LoadBalance{};
-  Bytes look_up, update;
-  ReplicaGradients copied, spread_out;
-  add_tables(cost, set, sharded, shards, balance, samples, trained, cluster, ablation, look_up,
-             update, copied.dense, copied.sparse);
+  const TableUse use{set, samples, trained, cluster, ablation};
+  TableTraffic traffic;
+  const ReplicaGradients own = add_tables(cost, traffic, use, sharded, shards, balance);
+  ReplicaGradients copied;
   if (!replicated.empty()) {
     const Shards copies{1, shards.row, shards.column, shards.replicas * spread};
-    add_tables(cost, set, replicated, copies, {}, samples, trained, cluster, ablation, look_up,
-               update, spread_out.dense, spread_out.sparse);
+    copied = add_tables(cost, traffic, use, replicated, copies, {});
   }
   const double fraction =
       ablation.memory_fraction > 0 ? ablation.memory_fraction : look_up_fraction;
-  cost.look_up = memory_time(look_up, fraction, cluster.accelerator);
-  cost.update = memory_time(update, fraction, cluster.accelerator);
+  cost.look_up = memory_time(traffic.look_up, fraction, cluster.accelerator);
+  cost.update = memory_time(traffic.update, fraction, cluster.accelerator);
 
   Exchange e{mesh, cluster, ablation, axis_groups(mesh, cluster), 0, 0, balance.load};
   for (const TableClass& c : sharded) {
@@ -270,8 +287,8 @@ TableCost table_cost(const TableSet& set, const Mesh& mesh, double samples, bool
   add_answers(cost, e, held);
   add_indices(cost, e, samples);
   if (trained) {
-    const std::size_t sent = synchronise(cost, e, Parallelism::ddp, copied, 0);
-    synchronise(cost, e, Parallelism::hybrid, spread_out, sent);
+    const std::size_t sent = synchronise(cost, e, Parallelism::ddp, own, 0);
+    synchronise(cost, e, Parallelism::hybrid, copied, sent);
   }
   for (auto* list : {&cost.forward, &cost.backward, &cost.indices, &cost.gradients}) {
     // Clang 14 cannot read the subrange that the ranges version returns with libstdc++ 12.

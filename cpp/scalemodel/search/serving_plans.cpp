@@ -68,29 +68,32 @@ bool within(const ServingPlan& plan, const ServingLimits& limits) {
 
 }  // namespace
 
-ServingPlans search_serving(const Model& model, const Cluster& cluster, const Engine& engine,
-                            const ServingKernels& kernels, const RequestMix& mix, double imbalance,
-                            const std::vector<ServingLayout>& layouts,
-                            const std::vector<double>& most_tokens, int per_octave,
+ServingPlans search_serving(const ServingQuestion& question, const ServingChoices& choices,
                             const ServingLimits& limits, std::size_t top, int threads,
                             const Poll& poll) {
+  const std::vector<ServingLayout>& layouts = choices.layouts;
   std::vector<PlanPart> parts(layouts.size());
   Team team(threads, poll, layouts.size());
-  const RequestLengths lengths{mix.input, mix.output};
+  const RequestLengths lengths{question.mix.input, question.mix.output};
   team.run(layouts.size(), 1, [&](std::size_t worker, std::size_t item) {
     const ServingLayout& layout = layouts[item];
     PlanPart& part = parts[item];
-    if (team.stopped(worker) || check_layout(model, layout, cluster) != Reason::ok) return;
-    const StepTimes times(model, cluster, engine, kernels, layout, imbalance);
-    for (const double tokens : most_tokens) {
-      Engine limited = engine;
+    if (team.stopped(worker) ||
+        check_layout(question.model, layout, question.cluster) != Reason::ok)
+      return;
+    const StepTimes times(question.model, question.cluster, question.engine, question.kernels,
+                          layout, question.imbalance);
+    for (const double tokens : choices.batched_tokens) {
+      Engine limited = question.engine;
       limited.most_tokens = static_cast<int>(tokens);
-      CacheCapacity capacity = cache_capacity(model, cluster, limited, kernels, layout, lengths);
+      CacheCapacity capacity = cache_capacity(question.model, question.cluster, limited,
+                                              question.kernels, layout, lengths);
       double last = 0;
       for (int step = 0; last < capacity.most_sequences; ++step) {
-        last = std::min(std::exp2(static_cast<double>(step) / per_octave), capacity.most_sequences);
+        last = std::min(std::exp2(static_cast<double>(step) / choices.per_octave),
+                        capacity.most_sequences);
         ServingPlan plan{layout, capacity.most_tokens, last, 1,
-                         steady_state(times, capacity, mix, last)};
+                         steady_state(times, capacity, question.mix, last)};
         part.plans += 1;
         if (limits.rate > 0 && plan.state.requests_per_s > 0) {
           plan.instances = std::ceil(limits.rate / plan.state.requests_per_s - 1e-9);

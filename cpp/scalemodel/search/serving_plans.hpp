@@ -50,13 +50,27 @@ struct ServingPlans {
   double feasible = 0;             ///< within the limits
 };
 
-/// Tries every combination of a layout, a limit of tokens per step and a number of running
-/// sequences from 1 to what the cache holds, `per_octave` of them per doubling. Layouts that are
-/// not legal or leave no room are skipped. The result does not depend on `threads`.
-ServingPlans search_serving(const Model& model, const Cluster& cluster, const Engine& engine,
-                            const ServingKernels& kernels, const RequestMix& mix, double imbalance,
-                            const std::vector<ServingLayout>& layouts,
-                            const std::vector<double>& most_tokens, int per_octave,
+/// Requests and what serves them.
+struct ServingQuestion {
+  const Model& model;
+  const Cluster& cluster;
+  const Engine& engine;
+  const ServingKernels& kernels;
+  RequestMix mix;
+  double imbalance = 1;
+};
+
+/// What plans are made of: a layout, a limit of tokens per step and a number of running sequences
+/// from 1 to what the cache holds, `per_octave` of them per doubling.
+struct ServingChoices {
+  std::vector<ServingLayout> layouts;
+  std::vector<double> batched_tokens;
+  int per_octave = 1;
+};
+
+/// Tries every combination of the choices. Layouts that are not legal or leave no room are skipped.
+/// The result does not depend on `threads`.
+ServingPlans search_serving(const ServingQuestion& question, const ServingChoices& choices,
                             const ServingLimits& limits, std::size_t top, int threads,
                             const Poll& poll);
 

@@ -182,22 +182,16 @@ Seconds StepTimes::exchange(const FeedForwardShape& ff, double tokens) const {
   return 2 * wait(ranks) + time;
 }
 
-/// One layer on its busiest rank. `tokens` are those of the whole instance.
-StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double tokens) const {
-  TokenCost cost;
+/// Projections around the attention of `m` tokens.
+void StepTimes::add_projections(TokenCost& cost, const LayerKind& kind, double m) const {
   const AttentionShape& a = kind.attention;
-  const FeedForwardShape& ff = kind.feed_forward;
   const double h = hidden_, tp = layout_.tp;
-  const double m = std::max(1.0, tokens / layout_.dp);
   const double heads = a.heads / tp;
   const double kv = a.latent() ? heads : std::ceil(a.kv_heads / tp);
   const bool ready = engine_.fused_quantisation;
   const auto product = [&](double n, double k, bool quantised) {
     cost.linear += linear(linear_timer_, m, n, k, 1, quantised);
   };
-  const double add = cluster_.accelerator.elementwise.add_fraction;
-  const double norm = cluster_.accelerator.elementwise.norm_fraction;
-
   if (a.latent()) {
     const double latent = a.kv_lora_rank, rope = a.rope_head_dim, plain = a.head_dim - rope;
     if (a.q_lora_rank > 0) {
@@ -209,27 +203,70 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
     // Queries into the latent space and values out of it, head by head.
     cost.linear += linear(storage_timer_, m, latent, plain, heads, false);
     cost.linear += linear(storage_timer_, m, a.v_head_dim, latent, heads, false);
-    cost.elementwise += elementwise_time(2 * m * (a.q_lora_rank + latent) * kElement, norm);
+    cost.elementwise += elementwise_time(2 * m * (a.q_lora_rank + latent) * kElement,
+                                         cluster_.accelerator.elementwise.norm_fraction);
   } else {
     product(heads * a.head_dim + kv * (a.head_dim + a.v_head_dim), h, ready);
   }
   if (a.rotary) {
-    cost.elementwise +=
-        elementwise_time(kRotaryPasses * m * (heads + kv) * a.head_dim * kElement, add);
+    cost.elementwise += elementwise_time(kRotaryPasses * m * (heads + kv) * a.head_dim * kElement,
+                                         cluster_.accelerator.elementwise.add_fraction);
   }
   product(h, heads * a.v_head_dim, false);
+}
+
+/// Experts of a layer: `m` tokens of a rank, `tokens` of the whole instance.
+void StepTimes::add_experts(TokenCost& cost, const FeedForwardShape& ff, double m,
+                            double tokens) const {
+  const double h = hidden_;
+  ExpertLayer layer;
+  layer.load = random_load(ff, tokens, layout_.ep, imbalance_);
+  layer.tokens = tokens;
+  layer.topk = ff.experts_per_token;
+  layer.experts = ff.experts;
+  layer.expert_ranks = layout_.ep;
+  layer.hidden = h;
+  layer.intermediate = ff.width;
+  layer.tensor_ranks = static_cast<double>(layout_.stage_ranks()) / layout_.ep;
+  layer.matrices = ff.matrices();
+  if (!kernels_.experts_as_linear) {
+    cost.experts += expert_layer_time(layer, kernels_.experts, cluster_.accelerator) /
+                    engine_.kernel_efficiency;
+    return;
+  }
+  const double add = cluster_.accelerator.elementwise.add_fraction;
+  const bool ready = engine_.fused_quantisation;
+  const double inner = layer.intermediate / layer.tensor_ranks, pairs = layer.load.pairs;
+  const double rows = pairs / layer.load.active, up = (ff.gated ? 2 : 1) * inner;
+  const double active = layer.load.active;
+  cost.experts += linear(linear_timer_, rows, up, h, active, ready) +
+                  linear(linear_timer_, rows, h, inner, active, ready);
+  // Rows into the order of their experts, activations, and rows back into their sum.
+  cost.experts += elementwise_time((m + pairs) * h * kElement, add) +
+                  elementwise_time(pairs * (up * kElement + inner * written_bytes()), add) +
+                  elementwise_time((pairs + m) * h * kElement, add);
+}
+
+/// One layer on its busiest rank. `tokens` are those of the whole instance.
+StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double tokens) const {
+  TokenCost cost;
+  const FeedForwardShape& ff = kind.feed_forward;
+  const double h = hidden_, tp = layout_.tp;
+  const double m = std::max(1.0, tokens / layout_.dp);
+  add_projections(cost, kind, m);
   // What the next product reads, in its own format where norms and activations write that.
   const double written = written_bytes();
   const double norms = m * h * (kNormPasses * kElement + written);
-  for (int i = 0; i < kind.norms; ++i) cost.elementwise += elementwise_time(norms, norm);
-
+  for (int i = 0; i < kind.norms; ++i) {
+    cost.elementwise += elementwise_time(norms, cluster_.accelerator.elementwise.norm_fraction);
+  }
   const auto dense = [&](double width) {
-    product((ff.gated ? 2 : 1) * width, h, ready);
-    cost.elementwise +=
-        elementwise_time(m * width * ((ff.gated ? 2 : 1) * kElement + written), add);
-    product(h, width, ready);
+    const bool ready = engine_.fused_quantisation;
+    cost.linear += linear(linear_timer_, m, (ff.gated ? 2 : 1) * width, h, 1, ready);
+    cost.elementwise += elementwise_time(m * width * ((ff.gated ? 2 : 1) * kElement + written),
+                                         cluster_.accelerator.elementwise.add_fraction);
+    cost.linear += linear(linear_timer_, m, h, width, 1, ready);
   };
-  const int whole = layout_.stage_ranks();
   const Bytes stream{m * h * kElement};
   if (layout_.tp > 1) cost.tp += all_reduce(stream, layout_.tp);
   if (!ff.routed()) {
@@ -239,30 +276,7 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
   }
   cost.linear += linear(storage_timer_, m, ff.experts, h, 1, false);
   if (ff.shared_width > 0) dense(ff.shared_width / tp);
-  ExpertLayer layer;
-  layer.load = random_load(ff, tokens, layout_.ep, imbalance_);
-  layer.tokens = tokens;
-  layer.topk = ff.experts_per_token;
-  layer.experts = ff.experts;
-  layer.expert_ranks = layout_.ep;
-  layer.hidden = h;
-  layer.intermediate = ff.width;
-  layer.tensor_ranks = static_cast<double>(whole) / layout_.ep;
-  layer.matrices = ff.matrices();
-  if (kernels_.experts_as_linear) {
-    const double inner = layer.intermediate / layer.tensor_ranks, pairs = layer.load.pairs;
-    const double rows = pairs / layer.load.active, up = (ff.gated ? 2 : 1) * inner;
-    const double active = layer.load.active;
-    cost.experts += linear(linear_timer_, rows, up, h, active, ready) +
-                    linear(linear_timer_, rows, h, inner, active, ready);
-    // Rows into the order of their experts, activations, and rows back into their sum.
-    cost.experts += elementwise_time((m + pairs) * h * kElement, add) +
-                    elementwise_time(pairs * (up * kElement + inner * written), add) +
-                    elementwise_time((pairs + m) * h * kElement, add);
-  } else {
-    cost.experts += expert_layer_time(layer, kernels_.experts, cluster_.accelerator) /
-                    engine_.kernel_efficiency;
-  }
+  add_experts(cost, ff, m, tokens);
   if (layout_.dp > 1 || layout_.cp > 1) {
     cost.ep += exchange(ff, tokens);
   } else if (layout_.tp > 1) {

@@ -123,6 +123,9 @@ class StepTimes {
     double layers = 0;
   };
 
+  void add_projections(TokenCost& cost, const LayerKind& kind, double rank_tokens) const;
+  void add_experts(TokenCost& cost, const FeedForwardShape& ff, double rank_tokens,
+                   double tokens) const;
   TokenCost layer_tokens(const LayerKind& kind, double tokens) const;
   Seconds linear(const GemmTimer& timer, double m, double n, double k, double batch,
                  bool quantised) const;

@@ -90,6 +90,7 @@ class ServingPlan(ColumnAnswer):
         engine: str,
         replicas: int,
         verdict: str,
+        *,
         note: str = "",
         deployment: _core.Deployment | None = None,
         state: _core.SteadyState | None = None,

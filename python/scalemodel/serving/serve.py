@@ -249,13 +249,15 @@ def serve(
     deployment, note = deployment_of(chosen, where, task, plan, name)
     capacity = deployment.capacity(task.input_tokens, task.output_tokens)
     if capacity.most_sequences < 1:
-        return Serving(*question, "out_of_memory", note)
+        return Serving(*question, "out_of_memory", note=note)
     if requests_per_s is not None:
         state = deployment.steady_state_at(task.mix, requests_per_s / copies)
     else:
         most = capacity.most_sequences if concurrency is None else concurrency / copies
         state = deployment.steady_state(task.mix, most)
-    return Serving(*question, "ok", note, deployment, state, requests_per_s)
+    return Serving(
+        *question, "ok", note=note, deployment=deployment, state=state, asked_rate=requests_per_s
+    )
 
 
 def _serve_groups(

@@ -197,8 +197,8 @@ TEST_CASE("the search finds what trying everything finds, whatever the threads")
        {ServingGoal::throughput, ServingGoal::tpot, ServingGoal::ttft, ServingGoal::accelerators}) {
     limits.goal = goal;
     const auto ask = [&](int threads) {
-      return search_serving(model, cluster, engine, kernels, mix, 1, layouts, steps, 16, limits, 5,
-                            threads, go_on);
+      return search_serving({model, cluster, engine, kernels, mix, 1}, {layouts, steps, 16}, limits,
+                            5, threads, go_on);
     };
     const ServingPlans one = ask(1), four = ask(4);
     CHECK(one.best.size() == 5);

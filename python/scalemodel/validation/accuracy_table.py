@@ -1,0 +1,306 @@
+"""Errors of predicted runs by source, stack and way of prediction, and the table they make."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import scalemodel._core as _core
+from scalemodel import resolve
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.estimator.uncertainty import Uncertainty
+from scalemodel.validation.errors import MACRO_ROWS, kendall_tau_b, summarised
+from scalemodel.validation.fit import (
+    JUDGED_COLUMNS,
+    measured_step_time_s,
+    read_runs,
+)
+from scalemodel.validation.left_out import predict_left_out
+from scalemodel.validation.prediction import Prediction, predict
+from scalemodel.validation.residuals import (
+    Residual,
+    residuals_of,
+    uncertainties_without,
+    uncertainty_of,
+)
+from scalemodel.validation.rows import Table
+from scalemodel.validation.score import merged_source
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+WAYS = ("fitted", "left_out", "plain")
+
+
+class Scored(NamedTuple):
+    """A measured row with what one way of predicting says about it."""
+
+    source: str
+    gpu: str
+    precision: str
+    stack: str
+    """The named stack of the row, in every way of predicting it."""
+    origin: str
+    measured_s: float
+    predicted_s: float | None
+    low_s: float | None
+    high_s: float | None
+
+    @property
+    def error_fraction(self) -> float | None:
+        """Signed relative error."""
+        return None if self.predicted_s is None else self.predicted_s / self.measured_s - 1
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of a set of rows; NaN where nothing was predicted."""
+
+    rows: int
+    predicted: int
+    mape_fraction: float
+    bias_fraction: float
+    p90_fraction: float
+    kendall_tau: float
+    covered_fraction: float
+
+
+def errors_of(rows: Sequence[Scored]) -> Errors:
+    """Errors of a set of rows, and the share inside their intervals."""
+    pairs = [(row.predicted_s, row.measured_s) for row in rows if row.predicted_s is not None]
+    summary = summarised([predicted / measured - 1 for predicted, measured in pairs])
+    inside = [
+        row.low_s <= row.measured_s <= row.high_s
+        for row in rows
+        if row.low_s is not None and row.high_s is not None
+    ]
+    return Errors(
+        rows=len(rows),
+        predicted=len(pairs),
+        mape_fraction=summary.mape_fraction,
+        bias_fraction=summary.bias_fraction,
+        p90_fraction=summary.p90_fraction,
+        kendall_tau=kendall_tau_b([pair[0] for pair in pairs], [pair[1] for pair in pairs]),
+        covered_fraction=sum(inside) / len(inside) if inside else math.nan,
+    )
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Every measured row, predicted in each of the three ways, and the intervals they give."""
+
+    rows: Mapping[str, Sequence[Scored]]
+    uncertainty: Uncertainty
+    total_rows: int
+
+    def groups(
+        self, way: str, key: Callable[[Scored], tuple[str, ...]]
+    ) -> dict[tuple[str, ...], list[Scored]]:
+        """The rows of a way by key, keys sorted."""
+        found: dict[tuple[str, ...], list[Scored]] = {}
+        for row in self.rows[way]:
+            found.setdefault(key(row), []).append(row)
+        return {name: found[name] for name in sorted(found)}
+
+    def macro(self, way: str, *, stacks: Iterable[str] | None = None) -> tuple[float, int]:
+        """Mean error over groups (source, accelerator) of at least five rows; their number."""
+        wanted = None if stacks is None else set(stacks)
+        mapes = []
+        for rows in self.groups(way, lambda row: (row.source, row.gpu)).values():
+            if wanted is None or {row.stack for row in rows} <= wanted:
+                mape = errors_of(rows).mape_fraction
+                if len(rows) >= MACRO_ROWS and math.isfinite(mape):
+                    mapes.append(mape)
+        return (sum(mapes) / len(mapes) if mapes else math.nan), len(mapes)
+
+    def shared_stacks(self) -> list[str]:
+        """Stacks with runs from more than one source."""
+        sources: dict[str, set[str]] = {}
+        for row in self.rows["fitted"]:
+            sources.setdefault(row.stack, set()).add(row.source)
+        return sorted(name for name, found in sources.items() if name and len(found) > 1)
+
+
+# ----------------------------------------------------------------------------------- measurement
+def _labels(table: Table) -> list[tuple[str, str, str, float | None]]:
+    columns = ("source", "gpu", "precision_class", "precision", *JUDGED_COLUMNS)
+    labels = []
+    for row in table.select((*columns, "norm_step_time_s")):
+        precision = row.text("precision_class") or row.text("precision")
+        source = merged_source(row.text("source"))
+        labels.append((source, row.text("gpu"), precision, measured_step_time_s(row)))
+    return labels
+
+
+def _scored(
+    labels: Sequence[tuple[str, str, str, float | None]],
+    predictions: Sequence[Prediction],
+    named: Sequence[tuple[str, str]],
+    intervals: Callable[[str], Uncertainty],
+) -> list[Scored]:
+    """Measured rows with their predictions; `named`: stack and origin of its constants."""
+    rows = []
+    for (source, gpu, precision, measured_s), prediction, (stack, origin) in zip(
+        labels, predictions, named, strict=True
+    ):
+        if measured_s is None:
+            continue
+        low_s, high_s, _ = prediction.interval(intervals(source))
+        rows.append(
+            Scored(
+                source,
+                gpu,
+                precision,
+                stack,
+                origin,
+                measured_s,
+                prediction.step_time_s,
+                low_s,
+                high_s,
+            )
+        )
+    return rows
+
+
+def _residuals(
+    labels: Sequence[tuple[str, str, str, float | None]], predictions: Sequence[Prediction]
+) -> list[Residual]:
+    return residuals_of(
+        (source, prediction, measured_s)
+        for (source, _, _, measured_s), prediction in zip(labels, predictions, strict=True)
+        if measured_s is not None
+    )
+
+
+def refitted(fitted: pd.DataFrame) -> dict[str, _core.Stack]:
+    """Stacks with the constants of `fit_stacks`."""
+    return {
+        str(name): resolve.stack(str(name)).replace(
+            **dict(zip(rows["constant"], rows["value"].astype(float), strict=True))
+        )
+        for name, rows in fitted.groupby("stack")
+    }
+
+
+def measure(table: Table, stacks: Mapping[str, _core.Stack] | None = None) -> Accuracy:
+    """Predict every measured row of a table in the three ways.
+
+    Parameters
+    ----------
+    table : Table
+    stacks : mapping of str to _core.Stack, optional
+        To take in place of the catalogue's where constants are fitted to these runs.
+
+    Raises
+    ------
+    ScaleModelError
+        The table lacks a required column, or holds no measured run.
+    """
+    labels = _labels(table)
+    if not any(measured_s for *_, measured_s in labels):
+        raise ScaleModelError("table: holds no measured run to score")
+    left_out = predict_left_out(table, read_runs(table))
+    plain = predict(table, stack="plain")
+    fitted = predict(table, constants=stacks)
+    residuals = _residuals(labels, [row.prediction for row in left_out])
+    residuals += _residuals(labels, plain)
+    uncertainty = uncertainty_of(residuals)
+    without = uncertainties_without(residuals)
+    names = [prediction.stack for prediction in fitted]
+    predicted = [row.prediction for row in left_out]
+    origins = [row.origin for row in left_out]
+
+    def of(one_origin: str) -> list[tuple[str, str]]:
+        return [(name, one_origin) for name in names]
+
+    return Accuracy(
+        rows={
+            "fitted": _scored(labels, fitted, of("own"), lambda source: uncertainty),
+            "left_out": _scored(labels, predicted, list(zip(names, origins, strict=True)), without),
+            "plain": _scored(labels, plain, of("plain"), without),
+        },
+        uncertainty=uncertainty,
+        total_rows=len(table.rows),
+    )
+
+
+# ------------------------------------------------------------------------------------------ files
+def _number(value: float) -> float:
+    return round(value, 4)
+
+
+def _errors_record(errors: Errors) -> dict[str, object]:
+    """The errors without what is not a number."""
+    named = {
+        "mape_fraction": errors.mape_fraction,
+        "bias_fraction": errors.bias_fraction,
+        "p90_fraction": errors.p90_fraction,
+        "kendall_tau": errors.kendall_tau,
+        "covered_fraction": errors.covered_fraction,
+    }
+    finite = {key: _number(value) for key, value in named.items() if math.isfinite(value)}
+    return {"rows": errors.rows, "predicted": errors.predicted, **finite}
+
+
+def _distinct(rows: Iterable[Scored], of: Callable[[Scored], str]) -> str:
+    return ", ".join(sorted({of(row) for row in rows} - {""}))
+
+
+def table_of(accuracy: Accuracy) -> dict[str, Any]:
+    """The accuracy table as ``accuracy.toml`` holds it.
+
+    ``groups`` has a line per way, source, accelerator and number format; ``sources`` and ``stacks``
+    sum over the others; ``totals`` is row-weighted and macro (groups of at least five rows).
+    """
+
+    def lines(**keys: Callable[[Scored], str]) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = []
+        by_way: dict[tuple[str, tuple[str, ...]], dict[str, object]] = {}
+        for way in WAYS:
+            grouped = accuracy.groups(way, lambda row: tuple(of(row) for of in keys.values()))
+            for names, rows in grouped.items():
+                if not all(names):  # rows that no stack predicts count in their source
+                    continue
+                label: dict[str, object] = {"way": way, **dict(zip(keys, names, strict=True))}
+                if "gpu" not in keys:
+                    label["gpus"] = _distinct(rows, lambda row: row.gpu)
+                if "stack" not in keys:
+                    label["stacks"] = _distinct(rows, lambda row: row.stack)
+                label["constants"] = _distinct(rows, lambda row: row.origin)
+                record = _errors_record(errors_of(rows))
+                by_way[way, names] = record
+                found.append({**label, **record})
+        for line in found:  # what the stack of the row gains over the plain one
+            names = tuple(str(line[key]) for key in keys)
+            plain, own = (by_way[way, names] for way in ("plain", str(line["way"])))
+            if line["way"] != "plain" and "mape_fraction" in plain and "mape_fraction" in own:
+                gain = float(str(plain["mape_fraction"])) - float(str(own["mape_fraction"]))
+                line["gain_fraction"] = _number(gain)
+        return found
+
+    totals: list[dict[str, object]] = []
+    shared = accuracy.shared_stacks()
+    for way in WAYS:
+        rows = accuracy.rows[way]
+        sizes = sorted(abs(row.error_fraction) for row in rows if row.error_fraction is not None)
+        macro, groups = accuracy.macro(way)
+        line: dict[str, object] = {"way": way, **_errors_record(errors_of(rows))}
+        line |= {"median_fraction": _number(sizes[len(sizes) // 2]) if sizes else 0.0}
+        line |= {"macro_mape_fraction": _number(macro), "macro_groups": groups}
+        if shared:
+            of_shared, count = accuracy.macro(way, stacks=shared)
+            line |= {"shared_macro_mape_fraction": _number(of_shared), "shared_groups": count}
+        totals.append({key: value for key, value in line.items() if value == value})
+    return {
+        "totals": totals,
+        "sources": lines(source=lambda row: row.source),
+        "stacks": lines(stack=lambda row: row.stack),
+        "groups": lines(
+            source=lambda row: row.source,
+            gpu=lambda row: row.gpu,
+            precision=lambda row: row.precision,
+        ),
+    }
