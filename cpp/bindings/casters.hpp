@@ -38,7 +38,13 @@ struct type_caster<E> {
 
   bool load(handle source, bool) {
     if (!isinstance<str>(source)) return false;
-    const auto found = scalemodel::enum_from<E>(source.cast<std::string>());
+    Py_ssize_t size = 0;
+    const char* text = PyUnicode_AsUTF8AndSize(source.ptr(), &size);
+    if (text == nullptr) {  // half of a surrogate pair is part of no name
+      PyErr_Clear();
+      return false;
+    }
+    const auto found = scalemodel::enum_from<E>({text, static_cast<std::size_t>(size)});
     if (!found) return false;
     value = *found;
     return true;

@@ -9,6 +9,7 @@ import json
 import subprocess
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -333,3 +334,19 @@ def test_messages_show_no_escapes_and_have_an_end() -> None:
         sm.cluster({"base": "dgx_h100", "\x1b[31m" + "x" * 100_000: 1})
     assert shows(str(caught.value))
     assert len(str(caught.value)) < 5_000
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda text: sm.Strategy(schedule=f"1f1b{text}"),
+        lambda text: sm.Training(global_batch=8, sequence=128, precision=f"bf16{text}"),
+        lambda text: sm.Space(schedule=[f"1f1b{text}"]),
+        lambda text: sm.GroupStrategy(f"ddp{text}"),
+    ],
+    ids=["Strategy", "Training", "Space", "GroupStrategy"],
+)
+def test_half_of_a_surrogate_pair_is_part_of_no_name(ask: Callable[[str], object]) -> None:
+    with pytest.raises(sm.ScaleModelError) as caught:
+        ask("\ud800")
+    assert str(caught.value).isprintable()

@@ -86,7 +86,8 @@ class GroupStrategy:
             given = {"mlp": self.groups, "transformer": self.groups}
             object.__setattr__(self, "groups", given)
         if not isinstance(self.groups, Mapping) or not all(
-            isinstance(key, str) and isinstance(mesh, str) for key, mesh in self.groups.items()
+            isinstance(key, str) and isinstance(mesh, str) and mesh.isascii()
+            for key, mesh in self.groups.items()
         ):
             raise ScaleModelError(
                 f"groups={self.groups!r}: must be a mesh such as 'tp@8+ddp' or a mapping of group "

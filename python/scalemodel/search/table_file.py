@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.files import replacing
-from scalemodel.base.safe_text import csv_cell
+from scalemodel.base.safe_text import csv_cell, plain
 from scalemodel.search.ranking_file import (
     Rows,
     check_complete,
@@ -254,9 +254,14 @@ def _write_merged(
             return
         try:
             _merge_parquet(pieces, runs, draft, metadata)
-        except load_pyarrow().ArrowException as error:  # broken rows behind a sound header
-            names = ", ".join(str(piece.path) for piece in pieces)
-            raise ScaleModelError(f"{names}: holds no rows of a sweep ({error})") from None
+        except load_pyarrow().ArrowException as error:
+            raise _no_rows(", ".join(str(piece.path) for piece in pieces), error) from None
+
+
+def _no_rows(files: object, error: Exception) -> ScaleModelError:
+    """What is said of broken rows behind a sound header."""
+    reason = plain(str(error).partition("\n")[0])
+    return ScaleModelError(f"{files}: holds no rows of a sweep ({reason})")
 
 
 def _merge_csv(
@@ -287,7 +292,10 @@ def _merge_parquet(
         schema = files[0].schema_arrow
         known = {METADATA: json.dumps(metadata).encode()}
         schema = schema.with_metadata({**schema.metadata, **known})
-        parts = [_Batches(file.iter_batches(_BATCH_ROWS)) for file in files]
+        parts = [
+            _Batches(file.iter_batches(_BATCH_ROWS), piece.path)
+            for file, piece in zip(files, pieces, strict=True)
+        ]
         with parquet.ParquetWriter(draft, schema) as writer:
             for (first, last), i in runs:
                 for batch in parts[i].take(last - first):
@@ -298,15 +306,22 @@ def _merge_parquet(
 
 
 class _Batches:
-    """The rows of a file, taken in any lengths."""
+    """The rows of a Parquet file, taken in any lengths."""
 
-    def __init__(self, batches: Iterator[Any]) -> None:
+    def __init__(self, batches: Iterator[Any], path: str | Path) -> None:
         self._batches = batches
+        self._path = path
         self._rest: Any = None
+
+    def _next(self) -> Any:
+        try:
+            return next(self._batches)
+        except OSError as error:  # not of the file that is written
+            raise _no_rows(self._path, error) from None
 
     def take(self, rows: int) -> Iterator[Any]:
         while rows > 0:
-            batch = self._rest if self._rest is not None else next(self._batches)
+            batch = self._rest if self._rest is not None else self._next()
             used = min(rows, batch.num_rows)
             yield batch.slice(0, used)
             self._rest = batch.slice(used) if used < batch.num_rows else None
