@@ -3604,6 +3604,11 @@ class StepTime:
         proposing tokens
         """
     @property
+    def elementwise_s(self) -> float:
+        """
+        norms, activations, rotary embedding
+        """
+    @property
     def experts_s(self) -> float:
         """
         expert layers
@@ -3642,11 +3647,6 @@ class StepTime:
     def linear_s(self) -> float:
         """
         matrix products of dense layers
-        """
-    @property
-    def elementwise_s(self) -> float:
-        """
-        norms, activations, rotary embedding
         """
     @property
     def prefill_attention_s(self) -> float:

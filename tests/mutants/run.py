@@ -101,6 +101,23 @@ def run(command: Sequence[str], timeout_s: float = 600, **options: object) -> tu
     return done.returncode, done.stdout
 
 
+def joined_files(source: str) -> list[str]:
+    """What a unit of several files includes; of any other source that source alone."""
+    if Path(source).suffix != ".cxx":
+        return [source]
+    return re.findall(r'^#include "(.+)"$', Path(source).read_text(), re.MULTILINE)
+
+
+def mutated_unit(source: str, original: Path, overlay: Path) -> Path:
+    """The overlay, or a unit of several files with the overlay in the place of the original."""
+    if Path(source).suffix != ".cxx":
+        return overlay
+    unit = overlay.with_name(f"{overlay.stem}.unit.cxx")
+    text = Path(source).read_text().replace(f'"{original}"', f'"{overlay}"')
+    unit.write_text(text, encoding="utf-8")
+    return unit
+
+
 class CppBuild:
     """A build of the C++ tests, and how to rebuild a part of it elsewhere."""
 
@@ -163,7 +180,11 @@ class CppBuild:
         return [
             source
             for source in including
-            if any(fnmatch.fnmatch(os.path.relpath(source, ROOT), pattern) for pattern in wanted)
+            if any(
+                fnmatch.fnmatch(os.path.relpath(member, ROOT), pattern)
+                for member in joined_files(source)
+                for pattern in wanted
+            )
         ]
 
     def mutated_tests(self, mutant: Mutant, scratch: Path) -> tuple[Path | None, str]:
@@ -179,8 +200,8 @@ class CppBuild:
             built = command[command.index("-o") + 1]
             new_object = scratch / f"{number}.o"
             command[command.index("-o") + 1] = str(new_object)
-            if os.path.relpath(source, ROOT) == mutant.file:
-                command[-1] = str(overlay)
+            if str(ROOT / mutant.file) in joined_files(source):
+                command[-1] = str(mutated_unit(source, ROOT / mutant.file, overlay))
             first_include = next(i for i, word in enumerate(command) if word.startswith("-I"))
             command.insert(first_include, f"-I{scratch / 'cpp'}")
             status, output = run(command, cwd=entry["directory"])
