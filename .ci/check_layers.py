@@ -130,12 +130,17 @@ def python_modules(package: Path) -> dict[str, Path]:
 
 def imported(path: Path, modules: dict[str, Path]) -> Iterator[tuple[int, str]]:
     """Line and name of every module of the package that a file imports: when it loads, inside a
-    function or for types alone. The engine is none of them; the face is the empty name.
+    function or for types alone. The engine is none of them; the face is the empty name, a relative
+    import its points.
     """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            # From where this file lies, which a reader would have to look up.
+            yield node.lineno, "." * node.level
+            continue
+        elif isinstance(node, ast.ImportFrom) and node.module:
             # What is imported may be a module itself.
             whole = [f"{node.module}.{alias.name}" for alias in node.names]
             names = [
@@ -167,7 +172,9 @@ def upward_imports(root: Path) -> Iterator[str]:
             yield f"{where}: lies in no known package"
             continue
         for number, target in imported(path, modules):
-            if target in ("", "__main__"):
+            if target.startswith("."):
+                yield f"{where}:{number}: imports {target}; write scalemodel.<package>"
+            elif target in ("", "__main__"):
                 yield f"{where}:{number}: imports the package's face; name the module"
             elif PACKAGE_LEVEL.get(target.split(".")[0], len(PACKAGES)) > PACKAGE_LEVEL[own]:
                 yield f"{where}:{number}: {own} imports {target}, which lies above it"

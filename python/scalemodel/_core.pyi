@@ -2102,7 +2102,7 @@ class DecoderShape:
     @property
     def embedding_norm(self) -> bool:
         """
-        norm after the token table
+        norm after the token embedding
         """
     @property
     def expert_bias(self) -> bool:
@@ -2272,7 +2272,7 @@ class DecoderShape:
     @property
     def tied_embeddings(self) -> bool:
         """
-        head shares the token table
+        LM head shares the token embedding
         """
     @property
     def v_head_dim(self) -> int:
@@ -2282,7 +2282,7 @@ class DecoderShape:
     @property
     def vocab(self) -> int:
         """
-        rows of the token table
+        rows of the token embedding
         """
     @property
     def window(self) -> int:

@@ -145,6 +145,13 @@ def test_nobody_imports_the_face(check_layers: Path, tmp_path: Path, text: str) 
     assert line == "python/scalemodel/cli/x.py:1: imports the package's face; name the module"
 
 
+@pytest.mark.parametrize("text", ["from ..search import space\n", "from . import x\n"])
+def test_a_relative_import_is_reported(check_layers: Path, tmp_path: Path, text: str) -> None:
+    root = write(tmp_path, "python/scalemodel/resolve/x.py", text)
+    (line,) = offences(check_layers, root)
+    assert line.startswith("python/scalemodel/resolve/x.py:1: imports .")
+
+
 def test_the_engine_and_what_lies_below_may_be_imported(check_layers: Path, tmp_path: Path) -> None:
     root = write(tmp_path, "python/scalemodel/base/errors.py", "")
     text = (

@@ -215,7 +215,7 @@ void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   const Seconds total_forward = blocks * each_forward;
   const Seconds total_backward = (blocks + extra) * each_backward;
   builder.communicate("tensor_parallel", total_forward, total_backward, blocks * stream);
-  // A ring exchange under its own matrix product moves tp chunks; the first chunk is in the open.
+  // A ring exchange under its own matrix product moves tp chunks; the first chunk is exposed.
   const bool hidden = layout.overlap_tp != TensorOverlap::off;
   const double reach = hidden ? conditions.stack.overlap_efficiency : 0;
   const double pieces = chunked ? chunks : layout.tp;

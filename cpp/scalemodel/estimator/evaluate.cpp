@@ -253,7 +253,7 @@ Estimate estimate_of(const StepContext& c, Extremes* extremes) {
   e.compute = m * (passes.compute + contention * slowest.hidden()) + contention * traffic.hidden;
   e.exposed_tp = m * passes.tp;
   e.exposed_cp = m * passes.cp;
-  // What only pairs hide stays in the open of passes without a partner.
+  // What only pairs hide is exposed by passes without a partner.
   const double alone = c.stages.mirrored ? lone_passes(d.pp) : 0;
   const Seconds uncovered_ep = alone * (slowest.paired_forward + slowest.paired_backward);
   e.compute = e.compute - contention * uncovered_ep;

@@ -99,7 +99,7 @@ inline std::array<GatherTimes, kMaxLayerKinds> layer_gather_times(const StepCont
   return gathers;
 }
 
-/// What stays in the open of a layer's `traffic` beside the compute of its neighbour:
+/// Exposed part of a layer's `traffic` beside the compute of its neighbour:
 ///
 ///     (traffic^p + compute^p)^(1/p) - compute,  p = 1/(1 - overlap efficiency)
 ///
@@ -121,7 +121,7 @@ inline double repeated_gathers(const StepContext& c, double recomputed) {
 
 /// Fully sharded parameters: each layer is gathered before its forward and before its backward
 /// pass, its gradient reduced after; one layer ahead is in flight, beside its neighbour's compute.
-/// The ends are gathered and reduced in the open.
+/// Gathering and reduction of the embedding and the LM head are exposed.
 inline void add_parameter_gathering(StageCost& cost, const StepContext& c, const StageClass& stage,
                                     std::array<GatherTimes, kMaxLayerKinds>& gathers,
                                     double share) {
@@ -169,7 +169,7 @@ inline void add_parameter_gathering(StageCost& cost, const StepContext& c, const
   cost.forward_gather += share * gather;
 }
 
-/// What stays in the open of `traffic` in as many buckets as the stage has layers: at least one,
+/// Exposed part of `traffic` in as many buckets as the stage has layers: at least one,
 /// and all but one layer's compute cover the others.
 inline Seconds exposed_traffic(Seconds traffic, Seconds cover, double buckets, bool hide) {
   if (!hide) return traffic;

@@ -16,7 +16,7 @@ struct StageCost {
   Seconds offload_exposed;
   Seconds forward_gather, forward_offload;  ///< parts of them in the forward pass
   Seconds first_gather, last_reduce;        ///< of sharded parameters: without a neighbour to hide
-  Seconds ends;                             ///< part of the passes for token table and head
+  Seconds ends;                             ///< part of the passes for token embedding and LM head
   Seconds paired_forward, paired_backward;  ///< exposed by passes that no other one runs beside
   double dense = 0, expert = 0;             ///< parameters
   double trainable_dense = 0, trainable_expert = 0;
@@ -40,8 +40,8 @@ inline Seconds cover_left(const StepContext& c, const Phase& pass) {
   return uncovered(c.reach * pass.compute, pass.hidden);
 }
 
-/// Parameters of the token table and head that a stage holds; the last stage of a pipeline keeps
-/// its own copy of a shared token table.
+/// Parameters of the token embedding and LM head that a stage holds; the last stage of a pipeline
+/// keeps its own copy of a tied embedding.
 struct EndParameters {
   double all = 0, trainable = 0;
 };

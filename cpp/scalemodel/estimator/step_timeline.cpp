@@ -118,7 +118,7 @@ class Builder {
   }
 
   /// Traffic outside the passes: a chunk's share of the stage's, in a bucket per layer. Parameters
-  /// gathered layer by layer leave the first layer's and the last gradients in the open.
+  /// gathered layer by layer leave the first layer's and the last gradients exposed.
   void set_step_traffic(ChunkCost& cost, const StageParts& chunk, const StageParts& stage,
                         bool first_used) const {
     const int layers = std::max(1, cost.total_layers());

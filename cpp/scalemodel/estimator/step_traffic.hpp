@@ -28,7 +28,7 @@ inline Seconds hidden_by_chunk(const StepContext& c, Seconds traffic, Seconds co
 }
 
 /// Gradient reduction hides under the last micro-batch's backward pass, parameter gathering under
-/// the first one's forward pass: at least one bucket stays in the open. A schedule that defers
+/// the first one's forward pass: at least one bucket is exposed. A schedule that defers
 /// weight gradients reduces under nothing else. Parameters gathered layer by layer hide under their
 /// neighbours, which the first and the last layer of a step lack.
 inline StepTraffic step_traffic(const StepContext& c, const StageClass& stage,

@@ -12,7 +12,7 @@ from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator import diagnosis, explain
 from scalemodel.estimator.diagnosis import Fix
-from scalemodel.estimator.evaluation import Evaluation, evaluate
+from scalemodel.estimator.evaluation import Evaluation, tables_for
 from scalemodel.estimator.explain import Explanation
 from scalemodel.estimator.timeline import Timeline, draw_slowdown
 from scalemodel.estimator.uncertainty import Interval, extrapolations, interval_of
@@ -353,5 +353,5 @@ def estimate(
         strategy = _core.Strategy()
     if not isinstance(strategy, _core.Strategy):
         raise ScaleModelError(f"strategy={strategy!r}: must be a Strategy")
-    found = evaluate(model, cluster, task, strategy, stack)
-    return Estimate(*(getattr(found, part) for part in Estimate._PARTS))
+    core = tables_for(model, cluster, task, stack).estimate(strategy)
+    return Estimate(model, cluster, task, strategy, stack, core)

@@ -65,21 +65,7 @@ def deployment_of(
 
 
 class ServingPlan(ColumnAnswer):
-    """A layout, an engine and replicas, and what they deliver.
-
-    Every column of `to_dict` is an attribute; the numbers are None for a plan that cannot run.
-
-    Attributes
-    ----------
-    model, cluster, task, layout, engine, replicas
-        The question; `engine` is the catalogue name.
-    verdict : str
-        ``ok``, ``out_of_memory`` or ``illegal:<reason>``.
-    asked_rate : float or None
-        Requests per second that were asked for, over all replicas.
-    note : str
-        Kernels of other accelerators or formats that stand in for unmeasured ones.
-    """
+    """The record of a `Serving`, whose documentation names its attributes."""
 
     def __init__(
         self,

@@ -107,6 +107,17 @@ TEST_CASE("by hand: of a reduction that compute covers the last layer's bucket i
   CHECK(e.exposed_dp.base() == Approx(reduction / 32));
 }
 
+TEST_CASE("by hand: the same of the reduction that ZeRO-2 repeats, and of what it gathers") {
+  // One micro-batch: gradients of 4 bytes are scattered and parameters of 2 bytes gathered, either
+  // 7/8 of them, layer by layer.
+  Strategy s = degrees(1);
+  s.sharding = Sharding::zero2;
+  const Cluster cluster = testing::without_latency(testing::reference_cluster(8));
+  const Estimate e = estimate(testing::dense_7b_shape(), cluster, testing::training(8, 32768), s);
+  const double moved = 7.0 / 8 * (4 + 2) * kParameters / (0.8 * 450e9);
+  CHECK(e.exposed_dp.base() == Approx(moved / 32));
+}
+
 TEST_CASE("by hand: energy counts every accelerator and the host of every node") {
   // A facility of PUE 1.2 with two nodes of eight and 1,750 W beside them.
   const Estimate e = of_7b(16, degrees(8), testing::reference_stack(), testing::training(16, 2048));

@@ -124,7 +124,7 @@ TEST_CASE("infinite bandwidth everywhere leaves compute; infinite compute leaves
   CHECK(testing::about_equal(bound.exposed_tp, usual.exposed_tp));
 }
 
-TEST_CASE("no step is shorter than its compute, nor longer than everything in the open") {
+TEST_CASE("no step is shorter than its compute, nor longer than everything exposed") {
   testing::for_random_estimates(3000, 53, [](const Question&, const Strategy&, const Estimate& e) {
     CHECK(at_most(e.compute, e.step_time));
     const Seconds everything =
