@@ -7,9 +7,6 @@ from scalemodel._core import (
     ServingLayout as ServingLayout,
 )
 from scalemodel._core import (
-    Strategy as Strategy,
-)
-from scalemodel._core import (
     __version__ as __version__,
 )
 from scalemodel.base.errors import ScaleModelError as ScaleModelError
@@ -42,6 +39,7 @@ from scalemodel.estimator.comparison import compare as compare
 from scalemodel.estimator.diagnosis import diagnose as diagnose
 from scalemodel.estimator.estimate import Estimate as Estimate
 from scalemodel.estimator.estimate import estimate as estimate
+from scalemodel.estimator.knobs import Strategy as Strategy
 from scalemodel.estimator.mixed import (
     MixedCluster as MixedCluster,
 )

@@ -6,6 +6,7 @@ A design compared with another design's strategy is no comparison: `codesign`, `
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import ModuleType
 from typing import Any
@@ -35,6 +36,14 @@ class _CallableModule(ModuleType):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return codesign(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What help and completion show: the arguments of the function."""
+        return inspect.signature(codesign)
+
+    def __dir__(self) -> list[str]:
+        return __all__
 
 
 sys.modules[__name__].__class__ = _CallableModule

@@ -8,6 +8,7 @@ generations of hardware, models and context lengths; `growth_needed` asks what a
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import ModuleType
 from typing import Any
@@ -39,6 +40,14 @@ class _CallableModule(ModuleType):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return scaling(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What help and completion show: the arguments of the function."""
+        return inspect.signature(scaling)
+
+    def __dir__(self) -> list[str]:
+        return __all__
 
 
 sys.modules[__name__].__class__ = _CallableModule
