@@ -29,7 +29,9 @@ _MOST_NICS = 128
 
 def _table(report: Any, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
     """The table `name` of a report, or the frame itself."""
-    found = getattr(report, name, None)
+    # A report of training jobs lists the jobs themselves under the name of the other's table.
+    training = name == "jobs" and hasattr(report, "slowdowns")
+    found = getattr(report, "slowdowns" if training else name, None)
     frame: pd.DataFrame = found() if callable(found) else report
     for column in columns:
         if column not in getattr(frame, "columns", ()):
@@ -63,7 +65,7 @@ def link_loads(report: Any, *, direction: str = "up", ax: Axes | None = None) ->
 
     Parameters
     ----------
-    report : RoutingReport or DataFrame
+    report : RoutingReport, NetworkReport or DataFrame
         On a fabric of two tiers; or the rows of its `links`.
     direction : str
         ``"up"`` from leaves to spines, ``"down"`` from spines to leaves.
@@ -114,7 +116,7 @@ def link_load_cdf(reports: Any, *, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    reports : RoutingReport, DataFrame, or mapping of labels to them
+    reports : RoutingReport, NetworkReport, DataFrame, or mapping of labels to them
     ax : Axes, optional
         Default: a new figure.
 
@@ -167,8 +169,9 @@ def job_slowdowns(reports: Any, *, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    reports : RoutingReport, DataFrame, or mapping of labels to them
-        Reports, or their `jobs` tables, of the same jobs.
+    reports : RoutingReport, NetworkReport, DataFrame, or mapping of labels to them
+        Reports of the same jobs, or their tables: `jobs` of a RoutingReport, `slowdowns` of a
+        NetworkReport.
     ax : Axes, optional
         Default: a new figure.
 
@@ -179,7 +182,7 @@ def job_slowdowns(reports: Any, *, ax: Axes | None = None) -> Axes:
 
     Raises
     ------
-    ScaleModelError : a missing column, or reports of different jobs.
+    ScaleModelError : a missing column, reports of different jobs, or a job without a path.
 
     Examples
     --------
@@ -193,6 +196,10 @@ def job_slowdowns(reports: Any, *, ax: Axes | None = None) -> Axes:
     names = [list(map(str, table["job"])) for table in tables.values()]
     if any(each != names[0] for each in names):
         raise ScaleModelError("reports: must be of the same jobs")
+    for table in tables.values():
+        for name, slowdown in zip(table["job"], table["slowdown"], strict=True):
+            if not np.isfinite(slowdown):
+                raise ScaleModelError(f"jobs: {name} has a flow without a path; it never ends")
     ax = new_axis(ax, 5.2, 2.8)
     width = 0.8 / len(tables)
     places = np.arange(len(names[0]))
@@ -221,7 +228,7 @@ def network_map(report: Any, *, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    report : RoutingReport, Fabric or DataFrame
+    report : RoutingReport, NetworkReport, Fabric or DataFrame
         Or the rows of its `links`. A report colours links by what they carry.
     ax : Axes, optional
         Default: a new figure.

@@ -67,6 +67,8 @@ class NetworkReport:
         Whether all-to-alls stay on their rails.
     parts : tuple of Part
         Communicators by pattern, with the routing of each.
+    limits : pair of int
+        Paths per pair of switches at most, and detours, among which paths were chosen.
 
     Examples
     --------
@@ -89,6 +91,7 @@ class NetworkReport:
     model: str
     rails: bool
     parts: tuple[Part, ...] = field(repr=False)
+    limits: tuple[int, int] = (256, 0)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NetworkReport) and self._identity() == other._identity()
@@ -203,6 +206,81 @@ class NetworkReport:
             routed.append(table.drop(columns=["group", "size_bytes"]))
         return frame.merge(pd.concat(routed), on=list(_PAIR), how="left") if routed else frame
 
+    def links(self) -> pd.DataFrame:
+        """One row per directed link.
+
+        Returns
+        -------
+        DataFrame indexed by link
+            The fabric's columns, then load_bytes (of one step of all jobs), rate_bytes_per_s (of
+            the communicator that fills the link most, each as if it sent alone) and
+            utilisation_fraction (that rate over the link's bandwidth).
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> job = ("llama3_8b", sm.Strategy(tp=2), sm.Training(global_batch=64, sequence=8192))
+        >>> report = sm.route(sm.cluster("dgx_h100", nodes=4), [job])
+        >>> bool((report.links().utilisation_fraction <= 1 + 1e-9).all())
+        True
+        """
+        frame = self.fabric.links()
+        load, rate = np.zeros(len(frame)), np.zeros(len(frame))
+        for part, sent in zip(self.parts, self._sent_bytes(), strict=True):
+            load += _link_bytes(part.report, sent, self.limits)
+            np.maximum(rate, part.report.columns["link_rate_bytes_per_s"], out=rate)
+        capacity = frame["bandwidth_bytes_per_s"].to_numpy()
+        there = capacity > 0
+        frame["load_bytes"], frame["rate_bytes_per_s"] = load, rate
+        frame["utilisation_fraction"] = np.where(there, rate / np.where(there, capacity, 1.0), 0.0)
+        return frame
+
+    def slowdowns(self) -> pd.DataFrame:
+        """How much longer the traffic of a step takes than bounded by the NICs of its job alone.
+
+        Communicators count one after the other, each with its slowest flow.
+
+        Returns
+        -------
+        DataFrame
+            Columns job, flows, alone_s, network_s and slowdown; 1 for a job that sends nothing.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> job = ("llama3_8b", sm.Strategy(tp=2), sm.Training(global_batch=64, sequence=8192))
+        >>> sm.route(sm.cluster("dgx_h100", nodes=4), [job]).slowdowns().slowdown.tolist()
+        [1.0]
+        """
+        import pandas as pd
+
+        names = [job.name for job in self.jobs]
+        flows, alone, network = (np.zeros(len(names)) for _ in range(3))
+        for part, sent in zip(self.parts, self._sent_bytes(), strict=True):
+            columns = part.report.traffic.core.columns()
+            for number in np.unique(columns["job"]):
+                own = columns["job"] == number
+                ideal_s = float((sent[own] / columns["size_bytes"][own]).max())
+                share = part.share(int(number))
+                flows[number] += own.sum()
+                alone[number] += ideal_s
+                network[number] += ideal_s / share if share > 0 else np.inf
+        slowdown = np.divide(network, alone, out=np.ones(len(names)), where=alone > 0)
+        table = {"job": names, "flows": flows.astype(int), "alone_s": alone, "network_s": network}
+        return pd.DataFrame({**table, "slowdown": slowdown})
+
+    def _sent_bytes(self) -> list[np.ndarray]:
+        """Of every part, what each of its flows sends in a step, in the order of its flows."""
+        frame = commodities(self.jobs, rails=self.rails)
+        frame["sent_bytes"] = frame["size_bytes"] * frame["times_per_step"]
+        totals = frame.groupby(list(_PAIR), as_index=False)["sent_bytes"].sum()
+        sent = []
+        for part in self.parts:
+            flows = part.report.traffic.flows()
+            flows["communicator"], flows["pattern"] = part.communicator, part.pattern
+            sent.append(flows.merge(totals, on=list(_PAIR), how="left")["sent_bytes"].to_numpy())
+        return sent
+
     def to_dict(self) -> dict[str, Any]:
         """Policy, verdict, shares by job and the rows of `effective`, for JSON.
 
@@ -221,6 +299,32 @@ class NetworkReport:
 def _rounded(share: float) -> float:
     """One where only rounding keeps a share below it: an ideal network must change nothing."""
     return 1.0 if abs(share - 1) < 1e-9 else share
+
+
+def _link_bytes(report: RoutingReport, sent: np.ndarray, limits: tuple[int, int]) -> np.ndarray:
+    """Bytes on every link where each flow of a routing sends what is given over its paths."""
+    columns, links = report.columns, report.fabric.core.columns()
+    first = np.asarray(columns["first"])
+    flow = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    path, share = np.asarray(columns["path"]), np.asarray(columns["share"])
+    rows = _core.path_columns(report.fabric.core, report.traffic.core, *limits)
+    # Between switches a part takes the links of its path.
+    paths = max(int(rows["path"].max(initial=0)), int(path.max(initial=0))) + 1
+    routed = path >= 0
+    on_path = np.zeros(len(sent) * paths)
+    np.add.at(on_path, flow[routed] * paths + path[routed], (share * sent[flow])[routed])
+    used = [(rows["link"], on_path[rows["flow"] * paths + rows["path"]])]
+    # Between a NIC and its leaf goes all that is routed, and what never leaves the leaf.
+    up, down = rows["host_up"], rows["host_down"]
+    carried = np.bincount(flow[routed], (share * sent[flow])[routed], minlength=len(sent))
+    local = (up >= 0) & (down >= 0) & (links["destination"][up] == links["source"][down])
+    carried = np.where(local, sent, carried)
+    used += [(ends[ends >= 0], carried[ends >= 0]) for ends in (up, down)]
+    count = len(links["source"])
+    total: np.ndarray = np.zeros(count)
+    for link, size in used:
+        total += np.bincount(link, size, minlength=count)
+    return total
 
 
 def _port_bandwidths(job: Job) -> dict[str, float]:
@@ -357,4 +461,5 @@ def route_jobs(
         parts.append(
             Part(phase, communicator, pattern, report, ports, added, mixed if known else ())
         )
-    return NetworkReport(cluster, fabric, placed, policy, model, rails, tuple(parts))
+    limits = max_paths, detours
+    return NetworkReport(cluster, fabric, placed, policy, model, rails, tuple(parts), limits)
