@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,11 @@ from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.reading import read_json
 from scalemodel.base.safe_text import plain
 from scalemodel.base.units import value_of
+from scalemodel.resolve.hub import checkpoint_format, entry_format, hub_id, is_hub_id
 from scalemodel.resolve.hugging_face import architecture_from_config
 from scalemodel.resolve.reader import Table, is_folder, is_path
+
+_TEXTS = ("name", "title", "family", "hub", "checkpoint")
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,10 @@ class Model:
     name, title, family : str
     shape : DecoderShape
         The numbers a model card gives.
+    hub : str
+        Id of a checkpoint on the Hugging Face Hub; empty where none is known.
+    checkpoint : str
+        Format of its weights, as `Inference` names it; empty where they are in 16 bits.
 
     Examples
     --------
@@ -40,9 +47,11 @@ class Model:
     shape: _core.DecoderShape
     title: str = field(default="", compare=False)
     family: str = field(default="", compare=False)
+    hub: str = field(default="", compare=False)
+    checkpoint: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        for key in ("name", "title", "family"):
+        for key in _TEXTS:
             object.__setattr__(self, key, plain(getattr(self, key)))
 
     @cached_property
@@ -67,7 +76,7 @@ class Model:
         return int(self.core.active_parameters)
 
     def __getstate__(self) -> dict[str, object]:
-        return {key: getattr(self, key) for key in ("name", "shape", "title", "family")}
+        return {key: getattr(self, key) for key in ("shape", *_TEXTS)}
 
     def __repr__(self) -> str:
         billions = self.parameters / 1e9
@@ -82,6 +91,7 @@ _MODEL_KEYS = (
     "name",
     "title",
     "family",
+    "hub",
     "aliases",
     "architecture",
     "parameters",
@@ -136,6 +146,8 @@ def _model_from_table(table: Table, where: str) -> Model:
             shape=_shape(table["architecture"], where),
             title=str(table.get("title", name)),
             family=str(table.get("family", "")),
+            hub=hub_id(table),
+            checkpoint=entry_format(table),
         )
     architecture, unknown = architecture_from_config(table)
     if unknown:
@@ -148,12 +160,15 @@ def _model_from_table(table: Table, where: str) -> Model:
         shape=_shape(architecture, where),
         title=name,
         family=str(table.get("model_type", "")),
+        hub=name if is_hub_id(name) else "",
+        checkpoint=checkpoint_format(table),
     )
 
 
 @catalog.kept(256)
-def _catalogue_model(name: str) -> Model:
-    return _model_from_table(catalog.load("models", name), f"models/{name}.toml")
+def _catalogue_model(name: str, label: str) -> Model:
+    table = catalog.load("models", name)
+    return replace(_model_from_table(table, f"models/{name}.toml"), hub=hub_id(table, label))
 
 
 def _entry_name(label: str) -> str:
@@ -215,5 +230,5 @@ def model(source: str | Path | Table | Model) -> Model:
             return _model_from_table(read_json(path), text)
         if is_folder(source, "config.json", _KINDS):
             return _model_from_table(read_json(path / "config.json"), text)
-        return _catalogue_model(_entry_name(text))
+        return _catalogue_model(_entry_name(text), text)
     raise ScaleModelError(f"model={source!r}: {_legal_for(source)}", code="malformed")

@@ -72,7 +72,8 @@ def test_a_name_or_alias_means_one_model() -> None:
 @each_entry
 def test_only_keys_of_the_schema(name: str) -> None:
     entry = ENTRIES[name]
-    known = {"name", "title", "family", "aliases", "architecture", "parameters", "checkpoint"}
+    known = {"name", "title", "family", "hub", "aliases", "architecture", "parameters"}
+    known |= {"checkpoint"}
     assert set(entry) <= known
     architecture = entry["architecture"]
     assert set(architecture) <= COUNTS | FLAGS | set(CHOICES) | {"source"}
