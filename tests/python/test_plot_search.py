@@ -129,7 +129,20 @@ def test_a_front_is_drawn_where_its_rows_are(front: pd.DataFrame) -> None:
     np.testing.assert_allclose(drawn, expected)
     assert ax.get_xlabel() == "Step time (s)"
     assert ax.get_ylabel() == "Memory (GiB)"
-    assert legend(ax) == ["Pareto front"]
+    assert legend(ax) == ["Pareto front", "capacity 80 GiB", "fastest"]
+
+
+def test_the_fastest_row_has_a_star_and_memory_its_capacity(front: pd.DataFrame) -> None:
+    ax = plot.pareto(front)
+    fastest = front.loc[front.step_time_s.idxmin()]
+    (star,) = data(line(ax, "fastest"))
+    assert star == pytest.approx([fastest.step_time_s, fastest.memory_bytes / 2**30])
+    assert strategy_text(dict(fastest)) in texts(ax)
+    assert set(np.asarray(line(ax, "capacity 80 GiB").get_ydata())) == {80.0}
+    turned = plot.pareto(front, "memory_bytes", "tokens_per_s")
+    assert set(np.asarray(line(turned, "capacity 80 GiB").get_xdata())) == {80.0}
+    assert data(line(turned, "fastest"))[0][1] == pytest.approx(front.tokens_per_s.max())
+    assert "fastest" not in legend(plot.pareto(front, "memory_bytes", "energy_j"))
 
 
 @pytest.mark.parametrize(
@@ -182,12 +195,14 @@ def test_knees_are_ringed_and_named(sweep: pd.DataFrame, front: pd.DataFrame) ->
 
     found = knees(front, ["step_time_s", "memory_bytes"], count=2)
     ax = plot.pareto(front, knees=2, frame=sweep)
-    assert texts(ax) == [strategy_text(dict(row)) for _, row in found.iterrows()]
+    *knees_named, fastest = texts(ax)
+    assert knees_named == [strategy_text(dict(row)) for _, row in found.iterrows()]
+    assert fastest == strategy_text(dict(front.loc[front.step_time_s.idxmin()]))
     assert texts(ax)[0].startswith(("tp", "pp", "dp"))
     rings = [item for item in ax.lines if item.get_fillstyle() == "none"]
     expected = zip(found.step_time_s, found.memory_bytes / 2**30, strict=True)
     np.testing.assert_allclose([data(ring)[0] for ring in rings], list(expected))
-    assert texts(plot.pareto(front, knees=0)) == []
+    assert texts(plot.pareto(front, knees=0)) == [fastest]
 
 
 def test_a_knee_without_knobs_is_named_by_its_row() -> None:
@@ -218,7 +233,7 @@ def test_axes_default_to_the_objectives_and_can_be_others(front: pd.DataFrame) -
 def test_two_fronts_on_one_axis_look_different(front: pd.DataFrame) -> None:
     ax = plot.pareto(front, label="H100")
     assert plot.pareto(front.iloc[:3], label="B200", ax=ax) is ax
-    assert legend(ax) == ["H100", "B200"]
+    assert legend(ax) == ["H100", "capacity 80 GiB", "fastest", "B200"]
     assert line(ax, "H100").get_color() != line(ax, "B200").get_color()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.safe_text import label_text
-from scalemodel.plot.canvas import COLOURS, MARKERS, new_axis, style
+from scalemodel.plot.canvas import COLOURS, MARKERS, SMALL, log_ticks, new_axis, style
 from scalemodel.validation.operators.score import short_source
 
 if TYPE_CHECKING:
@@ -115,11 +115,13 @@ def validation(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
             ylabel=f"Predicted {what} ({unit})",
             title=f"{len(rows)} rows, MAPE {100 * error.mean():.1f} %",
         )
+        log_ticks(ax.xaxis)
+        log_ticks(ax.yaxis)
         ax.set_aspect("equal")
         ax.legend(
             loc="upper left",
             bbox_to_anchor=(1.02, 1.0),
-            fontsize="x-small",
+            fontsize=SMALL,
             frameon=False,
             ncols=1 + len(groups) // 45,
         )

@@ -12,6 +12,7 @@ from scalemodel._core import __version__
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 _STYLE = Path(__file__).with_name("scalemodel.mplstyle")
@@ -29,6 +30,8 @@ COLOURS = (
 )
 HATCHES = ("", "///", "\\\\\\", "...", "xxx", "---", "ooo", "+++", "|||", "***")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
+#: Points of the smallest text on a plot: what is smaller cannot be read on a page.
+SMALL = 8
 #: Box of a label on a plot.
 WHITE = {"boxstyle": "square,pad=0.1", "facecolor": "white", "alpha": 0.75, "linewidth": 0}
 
@@ -99,4 +102,44 @@ def new_axis(ax: Axes | None, width: float, height: float) -> Axes:
 
 def legend_beside(ax: Axes) -> None:
     """A small legend to the right of the axis."""
-    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.02), frameon=False, fontsize="small")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.02), frameon=False, fontsize=SMALL)
+
+
+def from_zero(ax: Axes) -> None:
+    """Let the vertical axis start at zero, with room for whole markers above the largest value."""
+    low, high = min(0.0, float(ax.dataLim.ymin)), float(ax.dataLim.ymax)
+    # Limits close to the data would have too little room above once zero is added below.
+    if high > low:
+        ax.set_ylim(low, high + 0.06 * (high - low))
+
+
+def log_ticks(axis: Axis) -> None:
+    """Numbers instead of powers of ten on a log axis, never so many that they touch.
+
+    Below a decade the ticks are round numbers at equal distances, up to three decades 1, 2 and 5
+    of each, beyond that the powers of ten.
+    """
+    from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, NullLocator
+
+    class Readable(Locator):
+        """Chooses by what is shown when it is drawn: limits move after an axis is made."""
+
+        def __call__(self) -> Any:
+            return self.tick_values(*axis.get_view_interval())
+
+        def tick_values(self, vmin: float, vmax: float) -> Any:
+            low, high = sorted((vmin, vmax))
+            if low <= 0 or high <= low:
+                return []
+            if high < 8 * low:
+                ticks = MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+            else:
+                subs = (1.0, 2.0, 5.0) if high < 1e3 * low else (1.0,)
+                ticks = LogLocator(subs=subs, numticks=9).tick_values(low, high)
+            return [tick for tick in ticks if low <= tick <= high]
+
+    axis.set_major_locator(Readable())
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.3g}")
+    )

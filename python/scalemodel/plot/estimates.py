@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
@@ -19,12 +20,16 @@ from scalemodel.plot.canvas import COLOURS, HATCHES, legend_beside, new_axis, st
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+#: Characters in a line of a label beside the bars, and in the title.
+_WIDEST, _TITLE = 24, 70
 #: An estimate, of a decoder or of layer groups.
 _Drawn: TypeAlias = Estimate | GroupEstimate
 
 
 def _as_list(estimates: _Drawn | Sequence[_Drawn]) -> list[_Drawn]:
     single = isinstance(estimates, EngineAnswer)
+    if not single and not isinstance(estimates, Iterable):
+        raise ScaleModelError(f"estimates={estimates!r}: must be an Estimate or a list of them")
     listed = list(cast("Sequence[_Drawn]", [estimates] if single else estimates))
     if not listed:
         raise ScaleModelError("estimates=[]: at least one is needed")
@@ -73,8 +78,12 @@ def _columns(estimates: list[_Drawn], decoders: tuple[str, ...], groups: str) ->
 
 
 def _stack(ax: Axes, estimates: list[_Drawn], columns: dict[str, str], divisor: float) -> None:
-    """Stacked horizontal bars, one per estimate; a part that is zero everywhere has no legend."""
-    labels = [label_text(label_of(est)) for est in estimates]
+    """Stacked horizontal bars, one per estimate; a part that is zero everywhere has no legend.
+
+    A single bar is named in the title, several are beside themselves, in lines that leave the bars
+    most of the figure.
+    """
+    labels = [_wrapped(label_text(label_of(est)), _WIDEST) for est in estimates]
     positions = np.arange(len(estimates))
     left = np.zeros(len(estimates))
     for index, (column, label) in enumerate(columns.items()):
@@ -94,8 +103,33 @@ def _stack(ax: Axes, estimates: list[_Drawn], columns: dict[str, str], divisor: 
             linewidth=0.4,
         )
         left += sizes
-    ax.set_yticks(positions, labels)
+    if len(estimates) > 1:
+        ax.set_yticks(positions, labels)
+    else:
+        ax.set_yticks([])
     ax.invert_yaxis()
+
+
+def _wrapped(text: str, width: int) -> str:
+    """A label in lines of at most so many characters, broken between words."""
+    lines = [textwrap.wrap(line, width, break_on_hyphens=False) for line in text.splitlines()]
+    return "\n".join(line for wrapped in lines for line in wrapped)
+
+
+def _title(text: str, estimates: list[_Drawn]) -> str:
+    """What is drawn, and of a single estimate also which."""
+    if len(estimates) > 1:
+        return text
+    name = " ".join(label_text(label_of(estimates[0])).splitlines())
+    return f"{text}\n{_wrapped(name, _TITLE)}"
+
+
+def _height(estimates: list[_Drawn]) -> float:
+    """Inches of a figure that has room for the bars and the lines of their labels."""
+    if len(estimates) == 1:
+        return 2.4
+    lines = max(_wrapped(label_of(est), _WIDEST).count("\n") + 1 for est in estimates)
+    return max(2.4, 1.4 + max(0.7, 0.18 * lines) * len(estimates))
 
 
 def breakdown(estimates: _Drawn | Sequence[_Drawn], ax: Axes | None = None) -> Axes:
@@ -126,14 +160,14 @@ def breakdown(estimates: _Drawn | Sequence[_Drawn], ax: Axes | None = None) -> A
     2
     """
     listed = _as_list(estimates)
-    ax = new_axis(ax, 8.0, max(2.4, 1.4 + 0.7 * len(listed)))
+    ax = new_axis(ax, 8.0, _height(listed))
     columns = {
         column: column.removesuffix("_s").replace("exposed_", "exposed ")
         for column in _columns(listed, TIME_COLUMNS, "TIME_COLUMNS")
     }
     with style():
         _stack(ax, listed, columns, 1.0)
-        ax.set(xlabel="Step time (s)", title="Time of a step by cause")
+        ax.set(xlabel="Step time (s)", title=_title("Time of a step by cause", listed))
         ax.set_xlim(left=0)
         legend_beside(ax)
     return ax
@@ -166,7 +200,7 @@ def memory(estimates: _Drawn | Sequence[_Drawn], ax: Axes | None = None) -> Axes
     'Memory per accelerator (GiB)'
     """
     listed = _as_list(estimates)
-    ax = new_axis(ax, 8.0, max(2.4, 1.4 + 0.7 * len(listed)))
+    ax = new_axis(ax, 8.0, _height(listed))
     columns = {
         column: column.removeprefix("memory_").removesuffix("_bytes")
         for column in _columns(listed, MEMORY_COLUMNS, "MEMORY_COLUMNS")
@@ -178,7 +212,8 @@ def memory(estimates: _Drawn | Sequence[_Drawn], ax: Axes | None = None) -> Axes
             ax.axvline(
                 gib, color="0.2", linestyle="--", linewidth=1.2, label=f"capacity {gib:.0f} GiB"
             )
-        ax.set(xlabel="Memory per accelerator (GiB)", title="Memory by kind, fullest accelerator")
+        title = _title("Memory by kind, fullest accelerator", listed)
+        ax.set(xlabel="Memory per accelerator (GiB)", title=title)
         ax.set_xlim(left=0)
         legend_beside(ax)
     return ax

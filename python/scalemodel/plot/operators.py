@@ -12,7 +12,16 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.safe_text import label_text
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import operator_rows, running_estimate
-from scalemodel.plot.canvas import COLOURS, MARKERS, legend_beside, new_axis, style
+from scalemodel.plot.canvas import (
+    COLOURS,
+    MARKERS,
+    SMALL,
+    from_zero,
+    legend_beside,
+    log_ticks,
+    new_axis,
+    style,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,7 +173,7 @@ def gemm_efficiency(
                     f"{100 * value:.0f}",
                     ha="center",
                     va="center",
-                    fontsize="x-small",
+                    fontsize=SMALL,
                     color="white" if dark else "black",
                 )
         ax.set_xticks(
@@ -253,6 +262,8 @@ def roofline(est: Estimate, *, ax: Axes | None = None) -> Axes:
             ylabel="Rate (TFLOP/s)",
             title=label_text(f"Multiplications on {est.cluster.accelerator}"),
         )
+        log_ticks(ax.xaxis)
+        log_ticks(ax.yaxis)
         legend_beside(ax)
     return ax
 
@@ -367,6 +378,6 @@ def bus_bandwidth(
             ylabel="Bus bandwidth (GB/s)",
             title=label_text(title.capitalize()),
         )
-        ax.set_ylim(bottom=0)
+        from_zero(ax)
         legend_beside(ax)
     return ax

@@ -10,7 +10,7 @@ import numpy as np
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.safe_text import label_text
-from scalemodel.plot.canvas import WHITE, new_axis, style
+from scalemodel.plot.canvas import SMALL, WHITE, new_axis, style
 from scalemodel.plot.columns import (
     RASTER,
     Floats,
@@ -130,7 +130,7 @@ def _draw_axis(ax: Axes, place: int, table: pd.DataFrame, column: str) -> Floats
             xytext=(4, 0),
             textcoords="offset points",
             va="center",
-            fontsize="x-small",
+            fontsize=SMALL,
             bbox=WHITE,
             zorder=5,
         )

@@ -10,7 +10,16 @@ import numpy as np
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.safe_text import label_text
 from scalemodel.estimator.evaluation import TIME_COLUMNS
-from scalemodel.plot.canvas import COLOURS, HATCHES, MARKERS, legend_beside, new_axis, style
+from scalemodel.plot.canvas import (
+    COLOURS,
+    HATCHES,
+    MARKERS,
+    SMALL,
+    from_zero,
+    legend_beside,
+    new_axis,
+    style,
+)
 from scalemodel.plot.columns import feasible_rows, number_text, points_of, scale_of, whole
 from scalemodel.search.objective import is_maximised
 from scalemodel.search.pareto import numbers, table_of
@@ -122,7 +131,7 @@ def scaling(
             every.extend(sizes)
         _size_axis(ax, np.array(every))
         ax.set_ylabel(scale_of(y).label)
-        ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+        from_zero(ax)
         if len(found) > 1 or measured:
             legend_beside(ax)
     return ax
@@ -261,7 +270,7 @@ def crossovers(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
                     f"+{number_text(lead)} %",
                     ha="center",
                     va="center",
-                    fontsize="x-small",
+                    fontsize=SMALL,
                     bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 1},
                 )
         ax.set(xlim=(-0.5, len(sizes) - 0.5), ylim=(-0.5, len(batches) - 0.5))
@@ -283,6 +292,6 @@ def crossovers(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             loc="upper left",
             bbox_to_anchor=(1.01, 1.02),
             frameon=False,
-            fontsize="small",
+            fontsize=SMALL,
         )
     return ax

@@ -9,7 +9,7 @@ import numpy as np
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.safe_text import label_text
-from scalemodel.plot.canvas import COLOURS, WHITE, new_axis, style
+from scalemodel.plot.canvas import COLOURS, SMALL, WHITE, log_ticks, new_axis, style
 from scalemodel.plot.columns import (
     COLOUR_MAP,
     RASTER,
@@ -25,15 +25,16 @@ from scalemodel.plot.columns import (
 )
 from scalemodel.search.objective import is_maximised
 from scalemodel.search.pareto import knees as knee_rows
+from scalemodel.search.pareto import numbers, reads_log, table_of
 from scalemodel.search.pareto import pareto as front_of
-from scalemodel.search.pareto import reads_log, table_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
 
 _MOST_ANNOTATED = 400
+#: Columns whose best row is the fastest.
+_SPEEDS = ("step_time_s", "tokens_per_s")
 
 
 def _directions(front: pd.DataFrame, x: str | None, y: str | None) -> dict[str, bool]:
@@ -89,7 +90,9 @@ def pareto(
     Returns
     -------
     Axes
-        An axis is logarithmic where its values span a decade or more.
+        An axis is logarithmic where its values span a decade or more. The fastest row has a star
+        where one axis is the step time or the throughput; where one is the memory, a dashed line is
+        the capacity of an accelerator.
 
     Raises
     ------
@@ -147,13 +150,15 @@ def pareto(
                 label="on the front for another objective",
                 zorder=3,
             )
+        _draw_capacity(ax, columns, table)
         _set_axes(ax, columns, np.vstack([points, *clouds]))
-        if knees:
-            _label_knees(ax, knee_rows(outline, minimized, maximized, knees), points, table)
+        found = knee_rows(outline, minimized, maximized, knees) if knees else outline.iloc[:0]
+        ringed = [int(place) for place in found.index]
+        _label_points(ax, ringed, _fastest(columns, larger, points), points, table)
         _draw_products(ax, iso_products, columns)
         # Beside clouds, where small is good the front is far from the upper right corner; to look
         # for the emptiest place among so many dots takes longer than to draw them.
-        ax.legend(fontsize="small", loc="upper right" if clouds and not maximized else "best")
+        ax.legend(fontsize=SMALL, loc="upper right" if clouds and not maximized else "best")
     return ax
 
 
@@ -188,36 +193,65 @@ def _set_axes(ax: Axes, columns: list[str], points: Floats) -> None:
     ax.set(xlabel=scale_of(columns[0]).label, ylabel=scale_of(columns[1]).label)
     if reads_log(points[:, 0]):
         ax.set_xscale("log")
-        _set_log_ticks(ax.xaxis)
+        log_ticks(ax.xaxis)
     if reads_log(points[:, 1]):
         ax.set_yscale("log")
-        _set_log_ticks(ax.yaxis)
+        log_ticks(ax.yaxis)
 
 
-def _set_log_ticks(axis: Axis) -> None:
-    """Ticks at 1, 2 and 5 of every decade, as numbers: powers of ten crowd an axis of two."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+def _draw_capacity(ax: Axes, columns: list[str], table: pd.DataFrame) -> None:
+    """A dashed line at the memory of an accelerator where an axis is what it holds."""
+    for draw, column in zip((ax.axvline, ax.axhline), columns, strict=True):
+        if column != "memory_bytes" or "memory_capacity_bytes" not in table.columns:
+            continue
+        known = numbers(table, "memory_capacity_bytes", "front") / scale_of(column).divisor
+        for gib in np.unique(known[np.isfinite(known)]):
+            text = f"capacity {gib:.0f} GiB"
+            if any(line.get_label() == text for line in ax.lines):
+                continue  # a front before on the same axis has drawn it
+            draw(gib, color="0.2", linestyle="--", linewidth=1, label=text, zorder=1)
 
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
-    axis.set_minor_formatter(NullFormatter())
+
+def _fastest(columns: list[str], larger: dict[str, bool], points: Floats) -> int | None:
+    """The row of the shortest step or the highest throughput, where one of them is an axis."""
+    for place, column in enumerate(columns):
+        if column in _SPEEDS:
+            best = np.argmax if larger[column] else np.argmin
+            return int(best(points[:, place]))
+    return None
 
 
-def _label_knees(ax: Axes, found: pd.DataFrame, points: Floats, table: pd.DataFrame) -> None:
-    """Ring each knee and write its strategy beside it; without knobs, the label of its row."""
+def _label_points(
+    ax: Axes, ringed: list[int], fastest: int | None, points: Floats, table: pd.DataFrame
+) -> None:
+    """Ring each knee, put a star on the fastest row, and write their strategies beside them."""
     ax.autoscale_view()  # else the limits, by which a text turns inwards, are not those drawn
-    for place in found.index:
+    ring = {"marker": "o", "markersize": 9, "fillstyle": "none"}
+    again = any(line.get_label() == "fastest" for line in ax.lines)  # of a front before
+    text = "_" if again else "fastest"
+    star = {"marker": "*", "markersize": 10, "linestyle": "none", "label": text}
+    marks: list[tuple[int, dict[str, Any]]] = [(place, ring) for place in ringed]
+    if fastest is not None:
+        marks.append((fastest, star))
+    named: set[int] = set()
+    for place, mark in marks:
+        ax.plot(*points[place], color="0.15", zorder=4, **mark)
         row = {str(name): value for name, value in table.iloc[place].items()}
-        ax.plot(*points[place], marker="o", markersize=9, color="0.15", fillstyle="none", zorder=4)
-        # Inwards, so that the text stays on the axis wherever the knee lies.
-        across = ax.transAxes.inverted().transform(ax.transData.transform(points[place]))[0]
+        text = label_text(strategy_text(row) or table.index[place])
+        if place in named:
+            continue
+        named.add(place)
+        # Inwards, so that the text stays on the axis wherever the point lies.
+        across, up = ax.transAxes.inverted().transform(ax.transData.transform(points[place]))
+        left, below = across < 0.6, mark is star and up > 0.5
         ax.annotate(
-            label_text(strategy_text(row) or table.index[place]),
+            text,
             points[place],
-            xytext=(8 if across < 0.6 else -8, 8),
+            xytext=(8 if left else -8, -8 if below else 8),
             textcoords="offset points",
-            ha="left" if across < 0.6 else "right",
-            fontsize="small",
+            ha="left" if left else "right",
+            va="top" if below else "bottom",
+            fontsize=SMALL,
             bbox=WHITE,
             zorder=4,
         )
@@ -245,7 +279,7 @@ def _draw_products(ax: Axes, products: Sequence[float], columns: list[str]) -> N
             along, drawn / along, color="0.6", linewidth=0.8, linestyle=":", label=text, zorder=0
         )
         ax.annotate(
-            number_text(product), (along[50], drawn / along[50]), fontsize="x-small", color="0.35"
+            number_text(product), (along[50], drawn / along[50]), fontsize=SMALL, color="0.35"
         )
         text = "_"  # one entry of the legend for all of them
     ax.set(xlim=limits[0], ylim=limits[1])
@@ -357,7 +391,7 @@ def _draw_cells(ax: Axes, cells: Floats, full: Truths, larger: bool, label: str)
             text,
             ha="center",
             va="center",
-            fontsize="small",
+            fontsize=SMALL,
             color="0.25" if full[row, column] else "white" if dark else "black",
         )
     row, column = np.unravel_index(

@@ -9,7 +9,7 @@ import numpy as np
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.safe_text import label_text
-from scalemodel.plot.canvas import legend_beside, new_axis, style
+from scalemodel.plot.canvas import SMALL, legend_beside, new_axis, style
 from scalemodel.plot.columns import (
     Floats,
     feasible_rows,
@@ -121,7 +121,7 @@ def _label_ends(ax: Axes, place: int, base: float, ends: list[tuple[Any, ...]]) 
             textcoords="offset points",
             ha="left" if right else "right",
             va="center",
-            fontsize="x-small",
+            fontsize=SMALL,
         )
 
 
@@ -201,7 +201,7 @@ def iso_performance(
         place = [float(item) / scale.divisor for item, scale in zip(marked, scales, strict=True)]
         inside = across[0] <= place[0] <= across[-1] and along[0] <= place[1] <= along[-1]
         places = _label_places(ax, lines.allsegs, place if inside else None)
-        ax.clabel(lines, fmt=number_text, fontsize="small", colors="0.15", manual=places)
+        ax.clabel(lines, fmt=number_text, fontsize=SMALL, colors="0.15", manual=places)
         if inside:
             # A corner of the grid is a corner of the axes, where half the star would be cut off.
             star: dict[str, Any] = {"marker": "*", "markersize": 11, "clip_on": False, "zorder": 3}

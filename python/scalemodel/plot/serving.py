@@ -9,7 +9,7 @@ import numpy as np
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.safe_text import label_text
-from scalemodel.plot.canvas import new_axis, style
+from scalemodel.plot.canvas import from_zero, log_ticks, new_axis, style
 from scalemodel.plot.columns import scale_of
 from scalemodel.search.pareto import numbers, table_of
 
@@ -76,7 +76,8 @@ def serving_front(
             ylabel="Output per accelerator (tokens/s)",
             title="Throughput against latency",
         )
-        ax.set_ylim(bottom=0)
+        log_ticks(ax.xaxis)
+        from_zero(ax)
         if any(tables) or tpot_s is not None:
             ax.legend(frameon=False)
     return ax
@@ -133,6 +134,7 @@ def serving_rates(table: pd.DataFrame | Any, *, ax: Axes | None = None) -> Axes:
             ylabel="Time (ms)",
             title="Latency over the rate of requests",
         )
+        log_ticks(ax.yaxis)
         ax.set_xlim(left=0)
         ax.legend(frameon=False)
     return ax
@@ -182,7 +184,7 @@ def cache_occupancy(served: Any, *, points: int = 500, ax: Axes | None = None) -
         for name, line in (("running", "-"), ("waiting", ":")):
             beside.plot(times, numbers(rows, name, "served"), linestyle=line, label=name)
         beside.set_ylabel("Requests")
-        beside.set_ylim(bottom=0)
+        from_zero(beside)
         lines = [*ax.lines, *beside.lines]
         ax.legend(lines, [str(line.get_label()) for line in lines], frameon=False)
     return ax

@@ -10,7 +10,7 @@ import numpy as np
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator.evaluation import MEMORY_COLUMNS
 from scalemodel.estimator.timeline import Timeline
-from scalemodel.plot.canvas import COLOURS, HATCHES, legend_beside, new_axis, style
+from scalemodel.plot.canvas import COLOURS, HATCHES, from_zero, legend_beside, new_axis, style
 from scalemodel.search.pareto import table_of
 
 if TYPE_CHECKING:
@@ -225,6 +225,6 @@ def memory_timeline(
             title=f"Memory of stage {rank} over a step",
             xlim=(0.0, float(times.max())),
         )
-        ax.set_ylim(bottom=0.0)
+        from_zero(ax)
         legend_beside(ax)
     return ax
