@@ -8,6 +8,9 @@ import scalemodel as sm
 from questions import ILLEGAL, illegal_estimate
 from scalemodel.estimator import diagnosis
 from scalemodel.estimator.diagnosis import Fix
+from scalemodel.estimator.evaluation import stack_of, tables_for
+from scalemodel.estimator.losses import launches_s
+from scalemodel.explorer.view import view_html
 
 TASK = sm.Training(global_batch=1024, sequence=8192)
 
@@ -163,3 +166,38 @@ def test_memory_and_rules_limit_too() -> None:
     assert diagnosis.what_limits(ask()).startswith("memory: ")
     assert diagnosis.what_limits(ask(tp=7)) == "illegal:mesh"
     assert diagnosis.losses(ask(tp=7)) == []
+
+
+# ------------------------------------------------------------------------------------------- host
+def slow_host() -> sm.Estimate:
+    """Many small kernels on fast accelerators, recomputed in full."""
+    task = sm.Training(global_batch=2048, sequence=4096, precision="fp8")
+    strategy = sm.Strategy(tp=8, pp=4, ep=16, recompute="full")
+    cluster = sm.cluster("dgx_b200", nodes=32)
+    return sm.estimate("deepseek_v3", cluster, task, strategy, stack="megatron_bridge_2025_11")
+
+
+def test_the_host_is_named_where_it_is_the_limit() -> None:
+    est = slow_host()
+    found = sm.diagnose(est)
+    assert found.limit.startswith("the host, which cannot launch kernels faster: ")
+    assert found.losses[0].term == "launches"
+    for text in (str(found), est.summary(), view_html(est)):
+        assert "limited by: the host" in text
+
+
+def test_launches_are_what_compute_loses_without_them() -> None:
+    est = slow_host()
+    at_once = stack_of(est).replace(host_launch_s=0.0)
+    without = tables_for(est.model, est.cluster, est.task, at_once).estimate(est.strategy)
+    assert launches_s(est) == pytest.approx(est.compute_s - without.compute_s)
+    assert 0 < launches_s(est, recomputed=False) < launches_s(est)
+    (part,) = [each for each in est.explain("compute").children if each.name == "launches"]
+    assert part.value == launches_s(est, recomputed=False)
+
+
+def test_a_host_that_keeps_up_is_no_loss() -> None:
+    est = ask(tp=8, pp=4)
+    assert launches_s(est) == 0
+    assert "host" not in sm.diagnose(est).limit
+    assert all(part.name != "launches" for part in est.explain("compute").children)

@@ -16,7 +16,8 @@ import pytest
 import scalemodel as sm
 import scalemodel._core as _core
 from questions import ILLEGAL, checked_markup, illegal_estimate
-from scalemodel import catalog, resolve
+from scalemodel import catalog, cli, resolve
+from scalemodel.base.text import size_text, time_text
 from scalemodel.estimator.evaluation import MEMORY_COLUMNS, TIME_COLUMNS, operator_rows
 
 TASK = sm.Training(global_batch=1024, sequence=8192)
@@ -119,7 +120,40 @@ def test_an_estimate_pickles(cluster: sm.Cluster, strategy: sm.Strategy) -> None
 def test_repr_says_what_matters(est: sm.Estimate, cluster: sm.Cluster) -> None:
     assert repr(est).startswith("Estimate(ok, step ")
     illegal = sm.estimate("llama3_70b", cluster, TASK, sm.Strategy(tp=7))
-    assert repr(illegal) == "Estimate(illegal:mesh)"
+    assert repr(illegal) == (
+        "Estimate(illegal:mesh: tp*cp*pp*dp = 7*1*1*73 = 511 but the cluster has 512 accelerators.)"
+    )
+
+
+def test_numbers_of_a_repr_are_written_as_everywhere_else(est: sm.Estimate) -> None:
+    interval = est.interval()
+    assert interval is not None
+    between = f"{time_text(interval.low_s)} to {time_text(interval.high_s)}"
+    assert f"step {time_text(est.step_time_s)} ({between})" in repr(est)
+    assert f"{size_text(est.memory_bytes)} of 80.0 GiB" in repr(est)
+
+
+def test_a_printed_estimate_that_cannot_run_says_why(est: sm.Estimate, cluster: sm.Cluster) -> None:
+    assert str(est) == repr(est)
+    for strategy in (sm.Strategy(tp=7), sm.Strategy(pp=3), sm.Strategy()):
+        cannot = sm.estimate("llama3_70b", cluster, TASK, strategy)
+        assert not cannot.fits
+        assert str(cannot) == "\n".join(cannot.message().splitlines()[:2])
+
+
+@pytest.mark.parametrize(
+    "strategy", [sm.Strategy(tp=8, pp=4), sm.Strategy(), sm.Strategy(tp=7)], ids=str
+)
+def test_the_summary_is_the_screen_of_the_command_line(
+    cluster: sm.Cluster, strategy: sm.Strategy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    est = sm.estimate("llama3_70b", cluster, TASK, strategy)
+    question = "estimate llama3_70b --cluster dgx_h100 --nodes 64 --global-batch 1024"
+    knobs = f"--sequence 8192 --tp {strategy.tp} --pp {strategy.pp}"
+    cli.main(f"{question} {knobs}".split())
+    assert capsys.readouterr().out == est.summary() + "\n"
+    if est.fits:
+        assert len(est.summary().splitlines()) == 8
 
 
 def test_every_column_is_an_attribute(est: sm.Estimate) -> None:

@@ -10,12 +10,15 @@ from typing import Any, cast, overload
 import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.text import count_text, percent_text, size_text, time_text
 from scalemodel.estimator import diagnosis, explain
 from scalemodel.estimator.diagnosis import Fix
 from scalemodel.estimator.evaluation import Evaluation, tables_for
 from scalemodel.estimator.explain import Explanation
+from scalemodel.estimator.summary import summary_text
 from scalemodel.estimator.timeline import Timeline, draw_slowdown
 from scalemodel.estimator.uncertainty import Interval, extrapolations, interval_of
+from scalemodel.estimator.verdicts import verdict_message, what_is_wrong
 from scalemodel.layer_groups.estimate import GroupEstimate
 from scalemodel.layer_groups.model import ComposedModel, is_composed, refuse_ablation
 from scalemodel.layer_groups.strategy import GroupStrategy
@@ -57,14 +60,35 @@ class Estimate(Evaluation):
 
     def __repr__(self) -> str:
         if self.illegal:
-            return f"Estimate({self.verdict})"
-        interval = self.interval()
-        between = f" ({interval.low_s:.4g} to {interval.high_s:.4g})" if interval else ""
+            return f"Estimate({self.verdict}: {what_is_wrong(self)})"
+        core, interval = self.core, self.interval()
+        between = ""
+        if interval is not None:
+            between = f" ({time_text(interval.low_s)} to {time_text(interval.high_s)})"
         return (
-            f"Estimate({self.verdict}, step {self.step_time_s:.4g} s{between}, "
-            f"{self.tokens_per_s:.4g} tokens/s, MFU {self.mfu_fraction:.1%}, "
-            f"{self.memory_bytes / 2**30:.1f} GiB)"
+            f"Estimate({self.verdict}, step {time_text(core.step_time_s)}{between}, "
+            f"{count_text(core.tokens_per_s)} tokens/s, MFU {percent_text(core.mfu_fraction)}, "
+            f"{size_text(core.memory_bytes)} of {size_text(core.memory_capacity_bytes)})"
         )
+
+    def __str__(self) -> str:
+        return repr(self) if self.fits else verdict_message(self)
+
+    def summary(self) -> str:
+        """The estimate on one screen, as the command line prints it.
+
+        Question, speed, energy and cost, time by cause, memory by kind, verdict, what limits the
+        step and the next best knobs; for a strategy that cannot run, why and what helps.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+        ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2))
+        >>> [line.split(" ")[0] for line in est.summary().splitlines()]
+        ['llama3_8b', 'step', 'power', 'time', 'memory', 'verdict', 'limited', 'next']
+        """
+        return summary_text(self)
 
     def interval(self) -> Interval | None:
         """Where a measured step would lie four times in five, by comparable published runs.

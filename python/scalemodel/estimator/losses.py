@@ -45,6 +45,23 @@ def recomputation_s(est: Evaluation) -> float:
     return max(0.0, float(est.core.compute_s) - float(without))
 
 
+def launches_s(est: Evaluation, *, recomputed: bool = True) -> float:
+    """Compute time that the same strategy would not have if launching a kernel took no time.
+
+    A layer cannot run faster than the host launches its kernels. `recomputed`: with what
+    recomputation launches again, which is a part of `recomputation_s` too.
+    """
+    stack, strategy = stack_of(est), est.strategy
+    if stack.host_launch_s == 0:
+        return 0.0
+    at_once = tables_for(est.model, est.cluster, est.task, stack.replace(host_launch_s=0.0))
+    as_it_is = tables_for(est.model, est.cluster, est.task, est.stack)
+    if not recomputed:
+        strategy = strategy.replace(recompute="none", recompute_layers=0)
+    launched = float(as_it_is.estimate(strategy).compute_s)
+    return max(0.0, launched - float(at_once.estimate(strategy).compute_s))
+
+
 def operator_class(row: dict[str, Any]) -> str:
     """``gemm``, ``attention``, ``collective`` or ``elementwise`` (bound by memory bandwidth)."""
     if row["operator"].endswith("_parallel"):
@@ -57,7 +74,8 @@ def operator_class(row: dict[str, Any]) -> str:
 def losses(est: Evaluation) -> list[Loss]:
     """Avoidable terms of a step, largest first; empty for an illegal strategy.
 
-    Communication, bubble, optimizer and overhead are columns of the estimate. Compute is parted by
+    Communication, bubble, optimizer and overhead are columns of the estimate; recomputation and
+    launches are what compute would lose without them, and overlap. Compute is parted by
     the operators of a mean stage: kernels bound by memory bandwidth count whole, GEMMs
     and attention with what exceeds their time at the dense peak.
 
@@ -76,6 +94,7 @@ def losses(est: Evaluation) -> list[Loss]:
         for column, words in _COMMUNICATION.items()
     ]
     found.append(Loss("recomputation", "recomputation of activations", recomputation_s(est)))
+    found.append(Loss("launches", "the host, which cannot launch kernels faster", launches_s(est)))
     slowed = stack_of(est).contention * est.core.hidden_s
     found.append(Loss("contention", "compute slowed by communication underneath it", slowed))
     spent = {"gemm": 0.0, "attention": 0.0, "elementwise": 0.0, "collective": 0.0}

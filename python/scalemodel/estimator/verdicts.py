@@ -182,6 +182,20 @@ def facts(est: Evaluation) -> dict[str, object]:
     }
 
 
+def what_is_wrong(est: Evaluation) -> str:
+    """What the verdict says, as one sentence.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+    ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=3))
+    >>> what_is_wrong(est)
+    'tp*cp*pp*dp = 3*1*1*2 = 6 but the cluster has 8 accelerators.'
+    """
+    return TEMPLATES[est.reason].what.format_map(facts(est))
+
+
 def verdict_message(est: Evaluation) -> str:
     """What the verdict says and why, on two lines, without a search for what would help.
 

@@ -18,7 +18,7 @@ from scalemodel.estimator.evaluation import (
 )
 from scalemodel.estimator.explain.explanation import Explanation
 from scalemodel.estimator.explain.sources import MEMORY_FACTS, Sources, cause_facts, entry_source
-from scalemodel.estimator.losses import operator_class, recomputation_s
+from scalemodel.estimator.losses import launches_s, operator_class, recomputation_s
 from scalemodel.estimator.verdicts import verdict_message
 from scalemodel.resolve.clusters import network_text
 
@@ -31,9 +31,9 @@ _CLASSES_OF_CAUSE = {
 }
 _REST = {
     "compute_s": (
-        "slowest stage, embedding, launches",
+        "slowest stage, embedding",
         "what the slowest stage computes beyond the operators of the mean one: more layers, head "
-        "or embedding, layers that the host cannot launch faster",
+        "or embedding",
     ),
     "exposed_tp_s": (
         "ends, repeats, hidden part",
@@ -97,8 +97,22 @@ def _layer_nodes(rows: list[dict[str, Any]], sources: Sources, step: float) -> l
 
 
 def _compute_parts(est: Evaluation, step: float, sources: Sources) -> list[Explanation]:
-    """Recomputation and contention, which are no operators of their own."""
+    """Launches, recomputation and contention, which are no operators of their own."""
     parts = []
+    waiting = launches_s(est, recomputed=False)
+    if waiting > 0:
+        parts.append(
+            Explanation(
+                "launches",
+                waiting,
+                "s",
+                waiting / step,
+                "compute without recomputation − the same with kernels launched at once: layers "
+                "that the host cannot launch faster",
+                sources.stack,
+                {"host_launch_s": stack_of(est).host_launch_s},
+            )
+        )
     again = recomputation_s(est)
     if again > 0:
         parts.append(
