@@ -21,6 +21,9 @@ from scalemodel.economics import (
     TrainingRun as TrainingRun,
 )
 from scalemodel.economics import (
+    compare_clusters as compare_clusters,
+)
+from scalemodel.economics import (
     compute_optimal as compute_optimal,
 )
 from scalemodel.economics import (

@@ -114,7 +114,6 @@ def test_every_reason_is_answered_with_code_3(run: Any, reason: str) -> None:
         ([*FITS, "--sequ", "1"], "--sequ"),
         (BASE, "--global-batch"),
         (["estimate"], "MODEL"),
-        ([], "COMMAND"),
         (["nope"], "nope"),
         (["list", "nope"], "nope"),
         (["list", "models", "nope"], "nope"),

@@ -62,6 +62,22 @@ def test_one_changed_input_is_the_whole_difference() -> None:
     assert "by cause: compute +" in str(found)
 
 
+def test_a_cost_names_its_price_and_two_kinds_of_seller_are_told_apart() -> None:
+    same = str(sm.compare(answer(BASE), answer({**BASE, "tp": 4})))
+    assert "cost of a step" in same
+    assert same.count("2.99 USD/h (Lambda, on demand, 2026-03)") == 1
+    trainium = sm.estimate(
+        "llama3_8b", sm.cluster("aws_trn1", nodes=4), answer(BASE).task, sm.Strategy(tp=8)
+    )
+    mixed = str(sm.compare(answer(BASE), trainium))
+    assert "(AWS, on demand, 2026-07); the prices differ in seller or terms" in mixed
+    unpriced = sm.estimate(
+        "llama3_8b", sm.cluster({"accelerator": "mi355x"}, nodes=4), answer(BASE).task
+    )
+    assert "no cost: mi355x has no list price" in str(sm.compare(answer(BASE), unpriced))
+    assert "cost of a step" not in str(sm.compare(unpriced, unpriced))
+
+
 def test_what_cannot_run_is_not_compared() -> None:
     good = answer(
         {"model": "llama3_8b", "cluster": "dgx_h100", "batch": 64, "tp": 2, "pp": 1}

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from itertools import pairwise
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scalemodel as sm
 import scalemodel._core as _core
 from scalemodel import catalog, economics
 from scalemodel.cli import main
+from scalemodel.resolve import prices
 
 TASK = sm.Training(global_batch=1024, sequence=8192)
 CLUSTER = sm.cluster("dgx_h100", nodes=64)
@@ -88,13 +91,17 @@ def test_operators_grids_and_prices_have_names() -> None:
         ({"tokens": 1e12, "grid": "usb"}, "grid='usb': unknown; did you mean 'usa'"),
         ({"tokens": 1e12, "pue": 0.5}, "pue=0.5: must be from 1"),
         ({"tokens": 1e12, "price": "aws_p4d_2024"}, "is of a100_sxm_40"),
+        ({"tokens": 1e12, "price": "neoclod"}, "did you mean 'neocloud_.*CoreWeave"),
+        ({"tokens": 15}, "tokens=15: is less than one step .* did you mean tokens=15e12"),
+        ({"days": 1e-7}, "days=1e-07: is less than one step"),
+        ({"token": 5}, "token=5: training_run has no such argument; did you mean 'tokens'"),
         ({"tokens": 1e12, "reliability": "rsc_3"}, "failures='rsc_3': unknown"),
         ({"tokens": 1e12, "cap_w": 0}, "cap_w=0: must be from"),
     ],
 )
 def test_malformed_questions_name_the_argument(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(sm.ScaleModelError, match=message):
-        sm.training_run(EST, **arguments)
+        sm.training_run(EST, **arguments)  # type: ignore[arg-type]
 
 
 def test_a_strategy_that_cannot_run_has_no_run() -> None:
@@ -103,6 +110,192 @@ def test_a_strategy_that_cannot_run_has_no_run() -> None:
         sm.training_run(bad, tokens=1e12)
     with pytest.raises(sm.ScaleModelError, match="cannot run"):
         sm.power_caps(bad, [500])
+
+
+def test_what_does_not_fit_has_no_run() -> None:
+    large = sm.estimate("llama3_70b", CLUSTER, TASK, sm.Strategy())
+    assert large.verdict == "out_of_memory"
+    for ask in (
+        lambda: sm.training_run(large, tokens=1e12),
+        lambda: sm.compute_optimal(budget_usd=1e6, est=large),
+    ):
+        with pytest.raises(sm.ScaleModelError, match=r"needs 5\d\d GiB of 80.0 GiB") as caught:
+            ask()
+        assert caught.value.code == "out_of_memory"
+        assert "try " in str(caught.value)
+
+
+def test_a_run_of_exactly_one_step_is_a_run() -> None:
+    step = TASK.global_batch * TASK.sequence
+    run = sm.training_run(EST, tokens=step, reliability=0)
+    assert run.time_s == pytest.approx(EST.step_time_s)
+
+
+# --------------------------------------------------------------------------------------- prices
+def test_every_list_price_says_who_asks_it_on_which_terms() -> None:
+    for name in catalog.names("prices"):
+        price = prices.entry_price(name)
+        assert price.kind in prices.SELLERS, name
+        assert price.terms in prices.TERMS, name
+        assert price.seller
+        assert price.date >= "2023"
+        assert name in {listed.source for listed in prices.prices_of(accelerator_of(name))}
+
+
+def accelerator_of(price: str) -> str:
+    return str(catalog.load("prices", price)["accelerator"])
+
+
+@pytest.mark.parametrize(
+    ("basis", "seller", "terms"),
+    [
+        ("neocloud_on_demand", None, "on_demand"),
+        ("Hyperscaler on-demand", None, "on_demand"),
+        ("hyperscaler_reserved", None, "reserved"),
+        ("spot", None, "spot"),
+        ("CoreWeave", "CoreWeave", "on_demand"),
+        ("aws", "AWS", "on_demand"),
+        ("AWS reserved", "AWS", "reserved"),
+    ],
+)
+def test_a_basis_is_one_kind_of_seller_and_terms(
+    basis: str, seller: str | None, terms: str
+) -> None:
+    found = [prices.list_price(name, basis) for name in ("h100_sxm_80", "h200", "b200")]
+    assert None not in found
+    assert prices.one_basis(found)
+    assert {price.terms for price in found if price} == {terms}
+    if seller:
+        assert {price.seller for price in found if price} == {seller}
+
+
+def test_the_newest_price_of_a_basis_is_taken_and_the_cheapest_of_a_date() -> None:
+    listed = prices.prices_of("h100_sxm_80")
+    assert [price.date for price in listed] == sorted((p.date for p in listed), reverse=True)
+    mi300x = prices.list_price("mi300x", "neocloud on demand")
+    assert mi300x is not None
+    assert mi300x.usd_per_hour == pytest.approx(1.5)
+
+
+def test_clusters_without_a_word_of_price_are_priced_on_one_basis_where_it_is_known() -> None:
+    found = [sm.cluster(name).price for name in ("dgx_h100", "dgx_h200", "dgx_b200", "dgx_b300")]
+    assert {price.basis for price in found if price} == {"neocloud_on_demand"}
+    assert len(found) == 4
+    assert not prices.one_basis([sm.cluster("dgx_h100").price, sm.cluster("aws_trn1").price])
+
+
+@pytest.mark.parametrize("accelerator", ["gb300", "mi355x", "tpu_v7"])
+def test_no_price_is_said_with_what_to_pass(accelerator: str) -> None:
+    assert prices.prices_of(accelerator) == ()
+    cluster = sm.cluster({"accelerator": accelerator})
+    est = sm.estimate("llama3_8b", cluster, sm.Training(global_batch=64, sequence=4096))
+    run = sm.training_run(est, tokens=1e12)
+    assert run.cost_usd is None
+    assert "pass price=USD per accelerator-hour" in repr(run)
+    with pytest.raises(sm.ScaleModelError, match=f"{accelerator} has no list price"):
+        sm.training_run(est, budget_usd=1e6)
+    assert sm.training_run(est, tokens=1e12, price=3.0).cost_usd is not None
+
+
+def test_a_cost_stands_beside_seller_terms_and_date() -> None:
+    run = sm.training_run(EST, tokens=1e12, price="AWS reserved")
+    assert run.price_source == "5.19 USD/h (AWS, reserved, 2026-08)"
+    assert f"USD at {run.price_source}" in repr(run)
+    assert run.to_dict()["price_source"] == run.price_source
+    assert "(as given)" in repr(sm.training_run(EST, tokens=1e12, price=2.0))
+    own = sm.cluster({"base": "dgx_h100", "price": {"usd_per_accelerator_hour": "2 USD/h"}})
+    assert str(own.price) == "2.00 USD/h (dgx_h100.price)"
+
+
+def test_a_price_on_a_basis_that_does_not_know_the_accelerator_is_none() -> None:
+    run = sm.training_run(EST, tokens=1e12, price="Verda")
+    assert run.cost_usd is None
+    assert "no list price on the basis 'Verda'" in run.price_source
+
+
+# --------------------------------------------------------------------------------------- buying
+BOUGHT = {
+    "Hopper": sm.cluster("dgx_h100", nodes=8),
+    "Blackwell": sm.cluster("dgx_b200", nodes=4),
+}
+SMALL = sm.Training(global_batch=256, sequence=4096)
+
+
+def compared(**terms: Any) -> economics.ClusterComparison:
+    return sm.compare_clusters("llama3_8b", BOUGHT, SMALL, {"cp": 1}, tokens=1e12, **terms)
+
+
+def test_clusters_are_compared_on_one_basis() -> None:
+    for basis in ("neocloud_on_demand", "hyperscaler_on_demand", "CoreWeave", "spot"):
+        found = compared(price=basis)
+        assert prices.one_basis(found.prices.values())
+        assert found.basis == basis.replace("_", " ")
+        costs = found.table.cost_usd.tolist()
+        assert costs == sorted(costs)
+        for run in found.runs.values():
+            assert f"at {run.price_source}" in str(found)
+
+
+def test_one_price_for_all_ranks_by_accelerator_hours() -> None:
+    found = compared(price=2.0)
+    assert found.table.cost_usd.tolist() == pytest.approx(
+        [2 * run.accelerator_hours for run in found.runs.values()]
+    )
+    assert found.cheapest is next(iter(found.runs.values()))
+
+
+@given(price=st.floats(0.5, 20))
+@settings(max_examples=5)
+def test_at_the_break_even_price_both_cost_the_same(price: float) -> None:
+    found = compared(price={"Hopper": price, "Blackwell": 5.0})
+    even = found.break_even("Blackwell", "Hopper")
+    again = compared(price={"Hopper": price, "Blackwell": even})
+    assert again.runs["Blackwell"].cost_usd == pytest.approx(again.runs["Hopper"].cost_usd)
+    # What it costs at its own price does not matter.
+    assert compared(price={"Hopper": price, "Blackwell": 1.0}).break_even(
+        "Blackwell", "Hopper"
+    ) == pytest.approx(even)
+
+
+def test_owned_machines_stand_beside_rented_ones() -> None:
+    owned = economics.owned_price_usd_per_hour(BOUGHT["Blackwell"], capital_usd=60_000, years=5)
+    found = compared(price={"Hopper": "CoreWeave", "Blackwell": owned})
+    assert "owned: 60,000 USD over 5 years, 80% used" in str(found)
+    assert found.runs["Blackwell"].price_usd_per_hour == pytest.approx(owned)
+    assert pickle.loads(pickle.dumps(owned)).terms == owned.terms
+
+
+def test_clusters_of_one_name_differ_by_size_and_what_fails_says_why() -> None:
+    sizes = [sm.cluster("dgx_h100", nodes=2), sm.cluster("dgx_h100", nodes=4), "l40s_server"]
+    found = sm.compare_clusters("llama3_70b", sizes, SMALL, {"cp": 1}, tokens=1e12)
+    assert list(found.left_out) == ["l40s_server"]
+    assert set(found.runs) <= {"dgx_h100 x 16", "dgx_h100 x 32"}
+    assert "no strategy fits on" in str(found)
+    assert found.table.verdict.tolist()[-1] == found.left_out["l40s_server"]
+
+
+def test_deadlines_size_the_clusters() -> None:
+    found = compared(days=60, most_nodes=16, price=3.0)
+    assert all(run.days <= 60 for run in found.runs.values())
+    late = compared(days=1, most_nodes=2, price=3.0)
+    assert set(late.left_out) == set(BOUGHT)
+    assert late.cheapest is None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"price": "cheap"}, "price='cheap': unknown"),
+        ({"price": {"Hopper": 3}}, "must name every cluster; Blackwell is missing"),
+        ({"tokens": -1}, "tokens=-1: must be from"),
+        ({"clusters": []}, r"clusters=\[\]: at least one"),
+        ({"clusters": 7}, "clusters=7: must be a list"),
+    ],
+)
+def test_malformed_comparisons_are_named(given: dict[str, Any], message: str) -> None:
+    asked: dict[str, Any] = {"clusters": BOUGHT, "tokens": 1e12, **given}
+    with pytest.raises(sm.ScaleModelError, match=message):
+        sm.compare_clusters("llama3_8b", asked.pop("clusters"), SMALL, {"cp": 1}, **asked)
 
 
 # ------------------------------------------------------------------------------------ ownership
@@ -279,3 +472,24 @@ def test_the_command_line_prints_the_run(capsys: pytest.CaptureFixture[str]) -> 
     assert "run_operational_kg" in capsys.readouterr().out
     assert main([*command, "--grid", "usa"]) == 2
     assert "need --tokens" in capsys.readouterr().err
+
+
+def test_the_command_line_compares_clusters(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["compare-clusters", "llama3_8b", "--clusters", "dgx_h100:4", "dgx_b200:2"]
+    command += ["--global-batch", "256", "--sequence", "4096", "--tokens", "1e12"]
+    assert main([*command, "--price", "CoreWeave", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["basis"] == "CoreWeave"
+    assert {row["seller"] for row in found["clusters"]} == {"CoreWeave"}
+    assert main([*command, "--price", "3"]) == 0
+    assert "3 USD per accelerator-hour for all" in capsys.readouterr().out
+    assert main([*command, "--clusters", "dgx_h100:x"]) == 2
+    assert "must be like dgx_h100:64" in capsys.readouterr().err
+
+
+def test_tokens_of_what_does_not_fit_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["estimate", "llama3_70b", "--cluster", "dgx_h100", "--tokens", "1e12"]
+    assert main([*command, "--global-batch", "64", "--sequence", "4096"]) == 3
+    said = capsys.readouterr()
+    assert "no run, for the strategy does not fit" in said.err
+    assert "days" not in said.out

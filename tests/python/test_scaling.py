@@ -168,7 +168,7 @@ def test_where_a_search_finds_nothing_the_verdict_says_so() -> None:
 
 def test_no_price_is_no_cost() -> None:
     task = sm.Training(global_batch=16, sequence=4096)
-    curve = sm.scaling("llama2_7b", "gb200_nvl72", task, [8], strategy=PLAN)
+    curve = sm.scaling("llama2_7b", "gb300_nvl72", task, [8], strategy=PLAN)
     assert curve.usd_per_token.isna().all()
     assert curve.cost_usd.isna().all()
 

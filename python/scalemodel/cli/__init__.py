@@ -19,6 +19,7 @@ from scalemodel.base import interrupts
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli.calibrations import add_calibrate, add_measure
 from scalemodel.cli.catalogue import add_list, add_validate
+from scalemodel.cli.clusters import add_compare_clusters
 from scalemodel.cli.codesigns import add_codesign
 from scalemodel.cli.estimates import add_estimate, record, summary
 from scalemodel.cli.jobs import add_compare_log, add_launch
@@ -66,6 +67,7 @@ _COMMANDS = (
     add_report,
     add_codesign,
     add_scaling,
+    add_compare_clusters,
     add_serve,
     add_route,
     add_launch,
@@ -85,7 +87,7 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"scalemodel {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for add in _COMMANDS:
         add(commands)
     return parser
@@ -135,7 +137,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if reconfigure is not None:  # a terminal without Unicode still gets an answer
             reconfigure(errors="replace")
     try:
-        code = _run(make_parser().parse_args(argv))
+        parser = make_parser()
+        options = parser.parse_args(argv)
+        if not hasattr(options, "run"):  # no command: what there is
+            parser.print_help()
+            return OK
+        code = _run(options)
         sys.stdout.flush()
         return code
     except SystemExit as leaving:  # argparse has printed its line, or the help

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import re
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import scalemodel._core as _core
+from scalemodel.base.errors import nearest
+from scalemodel.base.words import choice, hint
 from scalemodel.cli.output import MALFORMED
 
 if TYPE_CHECKING:
@@ -22,12 +27,58 @@ _FINE_TUNING = ("method", "lora_rank", "lora_targets")
 _MOST_CHOICES = 8
 
 
+_INVALID = re.compile(r"invalid choice: '(?P<given>.*?)' \(choose from (?P<legal>.*)\)")
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """Which option one that does not exist stands for."""
+    fields = {option[2:].replace("-", "_"): option for option in known if option[2:]}
+    likely = hint(name[2:].replace("-", "_"), fields)
+    if not likely.startswith("did you mean"):
+        return "--help lists those there are"
+    for field in sorted(fields, key=len, reverse=True):
+        likely = likely.replace(f"'{field}'", fields[field])
+    return likely
+
+
 class Parser(argparse.ArgumentParser):
-    """Complains in one line."""
+    """Complains in one line that says what would be right."""
 
     def error(self, message: str) -> NoReturn:
         """Prints the line and leaves with the code of a malformed question."""
-        self.exit(MALFORMED, f"{self.prog}: error: {message}\n")
+        self.exit(MALFORMED, f"{self.prog}: error: {self._told(message)}\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, but options that do not exist are named with the ones meant."""
+        if self._subparsers is None:
+            known = self._option_string_actions
+            for text in sys.argv[1:] if args is None else args:
+                if text == "--":
+                    break
+                name, sign, value = text.partition("=")
+                if name.startswith("--") and name not in known:
+                    self.error(f"{name}{sign}{value}: no such option; {_meant(name, known)}")
+        return super().parse_known_args(args, namespace)
+
+    def _told(self, message: str) -> str:
+        """A complaint of argparse with what is needed to do without it."""
+        needed = "the following arguments are required: "
+        if message.startswith(needed):
+            names = message.removeprefix(needed).split(", ")
+            said = (
+                f"{name} {action.metavar or ''} ({action.help})".replace(f"{name} {name}", name)
+                for name in names
+                for action in self._actions
+                if name in (*action.option_strings, action.metavar)
+            )
+            return needed + (", ".join(said) or ", ".join(names))
+        invalid = _INVALID.search(message)
+        if invalid is not None:
+            legal = [name.strip(" '") for name in invalid["legal"].split(",")]
+            likely = nearest(invalid["given"], legal)
+            if likely.startswith("did you mean"):
+                return f"{message}; {likely}"
+        return message
 
 
 def whole(text: str) -> int:
@@ -79,7 +130,8 @@ def add_field(group: Any, row: Mapping[str, Any], *, required: bool = False) -> 
         kind = {"action": argparse.BooleanOptionalAction}
     elif row["kind"] == "choice":
         long = len(row["choices"]) > _MOST_CHOICES
-        kind = {"choices": row["choices"], "metavar": "ORDER" if long else None}
+        meant = functools.partial(choice, legal=row["choices"])
+        kind = {"choices": row["choices"], "type": meant, "metavar": "ORDER" if long else None}
     else:
         kind = {"type": whole if row["kind"] == "int" else number, "metavar": "N"}
     group.add_argument(
@@ -235,6 +287,7 @@ def knob_value(row: Mapping[str, Any], text: str) -> object:
             return text == "on"
         legal = "on or off"
     elif row["kind"] == "choice":
+        text = choice(text, row["choices"])
         if text in row["choices"]:
             return text
         legal = "one of " + ", ".join(row["choices"])
@@ -286,8 +339,6 @@ def exclusion(text: str) -> dict[str, object]:
         if not sign or not value:
             raise argparse.ArgumentTypeError(f"{part!r}: must be like sharding=zero3,tp=8")
         if name not in rows:
-            from scalemodel.base.errors import nearest
-
             raise argparse.ArgumentTypeError(f"{name}: no such knob; {nearest(name, rows)}")
         found[name] = knob_value(rows[name], value)
     return found

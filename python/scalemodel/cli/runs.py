@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli.options import number
+from scalemodel.cli.output import report
 
 if TYPE_CHECKING:
     from scalemodel.economics import TrainingRun
@@ -18,7 +19,12 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     run = parser.add_argument_group("whole run (with --tokens)")
     run.add_argument("--tokens", type=number, metavar="N", help="tokens to train on")
     run.add_argument("--failures", metavar="NAME|N", help="per node-day (default: llama_3)")
-    run.add_argument("--price", metavar="NAME|N", help="list price, or USD per accelerator-hour")
+    run.add_argument(
+        "--price",
+        metavar="BASIS|NAME|N",
+        help="basis such as neocloud_on_demand, spot or a seller, list price, or USD per "
+        "accelerator-hour",
+    )
     run.add_argument(
         "--grid", metavar="NAME|N", help="country in three letters, or g of CO2e per kWh"
     )
@@ -26,7 +32,14 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--cap-w", type=number, metavar="W", help="power limit of an accelerator")
 
 
-def _number_or_name(text: str) -> str | float:
+def number_or_name(text: str) -> str | float:
+    """A number where the text is one, else the text.
+
+    Examples
+    --------
+    >>> number_or_name("2.5"), number_or_name("spot")
+    (2.5, 'spot')
+    """
     try:
         return float(text)
     except ValueError:
@@ -37,7 +50,7 @@ def run_of(options: argparse.Namespace, est: Estimate) -> TrainingRun | None:
     """The run asked for; None without ``--tokens`` or where the strategy does not fit."""
     named = {"reliability": "failures", "price": "price", "grid": "grid", "pue": "pue"}
     given = {
-        argument: _number_or_name(value)
+        argument: number_or_name(value)
         for argument, option in named.items()
         if (value := getattr(options, option)) is not None
     }
@@ -48,6 +61,8 @@ def run_of(options: argparse.Namespace, est: Estimate) -> TrainingRun | None:
             raise ScaleModelError("--failures, --price, --grid, --pue, --cap-w: need --tokens")
         return None
     if not est.fits:
+        if not est.illegal:  # what it lacks is printed with the estimate
+            report("warning", f"--tokens {options.tokens:g}: no run, for the strategy does not fit")
         return None
     from scalemodel.economics import training_run
 
@@ -67,7 +82,7 @@ def run_text(run: TrainingRun) -> str:
         f"productive {percent_text(run.ettr_fraction)}, {run.failures:.3g} failures",
         f"{count_text(run.energy_j / 3600)}Wh",
     ]
-    if run.cost_usd is not None:
-        parts.append(f"{money_text(run.cost_usd)} at {run.price_usd_per_hour:.2f} USD/h")
+    cost = "no cost: " if run.cost_usd is None else f"{money_text(run.cost_usd)} at "
+    parts.append(f"{cost}{run.price_source}")
     parts.append(f"{(run.operational_kg + run.embodied_kg) / 1e3:,.3g} t CO2e")
     return "   ".join(parts)

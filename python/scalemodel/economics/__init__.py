@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from scalemodel.economics.buying import (
+    ClusterComparison,
+    break_even_usd_per_hour,
+    compare_clusters,
+)
 from scalemodel.economics.caps import power_caps
 from scalemodel.economics.carbon import embodied_kg
 from scalemodel.economics.failures import Reliability, reliability
 from scalemodel.economics.plan import plan_training
-from scalemodel.economics.run import TrainingRun, owned_price_usd_per_hour, training_run
+from scalemodel.economics.run import OwnedPrice, TrainingRun, owned_price_usd_per_hour, training_run
 from scalemodel.economics.splits import ComputeOptimal, compute_optimal
 
 __all__ = [
+    "ClusterComparison",
     "ComputeOptimal",
+    "OwnedPrice",
     "Reliability",
     "TrainingRun",
+    "break_even_usd_per_hour",
+    "compare_clusters",
     "compute_optimal",
     "embodied_kg",
     "owned_price_usd_per_hour",

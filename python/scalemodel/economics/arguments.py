@@ -6,7 +6,10 @@ import math
 from collections.abc import Mapping
 
 from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.text import size_text
 from scalemodel.base.units import value_of
+from scalemodel.estimator.estimate import Estimate
+from scalemodel.estimator.evaluation import running_estimate
 
 
 def checked(argument: str, value: object, low: float, high: float = 1e30) -> float:
@@ -60,3 +63,32 @@ def preset(argument: str, value: object, table: Mapping[str, object], low: float
             raise ScaleModelError(f"{argument}={value!r}: unknown; {nearest(value, table)}")
         return checked(argument, value_of(table[value]), low)
     return checked(argument, value, low)
+
+
+def fitting_estimate(est: Estimate, argument: str = "est") -> Estimate:
+    """The estimate of a strategy that runs and fits, or an error that says what would.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> est = sm.estimate("llama3_70b", sm.cluster("dgx_h100"),
+    ...                   sm.Training(global_batch=64, sequence=8192))
+    >>> try:
+    ...     fitting_estimate(est)
+    ... except sm.ScaleModelError as error:
+    ...     print(error.code)
+    out_of_memory
+    """
+    found = running_estimate(est, argument)
+    if not found.fits:
+        needs, has = (
+            size_text(getattr(found.core, f"memory_{name}bytes")) for name in ("", "capacity_")
+        )
+        changes = [fix.change for fix in found.fixes() if fix.verdict == "ok"][:2]
+        helps = f"try {' or '.join(changes)} ({argument}.fixes())" if changes else "search for one"
+        raise ScaleModelError(
+            f"{argument}: needs {needs} of {has} in every {found.cluster.accelerator}; what does "
+            f"not fit does not run; {helps}",
+            code="out_of_memory",
+        )
+    return found

@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.base.units import parse_quantity, value_of
+from scalemodel.base.words import named_arguments
 from scalemodel.economics import carbon
-from scalemodel.economics.arguments import checked, one_of
+from scalemodel.economics.arguments import checked, fitting_estimate, one_of
 from scalemodel.economics.caps import capped_step
 from scalemodel.economics.failures import Reliability, nodes_of
 from scalemodel.economics.failures import reliability as reliability_of
 from scalemodel.estimator.estimate import Estimate
-from scalemodel.estimator.evaluation import running_estimate
+from scalemodel.resolve.prices import (
+    Price,
+    entry_price,
+    is_basis,
+    list_price,
+    no_price,
+    unknown_basis,
+)
 
 if TYPE_CHECKING:
     from scalemodel.resolve import Cluster
@@ -26,6 +33,8 @@ _DAY_S, _HOUR_S = 86400.0, 3600.0
 _COVERED_FRACTION = 0.8
 _SIMULATED_RUNS = 200
 _MANY_FAILURES = 20_000
+#: Rounding of a run that is exactly one step long.
+_LEAST_STEPS = 1 - 1e-9
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,8 @@ class TrainingRun:
         Of the facility. Time lost to failures is taken to draw what training draws.
     price_usd_per_hour, cost_usd, usd_per_million_tokens : float or None
         Per accelerator; None without a price.
+    price_source : str
+        The price with its seller, terms and date, or what to pass where there is none.
     operational_kg, embodied_kg : float
         CO2e of the energy, and of making the machines in proportion to their use.
 
@@ -75,6 +86,7 @@ class TrainingRun:
     power_w: float
     energy_j: float
     price_usd_per_hour: float | None
+    price_source: str
     cost_usd: float | None
     usd_per_million_tokens: float | None
     operational_kg: float
@@ -105,7 +117,9 @@ class TrainingRun:
         between = ""
         if self.time_low_s is not None and self.time_high_s is not None:
             between = f" ({self.time_low_s / _DAY_S:.4g} to {self.time_high_s / _DAY_S:.4g})"
-        money = "" if self.cost_usd is None else f", {self.cost_usd:.4g} USD"
+        money = f", no cost: {self.price_source}"
+        if self.cost_usd is not None:
+            money = f", {self.cost_usd:.4g} USD at {self.price_source}"
         return (
             f"TrainingRun({self.tokens:.4g} tokens on {self.accelerators} accelerators in "
             f"{self.days:.4g}{between} days, {self.energy_j / 3.6e9:.4g} MWh{money}, "
@@ -113,8 +127,59 @@ class TrainingRun:
         )
 
 
+class OwnedPrice(float):
+    """USD per accelerator-hour of a machine of one's own, and what it is made of."""
+
+    terms: str
+
+    def __new__(cls, usd_per_hour: float, terms: str) -> OwnedPrice:
+        """A price that tells its terms."""
+        made = super().__new__(cls, usd_per_hour)
+        made.terms = terms
+        return made
+
+    def __getnewargs__(self) -> tuple[float, str]:  # type: ignore[override]
+        return float(self), self.terms
+
+
+def price_on(cluster: Cluster, price: str | float | None) -> Price | None:
+    """The price of an accelerator of a cluster; None where none is known.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    price : str or float, optional
+        USD per accelerator-hour, a list price of the catalogue, or a basis: a kind of seller and
+        terms (``"neocloud_on_demand"``, ``"hyperscaler_reserved"``, ``"spot"``), or a seller
+        (``"CoreWeave"``, ``"AWS reserved"``). Default: the cluster's own.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> str(price_on(sm.cluster("dgx_b200"), "AWS"))
+    '14.24 USD/h (AWS, on demand, 2026-07)'
+    """
+    if price is None:
+        return cluster.price
+    if isinstance(price, str):
+        if is_basis(price):
+            return list_price(cluster.accelerator, price)
+        try:
+            listed = entry_price(catalog.find("prices", price))
+        except ScaleModelError:
+            raise unknown_basis(price) from None
+        accelerator = catalog.load("prices", listed.source)["accelerator"]
+        if accelerator != cluster.accelerator:
+            raise ScaleModelError(
+                f"price={price!r}: is of {accelerator}, not of {cluster.accelerator}"
+            )
+        return listed
+    terms = price.terms if isinstance(price, OwnedPrice) else "as given"
+    return Price(checked("price", price, 0, 1e6) / _HOUR_S, terms)
+
+
 def price_of(cluster: Cluster, price: str | float | None) -> float | None:
-    """USD per accelerator and second: the cluster's, a named list price, or one given per hour.
+    """USD per accelerator and second: as `price_on`, without its source.
 
     Examples
     --------
@@ -122,17 +187,8 @@ def price_of(cluster: Cluster, price: str | float | None) -> float | None:
     >>> round(3600 * price_of(sm.cluster("dgx_h100"), "aws_p5_2025_06"), 2)
     6.88
     """
-    if price is None:
-        return float(cluster.core.price_usd_per_s) or None
-    if isinstance(price, str):
-        entry = catalog.load("prices", catalog.find("prices", price))
-        if entry["accelerator"] != cluster.accelerator:
-            raise ScaleModelError(
-                f"price={price!r}: is of {entry['accelerator']}, not of {cluster.accelerator}"
-            )
-        cell = value_of(entry["usd_per_accelerator_hour"])
-        return parse_quantity(cell, "usd_per_s", f"prices/{price}")
-    return checked("price", price, 0, 1e6) / _HOUR_S
+    found = price_on(cluster, price)
+    return found.usd_per_s if found else None
 
 
 def owned_price_usd_per_hour(
@@ -143,8 +199,11 @@ def owned_price_usd_per_hour(
     utilisation_fraction: float | None = None,
     usd_per_kwh: float = 0.1,
     power_w: float | None = None,
-) -> float:
+) -> OwnedPrice:
     """What an owned accelerator costs per hour of use: its capital and its electricity.
+
+    The capital is written off evenly over the hours that it is used in its life; power counts with
+    the PUE of the facility. Both as `sm.training_run` and `sm.compare_clusters` take a price.
 
     Parameters
     ----------
@@ -165,24 +224,28 @@ def owned_price_usd_per_hour(
     True
     """
     core = cluster.core
-    usual_s, usual_use = carbon.life_s()
+    usual_s, used = carbon.life_s()
     life_s = usual_s if years is None else checked("years", years, 0.01, 100) * 365.25 * _DAY_S
-    used = utilisation_fraction
+    if utilisation_fraction is not None:
+        used = checked("utilisation_fraction", utilisation_fraction, 1e-3, 1)
     phases = core.accelerator.power
     own_w = phases.compute_fraction * phases.limit_w
     if power_w is not None:
         own_w = checked("power_w", power_w, 0, 1e6)
     node_w = _core.node_power_w(own_w, core.node_accelerators, core.host_power_w)
-    return _HOUR_S * float(
-        _core.owned_price_usd_per_s(
-            checked("capital_usd", capital_usd, 0),
-            life_s,
-            usual_use if used is None else checked("utilisation_fraction", used, 1e-3, 1),
-            node_w / core.node_accelerators,
-            core.pue,
-            checked("usd_per_kwh", usd_per_kwh, 0),
-        )
+    usd_per_s = _core.owned_price_usd_per_s(
+        checked("capital_usd", capital_usd, 0),
+        life_s,
+        used,
+        node_w / core.node_accelerators,
+        core.pue,
+        checked("usd_per_kwh", usd_per_kwh, 0),
     )
+    terms = (
+        f"owned: {capital_usd:,.0f} USD over {life_s / _DAY_S / 365.25:.3g} years, {used:.0%} "
+        f"used, {usd_per_kwh:.3g} USD/kWh, PUE {core.pue:.3g}"
+    )
+    return OwnedPrice(_HOUR_S * float(usd_per_s), terms)
 
 
 @lru_cache(maxsize=256)
@@ -248,10 +311,24 @@ def _time_s(
     if wanted == "energy_j":
         return amount / rate.step_j * rate.step_time_s
     if not price_usd_per_s:
-        raise ScaleModelError(f"budget_usd={amount!r}: {cluster.accelerator} has no price")
+        raise ScaleModelError(f"budget_usd={amount!r}: {no_price(cluster.accelerator)}")
     return amount / float(_core.rental_cost_usd(1.0, cluster.accelerators, price_usd_per_s))
 
 
+def _without_price(cluster: Cluster, price: str | float | None) -> str:
+    return no_price(cluster.accelerator, price if isinstance(price, str) else None)
+
+
+def _too_short(wanted: str, amount: float, est: Estimate, rate: _Rate) -> ScaleModelError:
+    """The error of a run that ends before its first step: a prefix was forgotten."""
+    step = f"{rate.step_time_s:.3g} s, {est.task.global_batch * est.task.sequence:,} tokens"
+    return ScaleModelError(
+        f"{wanted}={amount:g}: is less than one step ({step}); must be at least that"
+        + (f"; did you mean tokens={amount:g}e12?" if wanted == "tokens" and amount < 1e4 else "")
+    )
+
+
+@named_arguments
 def training_run(
     est: Estimate,
     *,
@@ -278,7 +355,9 @@ def training_run(
     reliability : Reliability, str or float
         Made by `sm.reliability`, or failures per node-day or the name of a preset. 0: none.
     price : str or float, optional
-        List price of the catalogue, or USD per accelerator-hour. Default: the cluster's.
+        USD per accelerator-hour, a list price of the catalogue, or a basis: a kind of seller and
+        terms (``"neocloud_on_demand"``, ``"hyperscaler_reserved"``, ``"spot"``) or a seller
+        (``"CoreWeave"``). Default: the cluster's.
     grid : str or float
         Country in three letters (ISO 3166: ``"fra"``), ``"world"`` or a cloud region of the
         catalogue, or g of CO2e per kWh.
@@ -295,7 +374,8 @@ def training_run(
 
     Raises
     ------
-    ScaleModelError : the strategy cannot run, or an argument is malformed.
+    ScaleModelError : the strategy cannot run or does not fit, the run is shorter than a step, or an
+        argument is malformed.
 
     Examples
     --------
@@ -310,7 +390,7 @@ def training_run(
     >>> round(month.days, 6)
     30.0
     """
-    est = running_estimate(est)
+    est = fitting_estimate(est)
     wants = {"tokens": tokens, "days": days, "budget_usd": budget_usd, "energy_j": energy_j}
     wanted = one_of(**wants)
     amount = checked(wanted, wants[wanted], 1e-9)
@@ -322,8 +402,11 @@ def training_run(
     if ettr <= 0:
         raise ScaleModelError(f"reliability={job!r}: no run of this kind makes progress")
     rate = _rate(est, cap_w, cluster.core.pue if pue is None else carbon.pue_of(pue), network_w)
-    price_per_s = price_of(cluster, price)
+    found = price_on(cluster, price)
+    price_per_s = found.usd_per_s if found else None
     time_s = _time_s(wanted, amount, rate, ettr, cluster, price_per_s)
+    if time_s * ettr < rate.step_time_s * _LEAST_STEPS:
+        raise _too_short(wanted, amount, est, rate)
     trained = _core.tokens_in(time_s, rate.tokens_per_s, ettr)
     low_s, high_s = _bounds(est, job, time_s)
     cost = None
@@ -347,6 +430,7 @@ def training_run(
         power_w=rate.step_j / rate.step_time_s,
         energy_j=energy,
         price_usd_per_hour=None if price_per_s is None else _HOUR_S * price_per_s,
+        price_source=str(found) if found else _without_price(cluster, price),
         cost_usd=cost,
         usd_per_million_tokens=None if cost is None else 1e6 * cost / trained,
         operational_kg=_core.operational_kg(energy, carbon.grid_g_per_kwh(grid)),

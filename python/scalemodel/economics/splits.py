@@ -7,10 +7,10 @@ from typing import NamedTuple
 import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.economics.arguments import checked, one_of
+from scalemodel.economics.arguments import checked, fitting_estimate, one_of
 from scalemodel.economics.run import price_of
 from scalemodel.estimator.estimate import Estimate
-from scalemodel.estimator.evaluation import running_estimate
+from scalemodel.resolve.prices import no_price
 from scalemodel.resolve.reader import Reader
 
 
@@ -49,7 +49,7 @@ def _flop(
 ) -> float:
     if est is None:
         raise ScaleModelError("est=None: energy and money need an estimate")
-    est = running_estimate(est)
+    est = fitting_estimate(est)
     cluster = est.cluster
     peaks = dict(zip(_core.precisions(), cluster.core.accelerator.peak_flop_per_s, strict=True))
     rate = est.mfu_fraction * cluster.accelerators * peaks[est.task.precision]
@@ -58,7 +58,7 @@ def _flop(
         return float(_core.flop_for_energy(checked("energy_j", energy_j, 1), rate, power_w))
     price_per_s = price_of(cluster, price)
     if not price_per_s:
-        raise ScaleModelError(f"price={price!r}: {cluster.accelerator} has no price; give one")
+        raise ScaleModelError(f"price={price!r}: {no_price(cluster.accelerator)}")
     whole = cluster.accelerators * price_per_s
     return float(_core.flop_for_money(checked("budget_usd", budget_usd, 1e-6), rate, whole))
 

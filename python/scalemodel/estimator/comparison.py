@@ -112,6 +112,7 @@ class Comparison:
             f"step {time_text(self.first.core.step_time_s)} → "
             f"{time_text(self.second.core.step_time_s)} ({percent_text(ratio - 1, signed=True)})"
         ]
+        lines += self._cost_lines()
         for title, table, key in (("by cause", self.causes(), "cause"), *self._by_input()):
             told = [
                 f"{row[key]} {time_text(row['difference_s'], signed=True)}"
@@ -120,6 +121,30 @@ class Comparison:
             ]
             lines.append(f"{title}: " + (", ".join(told) if told else "no difference"))
         return "\n".join(lines)
+
+    def _cost_lines(self) -> list[str]:
+        """What the steps cost, with the price of each and whether both are of one basis."""
+        from scalemodel.base.text import money_text
+        from scalemodel.resolve.prices import no_price, one_basis
+
+        both = (self.first, self.second)
+        if all(est.cost_usd is None for est in both):
+            return []
+        prices = [est.cluster.price for est in both]
+        told = [
+            f"{money_text(est.cost_usd)} at {price}"
+            if est.cost_usd is not None
+            else f"no cost: {no_price(est.cluster.accelerator)}"
+            for est, price in zip(both, prices, strict=True)
+        ]
+        if told[0].partition(" at ")[2] == told[1].partition(" at ")[2]:
+            told[0] = told[0].partition(" at ")[0]
+        mixed = (
+            ""
+            if one_basis(prices)
+            else "; the prices differ in seller or terms: sm.compare_clusters takes one basis"
+        )
+        return [f"cost of a step {' → '.join(told)}{mixed}"]
 
     def _by_input(self) -> list[tuple[str, pd.DataFrame, str]]:
         table = self.inputs()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import scalemodel._core as _core
+from scalemodel.base.words import understand
 from scalemodel.resolve.accelerators import accelerator_table
 from scalemodel.resolve.clusters import Cluster, Network, cluster, with_network
 from scalemodel.resolve.models import Model, model
@@ -19,3 +21,5 @@ __all__ = [
     "stack",
     "with_network",
 ]
+
+understand(_core.Strategy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,10 +13,18 @@ import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.safe_text import plain
-from scalemodel.base.units import parse_quantity, value_of
+from scalemodel.base.words import named_arguments
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 from scalemodel.resolve.networks import build_fabric, build_measured, build_scale_up, build_shares
+from scalemodel.resolve.prices import Price, entry_price, usual_price
 from scalemodel.resolve.reader import Reader, Table, freeze, is_path, merged
+from scalemodel.resolve.unknown import (
+    accelerator_meant,
+    clusters_with,
+    is_model,
+    swapped,
+    unknown_cluster,
+)
 
 #: Key of the parts of a cluster file that describes several kinds.
 PARTS_KEY = "part"
@@ -63,6 +72,25 @@ class Cluster:
         """Nodes of the job."""
         return self.accelerators / int(self.core.node_accelerators)
 
+    @property
+    def price(self) -> Price | None:
+        """The price of an accelerator with its seller, terms and date; None without one.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> str(sm.cluster("dgx_h100").price)
+        '2.99 USD/h (Lambda, on demand, 2026-03)'
+        """
+        usd = float(self.core.price_usd_per_s)
+        if not usd:
+            return None
+        if self.price_source in catalog.names("prices"):
+            listed = entry_price(self.price_source)
+            if listed.usd_per_s == usd:
+                return listed
+        return Price(usd, self.price_source or "as given")
+
     @cached_property
     def _hash(self) -> int:
         return hash((self.name, self.core))
@@ -80,23 +108,6 @@ class Cluster:
 
 #: What stands for a cluster in a question.
 ClusterLike = str | Path | Cluster | dict[str, Any]
-
-
-#: No number of a catalogue comes near; whole numbers beyond it have no exact double.
-@catalog.kept(256)
-def _newest_price(accelerator: str) -> tuple[float, str]:
-    """Price per second of the newest list price of an accelerator, cheapest first, and its name."""
-    best: tuple[str, float, str] | None = None
-    for name in catalog.names("prices"):
-        entry = catalog.load("prices", name)
-        if entry["accelerator"] != accelerator or entry["type"] not in ("on_demand", "neocloud"):
-            continue
-        price = parse_quantity(
-            value_of(entry["usd_per_accelerator_hour"]), "usd_per_s", f"prices/{name}"
-        )
-        if best is None or (entry["date"], -price) > (best[0], -best[1]):
-            best = (entry["date"], price, name)
-    return (best[1], best[2]) if best else (0.0, "")
 
 
 def _topology(table: Table) -> object:
@@ -118,7 +129,13 @@ def cluster_table(source: str | Path | Table) -> tuple[dict[str, Any], str]:
     text = str(source)
     if is_path(source, (".toml",), ("clusters",)):
         return catalog.read_toml(Path(text)), text
-    name = catalog.find("clusters", text)
+    try:
+        name = catalog.find("clusters", text)
+    except ScaleModelError as error:
+        accelerator = accelerator_meant(text)
+        if accelerator is None:
+            raise unknown_cluster(text, error) from None
+        return {"accelerator": accelerator}, accelerator
     return dict(catalog.load("clusters", name)), name
 
 
@@ -128,6 +145,32 @@ def _count(value: object, argument: str) -> int:
     return value
 
 
+def _say_generic(source: str, built: Cluster) -> None:
+    """An accelerator was named in the place of a cluster: what was taken for the rest."""
+    core, known = built.core, clusters_with(built.accelerator)
+    gbit = 8e-9 * core.fabric.bandwidth_bytes_per_s
+    listed = f"clusters with it: {', '.join(known)}; " if known else ""
+    warnings.warn(
+        f"cluster={source!r}: is the accelerator {built.accelerator}, taken in nodes of "
+        f"{core.node_accelerators} with the usual network, {gbit:.4g} Gbit/s each; {listed}"
+        f"cluster={{'accelerator': {built.accelerator!r}}} says the same without this warning",
+        stacklevel=4,
+    )
+
+
+def _say_part_nodes(count: int, built: Cluster) -> None:
+    """Jobs of several nodes take whole ones."""
+    each = int(built.core.node_accelerators)
+    if count > each and count % each:
+        warnings.warn(
+            f"accelerators={count}: are {count / each:.4g} nodes of {built.name}, which has "
+            f"{each} in each; groups cross nodes unevenly then, so give a multiple of {each} "
+            f"(nodes={-(-count // each)} is {-(-count // each) * each})",
+            stacklevel=4,
+        )
+
+
+@named_arguments
 def cluster(
     source: str | Path | Table | Cluster,
     *,
@@ -139,7 +182,8 @@ def cluster(
     Parameters
     ----------
     source : str, Path or mapping
-        Catalogue name or alias, path of a ``.toml`` entry, or a mapping with the keys of an entry:
+        Catalogue name or alias, path of a ``.toml`` entry, an accelerator's name (a generic node of
+        it, with a warning), or a mapping with the keys of an entry:
         ``{"base": "dgx_h100", "fabric": {"bandwidth": "800 Gbit/s"}}`` changes an entry,
         ``{"accelerator": "H100"}`` builds one with what is usual for that accelerator. The
         accelerator may itself be a mapping with a ``base``.
@@ -149,6 +193,10 @@ def cluster(
     Raises
     ------
     ScaleModelError : unknown name or key, wrong unit, impossible number; the message names it.
+
+    Warns
+    -----
+    UserWarning : the name of an accelerator was given; or several nodes, the last of them in part.
 
     Examples
     --------
@@ -166,17 +214,24 @@ def cluster(
         accelerators = _count(accelerators, "accelerators")
     if isinstance(source, Cluster):
         built = source
+    elif is_model(source):
+        raise swapped("cluster", source)
     elif isinstance(source, (str, Path, Mapping)):
         table, name = cluster_table(source)
         built = _build_cluster(table, name)
+        if isinstance(source, str) and table.keys() == {"accelerator"}:
+            _say_generic(source, built)
         if nodes is None and accelerators is None:
             nodes = _count(Reader(table, name).count("nodes", 1), "nodes")
     else:
-        raise ScaleModelError(f"cluster={source!r}: must be a catalogue name, a path or a mapping")
+        raise ScaleModelError(
+            f"cluster={source!r}: must be a catalogue name, a path or a mapping, such as 'dgx_h100'"
+        )
     per_node = int(built.core.node_accelerators)
     count = accelerators if accelerators is not None else (nodes or 0) * per_node
     if count == 0:
         return built
+    _say_part_nodes(count, built)
     return Cluster(
         name=built.name,
         core=built.core.replace(accelerators=count),
@@ -268,7 +323,8 @@ def cluster_from_tables(table: Table, accelerator: Table, name: str) -> Cluster:
         f"{name}.scale_up",
     )
     power, price = top.sub("power"), top.sub("price")
-    price_per_s, price_source = _newest_price(accelerator_name)
+    listed = usual_price(accelerator_name)
+    price_per_s, price_source = (listed.usd_per_s, listed.source) if listed else (0.0, "")
     if "usd_per_accelerator_hour" in price.table:
         price_source = f"{name}.price"
     usual_node = min(8, Reader(domain, "scale_up").count("domain", 8) or 8)

@@ -15,9 +15,11 @@ from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.reading import read_json
 from scalemodel.base.safe_text import plain
 from scalemodel.base.units import value_of
+from scalemodel.base.words import named_arguments
 from scalemodel.resolve.hub import checkpoint_format, entry_format, hub_id, is_hub_id
 from scalemodel.resolve.hugging_face import architecture_from_config
 from scalemodel.resolve.reader import Table, is_folder, is_path
+from scalemodel.resolve.unknown import swapped, unknown_model
 
 _TEXTS = ("name", "title", "family", "hub", "checkpoint")
 
@@ -179,7 +181,7 @@ def _entry_name(label: str) -> str:
         try:
             composed = catalog.find("composed", label)
         except ScaleModelError:
-            raise unknown from None
+            raise unknown_model(label, unknown) from None
         raise ScaleModelError(
             f"model={label!r}: is made of layer groups; write sm.compose({composed!r})",
             code=unknown.code,
@@ -187,12 +189,20 @@ def _entry_name(label: str) -> str:
         ) from None
 
 
-def _legal_for(source: object) -> str:
-    if type(source).__name__ == "ComposedModel":
-        return "only decoders have an answer here; estimate, sweep, search, serve take layer groups"
-    return "must be a catalogue name, a path or a mapping"
+def _no_model(source: object) -> ScaleModelError:
+    """What is said of something that can be no model."""
+    kind = type(source).__name__
+    if kind == "Cluster":
+        return swapped("model", source)
+    legal = "must be a catalogue name, a path or a mapping, such as 'llama3_8b'"
+    if kind == "ComposedModel":
+        legal = (
+            "only decoders have an answer here; estimate, sweep, search, serve take layer groups"
+        )
+    return ScaleModelError(f"model={source!r}: {legal}", code="malformed")
 
 
+@named_arguments
 def model(source: str | Path | Table | Model) -> Model:
     """A model from the catalogue, a TOML file, a Hugging Face ``config.json`` or a dictionary.
 
@@ -231,4 +241,4 @@ def model(source: str | Path | Table | Model) -> Model:
         if is_folder(source, "config.json", _KINDS):
             return _model_from_table(read_json(path / "config.json"), text)
         return _catalogue_model(_entry_name(text), text)
-    raise ScaleModelError(f"model={source!r}: {_legal_for(source)}", code="malformed")
+    raise _no_model(source)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import scalemodel._core as _core
+from scalemodel.base.text import count_text
+from scalemodel.base.words import named_fields, spelled
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
 AttentionName = Literal[
@@ -13,7 +16,13 @@ AttentionName = Literal[
 ]
 Choice = Literal["stack", "on", "off"] | bool | None
 
+#: Tokens of a step beyond which the batch was hardly given in sequences: fifteen times that of
+#: DeepSeek-V3 (15,360 sequences of 4,096 tokens, arXiv:2412.19437, section 4.2).
+_MOST_TOKENS: Final = 1e9
+_FIELDS: Final = tuple(_core.Task.fields())
 
+
+@named_fields
 @dataclass(frozen=True, kw_only=True)
 class Training:
     """One pre-training step.
@@ -26,7 +35,8 @@ class Training:
         Tokens per sequence.
     precision : str
         Format of matrix multiplications; FP8 and FP4 keep attention, norms, embedding and head in
-        BF16.
+        BF16. Case does not matter, and names such as ``"bfloat16"`` or ``"mxfp8"`` are understood,
+        here as in every choice.
     attention : str
         Attention kernel; ``"stack"`` takes the software stack's.
     gradient_precision : str
@@ -47,10 +57,16 @@ class Training:
     ------
     ScaleModelError : a value out of range; the message names the argument.
 
+    Warns
+    -----
+    UserWarning : a step of more than a billion tokens; the batch is in sequences.
+
     Examples
     --------
     >>> Training(global_batch=1024, sequence=8192).precision
     'bf16'
+    >>> Training(global_batch=1024, sequence=8192, precision="MXFP8").precision
+    'fp8'
     """
 
     global_batch: int
@@ -68,14 +84,28 @@ class Training:
     core: _core.Task = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        given = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
+        own = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
+        given = spelled(own, _FIELDS)
         object.__setattr__(self, "core", _core.Task(**given))
+        for name in given:  # as the engine spells it
+            if given[name] is not own[name]:
+                object.__setattr__(self, name, given[name])
+        tokens = self.global_batch * self.sequence
+        if tokens > _MOST_TOKENS:
+            sequences = int(self.global_batch // self.sequence)
+            instead = f"; did you mean global_batch={sequences}?" if sequences else ""
+            warnings.warn(
+                f"global_batch={self.global_batch}: is in sequences, so that a step of sequences "
+                f"of {self.sequence} tokens holds {count_text(tokens)} tokens{instead}",
+                stacklevel=4,  # past this, the generated constructor and what checks its names
+            )
 
     def replace(self, **changes: Any) -> Training:
         """A copy with the given fields changed."""
         return replace(self, **changes)
 
 
+@named_fields
 @dataclass(frozen=True, kw_only=True)
 class FineTuning(Training):
     """One fine-tuning step: all weights, or low-rank adapters beside frozen ones.

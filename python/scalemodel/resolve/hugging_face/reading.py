@@ -128,7 +128,8 @@ class Config:
         name, value = self.value(*spec.names)
         if value is None:
             if spec.default == _REQUIRED:
-                raise self._missing(spec.names)
+                legal = f"a whole number from {spec.minimum:,} to {spec.largest:,}"
+                raise self._missing(spec.names, legal)
             return spec.default
         legal = f"a whole number from {spec.minimum} to {spec.largest:,}"
         if isinstance(value, bool) or not isinstance(value, int):
@@ -156,7 +157,7 @@ class Config:
         path, value = self.value(name)
         if value is None:
             if default is None:
-                raise self._missing((name,))
+                raise self._missing((name,), "a string")
             return default
         if not isinstance(value, str):
             raise malformed(path, value, "a string")
@@ -176,7 +177,7 @@ class Config:
         path, value = self.value(name)
         inherited = {key: self.value(key)[1] for key in inherit}
         if value is None and not optional:
-            raise self._missing((name,))
+            raise self._missing((name,), "a table")
         return Config({} if value is None else value, path + ".", inherited)
 
     def unknown(self) -> list[str]:
@@ -190,11 +191,20 @@ class Config:
             and not key.startswith("_")
         ]
 
-    def _missing(self, names: tuple[str, ...]) -> ScaleModelError:
+    def _missing(self, names: tuple[str, ...], legal: str) -> ScaleModelError:
         wanted = " or ".join(f"`{self._path}{name}`" for name in names)
-        near = difflib.get_close_matches(names[0], self._raw.keys() - self._used, n=1)
-        hint = f"; did you mean `{plain(near[0])}` to be `{names[0]}`?" if near else ""
-        return ScaleModelError(f"config.json: required key {wanted} is missing{hint}")
+        # A key that configurations have anyway is no slip for another one.
+        strange = {
+            key
+            for key, value in self._raw.items()
+            if value is not None and key not in self._used and key not in _COSTLESS
+        }
+        near = difflib.get_close_matches(names[0], strange, n=1)
+        if near:
+            hint = f"did you mean `{plain(near[0])}` to be `{names[0]}`?"
+        else:
+            hint = f"give {legal}, or the config.json of the model as published"
+        return ScaleModelError(f"config.json: required key {wanted} is missing; {hint}")
 
 
 def shown(value: object) -> str:

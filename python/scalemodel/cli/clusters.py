@@ -1,0 +1,87 @@
+"""``scalemodel compare-clusters``: one job on several clusters, at prices of one basis."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.cli.options import add_formats, add_task, number, task_of, whole
+from scalemodel.cli.output import NOTHING_FEASIBLE, OK, print_csv, print_json
+from scalemodel.cli.runs import number_or_name
+
+
+def add_compare_clusters(commands: Any) -> None:
+    """The command that prices one job on several clusters."""
+    parser = commands.add_parser(
+        "compare-clusters",
+        help="price one training run on several clusters",
+        description="Search the best strategy of one training run on each of several clusters and "
+        "compare days, energy and cost at prices of one basis.",
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=_compare)
+    parser.add_argument("model", metavar="MODEL", help="catalogue name, .toml or config.json")
+    compared = parser.add_argument_group("comparison")
+    compared.add_argument(
+        "--clusters",
+        required=True,
+        nargs="+",
+        metavar="NAME|TOML[:NODES]",
+        help="clusters, each with its nodes, such as dgx_h100:64 dgx_b200:24",
+    )
+    compared.add_argument(
+        "--tokens", required=True, type=number, metavar="N", help="tokens to train on"
+    )
+    compared.add_argument(
+        "--price",
+        default="neocloud_on_demand",
+        metavar="BASIS|N",
+        help="basis such as neocloud_on_demand, hyperscaler_reserved, spot or a seller, or USD per "
+        "accelerator-hour (default neocloud_on_demand)",
+    )
+    compared.add_argument(
+        "--days", type=number, metavar="N", help="size every cluster to finish in time"
+    )
+    compared.add_argument(
+        "--most-nodes", type=whole, default=16384, metavar="N", help="the largest size with --days"
+    )
+    compared.add_argument("--stack", default="plain", metavar="NAME", help="software stack")
+    add_task(parser)
+    add_formats(parser)
+
+
+def _sized(text: str) -> Any:
+    """A cluster of the command line: its name, and its nodes behind a colon."""
+    from scalemodel import resolve
+
+    name, sign, nodes = text.rpartition(":")
+    if not sign:
+        return resolve.cluster(text)
+    if not nodes.isdecimal():
+        raise ScaleModelError(f"--clusters {text}: must be like dgx_h100:64, a cluster and nodes")
+    return resolve.cluster(name, nodes=int(nodes))
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from scalemodel.economics import compare_clusters
+
+    found = compare_clusters(
+        options.model,
+        [_sized(text) for text in options.clusters],
+        task_of(options),
+        tokens=options.tokens,
+        price=number_or_name(options.price),
+        days=options.days,
+        most_nodes=options.most_nodes,
+        stack=options.stack,
+    )
+    table = found.table
+    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    if options.json:
+        print_json({"basis": found.basis, "clusters": rows})
+    elif options.csv:
+        print_csv(list(table.columns), [list(row.values()) for row in rows])
+    else:
+        print(found)
+    return OK if found.runs else NOTHING_FEASIBLE
