@@ -59,10 +59,12 @@ def test_search_is_a_short_report(run: Any) -> None:
     assert lines[1].startswith(f"{ranking.size:,} strategies · {ranking.evaluated:,} evaluated")
     for verdict, number in ranking.counts.items():
         assert f"{verdict} {number:,}" in lines[1]
-    assert lines[2].split() == ["#", "strategy", "step", "tokens/s", "MFU", "memory", "verdict"]
+    header = ["#", "step", "(80", "%)", "MFU", "memory", "cost", "strategy"]
+    assert [word for word in lines[2].split() if word != "equal"] == header
     assert [line.split()[0] for line in lines[3:7]] == ["1", "2", "3", "4"]
     assert lines[7].startswith("#1 is limited by: ")
     assert lines[8].startswith("#1 against #")
+    assert ran.out == f"{ranking}\n"
 
 
 def test_search_tells_what_the_first_has_over_the_next(run: Any) -> None:

@@ -21,7 +21,7 @@ import scalemodel as sm
 import scalemodel._core as _core
 from scalemodel.base.threads import worker_threads
 from scalemodel.search.objective import SWEEP_COLUMNS, constraint
-from scalemodel.search.ranking import Question, merge
+from scalemodel.search.ranking import RANKING_COLUMNS, Question, merge
 
 MODEL = "llama3_8b"
 CLUSTER = sm.cluster("dgx_h100", nodes=2)
@@ -73,7 +73,8 @@ def test_a_ranking_is_a_sequence_of_estimates_best_first() -> None:
 def test_a_ranking_as_a_table() -> None:
     ranking = search(top=5)
     simulated = "simulated_step_time_s"
-    assert list(ranking.table.columns) == [*SWEEP_COLUMNS, "objective", "row", simulated]
+    added = ["objective", "row", simulated, "equal_strategies"]
+    assert list(ranking.table.columns) == [*SWEEP_COLUMNS, *added] == list(RANKING_COLUMNS)
     assert list(ranking.table[simulated]) == [est.timeline().step_time_s for est in ranking]
     assert list(ranking.table.objective) == [est.step_time_s for est in ranking]
     frame = sm.sweep(MODEL, CLUSTER, TASK, SPACE).loc[ranking.table.row]

@@ -15,21 +15,15 @@ from scalemodel.cli.output import (
     print_json,
     print_table,
     question_record,
-    question_text,
-    strategy_text,
 )
-from scalemodel.estimator.losses import what_limits
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from scalemodel.search.ranking import Question, Ranking
+    from scalemodel.search.ranking import Question
     from scalemodel.search.ranking_file import Part
 
 OUT_SUFFIXES = (".json", ".csv", ".parquet")
-_SHOWN = ("step_time_s", "tokens_per_s", "mfu_fraction", "memory_bytes")
-#: Differences below this share of a step are not worth a word.
-_NOTABLE = 0.0005
 
 
 def add_ranking_output(parser: argparse.ArgumentParser, columns: Sequence[str]) -> None:
@@ -80,6 +74,7 @@ def question_document(question: Question) -> dict[str, Any]:
         "constraints": list(question.constraints),
         "top": question.top,
         "prune": question.prune,
+        "headroom": question.headroom,
     }
 
 
@@ -102,102 +97,19 @@ def _document(part: Part, frame: pd.DataFrame) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------------------ texts
-def counts_text(size: int, counts: Mapping[str, int], *further: str) -> str:
+def counts_text(size: int, counts: Mapping[str, int]) -> str:
     """Rows by what became of them."""
-    verdicts = [f"{verdict} {number:,}" for verdict, number in counts.items()]
-    return " · ".join([f"{size:,} strategies", *further, *verdicts])
+    from scalemodel.search import ranking_view
 
-
-def _counts_text(ranking: Ranking) -> str:
-    further = [f"{ranking.evaluated:,} evaluated"]
-    if ranking.pruned:
-        further.append(f"{ranking.pruned:,} pruned ({ranking.why_pruned()})")
-    text = counts_text(ranking.size, ranking.counts, *further)
-    return text + (f" · constrained {ranking.constrained:,}" if ranking.constrained else "")
-
-
-def _aim_text(question: Question) -> str:
-    terms = question.objective
-    if len(terms) == 1:
-        aim = terms[0][0]
-    else:
-        aim = " + ".join(f"{weight:g} ln {column}" for column, weight in terms)
-    from scalemodel.search.objective import is_maximised
-
-    goal = "most" if len(terms) == 1 and is_maximised(terms[0][0]) else "least"
-    return ", ".join([f"{goal} {aim}", *question.constraints])
-
-
-def _further_columns(question: Question) -> list[str]:
-    return [column for column, _ in question.objective if column not in _SHOWN]
-
-
-def _number_text(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _top_rows(ranking: Ranking) -> None:
-    from scalemodel.base.text import count_text, percent_text, size_text, time_text
-
-    further = _further_columns(ranking.question)
-    rows = []
-    for number, est in enumerate(ranking, start=1):
-        core = est.core
-        rows.append(
-            [
-                number,
-                strategy_text(est.strategy, core.dp),
-                time_text(core.step_time_s),
-                count_text(core.tokens_per_s),
-                percent_text(core.mfu_fraction),
-                size_text(core.memory_bytes),
-                *(_number_text(getattr(est, column)) for column in further),
-                est.verdict,
-            ]
-        )
-    print_table(["#", "strategy", "step", "tokens/s", "MFU", "memory", *further, "verdict"], rows)
-
-
-def _lead_text(ranking: Ranking) -> str:
-    """What the first has over the next that differs, in shares of the other's step."""
-    from scalemodel.base.text import percent_text
-    from scalemodel.estimator.evaluation import TIME_COLUMNS
-
-    first = ranking[0]
-    for number, other in enumerate(ranking[1:], start=2):
-        step = other.core.step_time_s
-        shares = {
-            column: (getattr(first.core, column) - getattr(other.core, column)) / step
-            for column in TIME_COLUMNS
-        }
-        aims = {}
-        for column in dict.fromkeys(["step_time_s", *_further_columns(ranking.question)]):
-            ours, theirs = float(getattr(first, column)), float(getattr(other, column))
-            aims[column] = ours / theirs - 1 if theirs else 0.0
-        if all(abs(value) < _NOTABLE for value in [*shares.values(), *aims.values()]):
-            continue
-        parts = [
-            f"{column.removesuffix('_time_s')} {percent_text(value, signed=True)}"
-            for column, value in aims.items()
-        ]
-        largest = sorted(shares, key=lambda column: -abs(shares[column]))[:4]
-        causes = [
-            f"{column.removesuffix('_s').removeprefix('exposed_')} "
-            f"{percent_text(shares[column], signed=True)}"
-            for column in largest
-            if abs(shares[column]) >= _NOTABLE
-        ]
-        of = f" (of the step: {', '.join(causes)})" if causes else ""
-        return f"#1 against #{number}: {', '.join(parts)}{of}"
-    return ""
+    return ranking_view.counts_text(size, counts)
 
 
 def summary(part: Part) -> str:
     """The question and what became of the rows."""
     from scalemodel.search.ranking_file import rows_text
+    from scalemodel.search.ranking_view import head_lines
 
-    ranking = part.ranking
-    lines = [question_text(ranking.question, _aim_text(ranking.question)), _counts_text(ranking)]
+    lines = head_lines(part.ranking)
     if not part.complete:
         lines.insert(1, f"part: {rows_text(part.rows)} of {part.size:,}")
     return "\n".join(lines)
@@ -222,6 +134,8 @@ def show(part: Part, options: argparse.Namespace) -> int:
 
 
 def _show_text(part: Part, frame: pd.DataFrame, columns: Sequence[str] | None) -> None:
+    from scalemodel.search.compact import table_text
+    from scalemodel.search.ranking_view import best_rows, foot_lines
 
     ranking = part.ranking
     print(summary(part))
@@ -234,11 +148,8 @@ def _show_text(part: Part, frame: pd.DataFrame, columns: Sequence[str] | None) -
         header = [str(name) for name in frame.columns]
         print_table(header, [list(row.values()) for row in records(frame)])
         return
-    _top_rows(ranking)
-    print(f"#1 is limited by: {what_limits(ranking[0])}")
-    lead = _lead_text(ranking)
-    if lead:
-        print(lead)
+    print(table_text(*best_rows(ranking)))
+    print("\n".join(foot_lines(ranking)))
 
 
 def check_out(path: str, *, part: bool) -> None:

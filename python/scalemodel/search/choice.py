@@ -11,6 +11,7 @@ import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import MEMORY_COLUMNS, TIME_COLUMNS, tables_for
+from scalemodel.search.objective import holds, limits_of
 from scalemodel.search.ranking import Question, Ranking
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ def _worths(question: Question, winner: Estimate, threads: int | None) -> Iterat
     single = len(terms) == 1
     best = _core.score(winner.core, terms)
     tables = tables_for(question.model, question.cluster, question.task, question.stack)
+    limits = limits_of(question.constraints, question.headroom)
     chosen = winner.strategy.to_dict()
     values = question.space.values(question.model, question.cluster, question.task)
     for knob, listed in values.items():
@@ -175,7 +177,7 @@ def _worths(question: Question, winner: Estimate, threads: int | None) -> Iterat
         alone: tuple[float, object] | None = None
         for value in others:
             core = tables.estimate(_changed(winner.strategy, knob, value))
-            if core.verdict != "ok":
+            if core.verdict != "ok" or not all(holds(core, limit) for limit in limits):
                 continue
             score = _core.score(core, terms)
             if alone is None or score < alone[0]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import scalemodel._core as _core
@@ -20,6 +21,14 @@ Columns = Mapping[str, Mapping[str, Any]]
 Objective = str | Mapping[str, float]
 ConstraintRow = tuple[str, str, float, str | None]
 
+_COMPARED: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    ">": operator.gt,
+}
 
 # left comparison number, left comparison right, left comparison number * right
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -99,6 +108,52 @@ def constraint(text: str, columns: Columns = _COLUMNS) -> ConstraintRow:
     if abs(factor) == float("inf"):
         raise ScaleModelError(f"constraints={text!r}: the limit must be finite")
     return left, found["op"], factor, right
+
+
+def headroom_fraction(headroom: object) -> float:
+    """A checked share of the memory that is to be left free.
+
+    Examples
+    --------
+    >>> headroom_fraction(0.05), headroom_fraction(0)
+    (0.05, 0.0)
+    """
+    number = isinstance(headroom, (int, float)) and not isinstance(headroom, bool)
+    if not (number and 0 <= float(headroom) < 1):  # type: ignore[arg-type]
+        raise ScaleModelError(
+            f"headroom={headroom!r}: must be a share of the memory from 0 to below 1, as 0.05"
+        )
+    return float(headroom)  # type: ignore[arg-type]
+
+
+def limits_of(constraints: Sequence[str], headroom: float) -> list[ConstraintRow]:
+    """Limits as the engine takes them, that of the memory left free among them.
+
+    Examples
+    --------
+    >>> limits_of(["power_w <= 650"], 0.0)
+    [('power_w', '<=', 650.0, None)]
+    >>> limits_of([], 0.25)
+    [('memory_bytes', '<=', 0.75, 'memory_capacity_bytes')]
+    """
+    free = [("memory_bytes", "<=", 1.0 - headroom, "memory_capacity_bytes")] if headroom else []
+    return [*map(constraint, constraints), *free]
+
+
+def holds(core: _core.Estimate, limit: ConstraintRow) -> bool:
+    """Whether an estimate keeps a limit.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+    ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2))
+    >>> holds(est.core, constraint("memory_bytes <= memory_capacity_bytes"))
+    True
+    """
+    column, compared, factor, other = limit
+    bound = factor * (1.0 if other is None else float(getattr(core, other)))
+    return bool(_COMPARED[compared](float(getattr(core, column)), bound))
 
 
 def known_columns(columns: object) -> tuple[str, ...]:

@@ -16,20 +16,27 @@ from scalemodel.estimator.evaluation import tables_for
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
-from scalemodel.search.objective import (
-    SWEEP_COLUMNS,
-    constraint,
-    is_maximised,
-)
+from scalemodel.search.objective import SWEEP_COLUMNS, is_maximised, limits_of
+from scalemodel.search.ranking_view import view_html, view_text
 from scalemodel.search.space import Space, enumeration, why_empty
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+#: Columns of a ranking's table.
+RANKING_COLUMNS = (
+    *SWEEP_COLUMNS,
+    *("objective", "row", "simulated_step_time_s", "equal_strategies"),
+)
 #: Strategies of a search that are simulated before the first is shown. Always as many, so that the
 #: best of them does not depend on how many are asked for.
 _SIMULATED = 32
+#: Strategies kept for each that is shown: so many may answer the same, where a knob such as the
+#: placement of axes changes nothing.
+_EQUAL = 4
+#: Knobs that keep strategies apart even where all their answers are equal.
+_LAYOUT = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch", "schedule")
 
 
 # ---------------------------------------------------------------------------------------- shards
@@ -69,6 +76,8 @@ class Question:
         Columns of a sweep; None: all.
     too_big : bool
         Rank strategies that run out of memory too.
+    headroom : float
+        Share of the memory that strategies must leave free.
     """
 
     model: Model
@@ -82,6 +91,7 @@ class Question:
     prune: bool = True
     columns: tuple[str, ...] | None = None
     too_big: bool = False
+    headroom: float = 0.0
 
     @property
     def size(self) -> int:
@@ -90,8 +100,8 @@ class Question:
 
     @property
     def kept(self) -> int:
-        """Strategies kept for the simulation that decides which of them are the `top` ones."""
-        return max(self.top, _SIMULATED)
+        """Strategies kept: those that are simulated or shown, and as many more as equal them."""
+        return _EQUAL * max(self.top, _SIMULATED)
 
     @property
     def _rows(self) -> _core.Enumeration:
@@ -134,7 +144,7 @@ class Question:
                 first,
                 last,
                 list(self.objective),
-                [constraint(text) for text in self.constraints],
+                limits_of(self.constraints, self.headroom),
                 self.kept,
                 self.prune,
                 self.too_big,
@@ -176,18 +186,25 @@ class _Hit(NamedTuple):
 
 
 class _Shown(NamedTuple):
-    """A hit, its step in the timeline (None: too long to simulate) and what it ranks by."""
+    """A hit, its step in the timeline (None: too long to simulate) and what it ranks by.
+
+    `equal`: strategies of the hits that answer the same, itself included.
+    """
 
     hit: _Hit
     step_time_s: float | None
     score: float
+    equal: int
 
 
 class Ranking(Sequence[Estimate]):
     """The best strategies of a search, best first; each item is an `Estimate`.
 
     The first 32 are simulated event by event before the best is shown. Where a simulated step
-    differs from its estimate by more than 1 %, these 32 rank by the simulated ones.
+    differs from its estimate by more than 1 %, these 32 rank by the simulated ones. Strategies of
+    one layout whose answers are equal to the last digit, because the knob in which they differ
+    changes nothing there, are one row: `equal_strategies` counts them. Printed, and in a notebook,
+    a ranking is the table of the command line; `table` has every column.
 
     Attributes
     ----------
@@ -239,7 +256,7 @@ class Ranking(Sequence[Estimate]):
         return sum(self._verdicts.values())
 
     def __len__(self) -> int:
-        return min(len(self._hits), self.question.top)
+        return min(len(self._distinct), self.question.top)
 
     @overload
     def __getitem__(self, index: int) -> Estimate: ...
@@ -270,26 +287,49 @@ class Ranking(Sequence[Estimate]):
         return self.question, self._hits, *counts
 
     def __repr__(self) -> str:
-        best = f", best {self[0]!r}" if self._hits else ""
-        return f"Ranking({len(self)} of {self.size:,} strategies{best})"
+        if self._hits:
+            return f"Ranking({len(self)} of {self.size:,} strategies, best {self[0]!r})"
+        # The strategy that needs least memory, which `why_infeasible` names, takes a search.
+        why = self._why() if self.size else self.why_infeasible()
+        return f"Ranking(0 of {self.size:,} strategies: {why})"
+
+    def __str__(self) -> str:
+        return view_text(self)
 
     def _repr_html_(self) -> str:
-        return str(self.table.to_html(max_rows=20))
+        return view_html(self)
+
+    @cached_property
+    def _distinct(self) -> tuple[tuple[_Hit, int], ...]:
+        """The first of the hits of one layout and equal answers, and how many there are."""
+        found: dict[tuple[object, ...], list[_Hit]] = {}
+        for hit in self._hits:
+            layout = (getattr(hit.strategy, name) for name in _LAYOUT)
+            found.setdefault((hit.core, *layout), []).append(hit)
+        return tuple((hits[0], len(hits)) for hits in found.values())
 
     @cached_property
     def _shown(self) -> tuple[_Shown, ...]:
         """The hits, the first ones by what they rank by; as many as were asked for."""
-        shown = self._simulate(self._hits[:_SIMULATED])
+        shown = self._simulate(self._distinct[:_SIMULATED])
         shown.sort(key=lambda one: (one.score, one.hit.row))
         top = self.question.top
-        return (*shown[:top], *self._simulate(self._hits[_SIMULATED:top]))
+        return (*shown[:top], *self._simulate(self._distinct[_SIMULATED:top]))
 
-    def _simulate(self, hits: tuple[_Hit, ...]) -> list[_Shown]:
+    def _simulate(self, hits: tuple[tuple[_Hit, int], ...]) -> list[_Shown]:
         q = self.question
         simulated = _core.simulate_best(
-            q._tables, [hit.strategy for hit in hits], list(q.objective)
+            q._tables, [hit.strategy for hit, _ in hits], list(q.objective)
         )
-        return [_Shown(hit, *known) for hit, known in zip(hits, simulated, strict=True)]
+        return [
+            _Shown(hit, step_time_s, score, equal)
+            for (hit, equal), (step_time_s, score) in zip(hits, simulated, strict=True)
+        ]
+
+    @property
+    def equal_strategies(self) -> tuple[int, ...]:
+        """By strategy shown, how many of its layout answer the same, itself included."""
+        return tuple(shown.equal for shown in self._shown)
 
     @property
     def simulated_step_time_s(self) -> tuple[float | None, ...]:
@@ -300,42 +340,53 @@ class Ranking(Sequence[Estimate]):
     def table(self) -> pd.DataFrame:
         """One row per strategy, best first.
 
-        The columns of `sweep`, `objective` (what the strategy ranks by), `row` and
-        `simulated_step_time_s`, the step time in the event-driven timeline.
+        The columns of `sweep`, `objective` (what the strategy ranks by), `row`,
+        `simulated_step_time_s`, the step time in the event-driven timeline, and
+        `equal_strategies`, how many strategies of its layout answer the same.
         """
         import pandas as pd
 
         weighted = len(self.question.objective) > 1
         rows = []
-        for hit, simulated, score in self._shown:
+        for hit, simulated, score, equal in self._shown:
             values = self._estimate(hit).row()
             first = self.question.objective[0][0]
             shown = score if weighted or not is_maximised(first) else -score
             known = {"objective": shown, "row": hit.row, "simulated_step_time_s": simulated}
-            rows.append({**values, **known})
-        names = [*SWEEP_COLUMNS, "objective", "row", "simulated_step_time_s"]
-        return pd.DataFrame(rows, columns=names)
+            rows.append({**values, **known, "equal_strategies": equal})
+        return pd.DataFrame(rows, columns=list(RANKING_COLUMNS))
 
     def why_infeasible(self) -> str:
         """How many strategies ran, what kept the others from it, and the one nearest to fitting."""
         if self.size == 0:
             q = self.question
             return why_empty(q.space, q.model, q.cluster, q.task)
-        ok = self._verdicts.get("ok", 0)
+        text, ok = self._why(), self._verdicts.get("ok", 0)
+        return text if self._hits or ok else text + self._nearest()
+
+    def _why(self) -> str:
+        """How many strategies ran, and what kept the others from it."""
         parts = [
             f"{100 * number / max(1, self.evaluated):.0f} % {verdict}"
             for verdict, number in self.counts.items()
             if verdict != "ok"
         ]
         if self.constrained:
-            parts.append(f"{self.constrained:,} broke a constraint")
-        text = f"{ok:,} of {self.evaluated:,} evaluated strategies fit"
+            parts.append(f"{self.constrained:,} {self._why_constrained()}")
+        text = f"{self._verdicts.get('ok', 0):,} of {self.evaluated:,} evaluated strategies fit"
         if self.pruned and not self.evaluated:
             text = f"0 of {self.pruned:,} strategies fit"
         elif self.pruned:
             parts.append(f"{self.pruned:,} more {self.why_pruned()}")
-        text = f"{text}: {', '.join(parts)}." if parts else f"{text}."
-        return text if self._hits or ok else text + self._nearest()
+        return f"{text}: {', '.join(parts)}." if parts else f"{text}."
+
+    def _why_constrained(self) -> str:
+        """Which limits are broken where strategies run."""
+        q = self.question
+        broke = ["broke a constraint"] if q.constraints or not q.headroom else []
+        if q.headroom:
+            broke.append(f"left less than {100 * q.headroom:g} % of memory free (headroom)")
+        return " or ".join(broke)
 
     def why_pruned(self) -> str:
         """Why strategies were left out unevaluated; none can be worse than what was not found."""
@@ -346,14 +397,28 @@ class Ranking(Sequence[Estimate]):
         from scalemodel.base.text import size_text
 
         least = replace(
-            self.question, objective=(("memory_bytes", 1.0),), constraints=(), top=1, too_big=True
+            self.question,
+            objective=(("memory_bytes", 1.0),),
+            constraints=(),
+            headroom=0.0,
+            top=1,
+            too_big=True,
         )
         ranking = least.run_search(0, least.size)
         if not ranking:
             return ""
-        core = ranking[0].core
+        core, strategy = ranking[0].core, ranking[0].strategy
+        if core.verdict == "ok":
+            used = f"{size_text(core.memory_bytes)} of {size_text(core.memory_capacity_bytes)}"
+            return f" Least memory: {strategy!r}, {used}: it runs where {self._lifted()}."
         over = core.memory_bytes - core.memory_capacity_bytes
-        return f" Least memory: {ranking[0].strategy!r}, {size_text(over)} too much."
+        return f" Least memory: {strategy!r}, {size_text(over)} too much."
+
+    def _lifted(self) -> str:
+        """What lets strategies run that only a limit keeps out."""
+        q = self.question
+        lifted = [f"headroom is below {q.headroom:g}"] if q.headroom else []
+        return " and ".join([*lifted, *(["constraints are lifted"] if q.constraints else [])])
 
 
 def merge(rankings: Sequence[Ranking]) -> Ranking:

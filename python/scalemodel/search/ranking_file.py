@@ -122,7 +122,7 @@ def _member(default: Any, value: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------------- questions
-_MODEL_TEXTS = ("name", "title", "family")
+_MODEL_TEXTS = ("name", "title", "family", "hub", "checkpoint")
 _CLUSTER_TEXTS = ("name", "title", "accelerator", "price_source")
 
 
@@ -157,6 +157,7 @@ def question_document(question: Question) -> dict[str, Any]:
         "prune": question.prune,
         "columns": question.columns,
         "too_big": question.too_big,
+        "headroom": question.headroom,
     }
     found: dict[str, Any] = json.loads(dumps(document))
     return found
@@ -180,7 +181,7 @@ def question_from(document: Mapping[str, Any]) -> Question:
     return Question(
         model=Model(
             shape=_record(_core.DecoderShape, model["shape"]),
-            **{key: model[key] for key in _MODEL_TEXTS},
+            **{key: model.get(key, "") for key in _MODEL_TEXTS},
         ),
         cluster=Cluster(
             core=_record(_core.Cluster, cluster["core"]),
@@ -201,6 +202,7 @@ def question_from(document: Mapping[str, Any]) -> Question:
         prune=document["prune"],
         columns=None if columns is None else tuple(columns),
         too_big=document["too_big"],
+        headroom=document.get("headroom", 0.0),
     )
 
 
