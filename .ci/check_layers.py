@@ -31,6 +31,11 @@ MODULES = (
 )
 LEVEL = {name: level for level, name in enumerate(MODULES)}
 
+# The same inside a module that has folders; a file beside them counts by its name.
+PARTS = {
+    "routing": ("instance", "trees", "rates", "exact", "policies", "route", "simulation"),
+}
+
 # The same of the Python packages; every module lies in one of them.
 PACKAGES = (
     "base",
@@ -61,14 +66,25 @@ PYTHON_BORDER = ("pybind11/", "Python.h", "bindings/")
 MAY_IMPORT_MATPLOTLIB = ("plot", "cli")
 
 
+def part_of(module: str, inside: str) -> str:
+    """Folder of a file of a module whose folders have an order, or the name of a file beside
+    them; empty for other modules.
+    """
+    return inside.split("/")[0].split(".")[0] if module in PARTS else ""
+
+
 def upward_includes(root: Path) -> Iterator[str]:
-    """One line per include of the engine that breaks the order of modules."""
+    """One line per include of the engine that breaks the order of modules or of their parts."""
     engine = root / "cpp" / "scalemodel"
     for path in sorted((*engine.rglob("*.hpp"), *engine.rglob("*.cpp"))):
-        module = path.relative_to(engine).parts[0]
+        module, *inside = path.relative_to(engine).parts
         where = path.relative_to(root)
         if module not in LEVEL:
             yield f"{where}: lies in no known module"
+            continue
+        part = part_of(module, "/".join(inside))
+        if part and part not in PARTS[module]:
+            yield f"{where}: lies in no known part of {module}"
             continue
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             match = INCLUDE.match(line)
@@ -80,11 +96,18 @@ def upward_includes(root: Path) -> Iterator[str]:
             elif included.startswith("."):
                 yield f"{where}:{number}: {module} includes {included}: write scalemodel/<module>/"
             elif included.startswith("scalemodel/"):
-                target = included.split("/")[1]
+                _, target, *rest = included.split("/")
                 if target not in LEVEL:
                     yield f"{where}:{number}: {module} includes {included}: unknown module"
                 elif LEVEL[target] > LEVEL[module]:
                     yield f"{where}:{number}: {module} includes {included}: {target} lies above it"
+                elif part and target == module:
+                    own = PARTS[module]
+                    other = part_of(target, "/".join(rest))
+                    if other not in own:
+                        yield f"{where}:{number}: {part} includes {included}: unknown part"
+                    elif own.index(other) > own.index(part):
+                        yield f"{where}:{number}: {part} includes {included}: {other} lies above it"
 
 
 def imports_at_load(body: list[ast.stmt]) -> Iterator[tuple[int, str]]:

@@ -11,8 +11,8 @@
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/fabric/direct_connect.hpp"
 #include "scalemodel/routing/route.hpp"
-#include "scalemodel/routing/time_shift.hpp"
-#include "scalemodel/routing/tree_packing.hpp"
+#include "scalemodel/routing/simulation/time_shift.hpp"
+#include "scalemodel/routing/trees/tree_packing.hpp"
 
 namespace scalemodel::bindings {
 namespace {

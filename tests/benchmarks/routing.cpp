@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "../cpp/routing/instances.hpp"
-#include "scalemodel/routing/annealing.hpp"
-#include "scalemodel/routing/colouring.hpp"
-#include "scalemodel/routing/controller.hpp"
-#include "scalemodel/routing/ecmp.hpp"
-#include "scalemodel/routing/greedy.hpp"
-#include "scalemodel/routing/local_search.hpp"
-#include "scalemodel/routing/objective.hpp"
-#include "scalemodel/routing/simulate.hpp"
-#include "scalemodel/routing/water_filling.hpp"
+#include "scalemodel/routing/policies/annealing.hpp"
+#include "scalemodel/routing/policies/colouring.hpp"
+#include "scalemodel/routing/policies/ecmp.hpp"
+#include "scalemodel/routing/policies/greedy.hpp"
+#include "scalemodel/routing/policies/local_search.hpp"
+#include "scalemodel/routing/rates/objective.hpp"
+#include "scalemodel/routing/rates/water_filling.hpp"
+#include "scalemodel/routing/simulation/controller.hpp"
+#include "scalemodel/routing/simulation/simulate.hpp"
 
 namespace scalemodel {
 namespace {

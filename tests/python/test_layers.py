@@ -65,6 +65,56 @@ def test_other_includes_are_reported_with_file_and_line(
     assert complaint in line
 
 
+@pytest.mark.parametrize(
+    ("file", "include", "complaint"),
+    [
+        ("rates/x.cpp", "exact/cdcl_solver.hpp", "rates includes"),
+        ("exact/x.hpp", "policies/greedy.hpp", "exact includes"),
+        ("policies/x.cpp", "route.hpp", "policies includes"),
+        ("route.cpp", "simulation/simulate.hpp", "route includes"),
+        ("instance.hpp", "rates/objective.hpp", "instance includes"),
+    ],
+)
+def test_the_folders_of_a_module_have_an_order(
+    check_layers: Path, tmp_path: Path, file: str, include: str, complaint: str
+) -> None:
+    name = f"cpp/scalemodel/routing/{file}"
+    (line,) = offences(
+        check_layers, write(tmp_path, name, f'#include "scalemodel/routing/{include}"\n')
+    )
+    assert line.startswith(f"{name}:1: {complaint}")
+    assert line.endswith("lies above it")
+
+
+@pytest.mark.parametrize(
+    ("file", "include"),
+    [
+        ("exact/x.cpp", "rates/objective.hpp"),
+        ("exact/x.cpp", "exact/subset_sums.hpp"),
+        ("route.cpp", "policies/greedy.hpp"),
+        ("simulation/x.cpp", "route.hpp"),
+        ("trees/x.cpp", "instance.hpp"),
+    ],
+)
+def test_a_folder_may_include_itself_and_those_below(
+    check_layers: Path, tmp_path: Path, file: str, include: str
+) -> None:
+    name = f"cpp/scalemodel/routing/{file}"
+    root = write(tmp_path, name, f'#include "scalemodel/routing/{include}"\n')
+    assert offences(check_layers, root) == []
+
+
+def test_a_file_or_include_outside_the_known_folders_is_reported(
+    check_layers: Path, tmp_path: Path
+) -> None:
+    root = write(tmp_path, "cpp/scalemodel/routing/utilities/x.cpp", "")
+    write(root, "cpp/scalemodel/routing/rates/x.cpp", '#include "scalemodel/routing/loose.hpp"\n')
+    included, file = offences(check_layers, root)
+    assert included.startswith("cpp/scalemodel/routing/rates/x.cpp:1: rates includes")
+    assert included.endswith("unknown part")
+    assert file.endswith("utilities/x.cpp: lies in no known part of routing")
+
+
 @pytest.mark.parametrize("name", ["cpp/scalemodel/x.cpp", "cpp/scalemodel/utilities/x.hpp"])
 def test_a_file_outside_the_known_modules_is_reported(
     check_layers: Path, tmp_path: Path, name: str

@@ -5,14 +5,14 @@
 #include <utility>
 
 #include "scalemodel/base/error.hpp"
-#include "scalemodel/routing/annealing.hpp"
-#include "scalemodel/routing/colouring.hpp"
-#include "scalemodel/routing/ecmp.hpp"
-#include "scalemodel/routing/exhaustive.hpp"
-#include "scalemodel/routing/greedy.hpp"
-#include "scalemodel/routing/local_search.hpp"
-#include "scalemodel/routing/spray.hpp"
-#include "scalemodel/routing/water_filling.hpp"
+#include "scalemodel/routing/exact/exhaustive.hpp"
+#include "scalemodel/routing/policies/annealing.hpp"
+#include "scalemodel/routing/policies/colouring.hpp"
+#include "scalemodel/routing/policies/ecmp.hpp"
+#include "scalemodel/routing/policies/greedy.hpp"
+#include "scalemodel/routing/policies/local_search.hpp"
+#include "scalemodel/routing/policies/spray.hpp"
+#include "scalemodel/routing/rates/water_filling.hpp"
 
 namespace scalemodel {
 namespace {

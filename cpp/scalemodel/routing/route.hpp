@@ -9,7 +9,7 @@
 #include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/base/record.hpp"
 #include "scalemodel/routing/instance.hpp"
-#include "scalemodel/routing/objective.hpp"
+#include "scalemodel/routing/rates/objective.hpp"
 
 namespace scalemodel {
 

@@ -1,0 +1,378 @@
+#include "scalemodel/routing/policies/colouring.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "scalemodel/base/pair_numbers.hpp"
+
+namespace scalemodel {
+namespace {
+
+constexpr std::int32_t kNobody = -1;
+
+using Numbers = std::vector<std::int32_t>;
+
+/// Splits edges into two halves with floor or ceil of half the degree at every vertex.
+class EulerSplit {
+ public:
+  EulerSplit(std::int32_t left_vertices, std::int32_t right_vertices)
+      : open_left_(left_vertices, kNobody), open_right_(right_vertices, kNobody) {}
+
+  void clear() {
+    left_.clear();
+    right_.clear();
+  }
+  void add(std::int32_t left, std::int32_t right) {
+    left_.push_back(left);
+    right_.push_back(right);
+  }
+  /// Half of every added edge, 0 or 1.
+  const std::vector<signed char>& split() {
+    pair_up(left_, open_left_, left_partner_);
+    pair_up(right_, open_right_, right_partner_);
+    half_.assign(left_.size(), kNobody);
+    for (std::int32_t e = 0; e < static_cast<std::int32_t>(half_.size()); ++e) {
+      if (half_[e] != kNobody) continue;
+      half_[e] = 0;
+      follow(e, right_partner_, left_partner_);
+      follow(e, left_partner_, right_partner_);
+    }
+    return half_;
+  }
+
+ private:
+  /// Edges at a vertex become partners two by two; an odd one stays alone.
+  static void pair_up(const Numbers& vertex, Numbers& open, Numbers& partner) {
+    partner.assign(vertex.size(), kNobody);
+    for (std::int32_t e = 0; e < static_cast<std::int32_t>(vertex.size()); ++e) {
+      const std::int32_t other = std::exchange(open[vertex[e]], e);
+      if (other == kNobody) continue;
+      partner[e] = other;
+      partner[other] = e;
+      open[vertex[e]] = kNobody;
+    }
+    for (const std::int32_t v : vertex) open[v] = kNobody;
+  }
+  /// Alternates halves along the path of partners that leaves edge `e` by `out`.
+  void follow(std::int32_t e, const Numbers& out, const Numbers& back) {
+    const Numbers* by = &out;
+    const Numbers* next_by = &back;
+    for (std::int32_t next = (*by)[e]; next != kNobody && half_[next] == kNobody; next = (*by)[e]) {
+      half_[next] = static_cast<signed char>(1 - half_[e]);
+      e = next;
+      std::swap(by, next_by);
+    }
+  }
+
+  Numbers left_, right_, open_left_, open_right_, left_partner_, right_partner_;
+  std::vector<signed char> half_;
+};
+
+/// Parallel edges between two vertices.
+struct Bundle {
+  std::int32_t pair;
+  std::int32_t edges;
+};
+
+/// Hands colours to bundles of fewer edges than colours.
+class Colourer {
+ public:
+  using Pairs = std::vector<std::pair<std::int32_t, std::int32_t>>;
+
+  /// `slot[pair]` is where the colours of a pair's edges go in `colours`.
+  Colourer(std::int32_t left_vertices, std::int32_t right_vertices, const Pairs& pairs,
+           Numbers& slot, Numbers& colours)
+      : left_vertices_(left_vertices),
+        right_vertices_(right_vertices),
+        pairs_(pairs),
+        slot_(slot),
+        colours_(colours),
+        euler_(left_vertices, right_vertices) {}
+
+  void colour(const std::vector<Bundle>& bundles, std::int32_t count) {
+    arena_ = bundles;
+    divide(0, arena_.size(), count, 0);
+  }
+
+ private:
+  /// Colours `first` ... `first + count - 1` for the bundles [begin, end) of the arena.
+  void divide(std::size_t begin, std::size_t end, std::int32_t count, std::int32_t first) {
+    if (begin == end) return;
+    if (count == 1) {
+      for (std::size_t b = begin; b < end; ++b) {
+        for (std::int32_t i = 0; i < arena_[b].edges; ++i) put(arena_[b].pair, first);
+      }
+      return;
+    }
+    if (count % 2 != 0) {
+      balance(begin, end, count, first);
+      return;
+    }
+    const std::size_t start = arena_.size();
+    halve(begin, end);
+    const std::size_t middle = start + halves_[0], last = middle + halves_[1];
+    divide(start, middle, count / 2, first);
+    divide(middle, last, count / 2, first + count / 2);
+    arena_.resize(start);
+  }
+
+  /// Appends the two halves of [begin, end) to the arena, which then ends with the second one.
+  void halve(std::size_t begin, std::size_t end) {
+    euler_.clear();
+    for (std::size_t b = begin; b < end; ++b) {
+      if (arena_[b].edges % 2 != 0) {
+        euler_.add(pairs_[arena_[b].pair].first, pairs_[arena_[b].pair].second);
+      }
+    }
+    const std::vector<signed char>& half_of_odd = euler_.split();
+    for (const int half : {0, 1}) {
+      const std::size_t before = arena_.size();
+      std::size_t odd = 0;
+      for (std::size_t b = begin; b < end; ++b) {
+        Bundle bundle = arena_[b];
+        const bool extra = bundle.edges % 2 != 0 && half_of_odd[odd++] == half;
+        bundle.edges = bundle.edges / 2 + (extra ? 1 : 0);
+        if (bundle.edges > 0) arena_.push_back(bundle);
+      }
+      halves_[half] = arena_.size() - before;
+    }
+  }
+
+  /// An odd number of colours: a few more, whose edges then go where they load least; at last pairs
+  /// of colours are evened out.
+  void balance(std::size_t begin, std::size_t end, std::int32_t count, std::int32_t first) {
+    const auto power = static_cast<std::int32_t>(std::bit_ceil(static_cast<std::uint32_t>(count)));
+    divide(begin, end, 4 * (power - count) <= power ? power : count + 1, first);
+    count_ = count;
+    load_[0].assign(static_cast<std::size_t>(left_vertices_) * count, 0);
+    load_[1].assign(static_cast<std::size_t>(right_vertices_) * count, 0);
+    members_.resize(std::max<std::size_t>(members_.size(), count));
+    for (Numbers& members : members_) members.clear();
+    floor_[0].assign(left_vertices_, 0);
+    floor_[1].assign(right_vertices_, 0);
+    both_.clear();
+    for (std::size_t b = begin; b < end; ++b) {
+      const std::int32_t pair = arena_[b].pair;
+      floor_[0][pairs_[pair].first] += arena_[b].edges;
+      floor_[1][pairs_[pair].second] += arena_[b].edges;
+      for (std::int32_t i = 0; i < arena_[b].edges; ++i) {  // takes back what was handed out
+        const std::int32_t colour = colours_[--slot_[pair]] - first;
+        if (colour < count) {
+          join(pair, colour);
+        } else {
+          both_.push_back(pair);
+        }
+      }
+    }
+    for (Numbers& degrees : floor_) {
+      for (std::int32_t& degree : degrees) degree /= count;
+    }
+    for (const std::int32_t pair : both_) place(pair);
+    for (bool changed = true; changed;) {
+      changed = even_out(0, left_vertices_);
+      changed |= even_out(1, right_vertices_);
+    }
+    for (std::int32_t c = 0; c < count; ++c) {
+      for (const std::int32_t pair : members_[c]) put(pair, first + c);
+    }
+  }
+
+  std::int32_t* loads(int side, std::int32_t vertex) {
+    return load_[side].data() + static_cast<std::size_t>(vertex) * count_;
+  }
+
+  void place(std::int32_t pair) {
+    const std::int32_t* left = loads(0, pairs_[pair].first);
+    const std::int32_t* right = loads(1, pairs_[pair].second);
+    // Against what a balanced vertex has of each colour; then the sum, which counts both ends.
+    const std::int32_t enough_left = floor_[0][pairs_[pair].first];
+    const std::int32_t enough_right = floor_[1][pairs_[pair].second];
+    std::int32_t best = 0;
+    std::int32_t least = std::numeric_limits<std::int32_t>::max();
+    for (std::int32_t c = 0; c < count_; ++c) {
+      const std::int32_t l = left[c] - enough_left, r = right[c] - enough_right;
+      const std::int32_t cost = 8 * std::max(l, r) + std::min(std::max(l + r, -3), 3);
+      best = cost < least ? c : best;
+      least = std::min(cost, least);
+    }
+    join(pair, best);
+  }
+
+  void join(std::int32_t pair, std::int32_t colour) {
+    ++loads(0, pairs_[pair].first)[colour];
+    ++loads(1, pairs_[pair].second)[colour];
+    members_[colour].push_back(pair);
+  }
+
+  bool even_out(int side, std::int32_t vertices) {
+    bool changed = false;
+    for (std::int32_t v = 0; v < vertices; ++v) {
+      for (;;) {
+        const std::int32_t* row = loads(side, v);
+        const auto [low, high] = std::minmax_element(row, row + count_);
+        if (*high - *low <= 1) break;
+        split_again(static_cast<std::int32_t>(low - row), static_cast<std::int32_t>(high - row));
+        changed = true;
+      }
+    }
+    return changed;
+  }
+
+  /// Euler split of the union of two colours.
+  void split_again(std::int32_t a, std::int32_t b) {
+    both_ = members_[a];
+    both_.insert(both_.end(), members_[b].begin(), members_[b].end());
+    euler_.clear();
+    for (const std::int32_t pair : both_) euler_.add(pairs_[pair].first, pairs_[pair].second);
+    const auto add = [&](std::int32_t colour, std::int32_t amount) {
+      for (const std::int32_t pair : members_[colour]) {
+        loads(0, pairs_[pair].first)[colour] += amount;
+        loads(1, pairs_[pair].second)[colour] += amount;
+      }
+    };
+    add(a, -1);
+    add(b, -1);
+    const std::vector<signed char>& half = euler_.split();
+    members_[a].clear();
+    members_[b].clear();
+    for (std::size_t e = 0; e < both_.size(); ++e) {
+      members_[half[e] == 0 ? a : b].push_back(both_[e]);
+    }
+    add(a, 1);
+    add(b, 1);
+  }
+
+  void put(std::int32_t pair, std::int32_t colour) { colours_[slot_[pair]++] = colour; }
+
+  std::int32_t left_vertices_, right_vertices_;
+  const Pairs& pairs_;
+  Numbers& slot_;
+  Numbers& colours_;
+  EulerSplit euler_;
+  std::vector<Bundle> arena_;
+  std::array<std::size_t, 2> halves_{};
+  std::int32_t count_ = 0;
+  std::array<Numbers, 2> load_;
+  std::array<Numbers, 2> floor_;  ///< of degree over colours, by vertex
+  std::vector<Numbers> members_;
+  Numbers both_;
+};
+
+/// Flows with a choice, and the leaves at their ends.
+struct Edges {
+  Numbers left, right, flow;
+
+  explicit Edges(const RoutingInstance& instance) {
+    for (std::size_t f = 0; f < instance.size(); ++f) {
+      if (instance.paths_of(f) == 0) continue;
+      left.push_back(instance.graph.leaf_of(instance.flows.source[f]));
+      right.push_back(instance.graph.leaf_of(instance.flows.destination[f]));
+      flow.push_back(static_cast<std::int32_t>(f));
+    }
+  }
+};
+
+/// Spine i and core j of a flow between pods make path i half + j, spine i within a pod path i: the
+/// order of cables.
+std::optional<Choice> fat_tree_colouring(const RoutingInstance& instance) {
+  const std::int32_t half = instance.graph.fat_tree_half();
+  const std::int32_t leaves = 2 * half * half, pods = 2 * half;
+  const Edges edges(instance);
+  for (std::size_t i = 0; i < edges.flow.size(); ++i) {
+    const bool one_pod = edges.left[i] / half == edges.right[i] / half;
+    if (instance.paths_of(edges.flow[i]) != (one_pod ? half : half * half)) return std::nullopt;
+  }
+  Numbers spine(edges.flow.size());
+  balanced_colouring(leaves, leaves, edges.left, edges.right, half, spine);
+  Choice choice(instance.size(), PathSets::kNone);
+  Numbers from, to, flow, core;
+  for (std::int32_t plane = 0; plane < half; ++plane) {
+    from.clear();
+    to.clear();
+    flow.clear();
+    for (std::size_t i = 0; i < edges.flow.size(); ++i) {
+      if (spine[i] != plane) continue;
+      const std::int32_t pod = edges.left[i] / half, other = edges.right[i] / half;
+      choice[edges.flow[i]] = plane;
+      if (pod == other) continue;
+      from.push_back(pod);
+      to.push_back(other);
+      flow.push_back(edges.flow[i]);
+    }
+    core.resize(flow.size());
+    balanced_colouring(pods, pods, from, to, half, core);
+    for (std::size_t i = 0; i < flow.size(); ++i) choice[flow[i]] = plane * half + core[i];
+  }
+  return choice;
+}
+
+}  // namespace
+
+void balanced_colouring(std::int32_t left_vertices, std::int32_t right_vertices,
+                        std::span<const std::int32_t> left, std::span<const std::int32_t> right,
+                        std::int32_t colours, std::span<std::int32_t> colour) {
+  PairNumbers numbers(std::max(left_vertices, right_vertices));
+  Numbers edges;
+  for (std::size_t e = 0; e < left.size(); ++e) {
+    const std::int32_t pair = numbers.number(left[e], right[e]);
+    if (pair == static_cast<std::int32_t>(edges.size())) edges.push_back(0);
+    ++edges[pair];
+  }
+  // Edges of a pair beyond the last whole round of colours share one list of colours.
+  std::vector<Bundle> bundles;
+  Numbers slot(edges.size() + 1, 0);
+  for (std::size_t p = 0; p < edges.size(); ++p) {
+    const std::int32_t rest = edges[p] % colours;
+    if (rest > 0) bundles.push_back({static_cast<std::int32_t>(p), rest});
+    slot[p + 1] = slot[p] + rest;
+  }
+  Numbers rest_colours(slot.back());
+  Numbers filled = slot;
+  Colourer(left_vertices, right_vertices, numbers.pairs(), filled, rest_colours)
+      .colour(bundles, colours);
+  // Each edge takes the next colour of its round, or of the list once the rounds are over.
+  Numbers round(edges.size(), 0);
+  for (std::int32_t& edge : edges) edge -= edge % colours;
+  for (std::size_t e = 0; e < left.size(); ++e) {
+    const std::int32_t pair = numbers.number(left[e], right[e]);
+    if (edges[pair] > 0) {
+      --edges[pair];
+      colour[e] = round[pair];
+      round[pair] = round[pair] + 1 == colours ? 0 : round[pair] + 1;
+    } else {
+      colour[e] = rest_colours[slot[pair]++];
+    }
+  }
+}
+
+std::optional<Choice> colouring(const RoutingInstance& instance) {
+  const TwoTier& tiers = instance.graph.two_tier();
+  const PathSets& paths = instance.paths;
+  if (instance.graph.fat_tree_half() > 0) return fat_tree_colouring(instance);
+  if (tiers.leaves == 0) return std::nullopt;
+  const Edges edges(instance);
+  const auto& [left, right, flow] = edges;
+  Choice choice(instance.size(), PathSets::kNone);
+  if (flow.empty()) return choice;
+  const auto planes_of = [&](std::int32_t set) {
+    return std::span(paths.via).subspan(paths.path_first[set], paths.paths(set));
+  };
+  const std::int32_t usable = instance.paths_of(flow.front());
+  const auto shared = planes_of(paths.set[flow.front()]);
+  for (std::int32_t set = 0; set + 1 < static_cast<std::int32_t>(paths.path_first.size()); ++set) {
+    if (paths.paths(set) == 0) continue;
+    if (paths.paths(set) == tiers.planes && usable == tiers.planes) continue;
+    if (!std::ranges::equal(planes_of(set), shared)) return std::nullopt;
+  }
+  Numbers colour(flow.size());
+  balanced_colouring(tiers.leaves, tiers.leaves, left, right, usable, colour);
+  for (std::size_t i = 0; i < flow.size(); ++i) choice[flow[i]] = colour[i];
+  return choice;
+}
+
+}  // namespace scalemodel

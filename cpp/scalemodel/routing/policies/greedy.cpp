@@ -1,0 +1,171 @@
+#include "scalemodel/routing/policies/greedy.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace scalemodel {
+namespace {
+
+using Numbers = std::vector<std::int32_t>;
+
+/// Flows by the node at one of their ends.
+struct Class {
+  std::string name;
+  std::int32_t begin = 0;  ///< in `members`
+  std::int32_t end = 0;
+};
+
+class Classes {
+ public:
+  explicit Classes(const RoutingInstance& instance) {
+    const std::size_t flows = instance.size();
+    from_.resize(flows);
+    to_.resize(flows);
+    for (std::size_t f = 0; f < flows; ++f) {
+      from_[f] = instance.graph.end_switch(instance.flows.source[f]);
+      to_[f] = instance.graph.end_switch(instance.flows.destination[f]);
+    }
+    members_.resize(2 * flows);
+    add(from_, "a_", instance.graph.nodes(), 0);
+    add(to_, "b_", instance.graph.nodes(), static_cast<std::int32_t>(flows));
+    std::ranges::sort(classes_, [](const Class& a, const Class& b) {
+      const std::int32_t more = (a.end - a.begin) - (b.end - b.begin);
+      return more != 0 ? more > 0 : a.name < b.name;
+    });
+  }
+
+  /// Calls `visit(flow)` once per flow, in the order of the classes.
+  template <class Visit>
+  void for_each(const Visit& visit) const {
+    std::vector<char> done(from_.size(), 0);
+    for (const Class& c : classes_) {
+      for (std::int32_t i = c.begin; i < c.end; ++i) {
+        if (done[members_[i]] != 0) continue;
+        done[members_[i]] = 1;
+        visit(static_cast<std::size_t>(members_[i]));
+      }
+    }
+  }
+  std::int32_t from(std::size_t flow) const { return from_[flow]; }
+  std::int32_t to(std::size_t flow) const { return to_[flow]; }
+
+ private:
+  void add(const Numbers& node_of, const char* prefix, std::int32_t nodes, std::int32_t offset) {
+    Numbers first(nodes + 1, 0);
+    for (const std::int32_t node : node_of) ++first[node + 1];
+    std::partial_sum(first.begin(), first.end(), first.begin());
+    for (std::int32_t node = 0; node < nodes; ++node) {
+      if (first[node] == first[node + 1]) continue;
+      classes_.push_back(
+          {prefix + std::to_string(node), offset + first[node], offset + first[node + 1]});
+    }
+    for (std::size_t f = 0; f < node_of.size(); ++f) {
+      members_[offset + first[node_of[f]]++] = static_cast<std::int32_t>(f);
+    }
+  }
+
+  Numbers from_, to_, members_;
+  std::vector<Class> classes_;
+};
+
+/// Two tiers: loads as rows of numbers by plane, so that the search over planes is a loop over two
+/// short rows. Planes that are down are full from the start.
+template <class Count>
+void greedy_two_tier(const RoutingInstance& instance, const Classes& classes, Choice& choice) {
+  const TwoTier& tiers = instance.graph.two_tier();
+  constexpr Count kFull = std::numeric_limits<Count>::max();
+  std::vector<Count> up(tiers.up.size(), 0), down(tiers.down.size(), 0);
+  for (std::size_t i = 0; i < up.size(); ++i) {
+    if (!instance.graph.alive(tiers.up[i])) up[i] = kFull;
+    if (!instance.graph.alive(tiers.down[i])) down[i] = kFull;
+  }
+  const std::int32_t planes = tiers.planes;
+  std::vector<Count> fuller(planes);
+  classes.for_each([&](std::size_t f) {
+    const std::int32_t usable = instance.paths_of(f);
+    if (usable == 0) return;
+    Count* u = up.data() + tiers.at(classes.from(f), 0);
+    Count* d = down.data() + tiers.at(classes.to(f), 0);
+    Count least = kFull;
+    for (std::int32_t p = 0; p < planes; ++p) {
+      fuller[p] = std::max(u[p], d[p]);
+      least = std::min(least, fuller[p]);
+    }
+    const auto plane = static_cast<std::int32_t>(std::ranges::find(fuller, least) - fuller.begin());
+    ++u[plane];
+    ++d[plane];
+    choice[f] = plane;
+    if (usable < planes) {
+      const auto via =
+          instance.paths.via.begin() + instance.paths.path_first[instance.paths.set[f]];
+      choice[f] = static_cast<std::int32_t>(std::lower_bound(via, via + usable, plane) - via);
+    }
+  });
+}
+
+/// The path that is best by `fullness(link)`, largest over its links; the first of equals.
+template <class Fullness>
+std::int32_t least_full_path(const RoutingInstance& instance, std::size_t flow,
+                             const Fullness& fullness) {
+  std::int32_t best = 0;
+  double least = kInfinity;
+  for (std::int32_t p = 0; p < instance.paths_of(flow); ++p) {
+    double fullest = 0;
+    for (const std::int32_t link : instance.links(flow, p)) {
+      fullest = std::max(fullest, fullness(link));
+    }
+    if (fullest < least) {
+      least = fullest;
+      best = p;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+Choice greedy(const RoutingInstance& instance) {
+  Choice choice(instance.size(), PathSets::kNone);
+  const Classes classes(instance);
+  if (instance.graph.two_tier().leaves > 0) {
+    // Small numbers go eight to a register; no link carries more flows than there are.
+    if (instance.size() < static_cast<std::size_t>(std::numeric_limits<std::int16_t>::max())) {
+      greedy_two_tier<std::int16_t>(instance, classes, choice);
+    } else {
+      greedy_two_tier<std::int32_t>(instance, classes, choice);
+    }
+    return choice;
+  }
+  Numbers load(instance.graph.links(), 0);
+  classes.for_each([&](std::size_t f) {
+    if (instance.paths_of(f) == 0) return;
+    choice[f] = least_full_path(instance, f,
+                                [&](std::int32_t link) { return static_cast<double>(load[link]); });
+    for (const std::int32_t link : instance.links(f, choice[f])) ++load[link];
+  });
+  return choice;
+}
+
+Choice longest_first(const RoutingInstance& instance) {
+  Numbers order(instance.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::ranges::greater{},
+                           [&](std::int32_t f) { return instance.flows.bytes[f]; });
+  std::vector<double> bytes(instance.graph.links(), 0.0);
+  const auto capacity = instance.graph.capacities();
+  Choice choice(instance.size(), PathSets::kNone);
+  for (const std::int32_t f : order) {
+    if (instance.paths_of(f) == 0) continue;
+    const double size = instance.flows.bytes[f];
+    choice[f] = least_full_path(
+        instance, f, [&](std::int32_t link) { return (bytes[link] + size) / capacity[link]; });
+    for (const std::int32_t link : instance.links(f, choice[f])) bytes[link] += size;
+  }
+  return choice;
+}
+
+}  // namespace scalemodel

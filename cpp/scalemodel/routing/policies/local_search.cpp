@@ -1,0 +1,315 @@
+#include "scalemodel/routing/policies/local_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "scalemodel/base/random.hpp"
+#include "scalemodel/routing/exact/exact_packing.hpp"
+#include "scalemodel/routing/exact/exhaustive.hpp"
+#include "scalemodel/routing/policies/colouring.hpp"
+#include "scalemodel/routing/policies/greedy.hpp"
+#include "scalemodel/routing/policies/plane_annealing.hpp"
+#include "scalemodel/routing/rates/drain_state.hpp"
+#include "scalemodel/routing/rates/job_objective.hpp"
+
+namespace scalemodel {
+namespace {
+
+/// What a budget of one buys: flows times moves of layer 1, flows times evaluations of layer 2.
+constexpr double kMovesPerBudget = 7.5e6, kFlowsPerBudget = 150'000;
+/// On two tiers: moves of flows. Shares of the budget for deducing sets and for placing them where
+/// they may be others; what is left anneals single flows.
+constexpr double kPlaneMovesPerBudget = 1'000'000, kDeducing = 0.3, kPlacing = 0.5;
+/// Of one run in a hundred the end is far from the others'.
+constexpr int kRuns = 2;
+/// Complete search up to so many routings times flows.
+constexpr std::int64_t kFewest = 4096, kFlowsSearched = 100'000;
+
+/// Flows that share an end switch: partners of exchanges.
+class Neighbours {
+ public:
+  explicit Neighbours(const RoutingInstance& instance) : instance_(instance) {
+    leaving_.resize(instance.graph.nodes());
+    entering_.resize(instance.graph.nodes());
+    for (std::size_t f = 0; f < instance.size(); ++f) {
+      if (instance.paths_of(f) < 2) continue;
+      leaving_[from(f)].push_back(static_cast<std::int32_t>(f));
+      entering_[to(f)].push_back(static_cast<std::int32_t>(f));
+    }
+  }
+
+  /// A random flow that leaves or enters where `flow` does; possibly the flow itself.
+  std::int32_t random_one(std::int32_t flow, SplitMix& random) const {
+    const bool leaves = (random.next() & 1U) != 0;
+    const auto& flows = leaves ? leaving_[from(flow)] : entering_[to(flow)];
+    return flows[random.below(static_cast<std::int32_t>(flows.size()))];
+  }
+
+ private:
+  std::int32_t from(std::size_t flow) const {
+    return instance_.graph.end_switch(instance_.flows.source[flow]);
+  }
+  std::int32_t to(std::size_t flow) const {
+    return instance_.graph.end_switch(instance_.flows.destination[flow]);
+  }
+
+  const RoutingInstance& instance_;
+  std::vector<std::vector<std::int32_t>> leaving_, entering_;
+};
+
+/// Position, among the paths of `own`, of the plane that position `choice` of `partner` stands for;
+/// kNone where that flow cannot use it.
+std::int32_t same_plane(const RoutingInstance& instance, std::int32_t own, std::int32_t partner,
+                        std::int32_t choice) {
+  const PathSets& paths = instance.paths;
+  const std::int32_t mine = paths.set[own], theirs = paths.set[partner];
+  if (mine == theirs) return choice;
+  return instance.position_of_plane(own, paths.via[paths.path_first[theirs] + choice]);
+}
+
+/// What the quick routers answer.
+std::vector<Choice> starts(const RoutingInstance& instance) {
+  std::vector<Choice> all{longest_first(instance), greedy(instance)};
+  if (std::optional<Choice> coloured = colouring(instance)) all.push_back(*std::move(coloured));
+  return all;
+}
+
+/// Of the choices that drain within `longest` (at least one does), the one with the largest sorted
+/// job values, the last of equals.
+Choice best_of(const RoutingInstance& instance, RateModel model, const std::vector<Choice>& all,
+               double longest) {
+  JobObjective objective(instance, model);
+  std::vector<double> best_values;
+  const Choice* best = nullptr;
+  for (const Choice& choice : all) {
+    if (drain_of(instance, choice).base() > longest * (1 + kRounding)) continue;
+    const auto values = objective.sorted_values(choice);
+    if (best != nullptr && compare_sorted(values, best_values) < 0) continue;
+    best_values.assign(values.begin(), values.end());
+    best = &choice;
+  }
+  return *best;
+}
+
+/// Moves that start at an overfull link.
+class Cooling {
+ public:
+  Cooling(const RoutingInstance& instance, DrainState& state, const Neighbours& neighbours,
+          SplitMix& random)
+      : instance_(instance), state_(state), neighbours_(neighbours), random_(random) {}
+
+  void try_move(double temperature) {
+    const auto overfull = state_.overfull();
+    const std::int32_t link = overfull[random_.below(static_cast<std::int32_t>(overfull.size()))];
+    const auto users = state_.flows_on(link);
+    const std::int32_t flow = users[random_.below(static_cast<std::int32_t>(users.size()))];
+    if (instance_.paths_of(flow) < 2) return;
+    const std::int32_t old = state_.choice()[flow];
+    std::int32_t to = PathSets::kNone, other = PathSets::kNone, other_to = PathSets::kNone;
+    if (random_.below(4) == 0) {
+      to = random_.below(instance_.paths_of(flow));
+    } else {
+      other = neighbours_.random_one(flow, random_);
+      to = same_plane(instance_, flow, other, state_.choice()[other]);
+      other_to = same_plane(instance_, other, flow, old);
+      if (to == PathSets::kNone || other_to == PathSets::kNone) return;
+    }
+    if (to == old) return;
+    const double worse = state_.change_of(flow, to, other, other_to);
+    if (worse > 0 && random_.unit() >= std::exp(-worse / temperature)) return;
+    state_.move(flow, to);
+    if (other != PathSets::kNone) state_.move(other, other_to);
+  }
+
+ private:
+  const RoutingInstance& instance_;
+  DrainState& state_;
+  const Neighbours& neighbours_;
+  SplitMix& random_;
+};
+
+/// Any fabric: one flow takes another path, or two exchange theirs.
+Choice lower_on_paths(const RoutingInstance& instance, const Choice& start, double bound,
+                      const SearchEffort& effort) {
+  DrainState state(instance, start, bound * (1 + kRounding));
+  const Neighbours neighbours(instance);
+  SplitMix random(effort.seed);
+  Cooling cooling(instance, state, neighbours, random);
+  constexpr double kFirstTemperature = 3e-4, kLastTemperature = 3e-6;  // squared bounds
+  constexpr std::int64_t kCheckInterval = 64;  // moves between two checks of the longest time
+  const auto moves = static_cast<std::int64_t>(kMovesPerBudget * effort.budget /
+                                               static_cast<double>(instance.size()));
+  Choice best = start;
+  double least = state.longest(), temperature = 0;
+  for (std::int64_t i = 0; i < moves && !state.fits(); ++i) {
+    if (i % kCheckInterval == 0) {
+      const double passed = static_cast<double>(i) / static_cast<double>(moves);
+      temperature = bound * bound * kFirstTemperature *
+                    std::pow(kLastTemperature / kFirstTemperature, passed);
+      if (const double longest = state.longest(); longest < least) {
+        least = longest;
+        best = state.choice();
+      }
+    }
+    cooling.try_move(temperature);
+  }
+  return state.longest() < least ? state.choice() : best;
+}
+
+/// Two tiers: what sums of sizes tell, otherwise flows by annealing.
+Choice lower_on_planes(const RoutingInstance& instance, double bound, const SearchEffort& effort) {
+  const FlowSets deduced = deduce_sets(instance, bound, kDeducing * effort.budget);
+  double left = effort.budget - deduced.effort;
+  if (deduced.complete) {
+    // Where no other sets fill links, moves find nothing either.
+    const double share = deduced.fillings.empty() ? left : kPlacing * effort.budget;
+    if (auto filled = place_sets(instance, deduced, bound, share)) return *std::move(filled);
+    left -= share;
+  }
+  const FlowSets sets = single_flows(instance);
+  const std::int32_t planes = instance.graph.two_tier().planes;
+  const std::int32_t rows = 2 * instance.graph.two_tier().leaves;
+  std::vector<double> per_byte;
+  for (std::int32_t row = 0; row < rows; ++row) {
+    for (std::int32_t plane = 0; plane < planes; ++plane) {
+      per_byte.push_back(1 / (capacity_of(instance.graph, row, plane) * bound));
+    }
+  }
+  std::vector<char> allowed;
+  for (const auto& flows : sets.members) {
+    for (std::int32_t plane = 0; plane < planes; ++plane) {
+      const bool open = std::ranges::all_of(flows, [&](std::int32_t flow) {
+        return instance.position_of_plane(flow, plane) != PathSets::kNone;
+      });
+      allowed.push_back(open ? 1 : 0);
+    }
+  }
+  SplitMix random(effort.seed);
+  const auto moves = static_cast<std::int64_t>(left / kRuns * kPlaneMovesPerBudget);
+  const PlaneAnnealing fresh(sets.rows, std::move(per_byte), std::move(allowed), planes);
+  PlaneAnnealing best = fresh;
+  best.run(moves, random);
+  for (int run = 1; run < kRuns && best.longest() > 1 + kRounding; ++run) {
+    PlaneAnnealing other = fresh;
+    other.run(moves, random);
+    if (other.longest() < best.longest()) best = std::move(other);
+  }
+  return choice_of(instance, sets, best.planes());
+}
+
+}  // namespace
+
+Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchEffort& effort) {
+  const double bound = load_bound(instance).drain().base();
+  const double least = drain_of(instance, choice).base();
+  if (least <= bound * (1 + kRounding) || bound == 0 || effort.budget <= 0) return choice;
+  const bool two_tiers = instance.graph.two_tier().leaves > 0;
+  Choice found = two_tiers ? lower_on_planes(instance, bound, effort)
+                           : lower_on_paths(instance, choice, bound, effort);
+  return drain_of(instance, found).base() < least ? found : choice;
+}
+
+Choice raise_job_values(const RoutingInstance& instance, RateModel model, Choice choice,
+                        const SearchEffort& effort, Seconds longest) {
+  std::vector<std::int32_t> movable;
+  for (std::size_t f = 0; f < instance.size(); ++f) {
+    if (instance.paths_of(f) > 1) movable.push_back(static_cast<std::int32_t>(f));
+  }
+  if (movable.empty()) return choice;
+  JobObjective objective(instance, model);
+  const auto values_of = [&](const Choice& c) {
+    const auto values = objective.sorted_values(c);
+    return std::vector<double>(values.begin(), values.end());
+  };
+  std::vector<double> current = values_of(choice), best_values = current;
+  Choice best = choice;
+  std::vector<double> alone = isolated_values(instance);
+  if (compare_sorted(alone, best_values) <= 0) return choice;  // nobody disturbs anybody
+  SplitMix random(effort.seed + 1);
+  const Neighbours neighbours(instance);
+  const double limit =
+      std::max(drain_of(instance, choice).base(), longest.base()) * (1 + kRounding);
+  DrainState drain(instance, choice, limit);
+  const auto rounds = static_cast<std::int64_t>(kFlowsPerBudget * effort.budget /
+                                                static_cast<double>(instance.size()));
+  const auto patience = static_cast<std::int64_t>(16 * movable.size());
+  const auto accepts = [&] {
+    if (!drain.fits()) return false;
+    const auto values = objective.sorted_values(drain.choice());
+    const bool lets_go = random.below(32) == 0;  // leaves local optima now and then
+    if (compare_sorted(values, current) < 0 && !lets_go) return false;
+    current.assign(values.begin(), values.end());
+    return true;
+  };
+  std::int64_t idle = 0;
+  for (std::int64_t i = 0; i < rounds; ++i) {
+    const std::int32_t flow = movable[random.below(static_cast<std::int32_t>(movable.size()))];
+    const std::int32_t old = drain.choice()[flow];
+    std::int32_t other = PathSets::kNone, other_old = PathSets::kNone;
+    if ((random.next() & 1U) == 0) {
+      drain.move(flow, random.below(instance.paths_of(flow)));
+    } else {
+      other = neighbours.random_one(flow, random);
+      other_old = drain.choice()[other];
+      const std::int32_t mine = same_plane(instance, flow, other, other_old);
+      const std::int32_t theirs = same_plane(instance, other, flow, old);
+      if (mine == PathSets::kNone || theirs == PathSets::kNone) continue;
+      drain.move(flow, mine);
+      drain.move(other, theirs);
+    }
+    ++idle;
+    if (accepts()) {
+      if (compare_sorted(current, best_values) > 0) {
+        best = drain.choice();
+        best_values = current;
+        idle = 0;
+      }
+    } else {
+      if (other != PathSets::kNone) drain.move(other, other_old);
+      drain.move(flow, old);
+    }
+    if (idle > patience) {
+      for (const std::int32_t f : movable) {
+        if (drain.choice()[f] != best[f]) drain.move(f, best[f]);
+      }
+      current = best_values;
+      idle = 0;
+    }
+  }
+  return best;
+}
+
+Choice local_search(const RoutingInstance& instance, RateModel model, const SearchEffort& effort) {
+  const std::int64_t flows = static_cast<std::int64_t>(instance.size()) + 1;
+  const std::int64_t limit = std::min(kFewest, kFlowsSearched / flows);
+  const Choice simple = greedy(instance);
+  const double allowed = drain_of(instance, simple).base();
+  if (effort.budget > 0 && count_routings(instance, limit) <= limit) {
+    if (auto best = exhaustive(instance, model, limit, Seconds{allowed})) return *std::move(best);
+  }
+  std::vector<Choice> all = starts(instance);
+  const auto shortest = std::ranges::min_element(
+      all, {}, [&](const Choice& choice) { return drain_of(instance, choice).base(); });
+  all.push_back(lower_drain(instance, *shortest, effort));
+  const double least = drain_of(instance, all.back()).base();
+  Choice found = raise_job_values(instance, model, best_of(instance, model, all, least), effort);
+  if (!has_larger_values(instance, model, simple, found)) return found;
+  // The shortest drain costs job values that greedy has.
+  all.push_back(found);
+  return raise_job_values(instance, model, best_of(instance, model, all, allowed), effort,
+                          Seconds{allowed});
+}
+
+bool has_larger_values(const RoutingInstance& instance, RateModel model, const Choice& choice,
+                       const Choice& other) {
+  JobObjective objective(instance, model);
+  const auto values = objective.sorted_values(choice);
+  std::vector<double> own(values.begin(), values.end());
+  return compare_sorted(own, objective.sorted_values(other)) > 0;
+}
+
+}  // namespace scalemodel

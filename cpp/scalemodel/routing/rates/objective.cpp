@@ -1,0 +1,206 @@
+#include "scalemodel/routing/rates/objective.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <numeric>
+
+namespace scalemodel {
+namespace {
+
+/// The narrowest link of the widest path of a flow, bytes/s.
+double widest_path(const RoutingInstance& instance, std::size_t flow) {
+  double widest = 0;
+  for (std::int32_t p = 0; p < instance.paths_of(flow); ++p) {
+    double narrowest = kInfinity;
+    for (const std::int32_t link : instance.links(flow, p)) {
+      narrowest = std::min(narrowest, instance.graph.capacity(link).base());
+    }
+    widest = std::max(widest, narrowest);
+  }
+  return widest;
+}
+
+double port_width(const RoutingInstance& instance, std::size_t flow, std::int32_t host_link) {
+  return host_link == PathSets::kNone ? widest_path(instance, flow)
+                                      : instance.graph.capacity(host_link).base();
+}
+
+/// Flows of one leaf in one direction, and the links they may leave or enter by.
+struct LeafDemand {
+  std::vector<double> bytes;
+  std::vector<double> capacity;  ///< of links that are up
+};
+
+/// The sum of the q + 1 smallest among the q S + 1 largest flows, on links of equal capacity.
+Seconds pigeonhole_of(LeafDemand& leaf) {
+  const std::size_t links = leaf.capacity.size(), flows = leaf.bytes.size();
+  if (links == 0 || flows == 0) return {};
+  const auto [low, high] = std::ranges::minmax_element(leaf.capacity);
+  std::ranges::sort(leaf.bytes, std::greater{});
+  double most = leaf.bytes.front();
+  for (std::size_t q = 1; q * links < flows; ++q) {
+    const auto end = leaf.bytes.begin() + static_cast<std::ptrdiff_t>(q * links + 1);
+    most = std::max(most, std::accumulate(end - static_cast<std::ptrdiff_t>(q + 1), end, 0.0));
+  }
+  // With unequal links only the widest capacity is safe.
+  return Seconds{most / *high};
+}
+
+/// Demand of every switch with NICs: first what leaves it, then what enters it, by node.
+std::vector<LeafDemand> leaf_demands(const RoutingInstance& instance) {
+  const LinkGraph& graph = instance.graph;
+  std::vector<LeafDemand> leaves(2 * static_cast<std::size_t>(graph.nodes()));
+  for (std::size_t f = 0; f < instance.size(); ++f) {
+    if (instance.paths_of(f) == 0 || instance.paths.host_up[f] == PathSets::kNone) continue;
+    const std::int32_t from = graph.leaf_of(instance.flows.source[f]);
+    const std::int32_t to = graph.leaf_of(instance.flows.destination[f]);
+    leaves[from].bytes.push_back(instance.flows.bytes[f]);
+    leaves[graph.nodes() + to].bytes.push_back(instance.flows.bytes[f]);
+  }
+  for (std::int32_t link = 0; link < graph.links(); ++link) {
+    const std::int32_t from = graph.from(link), to = graph.to(link);
+    if (!graph.alive(link) || graph.kind(from) == NodeKind::nic ||
+        graph.kind(to) == NodeKind::nic) {
+      continue;
+    }
+    const double capacity = graph.capacity(link).base();
+    if (!leaves[from].bytes.empty()) leaves[from].capacity.push_back(capacity);
+    LeafDemand& entered = leaves[graph.nodes() + to];
+    if (!entered.bytes.empty()) entered.capacity.push_back(capacity);
+  }
+  return leaves;
+}
+
+}  // namespace
+
+std::vector<double> job_values(const Flows& flows, std::span<const double> rates) {
+  std::vector<double> values(flows.jobs, kInfinity);
+  for (std::size_t f = 0; f < flows.size(); ++f) {
+    values[flows.job[f]] = std::min(values[flows.job[f]], rates[f] / flows.bytes[f]);
+  }
+  return values;
+}
+
+std::vector<double> allocated_values(const RoutingInstance& instance, const Routing& routing,
+                                     WaterFilling& filling) {
+  const Incidence uses = job_links(instance, routing);
+  std::vector<double> values(uses.size());
+  filling.solve(instance.graph.capacities(), uses, values);
+  for (std::size_t f = 0; f < instance.size(); ++f) {
+    if (!instance.is_local(f) && instance.paths_of(f) == 0) values[instance.flows.job[f]] = 0;
+  }
+  return values;
+}
+
+std::vector<double> isolated_values(const RoutingInstance& instance) {
+  const Flows& flows = instance.flows;
+  const LinkGraph& graph = instance.graph;
+  // What the ports of a NIC can carry for the job: its only link, or the widest of its paths.
+  std::vector<double> port(graph.nics(), 0.0);
+  std::vector<double> sent(graph.nics(), 0.0), received(graph.nics(), 0.0);
+  std::vector<double> values(flows.jobs, kInfinity);
+  std::vector<std::int32_t> order(flows.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](std::int32_t f) { return flows.job[f]; });
+  for (auto begin = order.begin(); begin != order.end();) {
+    const std::int32_t job = flows.job[*begin];
+    const auto end =
+        std::find_if(begin, order.end(), [&](std::int32_t f) { return flows.job[f] != job; });
+    for (auto f = begin; f != end; ++f) {
+      const std::int32_t from = flows.source[*f], to = flows.destination[*f];
+      sent[from] += flows.bytes[*f];
+      received[to] += flows.bytes[*f];
+      port[from] = std::max(port[from], port_width(instance, *f, instance.paths.host_up[*f]));
+      port[to] = std::max(port[to], port_width(instance, *f, instance.paths.host_down[*f]));
+    }
+    for (auto f = begin; f != end; ++f) {
+      const std::int32_t from = flows.source[*f], to = flows.destination[*f];
+      if (sent[from] > 0) values[job] = std::min(values[job], port[from] / sent[from]);
+      if (received[to] > 0) values[job] = std::min(values[job], port[to] / received[to]);
+      sent[from] = received[to] = 0;
+    }
+    for (auto f = begin; f != end; ++f) {
+      port[flows.source[*f]] = port[flows.destination[*f]] = 0;
+    }
+    begin = end;
+  }
+  return values;
+}
+
+std::weak_ordering compare_sorted(std::span<double> a, std::span<double> b) {
+  std::ranges::sort(a);
+  std::ranges::sort(b);
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (a[i] == b[i] || std::abs(a[i] - b[i]) <= kRounding * std::max(a[i], b[i])) continue;
+    return a[i] < b[i] ? std::weak_ordering::less : std::weak_ordering::greater;
+  }
+  return a.size() <=> b.size();
+}
+
+std::vector<double> link_rates(const RoutingInstance& instance, const Routing& routing,
+                               WaterFilling& filling) {
+  const Incidence uses = flow_links(instance, routing);
+  std::vector<double> rates(uses.size());
+  filling.solve(instance.graph.capacities(), uses, rates);
+  std::vector<double> carried(instance.graph.links(), 0.0);
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    for (std::int32_t k = uses.first[i]; k < uses.first[i + 1]; ++k) {
+      carried[uses.link[k]] += (uses.weight.empty() ? 1.0 : uses.weight[k]) * rates[i];
+    }
+  }
+  return carried;
+}
+
+FabricLoad fabric_load(const RoutingInstance& instance, const Routing& routing) {
+  const LinkGraph& graph = instance.graph;
+  std::vector<double> bytes(graph.links(), 0.0);
+  std::vector<std::int32_t> flows(graph.links(), 0);
+  for (std::size_t f = 0; f < instance.size(); ++f) {
+    if (instance.is_local(f)) continue;
+    for (std::int32_t part = routing.first[f]; part < routing.first[f + 1]; ++part) {
+      if (routing.choice[part] == PathSets::kNone) continue;
+      for (const std::int32_t link : instance.links(f, routing.choice[part])) {
+        bytes[link] += routing.share[part] * instance.flows.bytes[f];
+        ++flows[link];
+      }
+    }
+  }
+  FabricLoad load;
+  for (std::int32_t link = 0; link < graph.links(); ++link) {
+    if (flows[link] == 0) continue;
+    load.flows = std::max(load.flows, flows[link]);
+    load.bytes = max(load.bytes, Bytes{bytes[link]});
+    load.drain = max(load.drain, Bytes{bytes[link]} / graph.capacity(link));
+  }
+  return load;
+}
+
+Seconds drain_of(const RoutingInstance& instance, const Choice& choice) {
+  return fabric_load(instance, single_path(choice)).drain;
+}
+
+LoadBound load_bound(const RoutingInstance& instance) {
+  LoadBound bound;
+  for (std::size_t f = 0; f < instance.size(); ++f) {
+    const BytesPerSecond widest{widest_path(instance, f)};
+    if (widest > BytesPerSecond{}) {
+      bound.largest = max(bound.largest, Bytes{instance.flows.bytes[f]} / widest);
+      bound.flows = std::max(bound.flows, 1);
+    }
+  }
+  for (LeafDemand& leaf : leaf_demands(instance)) {
+    if (leaf.capacity.empty()) continue;
+    const auto links = static_cast<std::int32_t>(leaf.capacity.size());
+    const auto flows = static_cast<std::int32_t>(leaf.bytes.size());
+    bound.flows = std::max(bound.flows, (flows + links - 1) / links);
+    const double bytes = std::reduce(leaf.bytes.begin(), leaf.bytes.end());
+    const double capacity = std::reduce(leaf.capacity.begin(), leaf.capacity.end());
+    bound.spread = max(bound.spread, Seconds{bytes / capacity});
+    bound.pigeonhole = max(bound.pigeonhole, pigeonhole_of(leaf));
+  }
+  return bound;
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,183 @@
+#include "scalemodel/routing/rates/water_filling.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace scalemodel {
+
+void WaterFilling::sift_down(std::size_t at) {
+  const Share moved = heap_[at];
+  const std::size_t size = heap_.size();
+  for (std::size_t child = 4 * at + 1; child < size; child = 4 * at + 1) {
+    const std::size_t end = std::min(child + 4, size);
+    std::size_t least = child;
+    for (std::size_t c = child + 1; c < end; ++c) least = heap_[c] < heap_[least] ? c : least;
+    if (!(heap_[least] < moved)) break;
+    heap_[at] = heap_[least];
+    at = least;
+  }
+  heap_[at] = moved;
+}
+
+void WaterFilling::drop_first() {
+  heap_.front() = heap_.back();
+  heap_.pop_back();
+  if (!heap_.empty()) sift_down(0);
+}
+
+template <bool weighted>
+void WaterFilling::list_users(const Incidence& uses) {
+  for (const std::int32_t link : uses.link) ++links_[link].active;
+  user_first_.resize(links_.size() + 1);
+  std::int32_t sum = 0;
+  for (std::size_t e = 0; e < links_.size(); ++e) {
+    user_first_[e] = sum;
+    sum += std::exchange(links_[e].active, 0);
+  }
+  user_first_.back() = sum;
+  user_.resize(uses.link.size());
+  if constexpr (weighted) {
+    user_weight_.resize(uses.link.size());
+    weight_.assign(links_.size(), 0.0);
+  }
+  const auto entities = static_cast<std::int32_t>(uses.size());
+  for (std::int32_t i = 0; i < entities; ++i) {
+    for (std::int32_t k = uses.first[i]; k < uses.first[i + 1]; ++k) {
+      const std::int32_t link = uses.link[k];
+      const std::int32_t place = user_first_[link] + links_[link].active++;
+      user_[place] = i;
+      if constexpr (weighted) {
+        user_weight_[place] = uses.weight[k];
+        weight_[link] += uses.weight[k];
+      }
+    }
+  }
+}
+
+/// Links with several users become the heap, those with one a cap on it.
+template <bool weighted>
+void WaterFilling::start(const Incidence& uses, std::span<double> value) {
+  std::ranges::fill(value, kInfinity);
+  heap_.clear();
+  for (std::size_t e = 0; e < links_.size(); ++e) {
+    const auto link = static_cast<std::int32_t>(e);
+    if (links_[link].active > 1) {
+      heap_.push_back({share<weighted>(link), link});
+    } else if (links_[link].active == 1) {
+      double& cap = value[user_[user_first_[link]]];
+      cap = std::min(cap, share<weighted>(link));
+    }
+  }
+  for (std::size_t at = heap_.size() / 4 + 1; at-- > 0;) {
+    if (at < heap_.size()) sift_down(at);
+  }
+  caps_.clear();
+  frozen_.assign(value.size(), 1);
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(value.size()); ++i) {
+    if (uses.first[i] == uses.first[i + 1]) continue;
+    frozen_[i] = 0;
+    if (value[i] < kInfinity) caps_.push_back({value[i], i});
+  }
+  if (!std::ranges::is_sorted(caps_, {}, &Cap::value)) {
+    std::ranges::stable_sort(caps_, {}, &Cap::value);
+  }
+}
+
+template <bool weighted>
+void WaterFilling::freeze(std::int32_t entity, double at, const Incidence& uses,
+                          std::span<double> value) {
+  frozen_[entity] = 1;
+  value[entity] = at;
+  for (std::int32_t k = uses.first[entity]; k < uses.first[entity + 1]; ++k) {
+    Link& link = links_[uses.link[k]];
+    --link.active;
+    if constexpr (weighted) {
+      link.left -= uses.weight[k] * at;
+      weight_[uses.link[k]] -= uses.weight[k];
+    } else {
+      link.left -= at;
+    }
+  }
+}
+
+template <bool weighted>
+void WaterFilling::fill(std::span<const double> capacity, const Incidence& uses,
+                        std::span<double> value) {
+  links_.resize(capacity.size());
+  for (std::size_t e = 0; e < capacity.size(); ++e) links_[e] = {capacity[e], 0};
+  list_users<weighted>(uses);
+  start<weighted>(uses, value);
+  double level = 0;
+  std::size_t next_cap = 0;
+  while (!heap_.empty() || next_cap < caps_.size()) {
+    if (heap_.empty() ||
+        (next_cap < caps_.size() && caps_[next_cap].value <= heap_.front().value)) {
+      const auto [cap, entity] = caps_[next_cap++];
+      if (frozen_[entity] != 0) continue;
+      level = std::max(level, cap);
+      freeze<weighted>(entity, level, uses, value);
+      continue;
+    }
+    const std::int32_t link = heap_.front().link;
+    if (links_[link].active == 0) {
+      drop_first();
+      continue;
+    }
+    if constexpr (weighted) {  // afresh: differences of sums lose small weights
+      weight_[link] = 0;
+      for (std::int32_t u = user_first_[link]; u < user_first_[link + 1]; ++u) {
+        if (frozen_[user_[u]] == 0) weight_[link] += user_weight_[u];
+      }
+    }
+    const double now = share<weighted>(link);
+    if (now > heap_.front().value) {
+      heap_.front().value = now;
+      sift_down(0);
+      if (heap_.front().link != link) continue;
+    }
+    if (next_cap < caps_.size() && now > caps_[next_cap].value) continue;
+    drop_first();
+    level = std::max(level, now);  // rounding must not let it fall
+    // Two loops: without a branch on chance between them, the rows of several users load at once.
+    waiting_.resize(std::max<std::size_t>(waiting_.size(), links_[link].active + 1));
+    std::int32_t waiting = 0;
+    for (std::int32_t u = user_first_[link]; u < user_first_[link + 1]; ++u) {
+      waiting_[waiting] = user_[u];
+      waiting += frozen_[user_[u]] == 0 ? 1 : 0;
+    }
+    for (std::int32_t i = 0; i < waiting; ++i) freeze<weighted>(waiting_[i], level, uses, value);
+  }
+}
+
+void WaterFilling::solve(std::span<const double> capacity, const Incidence& uses,
+                         std::span<double> value) {
+  if (uses.weight.empty()) {
+    fill<false>(capacity, uses, value);
+  } else {
+    fill<true>(capacity, uses, value);
+  }
+}
+
+std::vector<double> fair_rates(const RoutingInstance& instance, const Routing& routing,
+                               WaterFilling& filling) {
+  const Incidence uses = flow_links(instance, routing);
+  std::vector<double> parts(uses.size());
+  filling.solve(instance.graph.capacities(), uses, parts);
+  const bool whole = routing.sprayed || routing.choice.size() == instance.size();
+  std::vector<double> rates(instance.size());
+  for (std::size_t f = 0; f < rates.size(); ++f) {
+    if (!instance.is_local(f) && instance.paths_of(f) == 0) {
+      rates[f] = 0;
+    } else if (whole) {
+      rates[f] = parts[f];
+    } else {
+      rates[f] = kInfinity;
+      for (std::int32_t p = routing.first[f]; p < routing.first[f + 1]; ++p) {
+        rates[f] = std::min(rates[f], parts[p] / routing.share[p]);
+      }
+    }
+  }
+  return rates;
+}
+
+}  // namespace scalemodel
