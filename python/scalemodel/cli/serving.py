@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import scalemodel._core as _core
-from scalemodel.cli.options import add_field, add_formats, cluster_of, given, number, whole
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.cli.options import (
+    add_field,
+    add_formats,
+    cluster_of,
+    given,
+    number,
+    option_name,
+    whole,
+)
 from scalemodel.cli.output import (
     INFEASIBLE,
     NOTHING_FEASIBLE,
@@ -14,11 +24,15 @@ from scalemodel.cli.output import (
     print_csv,
     print_json,
     print_table,
+    report,
 )
+from scalemodel.serving.limits import LIMITS, in_milliseconds, limits_of
 
 if TYPE_CHECKING:
     from scalemodel.serving import Inference, Serving, ServingPlans
+    from scalemodel.serving.limits import LatencyLimits
 
+_METRICS = {"ttft": "first token", "tpot": "between tokens", "e2e": "whole request"}
 _GOALS = ("throughput", "tpot", "ttft", "accelerators")
 
 
@@ -45,6 +59,14 @@ def add_serve(commands: Any) -> None:
     task.add_argument("--precision", default="bf16", metavar="NAME", help="of the weights")
     task.add_argument("--kv-precision", default="bf16", metavar="NAME", help="of the cache")
     task.add_argument("--imbalance", type=number, default=1.0, metavar="X", help="of the experts")
+    for side in ("input", "output"):
+        task.add_argument(
+            f"--{side}-spread",
+            type=number,
+            default=0.0,
+            metavar="X",
+            help=f"standard deviation of the logarithm of {side} lengths (default 0: all alike)",
+        )
     load = task.add_mutually_exclusive_group()
     load.add_argument("--requests-per-s", type=number, metavar="X", help="arriving at random")
     load.add_argument("--concurrency", type=number, metavar="N", help="sequences kept running")
@@ -54,10 +76,23 @@ def add_serve(commands: Any) -> None:
     plan.add_argument(
         "--replicas", type=whole, metavar="N", help="instances (default: all that fit)"
     )
+    for name, text in (("batched_tokens", "tokens of a step"), ("running_sequences", "sequences")):
+        plan.add_argument(
+            option_name(f"max_{name}"),
+            type=whole,
+            metavar="N",
+            help=f"{text} of an instance at most (default: the engine's)",
+        )
     search = parser.add_argument_group("search")
     search.add_argument("--goal", choices=_GOALS, help="choose the plan by this")
-    search.add_argument("--ttft-s", type=number, metavar="X", help="first token at most")
-    search.add_argument("--tpot-s", type=number, metavar="X", help="between tokens at most")
+    for name, (metric, percent) in LIMITS.items():
+        share = f"of {percent} in 100 requests" if percent else "on average"
+        search.add_argument(
+            option_name(name), type=number, metavar="X", help=f"{_METRICS[metric]} at most, {share}"
+        )
+    search.add_argument(
+        "--headroom", type=number, default=0.1, metavar="X", help="of the rate (default 0.1)"
+    )
     search.add_argument("--top", type=whole, default=10, metavar="N", help="plans to show")
     output = parser.add_argument_group("output")
     output.add_argument("--simulate", type=whole, metavar="N", help="serve N requests one by one")
@@ -73,6 +108,8 @@ def _task(options: argparse.Namespace) -> Inference:
         precision=options.precision,
         kv_precision=options.kv_precision,
         imbalance=options.imbalance,
+        input_spread=options.input_spread,
+        output_spread=options.output_spread,
         **given(options, _core.RequestMix.fields()),
     )
 
@@ -117,6 +154,8 @@ def _one(options: argparse.Namespace) -> int:
         concurrency=options.concurrency,
         requests_per_s=options.requests_per_s,
         replicas=options.replicas,
+        max_batched_tokens=options.max_batched_tokens,
+        max_running_sequences=options.max_running_sequences,
     )
     row: dict[str, Any] = {"model": found.model.name, "engine": found.engine, **found.to_dict()}
     served = None
@@ -150,7 +189,7 @@ def _one(options: argparse.Namespace) -> int:
     return OK if found.fits else INFEASIBLE
 
 
-def _best(options: argparse.Namespace) -> int:
+def _best(options: argparse.Namespace, limits: Mapping[str, float]) -> int:
     from scalemodel.serving import plan_serving
 
     found: ServingPlans = plan_serving(
@@ -158,25 +197,49 @@ def _best(options: argparse.Namespace) -> int:
         cluster_of(options),
         _task(options),
         goal=options.goal,
-        ttft_s=options.ttft_s,
-        tpot_s=options.tpot_s,
         requests_per_s=options.requests_per_s,
+        headroom=options.headroom,
         engine=options.engine,
         top=options.top,
+        **cast("LatencyLimits", limits),
     )
     header = [str(column) for column in found.best.columns]
-    rows = found.best.astype(object).to_numpy().tolist()
+    rows = found.best.astype(object).where(found.best.notna(), None).to_numpy().tolist()
     if options.json:
         best = [dict(zip(header, row, strict=True)) for row in rows]
-        print_json({"plans": found.plans, "feasible": found.feasible, "best": best})
+        for row, plan in zip(best, found, strict=True):
+            row["simulated"] = plan.simulated
+            if options.launch:
+                row["launch"] = plan.launch()
+        counts = {"plans": found.plans, "feasible": found.feasible}
+        print_json({**counts, "binds": found.binds, "message": found.message, "best": best})
     elif options.csv:
         print_csv(header, rows)
-    else:
-        print(f"{found.plans:,} plans, {found.feasible:,} within the limits")
-        texts = [[f"{cell:.4g}" if isinstance(cell, float) else cell for cell in r] for r in rows]
-        print_table(header, texts)
+    elif rows:
+        print(f"{found.plans:,} plans in steady state, {found.feasible:,} within the limits")
+        print(found)
+        if options.launch:
+            print()
+            print(found[0].launch())
+    if not rows:
+        report("nothing feasible", found.message)
     return OK if rows else NOTHING_FEASIBLE
 
 
+def _limits(options: argparse.Namespace) -> dict[str, float]:
+    """The limits of latency that were named; those in milliseconds are refused."""
+    limits = limits_of({name: getattr(options, name) for name in LIMITS})
+    wrong = in_milliseconds(limits)
+    if wrong:
+        raise ScaleModelError(wrong)
+    if limits and options.goal is None:
+        raise ScaleModelError(
+            f"{option_name(next(iter(limits)))}: a limit of a search; give --goal, one of "
+            + ", ".join(_GOALS)
+        )
+    return limits
+
+
 def _serve(options: argparse.Namespace) -> int:
-    return _one(options) if options.goal is None else _best(options)
+    limits = _limits(options)
+    return _one(options) if options.goal is None else _best(options, limits)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from scalemodel.serving.batches import BatchServing, serve_batches
-from scalemodel.serving.comparison import compare_serving
+from scalemodel.serving.comparison import ServingComparison, compare_serving
 from scalemodel.serving.launch import launch_command, launch_options
+from scalemodel.serving.plans import ServingPlans
 from scalemodel.serving.rates import rate_table
-from scalemodel.serving.search import ServingPlans, plan_serving, plan_split, serving_layouts
+from scalemodel.serving.search import plan_serving, plan_split, serving_layouts
 from scalemodel.serving.serve import Serving, serve
 from scalemodel.serving.split import SplitServing, serve_split
 from scalemodel.serving.stream import RequestStream, ServedStream, request_stream
@@ -18,6 +19,7 @@ __all__ = [
     "RequestStream",
     "ServedStream",
     "Serving",
+    "ServingComparison",
     "ServingPlans",
     "SplitServing",
     "compare_serving",

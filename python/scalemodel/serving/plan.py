@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import scalemodel._core as _core
@@ -55,13 +56,42 @@ def deployment_for(
     return built, note
 
 
+#: What an engine is started with, and the fields of its record.
+ENGINE_LIMITS = {"max_batched_tokens": "most_tokens", "max_running_sequences": "most_sequences"}
+
+
 def deployment_of(
-    model: Model, cluster: Cluster, task: Inference, layout: _core.ServingLayout, engine: str
+    model: Model,
+    cluster: Cluster,
+    task: Inference,
+    layout: _core.ServingLayout,
+    engine: str,
+    limits: Mapping[str, int] | None = None,
 ) -> tuple[_core.Deployment, str]:
-    """The instance that serves a task, and the note on its kernels."""
-    return deployment_for(
-        model, cluster, task.precision, task.kv_precision, float(task.imbalance), layout, engine
+    """The instance that serves a task, and the note on its kernels.
+
+    `limits` are those of `ENGINE_LIMITS` that take the place of the engine's own.
+    """
+    question = (
+        model,
+        cluster,
+        task.precision,
+        task.kv_precision,
+        float(task.imbalance),
+        layout,
+        engine,
     )
+    if not limits:
+        return deployment_for(*question)
+    constants = engine_constants(engine)
+    given: dict[str, Any] = {ENGINE_LIMITS[name]: value for name, value in limits.items()}
+    if constants.tunes_limits:
+        # The limit that is not given stays as the engine would have tuned it.
+        tuned = deployment_for(*question)[0].capacity(task.input_tokens, task.output_tokens)
+        own = {"most_tokens": tuned.most_tokens, "most_sequences": tuned.step_sequences}
+        given = {name: max(1, int(value)) for name, value in own.items()} | given
+        given["tunes_limits"] = False
+    return deployment_for(*question, constants.replace(**given))
 
 
 class ServingPlan(ColumnAnswer):
@@ -81,6 +111,8 @@ class ServingPlan(ColumnAnswer):
         deployment: _core.Deployment | None = None,
         state: _core.SteadyState | None = None,
         asked_rate: float | None = None,
+        asked_concurrency: float | None = None,
+        engine_limits: Mapping[str, int] | None = None,
     ) -> None:
         self.model = model
         self.cluster = cluster
@@ -93,6 +125,11 @@ class ServingPlan(ColumnAnswer):
         self.deployment = deployment
         self.state = state
         self.asked_rate = asked_rate
+        self.asked_concurrency = asked_concurrency
+        self.engine_limits = dict(engine_limits or {})
+        self.limits: dict[str, float] = {}
+        self.simulated: dict[str, float] = {}
+        self.binds = ""
         self._columns = self._answer()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -102,11 +139,31 @@ class ServingPlan(ColumnAnswer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
         if state["deployment"]:
-            self.deployment, _ = deployment_of(
-                self.model, self.cluster, self.task, self.layout, self.engine
-            )
+            self.deployment = self.instance(self.engine_limits)
         else:
             self.deployment = None
+
+    def instance(self, limits: Mapping[str, int]) -> _core.Deployment:
+        """One instance of the plan under other limits of its engine."""
+        question = (self.model, self.cluster, self.task, self.layout, self.engine)
+        return deployment_of(*question, limits)[0]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of `serve` that give this plan again, to the last digit.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = sm.Inference(input_tokens=1000, output_tokens=200)
+        >>> plan = sm.serve("llama3_8b", "dgx_h100", task, concurrency=32)
+        >>> again = sm.serve(plan.model, plan.cluster, task, plan.layout, **plan.options)
+        >>> again.to_dict() == plan.to_dict()
+        True
+        """
+        asked = {"requests_per_s": self.asked_rate, "concurrency": self.asked_concurrency}
+        given = {name: value for name, value in asked.items() if value is not None}
+        return {"engine": self.engine, "replicas": self.replicas, **given, **self.engine_limits}
 
     def _answer(self) -> dict[str, Any]:
         names = (*_ANSWER, *MEMORY_COLUMNS, *STEP_COLUMNS)
@@ -133,6 +190,8 @@ class ServingPlan(ColumnAnswer):
             "utilisation_fraction": state.utilisation,
             "saturated": state.saturated,
             "accelerators": accelerators,
+            "max_batched_tokens": int(capacity.most_tokens),
+            "max_running_sequences": int(capacity.step_sequences),
             "usd_per_million_output_tokens": 1e6 * price / output if price and output else None,
             "step_time_s": state.step_time_s,
             "memory_bytes": sum(getattr(capacity, name) for name in MEMORY_COLUMNS),
@@ -190,6 +249,8 @@ _ANSWER = (
     "utilisation_fraction",
     "saturated",
     "accelerators",
+    "max_batched_tokens",
+    "max_running_sequences",
     "usd_per_million_output_tokens",
     "step_time_s",
     "memory_bytes",

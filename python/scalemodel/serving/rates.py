@@ -48,7 +48,10 @@ def rate_table(plan: Serving, requests_per_s: Sequence[float] | None = None) -> 
 
     if not plan.fits:
         raise ScaleModelError(f"plan: it does not run ({plan.verdict})")
-    question: dict[str, Any] = {"engine": plan.engine, "replicas": plan.replicas}
+    load = ("requests_per_s", "concurrency")
+    question: dict[str, Any] = {
+        name: value for name, value in plan.options.items() if name not in load
+    }
     asked = (plan.model, plan.cluster, plan.task, plan.layout)
     if requests_per_s is None:
         most = serve(*asked, **question).requests_per_s

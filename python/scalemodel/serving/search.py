@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,55 +15,31 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.numbers import divisors
+from scalemodel.base.threads import progress_bar, worker_threads
 from scalemodel.resolve import Cluster, Model
-from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for, kernels_for
+from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for
 from scalemodel.resolve.engines import engine as engine_constants
+from scalemodel.serving.candidates import (
+    ROW_COLUMNS,
+    Question,
+    best_first,
+    promised_plan,
+    why_none,
+)
+from scalemodel.serving.limits import limits_of, warn_of_milliseconds
+from scalemodel.serving.plans import DEGREES, ServingPlans, plans_frame
+from scalemodel.serving.promises import Promise, checked_load
 from scalemodel.serving.task import Inference
 
 if TYPE_CHECKING:
     import pandas as pd
+    from typing_extensions import Unpack
+
+    from scalemodel.serving.limits import LatencyLimits
 
 Goal = Literal["throughput", "tpot", "ttft", "accelerators"]
 GOALS = ("throughput", "tpot", "ttft", "accelerators")
-#: Degrees of a layout, as columns.
-DEGREES = ("tp", "pp", "ep", "dp", "cp")
-_COLUMNS = (
-    *DEGREES,
-    "most_tokens",
-    "concurrency",
-    "replicas",
-    "requests_per_s",
-    "step_time_s",
-    "tpot_s",
-    "ttft_s",
-    "utilisation_fraction",
-    "prompt_fraction",
-)
-
-
-@dataclass(frozen=True)
-class ServingPlans:
-    """Plans that a search found. Made by `plan_serving`.
-
-    Attributes
-    ----------
-    best : DataFrame
-        Best first; numbers of one instance, `replicas` of which carry the rate asked for.
-    front : DataFrame
-        Plans that no other beats in both output tokens per second and accelerator and TPOT.
-    plans, feasible : int
-        Tried, and within the limits.
-    """
-
-    best: pd.DataFrame
-    front: pd.DataFrame
-    plans: int
-    feasible: int
-
-    def layout(self, row: int = 0) -> _core.ServingLayout:
-        """Degrees of a row of `best`."""
-        found = self.best.iloc[row]
-        return _core.ServingLayout(**{name: int(found[name]) for name in DEGREES})
+_PERCENT = 100  # steps of a bar of progress
 
 
 def serving_layouts(
@@ -100,10 +76,18 @@ def serving_layouts(
     return found
 
 
-def _frame(rows: npt.NDArray[np.float64], task: Inference) -> pd.DataFrame:
+def shows_progress(progress: bool | Callable[[int, int], object] | None) -> Any:
+    """What was asked for; when left out, a bar where somebody looks and tqdm is there."""
+    if progress is not None:
+        return progress
+    looked_at = sys.stderr is not None and sys.stderr.isatty()
+    return (looked_at or "ipykernel" in sys.modules) and bool(importlib.util.find_spec("tqdm"))
+
+
+def _front_frame(rows: npt.NDArray[np.float64], task: Inference) -> pd.DataFrame:
     import pandas as pd
 
-    frame = pd.DataFrame(rows, columns=list(_COLUMNS))
+    frame = pd.DataFrame(rows, columns=list(ROW_COLUMNS))
     whole = [*DEGREES, "most_tokens", "replicas"]
     frame[whole] = frame[whole].astype(np.int64)
     ranks = frame["tp"] * frame["pp"] * frame["dp"] * frame["cp"]
@@ -114,43 +98,46 @@ def _frame(rows: npt.NDArray[np.float64], task: Inference) -> pd.DataFrame:
     return frame
 
 
-def _limit(name: str, value: float | None) -> float:
-    if value is None:
-        return 0.0
-    if isinstance(value, bool) or not 0 < value < 1e9:
-        raise ScaleModelError(f"{name}={value!r}: must be a number above 0")
-    return float(value)
-
-
 def plan_serving(
     model: str | Path | Mapping[str, Any] | Model,
     cluster: str | Path | Mapping[str, Any] | Cluster,
     task: Inference,
     *,
     goal: Goal = "throughput",
-    ttft_s: float | None = None,
-    tpot_s: float | None = None,
     requests_per_s: float | None = None,
+    headroom: float = 0.1,
     engine: str = DEFAULT_ENGINE,
     layouts: Sequence[_core.ServingLayout] | None = None,
     most_tokens: Sequence[int] = (1024, 2048, 4096, 8192, 16384),
     per_octave: int = 32,
     top: int = 10,
+    checked: bool = True,
     threads: int | None = None,
+    progress: bool | Callable[[int, int], object] | None = None,
+    **limits: Unpack[LatencyLimits],
 ) -> ServingPlans:
-    """The best layout, size of a step and concurrency for a task.
+    """The best layouts, sizes of a step and numbers of replicas for a task, limits of latency held.
+
+    Every plan is simulated request by request at its load before it is returned: requests that
+    arrive at random (Poisson) at `requests_per_s`, or as many kept running as the limits allow
+    where no rate is asked for; lengths log-normal where the task names their spread, else equal.
+    A plan that misses a limit gets more replicas (or keeps fewer running) until it holds, by twice
+    the standard error of what was simulated, or is dropped. What it simulates is a random draw: of
+    200 random plans, at least 97 % hold every limit with other draws of as many requests.
 
     Parameters
     ----------
     model, cluster, task, engine
-        As for `serve`.
+        As for `serve`. Where replicas need more than the cluster, plans are on as many nodes more.
     goal : str
-        ``"throughput"`` (output tokens per second and accelerator), ``"tpot"``, ``"ttft"`` or
-        ``"accelerators"`` (the fewest that carry `requests_per_s`).
-    ttft_s, tpot_s : float, optional
-        At most; the time to the first token without a queue.
+        ``"throughput"`` (output tokens per second and accelerator), ``"accelerators"`` (the fewest
+        that carry `requests_per_s`), ``"tpot"`` or ``"ttft"`` (the shortest; with
+        `requests_per_s` on all that the cluster holds).
     requests_per_s : float, optional
         That all instances together must carry; `replicas` says how many it takes.
+    headroom : float
+        Part of `requests_per_s` that may come beside it: limits hold at (1 + headroom) times the
+        rate. 0: none.
     layouts : sequence of ServingLayout, optional
         What to try; `serving_layouts` when left out.
     most_tokens : sequence of int
@@ -159,53 +146,102 @@ def plan_serving(
         Concurrencies tried per doubling.
     top : int
         Rows of the result.
+    checked : bool
+        False: steady states alone decide, percentiles are no more than limits of the mean, and
+        `simulated` of a plan is empty.
     threads : int, optional
         All processors when left out; the result does not depend on it.
+    progress : bool or function of (done, total), optional
+        A bar; when left out, in a terminal and in a notebook.
+    **limits : float, optional
+        At most, in seconds: `ttft_s`, `tpot_s`, `e2e_s` (from arrival to the last token) are
+        means; `ttft_p50_s`, `ttft_p90_s`, `ttft_p95_s`, `ttft_p99_s`, and so with `tpot` and
+        `e2e`, what such a percentage of the requests does not exceed.
+
+    Returns
+    -------
+    ServingPlans
+        No two plans of one layout. Each names the limit that keeps it from being smaller (`binds`):
+        a limit of latency, ``requests_per_s``, ``kv_cache`` or ``max_running_sequences``. Where
+        nothing holds it is empty, and `message` says which limit binds and the nearest miss.
 
     Raises
     ------
     ScaleModelError : an unknown name, or a number out of range.
 
+    Warns
+    -----
+    UserWarning : a limit so long that it is meant in milliseconds.
+
     Examples
     --------
     >>> import scalemodel as sm
     >>> task = sm.Inference(input_tokens=2000, output_tokens=300, precision="fp8",
-    ...                     kv_precision="fp8")
-    >>> plans = sm.plan_serving("llama3_70b", "dgx_h100", task, tpot_s=0.03, top=3)
-    >>> len(plans.best), bool((plans.best.tpot_s <= 0.03).all())
+    ...                     kv_precision="fp8", input_spread=0.5, output_spread=0.5)
+    >>> plans = sm.plan_serving("llama3_70b", "dgx_h100", task, tpot_p90_s=0.03, ttft_p99_s=2,
+    ...                         requests_per_s=4, top=3)
+    >>> len(plans), plans[0].simulated["tpot_p90_s"] <= 0.03
     (3, True)
     """
+    asked = limits_of(limits)
+    warn_of_milliseconds(asked)
     if goal not in GOALS:
         raise ScaleModelError(f"goal={goal!r}: must be one of {', '.join(GOALS)}")
     if goal == "accelerators" and requests_per_s is None:
         raise ScaleModelError("goal='accelerators': needs requests_per_s")
+    checked_load(requests_per_s, headroom)
     chosen = resolve.model(model)
     where = cluster if isinstance(cluster, Cluster) else resolve.cluster(cluster)
     name = engine_for(engine)
-    constants = engine_constants(name)
-    kernels, _ = kernels_for(where, name, chosen.shape, task.precision, task.kv_precision)
-    tried = list(serving_layouts(chosen, where) if layouts is None else layouts)
-    steps = (
-        [float(constants.most_tokens)] if constants.tunes_limits else list(map(float, most_tokens))
+    return plans_for(
+        Promise(chosen, where, task, name, asked, requests_per_s, headroom, checked),
+        goal=goal,
+        layouts=layouts,
+        most_tokens=most_tokens,
+        per_octave=per_octave,
+        top=top,
+        threads=threads,
+        progress=progress,
     )
-    best, front, plans, feasible = _core.search_serving(
-        chosen.core,
-        where.core,
-        constants,
-        kernels,
-        task.mix,
-        float(task.imbalance),
-        tried,
-        steps,
-        per_octave,
+
+
+def plans_for(
+    promise: Promise,
+    *,
+    goal: str = "throughput",
+    layouts: Sequence[_core.ServingLayout] | None = None,
+    most_tokens: Sequence[int],
+    per_octave: int = 32,
+    top: int = 10,
+    threads: int | None = None,
+    progress: bool | Callable[[int, int], object] | None = None,
+) -> ServingPlans:
+    """The plans of `plan_serving` for a promise."""
+    constants = engine_constants(promise.engine)
+    steps = [constants.most_tokens] if constants.tunes_limits else most_tokens
+    question = Question(
+        promise,
         goal,
-        _limit("ttft_s", ttft_s),
-        _limit("tpot_s", tpot_s),
-        _limit("requests_per_s", requests_per_s),
-        top,
-        threads or os.cpu_count() or 1,
+        tuple(serving_layouts(promise.model, promise.cluster) if layouts is None else layouts),
+        tuple(map(float, steps)),
+        per_octave,
+        worker_threads(threads),
     )
-    return ServingPlans(_frame(best, task), _frame(front, task), int(plans), int(feasible))
+    _, front, plans, feasible = question.search(per_octave=per_octave, top=top, limited=True)
+    with progress_bar(shows_progress(progress), _PERCENT, unit=" %") as tell:
+        best, misses = best_first(question, top, tell)
+        found = [promised_plan(candidate) for candidate in best]
+    message, binds = ("", "") if found else why_none(question, misses)
+    return ServingPlans(
+        tuple(found),
+        plans_frame(found, promise.limits),
+        _front_frame(front, promise.task),
+        int(plans),
+        int(feasible),
+        dict(promise.limits),
+        message,
+        binds,
+    )
 
 
 def plan_split(
@@ -216,13 +252,15 @@ def plan_split(
     requests_per_s: float,
     ttft_s: float | None = None,
     tpot_s: float | None = None,
+    headroom: float = 0.1,
     engine: str = DEFAULT_ENGINE,
     top: int = 10,
 ) -> pd.DataFrame:
     """Splits into a prefill and a decode pool that carry a rate, fewest accelerators first.
 
-    Each pool is searched on its own: the prefill pool for the fewest accelerators within the limit
-    of the first token, the decode pool within that of the others.
+    Each pool is searched on its own and in steady state: the prefill pool for the fewest
+    accelerators within the limit of the first token, the decode pool within that of the others,
+    both at (1 + headroom) times the rate.
 
     Returns
     -------
@@ -245,6 +283,8 @@ def plan_split(
         "requests_per_s": requests_per_s,
         "engine": engine,
         "top": top,
+        "checked": False,
+        "headroom": headroom,
     }
     prompts = task.replace(output_tokens=1, speculative_tokens=0)
     cached = min(0.999, 1 - 1 / max(task.input_tokens, 2.0))

@@ -15,7 +15,13 @@ from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for
 from scalemodel.serving.batches import BatchServing, serve_batches
 from scalemodel.serving.launch import launch_command
-from scalemodel.serving.plan import STEP_COLUMNS, ServingPlan, deployment_of, ranks_of
+from scalemodel.serving.plan import (
+    ENGINE_LIMITS,
+    STEP_COLUMNS,
+    ServingPlan,
+    deployment_of,
+    ranks_of,
+)
 from scalemodel.serving.stream import (
     Arrivals,
     Balance,
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MANY = 1e9  # sequences, or requests per second
+_MOST_OF_A_STEP = 10_000_000  # tokens or sequences
 
 
 class Serving(ServingPlan):
@@ -43,8 +50,16 @@ class Serving(ServingPlan):
         The question; `engine` is the catalogue name.
     verdict : str
         ``ok``, ``out_of_memory`` or ``illegal:<reason>``.
-    asked_rate : float or None
-        Requests per second that were asked for, over all replicas.
+    asked_rate, asked_concurrency : float or None
+        Requests per second, or sequences kept running, that were asked for, over all replicas.
+    engine_limits : dict
+        The limits of the engine that were asked for, `max_batched_tokens` and
+        `max_running_sequences`; the columns of these names are those in force.
+    options : dict
+        The options of `serve` that give this plan again.
+    limits, simulated, binds
+        Of a plan that `plan_serving` found: its limits by name; means and percentiles at its load,
+        simulated, by the names of limits; the limit that keeps it from being smaller.
     note : str
         Kernels of other accelerators or formats that stand in for unmeasured ones.
 
@@ -72,7 +87,7 @@ class Serving(ServingPlan):
         *,
         requests: int = 1000,
         arrivals: Arrivals = "poisson",
-        lengths: Lengths = "fixed",
+        lengths: Lengths | None = None,
         seed: int = 0,
         balance: Balance = "random",
     ) -> ServedStream:
@@ -81,8 +96,9 @@ class Serving(ServingPlan):
         Parameters
         ----------
         stream : RequestStream, optional
-            A trace, or what `request_stream` makes. Without it, one of the plan's own rate; all
-            at once where no rate was asked for.
+            A trace, or what `request_stream` makes. Without it, one of the plan's own load: its
+            rate, or as many kept running as were asked for, one coming as another leaves; all at
+            once where neither was.
         requests, arrivals, lengths, seed
             Of that stream, as for `request_stream`; `seed` also of the random choice of replicas.
         balance : str
@@ -118,7 +134,7 @@ class Serving(ServingPlan):
         >>> task = sm.Inference(input_tokens=1000, output_tokens=100, precision="fp8")
         >>> plan = sm.serve("llama3_70b", "dgx_h100", task, sm.ServingLayout(tp=4))
         >>> print(plan.launch())
-        vllm serve llama3_70b --tensor-parallel-size 4 ...
+        vllm serve ... --tensor-parallel-size 4 ...
         """
         return launch_command(self)
 
@@ -165,6 +181,8 @@ def serve(
     concurrency: float | None = None,
     requests_per_s: float | None = None,
     replicas: int | None = None,
+    max_batched_tokens: int | None = None,
+    max_running_sequences: int | None = None,
 ) -> Serving: ...
 def serve(
     model: str | Path | Mapping[str, Any] | Model | ComposedModel,
@@ -176,6 +194,8 @@ def serve(
     concurrency: float | None = None,
     requests_per_s: float | None = None,
     replicas: int | None = None,
+    max_batched_tokens: int | None = None,
+    max_running_sequences: int | None = None,
 ) -> Serving | BatchServing:
     """What a serving plan delivers in its steady state.
 
@@ -197,6 +217,9 @@ def serve(
         Requests that arrive at random (Poisson), over all replicas.
     replicas : int, optional
         Instances, each a copy; as many as the cluster holds when left out.
+    max_batched_tokens, max_running_sequences : int, optional
+        Tokens of a step and sequences of an instance at most, as the engine is started with; the
+        engine's own limits when left out.
 
     Returns
     -------
@@ -227,7 +250,10 @@ def serve(
     for argument, value in (("concurrency", concurrency), ("requests_per_s", requests_per_s)):
         if value is not None:
             number_from_to(argument, value, 0, _MANY)
+    limits = _engine_limits(max_batched_tokens, max_running_sequences)
     if is_composed(model):
+        if limits:
+            raise ScaleModelError(f"{next(iter(limits))}: models of layer groups have no engine")
         return _serve_groups(
             model, cluster, task, layout, engine, replicas, concurrency, requests_per_s
         )
@@ -241,23 +267,41 @@ def serve(
     if isinstance(copies, bool) or not isinstance(copies, int) or copies < 1:
         raise ScaleModelError(f"replicas={replicas!r}: must be a whole number from 1")
     question = (chosen, where, task, plan, name, copies)
+    asked: dict[str, Any] = {
+        "asked_rate": requests_per_s,
+        "asked_concurrency": concurrency,
+        "engine_limits": limits,
+    }
     reason = str(_core.check_serving_layout(chosen.core, plan, where.core))
     if reason == "ok" and copies * ranks_of(plan) > where.accelerators:
         reason = "mesh"
     if reason != "ok":
-        return Serving(*question, f"illegal:{reason}")
-    deployment, note = deployment_of(chosen, where, task, plan, name)
+        return Serving(*question, f"illegal:{reason}", **asked)
+    deployment, note = deployment_of(chosen, where, task, plan, name, limits)
     capacity = deployment.capacity(task.input_tokens, task.output_tokens)
     if capacity.most_sequences < 1:
-        return Serving(*question, "out_of_memory", note=note)
+        return Serving(*question, "out_of_memory", note=note, **asked)
     if requests_per_s is not None:
         state = deployment.steady_state_at(task.mix, requests_per_s / copies)
     else:
         most = capacity.most_sequences if concurrency is None else concurrency / copies
         state = deployment.steady_state(task.mix, most)
-    return Serving(
-        *question, "ok", note=note, deployment=deployment, state=state, asked_rate=requests_per_s
-    )
+    return Serving(*question, "ok", note=note, deployment=deployment, state=state, **asked)
+
+
+def _engine_limits(max_batched_tokens: object, max_running_sequences: object) -> dict[str, int]:
+    """The limits of an engine that were given, checked."""
+    found = {}
+    for name, value in zip(ENGINE_LIMITS, (max_batched_tokens, max_running_sequences), strict=True):
+        if value is None:
+            continue
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not isinstance(value, int) or not whole or not 1 <= value <= _MOST_OF_A_STEP:
+            raise ScaleModelError(
+                f"{name}={value!r}: must be a whole number from 1 to {_MOST_OF_A_STEP}"
+            )
+        found[name] = value
+    return found
 
 
 def _serve_groups(

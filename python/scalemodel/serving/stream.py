@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.serving.plan import ServingPlan
+from scalemodel.serving.task import Inference
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +28,7 @@ _ARRIVALS = ("poisson", "bursty", "uniform", "at_once")
 _LENGTHS = ("fixed", "exponential", "lognormal")
 _BALANCES = ("random", "round_robin")
 _BURST_SHAPE = 0.25  # gamma gaps of this shape: variance four times that of random arrivals
-_SPREAD = 1.0  # of the logarithm of log-normal lengths
+_SPREAD = 1.0  # of the logarithm of log-normal lengths, where the task names none
 _MOST_REQUESTS = 10_000_000
 
 
@@ -62,14 +64,30 @@ def _arrivals(kind: str, count: int, rate: float, random: np.random.Generator) -
     return np.asarray(np.cumsum(random.gamma(shape, 1 / (shape * rate), count)), dtype=np.float64)
 
 
-def _lengths(kind: str, mean: float, count: int, random: np.random.Generator) -> Column:
-    if kind == "fixed":
+def _lengths(
+    kind: str, mean: float, spread: float, count: int, random: np.random.Generator
+) -> Column:
+    if kind == "fixed" or (kind == "lognormal" and not spread):
         return np.full(count, float(mean))
     if kind == "exponential":
         drawn = random.exponential(mean, count)
     else:
-        drawn = random.lognormal(np.log(mean) - _SPREAD**2 / 2, _SPREAD, count)
+        drawn = random.lognormal(np.log(mean) - spread**2 / 2, spread, count)
     return np.maximum(1.0, np.round(drawn))
+
+
+def _drawn(
+    task: Inference, lengths: Lengths | None, count: int, random: np.random.Generator
+) -> tuple[Column, Column]:
+    """Lengths of prompts and answers."""
+    spreads = (float(task.input_spread), float(task.output_spread))
+    kind = lengths or ("lognormal" if any(spreads) else "fixed")
+    if not any(spreads):
+        spreads = (_SPREAD, _SPREAD)
+    return (
+        _lengths(kind, task.input_tokens, spreads[0], count, random),
+        _lengths(kind, task.output_tokens, spreads[1], count, random),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,12 +132,12 @@ class RequestStream:
 
 
 def request_stream(
-    task: Any,
+    task: Inference,
     *,
     requests: int,
     requests_per_s: float = float("inf"),
     arrivals: Arrivals = "poisson",
-    lengths: Lengths = "fixed",
+    lengths: Lengths | None = None,
     seed: int = 0,
 ) -> RequestStream:
     """A stream of requests with the mean lengths of a task.
@@ -134,7 +152,8 @@ def request_stream(
         ``"poisson"`` (at random), ``"bursty"`` (gamma gaps of four times the variance),
         ``"uniform"`` or ``"at_once"``.
     lengths : str
-        ``"fixed"``, ``"exponential"`` or ``"lognormal"`` (spread of the logarithm 1).
+        ``"fixed"``, ``"exponential"`` or ``"lognormal"`` (with the spread of the task, 1 where it
+        has none). When left out, ``"lognormal"`` for a task that names a spread, else ``"fixed"``.
     seed : int
 
     Raises
@@ -153,7 +172,7 @@ def request_stream(
         ("arrivals", arrivals, _ARRIVALS),
         ("lengths", lengths, _LENGTHS),
     ):
-        if value not in legal:
+        if value not in legal and (name, value) != ("lengths", None):
             raise ScaleModelError(f"{name}={value!r}: must be one of {', '.join(legal)}")
     whole = isinstance(requests, int) and not isinstance(requests, bool)
     if not whole or not 1 <= requests <= _MOST_REQUESTS:
@@ -163,11 +182,7 @@ def request_stream(
     random = np.random.default_rng(seed)
     kind = "at_once" if np.isinf(requests_per_s) else arrivals
     times = _arrivals(kind, requests, requests_per_s, random)
-    return RequestStream(
-        times,
-        _lengths(lengths, task.input_tokens, requests, random),
-        _lengths(lengths, task.output_tokens, requests, random),
-    )
+    return RequestStream(times, *_drawn(task, lengths, requests, random))
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,7 +339,7 @@ class ServedStream:
             if not times.size:
                 continue
             found[f"{name}_mean_s"] = float(times.mean())
-            for label, share in (("median", 0.5), ("p90", 0.9), ("p99", 0.99)):
+            for label, share in (("median", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)):
                 found[f"{name}_{label}_s"] = float(np.quantile(times, share))
         return found
 
@@ -372,13 +387,15 @@ def simulate(
     *,
     requests: int,
     arrivals: Arrivals,
-    lengths: Lengths,
+    lengths: Lengths | None,
     seed: int,
     balance: Balance,
 ) -> ServedStream:
-    """The stream of a plan, or one of its own rate, through its replicas."""
+    """The stream of a plan, or one of its own load, through its replicas."""
     if plan.deployment is None or plan.state is None:
         raise ScaleModelError(f"simulate: the plan does not run ({plan.verdict})")
+    if stream is None and plan.asked_concurrency is not None:
+        return keep_running(plan, requests, lengths=lengths, seed=seed)
     if stream is None:
         stream = request_stream(
             plan.task,
@@ -390,4 +407,67 @@ def simulate(
         )
     return run_stream(
         plan.deployment, plan.task.mix, stream, plan.replicas, balance=balance, seed=seed
+    )
+
+
+def keep_running(
+    plan: ServingPlan,
+    requests: int,
+    *,
+    lengths: Lengths | None = None,
+    seed: int = 0,
+) -> ServedStream:
+    """Requests that come to a replica as others leave it, as many running as the plan was asked.
+
+    Before the first of them as many run as are kept running, each somewhere in its answer, and are
+    followed by as many more: neither is part of the result, whose times between tokens alone
+    (`itl_*`) are of all.
+
+    Parameters
+    ----------
+    plan : ServingPlan
+        One that runs, made with `concurrency`.
+    requests, lengths, seed
+        As for `request_stream`.
+    """
+    if plan.deployment is None or plan.state is None or plan.asked_concurrency is None:
+        raise ScaleModelError(f"simulate: the plan does not run ({plan.verdict})")
+    task, copies = plan.task, plan.replicas
+    slots = max(1, round(plan.asked_concurrency / copies))
+    before = slots * copies
+    drawn = request_stream(task, requests=requests + 2 * before, lengths=lengths, seed=seed)
+    prompts, answers = drawn.input_tokens.copy(), drawn.output_tokens.copy()
+    random = np.random.default_rng(seed)
+    # Who is met running has a long answer rather than a short one, and is anywhere in it.
+    met = random.choice(answers, before, p=answers / answers.sum())
+    answers[:before] = np.maximum(1.0, np.round(met * random.uniform(0.0, 1.0, before)))
+    prompts[:before] += met - answers[:before]
+    asked = RequestStream(np.zeros(drawn.arrival_s.size), prompts, answers)
+    limited = plan.instance({**plan.engine_limits, "max_running_sequences": slots})
+    served = run_stream(limited, task.mix, asked, copies, balance="round_robin")
+    # The queue stands for clients that send their next request as soon as the last one ends; it
+    # reaches the scheduler while a step is under way, and waits for the next one.
+    step = plan.state.step_time_s
+    host = float(np.ceil(float(engine_constants(plan.engine).request_host_s) / step) * step)
+    arrival = np.zeros(asked.arrival_s.size)
+    for replica in range(copies):
+        ends = np.sort(served.finished_s[replica::copies])
+        arrival[replica::copies][slots:] = ends[: arrival[replica::copies].size - slots] - host
+    order = 2 * before + np.argsort(arrival[2 * before :], kind="stable")
+    came, ended = arrival[order], served.finished_s[order]
+    totals = served.totals.replace(
+        evictions=float(served.evictions[order].sum()),
+        in_system_s=float((ended - came).sum()),
+        running_s=float((ended - served.first_token_s[order]).sum()),
+        makespan_s=float(ended.max() - came[0]),
+    )
+    return ServedStream(
+        RequestStream(came, prompts[order], answers[order]),
+        served.started_s[order],
+        served.first_token_s[order],
+        ended,
+        served.evictions[order],
+        served.refused[order],
+        totals,
+        served.cache_tokens,
     )

@@ -12,6 +12,7 @@ from scalemodel.resolve.engines import CACHE_FORMATS, WEIGHT_FORMATS
 
 WeightPrecision = Literal["bf16", "fp16", "fp8", "fp8_block", "fp4", "int8", "int4", "mxfp4"]
 CachePrecision = Literal["bf16", "fp16", "fp8", "fp4"]
+_MOST_SPREAD = 3.0  # of the logarithm: one length in six is twenty times the median
 
 
 def _one_of(name: str, value: object, legal: Any) -> None:
@@ -48,6 +49,9 @@ class Inference:
         Probability that a proposed token is kept when those before it were.
     imbalance : float
         Load of the busiest expert rank over the mean, beyond that of random routing.
+    input_spread, output_spread : float
+        Standard deviation of the logarithm of the lengths, log-normal about their means; 0: all
+        requests are of one length. Streams of requests draw them; steady states take the means.
 
     Raises
     ------
@@ -67,12 +71,16 @@ class Inference:
     speculative_tokens: int = 0
     acceptance_fraction: float = 0.7
     imbalance: float = 1.0
+    input_spread: float = 0.0
+    output_spread: float = 0.0
     mix: _core.RequestMix = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _one_of("precision", self.precision, WEIGHT_FORMATS)
         _one_of("kv_precision", self.kv_precision, CACHE_FORMATS)
         number_from_to("imbalance", self.imbalance, 1, 1e4)
+        for name in ("input_spread", "output_spread"):
+            number_from_to(name, getattr(self, name), 0, _MOST_SPREAD)
         names = [str(row["name"]) for row in _core.RequestMix.fields()]
         given = {name: getattr(self, name) for name in names}
         object.__setattr__(self, "mix", _core.RequestMix(**given))
