@@ -73,7 +73,8 @@ def test_a_grid_varies_the_first_path_slowest() -> None:
 def test_columns_are_the_paths_then_those_of_an_estimate() -> None:
     table = study(vary={MEMORY: [2]})
     est = sm.estimate("llama3_8b", base(), TASK)
-    assert list(table) == [MEMORY, f"{MEMORY}_scale", *est.row(), "objective"]
+    ends = ["step_time_low_s", "step_time_high_s"]
+    assert list(table) == [MEMORY, f"{MEMORY}_scale", *est.row(), "objective", *ends]
 
 
 def test_zip_and_points_go_side_by_side() -> None:

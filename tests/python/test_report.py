@@ -175,6 +175,14 @@ def test_less_memory_is_never_faster() -> None:
     assert front.step_time_s.min() == sm.search(*asked(), SPACE, threads=1)[0].step_time_s
 
 
+def test_numbers_of_the_contents_have_room() -> None:
+    lines = reported(top=1).html.splitlines()
+    (rule,) = [line for line in lines if line.startswith("nav ol {")]
+    # Outside of a list item in a row its number would lie over the item before.
+    assert "display: flex" in rule
+    assert "list-style-position: inside" in rule
+
+
 def test_progress_is_told_by_section(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told: list[tuple[int, int]] = []
     reported(top=1, progress=lambda done, total: told.append((done, total)))

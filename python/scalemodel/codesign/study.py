@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import scalemodel._core as _core
@@ -21,6 +19,7 @@ from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
 from scalemodel.search.objective import Objective, is_maximised
+from scalemodel.search.progress import Progress, watched
 from scalemodel.search.search import search
 from scalemodel.search.space import Space
 
@@ -69,6 +68,7 @@ class Study:
         constraints: str | Iterable[str] = (),
         stack: str = DEFAULT_STACK,
         threads: int | None = None,
+        progress: Progress = None,
     ) -> None:
         self.model = resolve.model(model)
         self.hardware = Hardware(cluster)
@@ -82,6 +82,7 @@ class Study:
         self.constraints = (constraints,) if isinstance(constraints, str) else tuple(constraints)
         self.stack = stack
         self.threads = worker_threads(threads)
+        self.progress = progress
         self._answers: dict[_Point, Answer | None] = {}
 
     def _search(self, point: _Point, threads: int) -> Answer | None:
@@ -110,7 +111,6 @@ class Study:
     def answers(
         self,
         clusters: Sequence[Cluster],
-        done: Callable[[int, int], None] = lambda finished, of: None,
         fixed: Sequence[Mapping[str, Any]] = (),
     ) -> list[Answer | None]:
         """The best strategy of each cluster, None where nothing fits.
@@ -122,17 +122,22 @@ class Study:
         points = list(zip(clusters, knobs, strict=True))
         # Counts are rounded, so that neighbouring points may be the same machine.
         new = list(dict.fromkeys(point for point in points if point not in self._answers))
-        if len(new) >= 2 * self.threads > 2:
-            with ThreadPoolExecutor(self.threads) as pool:
-                found = pool.map(lambda item: self._search(item, 1), new)
-                for finished, (item, answer) in enumerate(zip(new, found, strict=True), 1):
-                    self._answers[item] = answer
-                    done(finished, len(new))
-        else:
-            for finished, item in enumerate(new, 1):
-                self._answers[item] = self._search(item, self.threads)
-                done(finished, len(new))
+        with watched(self.progress, len(new), " points") as tell:
+            for finished, (point, answer) in enumerate(self._searched(new), 1):
+                self._answers[point] = answer
+                if tell is not None:
+                    tell(finished, len(new))
         return [self._answers[point] for point in points]
+
+    def _searched(self, points: Sequence[_Point]) -> Iterator[tuple[_Point, Answer | None]]:
+        """Every point with its answer, in order."""
+        if len(points) >= 2 * self.threads > 2:
+            with ThreadPoolExecutor(self.threads) as pool:
+                found = pool.map(lambda item: self._search(item, 1), points)
+                yield from zip(points, found, strict=True)
+            return
+        for point in points:
+            yield point, self._search(point, self.threads)
 
 
 def column_types() -> dict[str, str]:
@@ -150,6 +155,14 @@ def row_of(answer: Answer | None, verdict: str = "infeasible") -> dict[str, Any]
     return {**dict.fromkeys(names), "verdict": verdict, "objective": None}
 
 
+def _point_row(answer: Answer | None, *, searched: bool) -> dict[str, Any]:
+    """The columns of an answer, then where a measured step would lie."""
+    est = None if answer is None else answer.estimate
+    ends = ("step_time_low_s", "step_time_high_s")
+    between = {name: None if est is None else getattr(est, name) for name in ends}
+    return {**row_of(answer, "infeasible" if searched else "over_budget"), **between}
+
+
 def table_of(
     hardware: Hardware,
     points: Sequence[Mapping[str, Setting]],
@@ -158,6 +171,8 @@ def table_of(
 ) -> pd.DataFrame:
     """The study: columns of the hardware points, then those of the answers."""
     import pandas as pd
+
+    from scalemodel.codesign.table import StudyTable
 
     columns: dict[str, pd.Series[Any]] = {}
     for path in points[0] if points else ():
@@ -174,35 +189,10 @@ def table_of(
         cells = [row.get(name) for row in rows]
         dtype = types.get(name.removeprefix(ASKED), "Float64")
         columns[name] = pd.Series(cells, dtype=dtype)
-    frame = pd.DataFrame(columns)
+    frame = StudyTable(columns)
     frame.attrs["objective"] = objective
     frame.attrs["units"] = {path: hardware.quantity(path).dimension for path in points[0]}
     return frame
-
-
-@contextmanager
-def _reporter(progress: bool | Callable[[int, int], None]) -> Iterator[Callable[[int, int], None]]:
-    """A function of points done and points in all."""
-    if callable(progress):
-        yield progress
-        return
-    if not progress:
-        yield lambda finished, of: None
-        return
-    try:
-        tqdm: Any = importlib.import_module("tqdm.auto").tqdm
-    except ImportError:
-        raise ScaleModelError(
-            'progress=True: pip install "scalemodel[notebook]"  (needed for a progress bar)',
-            code="missing_extra",
-        ) from None
-    with tqdm(unit="point") as bar:
-
-        def show(finished: int, of: int) -> None:
-            bar.total = of
-            bar.update(finished - bar.n)
-
-        yield show
 
 
 def _split(
@@ -248,7 +238,7 @@ def codesign(
     stack: str = DEFAULT_STACK,
     network: Network = None,
     threads: int | None = None,
-    progress: bool | Callable[[int, int], None] = False,
+    progress: Progress = None,
 ) -> pd.DataFrame:
     """Varies the hardware and searches the best strategy of every point again.
 
@@ -275,16 +265,19 @@ def codesign(
     design_cost : mapping or function
         Path -> cost of a unit (a number per base unit, or ``"12 per GB"``), summed into the column
         ``design_cost``; or a function of the mapping path -> value. Any currency, or watts.
-    progress : bool or function
-        Show a bar (where tqdm is installed), or call with points done and points in all.
+    progress : bool or function, optional
+        Default: a line once a second has passed, on a terminal or in a notebook. True shows a bar
+        of tqdm, False nothing; or a function of points done and points in all.
 
     Returns
     -------
     DataFrame, one row per hardware point
         Every path (base units; units in ``attrs["units"]``) and, where it has a base,
-        ``<path>_scale``; then the columns of `search` for the best strategy, ``objective`` and
-        ``design_cost``. Where nothing fits, ``verdict`` is ``infeasible`` and the other columns of
-        the answer are ``<NA>`` (nullable types; names are None), never a number.
+        ``<path>_scale``; then the columns of `search` for the best strategy, ``objective``, the
+        ends of its interval (``step_time_low_s``, ``step_time_high_s``) and ``design_cost``.
+        Where nothing fits, ``verdict`` is ``infeasible`` and the other columns of the answer are
+        ``<NA>`` (nullable types; names are None), never a number. Printed, the table shows the
+        points and their answers; ``pd.DataFrame(study)`` shows every column.
 
     Raises
     ------
@@ -313,6 +306,7 @@ def codesign(
         constraints=(*given, *on_answer),
         stack=stack,
         threads=threads,
+        progress=progress,
     )
     designs: list[dict[str, Value]] = [
         {path: setting.value for path, setting in point.items()} for point in plan
@@ -324,13 +318,9 @@ def codesign(
         all(limit.holds(float(measure[limit.left] or 0), bound) for limit, bound in on_design)
         for measure in measures
     ]
-    with _reporter(progress) as done:
-        answers = iter(
-            question.answers(
-                [item for item, go in zip(clusters, searched, strict=True) if go], done
-            )
-        )
-    rows = [row_of(next(answers)) if go else row_of(None, "over_budget") for go in searched]
+    kept = [item for item, go in zip(clusters, searched, strict=True) if go]
+    answers = iter(question.answers(kept))
+    rows = [_point_row(next(answers) if go else None, searched=go) for go in searched]
     if cost is not None:
         for row, own in zip(rows, costs, strict=True):
             row[budgets.COST] = own

@@ -217,6 +217,7 @@ def hardware_section(question: Question, threads: int | None) -> Section:
         constraints=question.constraints,
         stack=question.stack,
         threads=threads,
+        progress=False,
     )
     scale = scale_of(column)
 
@@ -343,7 +344,7 @@ def sections_of(ranking: Ranking, code: str, threads: int | None) -> list[Callab
     if not ranking:
         return [asked, partial(no_answer_section, ranking), again]
     best = ranking[0]
-    choice = lru_cache(partial(explain_choice, ranking, threads=threads))
+    choice = lru_cache(partial(explain_choice, ranking, threads=threads, progress=False))
     return [
         asked,
         partial(answer_section, ranking),

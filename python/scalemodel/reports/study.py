@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.files import replacing
-from scalemodel.base.threads import progress_bar
 from scalemodel.layer_groups.model import is_composed
 from scalemodel.reports import markup, sections
 from scalemodel.resolve import Network
@@ -20,6 +19,7 @@ from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
 from scalemodel.search.objective import Objective
+from scalemodel.search.progress import Progress, watched
 from scalemodel.search.ranking import Question, Ranking
 from scalemodel.search.search import search
 from scalemodel.search.space import Space
@@ -115,7 +115,7 @@ def report(
     stack: str = DEFAULT_STACK,
     network: Network = None,
     threads: int | None = None,
-    progress: bool | Callable[[int, int], object] = False,
+    progress: Progress = None,
 ) -> Report:
     """The best strategies of a space on one HTML page, with all that speaks for and against them.
 
@@ -132,9 +132,9 @@ def report(
         Strategies in the table.
     title : str, optional
         Default: model and machine.
-    progress : bool or function of (done, total)
-        Of the page's sections; a page takes some forty searches of the space. True shows a bar of
-        tqdm.
+    progress : bool or function of (done, total), optional
+        Of the page's sections; a page takes some forty searches of the space. Default: a line once
+        a second has passed, on a terminal or in a notebook. True shows a bar of tqdm, False none.
 
     Returns
     -------
@@ -178,7 +178,7 @@ def report(
 
     made: list[markup.Section] = []
     parts = sections.sections_of(ranking, _code(question, top), threads)
-    with progress_bar(progress, len(parts), unit=" sections") as tell:
+    with watched(progress, len(parts), " sections") as tell:
         for part in parts:
             made.append(part())
             if tell is not None:

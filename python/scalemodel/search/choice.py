@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import MEMORY_COLUMNS, TIME_COLUMNS, tables_for
 from scalemodel.search.objective import holds, limits_of
+from scalemodel.search.progress import Progress, watched
 from scalemodel.search.ranking import Question, Ranking
 
 if TYPE_CHECKING:
@@ -162,15 +163,22 @@ def _change(score: float, best: float, single: bool) -> float:
     return (score - best) / abs(best) if single else math.expm1(score - best)
 
 
-def _worths(question: Question, winner: Estimate, threads: int | None) -> Iterator[dict[str, Any]]:
+def _worths(
+    question: Question,
+    winner: Estimate,
+    values: Mapping[str, Sequence[Any]],
+    threads: int | None,
+    tell: Callable[[int, int], object] | None,
+) -> Iterator[dict[str, Any]]:
     terms = list(question.objective)
     single = len(terms) == 1
     best = _core.score(winner.core, terms)
     tables = tables_for(question.model, question.cluster, question.task, question.stack)
     limits = limits_of(question.constraints, question.headroom)
     chosen = winner.strategy.to_dict()
-    values = question.space.values(question.model, question.cluster, question.task)
-    for knob, listed in values.items():
+    for done, (knob, listed) in enumerate(values.items()):
+        if tell is not None:
+            tell(done, len(values))
         others = [value for value in listed if value != chosen[knob]]
         if knob == "dp" or not others:
             continue
@@ -199,7 +207,9 @@ def _worths(question: Question, winner: Estimate, threads: int | None) -> Iterat
         }
 
 
-def explain_choice(ranking: Ranking, *, threads: int | None = None) -> Choice:
+def explain_choice(
+    ranking: Ranking, *, threads: int | None = None, progress: Progress = None
+) -> Choice:
     """Why the winner of a search beats the runner-up, and what each knob is worth around it.
 
     Parameters
@@ -208,6 +218,9 @@ def explain_choice(ranking: Ranking, *, threads: int | None = None) -> Choice:
         Of `search`; not empty.
     threads : int, optional
         As of `search`: every knob is searched once without the chosen value.
+    progress : bool or function of (done, total), optional
+        Of the knobs. Default: a line once a second has passed, on a terminal or in a notebook. True
+        shows a bar of tqdm, False nothing.
 
     Returns
     -------
@@ -232,5 +245,7 @@ def explain_choice(ranking: Ranking, *, threads: int | None = None) -> Choice:
     if not ranking:
         raise ScaleModelError(f"ranking: nothing fits: {ranking.why_infeasible()}")
     question, winner = ranking.question, ranking[0]
-    knobs = list(_worths(question, winner, threads))
+    values = question.space.values(question.model, question.cluster, question.task)
+    with watched(progress, len(values), " knobs") as tell:
+        knobs = list(_worths(question, winner, values, threads, tell))
     return Choice(question, winner, _runner_up(ranking, list(question.objective)), knobs)
