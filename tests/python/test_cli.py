@@ -471,3 +471,55 @@ def test_a_fault_of_its_own_is_one_line(
     monkeypatch.setattr(catalog, "list_catalog", fail)
     assert cli.main(["list"]) == 1
     assert capsys.readouterr().err == ("scalemodel: internal error: ZeroDivisionError: two lines\n")
+
+
+# ---------------------------------------------------------------------------------- likely words
+def test_no_command_prints_the_help(run: Any) -> None:
+    ran = run()
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("usage: scalemodel")
+    assert "compare-clusters" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("options", "column", "expected"),
+    [
+        (["--precision", "BF16"], "precision", "bf16"),
+        (["--precision", "mxfp8"], "precision", "fp8"),
+        (["--sharding", "fsdp"], "sharding", "zero3"),
+        (["--sharding", "ZeRO-3"], "sharding", "zero3"),
+        (["--recompute", "Full"], "recompute", "full"),
+    ],
+)
+def test_choices_are_read_as_people_spell_them(
+    run: Any, options: list[str], column: str, expected: str
+) -> None:
+    ran = run(*FITS, *options, "--json")
+    assert json.loads(ran.out)[column] == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "meant"),
+    [
+        ("estimate", "--gpus=64", "--accelerators"),
+        ("estimate", "--seq-len", "--sequence"),
+        ("estimate", "--micro-batch-size", "--micro-batch"),
+        ("serve", "--ttft", "--ttft-s"),
+        ("serve", "--tpot", "--tpot-s"),
+        ("scaling", "--accelerators", "--gpus"),
+        ("search", "--thread", "--threads"),
+    ],
+)
+def test_options_that_do_not_exist_name_the_one_meant(
+    run: Any, command: str, option: str, meant: str
+) -> None:
+    ran = run(command, "llama3_8b", "--cluster", "dgx_h100", option, "1")
+    assert ran.code == 2
+    told = f"scalemodel {command}: error: {option}: no such option; did you mean {meant}"
+    assert ran.err.startswith(told)
+
+
+def test_a_value_that_looks_like_an_option_may_stand_behind_two_dashes(run: Any) -> None:
+    ran = run("estimate", "--cluster", "dgx_h100", *TASK, "--", "--odd-name")
+    assert ran.code == 2
+    assert "model='--odd-name': unknown" in ran.err

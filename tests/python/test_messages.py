@@ -11,7 +11,7 @@ import pytest
 import scalemodel as sm
 import scalemodel._core as _core
 from scalemodel import catalog
-from scalemodel.base import text
+from scalemodel.base import text, vocabulary
 from scalemodel.estimator import verdicts as messages
 
 TASK = sm.Training(global_batch=1024, sequence=8192)
@@ -125,3 +125,115 @@ def test_messages_hold_no_unfilled_field() -> None:
     for knobs in questions:
         _, lines = ask("llama3_70b", 64, **knobs)
         assert not re.search(r"\{[a-z_]+\}", "\n".join(lines))
+
+
+# ---------------------------------------------------------------------------------- likely words
+@pytest.mark.parametrize(
+    ("field", "words", "meant"),
+    [
+        ("precision", ("BF16", "bfloat16", "BFloat16"), "bf16"),
+        ("precision", ("FP8", "mxfp8", "float8", "MXFP8"), "fp8"),
+        ("precision", ("NVFP4", "mxfp4"), "fp4"),
+        ("precision", ("half", "float16"), "fp16"),
+        ("optimizer", ("AdamW", "Adam"), "adam"),
+        ("attention", ("FlashAttention-3", "fa3"), "flash3"),
+    ],
+)
+def test_a_task_reads_choices_as_people_spell_them(
+    field: str, words: tuple[str, ...], meant: str
+) -> None:
+    for word in words:
+        given: Any = {field: word}
+        task = sm.Training(global_batch=64, sequence=4096, **given)
+        assert getattr(task, field) == getattr(task.core, field) == meant
+        assert task == sm.Training(global_batch=64, sequence=4096, **{field: meant})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "words", "meant"),
+    [
+        ("sharding", ("fsdp", "FSDP2", "ZeRO3", "zero-3", "ZeRO stage 3", "FULL_SHARD"), "zero3"),
+        ("sharding", ("ZeRO-1", "distributed_optimizer"), "zero1"),
+        ("sharding", ("HSDP", "hybrid_shard"), "hsdp"),
+        ("recompute", ("Selective",), "selective"),
+        ("recompute", ("activation-checkpointing", "FULL"), "full"),
+        ("context", ("ulysses", "all-to-all"), "all_to_all"),
+        ("schedule", ("1F1B",), "1f1b"),
+        ("schedule", ("zero-bubble", "ZB-H1"), "zero_bubble"),
+    ],
+)
+def test_a_strategy_reads_choices_as_people_spell_them(
+    field: str, words: tuple[str, ...], meant: str
+) -> None:
+    for word in words:
+        given: Any = {field: word}
+        assert sm.Strategy(**given) == sm.Strategy(**{field: meant})
+        assert sm.Strategy(tp=2).replace(**given) == sm.Strategy(tp=2, **{field: meant})
+
+
+def test_every_other_spelling_means_a_choice_of_some_record() -> None:
+    records = (_core.Strategy, _core.Task)
+    legal = {name for record in records for row in record.fields() for name in row["choices"]}
+    legal |= {"int8", "int4", "mxfp4"}  # formats of weights that are served
+    for word, meant in vocabulary.SPELLINGS.items():
+        assert word == vocabulary.folded(word)
+        assert set(meant) <= legal, word
+
+
+@pytest.mark.parametrize(
+    ("name", "accelerator"),
+    [
+        ("mi355x", "mi355x"),
+        ("H100 SXM", "h100_sxm_80"),
+        ("h100", "h100_sxm_80"),
+        ("H100 80GB SXM5", "h100_sxm_80"),
+        ("Vera Rubin", "rubin"),
+        ("MI300", "mi300x"),
+    ],
+)
+def test_an_accelerator_in_the_place_of_a_cluster_is_a_generic_node(
+    name: str, accelerator: str
+) -> None:
+    with pytest.warns(UserWarning, match=f"is the accelerator {accelerator}, taken in nodes of"):
+        found = sm.cluster(name, nodes=2)
+    assert found.core == sm.cluster({"accelerator": accelerator}, nodes=2).core
+
+
+@pytest.mark.parametrize("name", ["dgx_h10", "my_h100_rig", "h1000", "", "nodes"])
+def test_what_only_resembles_an_accelerator_is_unknown(name: str) -> None:
+    with pytest.raises(sm.ScaleModelError, match=f"cluster='{name}': unknown"):
+        sm.cluster(name)
+
+
+def test_model_and_cluster_that_are_swapped_are_told_apart() -> None:
+    cluster, model = sm.cluster("dgx_h100"), sm.model("llama3_8b")
+    config = {"model_type": "llama", "hidden_size": 4096}
+    for given in ("llama3_8b", model, config, sm.compose("vit_b")):
+        with pytest.raises(sm.ScaleModelError, match="did you swap them") as caught:
+            sm.estimate("dgx_h100", given, TASK)  # type: ignore[call-overload]
+        assert caught.value.code == "unknown_cluster"
+    for other in ("dgx_h100", cluster, "h200"):
+        with pytest.raises(sm.ScaleModelError, match="did you swap them"):
+            sm.model(other)  # type: ignore[arg-type]
+
+
+def test_part_nodes_and_batches_in_tokens_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match=r"accelerators=12: are 1.5 nodes of dgx_h100"):
+        sm.cluster("dgx_h100", accelerators=12)
+    for whole in (1, 4, 8, 16, 512):  # a part of one node is no part of a network
+        sm.cluster("dgx_h100", accelerators=whole)
+    with pytest.warns(UserWarning, match=r"holds 131 G tokens; did you mean global_batch=1953"):
+        sm.Training(global_batch=16_000_000, sequence=8192)
+    sm.Training(global_batch=15_360, sequence=4096)  # of DeepSeek-V3, the largest published
+
+
+def test_further_arguments_are_named_by_the_verb_that_was_called() -> None:
+    for ask, meant in (
+        (lambda: sm.training_run(None, token=1), "tokens"),  # type: ignore[call-arg,arg-type]
+        (lambda: sm.plan_training("x", "y", TASK, tokens=1, days=1, max_nodes=2), "most_nodes"),
+        (lambda: sm.compare_clusters("x", ["y"], TASK, tokens=1, max_nodes=2), "most_nodes"),
+        (lambda: sm.reliability(64, write=3), "write_s"),  # type: ignore[call-arg]
+        (lambda: sm.Training(global_batch=1, seq_len=1), "sequence"),  # type: ignore[call-arg]
+    ):
+        with pytest.raises(sm.ScaleModelError, match=f"no such argument; did you mean '{meant}'"):
+            ask()  # type: ignore[no-untyped-call]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.base.units import UNITS, parse_quantity, source_of, value_of
+from scalemodel.base.units import UNITS, in_base_units, parse_quantity, source_of, value_of
 
 EVERY_UNIT = [(dimension, unit) for dimension, units in UNITS.items() for unit in units]
 
@@ -74,3 +74,25 @@ def test_a_cell_is_a_value_with_or_without_a_source() -> None:
     cell = {"value": "1 GB", "source": "sheet"}
     assert (value_of(cell), source_of(cell)) == ("1 GB", "sheet")
     assert (value_of("1 GB"), source_of("1 GB")) == ("1 GB", "")
+
+
+@pytest.mark.parametrize(("dimension", "unit"), EVERY_UNIT)
+@pytest.mark.parametrize("gap", ["", " "])
+def test_rules_take_quantities_with_every_unit(dimension: str, unit: str, gap: str) -> None:
+    written = in_base_units(f"column <= 2.5{gap}{unit}")
+    assert float(written.removeprefix("column <= ")) == 2.5 * UNITS[dimension][unit]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "power_w <= 650",
+        "memory_bytes <= 0.9 * memory_capacity_bytes",
+        "tp * cp <= 8",
+        "layers % (pp * vpp) == 0",
+        "dp2 <= 4 Gbit/sec",
+        "h200 < 3",
+    ],
+)
+def test_rules_without_units_stay_as_they_are(rule: str) -> None:
+    assert in_base_units(rule) == rule

@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from scalemodel.base.vocabulary import SYNONYMS, folded
+
 #: Signs of a message that are read; what others wrote may stand in it, of any length.
 _LONGEST: Final = 4000
 #: Signs of a name that are compared with the known ones.
@@ -64,10 +66,15 @@ def nearest(name: object, known: Iterable[object], count: int = 3) -> str:
 
     Examples
     --------
+    >>> nearest("gpus", ["nodes", "accelerators"])
+    "did you mean 'accelerators'?"
     >>> nearest("llama4", ["llama_7b", "llama4_scout", "llama_13b"], 2)
     "did you mean 'llama4_scout' or 'llama_7b'?"
     """
     given, listed = str(name)[:_LONGEST_NAME], [str(item) for item in known]
+    for meant in SYNONYMS.get(folded(given), ()):
+        if meant in listed:
+            return f"did you mean {meant!r}?"
     close = difflib.get_close_matches(given, listed, n=count, cutoff=0.5)
     part = given.lower()
     if len(part) >= 3:  # part of a longer name, its beginning above all, is likelier than a slip

@@ -47,6 +47,13 @@ _LARGEST = 1e300
 
 _NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*)?")
 
+_EVERY_UNIT = {unit: factor for units in UNITS.values() for unit, factor in units.items()}
+_QUANTITY = re.compile(
+    r"(?<![\w.])((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*("
+    + "|".join(sorted(map(re.escape, _EVERY_UNIT), key=len, reverse=True))
+    + r")(?![\w/])"
+)
+
 
 def parse_quantity(value: object, dimension: str, where: str) -> float:
     """The number of base units that `value` stands for.
@@ -90,6 +97,19 @@ def parse_quantity(value: object, dimension: str, where: str) -> float:
     if not math.isfinite(number) or number < 0:
         raise ScaleModelError(f"{where}={value!r}: must be finite and not negative")
     return number
+
+
+def in_base_units(text: str) -> str:
+    """A rule whose quantities have units, with plain numbers in base units in their place.
+
+    Examples
+    --------
+    >>> in_base_units("memory_bytes <= 60 GB"), in_base_units("step_time_s < 500ms")
+    ('memory_bytes <= 60000000000.0', 'step_time_s < 0.5')
+    >>> in_base_units("memory_bytes <= 0.9 * memory_capacity_bytes")
+    'memory_bytes <= 0.9 * memory_capacity_bytes'
+    """
+    return _QUANTITY.sub(lambda found: repr(float(found[1]) * _EVERY_UNIT[found[2]]), text)
 
 
 def _hint(unit: str, dimension: str) -> str:

@@ -10,155 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, ParamSpec, TypeVar
 
 from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.records import refusal
+from scalemodel.base.vocabulary import SPELLINGS, folded
 
-#: What else a choice is called, without case and separators; the first that is legal is meant.
-SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    # number formats
-    "bfloat16": ("bf16",),
-    "half": ("fp16",),
-    "float16": ("fp16",),
-    "f16": ("fp16",),
-    "float32": ("fp32",),
-    "float": ("fp32",),
-    "f32": ("fp32",),
-    "single": ("fp32",),
-    "tensorfloat32": ("tf32",),
-    "float8": ("fp8",),
-    "f8": ("fp8",),
-    "fp8e4m3": ("fp8",),
-    "fp8hybrid": ("fp8",),
-    "float8e4m3fn": ("fp8",),
-    "mxfp8": ("fp8",),
-    "float4": ("fp4",),
-    "nvfp4": ("fp4",),
-    "mxfp4": ("mxfp4", "fp4"),
-    "w8a16": ("int8",),
-    "w4a16": ("int4",),
-    # what data-parallel ranks share out; DeepSpeed counts stages, PyTorch names strategies
-    "fsdp": ("zero3",),
-    "fsdp2": ("zero3",),
-    "fullyshardeddataparallel": ("zero3",),
-    "fullshard": ("zero3",),
-    "shardgradop": ("zero2",),
-    "noshard": ("ddp",),
-    "zero0": ("ddp",),
-    "dataparallel": ("ddp",),
-    "distributeddataparallel": ("ddp",),
-    "distributedoptimizer": ("zero1",),
-    "zerostage1": ("zero1",),
-    "zerostage2": ("zero2",),
-    "zerostage3": ("zero3",),
-    "hybridshard": ("hsdp",),
-    # recomputation
-    "off": ("none",),
-    "no": ("none",),
-    "block": ("full",),
-    "uniform": ("full",),
-    "activationcheckpointing": ("full",),
-    "gradientcheckpointing": ("full",),
-    # context parallelism
-    "ulysses": ("all_to_all",),
-    "deepspeedulysses": ("all_to_all",),
-    "ringattention": ("ring",),
-    # schedules
-    "onefoneb": ("1f1b",),
-    "interleaved1f1b": ("interleaved",),
-    "zb": ("zero_bubble",),
-    "zbh1": ("zero_bubble",),
-    # optimizers
-    "adamw": ("adam",),
-    "fusedadam": ("adam",),
-    "momentum": ("sgd_momentum",),
-    # attention kernels
-    "flashattention": ("flash2",),
-    "flashattention1": ("flash1",),
-    "flashattention2": ("flash2",),
-    "flashattention3": ("flash3",),
-    "fa2": ("flash2",),
-    "fa3": ("flash3",),
-    "eager": ("unfused",),
-    # fine-tuning
-    "alllinear": ("all",),
-    "sft": ("full",),
-}
-
-#: What else an argument or an option is called, without case and separators.
-SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
-    "gpus": ("accelerators", "gpus"),
-    "numgpus": ("accelerators", "gpus"),
-    "ngpus": ("accelerators", "gpus"),
-    "worldsize": ("accelerators", "gpus"),
-    "devices": ("accelerators", "gpus"),
-    "accelerators": ("gpus",),
-    "numnodes": ("nodes",),
-    "nnodes": ("nodes",),
-    "hosts": ("nodes",),
-    "seqlen": ("sequence", "input_tokens"),
-    "seqlength": ("sequence", "input_tokens"),
-    "sequencelength": ("sequence", "input_tokens"),
-    "maxseqlen": ("sequence", "input_tokens"),
-    "contextlength": ("sequence", "input_tokens"),
-    "context": ("sequence", "input_tokens"),
-    "globalbatchsize": ("global_batch",),
-    "gbs": ("global_batch",),
-    "batch": ("global_batch",),
-    "batchsize": ("global_batch", "most_sequences"),
-    "trainbatchsize": ("global_batch",),
-    "microbatchsize": ("micro_batch",),
-    "mbs": ("micro_batch",),
-    "dtype": ("precision",),
-    "format": ("precision",),
-    "kvcachedtype": ("kv_precision",),
-    "tensorparallel": ("tp",),
-    "tensorparallelsize": ("tp",),
-    "tensormodelparallelsize": ("tp",),
-    "pipelineparallel": ("pp",),
-    "pipelinemodelparallelsize": ("pp",),
-    "contextparallelsize": ("cp",),
-    "expertmodelparallelsize": ("ep",),
-    "dataparallel": ("dp",),
-    "zerostage": ("sharding",),
-    "activationcheckpointing": ("recompute",),
-    "recomputegranularity": ("recompute",),
-    "ttft": ("ttft_s",),
-    "tpot": ("tpot_s",),
-    "itl": ("tpot_s",),
-    "qps": ("requests_per_s",),
-    "rps": ("requests_per_s",),
-    "requestrate": ("requests_per_s",),
-    "inputlen": ("input_tokens",),
-    "isl": ("input_tokens",),
-    "outputlen": ("output_tokens",),
-    "osl": ("output_tokens",),
-    "hardware": ("cluster",),
-    "gpu": ("cluster", "accelerators"),
-    "system": ("cluster",),
-    "framework": ("stack", "engine"),
-    "software": ("stack", "engine"),
-    "budget": ("budget_usd",),
-    "cost": ("budget_usd", "price"),
-    "power": ("cap_w",),
-    "mttf": ("reliability",),
-    "failures": ("reliability", "failures"),
-    "region": ("grid",),
-}
-
-_SEPARATORS: Final = re.compile(r"[\s_\-./]+")
+_NUMBER: Final = re.compile(r"([\d][\d,_]*(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([kKmMgGbBtT]?)")
+_PREFIXES: Final = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 _UNITS: Final = re.compile(r"_(s|bytes|w|j|usd|fraction)$")
-
-
-def folded(word: object) -> str:
-    """A word without case and separators, as words are compared.
-
-    Examples
-    --------
-    >>> folded("ZeRO-3"), folded("--seq-len")
-    ('zero3', 'seqlen')
-    """
-    return _SEPARATORS.sub("", str(word).lower())
-
-
-_SPELLINGS = {folded(word): meant for word, meant in SPELLINGS.items()}
 
 
 def choice(value: Any, legal: Collection[str]) -> Any:
@@ -178,17 +35,22 @@ def choice(value: Any, legal: Collection[str]) -> Any:
     for name in legal:
         if folded(name) == word:
             return name
-    return next((name for name in _SPELLINGS.get(word, ()) if name in legal), value)
+    return next((name for name in SPELLINGS.get(word, ()) if name in legal), value)
 
 
-def spelled(given: Mapping[str, Any], fields: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def by_name(fields: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Rows of a field table of the core by the names of the fields."""
+    return {str(row["name"]): row for row in fields}
+
+
+def spelled(given: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Values of a record with every choice spelled as the engine spells it.
 
     Parameters
     ----------
     given : mapping of str to object
-    fields : iterable of mapping
-        Field table of a record of the core.
+    rows : mapping of str to mapping
+        Field table of a record of the core, `by_name`.
 
     Raises
     ------
@@ -197,37 +59,72 @@ def spelled(given: Mapping[str, Any], fields: Iterable[Mapping[str, Any]]) -> di
     Examples
     --------
     >>> from scalemodel import _core
-    >>> spelled({"sharding": "FSDP", "tp": 2}, _core.Strategy.fields())
+    >>> spelled({"sharding": "FSDP", "tp": 2}, by_name(_core.Strategy.fields()))
     {'sharding': 'zero3', 'tp': 2}
     """
-    rows = {str(row["name"]): row for row in fields if row["choices"]}
     found = dict(given)
     for name in given.keys() & rows.keys():
-        legal = rows[name]["choices"]
-        found[name] = value = choice(given[name], legal)
-        if isinstance(value, str) and value not in legal:
-            near = difflib.get_close_matches(value.lower(), legal, n=1, cutoff=0.7)
-            likely = f"; did you mean {near[0]!r}?" if near else ""
-            raise ScaleModelError(
-                f"{name}={value!r}: must be one of {', '.join(legal)} "
-                f"({rows[name]['meaning']}){likely}"
-            )
+        row, value = rows[name], given[name]
+        if row["choices"]:
+            found[name] = value = choice(value, row["choices"])
+            if isinstance(value, str) and value not in row["choices"]:
+                legal = f"one of {', '.join(row['choices'])}"
+                raise _illegal(name, value, legal, row, _nearest_choice(value, row["choices"]))
+        elif row["kind"] in ("int", "float") and isinstance(value, str):
+            kind = "a whole number" if row["kind"] == "int" else "a number"
+            legal = f"{kind} from {row['low']:.12g} to {row['high']:.12g}"
+            raise _illegal(name, value, legal, row, number_meant(value))
     return found
+
+
+def _nearest_choice(value: str, legal: Collection[str]) -> object:
+    near = difflib.get_close_matches(value.lower(), legal, n=1, cutoff=0.7)
+    return near[0] if near else None
+
+
+def _illegal(
+    name: str, value: object, legal: str, row: Mapping[str, Any], meant: object
+) -> ScaleModelError:
+    """As the core complains of a value, with the one that was meant."""
+    likely = "" if meant is None else f"; did you mean {name}={meant!r}?"
+    return ScaleModelError(f"{name}={value!r}: must be {legal} ({row['meaning']}){likely}")
+
+
+def number_meant(text: object) -> float | int | None:
+    """The number that a text spells, with a prefix or without; None where it spells none.
+
+    A small k of tokens counts 1024, as context lengths do.
+
+    Examples
+    --------
+    >>> number_meant("15T"), number_meant("8k"), number_meant("64"), number_meant("many")
+    (15000000000000, 8192, 64, None)
+    """
+    found = _NUMBER.fullmatch(str(text).strip())
+    if found is None:
+        return None
+    number = float(found[1].replace(",", "").replace("_", "")) * _PREFIXES[found[2].upper()]
+    if found[2] == "k":
+        number *= 1.024
+    return int(number) if number == int(number) else number
 
 
 def understand(record: Any) -> None:
     """Have a record of the core read choices as people spell them, now and in `replace`."""
     if hasattr(record.__init__, "__wrapped__"):
         return
-    fields = record.fields()
     for name in ("__init__", "replace"):
-        setattr(record, name, _spelling(getattr(record, name), fields))
+        setattr(record, name, _spelling(record, getattr(record, name)))
 
 
-def _spelling(method: Any, fields: list[Mapping[str, Any]]) -> Any:
+def _spelling(record: Any, method: Any) -> Any:
+    rows = by_name(record.fields())
+
     @functools.wraps(method)
     def call(self: Any, *positional: Any, **given: Any) -> Any:
-        return method(self, *positional, **spelled(given, fields))
+        if not positional and not given.keys() <= rows.keys():
+            raise ScaleModelError(refusal(record, positional, given))
+        return method(self, *positional, **spelled(given, rows))
 
     return call
 
@@ -244,9 +141,6 @@ def hint(name: str, known: Collection[str]) -> str:
     "did you mean 'ttft_s'?"
     """
     word = folded(name)
-    for meant in SYNONYMS.get(word, ()):
-        if meant in known:
-            return f"did you mean {meant!r}?"
     for other in known:
         if folded(_UNITS.sub("", other)) == word:
             return f"did you mean {other!r}?"
@@ -293,8 +187,9 @@ def _refusal(function: Any, positional: tuple[Any, ...], given: Mapping[str, Any
             return f"{called}: {error}; its arguments are {', '.join(taken)}"
         doc = inspect.getdoc(function) or ""
         told = " and ".join(f"{name}=...{_meaning(name, doc)}" for name in missing)
-        got = ", ".join(f"{name}={value!r}" for name, value in given.items()) or "none of them"
-        return f"{called}: {', '.join(missing)} missing; give {told}; given was {got}"
+        got = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        given_too = f"; given was {got}" if got else ""
+        return f"{called}: {', '.join(missing)} missing; give {told}{given_too}"
     return ""
 
 
@@ -323,6 +218,26 @@ def named_arguments(function: Callable[_P, _T]) -> Callable[_P, _T]:
         raise ScaleModelError(why, code="unknown_argument")
 
     return call
+
+
+def refuse_unknown(called: str, given: Iterable[str], *functions: Any) -> None:
+    """Raise where a further argument is none of the functions it may be meant for.
+
+    Examples
+    --------
+    >>> def size(*, nodes=1): ...
+    >>> refuse_unknown("plan", ["max_nodes"], size)
+    Traceback (most recent call last):
+    scalemodel.base.errors.ScaleModelError: max_nodes: plan has no such argument; did you mean \
+'nodes'?
+    """
+    known = {name for each in functions for name in inspect.signature(each).parameters}
+    for name in given:
+        if name not in known:
+            raise ScaleModelError(
+                f"{name}: {called} has no such argument; {hint(name, sorted(known))}",
+                code="unknown_argument",
+            )
 
 
 def named_fields(record: _C) -> _C:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import scalemodel._core as _core
 from scalemodel.base.errors import nearest
-from scalemodel.base.words import choice, hint
+from scalemodel.base.words import choice, hint, number_meant
 from scalemodel.cli.output import MALFORMED
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class Parser(argparse.ArgumentParser):
                 if name in (*action.option_strings, action.metavar)
             )
             return needed + (", ".join(said) or ", ".join(names))
+        if ": not allowed with argument " in message:
+            return f"{message}; give one of the two"
         invalid = _INVALID.search(message)
         if invalid is not None:
             legal = [name.strip(" '") for name in invalid["legal"].split(",")]
@@ -92,7 +94,9 @@ def whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number") from None
+        meant = number_meant(text)
+        likely = f", such as {meant}" if isinstance(meant, int) else ", such as 8"
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number{likely}") from None
 
 
 def number(text: str) -> float:
@@ -106,7 +110,9 @@ def number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a number") from None
+        meant = number_meant(text)
+        likely = "" if meant is None else f", such as {meant:g}"
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a number{likely}") from None
 
 
 def option_name(field: str) -> str:

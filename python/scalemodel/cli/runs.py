@@ -46,6 +46,12 @@ def number_or_name(text: str) -> str | float:
         return text
 
 
+def options_given(options: argparse.Namespace) -> list[str]:
+    """Options of a whole run that are there."""
+    names = ("failures", "price", "grid", "pue", "cap_w")
+    return [name for name in names if getattr(options, name) is not None]
+
+
 def run_of(options: argparse.Namespace, est: Estimate) -> TrainingRun | None:
     """The run asked for; None without ``--tokens`` or where the strategy does not fit."""
     named = {"reliability": "failures", "price": "price", "grid": "grid", "pue": "pue"}
@@ -58,7 +64,10 @@ def run_of(options: argparse.Namespace, est: Estimate) -> TrainingRun | None:
         given["cap_w"] = options.cap_w
     if options.tokens is None:
         if given:
-            raise ScaleModelError("--failures, --price, --grid, --pue, --cap-w: need --tokens")
+            stray = ", ".join(f"--{name.replace('_', '-')}" for name in options_given(options))
+            raise ScaleModelError(
+                f"{stray}: need --tokens, for they are of a whole run; add --tokens N, such as 1e12"
+            )
         return None
     if not est.fits:
         if not est.illegal:  # what it lacks is printed with the estimate

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
+from scalemodel.base.units import in_base_units
 from scalemodel.cli import rankings
 from scalemodel.cli.options import (
     add_field,
@@ -94,7 +95,7 @@ def _scaling(options: argparse.Namespace) -> int:
         strategy=_core.Strategy(**knobs) if knobs else None,
         rule=options.rule,
         objective=options.objective,
-        constraints=options.constraint,
+        constraints=[in_base_units(text) for text in options.constraint],
         stack=options.stack,
         network=options.network,
         threads=options.threads,

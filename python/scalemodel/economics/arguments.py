@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.text import size_text
 from scalemodel.base.units import value_of
+from scalemodel.base.words import number_meant
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import running_estimate
 
@@ -25,7 +26,11 @@ def checked(argument: str, value: object, low: float, high: float = 1e30) -> flo
     30.0
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ScaleModelError(f"{argument}={value!r}: must be a number")
+        meant = number_meant(value) if isinstance(value, str) else None
+        likely = "" if meant is None else f"; did you mean {argument}={meant:g}?"
+        raise ScaleModelError(
+            f"{argument}={value!r}: must be a number from {low:g} to {high:g}{likely}"
+        )
     if not math.isfinite(value) or not low <= value <= high:
         raise ScaleModelError(f"{argument}={value!r}: must be from {low:g} to {high:g}")
     return float(value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.safe_text import plain
-from scalemodel.base.words import named_arguments
+from scalemodel.base.words import named_arguments, refuse_unknown
 from scalemodel.economics.arguments import checked
 from scalemodel.economics.plan import plan_training
 from scalemodel.economics.run import TrainingRun, price_on, training_run
@@ -274,6 +274,7 @@ def compare_clusters(
     >>> bool(8.6 < even < 20)
     True
     """
+    refuse_unknown("compare_clusters", terms, training_run, compare_clusters)
     trained = checked("tokens", tokens, 1)
     decoder, named = resolve_model(model), _named(clusters)
     if not named:

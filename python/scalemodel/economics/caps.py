@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import scalemodel._core as _core
+from scalemodel.base.words import named_arguments
 from scalemodel.economics.arguments import checked
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import operator_rows, running_estimate
@@ -72,6 +73,7 @@ def capped_step(est: Estimate, cap_w: float | None) -> CappedStep:
     return CappedStep(step.time_s, step.power_w, step.clock_fraction, step.met)
 
 
+@named_arguments
 def power_caps(est: Estimate, caps_w: Sequence[float]) -> pd.DataFrame:
     """A step under several power limits: slower, and more frugal up to a point.
 

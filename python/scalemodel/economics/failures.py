@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.economics.arguments import checked, preset
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.resolve import Cluster
@@ -156,6 +157,7 @@ def _interval_s(rule: Rule | float, job: _core.FailingJob) -> float:
     return max(float(best_s), job.background_s)
 
 
+@named_arguments
 def reliability(
     nodes: float | Cluster | Estimate,
     *,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments, refuse_unknown
 from scalemodel.economics.arguments import checked
 from scalemodel.economics.run import TrainingRun, training_run
 from scalemodel.resolve import cluster as resolve_cluster
@@ -29,6 +30,7 @@ def _sizes(most: int) -> Iterator[int]:
         size *= 2
 
 
+@named_arguments
 def plan_training(
     model: str | Model,
     cluster: str | Cluster,
@@ -73,9 +75,12 @@ def plan_training(
     >>> run.days <= 60, run.accelerators <= 64
     (True, True)
     """
+    refuse_unknown("plan_training", terms, training_run, plan_training)
     limits = {"days": days, "budget_usd": budget_usd}
     if days is None and budget_usd is None:
-        raise ScaleModelError("days=None, budget_usd=None: give at least one")
+        raise ScaleModelError(
+            "days=None, budget_usd=None: give at least one, a number above 0, such as days=30"
+        )
     for name, limit in limits.items():
         if limit is not None:
             checked(name, limit, 1e-9)

@@ -171,7 +171,8 @@ def price_on(cluster: Cluster, price: str | float | None) -> Price | None:
         accelerator = catalog.load("prices", listed.source)["accelerator"]
         if accelerator != cluster.accelerator:
             raise ScaleModelError(
-                f"price={price!r}: is of {accelerator}, not of {cluster.accelerator}"
+                f"price={price!r}: is of {accelerator}, not of {cluster.accelerator}; pass a price "
+                f"of {cluster.accelerator}, a basis such as 'spot', or USD per accelerator-hour"
             )
         return listed
     terms = price.terms if isinstance(price, OwnedPrice) else "as given"

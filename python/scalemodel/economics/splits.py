@@ -7,6 +7,7 @@ from typing import NamedTuple
 import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.economics.arguments import checked, fitting_estimate, one_of
 from scalemodel.economics.run import price_of
 from scalemodel.estimator.estimate import Estimate
@@ -63,6 +64,7 @@ def _flop(
     return float(_core.flop_for_money(checked("budget_usd", budget_usd, 1e-6), rate, whole))
 
 
+@named_arguments
 def compute_optimal(
     *,
     flop: float | None = None,

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scalemodel.base.words import named_arguments
 from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.estimator.evaluation import TIME_COLUMNS, running_estimate
 
@@ -161,6 +162,7 @@ def _shown(value: object) -> str:
     return str(name) if name else str(value)
 
 
+@named_arguments
 def compare(first: Estimate, second: Estimate) -> Comparison:
     """Compare two estimates: what makes the second step longer or shorter than the first.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.safe_text import plain
-from scalemodel.base.words import named_arguments
+from scalemodel.base.words import named_arguments, number_meant
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 from scalemodel.resolve.networks import build_fabric, build_measured, build_scale_up, build_shares
 from scalemodel.resolve.prices import Price, entry_price, usual_price
@@ -22,6 +23,7 @@ from scalemodel.resolve.unknown import (
     accelerator_meant,
     clusters_with,
     is_model,
+    no_file,
     swapped,
     unknown_cluster,
 )
@@ -128,7 +130,12 @@ def cluster_table(source: str | Path | Table) -> tuple[dict[str, Any], str]:
         return table, str(source.get("name", table.get("name", "cluster")))
     text = str(source)
     if is_path(source, (".toml",), ("clusters",)):
-        return catalog.read_toml(Path(text)), text
+        try:
+            return catalog.read_toml(Path(text)), text
+        except ScaleModelError as error:
+            if error.code == "unreadable_file" and not os.path.exists(text):
+                raise no_file("cluster", text, error) from None
+            raise
     try:
         name = catalog.find("clusters", text)
     except ScaleModelError as error:
@@ -140,8 +147,12 @@ def cluster_table(source: str | Path | Table) -> tuple[dict[str, Any], str]:
 
 
 def _count(value: object, argument: str) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # 1e3 nodes
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 100_000_000:
-        raise ScaleModelError(f"{argument}={value!r}: must be a whole number from 1 to 1e8")
+        meant = number_meant(value) if isinstance(value, str) else None
+        likely = f"; did you mean {argument}={meant}?" if meant else ""
+        raise ScaleModelError(f"{argument}={value!r}: must be a whole number from 1 to 1e8{likely}")
     return value
 
 
@@ -207,7 +218,10 @@ def cluster(
     100000000000.0
     """
     if nodes is not None and accelerators is not None:
-        raise ScaleModelError(f"nodes={nodes}, accelerators={accelerators}: give one of the two")
+        raise ScaleModelError(
+            f"nodes={nodes}, accelerators={accelerators}: give one of the two, a whole number from "
+            "1; the other follows from the nodes of the cluster"
+        )
     if nodes is not None:
         nodes = _count(nodes, "nodes")
     if accelerators is not None:
@@ -301,6 +315,11 @@ def _build_cluster(table: Table, name: str) -> Cluster:
     if not isinstance(given, (str, Mapping)):
         raise ScaleModelError(f"{name}: accelerator={given!r}: must be a name or a table")
     accelerator = accelerator_table(given)
+    if "compute" not in accelerator:
+        raise ScaleModelError(
+            f"{name}: accelerator={given!r}: must be a whole entry or name what it changes, such "
+            "as {'base': 'h100_sxm_80', 'memory': {'capacity': '141 GB'}}"
+        )
     key = (name, freeze(table), freeze(accelerator))
     if key not in _BUILT:
         if len(_BUILT) >= 512:

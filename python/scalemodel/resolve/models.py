@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from scalemodel.base.words import named_arguments
 from scalemodel.resolve.hub import checkpoint_format, entry_format, hub_id, is_hub_id
 from scalemodel.resolve.hugging_face import architecture_from_config
 from scalemodel.resolve.reader import Table, is_folder, is_path
-from scalemodel.resolve.unknown import swapped, unknown_model
+from scalemodel.resolve.unknown import no_file, swapped, unknown_model
 
 _TEXTS = ("name", "title", "family", "hub", "checkpoint")
 
@@ -154,7 +155,7 @@ def _model_from_table(table: Table, where: str) -> Model:
     architecture, unknown = architecture_from_config(table)
     if unknown:
         warnings.warn(
-            f"{where}: keys not understood and left out: {', '.join(unknown)}", stacklevel=3
+            f"{where}: keys not understood and left out: {', '.join(unknown)}", stacklevel=4
         )
     name = str(table.get("_name_or_path") or _name_of_file(where) or table.get("model_type"))
     return Model(
@@ -232,13 +233,23 @@ def model(source: str | Path | Table | Model) -> Model:
     if isinstance(source, Mapping):
         return _model_from_table(source, str(source.get("name", "model")))
     if isinstance(source, (str, Path)):
-        text = str(source)
-        path = Path(text)
-        if is_path(source, (".toml",), _KINDS):
-            return _model_from_table(catalog.read_toml(path), text)
-        if is_path(source, (".json",), _KINDS):
-            return _model_from_table(read_json(path), text)
-        if is_folder(source, "config.json", _KINDS):
-            return _model_from_table(read_json(path / "config.json"), text)
-        return _catalogue_model(_entry_name(text), text)
+        try:
+            return _model_of_text(source)
+        except ScaleModelError as error:
+            if error.code == "unreadable_file" and not os.path.exists(source):
+                raise no_file("model", source, error) from None
+            raise
     raise _no_model(source)
+
+
+def _model_of_text(source: str | Path) -> Model:
+    """The model of a name or a path."""
+    text = str(source)
+    path = Path(text)
+    if is_path(source, (".toml",), _KINDS):
+        return _model_from_table(catalog.read_toml(path), text)
+    if is_path(source, (".json",), _KINDS):
+        return _model_from_table(read_json(path), text)
+    if is_folder(source, "config.json", _KINDS):
+        return _model_from_table(read_json(path / "config.json"), text)
+    return _catalogue_model(_entry_name(text), text)

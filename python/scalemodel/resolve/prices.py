@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.units import parse_quantity, value_of
-from scalemodel.base.words import folded
+from scalemodel.base.vocabulary import folded
 
 SELLERS: Final = ("hyperscaler", "neocloud")
 TERMS: Final = ("on_demand", "reserved", "spot")

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import scalemodel._core as _core
 from scalemodel.base.text import count_text
-from scalemodel.base.words import named_fields, spelled
+from scalemodel.base.words import by_name, named_fields, spelled
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
 AttentionName = Literal[
@@ -19,7 +19,7 @@ Choice = Literal["stack", "on", "off"] | bool | None
 #: Tokens of a step beyond which the batch was hardly given in sequences: fifteen times that of
 #: DeepSeek-V3 (15,360 sequences of 4,096 tokens, arXiv:2412.19437, section 4.2).
 _MOST_TOKENS: Final = 1e9
-_FIELDS: Final = tuple(_core.Task.fields())
+_FIELDS: Final = by_name(_core.Task.fields())
 
 
 @named_fields

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from scalemodel import catalog
@@ -28,7 +29,22 @@ def accelerator_meant(label: str) -> str | None:
     for text in (label, _AROUND.sub("", words).strip()):
         if text and catalog.is_entry("accelerators", text):
             return catalog.find("accelerators", text)
-    return None
+    return _words_of_accelerators().get(_words(label))
+
+
+def _words(label: str) -> frozenset[str]:
+    """Words of a label in any order; a capacity counts with its unit and without."""
+    return frozenset(word.removesuffix("gb") for word in re.findall(r"[a-z0-9]+", label.lower()))
+
+
+@catalog.kept(1)
+def _words_of_accelerators() -> dict[frozenset[str], str]:
+    found: dict[frozenset[str], str] = {}
+    for name in catalog.names("accelerators"):
+        with suppress(ScaleModelError):  # a broken entry; its own name tells why
+            for label in (name, *catalog.load("accelerators", name).get("aliases", ())):
+                found.setdefault(_words(str(label)), name)
+    return found
 
 
 def clusters_with(accelerator: str) -> list[str]:
@@ -75,12 +91,11 @@ def unknown_cluster(label: str, error: ScaleModelError) -> ScaleModelError:
     """What is said of a name that is no cluster: `error`, or what the name stands for."""
     if is_model(label):
         return swapped("cluster", label)
-    said = str(error)
-    if "did you mean" not in said:
-        said += (
-            ". Give a name of sm.list_catalog('clusters'), an accelerator's name, or a table such "
-            "as {'accelerator': 'h100_sxm_80', 'node': {'accelerators': 8}}"
-        )
+    instead = (
+        "give a cluster of sm.list_catalog('clusters') such as dgx_h100 or gb200_nvl72, an "
+        "accelerator's name, or a table such as {'accelerator': 'h100_sxm_80'}"
+    )
+    said = re.sub(r"known: .*?(?=; SCALEMODEL|$)", instead, str(error))
     return ScaleModelError(said, code=error.code, details=error.details)
 
 
@@ -111,5 +126,16 @@ def unknown_model(label: str, error: ScaleModelError) -> ScaleModelError:
             told = f"families of the catalogue: {', '.join(sorted(families))}"
     hub = "/" in label or "did you mean" not in told
     config = "pass its config.json (a path, its folder, or its contents)" if hub else ""
-    said = "; ".join(part for part in (f"model={label!r}: unknown", config, told) if part)
+    missing = re.search(r"SCALEMODEL_CATALOG_PATH.*$", str(error))  # a folder that is not there
+    parts = (f"model={label!r}: unknown", config, told, missing[0] if missing else "")
+    said = "; ".join(part for part in parts if part)
+    return ScaleModelError(said, code=error.code, details=error.details)
+
+
+def no_file(argument: str, source: object, error: ScaleModelError) -> ScaleModelError:
+    """What is said of a file that cannot be read: `error`, and what may stand in its place."""
+    said = (
+        f"{error}; {argument}={str(source)!r} must be the path of a file that exists, or a name of "
+        f"sm.list_catalog('{argument}s')"
+    )
     return ScaleModelError(said, code=error.code, details=error.details)
