@@ -67,6 +67,12 @@ from scalemodel.interop.jobs import (
 from scalemodel.interop.jobs import (
     compare_log as compare_log,
 )
+from scalemodel.interop.serving_settings import (
+    ServingSettings as ServingSettings,
+)
+from scalemodel.interop.serving_settings import (
+    read_serving as read_serving,
+)
 from scalemodel.interop.settings import (
     Launch as Launch,
 )
@@ -210,6 +216,12 @@ from scalemodel.serving import (
 )
 from scalemodel.serving import (
     serve_split as serve_split,
+)
+from scalemodel.serving.launch import (
+    ServingLaunch as ServingLaunch,
+)
+from scalemodel.serving.launch import (
+    launch_serving as launch_serving,
 )
 from scalemodel.serving.serve import serve as serve
 from scalemodel.validation import validate as validate

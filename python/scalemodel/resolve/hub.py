@@ -26,8 +26,8 @@ def is_hub_id(text: str) -> bool:
 def hub_id(table: Mapping[str, Any], label: str = "") -> str:
     """Id of the checkpoint that a label of an entry stands for, as the Hub spells it.
 
-    The alias that the label is, or whose part behind the owner it is; else the entry's own
-    ``hub``. Empty where the entry has neither.
+    The alias that the label is, or whose part behind the owner it is; else, and for the entry's own
+    name, its ``hub``. Empty where the entry has neither.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def hub_id(table: Mapping[str, Any], label: str = "") -> str:
     >>> hub_id(entry, "base-chat"), hub_id(entry, "A/Base"), hub_id(entry, "Base 7B")
     ('a/Base-Chat', 'a/Base', 'a/Base')
     """
-    asked = catalog.normalised(label)
+    asked = "" if label == table.get("name") else catalog.normalised(label)
     for alias in table.get("aliases", ()):
         if is_hub_id(alias) and asked in (
             catalog.normalised(alias),

@@ -1,0 +1,173 @@
+"""One instance of a serving plan in the terms of engines: limits, ranks, nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.resolve.engines import engine
+from scalemodel.serving.plan import ServingPlan, ranks_of
+
+Role = Literal["", "prefill", "decode"]
+
+#: Lengths up to this many spreads above the mean logarithm are served: 999 of 1000.
+_SPREADS: Final = 3.0
+
+
+class Variable(str):
+    """A word that the shell fills in."""
+
+    __slots__ = ()
+
+
+#: Address of the first node of an instance.
+HEAD: Final = "$HEAD_IP"
+
+
+@dataclass(frozen=True)
+class Start:
+    """How an instance is started with an engine.
+
+    Attributes
+    ----------
+    nodes : tuple of tuple of str
+        Words of the command, for each node.
+    environment, files : dict
+        Variables by name; texts by the name of their file.
+    notes : tuple of str
+        What the command cannot say, or needs beside it.
+    """
+
+    nodes: tuple[tuple[str, ...], ...]
+    environment: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instance of a plan that runs, in a deployment that may have pools for its two phases.
+
+    `prefix_caching` says whether prompts are looked up in the cache.
+    """
+
+    plan: ServingPlan
+    role: Role = ""
+    prefix_caching: bool = False
+
+    def __post_init__(self) -> None:
+        plan = self.plan
+        if plan.deployment is None or plan.state is None:
+            raise ScaleModelError(f"launch: the plan does not run ({plan.verdict})")
+        if self.model.startswith("-"):
+            raise ScaleModelError(
+                f"model={self.model!r}: starts with '-': its command would take it for an option"
+            )
+
+    @property
+    def model(self) -> str:
+        """Id on the Hub, else the name of the model."""
+        return self.plan.model.hub or self.plan.model.name
+
+    @property
+    def routed(self) -> bool:
+        """Whether the model is a mixture of experts."""
+        return self.plan.model.shape.experts > 0
+
+    @property
+    def latent(self) -> bool:
+        """Whether attention caches a latent; kernels for it choose the size of a block."""
+        return self.plan.model.shape.kv_lora_rank > 0
+
+    @property
+    def drafts_itself(self) -> bool:
+        """Whether the checkpoint brings the layer that proposes tokens."""
+        return self.plan.model.shape.mtp_layers > 0
+
+    @property
+    def constants(self) -> Any:
+        """Constants of the engine."""
+        return engine(self.plan.engine)
+
+    @property
+    def length(self) -> int:
+        """Tokens of a request at most, prompt and answer."""
+        task = self.plan.task
+        total = 0.0
+        for mean, spread in (
+            (task.input_tokens, task.input_spread),
+            (task.output_tokens, task.output_spread),
+        ):
+            total += mean * math.exp(_SPREADS * spread - spread**2 / 2)
+        return math.ceil(total - 1e-9)
+
+    @property
+    def running(self) -> int:
+        """Sequences that the instance may run at once.
+
+        The limit that was asked for, else the load that was, else the engine's own: an engine that
+        is to keep so many sequences running needs no room for more.
+        """
+        plan = self.plan
+        limit, load = plan.engine_limits.get("max_running_sequences"), plan.asked_concurrency
+        if limit is None and load is not None:
+            return max(1, math.ceil(load / plan.replicas - 1e-9))
+        return max(1, int(self._capacity.step_sequences))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a step of the instance at most."""
+        return max(1, int(self._capacity.most_tokens))
+
+    @property
+    def _capacity(self) -> Any:
+        task = self.plan.task
+        if self.plan.deployment is None:
+            raise ScaleModelError(f"launch: the plan does not run ({self.plan.verdict})")
+        return self.plan.deployment.capacity(task.input_tokens, task.output_tokens)
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of the instance."""
+        return ranks_of(self.plan.layout)
+
+    @property
+    def per_node(self) -> int:
+        """Accelerators of the instance on each of its nodes."""
+        return min(self.ranks, int(self.plan.cluster.core.node_accelerators))
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that the instance spans."""
+        return -(-self.ranks // self.per_node)
+
+    def notes(self) -> list[str]:
+        """What a command of any engine cannot say about the plan."""
+        plan, found = self.plan, []
+        if not plan.model.hub:
+            found.append(
+                f"the catalogue knows no checkpoint of {plan.model.name}: put its path, or its id "
+                "on the Hub, in place of the name"
+            )
+        if plan.task.input_spread or plan.task.output_spread:
+            found.append(f"lengths vary: 999 of 1000 requests are within {self.length} tokens")
+        if self.nodes > 1 and self.ranks % self.per_node:
+            found.append(f"{self.ranks} accelerators fill no whole number of nodes")
+        return found
+
+
+def share(total: int, ranks: int, name: str, notes: list[str]) -> int:
+    """The part of a limit of the whole instance that each of its ranks gets, rounded up."""
+    part = -(-total // ranks)
+    if part * ranks != total:
+        notes.append(f"{name} {total} over {ranks} ranks is rounded up to {part} each")
+    return part
+
+
+def stored_as(words: Sequence[str], precision: str, hub: str) -> str:
+    """Note on a format that the checkpoint itself must have."""
+    flag = " ".join(words) or "the command has no option for it"
+    return f"weights in {precision} ({flag}): a checkpoint stored so must take the place of {hub}"

@@ -1,0 +1,156 @@
+"""Commands of vLLM.
+
+Options as ``vllm/engine/arg_utils.py`` and ``vllm/entrypoints/openai/cli_args.py`` of 0.24.0 define
+them; 0.32.0 has the same ones. Every limit is one of a data-parallel rank. Formats of weights and
+of the cache: ``vllm/model_executor/layers/quantization/__init__.py`` and ``vllm/config/cache.py``.
+Servers of one phase: ``docs/features/nixl_connector_usage.md``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from scalemodel.serving.launch.instance import (
+    HEAD,
+    Instance,
+    Start,
+    Variable,
+    share,
+    stored_as,
+)
+
+RELEASE: Final = "0.24.0"
+#: Option of weights that the engine narrows itself, by their format.
+ONLINE: Final = {
+    "fp8": "fp8",
+    "fp8_block": "fp8_per_block",
+    "int8": "int8_per_channel_weight_only",
+}
+#: Option of weights that the checkpoint must hold as they are.
+STORED: Final = {"fp4": "modelopt_fp4", "int4": "awq_marlin", "mxfp4": "mxfp4"}
+CACHE: Final = {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8", "fp4": "nvfp4"}
+_RPC_PORT: Final = "13345"
+#: Of the two servers that pass the cache on, so that both can run on one host.
+PORTS: Final = {"prefill": "8100", "decode": "8200"}
+SIDE_PORTS: Final = {"prefill": "5600", "decode": "5700"}
+_CONNECTOR: Final = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
+
+
+def parallel(instance: Instance, notes: list[str]) -> list[str]:
+    """Degrees of an instance."""
+    layout = instance.plan.layout
+    words = ["--tensor-parallel-size", str(layout.tp)]
+    if layout.pp > 1:
+        words += ["--pipeline-parallel-size", str(layout.pp)]
+    if layout.dp > 1:
+        words += ["--data-parallel-size", str(layout.dp)]
+    if layout.cp > 1:
+        words += ["--prefill-context-parallel-size", str(layout.cp)]
+        notes.append("prompts shared out over ranks: not every attention backend of vLLM can")
+    stage = layout.tp * layout.dp * layout.cp
+    if layout.ep > 1:
+        words.append("--enable-expert-parallel")
+    if layout.ep not in (1, stage):
+        notes.append(
+            f"experts over ep={layout.ep} of {stage} ranks: vLLM spreads them over all {stage}"
+        )
+    return words
+
+
+def _formats(instance: Instance, notes: list[str]) -> list[str]:
+    task, model = instance.plan.task, instance.plan.model
+    words = ["--dtype", "float16" if task.precision == "fp16" else "bfloat16"]
+    if task.precision in ("bf16", "fp16"):
+        if model.checkpoint:
+            notes.append(
+                f"weights in {task.precision}: {instance.model} is stored in {model.checkpoint} "
+                "and runs so"
+            )
+    elif task.precision != model.checkpoint:
+        option = ONLINE.get(task.precision) or STORED[task.precision]
+        words += ["--quantization", option]
+        if task.precision in STORED:
+            notes.append(stored_as(words[-2:], task.precision, instance.model))
+    same = task.kv_precision == ("fp16" if task.precision == "fp16" else "bf16")
+    return [*words, "--kv-cache-dtype", "auto" if same else CACHE[task.kv_precision]]
+
+
+def _drafts(instance: Instance, notes: list[str]) -> list[str]:
+    count = int(instance.plan.task.speculative_tokens)
+    if not count:
+        return []
+    draft: dict[str, object] = {"method": "mtp", "num_speculative_tokens": count}
+    if not instance.drafts_itself:
+        draft = {"method": "eagle3", "model": "DRAFT_MODEL", "num_speculative_tokens": count}
+        notes.append("DRAFT_MODEL stands for the checkpoint of the draft layer")
+    return ["--speculative-config", json.dumps(draft)]
+
+
+def options(instance: Instance, notes: list[str]) -> list[str]:
+    """Limits, formats and caches of an instance."""
+    constants, layout = instance.constants, instance.plan.layout
+    running = share(instance.running, layout.dp, "--max-num-seqs", notes)
+    tokens = share(instance.tokens, layout.dp, "--max-num-batched-tokens", notes)
+    if running > tokens:
+        # The engine refuses a step with room for more sequences than tokens.
+        notes.append(f"--max-num-seqs {running} is cut to the {tokens} tokens of a step")
+        running = tokens
+    words = ["--max-model-len", str(instance.length), "--max-num-seqs", str(running)]
+    words += ["--max-num-batched-tokens", str(tokens)]
+    words.append(
+        "--enable-chunked-prefill" if constants.splits_prompts else "--no-enable-chunked-prefill"
+    )
+    words += ["--gpu-memory-utilization", f"{constants.memory_fraction:g}"]
+    if not instance.latent:
+        words += ["--block-size", str(constants.block_tokens)]
+    words += _formats(instance, notes)
+    words += _drafts(instance, notes)
+    words.append(
+        "--enable-prefix-caching" if instance.prefix_caching else "--no-enable-prefix-caching"
+    )
+    if instance.role:
+        words += ["--kv-transfer-config", json.dumps(_CONNECTOR)]
+    return words
+
+
+def _node(instance: Instance, node: int) -> list[str]:
+    """Words that tell a node of several its place."""
+    layout = instance.plan.layout
+    rank = layout.tp * layout.pp * layout.cp
+    if layout.dp > 1 and instance.per_node % rank == 0:
+        local = instance.per_node // rank
+        words = ["--data-parallel-size-local", str(local)]
+        words += ["--data-parallel-address", Variable(HEAD)]
+        words += ["--data-parallel-rpc-port", _RPC_PORT]
+        return words + (
+            ["--data-parallel-start-rank", str(node * local), "--headless"] if node else []
+        )
+    words = ["--nnodes", str(instance.nodes), "--node-rank", str(node)]
+    return [*words, "--master-addr", Variable(HEAD), *(["--headless"] if node else [])]
+
+
+def start(instance: Instance) -> Start:
+    """The commands of an instance, one for each of its nodes."""
+    notes = instance.notes()
+    words = ["vllm", "serve", instance.model]
+    words += [*parallel(instance, notes), *options(instance, notes)]
+    environment = {}
+    if instance.role:
+        words += ["--port", PORTS[instance.role]]
+        environment["VLLM_NIXL_SIDE_CHANNEL_PORT"] = SIDE_PORTS[instance.role]
+        notes.append("VLLM_NIXL_SIDE_CHANNEL_HOST must be an address the other pool reaches")
+    nodes = [
+        (*words, *(_node(instance, node) if instance.nodes > 1 else []))
+        for node in range(instance.nodes)
+    ]
+    return Start(tuple(nodes), environment, {}, tuple(notes))
+
+
+def router(prefill: int, decode: int) -> tuple[str, ...]:
+    """Command of the router before pools of so many instances, on hosts of their own."""
+    words = ["vllm-router", "--vllm-pd-disaggregation"]
+    for role, count in (("prefill", prefill), ("decode", decode)):
+        for number in range(count):
+            words += [f"--{role}", f"http://{role}-{number}:{PORTS[role]}"]
+    return (*words, "--host", "0.0.0.0", "--port", "8000")

@@ -1,0 +1,5 @@
+# vLLM 0.8 and later (V1 engine): options of 0.24.0
+# DRAFT_MODEL stands for the checkpoint of the draft layer
+# one line for each of 2 nodes; $HEAD_IP is the first's
+vllm serve meta-llama/Llama-3.1-405B-Instruct --tensor-parallel-size 8 --pipeline-parallel-size 2 --max-model-len 2500 --max-num-seqs 256 --max-num-batched-tokens 8192 --enable-chunked-prefill --gpu-memory-utilization 0.9 --block-size 16 --dtype bfloat16 --quantization fp8 --kv-cache-dtype fp8 --speculative-config '{"method": "eagle3", "model": "DRAFT_MODEL", "num_speculative_tokens": 3}' --enable-prefix-caching --nnodes 2 --node-rank 0 --master-addr "$HEAD_IP"
+vllm serve meta-llama/Llama-3.1-405B-Instruct --tensor-parallel-size 8 --pipeline-parallel-size 2 --max-model-len 2500 --max-num-seqs 256 --max-num-batched-tokens 8192 --enable-chunked-prefill --gpu-memory-utilization 0.9 --block-size 16 --dtype bfloat16 --quantization fp8 --kv-cache-dtype fp8 --speculative-config '{"method": "eagle3", "model": "DRAFT_MODEL", "num_speculative_tokens": 3}' --enable-prefix-caching --nnodes 2 --node-rank 1 --master-addr "$HEAD_IP" --headless

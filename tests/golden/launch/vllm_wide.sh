@@ -1,0 +1,5 @@
+# vLLM 0.8 and later (V1 engine): options of 0.24.0
+# one line for each of 2 nodes; $HEAD_IP is the first's
+# the plan has 2 replicas, each started so
+vllm serve deepseek-ai/DeepSeek-R1-0528 --tensor-parallel-size 1 --data-parallel-size 16 --enable-expert-parallel --max-model-len 2500 --max-num-seqs 128 --max-num-batched-tokens 2048 --enable-chunked-prefill --gpu-memory-utilization 0.9 --dtype bfloat16 --quantization fp8 --kv-cache-dtype fp8 --speculative-config '{"method": "mtp", "num_speculative_tokens": 1}' --no-enable-prefix-caching --data-parallel-size-local 8 --data-parallel-address "$HEAD_IP" --data-parallel-rpc-port 13345
+vllm serve deepseek-ai/DeepSeek-R1-0528 --tensor-parallel-size 1 --data-parallel-size 16 --enable-expert-parallel --max-model-len 2500 --max-num-seqs 128 --max-num-batched-tokens 2048 --enable-chunked-prefill --gpu-memory-utilization 0.9 --dtype bfloat16 --quantization fp8 --kv-cache-dtype fp8 --speculative-config '{"method": "mtp", "num_speculative_tokens": 1}' --no-enable-prefix-caching --data-parallel-size-local 8 --data-parallel-address "$HEAD_IP" --data-parallel-rpc-port 13345 --data-parallel-start-rank 8 --headless
