@@ -8,6 +8,7 @@ may run: starting a program, opening a connection or writing outside the folder 
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import math
@@ -22,6 +23,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +35,7 @@ from scalemodel.interop.jobs.logs import read_log
 from scalemodel.search.ranking_file import read as read_ranking
 from scalemodel.search.ranking_file import to_json
 from scalemodel.search.table_file import merge_tables
+from scalemodel.validation.published import PARTS, published_table
 
 LONGEST_S, LARGEST_BYTES, HANGS_S = 1.0, 500 * 2**20, 20
 CLUSTER = "dgx_h100"
@@ -249,11 +252,12 @@ _VALIDATED = ("training", "inference", "moe", "power", *_KERNELS)
 @cache
 def _measurements() -> tuple[bytes, ...]:
     """The first rows of each table of measurements of the package."""
-    folder = Path(validation.__file__).parents[1] / "catalog/measurements"
     found = []
-    for path in sorted(folder.glob("*.csv")):
-        lines = path.read_bytes().splitlines(keepends=True)
-        found.append(b"".join(lines[:6]))
+    for name in dict.fromkeys(part for parts in PARTS.values() for part in parts):
+        table = published_table(name)
+        text = StringIO()
+        csv.writer(text, lineterminator="\n").writerows([table.header, *table.rows[:5]])
+        found.append(text.getvalue().encode())
     return tuple(found)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,11 +21,14 @@ def repository() -> Path:
 
 
 @pytest.fixture(scope="session")
-def corpora() -> Path:
-    """Directory of the measurement corpora, which the repository does not carry."""
-    directory = Path(os.environ.get("SCALEMODEL_DATA") or REPOSITORY / "../shared/data").resolve()
-    if not directory.is_dir():
-        pytest.skip("measurement corpora not present")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of measured tables: the repository's own, or the one SCALEMODEL_DATA names."""
+    from reference.corpora import expand, given
+
+    directory = given()
+    if directory is None:
+        directory = tmp_path_factory.mktemp("corpora")
+        expand(directory)
     return directory
 
 

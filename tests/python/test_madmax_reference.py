@@ -177,10 +177,7 @@ def test_sharing_the_adapters_of_a_node_turns_the_training_speed_up_around() -> 
 # ----------------------------------------------------------------------------- the original's table
 @pytest.fixture(scope="module")
 def rows(corpora: Path) -> Rows:
-    path = corpora / "madmax_reference.csv"
-    if not path.is_file():
-        pytest.skip("the table of MAD-Max's results is not present")
-    with path.open(newline="", encoding="utf-8") as file:
+    with (corpora / "madmax_reference.csv").open(newline="", encoding="utf-8") as file:
         return [row for row in csv.DictReader(file) if row["status"] == "ok"]
 
 

@@ -68,8 +68,6 @@ def flows_of(instance: dict[str, Any]) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def instances(corpora: Path) -> dict[str, dict[str, Any]]:
     folder = corpora / "routing_instances"
-    if not folder.is_dir():
-        pytest.skip("routing instances not present")
     return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
 
 

@@ -1,6 +1,6 @@
 """Questions that two other estimators answered, asked of this one.
 
-``peers_reference.csv`` holds predictions of Calculon and llm-analysis, nothing measured. A `Peer`
+``data/peers.csv.gz`` holds predictions of Calculon and llm-analysis, nothing measured. A `Peer`
 is one of its rows; `question` builds our model, cluster, task and strategy of the same case.
 """
 
@@ -8,25 +8,19 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import os
 from collections.abc import Callable
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import scalemodel as sm
 import scalemodel._core as _core
+from reference.corpora import given, unzipped
 from scalemodel import resolve
 
 if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-CORPORA = Path(os.environ.get("SCALEMODEL_DATA") or REPOSITORY / "../shared/data")
-TABLE = CORPORA.resolve() / "peers_reference.csv"
-MISSING = "the table of other tools' predictions is not present"
 
 CALCULON, LLM_ANALYSIS = "calculon", "llm-analysis"
 
@@ -183,14 +177,17 @@ class Peer:
 
 @lru_cache(maxsize=1)
 def peers() -> tuple[Peer, ...]:
-    """Every row; none where the table is absent."""
-    if not TABLE.is_file():
-        return ()
-    with TABLE.open(newline="", encoding="utf-8") as lines:
-        return tuple(
-            Peer(row["tool"].partition("@")[0], int(row["id"]), row)
-            for row in csv.DictReader(lines)
-        )
+    """Every row."""
+    folder = given()
+    text = (
+        unzipped("peers.csv.gz")
+        if folder is None
+        else (folder / "peers_reference.csv").read_text(encoding="utf-8")
+    )
+    return tuple(
+        Peer(row["tool"].partition("@")[0], int(row["id"]), row)
+        for row in csv.DictReader(text.splitlines())
+    )
 
 
 def of_tool(tool: str) -> list[Peer]:
@@ -198,10 +195,8 @@ def of_tool(tool: str) -> list[Peer]:
 
 
 def cases(*tools: str, where: Callable[[Peer], bool] = lambda _: True) -> list[ParameterSet]:
-    """Rows to parametrise a test with; where the table is absent, one skip that says so."""
+    """Rows to parametrise a test with."""
     chosen = [peer for tool in tools for peer in of_tool(tool) if where(peer)]
-    if not chosen:
-        return [pytest.param(None, id="absent", marks=pytest.mark.skip(reason=MISSING))]
     return [pytest.param(peer, id=str(peer)) for peer in chosen]
 
 

@@ -17,7 +17,6 @@ from reference.causes import CAUSES, comparison, ratios, table, without
 from reference.peers import (
     CALCULON,
     LLM_ANALYSIS,
-    MISSING,
     SHEETS,
     Peer,
     Question,
@@ -63,8 +62,6 @@ def sharded(peer: Peer) -> bool:
 
 # --------------------------------------------------------------------------- identities of the data
 def test_the_table_is_whole() -> None:
-    if not peers():
-        pytest.skip(MISSING)
     assert [peer.number for peer in of_tool(CALCULON)] == list(range(35))
     assert [peer.number for peer in of_tool(LLM_ANALYSIS)] == list(range(24))
     assert {peer.row["status"] for peer in peers()} == {"ok"}
@@ -486,8 +483,7 @@ NAMED = [(peer, name) for peer in peers() for name in EXPLAINED[peer.tool].get(p
 
 @pytest.mark.parametrize(
     ("peer", "name"),
-    [pytest.param(peer, name, id=f"{peer}-{name}") for peer, name in NAMED]
-    or [pytest.param(None, None, marks=pytest.mark.skip(reason=MISSING))],
+    [pytest.param(peer, name, id=f"{peer}-{name}") for peer, name in NAMED],
 )
 def test_a_named_cause_makes_a_difference(peer: Peer, name: str) -> None:
     """Each cause is checked by switching it alone, with the others named for the row removed."""
@@ -507,8 +503,6 @@ def test_step_times_agree_once_every_cause_is_removed(peer: Peer) -> None:
 @pytest.mark.parametrize("tool", [CALCULON, LLM_ANALYSIS])
 def test_what_remains_is_small(tool: str) -> None:
     """Half of the rows agree within 4 % once the same things are counted at the same rates."""
-    if not peers():
-        pytest.skip(MISSING)
     remaining = [apart(list(ratios(peer).values())[-1]) for peer in of_tool(tool)]
     print(table())
     assert statistics.median(remaining) < 0.04
@@ -520,8 +514,6 @@ def test_what_remains_is_small(tool: str) -> None:
 )
 def test_every_cause_shows_in_some_row(tool: str, name: str) -> None:
     """No cause is there for show: removed alone, or last, it moves some row by over 2 %."""
-    if not peers():
-        pytest.skip(MISSING)
     others = [other for other in CAUSES[tool] if other != name]
 
     def moved(peer: Peer, removed: Iterable[str]) -> float:
@@ -535,8 +527,6 @@ def test_every_cause_shows_in_some_row(tool: str, name: str) -> None:
 def test_the_mistakes_named_are_the_largest_differences() -> None:
     """Rows of llm-analysis that a gather per micro-batch, or an attention core repeated too often,
     makes slower by more than half."""
-    if not peers():
-        pytest.skip(MISSING)
     slowed = set()
     for peer in of_tool(LLM_ANALYSIS):
         asked = comparison(peer)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalemodel.base.errors import ScaleModelError
@@ -12,6 +11,7 @@ from scalemodel.validation.operators.score import OperatorScores
 from scalemodel.validation.operators.score import score as _score_operators
 from scalemodel.validation.operators.table import OPERATOR_KINDS, available_kinds
 from scalemodel.validation.power_score import PowerScores
+from scalemodel.validation.published import published_tables
 from scalemodel.validation.rows import Table, cell_text, number_in, read_table
 from scalemodel.validation.score import Scores, score
 
@@ -49,16 +49,6 @@ def _check_kind(kind: str) -> None:
     )
 
 
-def _curated_table(kind: str) -> Table:
-    path = Path(__file__).parent.parent / "catalog" / "measurements" / f"{kind}.csv"
-    if not path.is_file():
-        raise ScaleModelError(
-            f"path is needed: the catalogue has no curated table of kind {kind!r}",
-            code="missing_path",
-        )
-    return read_table(path)
-
-
 def validate(
     kind: str,
     path: str | os.PathLike[str] | None = None,
@@ -76,7 +66,9 @@ def validate(
         collective operation; ``"power"`` the watts of a node that trains or of an accelerator that
         serves.
     path : path, optional
-        CSV file (UTF-8, comma, quoted). Without it, the curated table of the catalogue.
+        CSV file (UTF-8, comma, quoted). Without it, the published measurements that the package
+        carries (`scalemodel.validation.published`). Where these have tables of different columns,
+        their rows follow one another, and a row is blank in what only the others have.
     stack : str, optional
         Software stack of every row of kind training, engine of every row of kind inference.
         Without it, each row's own framework, task and year, or its engine, decide.
@@ -120,15 +112,18 @@ def validate(
     True
     """
     _check_kind(kind)
-    table = _curated_table(kind) if path is None else read_table(path)
-    if kind == "inference":
-        if left_out:
-            raise ScaleModelError(
-                "left_out=True: kind 'inference' has no fit to leave sources out of",
-                code="unused_argument",
-            )
-        return _inference(table, stack)
-    if kind != "training":
+    _check_options(kind, stack, left_out)
+    tables = published_tables(kind) if path is None else (read_table(path),)
+    return _joined([_validated(kind, table, stack, left_out) for table in tables])
+
+
+def _check_options(kind: str, stack: str | None, left_out: bool) -> None:
+    if kind == "inference" and left_out:
+        raise ScaleModelError(
+            "left_out=True: kind 'inference' has no fit to leave sources out of",
+            code="unused_argument",
+        )
+    if kind not in ("training", "inference"):
         if stack is not None:
             raise ScaleModelError(
                 f"stack={stack!r}: kind {kind!r} has none, its rows name their software",
@@ -139,12 +134,33 @@ def validate(
                 f"left_out=True: constants of kind {kind!r} belong to accelerators and kernels",
                 code="unused_argument",
             )
-        return _power(table) if kind == "power" else _operators(kind, table)
     if left_out and stack is not None:
         raise ScaleModelError(
             f"stack={stack!r}, left_out=True: give one of the two; left out, each row keeps its own"
         )
-    return _training(table, stack, left_out=left_out)
+
+
+def _validated(kind: str, table: Table, stack: str | None, left_out: bool) -> pd.DataFrame:
+    if kind == "training":
+        return _training(table, stack, left_out=left_out)
+    if kind == "inference":
+        return _inference(table, stack)
+    return _power(table) if kind == "power" else _operators(kind, table)
+
+
+def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Rows of all frames: columns of the tables, then what was predicted, the reasons last."""
+    if len(frames) == 1:
+        return frames[0]
+    import pandas as pd
+
+    names = dict.fromkeys(name for frame in frames for name in frame.columns)
+    predicted = [name for name in names if name.startswith("predicted_")]
+    given = [name for name in names if name not in predicted and name != "skip_reason"]
+    whole = pd.concat(frames, ignore_index=True)[[*given, *predicted, "skip_reason"]]
+    texts = [name for name in whole.columns if whole[name].dtype == object]
+    whole[texts] = whole[texts].fillna("")
+    return whole
 
 
 def _operators(kind: str, table: Table) -> pd.DataFrame:
@@ -231,7 +247,10 @@ def _left_out(table: Table) -> tuple[list[Prediction], list[Bounds]]:
 
     rows = predict_left_out(table)
     columns = (*fit.JUDGED_COLUMNS, "norm_step_time_s")
-    measured = [fit.measured_step_time_s(row) for row in table.select(columns)]
+    measured = [
+        fit.measured_step_time_s(row) if fit.may_be_fitted(row) else None
+        for row in table.select(columns)
+    ]
     uncertainty = uncertainties_without(
         residuals_of(
             (row.source, row.prediction, measured_s)

@@ -1,11 +1,12 @@
 """The accuracy table and the uncertainty of the catalogue, from a table of measured runs.
 
-``python -m scalemodel.validation.accuracy runs.csv --readme FILE`` scores every (source,
-accelerator, number format) three times: with the catalogue's stacks (fitted to these runs), with
-constants that have not seen the source (`left_out`), and with the plain stack. It writes
-``accuracy.toml`` and ``uncertainty.toml`` into the catalogue's ``reference`` folder and the
-condensed tables into FILE, which is the README.md of this folder; ``--refit`` first fits the
-stacks and writes their constants.
+``python -m scalemodel.validation.accuracy --readme FILE`` scores every (source, accelerator, number
+format) of the published runs of the package, or of a CSV of your own, three times: with the
+catalogue's stacks (fitted to these runs), with constants that have not seen the source
+(`left_out`), and with the plain stack. Rows whose column ``fitted`` says no, to which no constant
+was fitted, are scored apart, once, with the catalogue's stacks. It writes ``accuracy.toml`` and
+``uncertainty.toml`` into the catalogue's ``reference`` folder and the condensed tables into FILE,
+which is the README.md of this folder; ``--refit`` first fits the stacks and writes their constants.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from scalemodel.validation.fit import (
     fit_stacks,
     write_constants,
 )
+from scalemodel.validation.published import path_of, published_table
 from scalemodel.validation.rows import read_table
 
 if TYPE_CHECKING:
@@ -49,7 +51,8 @@ plain = without a named stack. constants: own = fitted to the stack's (other) ru
 the other stacks. mape, p90: mean and 90th percentile of the size; bias: median; kendall_tau: rank
 correlation; covered: share of rows inside their 80 % interval, made without their source.
 gain: plain less this error. macro: mean over groups (source, accelerator) of at least 5 rows;
-shared: over groups of stacks with runs from several sources."""
+shared: over groups of stacks with runs from several sources. unseen: runs that no constant was
+fitted to, which came after all others, by the stacks of the catalogue."""
 _UNCERTAINTY_COMMENT = """\
 Written by python -m scalemodel.validation.accuracy. cells: the factor between a predicted step time
 and either end of its interval, for runs alike in constants (named stack or plain), accelerator
@@ -89,7 +92,7 @@ def accuracy_text(accuracy: Accuracy, described: str, date: str) -> str:
     title = "Errors against published training runs"
     lines = _header("accuracy", title, described, date, _ACCURACY_COMMENT)
     counted = _inline({"value": len(accuracy.rows["fitted"]), "unit": "runs", "source": described})
-    for name in ("totals", "sources", "stacks", "groups"):
+    for name in ("totals", "unseen", "sources", "stacks", "groups"):
         lines += ["", *_array(name, table[name])]
     return "\n".join([*lines, "", "[data]", f"runs = {counted}", ""])
 
@@ -184,9 +187,27 @@ def readme_section(table: Mapping[str, Any]) -> str:
         for stack, ways in _by_way(table, "stacks", "stack").items()
     ]
     lines += ["", *_markdown(("stack", "runs", "fitted", "left out", "plain", "gain"), 1, rows)]
+    if table.get("unseen"):
+        lines += ["", *_unseen_section(table["unseen"])]
     covered = percent(float(left_out.get("covered_fraction", math.nan)))
     held = f"Of the left-out runs {covered} % lie inside their 80 % interval"
     return "\n".join([*lines, "", f"{held} ({table['date']}, {table['source']})."])
+
+
+def _unseen_section(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Runs that came after all fits: one line per source."""
+    keys = ("mape_fraction", "bias_fraction", "p90_fraction", "covered_fraction")
+    rows = [
+        [
+            "**all of them**" if line["source"] == "all" else str(line["source"]),
+            line["gpus"],
+            str(line["rows"]),
+            *(_cell(line, key) for key in keys),
+        ]
+        for line in found
+    ]
+    titles = ("no constant fitted to", "accelerators", "runs", "error", "bias", "P90", "inside")
+    return _markdown(titles, 2, rows)
 
 
 def with_section(readme: str, section: str) -> str:
@@ -205,7 +226,8 @@ def with_section(readme: str, section: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------- command
-def _description(path: Path, accuracy: Accuracy) -> str:
+def described(path: Path, accuracy: Accuracy) -> str:
+    """Which runs a table was measured on: their number, and what tells their file from others."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     sources = len({row.source for row in accuracy.rows["fitted"]})
     return (
@@ -248,7 +270,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m scalemodel.validation.accuracy", description=__doc__
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="CSV of measured training runs")
+    parser.add_argument(
+        "file",
+        nargs="?",
+        type=Path,
+        metavar="FILE",
+        help="CSV of measured training runs (default: those that the package carries)",
+    )
     folder = Path(catalog.__file__).resolve().parent / "reference"
     parser.add_argument("--out", type=Path, default=folder, metavar="FOLDER", help="of both tables")
     parser.add_argument(
@@ -256,18 +284,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--readme", type=Path, metavar="FILE", help="page to update")
     options = parser.parse_args(argv)
+    file = options.file or path_of("training")
+    table = published_table("training") if options.file is None else read_table(file)
     stacks = None
     if options.refit:
         refit = fit_stacks(options.file)
         written = write_constants(refit, options.out.parent / "stacks")
         print("\n".join(f"written {path}" for path in written))
         stacks = refitted(refit)
-    accuracy = measure(read_table(options.file), stacks)
-    described, date = _description(options.file, accuracy), datetime.date.today().isoformat()
+    accuracy = measure(table, stacks)
+    runs, date = described(file, accuracy), datetime.date.today().isoformat()
     options.out.mkdir(parents=True, exist_ok=True)
     for name, text in (
-        ("accuracy", accuracy_text(accuracy, described, date)),
-        ("uncertainty", uncertainty_text(accuracy.uncertainty, described, date)),
+        ("accuracy", accuracy_text(accuracy, runs, date)),
+        ("uncertainty", uncertainty_text(accuracy.uncertainty, runs, date)),
     ):
         path = options.out / f"{name}.toml"
         path.write_text(text, encoding="utf-8")

@@ -14,6 +14,8 @@ from scalemodel.estimator.uncertainty import Uncertainty
 from scalemodel.validation.errors import MACRO_ROWS, kendall_tau_b, summarised
 from scalemodel.validation.fit import (
     JUDGED_COLUMNS,
+    is_unseen,
+    may_be_fitted,
     measured_step_time_s,
     read_runs,
 )
@@ -95,6 +97,8 @@ class Accuracy:
     rows: Mapping[str, Sequence[Scored]]
     uncertainty: Uncertainty
     total_rows: int
+    unseen: Sequence[Scored] = ()
+    """Rows that no constant was fitted to, by the catalogue's stacks; they are in no other set."""
 
     def groups(
         self, way: str, key: Callable[[Scored], tuple[str, ...]]
@@ -125,13 +129,16 @@ class Accuracy:
 
 
 # ----------------------------------------------------------------------------------- measurement
-def _labels(table: Table) -> list[tuple[str, str, str, float | None]]:
+def _labels(table: Table, *, unseen: bool) -> list[tuple[str, str, str, float | None]]:
+    """Source, accelerator, format and measured time of every row of one set; None in others."""
+    belongs = is_unseen if unseen else may_be_fitted
     columns = ("source", "gpu", "precision_class", "precision", *JUDGED_COLUMNS)
     labels = []
     for row in table.select((*columns, "norm_step_time_s")):
         precision = row.text("precision_class") or row.text("precision")
-        source = merged_source(row.text("source"))
-        labels.append((source, row.text("gpu"), precision, measured_step_time_s(row)))
+        source = row.text("source") if unseen else merged_source(row.text("source"))
+        measured_s = measured_step_time_s(row) if belongs(row) else None
+        labels.append((source, row.text("gpu"), precision, measured_s))
     return labels
 
 
@@ -199,7 +206,7 @@ def measure(table: Table, stacks: Mapping[str, _core.Stack] | None = None) -> Ac
     ScaleModelError
         The table lacks a required column, or holds no measured run.
     """
-    labels = _labels(table)
+    labels = _labels(table, unseen=False)
     if not any(measured_s for *_, measured_s in labels):
         raise ScaleModelError("table: holds no measured run to score")
     left_out = predict_left_out(table, read_runs(table))
@@ -224,6 +231,7 @@ def measure(table: Table, stacks: Mapping[str, _core.Stack] | None = None) -> Ac
         },
         uncertainty=uncertainty,
         total_rows=len(table.rows),
+        unseen=_scored(_labels(table, unseen=True), fitted, of("own"), lambda source: uncertainty),
     )
 
 
@@ -249,11 +257,30 @@ def _distinct(rows: Iterable[Scored], of: Callable[[Scored], str]) -> str:
     return ", ".join(sorted({of(row) for row in rows} - {""}))
 
 
+def _unseen_lines(rows: Sequence[Scored]) -> list[dict[str, object]]:
+    by_source: dict[str, list[Scored]] = {}
+    for row in rows:
+        by_source.setdefault(row.source, []).append(row)
+    found = {name: by_source[name] for name in sorted(by_source)}
+    if rows:
+        found["all"] = list(rows)
+    return [
+        {
+            "source": name,
+            "gpus": _distinct(group, lambda row: row.gpu),
+            "stacks": _distinct(group, lambda row: row.stack),
+            **_errors_record(errors_of(group)),
+        }
+        for name, group in found.items()
+    ]
+
+
 def table_of(accuracy: Accuracy) -> dict[str, Any]:
     """The accuracy table as ``accuracy.toml`` holds it.
 
     ``groups`` has a line per way, source, accelerator and number format; ``sources`` and ``stacks``
     sum over the others; ``totals`` is row-weighted and macro (groups of at least five rows).
+    ``unseen`` has a line per source that no constant was fitted to, and one of all of them.
     """
 
     def lines(**keys: Callable[[Scored], str]) -> list[dict[str, object]]:
@@ -296,6 +323,7 @@ def table_of(accuracy: Accuracy) -> dict[str, Any]:
         totals.append({key: value for key, value in line.items() if value == value})
     return {
         "totals": totals,
+        "unseen": _unseen_lines(accuracy.unseen),
         "sources": lines(source=lambda row: row.source),
         "stacks": lines(stack=lambda row: row.stack),
         "groups": lines(

@@ -12,6 +12,7 @@ import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.validation.prediction import Predictor
+from scalemodel.validation.published import published_table
 from scalemodel.validation.rows import Row, SkippedRowError, Table, read_table
 from scalemodel.validation.training import INPUT_COLUMNS, Question, question
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 CONSTANTS = ("gemm_efficiency", "memory_efficiency", "host_launch_s", "overlap_efficiency")
 
 #: What `measured_step_time_s` judges a row by, beside its time.
-JUDGED_COLUMNS = ("status", "complete", "quality")
+JUDGED_COLUMNS = ("status", "complete", "quality", "fitted")
 
 
 class Run(NamedTuple):
@@ -34,8 +35,22 @@ class Run(NamedTuple):
     measured: _core.MeasuredRun
 
 
+def may_be_fitted(row: Row) -> bool:
+    """Whether constants of stacks may be fitted to a row: nothing in its ``fitted`` is against it.
+
+    The column says ``no`` where nothing was fitted to a row, and ``accelerator`` where only its
+    accelerator's efficiency was.
+    """
+    return row.text("fitted") in ("", "yes")
+
+
+def is_unseen(row: Row) -> bool:
+    """Whether a row's table says that no constant at all was fitted to it."""
+    return row.text("fitted") == "no"
+
+
 def measured_step_time_s(row: Row) -> float | None:
-    """Measured seconds of a row that may be fitted to."""
+    """Measured seconds of a row that may be scored."""
     if row.text("status") not in ("", "ok") or row.text("complete") not in ("", "yes"):
         return None
     if row.text("quality") not in ("", "A", "B"):
@@ -62,7 +77,7 @@ def _measured_run(
 
 
 def read_runs(table: Table) -> list[Run]:
-    """The runs of a table that constants may be fitted to.
+    """The runs of a table that constants may be fitted to: all but those that say otherwise.
 
     The weight of a run falls with the square root of the number of runs of its source and
     accelerator, so that no long table decides alone.
@@ -71,7 +86,7 @@ def read_runs(table: Table) -> list[Run]:
     asked: list[tuple[Question, float, tuple[str, str]]] = []
     for row in table.select(tuple(columns)):
         step_time_s = measured_step_time_s(row)
-        if step_time_s is None:
+        if step_time_s is None or not may_be_fitted(row):
             continue
         try:
             asked.append((question(row), step_time_s, (row.text("source"), row.text("gpu"))))
@@ -101,13 +116,15 @@ def fit(name: str, runs: Sequence[Run]) -> tuple[_core.Stack, list[float], list[
     return stack, list(errors), list(predicted)
 
 
-def fit_stacks(path: str | Path, *, stacks: list[str] | None = None) -> pd.DataFrame:
+def fit_stacks(path: str | Path | None = None, *, stacks: list[str] | None = None) -> pd.DataFrame:
     """Fits every stack that a table of measured runs names.
 
     Parameters
     ----------
-    path : str or Path
-        CSV with the columns of ``validate("training", ...)`` and ``norm_step_time_s``.
+    path : str or Path, optional
+        CSV with the columns of ``validate("training", ...)`` and ``norm_step_time_s``; rows
+        that `may_be_fitted` speaks against are left alone. Without it, the published runs of the
+        package.
     stacks : list of str, optional
         Only these stacks.
 
@@ -123,7 +140,7 @@ def fit_stacks(path: str | Path, *, stacks: list[str] | None = None) -> pd.DataF
     """
     import pandas as pd
 
-    runs = read_runs(read_table(path))
+    runs = read_runs(published_table("training") if path is None else read_table(path))
     results = []
     for name in sorted({run.question.stack for run in runs}):
         if stacks is not None and name not in stacks:

@@ -101,9 +101,8 @@ def _situation(scenario: str, rate: str) -> str:
     return "at once" if positive(rate) is None else "online"
 
 
-def _runs(frame: pd.DataFrame) -> tuple[list[Run], tuple[tuple[str, str], ...]]:
-    power = "avg_batch" in frame.columns
-    wanted = _POWER if power else _RATES
+def _runs(frame: pd.DataFrame, wanted: Sequence[tuple[str, str]]) -> list[Run]:
+    power = wanted is _POWER
     labels = zip(
         *(
             cells_of(frame, name)
@@ -120,7 +119,17 @@ def _runs(frame: pd.DataFrame) -> tuple[list[Run], tuple[tuple[str, str], ...]]:
         situation = str(task) if power else _situation(str(scenario), str(rate))
         origin = short_source(str(source)).split(" ")[0]
         found.append(Run(origin, str(gpu), _architecture(str(model)), situation, numbers))
-    return found, wanted
+    return found
+
+
+def _schemas(frame: pd.DataFrame) -> list[tuple[list[Run], Sequence[tuple[str, str]]]]:
+    """Runs by schema: a table has one, the package's tables may follow one another."""
+    if "avg_batch" not in frame.columns:
+        return [(_runs(frame, _RATES), _RATES)]
+    metered = frame["avg_batch"].astype(str) != ""
+    if metered.all() or "output_tokens_s" not in frame.columns:
+        return [(_runs(frame, _POWER), _POWER)]
+    return [(_runs(frame[~metered], _RATES), _RATES), (_runs(frame[metered], _POWER), _POWER)]
 
 
 def _errors(label: str, part: str, quantity: str, place: int, runs: Iterable[Run]) -> RunErrors:
@@ -144,14 +153,16 @@ def score(frame: pd.DataFrame) -> InferenceScores:
     names of one architecture merged; a macro line is the unweighted mean over groups of at least
     five rows. Times are scored by situation: offline, online at a finite rate, all at once.
     """
-    runs, wanted = _runs(frame)
-    rate = wanted[0][0]
+    schemas = _schemas(frame)
+    runs = [run for found, _ in schemas for run in found]
+    rate = schemas[0][1][0][0]
     groups = _table(runs, lambda run: (run.source, run.gpu), rate)
     parts = _table(runs, lambda run: (run.gpu, run.model), rate)
     situations = [
         row
+        for found, wanted in schemas
         for place, (quantity, _) in enumerate(wanted)
-        for row in _table(runs, lambda run: (run.situation, run.gpu), quantity, place)
+        for row in _table(found, lambda run: (run.situation, run.gpu), quantity, place)
         if row.rows
     ]
     reasons = skip_reasons(frame)

@@ -57,15 +57,23 @@ class PowerScores:
 
 def _pairs(frame: pd.DataFrame) -> Iterable[tuple[str, str, str, float, float | None]]:
     """Group, accelerator, name, measured and predicted watts of every measured row."""
-    if is_serving(list(frame.columns)):
-        names = ("task", "gpu", "model", "power_W_per_gpu", "predicted_power_w_per_gpu")
-        for task, gpu, model, measured, predicted in zip(
-            *(cells_of(frame, name) for name in names), strict=True
-        ):
-            watts = positive(measured)
-            if watts is not None:
-                yield str(task), str(gpu), str(model), watts, positive(predicted)
+    if not is_serving(list(frame.columns)):
+        yield from _training_pairs(frame)
         return
+    # The package's tables of both kinds may follow one another.
+    serves = frame["avg_batch"].astype(str) != ""
+    if "workload" in frame.columns:
+        yield from _training_pairs(frame[~serves])
+    names = ("task", "gpu", "model", "power_W_per_gpu", "predicted_power_w_per_gpu")
+    for task, gpu, model, measured, predicted in zip(
+        *(cells_of(frame[serves], name) for name in names), strict=True
+    ):
+        watts = positive(measured)
+        if watts is not None:
+            yield str(task), str(gpu), str(model), watts, positive(predicted)
+
+
+def _training_pairs(frame: pd.DataFrame) -> Iterable[tuple[str, str, str, float, float | None]]:
     columns_read = (
         "workload",
         "accelerator",

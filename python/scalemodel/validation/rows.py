@@ -142,8 +142,18 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     ScaleModelError
         The file cannot be opened, is not UTF-8 CSV, or has no header line.
     """
+    return table_of_text(read_text(path, _LARGEST_BYTES, "path="), path)
+
+
+def table_of_text(text: str, path: str | os.PathLike[str]) -> Table:
+    """The table that the text of a CSV file holds; `read_table` says how.
+
+    Raises
+    ------
+    ScaleModelError
+        The text is not CSV or has no header line; the message names `path`.
+    """
     name = os.fspath(path)
-    text = read_text(path, _LARGEST_BYTES, "path=")
     try:
         lines = [line for line in csv.reader(io.StringIO(text, newline="")) if line]
     except (csv.Error, ValueError) as error:

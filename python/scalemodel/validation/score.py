@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 CORE_QUALITIES = ("A", "B")
 WORST_GROUPS = 10
 WORST_ROWS = 3  # smaller groups are one odd row
+_TABLES = ("groups", "merged", "worst", "kinds", "unseen", "others")
 _LABELS = (
     "source",
     "source_path",
@@ -45,6 +46,7 @@ _LABELS = (
     "status",
     "quality",
     "complete",
+    "fitted",
     "norm_step_time_s",
     "memory_GB",
 )
@@ -69,6 +71,7 @@ class Case:
     skip_reason: str
     low_s: float | None = None
     high_s: float | None = None
+    unseen: bool = False  # the table says that no constant was fitted to the row
 
     @property
     def timed(self) -> bool:
@@ -139,6 +142,7 @@ class Scores:
     covered_fraction: float
     worst: list[GroupErrors]
     kinds: list[GroupErrors]
+    unseen: list[GroupErrors]
     others: list[GroupErrors]
     fits: list[FitRow]
     memory: list[MemoryRow]
@@ -156,7 +160,7 @@ class Scores:
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """The tables of errors by name, all with the same columns."""
         document = self.to_dict()
-        found = {name: document[name] for name in ("groups", "merged", "worst", "kinds", "others")}
+        found = {name: document[name] for name in _TABLES}
         return {**found, "pooled": [document["pooled"]]}
 
     def text(self) -> str:
@@ -202,7 +206,8 @@ def cases(frame: pd.DataFrame) -> list[Case]:
     )
     labels = zip(*(cells_of(frame, name) for name in _LABELS), strict=True)
     for label, prediction in zip(labels, predicted, strict=True):
-        source, sheet, gpu, task, model, family, status, quality, complete, measured, memory = label
+        source, sheet, gpu, task, model, family, status, *judged_by, measured, memory = label
+        quality, complete, fitted = judged_by
         seconds, gigabytes, fits, skip_reason, low_s, high_s = prediction
         out_of_memory = str(status).strip().lower() in ("oom", "out_of_memory", "out of memory")
         ran = not out_of_memory and (is_missing(str(status)) or str(status).lower() == "ok")
@@ -229,6 +234,7 @@ def cases(frame: pd.DataFrame) -> list[Case]:
                 skip_reason=str(skip_reason),
                 low_s=_number_or_none(low_s),
                 high_s=_number_or_none(high_s),
+                unseen=str(fitted).strip().lower() == "no",
             )
         )
     return result
@@ -241,6 +247,15 @@ def _errors(label: str, part: str, rows: Iterable[Case], *, ranked: bool = True)
 
 def _table(rows: Iterable[Case], key: Callable[[Case], tuple[str, str]]) -> list[GroupErrors]:
     return [_errors(*labels, group) for labels, group in grouped(rows, key).items()]
+
+
+def _unseen(core: Iterable[Case]) -> list[GroupErrors]:
+    """Rows that no constant was fitted to, by source and together."""
+    rows = [row for row in core if row.unseen]
+    if not rows:
+        return []
+    whole = _errors("all of them", "", rows, ranked=False)
+    return [*_table(rows, lambda row: (row.source, "")), whole]
 
 
 def _worst(rows: Iterable[Case]) -> list[GroupErrors]:
@@ -339,6 +354,7 @@ def score(frame: pd.DataFrame) -> Scores:
         covered_fraction=sum(covered) / len(covered) if covered else math.nan,
         worst=_worst(core),
         kinds=_table(core, lambda row: (row.kind, "")),
+        unseen=_unseen(core),
         others=_table(
             (row for row in rows if row.timed and not row.core),
             lambda row: (row.kind, merged_source(row.source)),
@@ -431,6 +447,8 @@ def _report(scores: Scores) -> list[str]:
     lines += ["", *_summary(scores)]
     if scores.kinds:
         lines += ["", *error_lines(scores.kinds, ("core rows by task", ""))]
+    if scores.unseen:
+        lines += ["", *error_lines(scores.unseen, ("core rows nothing was fitted to", ""))]
     if scores.worst:
         lines += ["", *error_lines(scores.worst, ("worst groups", "gpu, model"))]
     if scores.others:
