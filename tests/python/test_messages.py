@@ -171,10 +171,22 @@ def test_a_strategy_reads_choices_as_people_spell_them(
         assert sm.Strategy(tp=2).replace(**given) == sm.Strategy(tp=2, **{field: meant})
 
 
+def test_a_mesh_of_layer_groups_reads_parallelisms_as_people_spell_them() -> None:
+    given = sm.GroupStrategy({"mlp": "TP@8 + ZeRO-3", "embedding": "row-wise"}, queues="Per-level")  # type: ignore[arg-type]
+    assert given == sm.GroupStrategy(
+        {"mlp": "tp@8+fsdp", "embedding": "row_wise"}, queues="per_level"
+    )
+    with pytest.raises(sm.ScaleModelError, match=r"'dp' is none of .* did you mean 'ddp'"):
+        sm.GroupStrategy({"mlp": "tp@8+dp"})
+    with pytest.raises(sm.ScaleModelError, match=r"queue='one': .* did you mean 'queues'"):
+        sm.GroupStrategy(queue="one")  # type: ignore[call-arg]
+
+
 def test_every_other_spelling_means_a_choice_of_some_record() -> None:
     records = (_core.Strategy, _core.Task)
     legal = {name for record in records for row in record.fields() for name in row["choices"]}
     legal |= {"int8", "int4", "mxfp4"}  # formats of weights that are served
+    legal |= {"fsdp"}  # in a mesh of layer groups
     for word, meant in vocabulary.SPELLINGS.items():
         assert word == vocabulary.folded(word)
         assert set(meant) <= legal, word

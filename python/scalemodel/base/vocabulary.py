@@ -36,6 +36,7 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "fullshard": ("zero3",),
     "shardgradop": ("zero2",),
     "noshard": ("ddp",),
+    "zero3": ("fsdp",),
     "zero0": ("ddp",),
     "dataparallel": ("ddp",),
     "distributeddataparallel": ("ddp",),

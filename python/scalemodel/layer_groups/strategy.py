@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.words import choice, named_fields
 from scalemodel.layer_groups.layers import KINDS
 from scalemodel.layer_groups.model import ComposedModel, Slot
 from scalemodel.resolve import Cluster
@@ -36,6 +37,34 @@ class BatchInference(Training):
     """
 
 
+#: Parallelisms that a mesh is made of, as the engine spells them.
+_PARALLELISMS = (
+    *("tp", "ddp", "zero1", "fsdp", "ep", "table_wise", "row_wise", "column_wise", "hybrid"),
+    *("sp", "cp"),
+)
+
+
+def _spelled_mesh(text: str) -> str:
+    """A mesh with every parallelism as the engine spells it: ``FSDP`` is ``fsdp``.
+
+    Raises
+    ------
+    ScaleModelError : a part that is none; the nearest ones are named.
+    """
+    parts = []
+    for part in text.split("+"):
+        name, sign, degree = part.strip().partition("@")
+        meant = choice(name, _PARALLELISMS)
+        if meant not in _PARALLELISMS:
+            raise ScaleModelError(
+                f"mesh={text!r}: {name!r} is none of {', '.join(_PARALLELISMS)}; "
+                f"{nearest(name, _PARALLELISMS)}"
+            )
+        parts.append(f"{meant}{sign}{degree}")
+    return "+".join(parts)
+
+
+@named_fields
 @dataclass(frozen=True)
 class GroupStrategy:
     """A mesh per layer group, and how their traffic is scheduled.
@@ -93,13 +122,22 @@ class GroupStrategy:
                 f"groups={self.groups!r}: must be a mesh such as 'tp@8+ddp' or a mapping of group "
                 "names to meshes"
             )
+        object.__setattr__(
+            self, "groups", {key: _spelled_mesh(mesh) for key, mesh in self.groups.items()}
+        )
         count = self.micro_batches
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 65535:
-            raise ScaleModelError(f"micro_batches={count!r}: must be a whole number up to 65535")
+            raise ScaleModelError(
+                f"micro_batches={count!r}: must be a whole number up to 65535, at least 1"
+            )
         for name, legal in CHOICES.items():
-            value = getattr(self, name)
+            value = choice(getattr(self, name), legal)
             if value not in legal:
-                raise ScaleModelError(f"{name}={value!r}: must be one of {', '.join(legal)}")
+                raise ScaleModelError(
+                    f"{name}={value!r}: must be one of {', '.join(legal)}, for example "
+                    f"{name}={legal[0]!r}"
+                )
+            object.__setattr__(self, name, value)
         if not isinstance(self.recompute, bool):
             raise ScaleModelError(f"recompute={self.recompute!r}: must be True or False")
 
