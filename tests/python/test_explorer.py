@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import statistics
 import sys
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 import scalemodel as sm
 from questions import checked_markup
+from scalemodel import catalog
 from scalemodel.base.text import percent_text
 from scalemodel.codesign import design_cluster
 from scalemodel.estimator.uncertainty import step_text
@@ -22,6 +24,7 @@ from scalemodel.estimator.uncertainty import step_text
 BUDGET_S = 0.050
 TASK = sm.Training(global_batch=256, sequence=8192)
 PLAN = sm.Strategy(tp=8, pp=4)
+MENUS = ("model", "accelerator", "stack")
 MACHINE = ("accelerator.memory.bandwidth", "scale_up.bandwidth", "fabric.bandwidth")
 
 
@@ -33,7 +36,8 @@ def explored(model: str = "llama3_70b", plan: sm.Strategy = PLAN) -> sm.Explorer
 @given(data=st.data())
 def test_an_explorer_answers_as_estimate_does(data: st.DataObject) -> None:
     explorer = explored()
-    names = data.draw(st.lists(st.sampled_from(sorted(explorer.settings)), unique=True))
+    sliders = sorted(set(explorer.settings) - set(MENUS))
+    names = data.draw(st.lists(st.sampled_from(sliders), unique=True))
     turned = {n: data.draw(st.sampled_from(explorer.settings[n].values), label=n) for n in names}
     for name, value in turned.items():  # one after the other
         explorer.set(**{name: value})
@@ -62,6 +66,95 @@ def test_every_setting_takes_every_value_and_comes_back() -> None:
 
 def test_dense_models_have_no_expert_slider() -> None:
     assert "ep" not in explored().settings
+
+
+# ------------------------------------------------------------------------------------------ menus
+def test_menus_list_the_catalogue() -> None:
+    settings = explored().settings
+    for name in MENUS:
+        assert set(settings[name].values) == set(catalog.names(f"{name}s"))
+        assert settings[name].group == "question"
+
+
+def test_another_stack_and_model_answer_as_estimate_does() -> None:
+    explorer = explored()
+    cluster = sm.cluster("dgx_h100", nodes=16)
+    for stack in ("torchtitan", "nemo_mcore_2024_25"):
+        found = explorer.set(stack=stack)
+        assert found == sm.estimate("llama3_70b", cluster, TASK, PLAN, stack=stack)
+    for model in ("mixtral_8x7b", "llama3_1_405b"):
+        found = explorer.set(model=model)
+        assert found == sm.estimate(model, cluster, TASK, PLAN, stack="nemo_mcore_2024_25")
+        assert explorer.model == sm.model(model)
+    assert repr(explorer).startswith("Explorer(llama3_1_405b, ")
+
+
+def test_another_accelerator_comes_in_usual_nodes() -> None:
+    explorer = explored()
+    found = explorer.set(accelerator="b200", precision="fp4")
+    usual = sm.cluster({"name": "b200", "accelerator": "b200"}, nodes=16)
+    task = TASK.replace(precision="fp4")
+    assert found.core == sm.estimate("llama3_70b", usual, task, PLAN).core
+    assert "fp4" in explorer.settings["precision"].values
+    assert explorer.set(nodes=32).cluster.accelerators == 256
+    back = explorer.set(accelerator="h100_sxm_80", precision="bf16", nodes=16)
+    assert back == explored().estimate
+
+
+def test_experts_come_and_go_with_their_model() -> None:
+    explorer = explored()
+    found = explorer.set(model="mixtral_8x7b", ep=4)
+    assert found.strategy.ep == 4
+    assert explorer.values["ep"] == 4
+    dense = explorer.set(model="llama3_70b")
+    assert "ep" not in explorer.settings
+    assert dense == explored().estimate
+    with pytest.raises(sm.ScaleModelError, match="ep: no such setting"):
+        explorer.set(ep=2)
+
+
+def test_a_model_without_a_name_in_the_catalogue_comes_first() -> None:
+    own = dataclasses.replace(sm.model("llama3_8b"), name="mine")
+    explorer = sm.explore(own, sm.cluster("dgx_h100"), TASK, sm.Strategy(tp=2))
+    assert explorer.settings["model"].values[0] == "mine"
+    assert explorer.model == own
+    explorer.set(model="llama3_70b")
+    assert explorer.set(model="mine").model == own
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"model": "llama9"}, "model='llama9'"),
+        ({"accelerator": "h900"}, "accelerator='h900'"),
+        ({"stack": "nemo"}, "stack='nemo'"),
+    ],
+)
+def test_a_name_that_is_unknown_changes_nothing(values: dict[str, Any], named: str) -> None:
+    explorer = explored()
+    before = explorer.estimate, explorer.values, explorer.settings
+    with pytest.raises(sm.ScaleModelError, match=named):
+        explorer.set(**values)
+    assert (explorer.estimate, explorer.values, explorer.settings) == before
+
+
+# -------------------------------------------------------------------------------------- warnings
+def test_memory_that_is_tight_or_too_little_has_a_colour_and_a_word() -> None:
+    explorer = explored()
+    tight, too_much = "background:#ffd9a8", "background:#f8c4c4"
+    plain = explorer.html()
+    assert tight not in plain
+    assert too_much not in plain
+    est = explorer.estimate
+    exact = est.memory_bytes / est.memory_capacity_bytes
+    explorer.set(**{"accelerator.memory.capacity": 1.02 * exact})
+    checked_markup(explorer.html())
+    assert tight in explorer.html()
+    assert "tight: " in explorer.html()
+    explorer.set(**{"accelerator.memory.capacity": 0.9 * exact})
+    checked_markup(explorer.html())
+    assert too_much in explorer.html()
+    assert "too much</b>" in explorer.html()
 
 
 @pytest.mark.parametrize("path", MACHINE)
@@ -155,6 +248,18 @@ def test_the_present_answer_becomes_a_page() -> None:
     assert page.ranking.size == 1
 
 
+@pytest.mark.parametrize("menu", MENUS)
+def test_a_choice_takes_little_longer(menu: str) -> None:
+    explorer = explored()
+    spent = []
+    for value in explorer.settings[menu].values:
+        start = time.process_time()
+        explorer.set(**{menu: value})
+        explorer.html()
+        spent.append(time.process_time() - start)
+    assert statistics.median(spent) < BUDGET_S
+
+
 @pytest.mark.parametrize("model", ["llama3_70b", "deepseek_v3"])
 def test_a_turn_takes_less_than_fifty_milliseconds(model: str) -> None:
     explorer = explored(model)
@@ -162,6 +267,8 @@ def test_a_turn_takes_less_than_fifty_milliseconds(model: str) -> None:
     explorer.listen(explorer.html)
     spent = []
     for name, setting in explorer.settings.items():
+        if name in MENUS:
+            continue
         own = explorer.values[name]
         for value in (*setting.values, own):
             start = time.process_time()
@@ -206,6 +313,26 @@ def test_the_explorer_turns_its_widgets(controls: Any) -> None:
     labels = [label for label, _ in controls.inputs["fabric.bandwidth"].options]
     assert labels[labels.index("× 1") + 1] == "× 1.25"
     assert controls.answer.value == controls.explorer.html()
+
+
+def test_menus_turn_the_explorer_and_its_sliders(controls: Any) -> None:
+    explorer = controls.explorer
+    assert type(controls.inputs["model"]).__name__ == "Dropdown"
+    assert "ep" not in controls.inputs
+    controls.inputs["model"].value = "mixtral_8x7b"
+    assert explorer.values["model"] == "mixtral_8x7b"
+    assert set(controls.inputs) == set(explorer.settings)
+    controls.inputs["ep"].value = 4
+    assert explorer.estimate.strategy.ep == 4
+    strategy = controls._groups["strategy"].children
+    assert controls.inputs["ep"] in strategy
+    controls.inputs["model"].value = "llama3_70b"
+    assert "ep" not in controls.inputs
+    assert len(controls._groups["strategy"].children) == len(strategy) - 1
+    controls.inputs["accelerator"].value = "b200"
+    assert "fp4" in controls.inputs["precision"].options
+    assert controls.answer.value == explorer.html()
+    assert controls.note.value == ""
 
 
 def test_buttons_do_what_they_say(

@@ -9,9 +9,25 @@ from typing import Any
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator.explain.explanation import safe
-from scalemodel.explorer.settings import MACHINE, STRATEGY, TASK, Explored, Setting
+from scalemodel.explorer.settings import (
+    ACCELERATOR,
+    MACHINE,
+    MODEL,
+    QUESTION,
+    STACK,
+    STRATEGY,
+    TASK,
+    Explored,
+    Setting,
+)
 
 _PAGE = "explored.html"
+_GROUPS = (QUESTION, STRATEGY, TASK, MACHINE)
+_MENUS = {
+    MODEL: "of the catalogue",
+    ACCELERATOR: "of the catalogue; another one comes in nodes of the usual kind",
+    STACK: "the software that runs the step",
+}
 
 
 def _widgets() -> Any:
@@ -50,11 +66,10 @@ class Controls:
         self._quiet = False
         self.answer = self._widgets.HTML(value=explorer.html())
         self.note = self._widgets.HTML()
-        meanings = _meanings()
-        self.inputs = {
-            name: self._input(name, setting, meanings.get(name, ""))
-            for name, setting in explorer.settings.items()
-        }
+        self._meanings = {**_meanings(), **_MENUS}
+        self._made: dict[str, Any] = {}
+        self._offered = dict(explorer.settings)
+        self.inputs: dict[str, Any] = {}
         actions: dict[str, tuple[str, str, Callable[[], str]]] = {
             "pin": ("Pin", "compare what follows with this answer", self._pin),
             "search": ("Fastest", "search the fastest strategy", self._search),
@@ -62,11 +77,25 @@ class Controls:
             "page": ("Page", f"write {_PAGE}", self._page),
         }
         self.buttons = {name: self._button(*action) for name, action in actions.items()}
+        self._groups = {group: self._widgets.VBox() for group in _GROUPS}
+        self._gather()
         self.box = self._box()
         explorer.listen(self._show)
 
-    def _input(self, name: str, setting: Setting, meaning: str) -> Any:
-        own = self.explorer.values[name]
+    def _gather(self) -> None:
+        """Have a widget for each setting there is, in its group; others wait for their model."""
+        settings = self.explorer.settings
+        for name in settings:
+            if name not in self._made:
+                self._made[name] = self._input(name, settings[name])
+        self.inputs = {name: self._made[name] for name in settings}
+        for group, shown in self._groups.items():
+            head = self._widgets.HTML(f"<b>{group.capitalize()}</b>")
+            own = [self.inputs[name] for name in settings if settings[name].group == group]
+            shown.children = [head, *own]
+
+    def _input(self, name: str, setting: Setting) -> Any:
+        own, meaning = self.explorer.values[name], self._meanings.get(name, "")
         about = {
             "description": name.removeprefix("accelerator."),
             "tooltip": meaning or f"how many times the machine's {name}",
@@ -78,7 +107,7 @@ class Controls:
         elif isinstance(own, str):
             made = self._widgets.Dropdown(options=setting.values, value=own, **about)
         else:
-            options = [(f"× {v:g}" if setting.scales else f"{v:,}", v) for v in setting.values]
+            options = self._options(setting, own)
             made = self._widgets.SelectionSlider(options=options, value=own, **about)
 
         def turned(change: dict[str, Any]) -> None:
@@ -99,20 +128,9 @@ class Controls:
         return made
 
     def _box(self) -> Any:
-        widgets, groups = self._widgets, (STRATEGY, TASK, MACHINE)
-        listed = {
-            group: [
-                self.inputs[name]
-                for name, setting in self.explorer.settings.items()
-                if setting.group == group
-            ]
-            for group in groups
-        }
-        headed = [
-            widgets.VBox([widgets.HTML(f"<b>{group.capitalize()}</b>"), *listed[group]])
-            for group in groups
-        ]
-        left = widgets.VBox([*headed, widgets.HBox(list(self.buttons.values()))])
+        widgets = self._widgets
+        buttons = widgets.HBox(list(self.buttons.values()))
+        left = widgets.VBox([*self._groups.values(), buttons])
         right = widgets.VBox([self.answer, self.note], layout={"flex": "1 1 30em"})
         return widgets.HBox([left, right], layout={"flex_flow": "row wrap"})
 
@@ -128,29 +146,36 @@ class Controls:
     def _show(self) -> None:
         self._quiet = True
         try:
+            self._gather()
             for name, value in self.explorer.values.items():
                 made = self.inputs[name]
+                self._offer(made, name, value)
                 if made.value != value:
-                    self._offer(made, name, value)
                     made.value = value
         finally:
             self._quiet = False
         self.answer.value = self.explorer.html()
 
+    @staticmethod
+    def _options(setting: Setting, value: Any) -> list[Any]:
+        """What a slider or menu offers, the present value among it even if none chose it."""
+        values = list(setting.values)
+        if value not in values:
+            values.append(value)
+        if any(isinstance(each, str) for each in values):
+            return values
+        texts = [f"× {each:g}" if setting.scales else f"{each:,}" for each in sorted(values)]
+        return list(zip(texts, sorted(values), strict=True))
+
     def _offer(self, made: Any, name: str, value: Any) -> None:
-        """Let a slider take a value that a search or a program found between its own."""
-        options = getattr(made, "options", None)
-        if options is None:
+        """Let a widget take what its setting offers now: each model and machine has its own."""
+        if not hasattr(made, "options"):
             return
-        labelled = [each if isinstance(each, tuple) else (each, each) for each in options]
-        if value in [each for _, each in labelled]:
-            return
-        scales = self.explorer.settings[name].scales
-        text = f"× {value:g}" if scales else value if isinstance(value, str) else f"{value:,}"
-        labelled.append((text, value))
-        if not isinstance(value, str):
-            labelled.sort(key=lambda each: each[1])
-        made.options = labelled
+        setting = self.explorer.settings[name]
+        known = [each[1] if isinstance(each, tuple) else each for each in made.options]
+        if value not in known or self._offered.get(name, setting) != setting:
+            made.options = self._options(setting, value)
+        self._offered[name] = setting
 
     def _turn(self, name: str, value: Any) -> str:
         self.explorer.set(**{name: value})

@@ -14,7 +14,9 @@ class Setting(NamedTuple):
     scales: bool = False
 
 
-STRATEGY, TASK, MACHINE = "strategy", "task", "machine"
+QUESTION, STRATEGY, TASK, MACHINE = "question", "strategy", "task", "machine"
+#: What a menu chooses: names of the catalogue.
+MODEL, ACCELERATOR, STACK = "model", "accelerator", "stack"
 
 
 class Explored(Protocol):

@@ -7,15 +7,24 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
-from scalemodel import resolve
+from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.codesign.vary import Hardware
 from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.explorer.controls import Controls
-from scalemodel.explorer.settings import MACHINE, STRATEGY, TASK, Setting
+from scalemodel.explorer.settings import (
+    ACCELERATOR,
+    MACHINE,
+    MODEL,
+    QUESTION,
+    STACK,
+    STRATEGY,
+    TASK,
+    Setting,
+)
 from scalemodel.explorer.view import view_html
 from scalemodel.layer_groups.model import is_composed
-from scalemodel.resolve import Cluster, Network
+from scalemodel.resolve import Cluster, Model, Network
 from scalemodel.resolve.clusters import ClusterLike
 from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.stacks import DEFAULT_STACK
@@ -51,14 +60,21 @@ def _around(own: int) -> tuple[int, ...]:
     return tuple(int(own * ratio) for ratio in _RATIOS if own * ratio == int(own * ratio) >= 1)
 
 
+def _named(kind: str, own: str) -> tuple[str, ...]:
+    """Names of the catalogue, the given one first where it is none of them."""
+    names = catalog.names(kind)
+    return tuple(names) if own in names else (own, *names)
+
+
 class Explorer:
     """A question with sliders. Made by `explore`; in a notebook it shows itself.
 
     Attributes
     ----------
     settings : dict
-        What can be turned, by name: knobs of the strategy, fields of the task, ``nodes`` and
-        scales of the machine's quantities (``"fabric.bandwidth"`` and others, 1 as it is).
+        What can be turned, by name: ``model``, ``accelerator`` and ``stack``, knobs of the
+        strategy, fields of the task, ``nodes`` and scales of the machine's quantities
+        (``"fabric.bandwidth"`` and others, 1 as it is).
     values : dict
         What each is set to.
     estimate : Estimate
@@ -84,58 +100,100 @@ class Explorer:
         strategy: _core.Strategy,
         stack: str,
     ) -> None:
-        self.model = resolve.model(model)
-        self.stack = stack
+        own = resolve.model(model)
         self.pinned: Estimate | None = None
-        self._hardware = Hardware(cluster)
         self._task, self._strategy = task, strategy
+        self._models = {own.name: own}
+        self._machines = {cluster.accelerator: Hardware(cluster)}
         self._listeners: list[Callable[[], None]] = []
         self._controls: Any = None
-        nodes = max(1, round(cluster.nodes))
-        self.settings = self._settings(cluster, nodes)
-        own = {**strategy.to_dict(), **task.core.to_dict(), "nodes": nodes}
-        self.values = {name: own.get(name, 1.0) for name in self.settings}
-        self.estimate = self._answer(self.values)
+        self._first = {
+            **strategy.to_dict(),
+            **task.core.to_dict(),
+            MODEL: own.name,
+            ACCELERATOR: cluster.accelerator,
+            STACK: stack,
+            "nodes": max(1, round(cluster.nodes)),
+        }
+        self.settings = self._settings(own.name, cluster.accelerator)
+        self.values = {name: self._first.get(name, 1.0) for name in self.settings}
+        self.estimate = self._answer(self.settings, self.values)
 
-    def _settings(self, cluster: Cluster, nodes: int) -> dict[str, Setting]:
-        found: dict[str, Setting] = {}
-        automatic = Space().values(self.model, cluster, self._task)
+    @property
+    def model(self) -> Model:
+        """The model asked about at the moment."""
+        return self._model(self.values[MODEL])
+
+    @property
+    def stack(self) -> str:
+        """The software stack at the moment."""
+        return str(self.values[STACK])
+
+    def _model(self, name: str) -> Model:
+        """The given model, or another of the catalogue by name."""
+        if name not in self._models:
+            self._models[name] = resolve.model(name)
+        return self._models[name]
+
+    def _machine(self, accelerator: str) -> Hardware:
+        """The given machine, or one of as many nodes with other accelerators.
+
+        What the catalogue does not say of a node that has no name is its default.
+        """
+        if accelerator not in self._machines:
+            table = {"name": accelerator, "accelerator": accelerator}
+            cluster = resolve.cluster(table, nodes=self._first["nodes"])
+            self._machines[accelerator] = Hardware(cluster)
+        return self._machines[accelerator]
+
+    def _settings(self, model_name: str, accelerator: str) -> dict[str, Setting]:
+        model, hardware = self._model(model_name), self._machine(accelerator)
+        found = {
+            name: Setting(QUESTION, _named(kind, self._first[name]))
+            for name, kind in ((MODEL, "models"), (ACCELERATOR, "accelerators"), (STACK, "stacks"))
+        }
+        automatic = Space().values(model, hardware.cluster, self._task)
         choices = {row["name"]: row.get("choices", ()) for row in _core.Strategy.fields()}
         own = self._strategy.to_dict()
         for name in _KNOBS:
             values = automatic.get(name) or choices[name]
-            if name != "ep" or self.model.shape.experts:
+            if name != "ep" or model.shape.experts:
                 found[name] = Setting(STRATEGY, _ordered(values, own[name]))
         batch, sequence = self._task.global_batch, self._task.sequence
         found["global_batch"] = Setting(TASK, _around(batch))
         found["sequence"] = Setting(TASK, _around(sequence))
-        rates = cluster.core.accelerator.peak_flop_per_s
+        rates = hardware.cluster.core.accelerator.peak_flop_per_s
         known = [name for name, rate in zip(_core.precisions(), rates, strict=True) if rate > 0]
         found["precision"] = Setting(TASK, _ordered(known, self._task.precision))
-        found["nodes"] = Setting(MACHINE, _around(nodes))
+        found["nodes"] = Setting(MACHINE, _around(self._first["nodes"]))
         for path in _SCALED:
-            if self._hardware.quantity(path).scales:
+            if hardware.quantity(path).scales:
                 found[path] = Setting(MACHINE, _SCALES, scales=True)
         return found
 
     # ------------------------------------------------------------------------------ the question
-    def _cluster(self, values: dict[str, Any]) -> Cluster:
-        scales = {name: values[name] for name, each in self.settings.items() if each.scales}
+    def _cluster(self, settings: dict[str, Setting], values: dict[str, Any]) -> Cluster:
+        hardware = self._machine(values[ACCELERATOR])
+        scales = {name: values[name] for name, each in settings.items() if each.scales}
         changed: dict[str, object] = {name: by for name, by in scales.items() if by != 1}
-        if values["nodes"] != round(self._hardware.cluster.nodes):
+        if values["nodes"] != round(hardware.cluster.nodes):
             changed["nodes"] = str(values["nodes"])
-        return self._hardware.build(self._hardware.design(changed))
+        return hardware.build(hardware.design(changed))
 
-    def _question(self, values: dict[str, Any]) -> tuple[Cluster, Training, _core.Strategy]:
-        groups: dict[str, dict[str, Any]] = {STRATEGY: {}, TASK: {}, MACHINE: {}}
+    def _question(
+        self, settings: dict[str, Setting], values: dict[str, Any]
+    ) -> tuple[Cluster, Training, _core.Strategy]:
+        groups: dict[str, dict[str, Any]] = {QUESTION: {}, STRATEGY: {}, TASK: {}, MACHINE: {}}
         for name, value in values.items():
-            groups[self.settings[name].group][name] = value
+            groups[settings[name].group][name] = value
         plan = self._strategy.replace(dp=0, **groups[STRATEGY])
-        return self._cluster(values), self._task.replace(**groups[TASK]), plan
+        if "ep" not in settings:  # of a model with experts before
+            plan = plan.replace(ep=1, etp=0)
+        return self._cluster(settings, values), self._task.replace(**groups[TASK]), plan
 
-    def _answer(self, values: dict[str, Any]) -> Estimate:
-        cluster, task, plan = self._question(values)
-        return estimate(self.model, cluster, task, plan, stack=self.stack)
+    def _answer(self, settings: dict[str, Setting], values: dict[str, Any]) -> Estimate:
+        cluster, task, plan = self._question(settings, values)
+        return estimate(self._model(values[MODEL]), cluster, task, plan, stack=values[STACK])
 
     def set(self, **values: Any) -> Estimate:
         """Turn one or more settings and answer again; paths go in as ``**{"fabric.bandwidth": 2}``.
@@ -143,7 +201,9 @@ class Explorer:
         Parameters
         ----------
         **values
-            Names of `settings` and values; also values that no slider offers.
+            Names of `settings` and values; also values that no slider offers. Another accelerator
+            comes in nodes of the catalogue's usual kind, with those of the explored machine; each
+            model and machine has its own settings.
 
         Returns
         -------
@@ -153,12 +213,17 @@ class Explorer:
         ------
         ScaleModelError : no such setting, or a value out of range; nothing is changed then.
         """
+        chosen = {name: values.get(name, self.values[name]) for name in (MODEL, ACCELERATOR)}
+        settings = self.settings
+        if any(chosen[name] != self.values[name] for name in chosen):
+            settings = self._settings(chosen[MODEL], chosen[ACCELERATOR])
         for name in values:
-            if name not in self.settings:
-                raise ScaleModelError(f"{name}: no such setting; {nearest(name, self.settings)}")
-        wanted = {**self.values, **values}
-        self.estimate = self._answer(wanted)
-        self.values = wanted
+            if name not in settings:
+                raise ScaleModelError(f"{name}: no such setting; {nearest(name, settings)}")
+        known = {**self._first, **self.values, **values}
+        wanted = {name: known.get(name, 1.0) for name in settings}
+        self.estimate = self._answer(settings, wanted)
+        self.settings, self.values = settings, wanted
         self._tell()
         return self.estimate
 
@@ -174,7 +239,7 @@ class Explorer:
         ------
         ScaleModelError : nothing fits; the message says why.
         """
-        cluster, task, _ = self._question(self.values)
+        cluster, task, _ = self._question(self.settings, self.values)
         found = search(self.model, cluster, task, top=1, stack=self.stack, threads=threads)
         if not found:
             raise ScaleModelError(f"nothing fits: {found.why_infeasible()}", code="infeasible")
@@ -233,8 +298,9 @@ def explore(
 ) -> Explorer:
     """A question with sliders for a notebook: every turn is answered at once.
 
-    Sliders turn the strategy's knobs, batch, sequence and number format, and the machine: its
-    nodes, and how much faster or larger its parts are. Buttons pin an answer to compare with,
+    Menus choose another model, accelerator or software stack of the catalogue. Sliders turn the
+    strategy's knobs, batch, sequence and number format, and the machine: its nodes, and how much
+    faster or larger its parts are. Buttons pin an answer to compare with,
     search the fastest strategy, say what would help and write the present answer as a page.
 
     Parameters

@@ -10,8 +10,11 @@ from scalemodel.estimator.explain.page import bar_html
 from scalemodel.estimator.losses import what_limits
 from scalemodel.estimator.uncertainty import step_text
 from scalemodel.estimator.verdicts import verdict_message
+from scalemodel.search.compact import is_tight
 
 _BOX = "font-family:system-ui,sans-serif;font-size:90%"
+#: Dark on light, so that the words can be read on any page.
+_TIGHT, _TOO_MUCH = "background:#ffd9a8;color:#5c2e00", "background:#f8c4c4;color:#6b0000"
 _CELL = "style='padding:.1em .6em;text-align:left'"
 
 
@@ -72,10 +75,26 @@ def _sizes(est: Estimate, pinned: Estimate | None) -> str:
 
 
 def _table(caption: str, rows: str) -> str:
+    """A table of HTML rows below an HTML caption."""
     return (
         "<table style='display:inline-table;vertical-align:top;margin-right:1em'>"
-        f"<caption style='text-align:left'>{safe(caption)}</caption><tbody>{rows}</tbody></table>"
+        f"<caption style='text-align:left'>{caption}</caption><tbody>{rows}</tbody></table>"
     )
+
+
+def _memory_caption(est: Estimate) -> str:
+    """Memory of its capacity, with a word in a warning colour where little or nothing is free."""
+    used, capacity = float(est.core.memory_bytes), float(est.core.memory_capacity_bytes)
+    text = safe(f"Memory: {size_text(used)} of {size_text(capacity)}")
+    if used > capacity:
+        return f"{text} {_flag(f'{size_text(used - capacity)} too much', _TOO_MUCH)}"
+    if is_tight(used, capacity):
+        return f"{text} {_flag(f'tight: {size_text(capacity - used)} free', _TIGHT)}"
+    return text
+
+
+def _flag(text: str, colours: str) -> str:
+    return f"<b style='{colours};padding:0 .4em;border-radius:.2em'>{safe(text)}</b>"
 
 
 def view_html(est: Estimate, pinned: Estimate | None = None) -> str:
@@ -90,7 +109,6 @@ def view_html(est: Estimate, pinned: Estimate | None = None) -> str:
     core = est.core
     step_s = None if pinned is None else float(pinned.core.step_time_s)
     change = _against(float(core.step_time_s), step_s)
-    used = f"{size_text(core.memory_bytes)} of {size_text(core.memory_capacity_bytes)}"
     extrapolates = (
         f"<br>extrapolates: {safe('; '.join(est.extrapolates))}" if est.extrapolates else ""
     )
@@ -98,6 +116,6 @@ def view_html(est: Estimate, pinned: Estimate | None = None) -> str:
         f'<div style="{_BOX}">{head}<p style="font-size:140%">step <b>{safe(step_text(est))}</b>'
         f"{f' ({safe(change)})' if change else ''}</p><p>{_facts(est, pinned)}</p>"
         f"<p>limited by: {safe(what_limits(est))}{extrapolates}</p>"
-        f"{_table('Time of a step', _times(est, pinned))}"
-        f"{_table(f'Memory: {used}', _sizes(est, pinned))}</div>"
+        f"{_table(safe('Time of a step'), _times(est, pinned))}"
+        f"{_table(_memory_caption(est), _sizes(est, pinned))}</div>"
     )
