@@ -28,6 +28,7 @@ from scalemodel.cli.options import (
 )
 from scalemodel.cli.output import NOTHING_FEASIBLE, OK, print_json, question_text, strategy_text
 from scalemodel.cli.sweep_rows import CsvOutput, FileOutput, JsonOutput, Tally
+from scalemodel.search.framework_rules import FRAMEWORKS
 from scalemodel.search.objective import SWEEP_COLUMNS
 from scalemodel.search.ranking import Question, Shard
 from scalemodel.search.search import search, sweep
@@ -140,6 +141,11 @@ def add_search(commands: Any) -> None:
     aim = add_aim(parser, 10)
     aim.add_argument(
         "--no-prune", dest="prune", action="store_false", help="evaluate every strategy"
+    )
+    aim.add_argument(
+        "--framework",
+        choices=FRAMEWORKS,
+        help="only strategies that this training framework starts with its settings",
     )
     rankings.add_ranking_output(
         parser, [*SWEEP_COLUMNS, "objective", "row", "simulated_step_time_s"]
@@ -278,6 +284,7 @@ def _search(options: argparse.Namespace) -> int:
         prune=options.prune,
         executor=_OneShard(number, work),
         shards=count,
+        framework=options.framework,
     )
     return rankings.show(part_of(ranking, done[0].first, done[0].last), options)
 

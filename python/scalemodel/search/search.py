@@ -16,6 +16,8 @@ from scalemodel.resolve.clusters import ClusterLike
 from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
+from scalemodel.search.framework_rules import Case
+from scalemodel.search.frameworks import accepts, expressible, known_framework
 from scalemodel.search.objective import (
     Objective,
     constraint,
@@ -60,6 +62,9 @@ def _sweep_shard(shard: Shard) -> pd.DataFrame:
 
 #: Shards per worker: enough that a slow one does not keep the others waiting.
 _SHARDS_PER_WORKER = 4
+#: Strategies looked at where a framework may refuse some: at first, how many times more each time,
+#: and at most.
+_ASKED, _MORE, _MOST_ASKED = 256, 8, 100_000
 
 
 def _check_shards(shards: object, executor: Executor | None) -> None:
@@ -229,6 +234,7 @@ def search(
     executor: Executor | None = None,
     shards: int | None = None,
     ablation: None = None,
+    framework: str | None = None,
 ) -> Ranking: ...
 def search(
     model: ModelLike | ComposedModel,
@@ -247,6 +253,7 @@ def search(
     executor: Executor | None = None,
     shards: int | None = None,
     ablation: _core.Ablation | None = None,
+    framework: str | None = None,
 ) -> Ranking | GroupRanking:
     """The best strategies of a space. Exact, and the same for any number of threads.
 
@@ -264,6 +271,9 @@ def search(
         ``"memory_bytes <= 0.9 * memory_capacity_bytes"``, ``"power_w <= 650"``...
     prune : bool
         Skip strategies that a lower bound shows to be worse. The answer is the same without.
+    framework : {"megatron", "megatron_bridge", "nemo", "torchtitan", "deepspeed", "accelerate"}
+        Keep only strategies that this training framework starts with these settings, as its own
+        argument checks have it: `sm.launch` writes them. Default: all.
 
     Returns
     -------
@@ -288,6 +298,8 @@ def search(
     if is_composed(model):
         from scalemodel.search.layer_groups import search_groups
 
+        if framework is not None:
+            raise ScaleModelError(f"framework={framework!r}: starts decoders only")
         cluster = resolve.with_network(resolve.cluster(cluster), network)
         return search_groups(
             *(model, cluster, task, space, stack, ablation),
@@ -314,7 +326,40 @@ def search(
                 "price.usd_per_accelerator_hour"
             )
     question = replace(question, objective=terms, constraints=texts, top=top, prune=prune)
-    if executor is None:
-        return question.run_search(0, question.size, threads, progress)
-    parts = question.shards(_shard_count(executor, shards, question.size))
-    return merge(list(executor.map(_search_shard, parts)))
+
+    def run(question: Question) -> Ranking:
+        if executor is None:
+            return question.run_search(0, question.size, threads, progress)
+        parts = question.shards(_shard_count(executor, shards, question.size))
+        return merge(list(executor.map(_search_shard, parts)))
+
+    return run(question) if framework is None else _startable(question, framework, run)
+
+
+def _startable(question: Question, framework: str, run: Callable[[Question], Ranking]) -> Ranking:
+    """The best strategies that a framework starts: more are looked at until enough are left.
+
+    A prefix of a longer ranking is the shorter one, so that what is left is exact.
+    """
+    q, stack = question, resolve.stack(question.stack)
+    space = expressible(q.space, known_framework(framework), q.model, q.cluster, q.task, stack)
+    question = replace(question, space=space)
+    asked = max(_ASKED, question.kept)
+    while True:
+        ranking = run(replace(question, top=asked))
+        hits = tuple(
+            hit
+            for hit in ranking._hits
+            if accepts(framework, Case(q.model, q.cluster, q.task, hit.strategy, stack))
+        )
+        if len(hits) >= question.kept or len(ranking._hits) < asked or asked >= _MOST_ASKED:
+            break
+        asked = min(_MOST_ASKED, asked * _MORE)
+    return Ranking(
+        question,
+        hits[: question.kept],
+        size=ranking.size,
+        verdicts=ranking._verdicts,
+        pruned=ranking.pruned,
+        constrained=ranking.constrained,
+    )

@@ -1,0 +1,487 @@
+"""Which strategies a training framework can start: its own argument checks, as rules.
+
+A rule names what breaks it and where the framework says so. Checks that a framework leaves out and
+then fails on later (Megatron-Core's ``TransformerConfig`` accepts 8 experts on 3 ranks) are rules
+too. Strategies are checked one by one; `expressible` leaves out of a space what no setting of a
+framework says, so that a search seldom meets a strategy that is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import scalemodel._core as _core
+from scalemodel.estimator.evaluation import tables_for
+from scalemodel.resolve import Cluster, Model
+from scalemodel.resolve.tasks import FineTuning, Training
+
+#: Frameworks that build their models from Megatron-Core.
+MEGATRON_CORE: Final = ("megatron", "megatron_bridge", "nemo")
+FRAMEWORKS: Final = (*MEGATRON_CORE, "torchtitan", "deepspeed", "accelerate")
+
+#: Facts of a stack that Megatron-Core's overlap of the expert exchange stands for.
+OVERLAP_OF_EXPERTS: Final = ("overlap_ep", "overlap_ep_between")
+
+_CORE: Final = "NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py"
+_ARGUMENTS: Final = "NVIDIA/Megatron-LM, megatron/training/arguments.py: validate_args"
+_SCHEDULES: Final = "NVIDIA/Megatron-LM, megatron/core/pipeline_parallel/schedules.py"
+_TITAN: Final = "pytorch/torchtitan, torchtitan/distributed/parallel_dims.py"
+_TITAN_TRAINER: Final = "pytorch/torchtitan, torchtitan/trainer.py"
+_PIPELINING: Final = "pytorch/pytorch, torch/distributed/pipelining/schedules.py"
+_DEEPSPEED: Final = "deepspeedai/DeepSpeed, deepspeed/runtime/"
+_ACCELERATE: Final = "huggingface/accelerate, src/accelerate/parallelism_config.py"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A strategy of a question, as rules ask about it.
+
+    Attributes
+    ----------
+    model, cluster, task, strategy, stack
+        The question.
+    layout : bool
+        Whether the layers of every pipeline stage are written out, so that they need not divide.
+    """
+
+    model: Model
+    cluster: Cluster
+    task: Training
+    strategy: _core.Strategy
+    stack: _core.Stack
+    layout: bool = True
+
+    @property
+    def shape(self) -> Any:
+        """The architecture."""
+        return self.model.shape
+
+    @property
+    def degrees(self) -> _core.Degrees:
+        """Degrees, those left open filled in."""
+        return _core.resolve_degrees(self.strategy, self.cluster.core, self.task.core)
+
+    @property
+    def micro_batches(self) -> float:
+        """Passes of a replica through the model in one step."""
+        dp, whole = self.degrees.dp, self.task.global_batch
+        sequences = whole // dp if self.task.batch_is_limit else whole / dp
+        return float(sequences / self.strategy.micro_batch)
+
+    @property
+    def precision(self) -> str:
+        """Format of the linear layers."""
+        chosen = self.strategy.linear_precision
+        return self.task.precision if chosen == "task" else str(chosen)
+
+    @property
+    def kv_heads(self) -> int:
+        """Groups of queries; as many as heads where every head has its own keys."""
+        shape = self.shape
+        return int(shape.heads if shape.kv_lora_rank else shape.kv_heads or shape.heads)
+
+    def uses(self, *facts: str) -> bool:
+        """Whether the estimate takes another time without facts that the stack has."""
+        held = [name for name in facts if getattr(self.stack, name)]
+        if not held:
+            return False
+        without = self.stack.replace(**dict.fromkeys(held, False))
+        times = [
+            tables_for(self.model, self.cluster, self.task, stack).estimate(self.strategy)
+            for stack in (self.stack, without)
+        ]
+        return bool(times[0].step_time_s != times[1].step_time_s)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a framework refuses.
+
+    Attributes
+    ----------
+    name : str
+    says : str
+        What must hold.
+    source : str
+        Where the framework says so.
+    breaks : callable
+        Whether a case breaks it.
+    """
+
+    name: str
+    says: str
+    source: str
+    breaks: Callable[[Case], bool]
+
+
+# -------------------------------------------------------------------------------- Megatron-Core
+def _uneven(case: Case) -> bool:
+    stages = case.strategy.pp * case.strategy.vpp
+    return not case.layout and int(case.shape.layers) % stages != 0
+
+
+def _bad_groups(case: Case) -> bool:
+    groups, heads, tp = case.kv_heads, int(case.shape.heads), case.strategy.tp
+    return heads % groups != 0 or (groups % tp != 0 and tp % groups != 0)
+
+
+def _bad_interleaving(case: Case) -> bool:
+    plan = case.strategy
+    passes = case.micro_batches
+    return plan.vpp > 1 and (passes < plan.pp or passes % plan.pp != 0)
+
+
+def _bad_overlap(case: Case) -> bool:
+    plan = case.strategy
+    refused = (
+        plan.recompute == "full"
+        or (plan.pp > 1 and plan.vpp == 1)
+        or case.precision == "fp32"
+        or int(case.shape.mtp_layers) > 1
+        or (int(case.shape.mtp_layers) == 1 and plan.pp == 1)
+    )
+    return plan.ep > 1 and refused and case.uses(*OVERLAP_OF_EXPERTS)
+
+
+def _bad_offload(case: Case) -> bool:
+    plan = case.strategy
+    return plan.offload_activations and (plan.pp > 1 or plan.recompute != "none")
+
+
+def _is_fsdp(case: Case) -> bool:
+    return case.strategy.sharding in ("zero2", "zero3", "hsdp")
+
+
+_MEGATRON_CORE: Final = (
+    Rule(
+        "layers",
+        "layers must divide by pp * vpp, or a pipeline layout must be written",
+        _ARGUMENTS,
+        _uneven,
+    ),
+    Rule(
+        "pipeline_stages",
+        "every pipeline chunk must hold a layer, the embedding or the loss",
+        "NVIDIA/Megatron-LM, megatron/core/transformer/pipeline_parallel_layer_layout.py",
+        lambda case: case.strategy.pp * case.strategy.vpp > int(case.shape.layers) + 2,
+    ),
+    Rule(
+        "virtual_stages",
+        "virtual stages need pp > 1, and pp > 2 where transfers do not overlap",
+        _ARGUMENTS,
+        lambda case: (
+            case.strategy.vpp > 1 and case.strategy.pp <= (1 if case.stack.overlap_p2p else 2)
+        ),
+    ),
+    Rule(
+        "interleaving",
+        "with virtual stages, micro-batches must be a multiple of pp",
+        _SCHEDULES,
+        _bad_interleaving,
+    ),
+    Rule(
+        "heads",
+        "attention heads must divide by tp",
+        _CORE,
+        lambda case: int(case.shape.heads) % case.strategy.tp != 0,
+    ),
+    Rule(
+        "query_groups",
+        "query groups must divide the heads, and be a multiple or divisor of tp",
+        _CORE,
+        _bad_groups,
+    ),
+    Rule(
+        "experts",
+        "experts must divide by ep, and ep > 1 needs experts and no fp16",
+        _ARGUMENTS,
+        lambda case: (
+            case.strategy.ep > 1
+            and (
+                int(case.shape.experts) == 0
+                or int(case.shape.experts) % case.strategy.ep != 0
+                or case.precision == "fp16"
+            )
+        ),
+    ),
+    Rule(
+        "expert_bias",
+        "experts with biases need etp = 1",
+        _CORE,
+        lambda case: (
+            int(case.shape.experts) > 0 and bool(case.shape.mlp_bias) and case.degrees.etp > 1
+        ),
+    ),
+    Rule(
+        "expert_sequences",
+        "experts beside tp > 1 need sequence parallelism",
+        "NVIDIA/Megatron-LM, megatron/core/transformer/moe/moe_layer.py: MoELayer.forward",
+        lambda case: (
+            int(case.shape.experts) > 0
+            and case.strategy.tp > 1
+            and not case.strategy.sequence_parallel
+        ),
+    ),
+    Rule(
+        "sequence",
+        "the sequence must be a multiple of 2 * cp",
+        _ARGUMENTS,
+        lambda case: case.strategy.cp > 1 and case.task.sequence % (2 * case.strategy.cp) != 0,
+    ),
+    Rule(
+        "context_heads",
+        "cp by all-to-all must divide the heads and query groups of a tensor rank",
+        "NVIDIA/TransformerEngine, pytorch/attention: AttnFuncWithCPAndQKVOA2A",
+        lambda case: (
+            case.strategy.cp > 1
+            and case.strategy.context == "all_to_all"
+            and case.kv_heads % (case.strategy.tp * case.strategy.cp) != 0
+        ),
+    ),
+    Rule(
+        "expert_overlap",
+        "overlapping the expert exchange needs no full recomputation, virtual stages where pp > 1, "
+        "16-bit weights and at most one multi-token-prediction layer behind pp > 1",
+        _CORE,
+        _bad_overlap,
+    ),
+    Rule(
+        "cuda_graphs",
+        "CUDA graphs (grouped_launch of the stack) need no full recomputation",
+        _ARGUMENTS,
+        lambda case: case.strategy.recompute == "full" and case.uses("grouped_launch"),
+    ),
+    Rule(
+        "offload_optimizer",
+        "optimizer states on the host need the distributed optimizer (zero1) and Adam",
+        f"{_ARGUMENTS}; megatron/core/optimizer/optimizer_config.py",
+        lambda case: (
+            case.strategy.offload_optimizer
+            and (case.strategy.sharding != "zero1" or case.task.optimizer != "adam")
+        ),
+    ),
+    Rule(
+        "offload_activations",
+        "activations on the host need pp = 1 and no recomputation",
+        _CORE,
+        _bad_offload,
+    ),
+    Rule(
+        "param_gather",
+        "overlapping parameter gathers needs overlapped gradient reduction",
+        _ARGUMENTS,
+        lambda case: (
+            case.strategy.sharding != "ddp"
+            and _on(case, "overlap_param_gather")
+            and not _on(case, "overlap_grad_reduce")
+        ),
+    ),
+    Rule(
+        "adapters",
+        "adapters are no arguments of pre-training",
+        _ARGUMENTS,
+        lambda case: isinstance(case.task, FineTuning) and case.task.method == "lora",
+    ),
+)
+
+_NEMO: Final = (
+    *_MEGATRON_CORE,
+    Rule(
+        "fsdp",
+        "MegatronStrategy shards optimizer states only (ddp or zero1)",
+        "NVIDIA/NeMo, nemo/lightning/pytorch/strategies/megatron_strategy.py",
+        _is_fsdp,
+    ),
+)
+
+
+def _on(case: Case, name: str) -> bool:
+    chosen = getattr(case.strategy, name)
+    return bool(getattr(case.stack, name)) if chosen == "stack" else chosen == "on"
+
+
+# ----------------------------------------------------------------------------------- torchtitan
+def _bad_rounds(case: Case) -> bool:
+    plan, passes = case.strategy, case.micro_batches
+    if plan.pp == 1:
+        return False
+    if plan.vpp == 1:
+        return bool(passes < plan.pp)
+    return bool(passes % max(1, int(passes) // plan.pp) != 0)
+
+
+def _bad_expert_mesh(case: Case) -> bool:
+    plan, degrees = case.strategy, case.degrees
+    if plan.ep == 1:
+        return False
+    shard = max(1, degrees.shard // plan.cp)
+    if degrees.etp == plan.tp:
+        return plan.ep % plan.cp != 0 or (shard * plan.cp) % plan.ep != 0
+    if degrees.etp == 1:
+        return plan.ep % (plan.cp * plan.tp) != 0 or (shard * plan.cp * plan.tp) % plan.ep != 0
+    return True
+
+
+_TORCHTITAN: Final = (
+    Rule(
+        "heads",
+        "heads and query groups must divide by tp",
+        "pytorch/torchtitan, torchtitan/models/llama3/parallelize.py: colwise wq, wk and wv",
+        lambda case: (
+            int(case.shape.heads) % case.strategy.tp != 0
+            or (not case.shape.kv_lora_rank and case.kv_heads % case.strategy.tp != 0)
+        ),
+    ),
+    Rule(
+        "replication",
+        "DDP allows no other parallelism beside it",
+        "pytorch/torchtitan, torchtitan/models/llama3/parallelize.py",
+        lambda case: (
+            case.strategy.sharding == "ddp"
+            and max(case.strategy.tp, case.strategy.pp, case.strategy.cp, case.strategy.ep) > 1
+        ),
+    ),
+    Rule(
+        "sequence",
+        "the sequence must be a multiple of tp * 2 * cp",
+        _TITAN_TRAINER,
+        lambda case: (
+            case.task.sequence
+            % (case.strategy.tp * (2 * case.strategy.cp if case.strategy.cp > 1 else 1))
+            != 0
+        ),
+    ),
+    Rule(
+        "micro_batches",
+        "1F1B needs as many micro-batches as stages, interleaving whole rounds of them",
+        _PIPELINING,
+        _bad_rounds,
+    ),
+    Rule(
+        "pipeline_stages",
+        "every pipeline chunk must hold a layer",
+        "pytorch/torchtitan, torchtitan/distributed/pipeline_parallel.py",
+        lambda case: (
+            case.strategy.pp > 1 and case.strategy.pp * case.strategy.vpp > int(case.shape.layers)
+        ),
+    ),
+    Rule(
+        "expert_mesh",
+        "etp must be 1 or tp; ep borrows cp (and tp where etp is 1), then shards of dp",
+        _TITAN,
+        _bad_expert_mesh,
+    ),
+    Rule(
+        "experts",
+        "experts must divide by ep",
+        _TITAN,
+        lambda case: case.strategy.ep > 1 and int(case.shape.experts) % case.strategy.ep != 0,
+    ),
+    Rule(
+        "context",
+        "context parallelism needs scaled_dot_product_attention: not DeepSeek-V3's or GPT-OSS's",
+        "pytorch/torchtitan, torchtitan/models/deepseek_v3/infra/parallelize.py",
+        lambda case: (
+            case.strategy.cp > 1
+            and bool(case.shape.kv_lora_rank or case.shape.attention_sinks or case.shape.window)
+        ),
+    ),
+    Rule(
+        "float8_tensor_parallel",
+        "FP8 beside tp > 1 is for dense models only",
+        "pytorch/torchtitan, torchtitan/models/deepseek_v3/infra/parallelize.py",
+        lambda case: (
+            case.precision == "fp8" and int(case.shape.experts) > 0 and case.strategy.tp > 1
+        ),
+    ),
+    Rule(
+        "expert_exchange",
+        "DeepEP (deduplicated_dispatch of the stack) needs etp = 1",
+        "pytorch/torchtitan, torchtitan/models/deepseek_v3/infra/parallelize.py",
+        lambda case: (
+            case.strategy.ep > 1 and case.degrees.etp > 1 and bool(case.stack.deduplicated_dispatch)
+        ),
+    ),
+    Rule(
+        "optimizer",
+        "the optimizers are Adam and AdamW",
+        "pytorch/torchtitan, torchtitan/components/optimizer.py",
+        lambda case: case.task.optimizer != "adam",
+    ),
+)
+
+# -------------------------------------------------------------------- DeepSpeed and Accelerate
+_DEEPSPEED_RULES: Final = (
+    Rule(
+        "heads",
+        "heads must divide by tp * cp: Ulysses exchanges heads",
+        "deepspeedai/DeepSpeed, deepspeed/sequence/layer.py",
+        lambda case: int(case.shape.heads) % (case.strategy.tp * case.strategy.cp) != 0,
+    ),
+    Rule(
+        "offload_optimizer",
+        "optimizer states on the host need ZeRO",
+        f"{_DEEPSPEED}zero/config.py",
+        lambda case: case.strategy.offload_optimizer and case.strategy.sharding == "ddp",
+    ),
+    Rule(
+        "offload_weights",
+        "weights on the host need ZeRO stage 3",
+        f"{_DEEPSPEED}zero/config.py",
+        lambda case: case.strategy.offload_weights and case.strategy.sharding not in ("zero3",),
+    ),
+    Rule(
+        "batch",
+        "the batch must be micro-batch * accumulation steps * replicas",
+        f"{_DEEPSPEED}config.py: _batch_assertion",
+        lambda case: case.task.global_batch % (case.degrees.dp * case.strategy.micro_batch) != 0,
+    ),
+    Rule(
+        "precision",
+        "formats are fp32, fp16 and bf16",
+        f"{_DEEPSPEED}config.py",
+        lambda case: case.precision not in ("fp32", "fp16", "bf16"),
+    ),
+)
+
+_ACCELERATE_RULES: Final = (
+    Rule(
+        "mesh",
+        "tensor and context parallelism need FSDP",
+        _ACCELERATE,
+        lambda case: (
+            case.strategy.sharding == "ddp" and max(case.strategy.tp, case.strategy.cp) > 1
+        ),
+    ),
+    Rule(
+        "heads",
+        "heads and query groups must divide by tp",
+        "huggingface/transformers, src/transformers/integrations/tensor_parallel.py",
+        lambda case: (
+            int(case.shape.heads) % case.strategy.tp != 0 or case.kv_heads % case.strategy.tp != 0
+        ),
+    ),
+    Rule(
+        "sequence",
+        "the sequence must be a multiple of 2 * cp",
+        "pytorch/pytorch, torch/distributed/tensor/experimental: context_parallel",
+        lambda case: case.strategy.cp > 1 and case.task.sequence % (2 * case.strategy.cp) != 0,
+    ),
+    Rule(
+        "precision",
+        "formats are fp32, fp16, bf16 and fp8",
+        "huggingface/accelerate, src/accelerate/utils/dataclasses.py: PrecisionType",
+        lambda case: case.precision not in ("fp32", "fp16", "bf16", "fp8"),
+    ),
+)
+
+RULES: Final[dict[str, tuple[Rule, ...]]] = {
+    "megatron": _MEGATRON_CORE,
+    "megatron_bridge": _MEGATRON_CORE,
+    "nemo": _NEMO,
+    "torchtitan": _TORCHTITAN,
+    "deepspeed": _DEEPSPEED_RULES,
+    "accelerate": _ACCELERATE_RULES,
+}

@@ -1,0 +1,197 @@
+"""Strategies that a training framework starts, and what of a space its settings can say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.resolve import Cluster, Model
+from scalemodel.resolve.tasks import Training
+from scalemodel.search.framework_rules import (
+    FRAMEWORKS,
+    MEGATRON_CORE,
+    OVERLAP_OF_EXPERTS,
+    RULES,
+    Case,
+    Rule,
+)
+from scalemodel.search.space import Space
+
+# ------------------------------------------------------------------- what settings can say at all
+_MEGATRON_KNOBS: Final[dict[str, tuple[object, ...]]] = {
+    "schedule": ("1f1b", "interleaved"),
+    "regather": (True,),
+    "split_p2p": (True,),
+    "placement": ("tp-cp-dp-pp", "tp-cp-pp-dp"),
+    "overlap_tp": ("stack", "off", "ring"),
+    "offload_weights": (False,),
+}
+_TORCH_KNOBS: Final[dict[str, tuple[object, ...]]] = {
+    "regather": (True,),
+    "split_p2p": (True,),
+    "placement": ("tp-cp-dp-pp",),
+    "recompute_layers": (0,),
+    "offload_activations": (False,),
+    "overlap_param_gather": ("stack", "on"),
+    "linear_precision": ("task",),
+}
+#: Values of a knob that settings can say; knobs left out take any value.
+KNOBS: Final[dict[str, dict[str, tuple[object, ...]]]] = {
+    "megatron": _MEGATRON_KNOBS,
+    "megatron_bridge": _MEGATRON_KNOBS,
+    "nemo": {**_MEGATRON_KNOBS, "sharding": ("ddp", "zero1"), "placement": ("tp-cp-dp-pp",)},
+    "torchtitan": {
+        **_TORCH_KNOBS,
+        "schedule": ("1f1b", "interleaved", "gpipe"),
+        "sharding": ("ddp", "zero2", "zero3", "hsdp"),
+        "context": ("ring", "all_gather"),
+        "sequence_parallel": (True,),
+        "overlap_tp": ("stack", "off", "ring"),
+        "overlap_grad_reduce": ("stack", "on"),
+        "offload_weights": (False,),
+        "offload_optimizer": (False,),
+    },
+    "deepspeed": {
+        **_TORCH_KNOBS,
+        "pp": (1,),
+        "ep": (1,),
+        "etp": (0, 1),
+        "sharding": ("ddp", "zero1", "zero2", "zero3"),
+        "context": ("all_to_all",),
+        "sequence_parallel": (False,),
+        "recompute": ("none", "full"),
+        "overlap_tp": ("stack", "off"),
+    },
+    "accelerate": {
+        **_TORCH_KNOBS,
+        "pp": (1,),
+        "ep": (1,),
+        "etp": (0, 1),
+        "sharding": ("ddp", "zero2", "zero3", "hsdp"),
+        "context": ("ring", "all_gather"),
+        "sequence_parallel": (False,),
+        "recompute": ("none", "full"),
+        "overlap_tp": ("stack", "off"),
+        "overlap_grad_reduce": ("stack", "on"),
+        "offload_weights": (False,),
+        "offload_optimizer": (False,),
+    },
+}
+#: Knobs that have no effect where another one is 1.
+_IDLE: Final = {
+    "sequence_parallel": "tp",
+    "regather": "tp",
+    "overlap_tp": "tp",
+    "context": "cp",
+    "split_p2p": "pp",
+    "schedule": "pp",
+    "etp": "ep",
+}
+
+
+def known_framework(framework: object) -> str:
+    """The name of a framework that has rules.
+
+    Examples
+    --------
+    >>> known_framework("nemo")
+    'nemo'
+    """
+    if not isinstance(framework, str) or framework not in FRAMEWORKS:
+        raise ScaleModelError(
+            f"framework={framework!r}: unknown; {nearest(str(framework), FRAMEWORKS)}",
+            code="unknown_framework",
+        )
+    return framework
+
+
+def unsaid(framework: str, strategy: _core.Strategy) -> list[str]:
+    """Knobs of a strategy that have an effect and that no setting of the framework says.
+
+    Examples
+    --------
+    >>> unsaid("deepspeed", _core.Strategy(pp=2, recompute="selective"))
+    ['pp', 'recompute']
+    """
+    found = []
+    for name, values in KNOBS[framework].items():
+        needed = _IDLE.get(name)
+        idle = needed is not None and getattr(strategy, needed) == 1
+        if not idle and getattr(strategy, name) not in values:
+            found.append(name)
+    return found
+
+
+def refusals(framework: str, case: Case) -> list[Rule]:
+    """The rules of a framework that a strategy breaks.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> from scalemodel import resolve
+    >>> case = Case(sm.model("mixtral_8x7b"), sm.cluster("dgx_h100"),
+    ...             sm.Training(global_batch=8, sequence=4096), sm.Strategy(tp=2, ep=3),
+    ...             resolve.stack("plain"))
+    >>> [rule.name for rule in refusals("megatron", case)]
+    ['experts']
+    """
+    return [rule for rule in RULES[known_framework(framework)] if rule.breaks(case)]
+
+
+def accepts(framework: str, case: Case) -> bool:
+    """Whether a framework starts a strategy, and its settings say all of it."""
+    said = not unsaid(framework, case.strategy)
+    return said and not any(rule.breaks(case) for rule in RULES[framework])
+
+
+# --------------------------------------------------------------------------------------- spaces
+def _kept(name: str, listed: Sequence[object], said: Sequence[object], framework: str) -> Any:
+    kept = [value for value in listed if value in said]
+    if not kept and name in _IDLE:
+        # The knob has no effect where the one it needs is 1; the rules refuse the others.
+        return list(said)
+    if not kept:
+        raise ScaleModelError(
+            f"{name}={list(listed)!r}: {framework} can only say "
+            + ", ".join(map(repr, said))
+            + f"; name one of them, or leave framework={framework!r} out",
+            code="framework_knob",
+        )
+    return kept
+
+
+def expressible(
+    space: Space, framework: str, model: Model, cluster: Cluster, task: Training, stack: _core.Stack
+) -> Space:
+    """The part of a space that the settings of a framework can say.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> from scalemodel import resolve
+    >>> question = (sm.model("llama3_8b"), sm.cluster("dgx_h100"),
+    ...             sm.Training(global_batch=64, sequence=8192), resolve.stack("plain"))
+    >>> dict(expressible(Space(), "deepspeed", *question).knobs)["pp"]
+    (1,)
+    """
+    values = space.values(model, cluster, task)
+    named = dict(space.knobs)
+    changes: dict[str, Any] = {}
+    for name, said in KNOBS[known_framework(framework)].items():
+        if space.tiers and name == "placement":
+            continue
+        if name in values:
+            changes[name] = _kept(name, values[name], said, framework)
+        elif name in named:
+            changes[name] = _kept(name, named[name], said, framework)
+    excluded: list[dict[str, object]] = [dict(row) for row in space.exclude]
+    if framework in MEGATRON_CORE and any(getattr(stack, name) for name in OVERLAP_OF_EXPERTS):
+        # Groups of experts beyond a scale-up domain always overlap; the others are checked.
+        domain = int(cluster.core.scale_up.domain)
+        far = [ep for ep in values["ep"] if isinstance(ep, int) and ep > max(1, domain)]
+        room = 64 - len(excluded)
+        if "full" in values["recompute"] and len(far) <= room:
+            excluded += [{"recompute": "full", "ep": ep} for ep in far]
+    return space.replace(**changes, exclude=excluded)
