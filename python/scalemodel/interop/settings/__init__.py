@@ -2,65 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
+import scalemodel._core as _core
+from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError, nearest
-from scalemodel.base.reading import read_text
+from scalemodel.base.text import size_text
 from scalemodel.estimator.estimate import Estimate
-from scalemodel.interop.settings import accelerate, deepspeed, megatron, megatron_reader, torchtitan
-from scalemodel.interop.settings.given import from_script, from_tokens, leaves, read_table
-from scalemodel.interop.settings.question import Job, Launch, Settings, job_of
+from scalemodel.estimator.evaluation import stack_of
+from scalemodel.interop.settings import (
+    accelerate,
+    deepspeed,
+    megatron,
+    megatron_bridge,
+    megatron_reader,
+    nemo,
+    torchtitan,
+)
+from scalemodel.interop.settings.differences import differences, refused
+from scalemodel.interop.settings.launches import Launch
+from scalemodel.interop.settings.question import Job, Settings, job_of
+from scalemodel.interop.settings.schedulers import SCHEDULERS
+from scalemodel.interop.settings.sources import values_of
+from scalemodel.search.framework_rules import FRAMEWORKS
 
 __all__ = ["Launch", "Settings", "launch", "read_settings"]
 
+_Reader = Callable[[dict[str, Any], int, _core.Stack], Settings]
 _WRITERS: Final[dict[str, Callable[[Job], Launch]]] = {
     "megatron": megatron.write,
+    "megatron_bridge": megatron_bridge.write,
+    "nemo": nemo.write,
     "torchtitan": torchtitan.write,
     "deepspeed": deepspeed.write,
     "accelerate": accelerate.write,
 }
-# NeMo and Megatron-Bridge keep Megatron-Core's names in tables of their own.
-_READERS: Final[dict[str, Callable[[dict[str, Any], int], Settings]]] = {
-    "megatron": megatron_reader.read,
-    "nemo": megatron_reader.read,
-    "megatron_bridge": megatron_reader.read,
+#: The stack whose kernels and numbers a job has where none is named: the framework's latest.
+_USUAL_STACK: Final = {
+    "megatron": "megatron_lm_2025",
+    "megatron_bridge": "megatron_bridge_2026_06",
+    "nemo": "nemo_mcore_2024_25",
+    "torchtitan": "torchtitan_2025",
+    "deepspeed": "plain",
+    "accelerate": "plain",
+}
+
+
+def _megatron_reader(framework: str) -> _Reader:
+    """NeMo and Megatron-Bridge keep Megatron-Core's names in tables of their own."""
+
+    def read(values: dict[str, Any], accelerators: int, base: _core.Stack) -> Settings:
+        return megatron_reader.read(values, accelerators, base, framework)
+
+    return read
+
+
+_READERS: Final[dict[str, _Reader]] = {
+    "megatron": _megatron_reader("megatron"),
+    "megatron_bridge": _megatron_reader("megatron_bridge"),
+    "nemo": _megatron_reader("nemo"),
     "torchtitan": torchtitan.read,
     "deepspeed": deepspeed.read,
     "accelerate": accelerate.read,
 }
-_COMMANDS: Final = ("megatron", "torchtitan")
-_TABLES: Final = (".json", ".toml", ".yaml", ".yml")
 
 
-def _known(framework: str, names: Sequence[str]) -> str:
-    if framework not in names:
+def _known(argument: str, value: object, names: tuple[str, ...]) -> str:
+    if not isinstance(value, str) or value not in names:
         raise ScaleModelError(
-            f"framework={framework!r}: unknown; {nearest(str(framework), names)}",
-            code="unknown_framework",
+            f"{argument}={value!r}: unknown; {nearest(str(value), names)}",
+            code=f"unknown_{argument}",
         )
-    return framework
+    return value
 
 
-def launch(est: Estimate, framework: str) -> Launch:
+def _fit(est: Estimate) -> list[str]:
+    if est.fits:
+        return []
+    core = est.core
+    return [
+        f"predicted not to fit: it needs {size_text(core.memory_bytes)} of "
+        f"{size_text(core.memory_capacity_bytes)} per accelerator"
+    ]
+
+
+def _predicted(est: Estimate) -> str:
+    stack = est.stack if isinstance(est.stack, str) else "of its own"
+    return (
+        f"predicted: {est.core.step_time_s:.4g} s a step, {size_text(est.core.memory_bytes)} per "
+        f"accelerator, software stack {stack}"
+    )
+
+
+def launch(est: Estimate, framework: str, *, scheduler: str | None = None) -> Launch:
     """How to start the strategy of an estimate in a training framework.
+
+    What is written is read back, and estimated once more: every fact of the software stack, knob or
+    part of the task that the settings do not say is a note that names it and what a step then
+    takes.
 
     Parameters
     ----------
     est : Estimate
         Of a strategy that can run.
-    framework : {"megatron", "torchtitan", "deepspeed", "accelerate"}
+    framework : {"megatron", "megatron_bridge", "nemo", "torchtitan", "deepspeed", "accelerate"}
+    scheduler : {"slurm", "jobset", "pytorchjob"}, optional
+        Write `script` for ``sbatch``, or as a job of Kubernetes. Default: a shell script to be
+        started on every node.
 
     Returns
     -------
     Launch
-        Command, environment and files; ``notes`` name what the framework cannot express. Data,
-        learning rate and logging are left to the reader.
+        Command, environment and files. Iterations, data and learning rate stand in one marked
+        block, with placeholders.
 
     Raises
     ------
-    ScaleModelError : unknown framework, or a strategy that cannot run.
+    ScaleModelError : unknown framework or scheduler, or a strategy that cannot run.
 
     Examples
     --------
@@ -72,40 +132,60 @@ def launch(est: Estimate, framework: str) -> Launch:
     >>> sm.read_settings("megatron", sm.launch(est, "megatron").script()).model.parameters
     8030261248
     """
-    return _WRITERS[_known(framework, tuple(_WRITERS))](job_of(est))
+    framework = _known("framework", framework, FRAMEWORKS)
+    if scheduler is not None:
+        scheduler = _known("scheduler", scheduler, SCHEDULERS)
+    job = job_of(est)
+    written = _WRITERS[framework](job)
+    read = read_settings(
+        framework, written.script(), accelerators=job.accelerators, stack=stack_of(est)
+    )
+    notes = [
+        *_fit(est),
+        *refused(est, framework),
+        *written.notes,
+        *differences(est, read),
+    ]
+    return replace(
+        written,
+        notes=tuple(notes),
+        predicted=_predicted(est),
+        scheduler=scheduler or "",
+        name=job.model.name,
+        nodes=job.nodes,
+        per_node=job.processes,
+    )
 
 
-def _values(framework: str, source: object) -> dict[str, Any]:
-    words = isinstance(source, Sequence) and not isinstance(source, str)
-    if words and framework in _COMMANDS:
-        return from_tokens([str(word) for word in source])  # type: ignore[attr-defined]
-    if isinstance(source, (str, Path)) and framework in _COMMANDS:
-        text = str(source)
-        if "\n" not in text and "--" not in text and Path(text).suffix not in _TABLES:
-            text = read_text(text, argument=f"{framework}: ")
-        if "--" in text:
-            return from_script(text)
-    table = read_table(source, framework)
-    return leaves(table) if framework not in ("deepspeed", "accelerate") else table
-
-
-def read_settings(framework: str, source: object, *, accelerators: int = 0) -> Settings:
-    """Model, task and strategy of a job set up in a training framework.
+def read_settings(
+    framework: str,
+    source: object,
+    *,
+    accelerators: int = 0,
+    stack: str | _core.Stack | None = None,
+) -> Settings:
+    """Model, task, strategy and software stack of a job set up in a training framework.
 
     Parameters
     ----------
-    framework : {"megatron", "nemo", "megatron_bridge", "torchtitan", "deepspeed", "accelerate"}
+    framework : {"megatron", "megatron_bridge", "nemo", "torchtitan", "deepspeed", "accelerate"}
     source : str, Path, sequence, mapping or object
-        A configuration file (JSON, TOML; YAML where PyYAML is installed), a mapping, or an object
-        with attributes such as an ``argparse.Namespace``. For Megatron and torchtitan also a
-        command, its words, or a shell script, whose own variables are filled in.
+        A configuration (JSON, TOML, YAML, a recipe in Python), a command or a whole script that
+        writes files and starts a command, as a file or as text; the words of a command; a mapping;
+        or an object with attributes such as an ``argparse.Namespace``. Variables that a script sets
+        are filled in. YAML other than `launch` writes needs PyYAML.
     accelerators : int
         Of the job, where the settings do not tell; needed for the groups of a hybrid sharding.
+    stack : str or Stack, optional
+        Kernels and numbers of the software, which no setting states. Default: the latest stack of
+        the framework, or the plain one.
 
     Returns
     -------
     Settings
-        ``model`` or ``task`` is None where the framework keeps them elsewhere.
+        ``model`` or ``task`` is None where the framework keeps them elsewhere. ``stack`` holds what
+        the settings overlap, fuse and exchange: ``sm.estimate(read.model, cluster, read.task,
+        read.strategy, stack=read.stack)`` is the estimate of the job.
 
     Raises
     ------
@@ -120,7 +200,8 @@ def read_settings(framework: str, source: object, *, accelerators: int = 0) -> S
     >>> read.strategy.sharding, read.strategy.micro_batch
     ('zero3', 4)
     """
-    reader = _READERS[_known(framework, tuple(_READERS))]
+    reader = _READERS[_known("framework", framework, FRAMEWORKS)]
     if isinstance(accelerators, bool) or not isinstance(accelerators, int) or accelerators < 0:
         raise ScaleModelError(f"accelerators={accelerators!r}: must be a whole number from 0")
-    return reader(_values(framework, source), accelerators)
+    base = resolve.stack(_USUAL_STACK[framework] if stack is None else stack)
+    return reader(values_of(framework, source), accelerators, base)

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 import scalemodel._core as _core
+from scalemodel.interop.settings.facts import with_facts
 from scalemodel.interop.settings.given import Given, leaves
-from scalemodel.interop.settings.question import Job, Launch, Settings
+from scalemodel.interop.settings.launches import MAIN_ADDRESS, MAIN_PORT, Launch
+from scalemodel.interop.settings.question import Job, Settings
 
 _FILE: Final = "accelerate.yaml"
 _READ: Final = {
@@ -31,17 +33,45 @@ def _text(table: dict[str, Any], indent: str = "") -> str:
     return "".join(lines)
 
 
+_ROTATION: Final = {"ring": "alltoall", "all_gather": "allgather"}
+_ROTATION_READ: Final = {"alltoall": "ring", "allgather": "all_gather"}
+#: What only the owner of the job knows, by the names of Hugging Face's training arguments.
+_RUN: Final = (
+    *("--max_steps", "1000", "--learning_rate", "1e-4", "--dataset", "DATASET"),
+    *("--output_dir", "outputs"),
+)
+
+
 def write(job: Job) -> Launch:
     """A configuration file, and the command that starts a script with it."""
     plan = job.strategy
-    notes: list[str] = []
-    per_node = min(job.per_node, job.accelerators)
+    notes: list[str] = ["train.py is yours: it builds the model and takes the options behind it"]
+    accumulation = job.task.global_batch // (job.dp * plan.micro_batch)
+    words = ["accelerate", "launch", f"--config_file={_FILE}"]
+    if job.nodes > 1:
+        words += [MAIN_ADDRESS, MAIN_PORT]
+    words += ["train.py", f"--per_device_train_batch_size={plan.micro_batch}"]
+    words += [f"--gradient_accumulation_steps={accumulation}"]
+    return Launch(
+        framework="accelerate",
+        command=tuple(words),
+        environment={},
+        files={_FILE: _text(_configuration(job))},
+        notes=tuple(notes),
+        run=_RUN,
+    )
+
+
+def _configuration(job: Job) -> dict[str, Any]:
+    plan = job.strategy
     table: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": "MULTI_GPU" if plan.sharding == "ddp" else "FSDP",
-        "mixed_precision": job.precision,
-        "num_machines": -(-job.accelerators // per_node),
+        "mixed_precision": "no" if job.precision == "fp32" else job.precision,
+        "num_machines": job.nodes,
         "num_processes": job.accelerators,
+        "rdzv_backend": "c10d",
+        "same_network": False,
     }
     if plan.sharding != "ddp":
         table["fsdp_config"] = {
@@ -51,11 +81,8 @@ def write(job: Job) -> Launch:
             "fsdp_activation_checkpointing": plan.recompute == "full",
             "fsdp_offload_params": plan.offload_weights or plan.offload_optimizer,
         }
-        if plan.sharding == "zero1":
-            notes.append("FSDP shards gradients too; predicted was zero1")
-        groups = job.dp * plan.cp // job.shard_degree
         degrees = {
-            "dp_replicate_size": groups,
+            "dp_replicate_size": job.dp * plan.cp // job.shard_degree,
             "dp_shard_size": max(1, job.shard_degree // plan.cp),
             "tp_size": plan.tp,
             "cp_size": plan.cp,
@@ -63,27 +90,14 @@ def write(job: Job) -> Launch:
         table["parallelism_config"] = {
             f"parallelism_config_{name}": degree for name, degree in degrees.items()
         }
-    elif plan.tp > 1 or plan.cp > 1:
-        notes.append("not expressed: tensor or context parallelism without FSDP")
-    if plan.pp > 1:
-        notes.append("not expressed: pipeline stages")
-    if plan.recompute == "selective":
-        notes.append("not expressed: selective recomputation")
-    accumulation = job.task.global_batch // (job.dp * plan.micro_batch)
-    notes.append(
-        f"in the script: batch {plan.micro_batch} per replica, {accumulation} accumulation steps"
-    )
-    return Launch(
-        framework="accelerate",
-        command=("accelerate", "launch", f"--config_file={_FILE}", "train.py"),
-        environment={},
-        files={_FILE: _text(table)},
-        notes=tuple(notes),
-    )
+        if plan.cp > 1:
+            rotation = _ROTATION.get(plan.context, "allgather")
+            table["parallelism_config"]["parallelism_config_cp_comm_strategy"] = rotation
+    return table
 
 
-def read(values: dict[str, Any], accelerators: int) -> Settings:
-    """Strategy of a configuration; batch and sequence are the script's, so there is no task."""
+def read(values: dict[str, Any], accelerators: int, base: _core.Stack) -> Settings:
+    """Strategy of a configuration; the sequence is the script's, so there is no task."""
     given = Given(leaves(values), "accelerate")
     processes = accelerators or given.count("num_processes", default=0)
     kind = given.text("distributed_type", default="no")
@@ -98,14 +112,20 @@ def read(values: dict[str, Any], accelerators: int) -> Settings:
         if groups > 1:
             sharding = "hsdp"
     offloaded = given.flag("fsdp_offload_params")
+    rotation = given.choice(
+        _ROTATION_READ, "parallelism_config_cp_comm_strategy", default="all_gather"
+    )
     strategy = _core.Strategy(
         tp=given.count("parallelism_config_tp_size", default=1),
         cp=cp,
+        context=rotation if cp > 1 else "ring",
         sequence_parallel=False,
+        micro_batch=given.count("per_device_train_batch_size", default=1),
         sharding=sharding,
         shard_degree=shard * cp if groups > 1 else 0,
         recompute="full" if given.flag("fsdp_activation_checkpointing") else "none",
         offload_weights=offloaded,
         offload_optimizer=offloaded,
     )
-    return Settings("accelerate", None, None, strategy, processes)
+    stack = with_facts(base, "accelerate", {})
+    return Settings("accelerate", None, None, strategy, processes, stack=stack)

@@ -12,17 +12,46 @@ from typing import Any, Final
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.interop.settings.facts import with_facts
 from scalemodel.interop.settings.given import Given
-from scalemodel.interop.settings.question import Job, Launch, Settings
+from scalemodel.interop.settings.launches import Launch
+from scalemodel.interop.settings.question import Job, Settings
 
 _STAGE: Final = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "hsdp": 3}
 _FILE: Final = "ds_config.json"
 
 
+#: What only the owner of the job knows, by the names of Hugging Face's training arguments.
+_RUN: Final = (
+    *("--max_steps", "1000", "--learning_rate", "1e-4", "--dataset", "DATASET"),
+    *("--output_dir", "outputs"),
+)
+
+
 def write(job: Job) -> Launch:
     """A configuration file, and the command that starts a script with it."""
     plan = job.strategy
-    notes: list[str] = []
+    notes: list[str] = ["train.py is yours: it builds the model and takes the settings of the run"]
+    if plan.sharding == "hsdp":
+        notes.append("sharding=hsdp: mics_shard_size is known to DeepSpeed before 0.19 only")
+    if plan.pp > 1:
+        notes.append(f"pp={plan.pp}: build the model as a PipelineModule of as many stages")
+    if plan.recompute != "none":
+        notes.append(f"recompute={plan.recompute}: checkpoint layers in the model's code")
+    if job.precision not in ("bf16", "fp16", "fp32"):
+        notes.append(f"not expressed: {job.precision}")
+    return Launch(
+        framework="deepspeed",
+        command=job.torchrun("train.py", "--deepspeed", "--deepspeed_config", _FILE),
+        environment={},
+        files={_FILE: json.dumps(_configuration(job), indent=2) + "\n"},
+        notes=tuple(notes),
+        run=_RUN,
+    )
+
+
+def _configuration(job: Job) -> dict[str, Any]:
+    plan = job.strategy
     zero: dict[str, Any] = {
         "stage": _STAGE[plan.sharding],
         "overlap_comm": job.switched("overlap_grad_reduce"),
@@ -30,7 +59,6 @@ def write(job: Job) -> Launch:
     }
     if plan.sharding == "hsdp":
         zero["mics_shard_size"] = job.shard_degree
-        notes.append("sharding=hsdp: mics_shard_size is known to DeepSpeed before 0.19 only")
     if plan.offload_optimizer:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if plan.offload_weights:
@@ -43,29 +71,19 @@ def write(job: Job) -> Launch:
         "fp16": {"enabled": job.precision == "fp16"},
         "zero_optimization": zero,
     }
-    if job.precision not in ("bf16", "fp16", "fp32"):
-        notes.append(f"not expressed: {job.precision}")
+    if job.precision in ("bf16", "fp16") and plan.sharding != "ddp":
+        # Without ZeRO the two formats must be one: runtime/engine.py.
+        table["data_types"] = {"grad_accum_dtype": "fp32" if job.gradients_fp32 else job.precision}
     if plan.tp > 1:
         table["tensor_parallel"] = {"autotp_size": plan.tp}
     if plan.cp > 1:
         table["sequence_parallel_size"] = plan.cp
-        if plan.context != "all_to_all":
-            notes.append("DeepSpeed exchanges heads all-to-all; predicted was " + plan.context)
-    if plan.pp > 1:
-        notes.append(f"pp={plan.pp}: build the model as a PipelineModule of as many stages")
     if plan.recompute != "none":
         table["activation_checkpointing"] = {
             "partition_activations": False,
             "cpu_checkpointing": plan.offload_activations,
         }
-        notes.append(f"recompute={plan.recompute}: checkpoint layers in the model's code")
-    return Launch(
-        framework="deepspeed",
-        command=job.torchrun("train.py", "--deepspeed", "--deepspeed_config", _FILE),
-        environment={},
-        files={_FILE: json.dumps(table, indent=2) + "\n"},
-        notes=tuple(notes),
-    )
+    return table
 
 
 def _table(values: Mapping[str, Any], name: str) -> Given:
@@ -82,8 +100,15 @@ def _offloaded(zero: Given, name: str) -> bool:
     return isinstance(inner, Mapping) and str(inner.get("device", "none")) in ("cpu", "nvme")
 
 
-def read(values: dict[str, Any], accelerators: int) -> Settings:
-    """Strategy of a configuration; the sequence length is the script's, so there is no task."""
+def _gradients_fp32(values: dict[str, Any], stage: int) -> bool:
+    """Gradients add up in the model's format unless told otherwise: runtime/engine.py."""
+    sixteen = any(_table(values, name).flag("enabled") for name in ("bf16", "fp16"))
+    named = _table(values, "data_types").text("grad_accum_dtype")
+    return not sixteen or (stage > 0 and named in ("fp32", "float32"))
+
+
+def read(values: dict[str, Any], accelerators: int, base: _core.Stack) -> Settings:
+    """Strategy and stack of a configuration; the sequence is the script's, so there is no task."""
     given, zero = Given(values, "deepspeed"), _table(values, "zero_optimization")
     stage = zero.count("stage", default=0)
     if stage > 3:
@@ -109,4 +134,9 @@ def read(values: dict[str, Any], accelerators: int) -> Settings:
         offload_activations=checkpoints.flag("cpu_checkpointing"),
         recompute="full" if "activation_checkpointing" in values else "none",
     )
-    return Settings("deepspeed", None, None, strategy, accelerators)
+    stated = {
+        "gradients_fp32": _gradients_fp32(values, stage),
+        "overlap_grad_reduce": strategy.overlap_grad_reduce == "on",
+    }
+    stack = with_facts(base, "deepspeed", stated)
+    return Settings("deepspeed", None, None, strategy, accelerators, stack=stack)

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import re
-import reprlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.base.reading import parse_json, read_text
-from scalemodel.base.safe_text import plain
 
 _YES = ("true", "1", "yes", "on")
-#: Tables within tables; the parser of YAML takes long to find out that there are too many.
-_DEEPEST = 100
 _END = ";"  # of a command
+_ALL_WORDS = ("$@", "$*")  # what stands for the words of a script, which are read where they stand
 _NO = ("false", "0", "no", "off", "none", "null", "")
 
 
@@ -102,6 +96,8 @@ def from_tokens(tokens: list[str]) -> dict[str, object]:
     --------
     >>> from_tokens(["train.py", "--tensor-model-parallel-size", "8", "--swiglu", "--lr=1e-4"])
     {'tensor_model_parallel_size': '8', 'swiglu': True, 'lr': '1e-4'}
+    >>> from_tokens(["train.py", "model.num_layers=8"])  # as Hydra and NeMo-Run take them
+    {'num_layers': '8'}
     """
     values: dict[str, object] = {}
     name = ""
@@ -112,6 +108,9 @@ def from_tokens(tokens: list[str]) -> dict[str, object]:
             values[name] = value if equals else True
             if equals:
                 name = ""
+        elif override := re.fullmatch(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", token):
+            values[override[1].rpartition(".")[2]] = override[2].strip("'\"")
+            name = ""
         elif token == _END:
             name = ""
         elif name:
@@ -137,7 +136,8 @@ def from_script(text: str) -> dict[str, object]:
         variables[found[1]] = "" if found[2][:2] == "--" else _expanded(found[2], variables)
     flat = re.sub(r"[A-Za-z_]\w*\+?=(?=[\s(]|--)|\$\{\w+\[[@*]\]\}", " ", plain)
     tokens = re.sub(r"\n|;", f" {_END} ", re.sub(r"\(\s|\s\)", " ", flat)).split()
-    return from_tokens([word for token in tokens if (word := _expanded(token, variables))])
+    words = [_expanded(token, variables) for token in tokens if token not in _ALL_WORDS]
+    return from_tokens([word for word in words if word])
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:
@@ -165,70 +165,18 @@ def leaves(table: Mapping[str, Any]) -> dict[str, object]:
     return values
 
 
-def read_table(source: object, framework: str) -> dict[str, Any]:
-    """A table from a mapping, an object with attributes, or a JSON, TOML or YAML file."""
-    if isinstance(source, Mapping):
-        return dict(source)
-    if isinstance(source, (str, Path)):
-        return _read_file(Path(source), framework)
-    if hasattr(source, "__dict__"):
-        return {key: _plain(cell) for key, cell in vars(source).items() if not key.startswith("_")}
-    raise ScaleModelError(
-        f"{framework}: source={source!r}: must be a mapping, a namespace or a path",
-        code="malformed_setting",
-    )
+def paths(table: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
+    """Values of nested tables by their dotted path.
 
-
-def _plain(cell: object) -> object:
-    if hasattr(cell, "__dict__") and not isinstance(cell, type) and not callable(cell):
-        return {key: _plain(inner) for key, inner in vars(cell).items() if not key.startswith("_")}
-    return cell
-
-
-def _read_file(path: Path, framework: str) -> dict[str, Any]:
-    if path.suffix == ".toml":
-        return catalog.read_toml(path)
-    given = str(path)
-    if "\n" in given or given.lstrip().startswith("{"):
-        raise ScaleModelError(
-            f"{framework}: {reprlib.repr(given)} cannot be read (no path); pass a path, or what "
-            "json or tomllib make of the text",
-            code="unreadable_file",
-        )
-    text = read_text(path, argument=f"{framework}: ")
-    if path.suffix in (".yaml", ".yml"):
-        read = _yaml(text, framework, path)
-    else:
-        read = parse_json(text, f"{framework}: {path}")
-    if not isinstance(read, dict):
-        raise ScaleModelError(
-            f"{framework}: {path}: must hold a table, not {type(read).__name__}",
-            code="unreadable_file",
-        )
-    return read
-
-
-def _depth(text: str) -> int:
-    """Most brackets that are open at once, those in texts among them."""
-    most = depth = 0
-    for bracket in re.findall(r"[\[\]{}]", text):
-        depth += 1 if bracket in "[{" else -1
-        most = max(most, depth)
-    return most
-
-
-def _yaml(text: str, framework: str, path: Path) -> Any:
-    try:
-        import yaml  # type: ignore[import-untyped]
-    except ImportError:
-        raise ScaleModelError(
-            f"{framework}: reading YAML needs PyYAML: pip install pyyaml; or pass the parsed table",
-            code="missing_extra",
-        ) from None
-    if _depth(text) > _DEEPEST:
-        raise ScaleModelError(f"{framework}: {path}: nested too deeply", code="unreadable_file")
-    try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = plain(error) or "nested too deeply"
-        raise ScaleModelError(f"{framework}: {path}: {reason}", code="unreadable_file") from None
+    Examples
+    --------
+    >>> paths({"compile": {"enable": True}, "training.steps": 2})
+    {'compile.enable': True, 'training.steps': 2}
+    """
+    values: dict[str, object] = {}
+    for key, cell in table.items():
+        if isinstance(cell, Mapping):
+            values.update(paths(cell, f"{prefix}{key}."))
+        elif cell is not None:
+            values[f"{prefix}{key}"] = cell
+    return values

@@ -6,7 +6,9 @@ from typing import Any, Final
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.interop.settings.facts import with_facts
 from scalemodel.interop.settings.given import Given
+from scalemodel.interop.settings.layouts import counts_ends, layout_layers
 from scalemodel.interop.settings.question import Settings, model_of
 from scalemodel.resolve.tasks import Training
 
@@ -45,6 +47,29 @@ _IRRELEVANT: Final = (
     *("optimizer", "override", "rdzv", "rotary", "save", "seed", "split", "start", "tensorboard"),
     *("tiktoken", "timing", "tokenizer", "train_iters", "train_samples", "use_mcore", "valid"),
     *("vocab_file", "wandb", "weight_decay", "use_cpu_init", "module"),
+)
+
+
+#: What goes with other settings and changes nothing that is predicted.
+_SAID_ALREADY: Final = (
+    *("moe_flex_dispatcher_backend", "moe_enable_deepep", "cross_entropy_fusion_impl"),
+    *(
+        "fp8_recipe",
+        "fp4_recipe",
+        "bf16",
+        "fp16",
+        "cuda_graph_scope",
+        "use_precision_aware_optimizer",
+    ),
+    *("moe_router_score_function", "moe_pad_expert_input_to_capacity", "devices", "num_nodes"),
+    *("accelerator", "limit_val_batches", "average_in_collective", "eod_mask_loss", "random_seed"),
+    *(
+        "num_dataset_builder_threads",
+        "reset_attention_mask",
+        "reset_position_ids",
+        "activation_func",
+    ),
+    *("params_dtype", "pipeline_dtype", "dtype", "max_steps"),
 )
 
 
@@ -106,7 +131,7 @@ def _evaluated(text: str) -> list[int]:
     return out
 
 
-def _architecture(given: Given) -> dict[str, Any] | None:
+def _architecture(given: Given, framework: str) -> dict[str, Any] | None:
     if given.raw("num_layers") is None:
         return None
     layers, hidden = given.count("num_layers"), given.count("hidden_size")
@@ -116,7 +141,9 @@ def _architecture(given: Given) -> dict[str, Any] | None:
     bias = not given.flag(
         "disable_bias_linear", default=not given.flag("add_bias_linear", default=True)
     )
-    null = given.text("tokenizer_type") == "nulltokenizer"
+    # Megatron-LM's null tokenizer adds an end of document to the vocabulary; elsewhere the model
+    # names its own.
+    null = given.text("tokenizer_type") == "nulltokenizer" and framework == "megatron"
     vocab = given.count("padded_vocab_size", "vocab_size", default=0) + null
     if vocab == 0:
         raise ScaleModelError(
@@ -139,6 +166,7 @@ def _architecture(given: Given) -> dict[str, Any] | None:
             default=not given.flag("share_embeddings_and_output_weights", default=True),
         ),
         "mtp_layers": given.count("mtp_num_layers", default=0),
+        "router_bias": given.flag("moe_router_enable_expert_bias"),
     }
     if table["position"] == "learned":
         table["positions"] = given.count("max_position_embeddings")
@@ -173,7 +201,29 @@ def _sharding(given: Given) -> tuple[str, int]:
     return ("hsdp", copies) if kept == "zero3" and copies > 1 else (kept, 1)
 
 
+def _layout(given: Given, layers: int) -> list[int]:
+    """Layers of every pipeline chunk where a layout writes them out."""
+    text = given.raw("pipeline_model_parallel_layout")
+    held = [] if text is None else layout_layers(str(text))
+    if held and layers and sum(held) != layers:
+        raise ScaleModelError(
+            f"megatron: pipeline_model_parallel_layout={str(text)[:60]!r}: holds {sum(held)} "
+            f"layers, must hold num_layers={layers}",
+            code="malformed_setting",
+        )
+    return held
+
+
 def _vpp(given: Given, pp: int, layers: int) -> int:
+    held = _layout(given, layers)
+    if held:
+        if len(held) % max(1, pp) != 0:
+            raise ScaleModelError(
+                f"megatron: pipeline_model_parallel_layout: {len(held)} stages must be a multiple "
+                f"of pipeline_model_parallel_size={pp}",
+                code="malformed_setting",
+            )
+        return len(held) // max(1, pp)
     vpp = given.count(
         "num_virtual_stages_per_pipeline_rank",
         "virtual_pipeline_model_parallel_size",
@@ -255,11 +305,7 @@ def _task(given: Given) -> Training | None:
         sequence=given.count("seq_length", "encoder_seq_length"),
         precision=_precision(given),  # type: ignore[arg-type]
         attention="unfused" if backend in ("unfused", "local") else "stack",
-        gradient_precision=(
-            "fp32"
-            if given.flag("accumulate_allreduce_grads_in_fp32", "grad_reduce_in_fp32")
-            else "stack"
-        ),
+        gradient_precision="fp32" if _gradients_fp32(given, _precision(given)) else "bf16",
         dropout=_dropout(given),
         optimizer="adam" if not plain else "sgd_momentum" if momentum is not None else "sgd",
     )
@@ -274,19 +320,86 @@ def _dropout(given: Given) -> bool:
     return False
 
 
-def read(values: dict[str, object], accelerators: int) -> Settings:
-    """Model, task and strategy of Megatron's arguments, dashes as underscores."""
+def _fusion(given: Given, *names: str, off: str) -> bool:
+    """A fusion that is on unless a setting or its flag says otherwise."""
+    return given.flag(*names, default=not given.flag(off))
+
+
+def _gradients_fp32(given: Given, precision: str) -> bool:
+    """Megatron adds BF16 gradients up in FP32 unless told otherwise, FP16 ones in FP16."""
+    usual = precision not in ("fp16",) and not given.flag("grad_reduce_in_bf16")
+    return given.flag("accumulate_allreduce_grads_in_fp32", "grad_reduce_in_fp32", default=usual)
+
+
+def _selective(given: Given) -> dict[str, object]:
+    modules = given.raw("recompute_modules")
+    if modules is None:
+        return {"selective": "core_attention"}
+    named = str(modules).replace(",", " ").strip("[]()").replace("'", "").split()
+    return {"selective": "core_attention" if named == ["core_attn"] else "modules"}
+
+
+def _facts(given: Given, base: _core.Stack, layers: int) -> dict[str, Any]:
+    """Facts of a stack that the settings state; what they leave out is Megatron's default."""
+    flex = given.text("moe_token_dispatcher_type", default="alltoall") == "flex"
+    given.raw(*_SAID_ALREADY)
+    overlaps = given.flag("overlap_moe_expert_parallel_comm")
+    inside = overlaps and bool(base.overlap_ep)
+    unfused = given.text("attention_backend", default="auto") in ("unfused", "local")
+    kept = base.attention in ("unfused", "fused_softmax")
+    held = _layout(given, layers)
+    ends = counts_ends(held, layers) if held else False
+    factor = given.raw("moe_expert_capacity_factor")
+    graphs = given.text("cuda_graph_impl", default="none") != "none"
+    return {
+        "attention": "unfused" if unfused else "flash2" if kept else base.attention,
+        **(_selective(given) if given.text("recompute_granularity") == "selective" else {}),
+        "fused_activation": _fusion(
+            given,
+            *("bias_activation_fusion", "bias_swiglu_fusion", "bias_gelu_fusion"),
+            off="no_bias_swiglu_fusion",
+        )
+        and not given.flag("no_bias_gelu_fusion"),
+        "fused_rope": _fusion(given, "apply_rope_fusion", off="no_rope_fusion"),
+        "fused_loss": given.flag("cross_entropy_loss_fusion"),
+        "grouped_launch": graphs or given.flag("enable_cuda_graph", "external_cuda_graph"),
+        "drops_tokens": factor is not None and str(factor).lower() not in ("none", "null"),
+        "fused_experts": given.flag("use_transformer_engine_op_fuser"),
+        "dropout": _dropout(given),
+        "gradients_fp32": _gradients_fp32(given, _precision(given)),
+        "overlap_grad_reduce": given.flag("overlap_grad_reduce"),
+        "overlap_param_gather": given.flag("overlap_param_gather"),
+        "overlap_tp": given.flag("tp_comm_overlap"),
+        "overlap_p2p": _fusion(given, "overlap_p2p_comm", off="no_overlap_p2p_communication"),
+        "overlap_ep": inside,
+        "overlap_ep_between": overlaps and (bool(base.overlap_ep_between) or not inside),
+        "deduplicated_dispatch": flex,
+        "deduplicated_between": flex,
+        "fused_accumulation": _fusion(
+            given, "gradient_accumulation_fusion", off="no_gradient_accumulation_fusion"
+        ),
+        "fp32_router": given.text("moe_router_dtype", default="none") in ("fp32", "fp64"),
+        "ends_as_layers": bool(base.ends_as_layers) if ends is None else ends,
+    }
+
+
+def read(
+    values: dict[str, object], accelerators: int, base: _core.Stack, framework: str = "megatron"
+) -> Settings:
+    """Model, task, strategy and stack of Megatron's arguments, dashes as underscores."""
     given = Given(values, "megatron")
-    architecture = _architecture(given)
+    architecture = _architecture(given, framework)
     layers = int(architecture["layers"]) if architecture else 0
     strategy = _strategy(given, layers, accelerators)
     task = _task(given)
+    stack = with_facts(base, framework, _facts(given, base, layers))
     unread = [name for name in given.unread() if not name.startswith(_IRRELEVANT)]
     return Settings(
-        framework="megatron",
+        framework=framework,
         model=model_of(architecture, "megatron") if architecture else None,
         task=task,
         strategy=strategy,
         accelerators=accelerators,
         unread=tuple(unread),
+        stack=stack,
     )

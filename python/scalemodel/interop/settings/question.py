@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 import scalemodel._core as _core
 from scalemodel import resolve
-from scalemodel.base.errors import ScaleModelError
-from scalemodel.base.safe_text import plain
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import degrees_of, running_estimate, stack_of
-from scalemodel.resolve import Model
+from scalemodel.interop.settings.launches import RENDEZVOUS
+from scalemodel.resolve import Cluster, Model
+from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
-
-#: The one word that a shell fills in, from the variables that cluster schedulers set.
-RENDEZVOUS: Final = "--rdzv-endpoint=$MASTER_ADDR:$MASTER_PORT"
-#: Line that ends a file within a script.
-_END: Final = "END"
+from scalemodel.search.framework_rules import Case
 
 
 @dataclass(frozen=True)
@@ -37,6 +32,9 @@ class Settings:
         0 where the settings do not tell.
     unread : tuple of str
         Settings that were given and not understood; most say nothing about cost.
+    stack : Stack
+        The software stack asked for, with the facts that the settings state: what they overlap and
+        fuse, how experts exchange tokens, in what format gradients add up.
 
     Examples
     --------
@@ -52,68 +50,7 @@ class Settings:
     strategy: _core.Strategy
     accelerators: int = 0
     unread: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Launch:
-    """How to start an estimated strategy in a framework. Made by `launch`.
-
-    Attributes
-    ----------
-    framework : str
-    command : tuple of str
-        Words of the command line, for one node; the same on every node.
-    environment : dict
-        Variables to set.
-    files : dict
-        Text of configuration files by name.
-    notes : tuple of str
-        What the framework cannot express, or takes by default differently.
-
-    Examples
-    --------
-    >>> import scalemodel as sm
-    >>> task = sm.Training(global_batch=64, sequence=8192)
-    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"), task, sm.Strategy(tp=2))
-    >>> job = sm.launch(est, "megatron")
-    >>> job.framework, "--tensor-model-parallel-size" in job.command
-    ('megatron', True)
-    """
-
-    framework: str
-    command: tuple[str, ...]
-    environment: dict[str, str] = field(hash=False)
-    files: dict[str, str] = field(hash=False)
-    notes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return self.script()
-
-    def script(self) -> str:
-        r"""The whole as a shell script.
-
-        Examples
-        --------
-        >>> Launch("megatron", ("torchrun", "train.py", "--bf16"), {"A": "1"}, {}, ()).script()
-        'export A=1\ntorchrun train.py \\\n  --bf16\n'
-        """
-        lines = [f"# {plain(note)}" for note in self.notes]
-        for name, text in self.files.items():
-            lines += [f"cat > {shlex.quote(name)} <<'{_END}'", _document(text), _END]
-        lines += [f"export {name}={shlex.quote(value)}" for name, value in self.environment.items()]
-        words: list[str] = []
-        for word in self.command:
-            quoted = word if word == RENDEZVOUS else shlex.quote(word)
-            words.append(f"\\\n  {quoted}" if word.startswith("--") else quoted)
-        return "\n".join([*lines, " ".join(words)]) + "\n"
-
-
-def _document(text: str) -> str:
-    """The lines of a file as a shell copies them, up to the line that ends them."""
-    lines = text.rstrip("\n").split("\n")
-    if _END in lines:
-        raise ScaleModelError(f"files: a line is {_END!r}: would end the file within a script")
-    return "\n".join(lines)
+    stack: _core.Stack = field(default_factory=lambda: resolve.stack(DEFAULT_STACK))
 
 
 @dataclass(frozen=True)
@@ -124,6 +61,7 @@ class Job:
     """
 
     model: Model
+    cluster: Cluster
     task: Training
     strategy: _core.Strategy
     stack: _core.Stack
@@ -136,8 +74,46 @@ class Job:
     @property
     def precision(self) -> str:
         """Format of the linear layers."""
-        chosen = self.strategy.linear_precision
-        return self.task.precision if chosen == "task" else chosen
+        return self.case.precision
+
+    @property
+    def case(self) -> Case:
+        """The job as the rules of frameworks ask about it."""
+        return Case(self.model, self.cluster, self.task, self.strategy, self.stack)
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the job."""
+        return -(-self.accelerators // self.processes)
+
+    @property
+    def processes(self) -> int:
+        """Processes of one node."""
+        return min(self.per_node, self.accelerators)
+
+    @property
+    def architecture(self) -> str:
+        """Architecture of the accelerator, as the catalogue names it; empty where it does not."""
+        entry = self.cluster.table.get("accelerator")
+        return str(entry.get("architecture", "")) if isinstance(entry, Mapping) else ""
+
+    @property
+    def overlaps_tp(self) -> bool:
+        """Whether tensor-parallel communication is hidden, by the strategy or else by the stack."""
+        plan = self.strategy
+        if plan.tp == 1 or not plan.sequence_parallel:
+            return False
+        if plan.overlap_tp != "stack":
+            return plan.overlap_tp != "off"
+        if not self.stack.overlap_tp:
+            return False
+        return self.case.uses("overlap_tp") or not self.stack.overlap_tp_in_node
+
+    @property
+    def gradients_fp32(self) -> bool:
+        """Whether gradients are accumulated and reduced in FP32."""
+        chosen = self.task.gradient_precision
+        return bool(self.stack.gradients_fp32) if chosen == "stack" else chosen == "fp32"
 
     def switched(self, name: str) -> bool:
         """Whether a switch is on, by the strategy or else by the software stack."""
@@ -146,10 +122,8 @@ class Job:
 
     def torchrun(self, *script: str) -> tuple[str, ...]:
         """Command that starts a script on every accelerator of this node."""
-        per_node = min(self.per_node, self.accelerators)
-        nodes = -(-self.accelerators // per_node)
-        words = ["torchrun", f"--nproc-per-node={per_node}", f"--nnodes={nodes}"]
-        if nodes > 1:
+        words = ["torchrun", f"--nproc-per-node={self.processes}", f"--nnodes={self.nodes}"]
+        if self.nodes > 1:
             words += ["--rdzv-backend=c10d", RENDEZVOUS]
         return (*words, *script)
 
@@ -165,6 +139,7 @@ def job_of(est: Estimate) -> Job:
     degrees = degrees_of(est)
     return Job(
         model=est.model,
+        cluster=est.cluster,
         task=est.task,
         strategy=est.strategy,
         stack=stack_of(est),

@@ -1,0 +1,389 @@
+"""Rules of training frameworks: what a search offers for one of them can be started there."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import scalemodel as sm
+from scalemodel import resolve
+from scalemodel.interop.settings import megatron_core
+from scalemodel.interop.settings.layouts import chunk_layers, layout_text
+from scalemodel.interop.settings.question import job_of
+from scalemodel.search.framework_rules import FRAMEWORKS, MEGATRON_CORE, RULES, Case
+from scalemodel.search.frameworks import KNOBS, accepts, expressible, refusals, unsaid
+from scalemodel.search.space import Space
+
+CLUSTER = sm.cluster("dgx_h100", nodes=4)
+TASK = sm.Training(global_batch=256, sequence=4096)
+
+
+def tiny(**architecture: Any) -> sm.Model:
+    table = {
+        **{"layers": 4, "hidden": 512, "heads": 8, "kv_heads": 8, "vocab": 1000},
+        **{"ffn": 1536, "gated": True},
+    }
+    return resolve.model({"name": "tiny", "architecture": {**table, **architecture}})
+
+
+def case(model: sm.Model, stack: str = "plain", layout: bool = True, **plan: Any) -> Case:
+    task = plan.pop("task", TASK)
+    return Case(model, CLUSTER, task, sm.Strategy(**plan), resolve.stack(stack), layout)
+
+
+def names(framework: str, asked: Case) -> list[str]:
+    return [rule.name for rule in refusals(framework, asked)]
+
+
+# ----------------------------------------------------------------------------------- the rules
+def test_every_rule_says_where_it_comes_from() -> None:
+    for framework in FRAMEWORKS:
+        found = [rule.name for rule in RULES[framework]]
+        assert len(found) == len(set(found))
+        for rule in RULES[framework]:
+            assert "/" in rule.source
+            assert rule.says
+
+
+BAD: list[tuple[str, sm.Model, dict[str, Any]]] = [
+    ("layers", tiny(), {"pp": 3, "layout": False}),
+    ("layers", tiny(), {"pp": 2, "vpp": 3, "layout": False}),
+    ("query_groups", tiny(heads=12, kv_heads=4), {"tp": 6}),
+    ("experts", tiny(experts=8, experts_per_token=2), {"ep": 3}),
+    ("heads", tiny(), {"tp": 3}),
+    ("virtual_stages", tiny(), {"vpp": 2}),
+    ("interleaving", tiny(), {"pp": 4, "vpp": 1, "micro_batch": 32}),
+    ("sequence", tiny(), {"cp": 3}),
+    ("context_heads", tiny(kv_heads=2), {"cp": 4, "context": "all_to_all"}),
+    (
+        "expert_sequences",
+        tiny(experts=8, experts_per_token=2),
+        {"tp": 2, "sequence_parallel": False},
+    ),
+    ("offload_optimizer", tiny(), {"offload_optimizer": True, "sharding": "ddp"}),
+    ("offload_activations", tiny(), {"offload_activations": True, "pp": 2}),
+]
+
+
+@pytest.mark.parametrize("name, model, plan", BAD)
+def test_bad_layouts_of_megatron_are_refused(name: str, model: sm.Model, plan: Any) -> None:
+    if name == "interleaving":
+        assert names("megatron", case(model, **plan)) == []
+        assert names("megatron", case(model, **{**plan, "vpp": 2, "pp": 2, "dp": 16})) == [name]
+        return
+    assert name in names("megatron", case(model, **plan))
+
+
+def test_three_query_groups_of_eight_heads_are_no_model() -> None:
+    values = {"num_layers": 4, "hidden_size": 512, "num_attention_heads": 8, "vocab_size": 100}
+    with pytest.raises(sm.ScaleModelError, match="kv_heads=3: must divide heads=8"):
+        sm.read_settings(
+            "megatron", {**values, "num_query_groups": 3, "position_embedding_type": "rope"}
+        )
+
+
+def test_a_layout_makes_uneven_stages_startable_and_is_written() -> None:
+    assert names("megatron", case(tiny(), pp=3)) == []
+    cluster = sm.cluster("dgx_h100", nodes=3)
+    task = sm.Training(global_batch=48, sequence=4096)
+    est = sm.estimate(tiny(), cluster, task, sm.Strategy(pp=3))
+    script = sm.launch(est, "megatron").script()
+    assert "--pipeline-model-parallel-layout 'Et|tt|tL'" in script
+    assert "--num-virtual-stages" not in script
+    read = sm.read_settings("megatron", script, accelerators=24)
+    assert (read.strategy.pp, read.strategy.vpp) == (3, 1)
+
+
+def test_the_layouts_are_those_that_the_engine_predicts() -> None:
+    """The slowest stage holds most layers: without head and embedding its time counts them."""
+    model = tiny(layers=10, vocab=16)
+    for pp, vpp in ((2, 1), (4, 1), (4, 2), (8, 1)):
+        for ends in (False, True):
+            held = chunk_layers(10, pp * vpp, ends)
+            assert sum(held) == 10
+            stages = [sum(held[stage::pp]) for stage in range(pp)]
+            stack: Any = resolve.stack("plain").replace(ends_as_layers=ends)
+            cluster = sm.cluster("dgx_h100", nodes=1)
+            task = sm.Training(global_batch=64, sequence=4096)
+            memory = sm.estimate(
+                model, cluster, task, sm.Strategy(pp=pp, vpp=vpp, sharding="ddp"), stack=stack
+            )
+            one = sm.estimate(model, cluster, task, sm.Strategy(sharding="ddp"), stack=stack)
+            share = memory.core.memory_weights_bytes / one.core.memory_weights_bytes
+            assert share == pytest.approx(max(stages) / 10, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "plan, name",
+    [
+        ({"tp": 2, "pp": 4, "vpp": 2, "ep": 16, "recompute": "full"}, "expert_overlap"),
+        ({"tp": 2, "pp": 4, "ep": 16, "recompute": "selective"}, "expert_overlap"),
+        ({"pp": 1, "ep": 16, "recompute": "selective"}, "expert_overlap"),
+    ],
+)
+def test_megatron_overlaps_experts_under_no_full_recomputation(
+    plan: dict[str, Any], name: str
+) -> None:
+    deepseek = sm.model("deepseek_v3")
+    cluster = sm.cluster("dgx_h100", nodes=16)
+    for stack, refused in (("megatron_bridge_2025_11", True), ("plain", False)):
+        asked = Case(deepseek, cluster, TASK, sm.Strategy(**plan), resolve.stack(stack))
+        assert (name in names("megatron", asked)) == refused
+    near = {**plan, "ep": 8} if plan["pp"] > 1 else {**plan, "ep": 4}
+    asked = Case(
+        deepseek, cluster, TASK, sm.Strategy(**near), resolve.stack("megatron_bridge_2025_11")
+    )
+    # Inside a domain that stack overlaps nothing, and nothing is refused.
+    assert names("megatron", asked) == []
+
+
+@pytest.mark.parametrize(
+    "framework, plan, name",
+    [
+        ("torchtitan", {"sharding": "ddp", "tp": 2}, "replication"),
+        ("torchtitan", {"pp": 4, "sharding": "zero3", "micro_batch": 32}, "micro_batches"),
+        ("torchtitan", {"pp": 4, "vpp": 2, "dp": 8, "sharding": "zero3"}, "pipeline_stages"),
+        ("deepspeed", {"offload_optimizer": True, "sharding": "ddp"}, "offload_optimizer"),
+        ("deepspeed", {"offload_weights": True, "sharding": "zero2"}, "offload_weights"),
+        ("deepspeed", {"cp": 16}, "heads"),
+        ("accelerate", {"sharding": "ddp", "tp": 2}, "mesh"),
+        ("accelerate", {"sharding": "zero3", "cp": 3}, "sequence"),
+        ("nemo", {"sharding": "zero3"}, "fsdp"),
+    ],
+)
+def test_other_frameworks_refuse_what_theirs_do(framework: str, plan: Any, name: str) -> None:
+    assert name in names(framework, case(tiny(), **plan))
+    assert names(framework, case(tiny(), dp=32, sharding="zero1")) == []
+
+
+def test_knobs_without_a_setting_are_named() -> None:
+    assert unsaid("megatron", sm.Strategy(tp=2, regather=False)) == ["regather"]
+    assert unsaid("megatron", sm.Strategy(tp=1, regather=False)) == []
+    assert unsaid("megatron", sm.Strategy(pp=4, schedule="zero_bubble")) == ["schedule"]
+    assert unsaid("deepspeed", sm.Strategy(pp=4)) == ["pp"]
+
+
+# ------------------------------------------------------------------------------------- searches
+def question(model: str, framework: str) -> tuple[Any, ...]:
+    stack = {"torchtitan": "torchtitan_2025"}.get(framework, "plain")
+    if framework in MEGATRON_CORE:
+        stack = "megatron_bridge_2025_11"
+    return sm.model(model), sm.cluster("dgx_h100", nodes=16), TASK, stack
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("model", ["llama3_8b", "deepseek_v3"])
+def test_a_search_offers_only_what_a_framework_starts(framework: str, model: str) -> None:
+    asked, cluster, task, stack = question(model, framework)
+    best = sm.search(asked, cluster, task, stack=stack, framework=framework, top=40)
+    assert len(best) or model == "deepseek_v3"
+    for est in best:
+        assert accepts(framework, Case(asked, cluster, task, est.strategy, resolve.stack(stack)))
+        assert not any("refuses" in note for note in sm.launch(est, framework).notes)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_best_startable_strategy_is_that_of_the_whole_space(framework: str) -> None:
+    """No faster row of a sweep is accepted: the search leaves out only what it must."""
+    space = Space(
+        tp=[1, 2, 4], pp=[1, 2, 4], vpp=[1, 2], micro_batch=[1, 2], cp=[1, 2], ep=[1, 4, 8]
+    )
+    cluster, stack = sm.cluster("dgx_h100", nodes=2), "megatron_bridge_2025_11"
+    model, task = sm.model("mixtral_8x7b"), sm.Training(global_batch=64, sequence=4096)
+    best = sm.search(model, cluster, task, space, stack=stack, framework=framework, top=3)
+    table = sm.sweep(model, cluster, task, space, stack=stack).sort_values("step_time_s")
+    fields = [row["name"] for row in sm.Strategy.fields()]
+    found = []
+    for row in table[table.verdict == "ok"].itertuples():
+        strategy = sm.Strategy(**{name: getattr(row, name) for name in fields})
+        if accepts(framework, Case(model, cluster, task, strategy, resolve.stack(stack))):
+            found.append(row.step_time_s)
+            break
+    if not found:
+        assert len(best) == 0
+        return
+    fastest = min(est.step_time_s for est in best)
+    assert fastest == pytest.approx(found[0], rel=1e-9)
+
+
+def test_shards_processes_and_prefixes_give_the_same_ranking() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    asked, cluster, task, stack = question("llama3_8b", "megatron")
+    whole = sm.search(asked, cluster, task, stack=stack, framework="megatron", top=10)
+    with ThreadPoolExecutor(2) as executor:
+        parts = sm.search(
+            *(asked, cluster, task),
+            stack=stack,
+            framework="megatron",
+            executor=executor,
+            shards=3,
+        )
+    assert [est.strategy for est in parts] == [est.strategy for est in whole]
+    longer = sm.search(asked, cluster, task, stack=stack, framework="megatron", top=40)
+    assert [est.step_time_s for est in whole] == [est.step_time_s for est in longer[:10]]
+
+
+def test_spaces_that_a_framework_cannot_say_are_refused_by_name() -> None:
+    asked, cluster, task, stack = question("llama3_8b", "deepspeed")
+    with pytest.raises(sm.ScaleModelError, match=r"pp=\[2, 4\]: deepspeed can only say 1"):
+        sm.search(asked, cluster, task, Space(pp=[2, 4]), stack=stack, framework="deepspeed")
+    with pytest.raises(sm.ScaleModelError, match="framework='megatrn': unknown; "):
+        sm.search(asked, cluster, task, stack=stack, framework="megatrn")
+    with pytest.raises(sm.ScaleModelError, match="starts decoders only"):
+        sm.search(
+            *(sm.compose("vit_b"), cluster, sm.Training(global_batch=4096, sequence=197)),
+            framework="megatron",  # type: ignore[call-overload]
+        )
+    kept = expressible(
+        *(Space(tp=[1, 2], recompute="full"), "torchtitan", asked, cluster, task),
+        resolve.stack(stack),
+    )
+    assert dict(kept.knobs)["tp"] == (1, 2)
+    assert dict(kept.knobs)["placement"] == KNOBS["torchtitan"]["placement"]
+
+
+# ------------------------------------------- the frameworks' own checks, where they are installed
+def offered(framework: str, count: int) -> list[sm.Estimate]:
+    """Strategies that searches offer for a framework."""
+    stacks = {
+        "megatron": ("megatron_lm_2025", "megatron_bridge_2025_11"),
+        "torchtitan": ("torchtitan_2025",),
+        "deepspeed": ("plain",),
+    }[framework]
+    models = {"deepspeed": ("llama3_8b", "gpt3_20b")}.get(
+        framework, ("llama3_70b", "mixtral_8x7b", "deepseek_v3", "qwen3_30b_a3b", "gpt3_175b")
+    )
+    found: list[sm.Estimate] = []
+    for model in models:
+        for stack in stacks:
+            for name in ("dgx_h100", "dgx_b200"):
+                best = sm.search(
+                    *(model, sm.cluster(name, nodes=32)),
+                    sm.Training(global_batch=1024, sequence=4096),
+                    stack=stack,
+                    framework=framework,
+                    top=count // (len(models) * len(stacks) * 2),
+                )
+                found += list(best)
+    return found
+
+
+@pytest.mark.slow
+def test_megatron_core_takes_a_thousand_strategies(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("megatron.core", reason="megatron-core is not installed")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    from megatron.core.transformer import MLATransformerConfig, TransformerConfig
+    from megatron.core.transformer import transformer_config as module
+
+    # What a machine without accelerators lacks is taken for there: Transformer Engine.
+    monkeypatch.setattr(module, "is_te_min_version", lambda *_, **__: True)
+    strategies = offered("megatron", 1000)
+    assert len(strategies) >= 900
+    for est in strategies:
+        job = job_of(est)
+        kind = MLATransformerConfig if job.model.shape.kv_lora_rank else TransformerConfig
+        known = {field.name for field in dataclasses.fields(kind)}
+        settings = megatron_core.settings_of(job, [])
+        named = {one.name: one.value for one in settings if one.name in known}
+        silu = torch.nn.functional.silu if job.model.shape.gated else torch.nn.functional.gelu
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            kind(
+                **{**named, "apply_rope_fusion": False, "activation_func": silu},
+                pipeline_dtype=torch.bfloat16,
+                params_dtype=torch.bfloat16,
+            )
+
+
+def test_megatron_core_takes_what_the_rules_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its configuration lets four bad layouts through, which fail later."""
+    pytest.importorskip("megatron.core", reason="megatron-core is not installed")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    from megatron.core.transformer import TransformerConfig
+
+    for wrong in (
+        {"pipeline_model_parallel_size": 3},
+        {"num_query_groups": 3},
+        {"num_moe_experts": 8, "expert_model_parallel_size": 3},
+        {"pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 3},
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            TransformerConfig(
+                num_layers=4,
+                hidden_size=512,
+                num_attention_heads=8,
+                pipeline_dtype=torch.bfloat16,
+                **wrong,  # type: ignore[arg-type]
+            )
+
+
+@pytest.mark.slow
+def test_layouts_are_those_that_megatron_core_parses() -> None:
+    module = pytest.importorskip(
+        "megatron.core.transformer.pipeline_parallel_layer_layout",
+        reason="megatron-core is not installed",
+    )
+    for layers in (4, 17, 61, 126):
+        for pp, vpp in ((2, 1), (3, 1), (4, 2), (4, 4)):
+            if pp * vpp > layers:
+                continue
+            text = layout_text(chunk_layers(layers, pp * vpp, False), 1)
+            parsed = module.PipelineParallelLayerLayout(text, pp)
+            parsed.validate_layer_layout(num_layers=layers, mtp_num_layers=1)
+            assert parsed.virtual_pipeline_model_parallel_size == vpp
+
+
+@pytest.mark.slow
+def test_deepspeed_takes_a_thousand_strategies(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = pytest.importorskip("deepspeed.runtime.config", reason="DeepSpeed is not installed")
+    import json
+
+    monkeypatch.setattr(config.dist, "get_rank", lambda: 0)
+    strategies = offered("deepspeed", 1000)
+    assert len(strategies) >= 300
+    for est in strategies:
+        replicas = job_of(est).dp
+
+        class Ranks:
+            @staticmethod
+            def get_data_parallel_world_size(ranks: int = replicas) -> int:
+                return ranks
+
+        table = json.loads(sm.launch(est, "deepspeed").files["ds_config.json"])
+        parsed = config.DeepSpeedConfig(table, mpu=Ranks())
+        assert parsed.train_batch_size == est.task.global_batch
+
+
+@pytest.mark.slow
+def test_torchtitan_takes_a_thousand_strategies(tmp_path: Path) -> None:
+    manager = pytest.importorskip("torchtitan.config.manager", reason="torchtitan is not installed")
+    if not hasattr(pytest.importorskip("torchtitan.config"), "JobConfig"):
+        pytest.skip("this torchtitan takes no TOML")
+    from torchtitan.distributed.parallel_dims import ParallelDims
+
+    strategies = offered("torchtitan", 1000)
+    assert len(strategies) >= 700
+    path = tmp_path / "torchtitan.toml"
+    for est in strategies:
+        launched = sm.launch(est, "torchtitan")
+        path.write_text(launched.files["torchtitan.toml"], encoding="utf-8")
+        job = manager.ConfigManager().parse_args([f"--job.config_file={path}", *launched.run])
+        mesh = job.parallelism
+        ParallelDims(
+            dp_replicate=mesh.data_parallel_replicate_degree,
+            dp_shard=mesh.data_parallel_shard_degree,
+            cp=mesh.context_parallel_degree,
+            tp=mesh.tensor_parallel_degree,
+            pp=mesh.pipeline_parallel_degree,
+            ep=mesh.expert_parallel_degree,
+            etp=mesh.expert_tensor_parallel_degree,
+            world_size=est.cluster.accelerators,
+        )
+        replicas = mesh.data_parallel_replicate_degree * mesh.data_parallel_shard_degree
+        assert job.training.global_batch_size % (job.training.local_batch_size * replicas) == 0
