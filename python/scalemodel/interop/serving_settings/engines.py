@@ -94,6 +94,7 @@ _COMPILED: Final = {
 }
 _STORED: Final = re.compile(r"[-_](fp8|nvfp4|fp4|mxfp4|awq|gptq|int4|int8|w4a16)(?=[-_.]|$)", re.I)
 _IN_NAME: Final = {"nvfp4": "fp4", "awq": "int4", "gptq": "int4", "w4a16": "int4"}
+_MOST_DRAFTS: Final = 64
 #: Options that change nothing of what is predicted.
 _SILENT: Final = frozenset(
     (
@@ -210,8 +211,28 @@ class Reading:
         found = self._choice("kv_cache_dtype", value or "auto", CACHE)
         return found or ("fp16" if weights == "fp16" else "bf16")
 
-    def fixed(self, name: str, given: float | None, own: float) -> None:
+    def number(self, name: str, value: object, most: float) -> float | None:
+        """A number from 0 within a table; None where it is not set."""
+        if value is None or value == "":
+            return None
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = -1.0
+        if not 0 <= number <= most:
+            raise ScaleModelError(
+                f"{self.framework}: {name}={value!r}: must be a number from 0 to {most:g}",
+                code="malformed_setting",
+            )
+        return number
+
+    def drafts(self, name: str, value: object) -> int:
+        """Tokens that are proposed per step."""
+        return int(self.number(name, value, _MOST_DRAFTS) or 0)
+
+    def fixed(self, name: str, value: object, own: float) -> None:
         """Note an option that the prediction takes from the engine's entry instead."""
+        given = self.number(name, value, 1e9)
         if given is not None and abs(given - own) > 1e-9:
             self.notes.append(f"{name} {given:g}: predicted with {own:g} of {self.engine}")
 
@@ -289,7 +310,9 @@ def read_vllm(words: tuple[str, ...], engine: str, **known: Any) -> ServingSetti
         {"tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": tp * dp * cp if wide else 1},
         precision=weights,
         kv_precision=reading.cache(options.text("kv_cache_dtype"), weights),
-        speculative_tokens=int(drafts.get("num_speculative_tokens", 0) or 0),
+        speculative_tokens=reading.drafts(
+            "num_speculative_tokens", drafts.get("num_speculative_tokens")
+        ),
         prefix_caching=options.switch("enable_prefix_caching", default=True),
         max_running_sequences=None if running is None else running * dp,
         max_batched_tokens=None if tokens is None else tokens * dp,
@@ -416,7 +439,7 @@ def read_tensorrt_llm(
     if options.switch("enable_chunked_prefill") != constants.splits_prompts:
         reading.notes.append("enable_chunked_prefill: predicted as the engine does by itself")
     drafts = _table(table, "speculative_config")
-    count = drafts.get("num_nextn_predict_layers", drafts.get("max_draft_len", 0))
+    layers, chain = drafts.get("num_nextn_predict_layers"), drafts.get("max_draft_len")
     parts = dp * pp
     running, tokens = options.count("max_batch_size"), options.count("max_num_tokens")
     options.asked |= {"max_seq_len", "model_path", "disable_overlap_scheduler"}
@@ -424,7 +447,9 @@ def read_tensorrt_llm(
         {"tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep},
         precision=weights,
         kv_precision=reading.cache(stored, weights),
-        speculative_tokens=int(count or 0),
+        speculative_tokens=reading.drafts(
+            "speculative_config", chain if layers is None else layers
+        ),
         prefix_caching=bool(cache.get("enable_block_reuse", True)),
         max_running_sequences=None if running is None else running * parts,
         max_batched_tokens=None if tokens is None else tokens * parts,

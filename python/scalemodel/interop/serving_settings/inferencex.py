@@ -161,7 +161,10 @@ def _recipe(table: Mapping[str, Any], engine: str) -> list[ServingSettings]:
         lengths = _table(case, "fixed-seq-len")
         load: dict[str, Any] = {"input_tokens": float(_whole(lengths, "isl"))}
         load["output_tokens"] = float(_whole(lengths, "osl"))
-        for each in lengths.get("search-space") or ():
+        spaces = lengths.get("search-space")
+        if not isinstance(spaces, Sequence) or isinstance(spaces, str):
+            raise _wrong("search-space", spaces, "a list of points")
+        for each in spaces:
             space = _table(each, "search-space")
             for concurrency in _concurrencies(space):
                 points.append(_point(entry, space, concurrency=float(concurrency), **load))

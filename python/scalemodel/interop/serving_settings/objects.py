@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -11,7 +10,7 @@ from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.interop.serving_settings.engines import read_server
 from scalemodel.interop.serving_settings.record import ServingSettings
-from scalemodel.interop.serving_settings.words import program_of, servers_of
+from scalemodel.interop.serving_settings.words import program_of, servers_of, split_words
 
 _ROLES: Final = ("prefill", "decode")
 #: Objects that a framework's manifest must hold one of.
@@ -94,7 +93,7 @@ def _words(container: Mapping[str, Any]) -> list[str]:
     words: list[str] = []
     for key in ("command", "args"):
         value = container.get(key)
-        words += shlex.split(value) if isinstance(value, str) else map(str, _list(value, key))
+        words += split_words(value) if isinstance(value, str) else map(str, _list(value, key))
     return words
 
 
@@ -227,7 +226,7 @@ def _arguments(pod: Mapping[str, Any]) -> tuple[list[str], Mapping[str, Any]]:
         for variable in _list(table.get("env"), "env"):
             each = _table(variable, "env")
             if each.get("name") == "VLLM_ADDITIONAL_ARGS":
-                words += shlex.split(str(each.get("value", "")))
+                words += split_words(str(each.get("value", "")))
         return words, table
     return [], {}
 

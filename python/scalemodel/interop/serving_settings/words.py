@@ -166,6 +166,22 @@ def _expanded(word: str, variables: Mapping[str, str]) -> str:
     return re.sub(r"\$\{(\w+)\}|\$(\w+)", value, word)
 
 
+def split_words(text: str) -> list[str]:
+    """The words of one command.
+
+    Examples
+    --------
+    >>> split_words("vllm serve 'a b'")
+    ['vllm', 'serve', 'a b']
+    """
+    if len(text) > LONGEST:
+        raise ScaleModelError(f"a command of {len(text)} signs: at most {LONGEST} are read")
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise _no_command([text], error) from None
+
+
 def _lines(text: str) -> Iterable[list[str]]:
     """Words and separators of every line; a text in quotes may go on over several."""
     waiting: list[str] = []
