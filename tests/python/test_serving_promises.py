@@ -260,7 +260,7 @@ def test_more_than_an_instance_can_finish_is_seen_to_grow() -> None:
     for share, grows in ((0.7, False), (1.3, True)):
         plan = sm.serve("llama3_8b", "dgx_h100", SMALL, replicas=1, requests_per_s=share * most)
         served = plan.simulate(requests=20_000, seed=4)
-        assert measure(served, 5.0).grows is grows
+        assert measure([served], 5.0).grows is grows
 
 
 # --------------------------------------------------------------------------- what binds, and why
@@ -296,6 +296,17 @@ def test_headroom_is_paid_for_in_accelerators() -> None:
     assert 1.8 * none <= much
     with pytest.raises(sm.ScaleModelError, match="headroom=-1"):
         sm.plan_serving("llama3_8b", "dgx_h100", SMALL, headroom=-1)
+
+
+def test_the_fastest_plans_stay_within_the_cluster() -> None:
+    cluster = sm.cluster("dgx_h100", nodes=2)
+    found = sm.plan_serving("llama3_70b", cluster, CHAT, goal="tpot", requests_per_s=2, top=5)
+    assert found.best.tpot_s.is_monotonic_increasing
+    assert (found.best.accelerators <= 16).all()
+    best = found[0]
+    assert best.accelerators == 16
+    fewest = sm.plan_serving("llama3_70b", cluster, CHAT, goal="accelerators", requests_per_s=2)[0]
+    assert best.tpot_s < fewest.tpot_s
 
 
 @pytest.mark.parametrize("rate", [None, 3.0])
@@ -339,6 +350,8 @@ def test_limits_are_named_by_metric_and_percentile() -> None:
     ask = ("llama3_8b", "dgx_h100", SMALL)
     with pytest.raises(sm.ScaleModelError, match=r"ttft_p98_s: no such.*ttft_p9"):
         sm.plan_serving(*ask, ttft_p98_s=1)  # type: ignore[call-arg]
+    with pytest.raises(sm.ScaleModelError, match=r"request_per_s: no such.*'requests_per_s'"):
+        sm.plan_serving(*ask, request_per_s=1)  # type: ignore[call-arg]
     with pytest.raises(sm.ScaleModelError, match=r"tpot_p90_s=-1: must be a number"):
         sm.plan_serving(*ask, tpot_p90_s=-1)
     with pytest.raises(sm.ScaleModelError, match="ttft_s='fast'"):

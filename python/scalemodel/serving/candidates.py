@@ -118,16 +118,21 @@ class Question:
         load = self.promise.requests_per_s * (1 + self.promise.headroom)
         return np.asarray(ranks * np.ceil(load / most))
 
-    def key(self, candidate: Candidate) -> tuple[float, float]:
-        """What a candidate is ordered by once its replicas or its concurrency are known."""
+    def key(self, candidate: Candidate) -> tuple[float, float, float]:
+        """What a candidate is ordered by once its replicas or its concurrency are known.
+
+        Of the fastest, those come last that need more than the cluster.
+        """
         state = candidate.state
         assert state is not None
-        tpot = float(state.tpot_s)
+        tpot, accelerators = float(state.tpot_s), candidate.ranks * candidate.replicas
         if self.goal in ("tpot", "ttft"):
-            return float(getattr(state, f"{self.goal}_s")), tpot
+            if accelerators > self.promise.cluster.accelerators:
+                return 1.0, float(accelerators), tpot
+            return 0.0, float(getattr(state, f"{self.goal}_s")), tpot
         if self.promise.requests_per_s is None:
-            return -float(state.requests_per_s) / candidate.ranks, tpot
-        return float(candidate.ranks * candidate.replicas), tpot
+            return 0.0, -float(state.requests_per_s) / candidate.ranks, tpot
+        return 0.0, float(accelerators), tpot
 
 
 @dataclass(frozen=True)
@@ -288,7 +293,7 @@ def best_first(
     promise = question.promise
     candidates, misses = _candidates(question)
     order = count()
-    heap = [((bound, 0.0), next(order), 0, each) for bound, each in candidates]
+    heap = [((0.0, bound, 0.0), next(order), 0, each) for bound, each in candidates]
     heapq.heapify(heap)
     best: list[Candidate] = []
     taken: set[_core.ServingLayout] = set()
@@ -317,7 +322,7 @@ def best_first(
             key = question.key(candidate)
             heapq.heappush(heap, (key, next(order), stage + 1, candidate))
             if stage == 1:
-                known[candidate.layout] = key[0]
+                known[candidate.layout] = key[1]
         elif candidate.binds:
             name = layout_text(candidate.layout)
             misses.append(Miss(candidate.missed, candidate.binds, candidate.missed_value, name))

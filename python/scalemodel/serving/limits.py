@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import TypedDict
 
@@ -46,8 +46,8 @@ LIMITS: dict[str, tuple[str, int]] = {
 }
 
 
-def limits_of(given: Mapping[str, object]) -> dict[str, float]:
-    """The limits that were given, checked.
+def limits_of(given: Mapping[str, object], options: Sequence[str] = ()) -> dict[str, float]:
+    """The limits that were given, checked; `options` are what else may have been meant.
 
     Raises
     ------
@@ -61,7 +61,9 @@ def limits_of(given: Mapping[str, object]) -> dict[str, float]:
     found = {}
     for name, value in given.items():
         if name not in LIMITS:
-            raise ScaleModelError(f"{name}: no such option or limit; {nearest(name, LIMITS)}")
+            raise ScaleModelError(
+                f"{name}: no such option or limit; {nearest(name, [*LIMITS, *options])}"
+            )
         if value is None:
             continue
         number = isinstance(value, Real) and not isinstance(value, bool)

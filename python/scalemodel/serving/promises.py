@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 import scalemodel._core as _core
 from scalemodel.resolve import Cluster, Model
-from scalemodel.serving.limits import LIMITS, PERCENTS, slack_of
+from scalemodel.serving.limits import LIMITS, METRICS, PERCENTS, slack_of
 from scalemodel.serving.plan import ServingPlan, deployment_of, ranks_of
 from scalemodel.serving.stream import ServedStream, keep_running, request_stream, run_stream
 from scalemodel.serving.task import Inference, number_from_to
@@ -25,7 +25,8 @@ _GROWTH = 0.05  # of the arrivals, that requests inside may grow by in half a st
 _REFUSED = 0.005  # of the requests, longer than the whole cache
 _IDLE = 0.02  # of the load that an instance is asked for, where it is hardly loaded
 _MOST_REPLICAS = 1_000_000
-_CLEAR = 1.25  # times a limit, that a few requests are enough to tell
+_CLEAR = 3.0  # standard errors beyond a limit, that a few requests are enough to tell
+_RUNS = 4  # of sequences kept running, each with others to begin with
 _MEAN_OF_MEDIAN = 1.5  # time between tokens, that no stream goes beyond
 _GRAIN = 0.02  # of the replicas, that more of them may be than the fewest
 _CLOSE = 1.03  # of a bisection over concurrency
@@ -85,13 +86,13 @@ class Measured:
     grows: bool = False
     refused: float = 0.0
 
-    def broken(self, limits: Mapping[str, float]) -> tuple[float, str]:
+    def broken(self, limits: Mapping[str, float], errors: float = _ERRORS) -> tuple[float, str]:
         """The largest ratio of a value, its error added, to its limit; above 1: broken."""
         if self.grows:
             return float("inf"), RATE
         if self.refused > _REFUSED:
             return float("inf"), CACHE
-        sure = {name: self.values[name] + _ERRORS * self.errors[name] for name in limits}
+        sure = {name: self.values[name] + errors * self.errors[name] for name in limits}
         return slack_of(sure, limits)
 
 
@@ -108,18 +109,56 @@ def _statistics(columns: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, flo
 
 
 def measure(
-    served: ServedStream, life: float, limits: Mapping[str, float] | None = None
+    runs: Sequence[ServedStream], life: float, limits: Mapping[str, float] | None = None
 ) -> Measured:
-    """Means and percentiles of a stream, less what comes while it fills and drains.
+    """Means and percentiles of streams, less what comes while they fill and drain.
 
     Parameters
     ----------
-    served : ServedStream
+    runs : sequence of ServedStream
+        Alike but for what was drawn.
     life : float
         Mean latency of a request, about.
     limits : mapping, optional
         Only what these limits are about.
     """
+    asked = METRICS if limits is None else {LIMITS[name][0] for name in limits}
+    columns, refused = [], []
+    for served in runs:
+        found, left_out = _measured_columns(served, life)
+        columns.append({metric: column for metric, column in found.items() if metric in asked})
+        refused.append(left_out)
+    count = min((each.size for found in columns for each in found.values()), default=_BLOCKS)
+    if count < _BLOCKS:
+        return Measured({}, {}, refused=1.0)
+
+    def joined(metric: str) -> npt.NDArray[np.float64]:
+        return np.concatenate([found[metric] for found in columns])
+
+    values = _statistics({metric: joined(metric) for metric in columns[0]})
+    whole = [_statistics(found) for found in columns]
+    parts = -(-_BLOCKS // len(runs))
+    blocks = [
+        _statistics({metric: np.array_split(found[metric], parts)[i] for metric in found})
+        for found in columns
+        for i in range(parts)
+    ]
+    errors = {}
+    for name in values:
+        # What is alike within a run differs between runs.
+        errors[name] = max(_standard_error([each[name] for each in of]) for of in (blocks, whole))
+    return Measured(values, errors, any(map(_grows, runs)), float(np.mean(refused)))
+
+
+def _standard_error(means: Sequence[float]) -> float:
+    """Of the mean of some; 0 for one."""
+    return float(np.std(means, ddof=1) / np.sqrt(len(means))) if len(means) > 1 else 0.0
+
+
+def _measured_columns(
+    served: ServedStream, life: float
+) -> tuple[dict[str, npt.NDArray[np.float64]], float]:
+    """Times of the requests that count, by metric, and the share of those that were refused."""
     arrival, tokens = served.stream.arrival_s, served.stream.output_tokens
     first, last = float(arrival[0]), float(arrival[-1])
     kept = (arrival >= first + _WARM * life) & (arrival <= last - _DRAIN * life)
@@ -127,26 +166,13 @@ def measure(
         kept = np.ones(len(arrival), dtype=bool)
     refused = float(served.refused[kept].mean())
     kept &= ~served.refused
-    count = int(kept.sum())
-    if count < _BLOCKS:
-        return Measured({}, {}, refused=1.0)
-    began, ended = served.first_token_s[kept], served.finished_s[kept]
+    began, ended, arrival = served.first_token_s[kept], served.finished_s[kept], arrival[kept]
     columns = {
-        "ttft": began - arrival[kept],
+        "ttft": began - arrival,
         "tpot": (ended - began) / np.maximum(1.0, tokens[kept] - 1),
-        "e2e": ended - arrival[kept],
+        "e2e": ended - arrival,
     }
-    if limits is not None:
-        asked = {LIMITS[name][0] for name in limits}
-        columns = {metric: column for metric, column in columns.items() if metric in asked}
-    values = _statistics(columns)
-    parts = np.array_split(np.arange(count), _BLOCKS)
-    blocks = [_statistics({key: col[part] for key, col in columns.items()}) for part in parts]
-    errors = {
-        name: float(np.std([block[name] for block in blocks], ddof=1) / np.sqrt(_BLOCKS))
-        for name in values
-    }
-    return Measured(values, errors, _grows(served), refused)
+    return columns, refused
 
 
 def _grows(served: ServedStream) -> bool:
@@ -237,7 +263,7 @@ def _looked_at(look: Callable[[int], Measured], limits: Mapping[str, float]) -> 
     if not limits:
         return look(_REQUESTS)
     few = look(_FEW_REQUESTS)
-    clear = few.values and not few.grows and slack_of(few.values, limits)[0] > _CLEAR
+    clear = not few.grows and few.broken(limits, -_CLEAR)[0] > 1
     return few if clear else look(_REQUESTS)
 
 
@@ -260,7 +286,7 @@ def measure_rate(
     stream = request_stream(
         task, requests=min(count, _MOST_REQUESTS), requests_per_s=copies * rate, seed=seed
     )
-    return measure(run_stream(deployment, task.mix, stream, copies, seed=seed), life, limits)
+    return measure([run_stream(deployment, task.mix, stream, copies, seed=seed)], life, limits)
 
 
 def _broken_at(candidate: Candidate, load: float, replicas: int) -> tuple[float, str]:
@@ -399,14 +425,14 @@ def measure_running(
     requests: int = _REQUESTS,
     limits: Mapping[str, float] | None = None,
 ) -> Measured:
-    """One instance that keeps as many running as its plan says."""
+    """Instances that each keep as many running as their plan says."""
     assert plan.state is not None
     assert plan.asked_concurrency is not None
     task, concurrency = candidate.promise.task, plan.asked_concurrency
-    count = min(requests + round((_WARM + _DRAIN + 10) * concurrency), _MOST_REQUESTS)
-    served = keep_running(plan, count, seed=1)
+    count = requests // _RUNS + round((_WARM + _DRAIN + 2) * concurrency)
+    runs = [keep_running(plan, min(count, _MOST_REQUESTS), seed=1 + i) for i in range(_RUNS)]
     life = plan.state.prefill_s + (task.output_tokens - 1) * plan.state.tpot_s
-    return replace(measure(served, life, limits), grows=False)
+    return replace(measure(runs, life, limits), grows=False)
 
 
 def _alone(plan_of: Callable[[float], ServingPlan], name: str) -> float:

@@ -39,6 +39,19 @@ if TYPE_CHECKING:
 
 Goal = Literal["throughput", "tpot", "ttft", "accelerators"]
 GOALS = ("throughput", "tpot", "ttft", "accelerators")
+_OPTIONS = (
+    "goal",
+    "requests_per_s",
+    "headroom",
+    "engine",
+    "layouts",
+    "most_tokens",
+    "per_octave",
+    "top",
+    "checked",
+    "threads",
+    "progress",
+)
 _PERCENT = 100  # steps of a bar of progress
 
 
@@ -132,7 +145,7 @@ def plan_serving(
     goal : str
         ``"throughput"`` (output tokens per second and accelerator), ``"accelerators"`` (the fewest
         that carry `requests_per_s`), ``"tpot"`` or ``"ttft"`` (the shortest; with
-        `requests_per_s` on all that the cluster holds).
+        `requests_per_s` on all that the cluster holds, what needs more than it comes last).
     requests_per_s : float, optional
         That all instances together must carry; `replicas` says how many it takes.
     headroom : float
@@ -183,7 +196,7 @@ def plan_serving(
     >>> len(plans), plans[0].simulated["tpot_p90_s"] <= 0.03
     (3, True)
     """
-    asked = limits_of(limits)
+    asked = limits_of(limits, _OPTIONS)
     warn_of_milliseconds(asked)
     if goal not in GOALS:
         raise ScaleModelError(f"goal={goal!r}: must be one of {', '.join(GOALS)}")
