@@ -36,7 +36,8 @@ def hub_id(table: Mapping[str, Any], label: str = "") -> str:
     ('a/Base-Chat', 'a/Base', 'a/Base')
     """
     asked = "" if label == table.get("name") else catalog.normalised(label)
-    for alias in table.get("aliases", ()):
+    aliases = table.get("aliases", ())
+    for alias in aliases if isinstance(aliases, list) else ():
         if is_hub_id(alias) and asked in (
             catalog.normalised(alias),
             catalog.normalised(alias.split("/", 1)[1]),
