@@ -92,7 +92,7 @@ void bind_run(py::module_& m) {
         return training_time(tokens, tokens_per_s, ettr_fraction).base();
       },
       py::arg("tokens"), py::arg("tokens_per_s"), py::arg("ettr_fraction"),
-      "Seconds to train on so many tokens.");
+      "Seconds to train on this number of tokens.");
   m.def(
       "tokens_in",
       [](double time_s, double tokens_per_s, double ettr_fraction) {

@@ -17,7 +17,7 @@ void require_equal(const char* name, const NumberColumn& values, py::ssize_t row
 
 void bind_elementwise(py::module_& m) {
   bind_record<StreamingKernel>(m, "Constants of an elementwise or row-wise operation.");
-  bind_record<LookupKernel>(m, "Constants of an embedding look-up kernel.");
+  bind_record<LookupKernel>(m, "Constants of an embedding lookup kernel.");
   m.def(
       "streaming_time_s",
       [](const Accelerator& accelerator, const StreamingKernel& kernel, const NumberColumn& rows,
@@ -64,7 +64,7 @@ void bind_elementwise(py::module_& m) {
       },
       py::arg("accelerator"), py::arg("kernel"), py::arg("tables"), py::arg("batch"),
       py::arg("pooling"), py::arg("dim"), py::arg("value_bytes"),
-      "Seconds of one embedding look-up, one per row.");
+      "Seconds of one embedding lookup, one per row.");
 }
 
 }  // namespace scalemodel::bindings

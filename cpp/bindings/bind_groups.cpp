@@ -53,11 +53,11 @@ LayerGroup tables_group(const std::string& name, const std::vector<TableRow>& ro
 
 std::unique_ptr<GroupTables> make_tables(const ComposedModel& model, const Cluster& cluster,
                                          const Task& task, const Stack& stack,
-                                         const Ablation& ablation, double look_up_fraction,
+                                         const Ablation& ablation, double lookup_fraction,
                                          const std::vector<std::string>& meshes,
                                          const std::vector<int>& micro_batches, bool forward_only) {
-  if (!(look_up_fraction > 0 && look_up_fraction <= 1)) {
-    throw MalformedQuestion("look_up_fraction=" + std::to_string(look_up_fraction) +
+  if (!(lookup_fraction > 0 && lookup_fraction <= 1)) {
+    throw MalformedQuestion("lookup_fraction=" + std::to_string(lookup_fraction) +
                             ": must be above 0, at most 1");
   }
   std::vector<Mesh> parsed;
@@ -68,7 +68,7 @@ std::unique_ptr<GroupTables> make_tables(const ComposedModel& model, const Clust
                               ": must be from 1 to 65535");
     }
   }
-  return std::make_unique<GroupTables>(model, cluster, task, stack, ablation, look_up_fraction,
+  return std::make_unique<GroupTables>(model, cluster, task, stack, ablation, lookup_fraction,
                                        std::move(parsed), micro_batches, forward_only);
 }
 
@@ -250,7 +250,7 @@ py::list group_column_rows() {
 }
 
 /// Operators as a recording of a module gives them: kind, rows, columns, depth, copies; of
-/// attention heads, head width and whether it is causal; of products whether they have weights.
+/// attention heads, head width and whether it is causal; of GEMMs whether they have weights.
 using RecordedOperator =
     std::tuple<OperatorKind, double, double, double, double, int, int, bool, bool>;
 using RecordedLayer = std::tuple<double, double, std::vector<RecordedOperator>>;
@@ -264,7 +264,7 @@ LayerGroup recorded_group(const std::string& name, const std::vector<RecordedLay
     unit.biases = biases;
     for (const auto& [kind, rows, columns, depth, copies, heads, width, causal, weights] :
          operators) {
-      GroupOperator& op = unit.operators.emplace_back();
+      LayerOperator& op = unit.operators.emplace_back();
       op.kind = kind;
       op.name = name_of(kind);
       op.rows = rows;
@@ -395,7 +395,7 @@ Ablation(latency=False))");
            py::arg("recompute"));
   py::class_<GroupTables>(m, "GroupTables", "Costs of every group under every mesh.")
       .def(py::init(&make_tables), py::arg("model"), py::arg("cluster"), py::arg("task"),
-           py::arg("stack"), py::arg("ablation"), py::arg("look_up_fraction"), py::arg("meshes"),
+           py::arg("stack"), py::arg("ablation"), py::arg("lookup_fraction"), py::arg("meshes"),
            py::arg("micro_batches"), py::arg("forward_only"))
       .def("estimate", &evaluate_groups, py::arg("layout"));
   py::class_<GroupSpace>(m, "GroupSpace", "Combinations of meshes and schedules, numbered.")

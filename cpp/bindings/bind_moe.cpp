@@ -155,7 +155,7 @@ py::array_t<double> dispatch(const Accelerator& accelerator, const DispatchKerne
 }  // namespace
 
 void bind_moe(py::module_& m) {
-  bind_record<GroupedGemmKernel>(m, "Constants of a grouped matrix product kernel.");
+  bind_record<GroupedGemmKernel>(m, "Constants of a grouped GEMM kernel.");
   bind_record<DispatchKernel>(m, "Constants of one direction of token dispatch.");
   m.def("expert_loads", &expert_loads, py::arg("tokens"), py::arg("experts"), py::arg("topk"),
         py::arg("ranks"), py::arg("skew"),
@@ -168,7 +168,7 @@ void bind_moe(py::module_& m) {
         "Seconds of an expert layer on its busiest rank, one per row of the columns.");
   m.def("grouped_call_time_s", &grouped_call, py::arg("accelerator"), py::arg("kernel"),
         py::arg("rows"), py::arg("groups"), py::arg("columns"), py::arg("depth"),
-        "Seconds of products over groups of rows, one per row of the columns.");
+        "Seconds of GEMMs over groups of rows, one per row of the columns.");
   m.def("dispatch_time_s", &dispatch, py::arg("accelerator"), py::arg("kernel"), py::arg("tokens"),
         py::arg("hidden"), py::arg("topk"), py::arg("experts"), py::arg("ranks"), py::arg("nodes"),
         py::arg("communication_blocks"),

@@ -58,7 +58,7 @@ void bind_ops(py::module_& m) {
       },
       py::arg("accelerator"), py::arg("kernel"), py::arg("format"), py::arg("m"), py::arg("n"),
       py::arg("k"), py::arg("batch"), py::arg("output_bytes") = 2.0,
-      "Seconds of each product (m, n, k, batch) with a named kernel's constants.");
+      "Seconds of each GEMM (m, n, k, batch) with a named kernel's constants.");
 }
 
 }  // namespace scalemodel::bindings

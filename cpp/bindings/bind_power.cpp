@@ -17,7 +17,7 @@ void bind_power(py::module_& m) {
       [](const PowerPhases& power, const ClockPower& clock, const StepPhases& phases,
          double cap_w) { return step_under_cap(power, clock, phases, Watts{cap_w}); },
       py::arg("power"), py::arg("clock"), py::arg("phases"), py::arg("cap_w"),
-      "The step under a limit of so many watts per accelerator.");
+      "The step under a power limit of each accelerator, in watts.");
   m.def(
       "serving_power_w",
       [](const ServingPower& serving, double limit_w, const DecodeLoad& load) {

@@ -205,14 +205,15 @@ void bind_deployment(py::module_& m) {
                                 checked("concurrency", concurrency, 0, kMany));
           },
           py::arg("mix"), py::arg("concurrency"), py::arg("limited") = true,
-          "With so many sequences running all the time; not limited: even beyond the cache.")
+          "At a fixed concurrency; not limited: even beyond the KV cache.")
       .def(
           "steady_state_at",
           [](const Deployment& deployment, const RequestMix& mix, double rate) {
             return steady_state_at(deployment.times, deployment.capacity(mix.input, mix.output),
                                    mix, checked("requests_per_s", rate, 0, kMany));
           },
-          py::arg("mix"), py::arg("requests_per_s"), "With so many requests arriving per second.")
+          py::arg("mix"), py::arg("requests_per_s"),
+          "With requests arriving at this rate per second.")
       .def("simulate", &simulate, py::arg("mix"), py::arg("arrival_s"), py::arg("input_tokens"),
            py::arg("output_tokens"), py::arg("replicas") = 1, py::arg("prefilled") = false,
            py::arg("balance") = Balance::random, py::arg("seed") = 0,
@@ -222,7 +223,7 @@ void bind_deployment(py::module_& m) {
 }  // namespace
 
 void bind_serving(py::module_& m) {
-  bind_record<Engine>(m, "A serving engine of an era.");
+  bind_record<Engine>(m, "One version of a serving engine.");
   bind_record<ServingKernels>(m, "The kernels an engine runs on one accelerator.");
   bind_record<ServingLayout>(m, R"(How one instance is spread over accelerators.
 
@@ -243,7 +244,7 @@ ServingLayout(tp=8, ep=8))");
         return batch_state_at(pass, Hertz{checked("requests_per_s", rate, 1e-12, kMany)});
       },
       py::arg("batch_pass"), py::arg("requests_per_s"),
-      "With so many requests arriving per second.");
+      "With requests arriving at this rate per second.");
   m.def(
       "check_serving_layout",
       [](const Model& model, const ServingLayout& layout, const Cluster& cluster) {

@@ -20,11 +20,11 @@ Strategy(tp=8, pp=8, vpp=2)
 >>> plan.to_dict()["micro_batch"]
 1)");
   bind_record<Task>(m, "A training step.");
-  bind_record<Stack>(m, "A software stack of an era.");
+  bind_record<Stack>(m, "One version of a software stack.");
   py::class_<Degrees>(m, "Degrees", "Degrees of a strategy with everything left open filled in.")
       .def_readonly("dp", &Degrees::dp)
       .def_readonly("etp", &Degrees::etp)
-      .def_readonly("shard", &Degrees::shard, "Ranks that share out what the sharding shares out.");
+      .def_readonly("shard", &Degrees::shard, "Ranks over which the sharding partitions.");
   m.def("resolve_degrees", &resolve_degrees, py::arg("strategy"), py::arg("cluster"),
         py::arg("task"), "What a strategy left open, on this cluster.");
 }

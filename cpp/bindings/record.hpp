@@ -32,7 +32,7 @@ struct IsArray : std::false_type {};
 template <class E, std::size_t N>
 struct IsArray<std::array<E, N>> : std::true_type {};
 
-/// Whatever the caller passed for a field of type M; judged with the field's name at hand.
+/// Whatever the caller passed for a field of type M; judged where the field's name is known.
 template <class M>
 struct Argument {
   py::object value;

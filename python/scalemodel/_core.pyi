@@ -1483,7 +1483,7 @@ class FittedField:
         """
 class GroupedGemmKernel:
     """
-    Constants of a grouped matrix product kernel.
+    Constants of a grouped GEMM kernel.
     """
     @staticmethod
     def fields() -> list:
@@ -1735,7 +1735,7 @@ class StreamingKernel:
         """
 class LookupKernel:
     """
-    Constants of an embedding look-up kernel.
+    Constants of an embedding lookup kernel.
     """
     @staticmethod
     def fields() -> list:
@@ -2469,7 +2469,7 @@ class Strategy:
     @property
     def sharding(self) -> str:
         """
-        what data-parallel ranks share out
+        what data-parallel ranks shard
         """
     @property
     def split_p2p(self) -> bool:
@@ -2592,7 +2592,7 @@ class Task:
         """
 class Stack:
     """
-    A software stack of an era.
+    One version of a software stack.
     """
     @staticmethod
     def fields() -> list:
@@ -2627,7 +2627,7 @@ class Stack:
     @property
     def async_tp(self) -> bool:
         """
-        backward tensor-parallel exchange under the weight gradient's product
+        backward tensor-parallel exchange under the weight gradient's GEMM
         """
     @property
     def attention(self) -> str:
@@ -2687,7 +2687,7 @@ class Stack:
     @property
     def fused_accumulation(self) -> bool:
         """
-        weight gradients add up inside their matrix products
+        weight gradients add up inside their GEMMs
         """
     @property
     def fused_activation(self) -> bool:
@@ -2717,7 +2717,7 @@ class Stack:
     @property
     def gemm_efficiency(self) -> float:
         """
-        matrix products in a step over the same in a tight loop
+        GEMMs in a step over the same in a tight loop
         """
     @property
     def gradients_fp32(self) -> bool:
@@ -2852,7 +2852,7 @@ class Stack:
     @property
     def split_gate(self) -> bool:
         """
-        gate and up are matrix products of their own
+        gate and up are GEMMs of their own
         """
     @property
     def split_loss_per_logit_bytes(self) -> float:
@@ -2897,7 +2897,7 @@ class Degrees:
     @property
     def shard(self) -> int:
         """
-        Ranks that share out what the sharding shares out.
+        Ranks over which the sharding partitions.
         """
 class Estimate:
     """
@@ -3264,7 +3264,7 @@ class MixedStep:
         ...
 class Engine:
     """
-    A serving engine of an era.
+    One version of a serving engine.
     """
     @staticmethod
     def fields() -> list:
@@ -3428,7 +3428,7 @@ class ServingKernels:
     @property
     def attention(self) -> str:
         """
-        operands of the attention products
+        operands of the attention GEMMs
         """
     @property
     def cache(self) -> str:
@@ -3458,7 +3458,7 @@ class ServingKernels:
     @property
     def experts_as_linear(self) -> bool:
         """
-        their products run as a batch of linear layers
+        their GEMMs run as a batch of linear layers
         """
     @property
     def host_slowdown(self) -> float:
@@ -3542,7 +3542,7 @@ class ServingLayout:
     @property
     def cp(self) -> int:
         """
-        ranks that share out a prompt
+        ranks over which a prompt is sharded
         """
     @property
     def dp(self) -> int:
@@ -3552,7 +3552,7 @@ class ServingLayout:
     @property
     def ep(self) -> int:
         """
-        ranks that share out the experts
+        ranks over which the experts are sharded
         """
     @property
     def pp(self) -> int:
@@ -3646,7 +3646,7 @@ class StepTime:
     @property
     def linear_s(self) -> float:
         """
-        matrix products of dense layers
+        GEMMs of dense layers
         """
     @property
     def prefill_attention_s(self) -> float:
@@ -4067,11 +4067,11 @@ class Deployment:
         """
     def steady_state(self, mix: RequestMix, concurrency: typing.SupportsFloat | typing.SupportsIndex, limited: bool = True) -> SteadyState:
         """
-        With so many sequences running all the time; not limited: even beyond the cache.
+        At a fixed concurrency; not limited: even beyond the KV cache.
         """
     def steady_state_at(self, mix: RequestMix, requests_per_s: typing.SupportsFloat | typing.SupportsIndex) -> SteadyState:
         """
-        With so many requests arriving per second.
+        With requests arriving at this rate per second.
         """
     def step(self, *, sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0, context: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0, queries: typing.SupportsFloat | typing.SupportsIndex = 1.0, drafts: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> StepTime:
         """
@@ -5095,7 +5095,7 @@ class Ablation:
     @property
     def index_exchange(self) -> bool:
         """
-        look-up indices sent to the rows' ranks
+        lookup indices sent to the rows' ranks
         """
     @property
     def latency(self) -> bool:
@@ -5209,7 +5209,7 @@ class GroupEstimate:
     @property
     def compute_s(self) -> float:
         """
-        kernels, look-ups included
+        kernels, lookups included
         """
     @property
     def cost_usd(self) -> float:
@@ -5259,7 +5259,7 @@ class GroupEstimate:
     @property
     def forward_flop(self) -> float:
         """
-        matrix products of a rank, one forward pass
+        GEMMs of a rank, one forward pass
         """
     @property
     def forward_s(self) -> float:
@@ -5269,7 +5269,7 @@ class GroupEstimate:
     @property
     def gemm_s(self) -> float:
         """
-        matrix products, of compute_s
+        GEMMs, of compute_s
         """
     @property
     def hidden_s(self) -> float:
@@ -5284,7 +5284,7 @@ class GroupEstimate:
     @property
     def lookup_s(self) -> float:
         """
-        look-ups and updates of tables, of compute_s
+        lookups and updates of tables, of compute_s
         """
     @property
     def memory_activations_bytes(self) -> float:
@@ -5384,7 +5384,7 @@ class GroupEstimate:
     @property
     def table_imbalance(self) -> float:
         """
-        look-ups of the busiest rank over the mean
+        lookups of the busiest rank over the mean
         """
     @property
     def tokens_per_s(self) -> float:
@@ -5423,7 +5423,7 @@ class GroupTables:
     """
     Costs of every group under every mesh.
     """
-    def __init__(self, model: ComposedModel, cluster: Cluster, task: Task, stack: Stack, ablation: Ablation, look_up_fraction: typing.SupportsFloat | typing.SupportsIndex, meshes: collections.abc.Sequence[str], micro_batches: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], forward_only: bool) -> None:
+    def __init__(self, model: ComposedModel, cluster: Cluster, task: Task, stack: Stack, ablation: Ablation, lookup_fraction: typing.SupportsFloat | typing.SupportsIndex, meshes: collections.abc.Sequence[str], micro_batches: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], forward_only: bool) -> None:
         ...
     def estimate(self, layout: GroupLayout) -> GroupEstimate:
         ...
@@ -5456,7 +5456,7 @@ def availability_interval_s(write_s: typing.SupportsFloat | typing.SupportsIndex
     """
 def batch_state_at(batch_pass: BatchPass, requests_per_s: typing.SupportsFloat | typing.SupportsIndex) -> BatchState:
     """
-    With so many requests arriving per second.
+    With requests arriving at this rate per second.
     """
 def best_algorithm(op: str, size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> str:
     """
@@ -5618,7 +5618,7 @@ def gemm_bound_s(accelerator: Accelerator, precision: str, m: typing.Annotated[n
     """
 def gemm_kernel_time_s(accelerator: Accelerator, kernel: TileGemm, format: GemmFormat, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_bytes: typing.SupportsFloat | typing.SupportsIndex = 2.0) -> numpy.typing.NDArray[numpy.float64]:
     """
-    Seconds of each product (m, n, k, batch) with a named kernel's constants.
+    Seconds of each GEMM (m, n, k, batch) with a named kernel's constants.
     """
 def gemm_time_s(accelerator: Accelerator, precision: str, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
     """
@@ -5638,7 +5638,7 @@ def group_columns() -> list:
     """
 def grouped_call_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, rows: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], groups: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], columns: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], depth: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
-    Seconds of products over groups of rows, one per row of the columns.
+    Seconds of GEMMs over groups of rows, one per row of the columns.
     """
 def head_group(name: str, hidden: typing.SupportsInt | typing.SupportsIndex, outputs: typing.SupportsInt | typing.SupportsIndex, tied: bool, loss: bool, every_token: bool, norm: bool, bias: bool, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
     ...
@@ -5662,7 +5662,7 @@ def least_loss_split(law: LossLaw, budget_flop: typing.SupportsFloat | typing.Su
     """
 def lookup_time_s(accelerator: Accelerator, kernel: LookupKernel, tables: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], pooling: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], value_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
-    Seconds of one embedding look-up, one per row.
+    Seconds of one embedding lookup, one per row.
     """
 def loss(law: LossLaw, parameters: typing.SupportsFloat | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
@@ -5846,7 +5846,7 @@ def step_messages(tables: Tables, strategy: Strategy) -> list:
     """
 def step_under_cap(power: PowerPhases, clock: ClockPower, phases: StepPhases, cap_w: typing.SupportsFloat | typing.SupportsIndex) -> CappedStep:
     """
-    The step under a limit of so many watts per accelerator.
+    The step under a power limit of each accelerator, in watts.
     """
 def strategy_flows(tables: Tables, strategy: Strategy, rails: bool) -> dict:
     """
@@ -5884,7 +5884,7 @@ def tokens_per_step(mix: RequestMix) -> float:
     """
 def training_time_s(tokens: typing.SupportsFloat | typing.SupportsIndex, tokens_per_s: typing.SupportsFloat | typing.SupportsIndex, ettr_fraction: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
-    Seconds to train on so many tokens.
+    Seconds to train on this number of tokens.
     """
 def transformer_group(name: str, layers: typing.SupportsInt | typing.SupportsIndex, hidden: typing.SupportsInt | typing.SupportsIndex, heads: typing.SupportsInt | typing.SupportsIndex, kv_heads: typing.SupportsInt | typing.SupportsIndex, head_dim: typing.SupportsInt | typing.SupportsIndex, v_head_dim: typing.SupportsInt | typing.SupportsIndex, q_lora_rank: typing.SupportsInt | typing.SupportsIndex, kv_lora_rank: typing.SupportsInt | typing.SupportsIndex, rope_head_dim: typing.SupportsInt | typing.SupportsIndex, ffn: typing.SupportsInt | typing.SupportsIndex, gated: bool, causal: bool, rotary: bool, bias: bool, norms_per_layer: typing.SupportsInt | typing.SupportsIndex, experts: typing.SupportsInt | typing.SupportsIndex, experts_per_token: typing.SupportsInt | typing.SupportsIndex, shared_ffn: typing.SupportsInt | typing.SupportsIndex, modulation: typing.SupportsInt | typing.SupportsIndex, window: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
     ...

@@ -51,7 +51,7 @@ void evaluate_gpt3_tp8_pp8_dp16(benchmark::State& state) {
 }
 BENCHMARK(evaluate_gpt3_tp8_pp8_dp16)->DenseRange(0, 4);
 
-// Goal: under 2 us per strategy when the strategies differ, so that look-ups miss the cache.
+// Goal: under 2 us per strategy when the strategies differ, so that lookups miss the cache.
 void evaluate_mixed_strategies(benchmark::State& state) {
   Tables tables(make_decoder(gpt3_175b()), cluster(), task(), Stack{});
   std::vector<Strategy> strategies;

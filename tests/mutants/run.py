@@ -275,7 +275,7 @@ def passes_python(home: Path, nodes: Sequence[str]) -> bool | None:
     """Whether these tests pass; None where one is not found."""
     environment = os.environ | {"PYTHONPATH": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
     status, _ = run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *nodes],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-m", "", "-p", "no:cacheprovider", *nodes],
         cwd=ROOT,
         env=environment,
     )

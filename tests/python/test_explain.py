@@ -163,7 +163,7 @@ def test_a_term_tells_how_sure_it_is(est: sm.Estimate) -> None:
     assert set(grades.values()) == {"counted", "published", "fitted", "assumed"}
     assert grades["weights"] == grades["activations"] == "counted"
     assert grades["compute"] == grades["step_time"] == "fitted"
-    assert grades["norms"] == "assumed"  # H100 borrows the constants of the A100
+    assert grades["norm"] == "assumed"  # H100 borrows the constants of the A100
     assumed = [term for term in tree.walk() if term.confidence == "assumed"]
     assert str(tree).count("assumed; source") == len(assumed)
 

@@ -90,7 +90,7 @@ def test_every_point_lies_under_the_roof(est: sm.Estimate) -> None:
         assert 0 < y <= min(top, bandwidth * x)
         labels.add(point.get_label())
     assert {"qkv", "mlp_up", "mlp_down", "head"} <= labels
-    assert "norms" not in labels
+    assert "norm" not in labels
     assert ax.get_xlabel() == "Arithmetic intensity (flop/byte)"
 
 

@@ -13,7 +13,7 @@ namespace scalemodel {
 class PairNumbers {
  public:
   explicit PairNumbers(std::int32_t nodes) : nodes_(static_cast<std::size_t>(nodes)) {
-    constexpr std::size_t kDense = 1024;  // a table of so many squared stays in a cache
+    constexpr std::size_t kDense = 1024;  // a table of this number squared stays in a cache
     if (nodes_ <= kDense) dense_.assign(nodes_ * nodes_, kNew);
   }
 

@@ -178,14 +178,14 @@ Seconds attention_bound(const AttentionCall& call, const Accelerator& accelerato
   const double width = w.head_dim + w.v_head_dim;
   const FlopPerSecond peak =
       max(accelerator.peak_of(Precision::bf16), accelerator.peak_of(Precision::fp16));
-  const Seconds products =
+  const Seconds gemms =
       peak > FlopPerSecond{}
           ? Flop{2 * w.batch * w.heads * width * w.queries * std::max(0.0, seen)} / peak
           : Seconds{};
   const Bytes touched{w.batch * width *
                       (operand_bytes(call.math) * w.queries * w.heads +
                        operand_bytes(call.cache) * keys * w.kv_heads)};
-  return max(products, memory_bound(touched, accelerator));
+  return max(gemms, memory_bound(touched, accelerator));
 }
 
 Seconds collective_bound(const CollectiveCall& call, const Cluster& cluster) {

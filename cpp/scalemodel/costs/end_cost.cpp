@@ -11,8 +11,8 @@ EndCost embedding_cost(const Model& model, const LayerLayout& layout, const Cond
   const double tokens = static_cast<double>(layout.micro_batch) * conditions.sequence / layout.cp;
   const double element = operand_bytes(conditions.storage);
   const Bytes rows{tokens * model.hidden * element};
-  builder.moving("embedding", 2 * rows, conditions.frozen_base ? Bytes{} : 3 * rows,
-                 cluster.accelerator.elementwise.add_fraction);
+  builder.elementwise("embedding", 2 * rows, conditions.frozen_base ? Bytes{} : 3 * rows,
+                      cluster.accelerator.elementwise.add_fraction);
   EndCost cost;
   cost.forward.compute = builder.forward();
   cost.backward.compute = builder.backward();

@@ -14,7 +14,7 @@ bool shares_samples(Parallelism p) {
   return p != Parallelism::tp && p != Parallelism::sp && p != Parallelism::none;
 }
 
-/// Ranks between which the samples of a layer group are shared out whole.
+/// Ranks over which the samples of a layer group are partitioned whole.
 int sample_ranks(const Mesh& mesh) {
   int ranks = 1;
   for (const MeshAxis& axis : mesh.axes) {
@@ -30,7 +30,7 @@ Reason violation(const Placed& p) {
   const bool both = p.mesh.degree(Parallelism::tp) > 1 && p.mesh.degree(Parallelism::sp) > 1;
   if (both) return Reason::mesh;
   for (std::size_t i = 0; i < kMaxAxes; ++i) {
-    // Ranks that share out a sequence sit inside those that share out or repeat parameters.
+    // Ranks that shard a sequence sit inside those that shard or replicate parameters.
     if (p.mesh.axes[i].parallelism != Parallelism::cp || p.mesh.axes[i].degree == 1) continue;
     const auto next = i + 1 < kMaxAxes ? p.mesh.axes[i + 1].parallelism : Parallelism::none;
     const bool owns = next == Parallelism::fsdp || next == Parallelism::zero1;
@@ -70,7 +70,7 @@ void add(CollectiveSums::Sums& sums, const Transfer& moved, double times = 1) {
 }
 
 /// Activations that arrive from, and gradients that leave for, groups that hold other samples:
-/// a part of them is at hand, the ranks that share samples gather the whole.
+/// each rank has a part of them, the ranks that share samples gather the whole.
 void add_reshards(GroupCost& cost, const Placed& p) {
   const GroupQuestion& q = p.question;
   if (!q.ablation.reshard) return;
@@ -93,10 +93,10 @@ void add_table_costs(GroupCost& cost, const Placed& p, CollectiveSums& sums) {
   const GroupQuestion& q = p.question;
   cost.has_tables = true;
   cost.tables = table_cost(p.group.tables, p.mesh, p.samples, cost.trained, q.cluster, q.ablation,
-                           q.look_up_fraction);
+                           q.lookup_fraction);
   const TableCost& t = cost.tables;
-  cost.compute_forward = t.look_up;
-  cost.lookup = t.look_up;
+  cost.compute_forward = t.lookup;
+  cost.lookup = t.lookup;
   for (const Transfer& moved : t.forward) add(sums.forward, moved);
   for (const Transfer& moved : t.indices) add(sums.forward, moved);
   if (cost.trained) {
@@ -120,7 +120,7 @@ Bytes logit_bytes(const Placed& p, const Unit& unit) {
   const Stack& stack = p.question.conditions.stack;
   const double tp = p.mesh.tensor_degree();
   Bytes sum;
-  for (const GroupOperator& op : unit.operators) {
+  for (const LayerOperator& op : unit.operators) {
     if (op.kind != OperatorKind::loss) continue;
     const double held = stack.whole_logits ? op.columns : op.columns / tp;
     const Bytes each = stack.fused_loss ? Bytes{2 * p.element}
@@ -236,7 +236,7 @@ void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& uni
   cost.optimizer = Bytes{state_bytes(q.task) * cost.updated};
 }
 
-/// Whether parameters of a group learn: adapters live in the products of transformer layers, and
+/// Whether parameters of a group learn: adapters live in the GEMMs of transformer layers, and
 /// everything is frozen beside them.
 bool learns(const GroupQuestion& q, const LayerGroup& group) {
   const bool adapted = q.conditions.frozen_base;
@@ -254,14 +254,14 @@ bool learns_at_or_before(const GroupQuestion& q, std::size_t group) {
 }  // namespace
 
 GroupQuestion make_question(const ComposedModel& model, const Cluster& cluster, const Task& task,
-                            const Stack& stack, const Ablation& ablation, double look_up_fraction,
+                            const Stack& stack, const Ablation& ablation, double lookup_fraction,
                             bool forward_only) {
   GroupQuestion q;
   q.model = &model;
   q.cluster = ablated(cluster, ablation);
   q.task = task;
   q.ablation = ablation;
-  q.look_up_fraction = look_up_fraction;
+  q.lookup_fraction = lookup_fraction;
   q.forward_only = forward_only;
   Stack changed = stack;
   if (ablation.gemm_fraction > 0) changed.gemm_efficiency = 1;

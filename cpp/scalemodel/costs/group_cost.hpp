@@ -36,7 +36,7 @@ struct UnitCost {
   Transfer gather;                          ///< of sharded parameters
   Transfer dispatch, combine;               ///< of routed tokens, either way alike
   Transfer join_forward, join_backward;     ///< of tensor-parallel sums
-  Transfer enter_forward, enter_backward;   ///< of inputs and gradients shared out by sequence
+  Transfer enter_forward, enter_backward;   ///< of inputs and gradients sharded by sequence
   Transfer context_gather, context_reduce;  ///< keys and values; their gradients
   std::array<Transfer, 2> gradients{};      ///< over shards, then over replicas
   Parts parts = 0;
@@ -74,7 +74,7 @@ struct GroupCost {
   ByCollective by{};        ///< without recomputation
   ByCollective again_by{};  ///< of a forward pass repeated by recomputation
   BytesByCollective bytes_by{}, again_bytes_by{};
-  Flop forward_flop;  ///< of this rank, products and attention
+  Flop forward_flop;  ///< of this rank, GEMMs and attention
 
   double parameters = 0;  ///< that this rank keeps
   double updated = 0;     ///< dense ones whose optimizer states it keeps
@@ -95,18 +95,18 @@ struct GroupQuestion {
   Ablation ablation;
   Conditions conditions;
   LayerTimers timers;
-  double look_up_fraction = 1;  ///< of memory bandwidth, pooled look-ups and updates of tables
+  double lookup_fraction = 1;  ///< of memory bandwidth, pooled lookups and updates of tables
   bool forward_only = false;
 };
 
 GroupQuestion make_question(const ComposedModel& model, const Cluster& cluster, const Task& task,
-                            const Stack& stack, const Ablation& ablation, double look_up_fraction,
+                            const Stack& stack, const Ablation& ablation, double lookup_fraction,
                             bool forward_only);
 
 /// Samples of a rank that sees a `mesh` part of the batch, one micro-batch; 0: not whole.
 double local_samples(const Task& task, const Mesh& mesh, int micro_batches);
 
-/// Axes over which the samples are shared out, merged, innermost first: negative where ranks hold
+/// Axes over which the samples are partitioned, merged, innermost first: negative where ranks hold
 /// the same samples. Parts of sequences count as samples.
 std::array<int, kMaxAxes> batch_layout(const Mesh& mesh);
 

@@ -7,12 +7,12 @@
 namespace scalemodel {
 
 GroupTables::GroupTables(ComposedModel model, const Cluster& cluster, const Task& task,
-                         const Stack& stack, const Ablation& ablation, double look_up_fraction,
+                         const Stack& stack, const Ablation& ablation, double lookup_fraction,
                          std::vector<Mesh> meshes, std::vector<int> micro_batches,
                          bool forward_only)
     : model_(std::move(model)),
       question_(
-          make_question(model_, cluster, task, stack, ablation, look_up_fraction, forward_only)),
+          make_question(model_, cluster, task, stack, ablation, lookup_fraction, forward_only)),
       meshes_(std::move(meshes)),
       micro_batches_(std::move(micro_batches)) {
   std::map<std::array<int, kMaxAxes>, int> layouts;

@@ -13,10 +13,10 @@ namespace scalemodel {
 class GroupTables {
  public:
   /// Tabulates `meshes` for every group that they suit. `micro_batches`: the counts that strategies
-  /// may ask for, at most 255 of them. `look_up_fraction`: share of memory bandwidth that pooled
-  /// look-ups reach.
+  /// may ask for, at most 255 of them. `lookup_fraction`: share of memory bandwidth that pooled
+  /// lookups reach.
   GroupTables(ComposedModel model, const Cluster& cluster, const Task& task, const Stack& stack,
-              const Ablation& ablation, double look_up_fraction, std::vector<Mesh> meshes,
+              const Ablation& ablation, double lookup_fraction, std::vector<Mesh> meshes,
               std::vector<int> micro_batches, bool forward_only);
   GroupTables(const GroupTables&) = delete;
   GroupTables& operator=(const GroupTables&) = delete;
@@ -36,7 +36,7 @@ class GroupTables {
   /// Index of a mesh, or -1.
   int index_of(const Mesh& mesh) const noexcept;
   /// Flop of one sample in a step by the usual count: 2 per parameter met and pass, attention once;
-  /// frozen weights need no product of their own.
+  /// frozen weights need no GEMM of their own.
   Flop sample_flop() const noexcept { return sample_flop_; }
   double tokens_per_sample() const noexcept { return tokens_per_sample_; }
 

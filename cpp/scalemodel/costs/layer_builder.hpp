@@ -9,16 +9,16 @@
 
 namespace scalemodel {
 
-/// Which passes a matrix product has.
+/// Which passes a GEMM has.
 struct LinearOptions {
   bool frozen = false;  ///< no weight gradient
-  double batch = 1;     ///< independent products (experts)
+  double batch = 1;     ///< independent GEMMs (experts)
   const GemmTimer* timer = nullptr;
-  bool grouped = false;  ///< one product per expert
+  bool grouped = false;  ///< one GEMM per expert
   bool fused = false;    ///< with the activation and quantisation beside it
 };
 
-/// Kernels of one product in a narrow format: scale factors of both operands are laid out for the
+/// Kernels of one GEMM in a narrow format: scale factors of both operands are laid out for the
 /// tensor cores, then multiplied (counted in Transformer Engine, not timed).
 inline constexpr double kNarrowKernels = 3;
 
@@ -31,7 +31,7 @@ class LayerBuilder {
 
   /// y[m,n] = x[m,k] w[k,n]: forward, dx = dy w' and dw = x' dy, the last accumulated into the
   /// gradient buffer (read and written). Narrow formats quantise x and dy once, in
-  /// the layouts of both products that read them.
+  /// the layouts of both GEMMs that read them.
   void linear(std::string_view name, double m, double n, double k, const LinearOptions& options) {
     const double element = operand_bytes(conditions_.storage);
     const GemmTimer& timer = *options.timer;
@@ -46,7 +46,7 @@ class LayerBuilder {
     };
     const Seconds forward = run(m, n, k, element, options.fused);
     const Seconds input_gradient = run(m, k, n, element, options.fused);
-    // Added up inside the product, the sum is read and written. Otherwise the product writes a
+    // Added up inside the GEMM, the sum is read and written. Otherwise the GEMM writes a
     // gradient of its own, which another kernel adds to the sum: 3 values; where the sum is in FP32
     // this one is then cast (6 bytes), added to that (12) and zeroed (2).
     const bool fused = conditions_.stack.fused_accumulation;
@@ -67,31 +67,31 @@ class LayerBuilder {
     linear_forward_ += forward;
     linear_backward_ += input_gradient + weight_gradient;
     last_linear_ = forward;
-    // Narrow formats quantise one operand each way and arrange the scales of both for each product.
+    // Narrow formats quantise one operand each way and arrange the scales of both for each GEMM.
     const bool narrow = conditions_.precision != conditions_.storage;
-    const double product = narrow ? kNarrowKernels : 1, quantising = narrow ? 1 : 0;
-    const double weight_gradients = options.frozen ? 0 : product + (added ? 1 : 0);
+    const double gemm = narrow ? kNarrowKernels : 1, quantising = narrow ? 1 : 0;
+    const double weight_gradients = options.frozen ? 0 : gemm + (added ? 1 : 0);
     const double kernels = one_by_one ? options.batch : 1;
     if (one_by_one && !conditions_.stack.drops_tokens) {
-      expert_launches_forward_ += options.batch * (product + quantising);
-      expert_launches_backward_ += options.batch * (product + quantising);
+      expert_launches_forward_ += options.batch * (gemm + quantising);
+      expert_launches_backward_ += options.batch * (gemm + quantising);
       expert_launches_weight_ += options.batch * weight_gradients;
     } else {
-      kernels_forward_ += kernels * (product + quantising);
-      kernels_backward_ += kernels * (product + quantising + weight_gradients);
+      kernels_forward_ += kernels * (gemm + quantising);
+      kernels_backward_ += kernels * (gemm + quantising + weight_gradients);
       kernels_weight_ += kernels * weight_gradients;
     }
     note({name, m, n, k, options.batch, forward, input_gradient + weight_gradient, Bytes{}});
   }
 
   /// A memory-bound step of `forward_bytes` and `backward_bytes` in `kernels` launches each way.
-  void moving(std::string_view name, Bytes forward_bytes, Bytes backward_bytes, double fraction,
-              int kernels = 1) {
-    moving(name, forward_bytes, backward_bytes, fraction, kernels, kernels);
+  void elementwise(std::string_view name, Bytes forward_bytes, Bytes backward_bytes,
+                   double fraction, int kernels = 1) {
+    elementwise(name, forward_bytes, backward_bytes, fraction, kernels, kernels);
   }
 
-  void moving(std::string_view name, Bytes forward_bytes, Bytes backward_bytes, double fraction,
-              int forward_kernels, int backward_kernels) {
+  void elementwise(std::string_view name, Bytes forward_bytes, Bytes backward_bytes,
+                   double fraction, int forward_kernels, int backward_kernels) {
     const double rate = fraction * conditions_.stack.memory_efficiency;
     const auto run = [&](Bytes bytes, int kernels) {
       return memory_time(bytes, rate, cluster_.accelerator) +
@@ -101,7 +101,7 @@ class LayerBuilder {
     const Seconds backward = run(backward_bytes, backward_kernels);
     forward_ += forward;
     backward_ += backward;
-    moving_forward_ += forward;
+    elementwise_forward_ += forward;
     kernels_forward_ += forward_kernels;
     kernels_backward_ += backward_kernels;
     note({name, 0, 0, 0, 0, forward, backward, forward_bytes});
@@ -113,11 +113,11 @@ class LayerBuilder {
     const double element = operand_bytes(conditions_.storage);
     const Seconds cast = memory_time(Bytes{tokens * hidden * (element + 4)},
                                      accelerator.elementwise.add_fraction, accelerator);
-    const Seconds product =
+    const Seconds gemm =
         Flop{2 * tokens * experts * hidden} /
         (accelerator.gemm.roofline_compute_fraction * accelerator.single_precision_peak());
-    const Seconds forward = cast + product;
-    const Seconds backward = cast + (frozen ? 1 : 2) * product;
+    const Seconds forward = cast + gemm;
+    const Seconds backward = cast + (frozen ? 1 : 2) * gemm;
     forward_ += forward;
     backward_ += backward;
     kernels_forward_ += 2;
@@ -143,7 +143,7 @@ class LayerBuilder {
     kernels_backward_ += backward;
   }
 
-  /// Time of one collective that each pass runs so many times, or, without `op`, of one transfer.
+  /// Time of one collective, with its calls in each pass, or, without `op`, of one transfer.
   Seconds message(const Message& one) {
     if (messages_ != nullptr) messages_->push_back(one);
     return one.op ? collective_time(*one.op, one.size, one.group, cluster_)
@@ -173,7 +173,7 @@ class LayerBuilder {
   Seconds linear_forward() const { return linear_forward_; }
   Seconds linear_backward() const { return linear_backward_; }
   Seconds last_linear() const { return last_linear_; }
-  Seconds moving_forward() const { return moving_forward_; }
+  Seconds elementwise_forward() const { return elementwise_forward_; }
   Seconds attention_forward() const { return attention_forward_; }
   Seconds attention_backward() const { return attention_backward_; }
   Seconds attention_recompute() const { return attention_recompute_; }
@@ -188,7 +188,7 @@ class LayerBuilder {
   OperatorList* list_;
   MessageList* messages_;
   Seconds forward_, backward_, weight_gradient_;
-  Seconds linear_forward_, linear_backward_, moving_forward_, last_linear_;
+  Seconds linear_forward_, linear_backward_, elementwise_forward_, last_linear_;
   Seconds attention_forward_, attention_backward_, attention_recompute_;
   double kernels_forward_ = 0, kernels_backward_ = 0, kernels_weight_ = 0;
   double expert_launches_forward_ = 0, expert_launches_backward_ = 0, expert_launches_weight_ = 0;

@@ -36,7 +36,9 @@ using BytesByRecompute = std::array<Bytes, 3>;
 
 /// One layer of one kind on one rank, one micro-batch.
 struct LayerCost {
-  Phase forward, backward;           ///< backward: input and weight gradients
+  Phase forward, backward;  ///< backward: input and weight gradients
+  /// Of `hidden`, expert exchange under another micro-batch, in either pass.
+  Seconds paired_forward, paired_backward;
   Seconds weight_gradient;           ///< the part of backward.compute a zero-bubble schedule defers
   std::array<Phase, 3> recompute{};  ///< extra forward work before the backward pass
   BytesByRecompute saved{};          ///< kept from forward to backward
@@ -79,7 +81,7 @@ Conditions resolve_conditions(const Task& task, const Stack& stack, Precision pr
 /// One kernel or collective of a layer, for explanations.
 struct OperatorCost {
   std::string_view name;
-  double m = 0, n = 0, k = 0, batch = 0;  ///< of matrix products, else 0
+  double m = 0, n = 0, k = 0, batch = 0;  ///< of GEMMs, else 0
   Seconds forward, backward;
   Bytes bytes;  ///< moved by memory-bound kernels or collectives
 };
@@ -88,7 +90,7 @@ using OperatorList = std::vector<OperatorCost>;
 /// Timers of a (cluster, task): what does not change from layout to layout.
 struct LayerTimers {
   GemmTimer linear;   ///< in the task's precision
-  GemmTimer storage;  ///< in the storage precision: head, attention products, router
+  GemmTimer storage;  ///< in the storage precision: head, attention GEMMs, router
 };
 
 /// Tabulates one layer kind. `list`, when given, receives every operator, `messages` everything

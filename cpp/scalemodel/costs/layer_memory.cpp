@@ -1,45 +1,78 @@
 #include "scalemodel/costs/layer_memory.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "scalemodel/ops/attention.hpp"
 
 namespace scalemodel {
 namespace {
 
+/// One layer on one rank, for one micro-batch.
+struct LocalLayer {
+  const Model& model;
+  const LayerKind& kind;
+  const LayerLayout& layout;
+  const LocalSizes& size;
+  const Conditions& conditions;
+
+  double tp(const Unit& unit) const { return unit.routed() ? layout.etp : layout.tp; }
+  /// Tokens of the rank, or the copies that its experts receive.
+  double rows(const Unit& unit) const {
+    return unit.routed() ? routed_rows(kind, layout, size, conditions) : size.tokens;
+  }
+  double stream() const { return size.split_tokens * model.hidden; }
+};
+
+/// Bytes an operator of the residual stream's own block keeps.
+double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) {
+  const LocalSizes& size = l.size;
+  const double e = size.element, input = size.linear_input, tp = l.tp(unit);
+  switch (op.kind) {
+    case OperatorKind::gemm:
+      // Latents are kept before and after their norms; scores of experts are in FP32.
+      if (op.routes) return size.split_tokens * op.columns * 4;
+      return op.adapts && op.cut == Cut::none ? size.tokens * op.columns * 2 * e : 0;
+    case OperatorKind::attention: {
+      const AttentionShape& a = op.attention;
+      const double kv = std::ceil(a.kv_heads / tp) * (a.head_dim + a.v_head_dim);
+      return size.tokens * (a.heads / tp * a.head_dim + kv) * e +
+             size.tokens * a.heads / tp * (a.v_head_dim * input + 4);
+    }
+    case OperatorKind::activation: {
+      const double width = op.local_columns(tp), up = op.gated ? 2 * width : width;
+      const bool once = l.conditions.stack.fused_activation || !op.gated;
+      return l.rows(unit) * (up * e + (once ? width : 2 * width) * input);
+    }
+    case OperatorKind::norm:
+      return l.conditions.fused_norm ? 0 : op.copies * l.stream() * 8;  // FP32 copies
+    case OperatorKind::residual:
+      return l.conditions.dropout ? l.stream() : 0;  // masks
+    case OperatorKind::latent_norm:
+    case OperatorKind::rotary:
+    case OperatorKind::elementwise:
+    case OperatorKind::loss:
+      return 0;
+  }
+  return 0;
+}
+
 /// Bytes a layer keeps from its forward to its backward pass, everything stored. Source of the
 /// terms: Korthikanti et al., arXiv 2205.05198, section 4, extended to gated layers, grouped
 /// heads, latent attention and experts.
-Bytes saved_everything(const Model& model, const LayerKind& kind, const LayerLayout& layout,
-                       const LocalSizes& size, const Conditions& conditions) {
-  const AttentionShape& a = kind.attention;
-  const FeedForwardShape& ff = kind.feed_forward;
-  const double h = model.hidden, e = size.element, input = size.linear_input;
-  const double stream = size.split_tokens * h;
-  double bytes = stream * (2 * e + 2 * input);  // inputs of both norms and of both linear blocks
-  if (layout.sequence_parallel && !layout.regather) {
-    const double dense_blocks = ff.routed() && ff.shared_width == 0 ? 1 : 2;
-    bytes += (size.tokens * h - stream) * dense_blocks * input;  // kept whole
+Bytes saved_everything(const LocalLayer& l) {
+  const LocalSizes& size = l.size;
+  const double h = l.model.hidden, e = size.element, input = size.linear_input;
+  const bool kept_whole = l.layout.sequence_parallel && !l.layout.regather;
+  double bytes = 0;
+  for (const Unit& unit : l.kind.units) {
+    if (unit.reads_stream) bytes += l.stream() * (e + input);  // inputs of norm and GEMM
+    if (unit.reads_stream && !unit.routed() && kept_whole) {
+      bytes += (size.tokens * h - l.stream()) * input;
+    }
+    if (unit.routed()) bytes += l.rows(unit) * h * (input + e);  // permuted; before weighting
+    for (const LayerOperator& op : unit.operators) bytes += saved_by(l, unit, op);
   }
-  if (!conditions.fused_norm) bytes += kind.norms * stream * 8;  // FP32 copies of eager norms
-  if (conditions.dropout) bytes += 2 * stream;                   // masks
-  bytes += size.tokens * (size.q + size.k + size.v) * e;
-  if (a.latent()) bytes += size.tokens * (a.q_lora_rank + a.kv_lora_rank + a.rope_head_dim) * 2 * e;
-  bytes += size.tokens * size.heads * (a.v_head_dim * input + 4);
-  const auto mlp = [&](double tokens, double width) {
-    const double up = ff.gated ? 2 * width : width;
-    const double product = conditions.stack.fused_activation || !ff.gated ? width : 2 * width;
-    return tokens * (up * e + product * input);
-  };
-  if (!ff.routed())
-    return Bytes{bytes + mlp(size.tokens, static_cast<double>(ff.width) / layout.tp)};
-  if (ff.shared_width > 0) {
-    bytes += mlp(size.tokens, static_cast<double>(ff.shared_width) / layout.tp);
-  }
-  const double rows = routed_rows(kind, layout, size, conditions);
-  bytes += mlp(rows, static_cast<double>(ff.width) / layout.etp);
-  bytes += rows * h * (input + e);              // permuted inputs, outputs before weighting
-  bytes += size.split_tokens * ff.experts * 4;  // router probabilities
   return Bytes{bytes};
 }
 
@@ -69,69 +102,76 @@ Bytes score_maps_in_work(const LayerLayout& layout, const LocalSizes& size,
 }
 
 /// Stored outputs of norms and activation functions.
-Bytes cheap_outputs(const Model& model, const LayerKind& kind, const LayerLayout& layout,
-                    const LocalSizes& size, const Conditions& conditions) {
-  const FeedForwardShape& ff = kind.feed_forward;
-  double elements = 2 * size.split_tokens * model.hidden;
-  if (ff.routed()) {
-    elements += routed_rows(kind, layout, size, conditions) * ff.width / layout.etp +
-                size.tokens * ff.shared_width / layout.tp;
-  } else {
-    elements += size.tokens * ff.width / layout.tp;
+Bytes cheap_outputs(const LocalLayer& l) {
+  double elements = 0;
+  for (const Unit& unit : l.kind.units) {
+    if (unit.reads_stream) elements += l.stream();
+    for (const LayerOperator& op : unit.operators) {
+      if (op.kind != OperatorKind::activation) continue;
+      elements += l.rows(unit) * op.local_columns(l.tp(unit));
+    }
   }
-  return Bytes{elements * size.linear_input};
+  return Bytes{elements * l.size.linear_input};
 }
 
 /// What PyTorch's selective checkpointing keeps: the layer's input, the outputs of every second
-/// matrix product (in the order they run) and of attention, and the results of tensor-parallel
-/// reductions. Source: torchtitan, the policy of its activation checkpointing.
-Bytes every_second_product(const Model& model, const LayerKind& kind, const LayerLayout& layout,
-                           const LocalSizes& size) {
-  const AttentionShape& a = kind.attention;
-  const FeedForwardShape& ff = kind.feed_forward;
-  const double h = model.hidden, tp = layout.tp;
-  double kept = 0;  // elements per token
+/// GEMM (in the order they run, the router before shared experts) and of attention, and the results
+/// of tensor-parallel reductions. Source: torchtitan, the policy of its activation checkpointing.
+Bytes every_second_gemm(const LocalLayer& l) {
+  double kept = 0, attended = 0;  // elements and bytes per token
   bool keep = true;
-  const auto product = [&](double columns) {
+  const auto count = [&](double columns) {
     if (keep) kept += columns;
     keep = !keep;
   };
-  if (a.latent()) {
-    if (a.q_lora_rank > 0) product(a.q_lora_rank);
-    product(size.q);
-    product(a.kv_lora_rank + a.rope_head_dim);
-    product(size.heads * (a.head_dim - a.rope_head_dim + a.v_head_dim));
-  } else {
-    product(size.q);
-    product(size.k);
-    product(size.v);
+  const auto count_gemms = [&](const Unit& unit, bool routers) {
+    for (const LayerOperator& op : unit.operators) {
+      if (op.kind != OperatorKind::gemm || op.routes != routers) continue;
+      if (unit.routed() && !op.routes) continue;
+      if (op.parts.empty()) count(op.local_columns(l.layout.tp));
+      for (const ColumnPart& part : op.parts) count(op.local_columns(part, l.layout.tp));
+    }
+  };
+  const auto attends = [](const LayerOperator& op) { return op.kind == OperatorKind::attention; };
+  for (const Unit& unit : l.kind.units) {
+    const auto core = std::ranges::find_if(unit.operators, attends);
+    if (core == unit.operators.end()) continue;
+    count_gemms(unit, false);
+    const AttentionShape& a = core->attention;
+    attended += static_cast<double>(a.heads) / l.layout.tp * (a.v_head_dim * l.size.element + 4);
   }
-  product(h);
-  if (ff.routed()) product(ff.experts);
-  const double width = ff.routed() ? ff.shared_width : ff.width;
-  if (width > 0) {
-    product(width / tp);
-    if (ff.gated) product(width / tp);
-    product(h);
+  for (const bool routers : {true, false}) {
+    for (const Unit& unit : l.kind.units) {
+      if (std::ranges::none_of(unit.operators, attends)) count_gemms(unit, routers);
+    }
   }
-  const double attended = size.heads * (a.v_head_dim * size.element + 4);
-  const double streams = layout.tp > 1 ? 3 : 1;  // the input, two reductions
-  return Bytes{size.tokens * (kept * size.element + attended) +
-               streams * size.split_tokens * h * size.element};
+  const double streams = l.layout.tp > 1 ? 3 : 1;  // the input, two reductions
+  return Bytes{l.size.tokens * (kept * l.size.element + attended) +
+               streams * l.stream() * l.size.element};
 }
 
-Bytes selective_bytes(const Model& model, const LayerKind& kind, const LayerLayout& layout,
-                      const LocalSizes& size, const Conditions& conditions, Bytes everything,
-                      Bytes maps) {
-  switch (conditions.stack.selective) {
+Bytes selective_bytes(const LocalLayer& l, Bytes everything, Bytes maps) {
+  switch (l.conditions.stack.selective) {
     case Selective::core_attention:
       return everything;
     case Selective::modules:
-      return everything + maps - cheap_outputs(model, kind, layout, size, conditions);
+      return everything + maps - cheap_outputs(l);
     case Selective::operators:
-      return min(every_second_product(model, kind, layout, size), everything);
+      return min(every_second_gemm(l), everything);
   }
   return everything;
+}
+
+/// The widest values between the GEMMs of a feed-forward block, and their gradients.
+double widest_elements(const LocalLayer& l) {
+  double widest = 0;
+  for (const Unit& unit : l.kind.units) {
+    for (const LayerOperator& op : unit.operators) {
+      if (op.kind != OperatorKind::activation) continue;
+      widest = std::max(widest, l.rows(unit) * op.local_columns(l.tp(unit)) * (op.gated ? 3 : 2));
+    }
+  }
+  return widest;
 }
 
 }  // namespace
@@ -145,7 +185,7 @@ LocalSizes local_sizes(const LayerKind& kind, const LayerLayout& layout,
   size.heads = static_cast<double>(a.heads) / layout.tp;
   // Fewer key/value heads than tensor ranks: each rank keeps a copy of one.
   const int kv_heads = a.latent() ? a.heads : a.kv_heads;
-  size.kv_heads = std::max(1.0, static_cast<double>(kv_heads) / layout.tp);
+  size.kv_heads = std::ceil(static_cast<double>(kv_heads) / layout.tp);
   size.q = size.heads * a.head_dim;
   size.k = size.kv_heads * a.head_dim;
   size.v = size.kv_heads * a.v_head_dim;
@@ -162,20 +202,17 @@ double routed_rows(const LayerKind& kind, const LayerLayout& layout, const Local
 
 LayerBytes layer_bytes(const Model& model, const LayerKind& kind, const LayerLayout& layout,
                        const LocalSizes& size, const Conditions& conditions) {
-  const Bytes everything = saved_everything(model, kind, layout, size, conditions);
+  const LocalLayer layer{model, kind, layout, size, conditions};
+  const Bytes everything = saved_everything(layer);
   const Bytes maps = score_maps(layout, size, conditions);
-  const Bytes stream{size.split_tokens * model.hidden * size.element};
+  const Bytes stream{layer.stream() * size.element};
   LayerBytes bytes;
   bytes.saved[static_cast<std::size_t>(Recompute::none)] = everything + maps;
   bytes.saved[static_cast<std::size_t>(Recompute::full)] = stream;
   bytes.saved[static_cast<std::size_t>(Recompute::selective)] =
-      selective_bytes(model, kind, layout, size, conditions, everything, maps);
-  const FeedForwardShape& ff = kind.feed_forward;
-  const double widest = ff.routed()
-                            ? routed_rows(kind, layout, size, conditions) * ff.width / layout.etp
-                            : size.tokens * ff.width / layout.tp;
+      selective_bytes(layer, everything, maps);
   // The feed-forward part and attention are differentiated one after the other.
-  bytes.working = max(Bytes{size.element * widest * (ff.gated ? 3 : 2)},
+  bytes.working = max(Bytes{size.element * widest_elements(layer)},
                       score_maps_in_work(layout, size, conditions)) +
                   2 * stream;
   return bytes;

@@ -43,9 +43,9 @@ inline constexpr NormPasses kUnfusedNorm{13, 25, 6, 12};
 inline void add_norm(LayerBuilder& builder, const Conditions& conditions, const Cluster& cluster,
                      std::string_view name, int norms, Bytes stream) {
   const NormPasses passes = conditions.fused_norm ? kFusedNorm : kUnfusedNorm;
-  builder.moving(name, norms * passes.forward * stream, norms * passes.backward * stream,
-                 cluster.accelerator.elementwise.norm_fraction, norms * passes.forward_kernels,
-                 norms * passes.backward_kernels);
+  builder.elementwise(name, norms * passes.forward * stream, norms * passes.backward * stream,
+                      cluster.accelerator.elementwise.norm_fraction, norms * passes.forward_kernels,
+                      norms * passes.backward_kernels);
 }
 
 /// Residual additions: two in, one out; backward, the gradients of both branches likewise.
@@ -53,8 +53,8 @@ inline void add_residual(LayerBuilder& builder, const Conditions& conditions,
                          const Cluster& cluster, std::string_view name, int additions,
                          Bytes stream) {
   const double mask = conditions.dropout ? 0.5 : 0;
-  builder.moving(name, additions * (3 + mask) * stream, additions * (3 + 2 * mask) * stream,
-                 cluster.accelerator.elementwise.add_fraction, additions);
+  builder.elementwise(name, additions * (3 + mask) * stream, additions * (3 + 2 * mask) * stream,
+                      cluster.accelerator.elementwise.add_fraction, additions);
 }
 
 /// Rotary positions. Eager: times cosine 2, halves swapped and negated 3, times sine 2, added 3;
@@ -63,8 +63,8 @@ inline void add_rope(LayerBuilder& builder, const Conditions& conditions, const 
                      Bytes rotated) {
   const bool fused = conditions.stack.fused_rope;
   const double passes = fused ? 2 : 10;
-  builder.moving("rope", passes * rotated, passes * rotated,
-                 cluster.accelerator.elementwise.add_fraction, fused ? 1 : 10);
+  builder.elementwise("rope", passes * rotated, passes * rotated,
+                      cluster.accelerator.elementwise.add_fraction, fused ? 1 : 10);
 }
 
 /// Activation functions. Gated, eager: activation 2 and product 3; back, 3 + 3 of the product and 3
@@ -74,8 +74,8 @@ inline void add_activation(LayerBuilder& builder, const Conditions& conditions,
   const bool fused = conditions.stack.fused_activation;
   const double forward = (gated ? 3 : 2) + (fused ? 0 : 2);
   const double backward = gated ? (fused ? 5 : 9) : (fused ? 3 : 5);
-  builder.moving("activation", forward * activated, backward * activated,
-                 cluster.accelerator.elementwise.add_fraction, fused ? 1 : 3);
+  builder.elementwise("activation", forward * activated, backward * activated,
+                      cluster.accelerator.elementwise.add_fraction, fused ? 1 : 3);
 }
 
 /// Cross-entropy over `logits` of them, of which `copied_bytes` each are gathered together first.
@@ -84,9 +84,9 @@ inline void add_activation(LayerBuilder& builder, const Conditions& conditions,
 inline void add_loss(LayerBuilder& builder, const Conditions& conditions, const Cluster& cluster,
                      double logits, double copied_bytes) {
   const bool fused = conditions.stack.fused_loss;
-  builder.moving("loss", Bytes{logits * ((fused ? 2 : 38) + copied_bytes)},
-                 Bytes{logits * (fused ? 4 : 14)}, cluster.accelerator.elementwise.add_fraction,
-                 fused ? 2 : 8);
+  builder.elementwise("loss", Bytes{logits * ((fused ? 2 : 38) + copied_bytes)},
+                      Bytes{logits * (fused ? 4 : 14)},
+                      cluster.accelerator.elementwise.add_fraction, fused ? 2 : 8);
 }
 
 }  // namespace scalemodel

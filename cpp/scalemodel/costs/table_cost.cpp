@@ -12,13 +12,13 @@
 namespace scalemodel {
 namespace {
 
-/// Memory is read in sectors of so many bytes.
+/// Bytes of a sector, the unit that memory is read in.
 constexpr double kSector = 32;
 constexpr double kIndexBytes = 8;
 /// An update sorts the indices of its rows: passes over them, in and out, of a radix sort of 32-bit
 /// keys by 8 bits.
 constexpr double kSortPasses = 8;
-/// Tables shared out one by one; beyond it their loads are as good as even.
+/// Tables partitioned one by one; beyond it their loads are as good as even.
 constexpr double kMostTables = 100'000;
 
 double expected_unique(double rows, double draws) {
@@ -46,7 +46,7 @@ LoadBalance whole_tables(const std::vector<TableClass>& classes, int ranks) {
   std::vector<TableClass> order = classes;
   std::ranges::sort(order, std::greater{},
                     [](const TableClass& c) { return std::pair(c.pooling, c.rows); });
-  using Rank = std::pair<double, double>;  // look-ups, rows
+  using Rank = std::pair<double, double>;  // lookups, rows
   std::priority_queue<Rank, std::vector<Rank>, std::greater<>> queue;
   for (int i = 0; i < ranks; ++i) queue.emplace(0.0, 0.0);
   LoadBalance most{0, 0};
@@ -64,7 +64,7 @@ LoadBalance whole_tables(const std::vector<TableClass>& classes, int ranks) {
   return {most.load * ranks / loads, most.rows * ranks / rows};
 }
 
-/// Rows a rank reads from memory for `draws` look-ups into `rows` of its rows: each, or each
+/// Rows a rank reads from memory for `draws` lookups into `rows` of its rows: each, or each
 /// different one once where they fit into its cache.
 double rows_from_memory(double rows, double draws, double row_bytes, Bytes cache, bool cached) {
   const double unique = expected_unique(rows, draws);
@@ -86,7 +86,7 @@ struct TableUse {
 
 /// Memory traffic of tables.
 struct TableTraffic {
-  Bytes look_up, update;
+  Bytes lookup, update;
 };
 
 /// Gradients that the replicas of tables exchange.
@@ -118,8 +118,8 @@ ReplicaGradients add_tables(TableCost& cost, TableTraffic& traffic, const TableU
     const double pooled = served * columns * set.output_bytes;
     const double index = ablation.memory_fraction > 0 ? 0 : kIndexBytes;
     cost.looked_up += Bytes{tables * draws * exact_row};
-    traffic.look_up += Bytes{balance.load * tables *
-                             (read * row_bytes + draws * index + (index > 0 ? pooled : 0))};
+    traffic.lookup += Bytes{balance.load * tables *
+                            (read * row_bytes + draws * index + (index > 0 ? pooled : 0))};
     const double unique = expected_unique(rows, draws * shards.replicas);
     if (use.trained) {
       if (ablation.update_traffic) {
@@ -246,7 +246,7 @@ std::size_t synchronise(TableCost& cost, const Exchange& e, Parallelism p,
 }  // namespace
 
 TableCost table_cost(const TableSet& set, const Mesh& mesh, double samples, bool trained,
-                     const Cluster& cluster, const Ablation& ablation, double look_up_fraction) {
+                     const Cluster& cluster, const Ablation& ablation, double lookup_fraction) {
   TableCost cost;
   const int spread = mesh.degree(Parallelism::hybrid);
   const Shards shards{static_cast<double>(mesh.degree(Parallelism::table_wise)) * spread,
@@ -269,9 +269,8 @@ TableCost table_cost(const TableSet& set, const Mesh& mesh, double samples, bool
     const Shards copies{1, shards.row, shards.column, shards.replicas * spread};
     copied = add_tables(cost, traffic, use, replicated, copies, {});
   }
-  const double fraction =
-      ablation.memory_fraction > 0 ? ablation.memory_fraction : look_up_fraction;
-  cost.look_up = memory_time(traffic.look_up, fraction, cluster.accelerator);
+  const double fraction = ablation.memory_fraction > 0 ? ablation.memory_fraction : lookup_fraction;
+  cost.lookup = memory_time(traffic.lookup, fraction, cluster.accelerator);
   cost.update = memory_time(traffic.update, fraction, cluster.accelerator);
 
   Exchange e{mesh, cluster, ablation, axis_groups(mesh, cluster), 0, 0, balance.load};

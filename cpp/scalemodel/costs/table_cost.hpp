@@ -1,4 +1,4 @@
-// Pooled embedding tables on the ranks of a mesh: look-ups, exchanges, updates and memory.
+// Pooled embedding tables on the ranks of a mesh: lookups, exchanges, updates and memory.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ Transfer transfer(Collective op, Bytes size, const GroupShape& group, const Clus
 /// Tables of one rank (the busiest) for one micro-batch. Of the transfers in a list those that take
 /// part come first.
 struct TableCost {
-  Seconds look_up, update;
+  Seconds lookup, update;
   std::array<Transfer, kMaxAxes> forward{}, backward{};  ///< exchanges in their order
   std::array<Transfer, kMaxAxes> indices{};              ///< of the next micro-batch
   std::array<Transfer, kMaxAxes> gradients{};  ///< of replicas: whole tables, touched rows
@@ -41,12 +41,12 @@ struct TableCost {
   Bytes tables, states;                        ///< the same in bytes
   Bytes buffers;                               ///< pooled rows on either side of the exchange
   Bytes looked_up;                             ///< rows of the mean rank
-  double imbalance = 1;                        ///< look-ups of the busiest rank over the mean
+  double imbalance = 1;                        ///< lookups of the busiest rank over the mean
 };
 
-/// `samples` of a rank behind the exchange; `trained`: rows are updated; `look_up_fraction`: share
-/// of memory bandwidth that pooled look-ups and updates reach.
+/// `samples` of a rank behind the exchange; `trained`: rows are updated; `lookup_fraction`: share
+/// of memory bandwidth that pooled lookups and updates reach.
 TableCost table_cost(const TableSet& set, const Mesh& mesh, double samples, bool trained,
-                     const Cluster& cluster, const Ablation& ablation, double look_up_fraction);
+                     const Cluster& cluster, const Ablation& ablation, double lookup_fraction);
 
 }  // namespace scalemodel

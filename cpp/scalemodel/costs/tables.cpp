@@ -14,7 +14,7 @@ ModelFlop model_flop(const Model& model, const Task& task) {
   ModelFlop flop;
   const double tokens = task.sequence;
   const auto add = [&](const LayerKind& kind) {
-    // Matrix products of a layer: two flop per parameter a token meets, norms left out.
+    // GEMMs of a layer: two flop per parameter that a token is multiplied with, norms left out.
     flop.layers += Flop{2 * tokens * (kind.active_parameters() - kind.norm_parameters)};
     AttentionWork work;
     work.queries = work.keys = tokens;
@@ -116,7 +116,7 @@ DataParallelGroups data_parallel_groups(const Cluster& cluster, const Strategy& 
   if (!routed) return groups;
   const int inside = strides.pp;
   groups.expert_ranks = std::max(1, d.inner() / (d.ep * d.etp));
-  // Experts are shared out over their own replicas, as far as the dense sharding reaches.
+  // Experts are sharded over their own replicas, as far as the dense sharding reaches.
   const int expert_stride = d.ep * d.etp;
   if (strategy.sharding != Sharding::ddp) {
     groups.expert_shard_ranks =
@@ -225,7 +225,7 @@ Tables::Key Tables::stage_key(const Strategy& s, const Degrees& d) noexcept {
 }
 
 StageLayout Tables::stages_of(const Strategy& s, const Degrees& d) const {
-  const bool mirrored = s.schedule == Schedule::dualpipe;
+  const bool mirrored = traits_of(s.schedule).two_directions;
   StageLayout layout = make_stage_layout(model_, d.pp, d.vpp, mirrored, stack_.ends_as_layers);
   PipelineShape shape;
   shape.schedule = effective_schedule(s.schedule, d.vpp);

@@ -34,7 +34,7 @@ struct CellMessages {
 
 /// Model flop of one sequence, for utilisation figures.
 struct ModelFlop {
-  Flop forward;    ///< matrix products and causal attention, head included
+  Flop forward;    ///< GEMMs and causal attention, head included
   Flop attention;  ///< attention part of it
   Flop layers;     ///< forward without the head
 };
@@ -74,7 +74,7 @@ class Tables {
     std::uint64_t degrees = 0, rest = 0, outer = 0;
     bool operator==(const Key&) const = default;
   };
-  /// Open addressing over keys; a look-up is a hash and, mostly, one comparison.
+  /// Open addressing over keys; a lookup is a hash and, mostly, one comparison.
   class Index {
    public:
     std::int32_t find(const Key& key) const noexcept;

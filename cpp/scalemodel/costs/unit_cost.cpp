@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "scalemodel/costs/layer_operators.hpp"
+#include "scalemodel/costs/operator_cost.hpp"
 #include "scalemodel/ops/attention.hpp"
 #include "scalemodel/ops/memory_bound.hpp"
 
@@ -32,18 +32,17 @@ namespace {
 /// The part of a unit that one rank computes in one micro-batch.
 struct Part {
   bool routed = false;
-  double tp = 1, sp = 1;     ///< ranks that share out matrices; what lies between them
-  double ep = 1;             ///< ranks that share out experts
+  double tp = 1, sp = 1;     ///< ranks that matrices are sharded over; what lies between them
+  double ep = 1;             ///< ranks that experts are sharded over
   double tokens = 0;         ///< of the rank
   double copies = 1;         ///< experts that see a token, on the busiest rank
   double rows = 0;           ///< tokens times copies
   double local_experts = 1;  ///< of the rank
-  double batch = 1;          ///< of them, those that get a row
 };
 
 Part part_of(const Placed& p, const Unit& unit, const Mesh& mesh) {
   Part part;
-  part.routed = unit.experts > 0;
+  part.routed = unit.routed();
   part.tp = mesh.tensor_degree();
   part.ep = mesh.degree(Parallelism::ep);
   part.sp = part.routed ? 1 : p.mesh.degree(Parallelism::sp);
@@ -52,116 +51,45 @@ Part part_of(const Placed& p, const Unit& unit, const Mesh& mesh) {
   part.copies = part.routed ? unit.experts_per_token * p.question.conditions.imbalance : 1;
   part.rows = part.tokens * part.copies;
   part.local_experts = part.routed ? std::max(1.0, unit.experts / part.ep) : 1;
-  part.batch = part.routed ? std::min(part.local_experts, std::max(1.0, part.rows)) : 1;
   return part;
 }
 
-AttentionWork attention_work(const Placed& p, const GroupOperator& op, double tp) {
-  AttentionWork work;
-  work.batch = p.samples;
-  work.keys = p.tokens;
-  work.queries = p.own_tokens;
-  work.heads = op.attention.heads / tp;
-  work.kv_heads = std::max(1.0, op.attention.kv_heads / tp);
-  work.head_dim = op.attention.head_dim;
-  work.v_head_dim = op.attention.v_head_dim;
-  work.window = op.attention.window;
-  work.causal = op.causal;
-  work.dropout = p.question.conditions.dropout;
-  return work;
+UnitShard unit_shard(const Placed& p, const Part& part, const Mesh& mesh) {
+  UnitShard shard;
+  shard.tp = part.tp;
+  shard.tokens = part.tokens;
+  shard.split_tokens = part.tokens / part.sp;
+  shard.rows = part.rows;
+  if (!part.routed) return shard;
+  shard.batch = std::min(part.local_experts, std::max(1.0, part.rows));
+  shard.ep = static_cast<int>(part.ep);
+  shard.ep_between = shape_of(p, mesh, Parallelism::ep).domains > 1;
+  return shard;
 }
 
-/// Adds a matrix product for `tokens` of them; parameters of its adapters, if it has some.
-double add_product(LayerBuilder& builder, const Placed& p, const GroupOperator& op, double tokens,
-                   const Part& part, bool on_rows) {
+PricingContext pricing_context(const Placed& p) {
   const GroupQuestion& q = p.question;
-  const Conditions& conditions = q.conditions;
-  const double columns = op.cut == Cut::columns ? op.columns / part.tp : op.columns;
-  const double depth = op.cut == Cut::depth ? op.depth / part.tp : op.depth;
-  if (op.weightless) {
-    builder.linear(op.name, op.rows, columns, depth,
-                   {false, tokens * op.copies, &q.timers.storage});
-    return 0;
-  }
-  const double rows = tokens * op.rows;
-  builder.linear(
-      op.name, rows / part.batch, columns, depth,
-      {p.frozen, part.batch, &q.timers.linear, on_rows, on_rows && conditions.stack.fused_experts});
-  const bool adapts = op.adapts || conditions.lora_everywhere;
-  if (!adapts || !p.group.trained || on_rows) return 0;
-  return add_adapter(builder, conditions, q.timers.storage, rows, columns, depth);
+  PricingContext context{q.conditions, q.cluster, q.timers, {}, p.frozen, p.group.trained};
+  context.attention.batch = p.samples;
+  context.attention.keys = p.tokens;
+  context.attention.queries = p.own_tokens;
+  context.attention_core = q.ablation.attention_scores;
+  context.elementwise = q.ablation.elementwise;
+  return context;
 }
 
-/// Adds a kernel that moves values and hardly computes.
-void add_elementwise(LayerBuilder& builder, const Placed& p, const GroupOperator& op, double tokens,
-                     double tp) {
-  const Cluster& cluster = p.question.cluster;
-  const Conditions& conditions = p.question.conditions;
-  const double cut = op.cut == Cut::none ? 1 : tp;
-  const double rows = tokens * op.rows;
-  const Bytes stream{rows * op.columns / cut * p.element};
-  switch (op.kind) {
-    case OperatorKind::product:
-    case OperatorKind::attention:
-      break;
-    case OperatorKind::norm:
-      add_norm(builder, conditions, cluster, op.name, 1, stream);
-      break;
-    case OperatorKind::residual:
-      add_residual(builder, conditions, cluster, op.name, 1, stream);
-      break;
-    case OperatorKind::activation:
-      add_activation(builder, conditions, cluster, op.gated, stream);
-      break;
-    case OperatorKind::rotary:
-      add_rope(builder, conditions, cluster, stream);
-      break;
-    case OperatorKind::moving:
-      builder.moving(op.name, op.depth * stream, 1.5 * op.depth * stream,
-                     cluster.accelerator.elementwise.add_fraction);
-      break;
-    case OperatorKind::loss:
-      add_loss(builder, conditions, cluster, rows * op.columns / cut, 0);
-      break;
+Flop gemm_flop(const Unit& unit, const Part& part) {
+  Flop sum;
+  for (const LayerOperator& op : unit.operators) {
+    if (op.kind != OperatorKind::gemm) continue;
+    const double rows = unit.on_copies(op) ? part.rows : part.tokens;
+    sum += Flop{2 * rows * op.rows * op.copies * op.columns * op.depth /
+                (op.cut == Cut::none ? 1 : part.tp)};
   }
+  return sum;
 }
 
-/// Adds all operators of a unit; parameters of their adapters.
-double add_operators(LayerBuilder& builder, const Placed& p, const Unit& unit, const Part& part,
-                     UnitSizes& sizes) {
-  const GroupQuestion& q = p.question;
-  double adapters = 0;
-  for (const GroupOperator& op : unit.operators) {
-    const bool product = op.kind == OperatorKind::product;
-    const bool on_rows = part.routed && (product || op.kind == OperatorKind::activation);
-    // Between products a rank has its part of the sequence.
-    const bool between = op.cut == Cut::none && !product;
-    const double own = on_rows ? part.rows : between ? part.tokens / part.sp : part.tokens;
-    if (product) {
-      adapters += add_product(builder, p, op, own, part, on_rows);
-      sizes.flop += Flop{2 * own * op.rows * op.copies * op.columns * op.depth /
-                         (op.cut == Cut::none ? 1 : part.tp)};
-    } else if (op.kind == OperatorKind::attention) {
-      if (!q.ablation.attention_scores) continue;
-      builder.attention(attention_time(attention_work(p, op, part.tp), q.conditions.attention,
-                                       q.cluster.accelerator, q.conditions.storage,
-                                       q.timers.storage));
-    } else if (q.ablation.elementwise) {
-      add_elementwise(builder, p, op, own, part.tp);
-    }
-  }
-  if (part.routed && q.ablation.elementwise) {
-    // Rows into the order of their experts and back.
-    const bool together = q.conditions.stack.grouped_launch;
-    const Bytes permuted{4 * part.rows * unit.width_in * p.element};
-    builder.moving("permute", permuted, permuted, q.cluster.accelerator.elementwise.add_fraction,
-                   together ? 6 : 30);
-    if (!together) builder.launches(kRoutingLaunches, kRoutingLaunches);
-  }
-  return adapters;
-}
-
-/// Sums and gathers between the ranks that share out matrices.
+/// Sums and gathers between the ranks that matrices are sharded over.
 void add_tensor_transfers(UnitCost& cost, const Placed& p, const Unit& unit, const Part& part,
                           const Mesh& mesh) {
   if (part.tp <= 1) return;
@@ -170,7 +98,7 @@ void add_tensor_transfers(UnitCost& cost, const Placed& p, const Unit& unit, con
   const Bytes out{part.tokens * unit.width_out * p.element};
   if (part.sp > 1 && !part.routed) {
     // Sums become scatters, and what follows gathers: Korthikanti et al., arXiv 2205.05198. Inputs
-    // are kept shared out and gathered once more for the gradients of weights.
+    // are saved sharded and gathered once more for the gradients of weights.
     const auto gather = [&](Transfer& into, Bytes size) {
       const Transfer one = transfer(p, Collective::all_gather, size, group);
       into = {into.time + one.time, into.size + one.size, one.op, one.level};
@@ -196,7 +124,7 @@ void add_context_transfers(UnitCost& cost, const Placed& p, const Unit& unit, do
   const GroupShape group = shape_of(p, p.mesh, Parallelism::cp);
   if (group.ranks <= 1) return;
   double width = 0;
-  for (const GroupOperator& op : unit.operators) {
+  for (const LayerOperator& op : unit.operators) {
     if (op.kind != OperatorKind::attention) continue;
     const AttentionShape& a = op.attention;
     width += std::max(1.0, a.kv_heads / tp) * (a.head_dim + a.v_head_dim);
@@ -222,14 +150,14 @@ void add_expert_transfers(UnitCost& cost, const Placed& p, const Unit& unit, con
   const GroupShape dense = shape_of(p, p.mesh, Parallelism::tp);
   if (!tokens_alike || dense.ranks <= 1) return;
   if (batch_layout(p.mesh) == batch_layout(p.experts)) return;
-  // Tokens that tensor ranks hold alike are shared out among the experts and come back to all.
+  // Tokens that tensor ranks replicate are partitioned among the experts and come back to all.
   const double tokens = p.samples * p.own_tokens;
   const Bytes in{tokens * unit.width_in * p.element}, out{tokens * unit.width_out * p.element};
   cost.join_forward = transfer(p, Collective::all_gather, out, dense);
   cost.join_backward = transfer(p, Collective::all_gather, in, dense);
 }
 
-/// The axes between whose ranks parameters and their states are shared out or repeated.
+/// The axes between whose ranks parameters and their states are sharded or replicated.
 struct Owners {
   GroupShape fsdp, zero, ddp;
 };
@@ -252,7 +180,7 @@ void add_parameter_transfers(UnitCost& cost, const Placed& p, const UnitSizes& s
   }
   if (ddp.ranks > 1) cost.gradients[1] = transfer(p, Collective::all_reduce, gradient, ddp);
   if (fsdp.ranks > 1 && zero.ranks > 1) {
-    // Shards whose optimizer states are shared out once more: reduced, updated and gathered, which
+    // Shards whose optimizer states are sharded once more: reduced, updated and gathered, which
     // moves what an all-reduce moves.
     const Transfer again = transfer(p, Collective::all_reduce, gradient, zero);
     Transfer& replicas = cost.gradients[1];
@@ -292,7 +220,9 @@ UnitCost unit_cost(const Placed& p, const Unit& unit, LayerBuilder& builder, Uni
   const Mesh& mesh = unit.experts > 0 ? p.experts : p.mesh;
   const Part part = part_of(p, unit, mesh);
   const LayerBuilder before = builder;
-  const double adapters = add_operators(builder, p, unit, part, sizes);
+  const double adapters =
+      add_operators(builder, unit, unit_shard(p, part, mesh), pricing_context(p));
+  sizes.flop += gemm_flop(unit, part);
   UnitCost cost;
   cost.forward = builder.forward() - before.forward();
   cost.backward = builder.backward() - before.backward();

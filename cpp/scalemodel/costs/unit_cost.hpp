@@ -27,7 +27,7 @@ struct Placed {
 /// Ranks along one axis of `mesh`, which is one of the three of `p`.
 GroupShape shape_of(const Placed& p, const Mesh& mesh, Parallelism parallelism);
 
-/// Ranks that share out matrices.
+/// Ranks that matrices are sharded over.
 GroupShape tensor_group(const Placed& p, const Mesh& mesh);
 
 /// A collective on the cluster of the question, as far as its ablation leaves it.

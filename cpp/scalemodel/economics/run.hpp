@@ -15,7 +15,7 @@ constexpr double goodput(double tokens_per_s, double ettr_fraction) {
   return tokens_per_s * ettr_fraction;
 }
 
-/// Time to train on so many tokens.  T = tokens / goodput.
+/// Time to train on a number of tokens.  T = tokens / goodput.
 constexpr Seconds training_time(double tokens, double tokens_per_s, double ettr_fraction) {
   return Seconds{tokens / goodput(tokens_per_s, ettr_fraction)};
 }

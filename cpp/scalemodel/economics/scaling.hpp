@@ -38,7 +38,7 @@ constexpr double accelerator_tokens_per_joule(double tokens_per_s, double accele
 
 /// Utilisation as much of the literature counts it: 12 L h s flop of attention per token, though
 /// half of them lie above the diagonal. `attention` and `products`: causal flop of a forward pass
-/// and those of its matrix products, of which `passes` have the latter (2 where base weights are
+/// and those of its GEMMs, of which `passes` have the latter (2 where base weights are
 /// frozen, else 3; attention always 3).
 constexpr double full_attention_mfu(double mfu_fraction, Flop products, Flop attention,
                                     double passes) {

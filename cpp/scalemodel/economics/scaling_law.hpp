@@ -47,7 +47,7 @@ inline ModelAndData least_loss_split(const LossLaw& law, Flop budget) {
   return {parameters, product / parameters};
 }
 
-/// The split of a budget with so many tokens per parameter.
+/// The split of a budget at a given number of tokens per parameter.
 inline ModelAndData fixed_ratio_split(double tokens_per_parameter, Flop budget) {
   const double product = budget.base() / kFlopPerParameterToken;
   const double parameters = std::sqrt(product / tokens_per_parameter);

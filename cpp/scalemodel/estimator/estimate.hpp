@@ -38,7 +38,7 @@ struct Estimate {
 /// the verdict is filled.
 Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept;
 
-/// The same for a legal strategy whose degrees, cell and stages are at hand: a search finds them
+/// The same for a legal strategy whose degrees, cell and stages are known: a search finds them
 /// once for all strategies that share them. `recent`: durations of these stages' pipeline.
 Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                   const Cell& cell, const StageLayout& stages,
@@ -61,7 +61,7 @@ Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate e
 /// A bound for every strategy that differs from `strategy` only in sharding, shard degree, offload
 /// and data-parallel overlap, as `freedom` says: no member has a shorter step, uses less memory or
 /// energy, costs less, or yields more tokens per second or a higher MFU. Data-parallel and host
-/// traffic cost nothing here, and everything that may be shared out is. The other fields mean
+/// traffic cost nothing here, and everything that may be sharded is. The other fields mean
 /// nothing. Preconditions as of `evaluate`.
 Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                      const Cell& cell, const StageLayout& stages, const Freedom& freedom) noexcept;

@@ -344,7 +344,7 @@ Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degre
   best.offload_activations = freedom.offloads_activations;
   best.offload_optimizer = freedom.offloads_optimizer;
   StepContext c = make_context(tables, best, degrees, cell, stages);
-  // Data-parallel groups of one rank send nothing; what they share out stays shared out by all.
+  // Data-parallel groups of one rank send nothing; what they shard stays sharded over all ranks.
   DataParallelGroups& g = c.groups;
   g.dense_shard = g.dense_replica = g.expert_shard = g.expert_replica = GroupShape{};
   g.dense_shard_ranks = g.dense_ranks;

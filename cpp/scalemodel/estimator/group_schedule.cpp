@@ -206,7 +206,7 @@ int steady_periods(const Moments& at, const Moments& step, int left) {
     for (const auto b : kStreams) {
       const Seconds closing = step[a] - step[b];
       if (closing <= 1e-9 * widest || at[a] >= at[b] + widest) continue;
-      // A queue that has stood still serves nobody.
+      // A queue that stood still has served no collective.
       if (step[a] == Seconds{} || step[b] == Seconds{}) continue;
       most = std::min(most, (at[b] - at[a] - 3 * widest) / closing);
     }
@@ -220,7 +220,7 @@ template <class Period>
 inline void repeat_periods(Clocks& c, int repeat, const Period& period) {
   constexpr int kFew = 8;
   if (repeat <= kFew) {
-    Clocks own = c;  // nobody else sees it: its members stay in registers
+    Clocks own = c;  // no alias exists: its members stay in registers
     period(own, static_cast<std::size_t>(repeat), true);
     c = own;
     return;
@@ -332,7 +332,7 @@ Ready run_forward(const Step& step, const Order& s, Clocks& c, std::size_t g,
                   const std::array<Ready, kMaxGroups>& outputs) {
   const GroupCost& cost = *step.costs[g];
   if (cost.has_tables) {
-    run(c, cost.tables.look_up, {});
+    run(c, cost.tables.lookup, {});
     Ready out{c.compute, exchange};
     for (std::size_t i = 0; i < kMaxAxes && takes_part(cost.tables.forward[i]); ++i) {
       out.time = issue(c, s, cost.tables.forward[i], out.time, exchange);

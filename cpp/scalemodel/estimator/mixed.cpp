@@ -197,7 +197,7 @@ void set_memory(MixedStep& step, const std::vector<MixedPart>& parts, std::size_
 /// return: 1 - 0/m. `two`: costs of two layers on each stage, `one` of one.
 Seconds least_time(const StepCosts& one, const StepCosts& two, int layers) {
   const double m = one.micro_batches;
-  const double chained = one.schedule == Schedule::zero_bubble ? 0 : 1;
+  const double chained = traits_of(one.schedule).splits_backward ? 0 : 1;
   double most = 0;
   for (std::size_t s = one.chunks.size(); s-- > 0;) {
     const Seconds each = busy(two.chunks[s], two.contention) - busy(one.chunks[s], one.contention);
@@ -227,7 +227,7 @@ bool may_fit(const StepCosts& one, const StepCosts& two, const std::vector<Bytes
 
 void check_stages(const std::vector<MixedPart>& parts, const Strategy& strategy) {
   check_shares(parts, strategy.pp, "pipeline stages");
-  if (strategy.vpp > 1 || strategy.schedule == Schedule::dualpipe) {
+  if (strategy.vpp > 1 || traits_of(strategy.schedule).two_directions) {
     throw MalformedQuestion(
         "strategy: stages of several kinds must be whole; give vpp=1 and a schedule without a "
         "second direction");

@@ -12,7 +12,7 @@
 
 namespace scalemodel {
 
-/// How layers (of stages) or micro-batches (of replicas) are shared out.
+/// How layers (of stages) or micro-batches (of replicas) are distributed.
 enum class MixedSplit : std::uint8_t {
   even,      ///< as if all were of one kind
   balanced,  ///< so that the slowest takes the least time, one after the other

@@ -53,7 +53,7 @@ inline PartTimes part_times(const StepContext& c, const StageCost& cost, double 
   const Seconds forward_cover = scale * cover_left(c, cost.forward);
   const Seconds backward_cover = scale * cover_left(c, cost.backward + cost.recompute);
   // A backward pass in one piece covers no more than what its other traffic leaves.
-  const bool splits = c.schedule == Schedule::zero_bubble || c.schedule == Schedule::dualpipe;
+  const bool splits = traits_of(c.schedule).splits_backward;
   const Seconds of_weights = (scale * c.reach) * cost.weight_gradient;
   const Seconds weight_cover = splits ? of_weights : min(of_weights, backward_cover);
   t[kPairedForwardCover] = forward_cover;

@@ -24,6 +24,16 @@ inline StageCost stage_cost(const StepContext& c, const StageClass& stage,
     cost.forward = cost.forward + share * n * layer.forward;
     cost.backward = cost.backward + share * n * layer.backward;
     cost.recompute = cost.recompute + share * n * recomputed * layer.recompute[mode];
+    if (c.strategy.recompute == Recompute::full) {
+      // Schedules that pair micro-batches part by part cannot repeat whole layers: Megatron-Core
+      // refuses overlap_moe_expert_parallel_comm with recompute_granularity=full.
+      const Seconds forward = share * n * layer.paired_forward;
+      const Seconds backward = share * n * layer.paired_backward;
+      cost.forward.ep += forward;
+      cost.forward.hidden = cost.forward.hidden - forward;
+      cost.backward.ep += backward;
+      cost.backward.hidden = cost.backward.hidden - backward;
+    }
     cost.weight_gradient += share * n * layer.weight_gradient;
     cost.dense += n * layer.dense_parameters;
     cost.expert += n * layer.expert_parameters;

@@ -48,7 +48,7 @@ void add_states(MemoryByKind& memory, const StepContext& c, const StageCost& cos
   }
 }
 
-/// What micro-batches in flight keep; so many they are.
+/// What micro-batches in flight save, and their number.
 double add_activations(MemoryByKind& memory, const StepContext& c, const StageClass& stage) {
   const double share = c.stages.mirrored ? 0.5 : 1;
   const double held = in_flight(c.schedule, c.degrees.pp, c.degrees.vpp, stage.first_index,

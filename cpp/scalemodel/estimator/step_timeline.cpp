@@ -33,9 +33,7 @@ class Builder {
 
   StepCosts build(const std::vector<StageClass>& chunks) const {
     StepCosts costs;
-    // One stage has no order of stages.
-    costs.schedule = degrees_.pp == 1 ? Schedule::one_f_one_b
-                                      : effective_schedule(strategy_.schedule, degrees_.vpp);
+    costs.schedule = running_schedule(strategy_.schedule, degrees_.pp, degrees_.vpp);
     costs.stages = degrees_.pp;
     costs.chunks_per_stage = layout_.mirrored ? 2 : degrees_.vpp;
     costs.micro_batches = static_cast<int>(std::lround(degrees_.micro_batches));

@@ -40,7 +40,7 @@ struct GemmKernels {
   bool tiled = false;  ///< the tile form was fitted; otherwise the roofline form is used
   TileGemm dense16, fp8, fp4;
   std::array<double, kGemmTiles> tile_rows{}, tile_columns{};  ///< 0: fewer shapes
-  int wave_targets = 1;          ///< split-k fills up to so many whole waves
+  int wave_targets = 1;          ///< whole waves that split-k fills at most
   double resident_elements = 0;  ///< outputs one multiprocessor works on at once; 0: one tile
   int resident_most = 1;         ///< most tiles it works on at once
   double warm_factor = 1;        ///< gain of operands that a benchmark loop left in the cache

@@ -9,7 +9,7 @@ namespace scalemodel {
 
 /// Parts of the ideal rate between domains that the slowest flow of each axis gets: on a network
 /// with paths that collide, or with links down, below one. Expert-parallel groups include the
-/// tensor-parallel groups of experts; data-parallel groups those that share out states.
+/// tensor-parallel groups of experts; data-parallel groups those that shard states.
 struct NetworkShares {
   double tp = 1, cp = 1, ep = 1, pp = 1, dp = 1;
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "scalemodel/base/error.hpp"
+#include "scalemodel/model/layer_units.hpp"
 
 namespace scalemodel {
 namespace {
@@ -52,68 +54,74 @@ void check(const DecoderShape& shape) {
   }
 }
 
-double norm_width(Norm norm, double width) {
+/// Learned vectors of a norm.
+int norm_vectors(Norm norm) {
   switch (norm) {
     case Norm::rmsnorm:
     case Norm::layernorm_nobias:
-      return width;
+      return 1;
     case Norm::layernorm:
-      return 2 * width;
+      return 2;
     case Norm::nonparametric:
       return 0;
   }
   return 0;
 }
 
-double attention_parameters(const DecoderShape& s) {
-  const double h = s.hidden, heads = s.heads, kv = s.kv_heads, d = s.head_dim, dv = s.v_head_dim;
-  double count = heads * dv * h + (s.out_bias ? h : 0) + (s.attention_sinks ? heads : 0);
-  if (s.kv_lora_rank > 0) {
-    const double latent = s.kv_lora_rank, rope = s.qk_rope_head_dim, q_rank = s.q_lora_rank;
-    count += q_rank > 0 ? h * q_rank + q_rank + q_rank * heads * d : h * heads * d;
-    count += h * (latent + rope) + latent + latent * heads * (d - rope + dv);
-    return count;
-  }
-  const double q_width = heads * d, k_width = kv * d, v_width = kv * dv;
-  count += h * (q_width + k_width + v_width);
-  if (s.qkv_bias) count += q_width + k_width + v_width;
-  if (s.qk_norm) count += 2 * norm_width(s.norm, d);
-  if (s.qk_norm_full) count += norm_width(s.norm, q_width) + norm_width(s.norm, k_width);
-  return count;
-}
+double norm_width(Norm norm, double width) { return norm_vectors(norm) * width; }
 
-LayerKind make_kind(const DecoderShape& s, bool routed, bool full_attention) {
-  LayerKind kind;
-  const double h = s.hidden;
-  kind.attention = {s.heads,
-                    s.kv_heads,
-                    s.head_dim,
-                    s.v_head_dim,
-                    s.q_lora_rank,
-                    s.kv_lora_rank,
-                    s.qk_rope_head_dim,
-                    full_attention ? 0 : s.window,
-                    s.position == Position::rope};
-  kind.norms = s.norms_per_layer;
-  kind.norm_parameters = s.norms_per_layer * norm_width(s.norm, h);
-  kind.attention_parameters = attention_parameters(s);
-  FeedForwardShape& ff = kind.feed_forward;
+LayerShape layer_shape(const DecoderShape& s, bool routed, bool full_attention) {
+  LayerShape layer;
+  layer.hidden = s.hidden;
+  layer.attention = {s.heads,
+                     s.kv_heads,
+                     s.head_dim,
+                     s.v_head_dim,
+                     s.q_lora_rank,
+                     s.kv_lora_rank,
+                     s.qk_rope_head_dim,
+                     full_attention ? 0 : s.window,
+                     s.position == Position::rope};
+  layer.norms = s.norms_per_layer;
+  layer.norm_vectors = norm_vectors(s.norm);
+  layer.qkv_bias = s.qkv_bias;
+  layer.out_bias = s.out_bias;
+  layer.qk_norm = s.qk_norm;
+  layer.qk_norm_full = s.qk_norm_full;
+  layer.attention_sinks = s.attention_sinks;
+  layer.mlp_bias = s.mlp_bias;
+  layer.expert_bias = s.expert_bias;
+  layer.router_bias = s.router_bias;
+  layer.shared_expert_gate = s.shared_expert_gate;
+  FeedForwardShape& ff = layer.feed_forward;
   ff.gated = s.gated;
-  const double matrices = s.gated ? 3 : 2;
-  if (!routed) {
-    ff.width = s.ffn;
-    kind.dense_parameters = matrices * h * s.ffn + (s.mlp_bias ? (matrices - 1) * s.ffn + h : 0);
-    return kind;
-  }
-  ff.width = s.expert_ffn;
+  ff.width = routed ? s.expert_ffn : s.ffn;
+  if (!routed) return layer;
   ff.experts = s.experts;
   ff.experts_per_token = s.experts_per_token;
   ff.shared_width = s.shared_experts * s.shared_ffn;
-  const double expert =
-      matrices * h * s.expert_ffn + (s.expert_bias ? (matrices - 1) * s.expert_ffn + h : 0);
-  kind.expert_parameters = s.experts * expert;
-  kind.dense_parameters = h * s.experts + (s.router_bias ? s.experts : 0) +
-                          matrices * h * ff.shared_width + (s.shared_expert_gate ? h : 0);
+  return layer;
+}
+
+LayerKind make_kind(const LayerShape& layer) {
+  LayerKind kind;
+  kind.attention = layer.attention;
+  kind.feed_forward = layer.feed_forward;
+  kind.units = layer_units(layer);
+  for (const Unit& unit : kind.units) {
+    const bool attends = &unit == &kind.units.front();
+    for (const LayerOperator& op : unit.operators) {
+      if (op.kind == OperatorKind::norm) {
+        kind.norm_parameters += op.parameters();
+      } else if (attends) {
+        kind.attention_parameters += op.parameters();
+      } else if (unit.on_copies(op)) {
+        kind.expert_parameters += unit.experts * op.parameters();
+      } else {
+        kind.dense_parameters += op.parameters();
+      }
+    }
+  }
   return kind;
 }
 
@@ -156,11 +164,11 @@ Model make_decoder(const DecoderShape& card) {
                         (layer + 1) % shape.moe_every == 0;
     const bool full =
         shape.full_attention_every > 0 && (layer + 1) % shape.full_attention_every == 0;
-    const LayerKind kind = make_kind(shape, routed, full);
+    LayerKind kind = make_kind(layer_shape(shape, routed, full));
     const auto found =
         std::ranges::find_if(model.kinds, [&](const LayerKind& k) { return same_kind(k, kind); });
     model.layer_kind.push_back(static_cast<std::uint8_t>(found - model.kinds.begin()));
-    if (found == model.kinds.end()) model.kinds.push_back(kind);
+    if (found == model.kinds.end()) model.kinds.push_back(std::move(kind));
   }
   return model;
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "scalemodel/model/groups.hpp"
+#include "scalemodel/model/operators.hpp"
 
 namespace scalemodel::building {
 
@@ -12,13 +12,9 @@ namespace scalemodel::building {
 void need(bool holds, const std::string& group, std::string_view field, double value,
           const std::string& legal);
 
-GroupOperator product(std::string_view name, double columns, double depth, Cut cut,
-                      double rows = 1);
+LayerOperator gemm(std::string_view name, double columns, double depth, Cut cut, double rows = 1);
 /// An operator without weights over `columns` values.
-GroupOperator passing(OperatorKind kind, std::string_view name, double columns,
+LayerOperator passing(OperatorKind kind, std::string_view name, double columns,
                       Cut cut = Cut::none);
-
-/// Values kept for the backward pass: inputs of products, norms, activations and attention.
-void count_saved(Unit& unit);
 
 }  // namespace scalemodel::building

@@ -10,10 +10,9 @@
 namespace scalemodel {
 namespace {
 
-using building::count_saved;
+using building::gemm;
 using building::need;
 using building::passing;
-using building::product;
 
 }  // namespace
 
@@ -58,9 +57,10 @@ Flop LayerGroup::forward_flop(double sequence) const {
   Flop sum;
   for (const Unit& unit : units) {
     const double routed = unit.experts > 0 ? unit.experts_per_token : 1;
-    for (const GroupOperator& op : unit.operators) {
-      if (op.kind == OperatorKind::product) {
-        sum += Flop{2 * each * routed * op.rows * op.copies * op.columns * op.depth};
+    for (const LayerOperator& op : unit.operators) {
+      if (op.kind == OperatorKind::gemm) {
+        sum +=
+            Flop{2 * each * (op.routes ? 1 : routed) * op.rows * op.copies * op.columns * op.depth};
       } else if (op.kind == OperatorKind::attention) {
         AttentionWork work;
         work.queries = work.keys = each;
@@ -190,7 +190,7 @@ LayerGroup mlp(std::string name, const MlpShape& shape) {
     unit.opens = !second;
     unit.closes = second;
     unit.gathers = routed || (!second && last);
-    unit.operators.push_back(product("product", out, in, second ? Cut::depth : Cut::columns));
+    unit.operators.push_back(gemm("gemm", out, in, second ? Cut::depth : Cut::columns));
     unit.operators.push_back(
         passing(OperatorKind::activation, "activation", out, second ? Cut::none : Cut::columns));
     unit.parameters_cut = in * out;
@@ -217,7 +217,7 @@ LayerGroup interaction(std::string name, const InteractionShape& shape) {
   switch (shape.kind) {
     case Interaction::concat: {
       unit.name = "concat";
-      GroupOperator copy = passing(OperatorKind::moving, "concat", width);
+      LayerOperator copy = passing(OperatorKind::elementwise, "concat", width);
       copy.depth = 2;
       unit.operators.push_back(copy);
       group.units.push_back(std::move(unit));
@@ -225,11 +225,11 @@ LayerGroup interaction(std::string name, const InteractionShape& shape) {
     }
     case Interaction::dot: {
       unit.name = "dot";
-      GroupOperator pairs = product("pairs", shape.features, shape.dim, Cut::none, shape.features);
+      LayerOperator pairs = gemm("pairs", shape.features, shape.dim, Cut::none, shape.features);
       pairs.weightless = true;
       unit.operators.push_back(pairs);
       const int pair_count = shape.features * (shape.features - 1) / 2;
-      GroupOperator pick = passing(OperatorKind::moving, "pick_pairs", pair_count);
+      LayerOperator pick = passing(OperatorKind::elementwise, "pick_pairs", pair_count);
       pick.depth = 3;
       unit.operators.push_back(pick);
       unit.width_out = pair_count + shape.dim;
@@ -242,19 +242,19 @@ LayerGroup interaction(std::string name, const InteractionShape& shape) {
       unit.name = "cross";
       const double rank = shape.rank > 0 ? shape.rank : width;
       if (shape.rank > 0) {
-        unit.operators.push_back(product("cross_down", rank, width, Cut::columns));
-        unit.operators.push_back(product("cross_up", width, rank, Cut::depth));
+        unit.operators.push_back(gemm("cross_down", rank, width, Cut::columns));
+        unit.operators.push_back(gemm("cross_up", width, rank, Cut::depth));
         unit.parameters_cut = 2 * rank * width;
         unit.opens = unit.closes = true;
       } else {
-        unit.operators.push_back(product("cross", width, width, Cut::columns));
+        unit.operators.push_back(gemm("cross", width, width, Cut::columns));
         unit.parameters_cut = rank * width;
         unit.opens = unit.gathers = true;
       }
       unit.parameters_whole = width;
       unit.cut_limit = static_cast<int>(rank);
       // x0 (product + bias) + x: bias and product read and written, sum of three.
-      GroupOperator combine = passing(OperatorKind::moving, "cross_combine", width);
+      LayerOperator combine = passing(OperatorKind::elementwise, "cross_combine", width);
       combine.depth = 4;
       unit.operators.push_back(combine);
       count_saved(unit);
@@ -277,7 +277,7 @@ LayerGroup token_embedding(std::string name, int vocab, int hidden, int position
   unit.name = "token_embedding";
   unit.width_out = hidden;
   unit.opens = false;  // ranks hold rows of the table and sum what they find
-  GroupOperator rows = passing(OperatorKind::moving, "look_up", hidden);
+  LayerOperator rows = passing(OperatorKind::elementwise, "lookup", hidden);
   rows.depth = 2;
   unit.operators.push_back(rows);
   unit.parameters_cut = (static_cast<double>(vocab) + positions) * hidden;
@@ -298,7 +298,7 @@ LayerGroup patch_embedding(std::string name, int patch_values, int hidden, doubl
   unit.width_in = patch_values;
   unit.width_out = hidden;
   unit.opens = unit.closes = false;
-  unit.operators.push_back(product("patches", hidden, patch_values, Cut::none));
+  unit.operators.push_back(gemm("patches", hidden, patch_values, Cut::none));
   unit.operators.push_back(passing(OperatorKind::residual, "positions", hidden));
   unit.parameters_whole = static_cast<double>(patch_values) * hidden + hidden + tokens * hidden;
   count_saved(unit);
@@ -321,13 +321,13 @@ LayerGroup head(std::string name, const HeadShape& shape) {
   unit.closes = false;
   const double rows = shape.every_token || shape.tokens <= 0 ? 1 : 1 / shape.tokens;
   if (shape.norm) {
-    GroupOperator norm = passing(OperatorKind::norm, "final_norm", shape.hidden);
+    LayerOperator norm = passing(OperatorKind::norm, "final_norm", shape.hidden);
     unit.operators.push_back(norm);
     unit.parameters_whole += shape.bias ? 2 * shape.hidden : shape.hidden;
   }
-  unit.operators.push_back(product("head", shape.outputs, shape.hidden, Cut::columns, rows));
+  unit.operators.push_back(gemm("head", shape.outputs, shape.hidden, Cut::columns, rows));
   if (shape.loss) {
-    GroupOperator loss = passing(OperatorKind::loss, "loss", shape.outputs, Cut::columns);
+    LayerOperator loss = passing(OperatorKind::loss, "loss", shape.outputs, Cut::columns);
     loss.rows = rows;
     unit.operators.push_back(loss);
   }
@@ -359,12 +359,12 @@ LayerGroup recorded(std::string name, const std::vector<RecordedUnit>& units, in
     unit.parameters_cut = layer.parameters;
     unit.parameters_whole = layer.biases;
     unit.opens = unit.closes = unit.gathers = false;
-    for (GroupOperator& op : unit.operators) {
+    for (LayerOperator& op : unit.operators) {
       if (op.kind == OperatorKind::attention) {
         group.kind = GroupKind::transformer;
         op.cut = Cut::columns;
         unit.head_limit = op.attention.heads;
-      } else if (op.kind == OperatorKind::product && !op.weightless) {
+      } else if (op.kind == OperatorKind::gemm && !op.weightless) {
         op.cut = Cut::columns;
         unit.opens = unit.gathers = true;
         if (unit.width_in == 0) unit.width_in = static_cast<int>(op.depth);

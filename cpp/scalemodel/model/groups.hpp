@@ -37,63 +37,6 @@ struct EnumNames<GroupKind> {
                                                          "head"};
 };
 
-enum class OperatorKind : std::uint8_t {
-  product,     ///< matrix multiplication with a weight
-  attention,   ///< scores, softmax and weighted values
-  norm,        ///< over `columns` values
-  residual,    ///< addition of a branch of `columns` values
-  activation,  ///< over `columns` values; gated ones read twice as many
-  rotary,      ///< position rotation of `columns` values
-  moving,      ///< `columns` values read and written `depth` times in all, each way
-  loss         ///< over `columns` logits
-};
-
-template <>
-struct EnumNames<OperatorKind> {
-  static constexpr std::string_view what = "kind of operator";
-  static constexpr std::array<std::string_view, 8> names{
-      "product", "attention", "norm", "residual", "activation", "rotary", "moving", "loss"};
-};
-
-/// How tensor-parallel ranks share an operator out: every rank does all of it, a part of the
-/// columns, or a part of the depth (partial sums).
-enum class Cut : std::uint8_t { none, columns, depth };
-
-/// One kernel of a layer for one token.
-struct GroupOperator {
-  OperatorKind kind = OperatorKind::product;
-  std::string_view name;
-  double columns = 0, depth = 0;
-  Cut cut = Cut::none;
-  double rows = 1;          ///< per token of the group; a class head has 1/tokens
-  double copies = 1;        ///< independent products of this shape (attention without weights)
-  bool gated = false;       ///< activation: of a gate and an up product
-  bool adapts = false;      ///< attention projections: low-rank adapters sit here by default
-  bool weightless = false;  ///< product of two activations: two products back, none for weights
-  bool keeps_input = true;  ///< for the backward pass; false: another operator keeps the same
-  AttentionShape attention;
-  bool causal = true;
-};
-
-/// What is gathered, reduced and recomputed together: an attention block, a feed-forward block, a
-/// layer of an MLP. Counts are of one token, parameters of the whole.
-struct Unit {
-  std::string_view name;
-  std::vector<GroupOperator> operators;
-  double parameters_cut = 0;    ///< shared out over tensor-parallel ranks
-  double parameters_whole = 0;  ///< on every one of them: norms, biases of sums
-  int width_in = 0, width_out = 0;
-  bool starts = true;    ///< a layer: its input is what recomputation keeps
-  bool opens = true;     ///< tensor ranks read the whole input: its gradient is a sum over them
-  bool closes = true;    ///< tensor ranks hold partial sums of the output
-  bool gathers = false;  ///< tensor ranks hold columns of an output that must be whole
-  double saved_cut = 0, saved_whole = 0;  ///< values kept for the backward pass, of each copy
-  double saved_token = 0;                 ///< the same of a token, however many experts it meets
-  int experts = 0, experts_per_token = 0;
-  int cut_limit = 0;   ///< tensor parallelism divides this width; 0: anything
-  int head_limit = 0;  ///< and this number of heads
-};
-
 /// Tables of one shape.
 struct TableClass {
   double count = 1, rows = 0, pooling = 1;
@@ -153,7 +96,7 @@ struct LayerGroup {
 
   double parameters() const;
   double active_parameters() const;
-  /// Products and attention of one sample, forward; causal attention counted once.
+  /// GEMMs and attention of one sample, forward; causal attention counted once.
   Flop forward_flop(double sequence) const;
   int width_out() const;
 };
@@ -243,11 +186,11 @@ LayerGroup head(std::string name, const HeadShape& shape);
 
 /// A layer of any kind, as a recording of its operators gives it.
 struct RecordedUnit {
-  std::vector<GroupOperator> operators;
-  double parameters = 0, biases = 0;  ///< of its products; of everything else
+  std::vector<LayerOperator> operators;
+  double parameters = 0, biases = 0;  ///< of its GEMMs; of everything else
 };
 
-/// Recorded layers, `repeat` times. Every product with weights is cut by columns over the
+/// Recorded layers, `repeat` times. Every GEMM with weights is cut by columns over the
 /// tensor-parallel ranks, which gather what it made: of an unknown module no pairs are known.
 LayerGroup recorded(std::string name, const std::vector<RecordedUnit>& units, int repeat,
                     double tokens);

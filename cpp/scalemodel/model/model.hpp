@@ -5,18 +5,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "scalemodel/model/operators.hpp"
+
 namespace scalemodel {
-
-struct AttentionShape {
-  int heads = 0, kv_heads = 0;
-  int head_dim = 0, v_head_dim = 0;
-  int q_lora_rank = 0, kv_lora_rank = 0, rope_head_dim = 0;
-  int window = 0;
-  bool rotary = false;
-
-  bool latent() const { return kv_lora_rank > 0; }
-  bool operator==(const AttentionShape&) const = default;
-};
 
 struct FeedForwardShape {
   int width = 0;  ///< dense: one gate or up matrix; experts: of one routed expert
@@ -34,11 +25,12 @@ struct FeedForwardShape {
 struct LayerKind {
   AttentionShape attention;
   FeedForwardShape feed_forward;
-  int norms = 2;
+  std::vector<Unit> units;
+  // Sums over the operators of the units.
   double attention_parameters = 0;  ///< projections, their biases and norms
   double dense_parameters = 0;      ///< feed-forward outside routed experts: MLP, shared, router
-  double norm_parameters = 0;
-  double expert_parameters = 0;  ///< all routed experts
+  double norm_parameters = 0;       ///< of the residual stream
+  double expert_parameters = 0;     ///< all routed experts
 
   double parameters() const {
     return attention_parameters + dense_parameters + norm_parameters + expert_parameters;

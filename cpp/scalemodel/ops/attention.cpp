@@ -18,7 +18,7 @@ constexpr double kFlash1OverFlash2 = 0.47;
 /// The Triton kernel of 2022-23 likewise: its successor is 1.3 to 2.5 times as fast (same source).
 constexpr double kTritonOverFlash2 = 0.58;
 
-/// The first kernels lose nothing on small heads: they are not limited by their products.
+/// The first kernels lose nothing on small heads: they are not limited by their GEMMs.
 bool even_over_head_sizes(AttentionKernel kernel) {
   return kernel == AttentionKernel::flash1 || kernel == AttentionKernel::flash_triton;
 }
@@ -55,7 +55,7 @@ double area(const AttentionWork& work, double diagonal) {
   return s * (s + diagonal) / 2 / parts;
 }
 
-/// Strided batches of products need rows of whole 16 bytes to reach the tensor cores; others run on
+/// Strided batches of GEMMs need rows of whole 16 bytes to reach the tensor cores; others run on
 /// the ordinary ones, at this share of their peak (A100, cuBLAS 11: head sizes 108 and 150 took 43
 /// and 47 ms a layer in published runs of 2022, 10 TFLOP/s).
 constexpr double kAlignedBytes = 16, kUnalignedFraction = 0.52;
@@ -104,16 +104,16 @@ AttentionTime attention_time(const AttentionWork& work, AttentionKernel kernel,
     return time;
   }
   const double maps = work.batch * work.heads;
-  const auto product = [&](const GemmShape& shape, double width_of_head) {
+  const auto timed = [&](const GemmShape& shape, double width_of_head) {
     const Seconds aligned = gemm.time(shape);
     if (std::fmod(width_of_head * element, kAlignedBytes) == 0) return aligned;
     const FlopPerSecond plain = kUnalignedFraction * accelerator.peak_of(Precision::fp32);
     return plain > FlopPerSecond{} ? max(aligned, shape.flop() / plain) : aligned;
   };
   const Seconds scores =
-      product({work.queries, work.keys, work.head_dim, maps, element}, work.head_dim);
+      timed({work.queries, work.keys, work.head_dim, maps, element}, work.head_dim);
   const Seconds values =
-      product({work.queries, work.v_head_dim, work.keys, maps, element}, work.v_head_dim);
+      timed({work.queries, work.v_head_dim, work.keys, maps, element}, work.v_head_dim);
   const ScorePasses passes = score_passes(kernel, work.dropout);
   const Bytes map_bytes{element * maps * work.queries * work.keys};
   const double rate = accelerator.elementwise.softmax_fraction;

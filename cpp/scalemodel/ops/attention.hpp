@@ -12,7 +12,7 @@
 
 namespace scalemodel {
 
-/// Which kernel computes attention. `unfused`: matrix products and separate softmax kernels;
+/// Which kernel computes attention. `unfused`: GEMMs and separate softmax kernels;
 /// `fused_softmax`: Megatron's fused scale-mask-softmax; `flash1..3`: FlashAttention generations,
 /// 3 standing for the best native kernel of the accelerator (FlashAttention-3, cuDNN);
 /// `flash_triton`: the Triton kernel of FlashAttention-1's time.
@@ -63,7 +63,7 @@ struct AttentionTime {
 
 /// Flash kernels: t = launch + max(2 b h (d+dv) area/(e P), bytes/(e_add W)); the backward pass has
 /// 2.5 times the flop at its own e. Head sizes below 128 lose (1 + .33 128/d)/1.33, except in the
-/// first kernels, and above 128 (d/128)^.5. Unfused: two batched matrix products over the full
+/// first kernels, and above 128 (d/128)^.5. Unfused: two batched GEMMs over the full
 /// square, then passes over the scores.
 AttentionTime attention_time(const AttentionWork& work, AttentionKernel kernel,
                              const Accelerator& accelerator, Precision precision,

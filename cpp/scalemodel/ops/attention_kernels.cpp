@@ -7,7 +7,7 @@ namespace scalemodel {
 namespace {
 
 constexpr double kTile = 128;       // queries of a tile, cached tokens of a block
-constexpr double kTensorRows = 16;  // query rows of one tensor-core product
+constexpr double kTensorRows = 16;  // query rows of one tensor-core GEMM
 constexpr double kOutputBytes = 2, kPartialBytes = 4;
 
 double cube(double x) { return x * x * x; }
@@ -140,9 +140,9 @@ DecodeCase::DecodeCase(const AttentionCall& call, const DecodeKernel& kernel,
   occupancy_exponent_ = kernel.occupancy_exponent;
   window_ = w.window;
   const Flop block_flop{2 * kTile * rows * width};
-  const Seconds product = block_flop / (kernel.tensor_fraction / units_ * dense_rate(a));
+  const Seconds gemm = block_flop / (kernel.tensor_fraction / units_ * dense_rate(a));
   const Seconds shortest = (cache8 ? kernel.fp8_block : 1) * (width / 256) * kernel.block;
-  block_ = cubic_maximum(product, shortest);
+  block_ = cubic_maximum(gemm, shortest);
   cached_ = Bytes{operand_bytes(call.cache) * kv_heads * (latent ? head : width)};
   in_out_ = Bytes{kOutputBytes * w.heads * width};
   partials_ = Bytes{kernel.partial_passes * kPartialBytes * w.heads * value};

@@ -104,7 +104,7 @@ Seconds prefill_time(const AttentionCall& call, const PrefillKernel& kernel,
 ///     tiles/SM)^om))^3)^(1/3)
 ///         + (4 partial_passes b h dv + fp8_passes cache)/W
 ///     s = clip(waves SM/lanes, 1, min(blocks, most_splits)),  tiles = lanes s,  w = max(1,
-///     tiles/SM) per = cubic maximum of 16-row tensor products of a 128-token block and `block`
+///     tiles/SM) per = cubic maximum of 16-row tensor GEMMs of a 128-token block and `block`
 ///
 /// lanes = b h_kv ceil(g/most_heads) tiles before splitting, g query heads per KV head. H as above.
 /// Latent attention is one KV head of width 2 latent + rotary. Form after flash-decoding (Dao et

@@ -7,7 +7,7 @@
 
 namespace scalemodel {
 
-/// Constants of a look-up kernel on one accelerator.
+/// Constants of a lookup kernel on one accelerator.
 struct LookupKernel {
   Seconds launch;
   double memory_fraction = 1;  ///< of memory bandwidth: rows are read at random

@@ -54,7 +54,7 @@ class PowerLaw {
 };
 
 /// Adds `amount` one by one to the smallest of `counts`. Leaves them in ascending order: which of
-/// several equal experts is raised is nobody's business.
+/// several equal experts is raised does not matter.
 void raise_lowest(std::span<std::int64_t> counts, std::int64_t amount) {
   std::ranges::sort(counts);
   std::size_t level = 1;  // the first `level` counts are equal

@@ -19,7 +19,7 @@ struct ExpertRouting {
 
 /// What the busiest rank receives.
 struct ExpertLoad {
-  double pairs = 0;    ///< (token, expert) pairs: rows of its grouped matrix products
+  double pairs = 0;    ///< (token, expert) pairs: rows of its grouped GEMMs
   double active = 0;   ///< experts with at least one row
   double touched = 0;  ///< distinct tokens
 

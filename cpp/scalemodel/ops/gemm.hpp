@@ -19,7 +19,7 @@ struct GemmShape {
   constexpr Flop flop() const { return Flop{2 * batch * m * n * k}; }
 };
 
-/// What the operands of a product are stored in, and the peak of the units that multiply them.
+/// What the operands of a GEMM are stored in, and the peak of the units that multiply them.
 struct GemmFormat {
   double activation_bytes = 2;  ///< per element of A
   double weight_bytes = 2;      ///< per element of B

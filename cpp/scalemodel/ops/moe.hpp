@@ -1,4 +1,4 @@
-// Time of the expert layers of a mixture of experts: grouped matrix products over routed tokens.
+// Time of the expert layers of a mixture of experts: grouped GEMMs over routed tokens.
 #pragma once
 
 #include "scalemodel/base/precision.hpp"
@@ -9,7 +9,7 @@
 
 namespace scalemodel {
 
-/// Constants of one grouped matrix product kernel, of one software stack, on one accelerator.
+/// Constants of one grouped GEMM kernel, of one software stack, on one accelerator.
 struct GroupedGemmKernel {
   Precision math = Precision::bf16;  ///< format of the tensor-core instructions
   double weight_bytes = 2;           ///< per weight, scales included

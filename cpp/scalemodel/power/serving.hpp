@@ -41,8 +41,8 @@ struct DecodeActivity {
   double density_fraction = 0;  ///< arithmetic over memory time of the weights, at most 1
 };
 
-// Fractions of the data sheet that decoding kernels reach: large matrix products, weights streamed
-// by thin products, scattered pages of the cache.
+// Fractions of the data sheet that decoding kernels reach: large GEMMs, weights streamed
+// by thin GEMMs, scattered pages of the cache.
 inline constexpr double kDenseFraction = 0.7, kStreamFraction = 0.8, kCacheFraction = 0.6;
 
 /// Usual keys and values of one token in 16 bit, for models of which only the size is known:
@@ -54,14 +54,14 @@ inline Bytes cache_per_token(double active_parameters) {
   return std::pow(active_parameters / 8e9, 0.4) * (128 * unit::KiB);
 }
 
-/// Share of the weights that a step of so many sequences reads: experts that no token chose stay
-/// unread; a token misses one with probability 1 - active/parameters.
+/// Share of the weights that a step reads, by its number of sequences: experts that no token chose
+/// stay unread; a token misses one with probability 1 - active/parameters.
 inline double weights_read(double parameters, double active_parameters, double sequences) {
   const double chosen = active_parameters / parameters;
   return std::max(chosen, 1 - std::pow(1 - chosen, sequences));
 }
 
-/// Roofline of one decoding step: weights, cache and products one after the other, on all
+/// Roofline of one decoding step: weights, cache and GEMMs one after the other, on all
 /// accelerators alike, while the host prepares the next step:
 ///
 ///     kernels = weights / B + cache / B + flop / F,  step = max(kernels, host)
@@ -76,8 +76,8 @@ inline DecodeActivity decode_activity(const DecodeLoad& load, const ServingPower
   const Seconds cache =
       load.sequences * load.cache / (kCacheFraction * load.accelerators * load.bandwidth);
   const Flop work{2 * load.active_parameters * load.sequences};
-  const Seconds products = work / (kDenseFraction * load.accelerators * load.peak);
-  const Seconds kernels = weights + cache + products;
+  const Seconds gemms = work / (kDenseFraction * load.accelerators * load.peak);
+  const Seconds kernels = weights + cache + gemms;
   const Seconds host = serving.host_step + load.sequences / load.replicas * serving.host_sequence +
                        std::log2(load.accelerators) * serving.rank_step;
   const double density = (work / load.peak) / (Bytes{read * load.weight_bytes} / load.bandwidth);

@@ -63,7 +63,7 @@ class Sequencer {
     }
   }
 
-  bool dualpipe() const { return shape_.schedule == Schedule::dualpipe; }
+  bool two_directions() const { return traits_of(shape_.schedule).two_directions; }
   int chunk(int stage, int index) const { return stage * chunks_per_stage_ + index; }
   int class_of(int stage, int index) const { return class_of_[at(chunk(stage, index))]; }
   /// Number of what a chunk receives of a micro-batch: its input, then the gradient of its output.
@@ -76,14 +76,14 @@ class Sequencer {
 
   /// Where the output of a chunk goes, and where its input comes from.
   Neighbour after(int s, int index) const {
-    if (dualpipe() && index == 1) return {s - 1, index, false, s > 0};
+    if (two_directions() && index == 1) return {s - 1, index, false, s > 0};
     if (s + 1 < shape_.pp) return {s + 1, index, true, true};
-    return {0, index + 1, true, !dualpipe() && index + 1 < chunks_per_stage_};
+    return {0, index + 1, true, !two_directions() && index + 1 < chunks_per_stage_};
   }
   Neighbour before(int s, int index) const {
-    if (dualpipe() && index == 1) return {s + 1, index, true, s + 1 < shape_.pp};
+    if (two_directions() && index == 1) return {s + 1, index, true, s + 1 < shape_.pp};
     if (s > 0) return {s - 1, index, false, true};
-    return {shape_.pp - 1, index - 1, false, !dualpipe() && index > 0};
+    return {shape_.pp - 1, index - 1, false, !two_directions() && index > 0};
   }
 
   bool is_ready(const Turn& turn) const {

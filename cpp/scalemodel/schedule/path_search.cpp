@@ -297,7 +297,7 @@ struct StagePaths {
 
   explicit StagePaths(const PipelineShape& shape) {
     // Where passes run in pairs, some of them run alone: which do is not known without a run.
-    if (shape.schedule == Schedule::dualpipe) return;
+    if (traits_of(shape.schedule).two_directions) return;
     const std::size_t per_stage = shape.chunks.size() / at(shape.pp);
     PipelinePath way;
     for (int s = 0; s < shape.pp; ++s) {
@@ -315,7 +315,7 @@ struct StagePaths {
       add_pass(way, chunks.front(), kForward);
       way.hops += 1;
       // Deferred gradients of weights end after the way back.
-      if (shape.schedule == Schedule::zero_bubble) continue;
+      if (traits_of(shape.schedule).splits_backward) continue;
       // What blocks its sender counts as a hop of that stage.
       add_pass(way, chunks.front(), kInputGradient);
       add_pass(way, chunks.front(), kWeightGradient);

@@ -9,14 +9,9 @@
 
 namespace scalemodel {
 
-/// The schedule that runs: interleaving turns 1F1B into its interleaved form.
-constexpr Schedule effective_schedule(Schedule schedule, int vpp) {
-  return schedule == Schedule::one_f_one_b && vpp > 1 ? Schedule::interleaved : schedule;
-}
-
-/// Whether kernels run on while their stage sends: schedules without interleaving wait.
+/// Whether kernels run on while their stage sends.
 constexpr bool transfers_overlap(const Stack& stack, Schedule schedule) {
-  return stack.overlap_p2p && schedule != Schedule::gpipe && schedule != Schedule::one_f_one_b;
+  return stack.overlap_p2p && traits_of(schedule).overlaps_transfers;
 }
 
 /// Whether every transfer waits for the last. Between two stages, what one sends the other
@@ -56,7 +51,9 @@ constexpr double in_flight(Schedule schedule, int pp, int vpp, int index, double
 /// The same of the head, on the last stage: what it keeps for its backward pass and, `logits`, what
 /// it keeps only until it has passed the gradient on. GPipe runs all forward passes first.
 constexpr double head_in_flight(Schedule schedule, int pp, double micro_batches, bool logits) {
-  const bool piles = schedule == Schedule::gpipe || (schedule == Schedule::zero_bubble && !logits);
+  const ScheduleTraits traits = traits_of(schedule);
+  const bool defers = traits.splits_backward && !traits.two_directions;
+  const bool piles = traits.piles_up || (defers && !logits);
   return piles ? in_flight(schedule, pp, 1, pp - 1, micro_batches) : 1;
 }
 

@@ -8,7 +8,7 @@
 namespace scalemodel::detail {
 
 /// Times of the parts of a pipeline, a layer as the unit: what any model, cluster and stack may
-/// make of them. Of so many kinds of layers. Evenly spread over all ranges at once by an additive
+/// make of them. By number of layer kinds. Evenly spread over all ranges at once by an additive
 /// recurrence (fractions of multiples of square roots): of paths that last equally long none is
 /// taken for the other.
 class TypicalTimes {

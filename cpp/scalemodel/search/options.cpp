@@ -45,7 +45,7 @@ bool keeps_redundant(const Space& space, std::size_t field) {
 /// A number of recomputed layers that no stage exceeds, whichever of them hold the ends: all.
 bool recomputes_all(int layers, const Strategy& s, const Degrees& d, const Model& model) {
   if (d.pp == 1) return layers >= model.layers();
-  const int chunks = s.schedule == Schedule::dualpipe ? 2 : 1;
+  const int chunks = chunks_per_stage(s.schedule, 1);
   const auto most = (model.layers() + 2 + d.pp - 1) / d.pp;
   return layers >= chunks * most;
 }
@@ -386,7 +386,7 @@ Strategy canonical(const Strategy& strategy, const Model& model, const Cluster& 
   s.etp = model.routed() ? static_cast<std::uint8_t>(canonical_etp(d, s.etp)) : 0;
   s.linear_precision = canonical_precision(s.linear_precision, task);
   if (d.pp == 1) s.schedule = defaults.schedule;
-  if (s.schedule == Schedule::interleaved) s.schedule = Schedule::one_f_one_b;
+  s.schedule = written_schedule(s.schedule);
   return s;
 }
 

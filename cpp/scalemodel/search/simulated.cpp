@@ -12,7 +12,7 @@ namespace {
 constexpr double kMostOfOne = 2e5, kMostOfAll = 2e6;
 
 double passes_of(const Strategy& strategy, const Degrees& degrees) {
-  const double chunks = strategy.schedule == Schedule::dualpipe ? 2 : degrees.vpp;
+  const double chunks = chunks_per_stage(strategy.schedule, degrees.vpp);
   return 3 * degrees.pp * chunks * degrees.micro_batches;
 }
 

@@ -17,8 +17,8 @@ struct Simulated {
 /// What closed form and timeline may differ by before the timeline decides.
 inline constexpr double kAgreement = 0.01;
 
-/// Simulates strategies in their order, until together they have so many passes that it would
-/// take longer than a blink. Where closed form and timeline agree about all of them, they rank by
+/// Simulates strategies in their order, as far as all their passes take about a tenth of a second.
+/// Where closed form and timeline agree about all of them, they rank by
 /// the closed form, otherwise by the timeline. Precondition: every strategy is legal.
 std::vector<Simulated> simulate_best(Tables& tables, std::span<const Strategy> strategies,
                                      const Objective& objective);

@@ -25,9 +25,12 @@ std::vector<std::uint8_t> expert_degrees(const Space& space, int tp, int ep, boo
 std::vector<Schedule> schedules(const Space& space, int pp, int vpp) {
   auto listed = values_or_default<&Strategy::schedule>(space);
   if (pp == 1) return {Strategy{}.schedule};
-  // With virtual stages 1F1B is interleaved already.
-  if (vpp > 1 && contains(listed, Schedule::one_f_one_b)) {
-    std::erase(listed, Schedule::interleaved);
+  // One schedule may be listed under two names.
+  if (vpp > 1) {
+    std::erase_if(listed, [&](Schedule schedule) {
+      const Schedule written = written_schedule(schedule);
+      return written != schedule && contains(listed, written);
+    });
   }
   return listed;
 }

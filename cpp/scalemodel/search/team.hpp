@@ -1,4 +1,4 @@
-// Threads of one call: they share out items, none outlives the call.
+// Threads of one call: they take items one by one, none outlives the call.
 #pragma once
 
 #include <atomic>

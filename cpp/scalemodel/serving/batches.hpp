@@ -54,10 +54,10 @@ struct RecordOf<BatchState> {
       field("saturated", &T::saturated, "more arrive than full batches take")};
 };
 
-/// With requests arriving at random. Whoever came during a pass is in the next one, and an idle
-/// server starts with the first to come, so that a pass of mean time X takes
-/// rate X + exp(-rate X) requests; a request waits for half of the pass it meets, for full passes
-/// of those ahead (prompt_steps.hpp), and takes its own.
+/// With requests arriving at random. Requests that arrive during a pass are in the next one, and an
+/// idle server starts with the first to come, so that a pass of mean time X takes rate X +
+/// exp(-rate X) requests; a request waits for half of the pass it meets, for full passes of those
+/// ahead (prompt_steps.hpp), and takes its own.
 BatchState batch_state_at(const BatchPass& pass, Hertz rate) noexcept;
 
 }  // namespace scalemodel

@@ -14,7 +14,7 @@ double linear_weight_bytes(const ServingKernels& kernels) {
   return kernels.tiled ? kernels.linear_format.weight_bytes : operand_bytes(kernels.math);
 }
 
-/// Values of one token kept by one rank in one layer.
+/// Values of one token that the KV cache of one rank keeps for one attention.
 double cached_width(const AttentionShape& a, int tp) {
   if (a.latent()) return a.kv_lora_rank + a.rope_head_dim;
   return std::ceil(static_cast<double>(a.kv_heads) / tp) * (a.head_dim + a.v_head_dim);
@@ -58,11 +58,15 @@ CacheBlocks::CacheBlocks(const Model& model, const Engine& engine, const Serving
   const std::vector<double> layers = stage_layers(model, layout.pp);
   double token = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const AttentionShape& a = model.kinds[i].attention;
-    const double bytes = layers[i] * cached_width(a, layout.tp) * operand_bytes(kernels.cache);
-    const double window = engine.window_cache ? a.window : 0;
-    parts_.push_back({bytes, window});
-    token += bytes;
+    for (const Unit& unit : model.kinds[i].units) {
+      for (const LayerOperator& op : unit.operators) {
+        if (op.kind != OperatorKind::attention) continue;
+        const AttentionShape& a = op.attention;
+        const double bytes = layers[i] * cached_width(a, layout.tp) * operand_bytes(kernels.cache);
+        parts_.push_back({bytes, engine.window_cache ? static_cast<double>(a.window) : 0});
+        token += bytes;
+      }
+    }
   }
   for (Part& part : parts_) part.share /= token;
   block_ = Bytes{token * block_tokens_};
@@ -86,24 +90,30 @@ double CacheBlocks::mean(double tokens) const noexcept {
   return blocks;
 }
 
+namespace {
+
+/// Bytes of an operator's parameters on one rank. Norms and routers are in 16 bits.
+double operator_bytes(const Unit& unit, const LayerOperator& op, const ServingKernels& kernels,
+                      const ServingLayout& layout) {
+  if (unit.on_copies(op)) {
+    return kernels.experts.weight_bytes * unit.experts * op.parameters() / layout.stage_ranks();
+  }
+  const bool narrow = op.kind == OperatorKind::gemm && !op.routes;
+  return (narrow ? linear_weight_bytes(kernels) : kElement) * op.local_parameters(layout.tp);
+}
+
+}  // namespace
+
 Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const ServingLayout& layout) {
   const std::vector<double> layers = stage_layers(model, layout.pp);
-  const double linear = linear_weight_bytes(kernels), tp = layout.tp, h = model.hidden;
+  const double tp = layout.tp;
   double bytes = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const LayerKind& kind = model.kinds[i];
-    const AttentionShape& a = kind.attention;
-    // Every rank projects down to latents by itself, since all heads read the same ones.
-    const double latents = a.latent() ? a.q_lora_rank + a.kv_lora_rank : 0;
-    const double down = a.latent() ? h * (latents + a.rope_head_dim) : 0;
-    // Router logits are wanted by every rank, and in 16 bits.
-    const double router = kind.feed_forward.routed() ? h * kind.feed_forward.experts : 0;
-    const double split =
-        kind.attention_parameters + kind.dense_parameters - down - latents - router;
-    const double wide = kind.norm_parameters + latents + router;
-    bytes +=
-        layers[i] * (linear * (split / tp + down) + kElement * wide +
-                     kernels.experts.weight_bytes * kind.expert_parameters / layout.stage_ranks());
+    for (const Unit& unit : model.kinds[i].units) {
+      for (const LayerOperator& op : unit.operators) {
+        bytes += layers[i] * operator_bytes(unit, op, kernels, layout);
+      }
+    }
   }
   const double table = model.embedding_parameters / tp;
   const double head = (model.tied_embeddings ? model.embedding_parameters : 0) / tp +
@@ -118,7 +128,7 @@ Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const Serv
 namespace {
 
 /// Sequences that run while others wait for a start: one, and the next ones with the probability
-/// that a prompt fits beside so many that have given any part of their answers.
+/// that a prompt fits beside sequences at any point of their answers.
 double admitted(const CacheBlocks& blocks, const RequestLengths& lengths, double all, double most) {
   constexpr double kDeviations = 4, kMuchRoom = 256, kEven = 1e-9;
   const double held = blocks.mean(lengths.input + 0.5 * lengths.output);

@@ -13,30 +13,30 @@ namespace scalemodel {
 
 /// What does not change with the number of running sequences.
 struct Demand {
-  double fresh = 1;    ///< prompt tokens that have to be computed
-  double gained = 1;   ///< tokens per sequence and step
-  double queries = 1;  ///< new tokens of a sequence in a step
-  double drafts = 0;   ///< of them proposed
-  double steps = 1;    ///< of one request after its first token
-  double context = 1;  ///< mean tokens a running sequence attends to
-  double input = 1;    ///< tokens of a prompt
+  double uncached_prompt_tokens = 1;  ///< tokens of a prompt that have to be computed, >= 1
+  double tokens_per_step = 1;         ///< output tokens per sequence and decode step, >= 1
+  double query_tokens = 1;            ///< tokens that a sequence computes in a decode step, >= 1
+  double draft_tokens = 0;            ///< draft tokens among them, >= 0
+  double decode_steps = 1;            ///< decode steps of one request, >= 1
+  double context = 1;                 ///< mean tokens that a running sequence attends to
+  double input = 1;                   ///< prompt tokens, cached ones included
 
   explicit Demand(const RequestMix& mix) noexcept
-      : fresh(std::max(1.0, mix.input * (1 - mix.prefix_hit_fraction))),
-        gained(tokens_per_step(mix)),
-        queries(1.0 + mix.speculative_tokens),
-        drafts(mix.speculative_tokens),
+      : uncached_prompt_tokens(std::max(1.0, mix.input * (1 - mix.prefix_hit_fraction))),
+        tokens_per_step(scalemodel::tokens_per_step(mix)),
+        query_tokens(1.0 + mix.speculative_tokens),
+        draft_tokens(mix.speculative_tokens),
         // A request of one token leaves with its prompt: it takes part in one step all the same.
-        steps(std::max(1.0, (mix.output - 1) / gained)),
+        decode_steps(std::max(1.0, (mix.output - 1) / tokens_per_step)),
         context(mix.input + (mix.output + 1) / 2),
         input(mix.input) {
     // An answer of several tokens per step ends within its last one.
-    if (gained > 1) steps = std::ceil(steps - 1e-9);
+    if (tokens_per_step > 1) decode_steps = std::ceil(decode_steps - 1e-9);
   }
 
   /// Time between two tokens where a step takes `step`.
   Seconds gap(Seconds step, double output) const noexcept {
-    return (steps / std::max(1.0, output - 1)) * step;
+    return (decode_steps / std::max(1.0, output - 1)) * step;
   }
 
   /// A step of running sequences alone.
@@ -44,14 +44,14 @@ struct Demand {
     StepWork work;
     work.sequences = sequences;
     work.context = context;
-    work.queries = queries;
-    work.drafts = drafts;
+    work.queries = query_tokens;
+    work.drafts = draft_tokens;
     return work;
   }
 
   /// The same beside whole prompts.
   StepWork work(double sequences, double prompts) const noexcept {
-    return work(sequences, prompts, prompts * fresh, input);
+    return work(sequences, prompts, prompts * uncached_prompt_tokens, input);
   }
 
   /// The same beside prompts, or parts of them, that attend to `keys` tokens at their end.
@@ -68,8 +68,8 @@ struct Demand {
   /// Where prompts are not cut, one longer than any step runs all the same.
   double most_prompts(const Engine& engine, const CacheCapacity& capacity,
                       double sequences) const noexcept {
-    const double taken = engine.mixes_phases ? sequences * queries : 0;
-    const double most = std::max(1.0, capacity.most_tokens - taken) / fresh;
+    const double decoded = engine.mixes_phases ? sequences * query_tokens : 0;
+    const double most = std::max(1.0, capacity.most_tokens - decoded) / uncached_prompt_tokens;
     return engine.splits_prompts ? most : std::max(1.0, std::floor(most));
   }
 };

@@ -1,4 +1,4 @@
-// A serving engine of an era: what it batches, what its host costs, which kernels it runs.
+// One version of a serving engine: what it batches, what its host costs, which kernels it runs.
 #pragma once
 
 #include <array>
@@ -19,7 +19,8 @@
 namespace scalemodel {
 
 /// When a waiting request may start: when the cache holds all it will ever need (nothing is ever
-/// evicted), or when it holds its prompt (whoever came last is evicted when the cache runs full).
+/// evicted), or when it holds its prompt (the last to come is preempted when the KV cache runs
+/// full).
 enum class Admission : std::uint8_t { whole_output, prompt };
 
 template <>
@@ -66,11 +67,11 @@ struct ServingKernels {
   GemmFormat linear_format;
   Precision math = Precision::bf16;       ///< of linear layers, where the form is the roofline
   Precision cache = Precision::bf16;      ///< keys and values
-  Precision attention = Precision::bf16;  ///< operands of the attention products
+  Precision attention = Precision::bf16;  ///< operands of the attention GEMMs
   PrefillKernel prefill;
   DecodeKernel decode;
   GroupedGemmKernel experts;
-  bool experts_as_linear = false;  ///< their products run as a batch of linear layers
+  bool experts_as_linear = false;  ///< their GEMMs run as a batch of linear layers
   bool sends_tokens = false;       ///< token dispatch has kernels of its own
   DispatchKernel dispatch, combine;
   bool own_all_reduce = false;  ///< the engine has an all-reduce of its own
@@ -122,12 +123,12 @@ struct RecordOf<ServingKernels> {
       field("linear_format", &T::linear_format, "what linear layers are stored in"),
       field("math", &T::math, "format of linear layers in the roofline form"),
       field("cache", &T::cache, "format of keys and values"),
-      field("attention", &T::attention, "operands of the attention products"),
+      field("attention", &T::attention, "operands of the attention GEMMs"),
       field("prefill", &T::prefill, "attention over prompts"),
       field("decode", &T::decode, "attention of running sequences"),
       field("experts", &T::experts, "expert layers"),
       field("experts_as_linear", &T::experts_as_linear,
-            "their products run as a batch of linear layers"),
+            "their GEMMs run as a batch of linear layers"),
       field("sends_tokens", &T::sends_tokens, "token dispatch has kernels of its own"),
       field("dispatch", &T::dispatch, "tokens to their experts"),
       field("combine", &T::combine, "tokens back"),

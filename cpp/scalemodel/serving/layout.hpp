@@ -29,9 +29,9 @@ struct RecordOf<ServingLayout> {
   static constexpr std::tuple fields{
       field("tp", &T::tp, 1, 65535, "ranks that split every layer"),
       field("pp", &T::pp, 1, 65535, "pipeline stages"),
-      field("ep", &T::ep, 1, 65535, "ranks that share out the experts"),
+      field("ep", &T::ep, 1, 65535, "ranks over which the experts are sharded"),
       field("dp", &T::dp, 1, 65535, "attention data-parallel ranks of a stage"),
-      field("cp", &T::cp, 1, 65535, "ranks that share out a prompt")};
+      field("cp", &T::cp, 1, 65535, "ranks over which a prompt is sharded")};
 };
 
 /// `ok`, or why the layout is none: precondition of everything else in this module.

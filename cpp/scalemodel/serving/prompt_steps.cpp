@@ -47,7 +47,7 @@ StepMoments one_at_a_time(const PromptSteps& s, Hertz rate) noexcept {
   const double load = std::min(kMostLoad, rate * each);
   const double parts = s.parts_of(load);
   StepMoments m;
-  // Whoever comes meets the rest of a step and what is left of the prompt after it: of one that
+  // An arrival finds the rest of a step and what is left of the prompt after it: of one that
   // follows others as much as of any length, of the first of a row whole parts.
   const double whole = s.parts - 1;
   const double after = whole * (1 - 0.5 * (whole + 1) * s.most);
@@ -55,11 +55,11 @@ StepMoments one_at_a_time(const PromptSteps& s, Hertz rate) noexcept {
   const auto squares =
       (1 - load) * (whole * first * first + s.last * s.last + 2 * after * first * s.more) +
       load * s.more * s.more;
-  m.met = rate * squares + (1 - load) * s.quiet;
-  const auto quiet = (1 - load) / s.quiet, busy = load / each * parts;
-  m.busy = busy / (busy + quiet);
-  m.round = 1 / (s.mixed ? busy + quiet : quiet);
-  m.each = each - (s.mixed ? parts : 0.0) * s.quiet;
+  m.length_biased = rate * squares + (1 - load) * s.decode_only;
+  const auto decode_only = (1 - load) / s.decode_only, busy = load / each * parts;
+  m.busy = busy / (busy + decode_only);
+  m.decode_interval = 1 / (s.mixed ? busy + decode_only : decode_only);
+  m.each = each - (s.mixed ? parts : 0.0) * s.decode_only;
   m.load = load;
   return m;
 }
@@ -87,22 +87,23 @@ StepRow later_in_row(double first, double load, double most) noexcept {
   return row;
 }
 
-/// The share of steps with a prompt decides on the mean step and follows from it: nobody came
-/// during a quiet step, or during a longer one.
+/// The share of steps with a prompt decides on the mean step and follows from it: no prompt came
+/// during a decode_only step, or during a longer one.
 StepMoments mixed_steps(const PromptSteps& s, Hertz rate, double near) noexcept {
-  const Seconds fixed = s.alone - s.more - s.quiet;
+  const Seconds fixed = s.alone - s.more - s.decode_only;
   // What every prompt adds brings prompts of its own; what steps with any cost more is left.
   const double grown = std::max(1 - kMostLoad, 1 - rate * s.more);
-  const double after_quiet = std::exp(-(rate * s.quiet));
+  const double after_quiet = std::exp(-(rate * s.decode_only));
   StepMoments m;
   const auto become = [&](double busy) {
     m.busy = std::clamp(busy, kHardlyEver, kMostLoad);
-    m.round = std::clamp((s.quiet + m.busy * fixed) / grown, s.quiet, max(s.quiet, s.full));
+    m.decode_interval = std::clamp((s.decode_only + m.busy * fixed) / grown, s.decode_only,
+                                   max(s.decode_only, s.full));
   };
   double busy = near > 0 ? near : 1 - after_quiet, none = 1, last = 0, last_found = 0;
   for (int round = 0; round < kMostPromptRounds; ++round) {
     become(busy);
-    const double prompts = rate * m.round;
+    const double prompts = rate * m.decode_interval;
     const Seconds longer = fixed + prompts / m.busy * s.more;
     none = (1 - m.busy * (1 - std::exp(-(rate * longer)))) * after_quiet;
     // Prompts of a step without room for them fill the next ones.
@@ -117,7 +118,7 @@ StepMoments mixed_steps(const PromptSteps& s, Hertz rate, double near) noexcept 
     if (std::abs(busy - last) < kNear * last) break;
   }
   become(busy);
-  const double prompts = rate * m.round, each = prompts / m.busy;
+  const double prompts = rate * m.decode_interval, each = prompts / m.busy;
   const Seconds longer = fixed + each * s.more;
   // Numbers of prompts vary as Poisson's law says, as far as there is room.
   const auto between = m.busy * (1 - m.busy) * longer * longer;
@@ -126,21 +127,21 @@ StepMoments mixed_steps(const PromptSteps& s, Hertz rate, double near) noexcept 
   const double squared = std::max(1 - kMostLoad, 1 - (rate * s.more) * (rate * s.more));
   const auto unbound = (between + free * s.more * s.more) / squared;
   const auto variance = max(between, min(between + room * s.more * s.more, unbound));
-  m.met = m.round + variance / m.round;
+  m.length_biased = m.decode_interval + variance / m.decode_interval;
   m.each = s.more + std::max(none, 1 / s.most) * fixed;
   return m;
 }
 
-/// Steps of prompts after a quiet one, each with what came during the one before and what that had
-/// no room for.
+/// Steps of prompts after a decode_only one, each with what came during the one before and what
+/// that had no room for.
 StepMoments prompts_first(const PromptSteps& s, Hertz rate) noexcept {
   const Seconds fixed = s.alone - s.more;
   const double whole = std::floor(s.most), gap = std::exp(-(rate * s.more)) - 1;
   double reached = 1;  // probability that this step of prompts is run
   double count = 0;
-  Seconds time = s.quiet, length = s.quiet;
-  auto squares = s.quiet * s.quiet;
-  double arrived = rate * s.quiet, none = std::exp(-arrived);  // nobody waits at its start
+  Seconds time = s.decode_only, length = s.decode_only;
+  auto squares = s.decode_only * s.decode_only;
+  double arrived = rate * s.decode_only, none = std::exp(-arrived);  // no prompt waits at its start
   for (int round = 0; round < kMostPromptRounds; ++round) {
     reached *= 1 - none;
     // Their number is taken as geometric: beyond the last place it is as much again.
@@ -167,8 +168,8 @@ StepMoments prompts_first(const PromptSteps& s, Hertz rate) noexcept {
     if (repeats || reached < 1e-4) break;
   }
   StepMoments m;
-  m.round = time;
-  m.met = squares / time;
+  m.decode_interval = time;
+  m.length_biased = squares / time;
   m.busy = count / (1 + count);
   m.each = s.more + std::max(std::exp(-(rate * length)), 1 / s.most) * fixed;
   return m;
@@ -177,7 +178,7 @@ StepMoments prompts_first(const PromptSteps& s, Hertz rate) noexcept {
 /// The wait where a step takes one prompt or a part of one.
 PromptWait one_after_another(const PromptSteps& s, const StepMoments& m, Hertz rate) noexcept {
   PromptWait found;
-  found.wait = 0.5 * m.met / (1 - std::min(kMostLoad, rate * s.more));
+  found.wait = 0.5 * m.length_biased / (1 - std::min(kMostLoad, rate * s.more));
   found.full_steps = rate * found.wait / s.most;
   // The last step has room for those behind if somebody came since; else it is shorter.
   const double first_room = s.splits ? s.parts - 1 / s.most : 0.0;
@@ -199,7 +200,7 @@ PromptWait one_after_another(const PromptSteps& s, const StepMoments& m, Hertz r
 /// first one beyond a step begins a row.
 PromptWait several_at_once(const PromptSteps& s, const StepMoments& m, Hertz rate) noexcept {
   PromptWait found;
-  const Seconds half = 0.5 * m.met;
+  const Seconds half = 0.5 * m.length_biased;
   const double places = std::floor(s.most);
   double ahead = rate * half;
   StepRow row;
@@ -244,7 +245,7 @@ StepsOfMix::StepsOfMix(const StepTimes& times, const CacheCapacity& capacity,
   two_ = times.prompt_attention(demand.work(0, 2));
 }
 
-Seconds StepsOfMix::quiet(double sequences) const noexcept {
+Seconds StepsOfMix::decode_only(double sequences) const noexcept {
   const StepWork work = demand_.work(sequences);
   return times_.total(work, times_.answer_attention(work));
 }
@@ -262,7 +263,7 @@ PromptSteps StepsOfMix::beside(double sequences, double prompts) const noexcept 
   steps.most = demand_.most_prompts(engine, capacity_, sequences);
   const StepWork running = demand_.work(sequences);
   Seconds answers = times_.answer_attention(running);
-  steps.quiet = times_.total(running, answers);
+  steps.decode_only = times_.total(running, answers);
   const double beside = engine.mixes_phases ? sequences : 0;
   if (beside <= 0) answers = Seconds{};
   if (steps.most < 1) return cut(steps, beside, answers);
@@ -288,14 +289,14 @@ PromptSteps StepsOfMix::beside(double sequences, double prompts) const noexcept 
 /// A full step in a row of cut prompts: it ends `most` of them and begins as many, so that it holds
 /// 1 + most parts, which attend to what a part of any place does on average.
 Seconds StepsOfMix::row_step(double sequences, double most, Seconds answers) const noexcept {
-  const double parts = 1 + most, tokens = most * demand_.fresh;
-  const double keys = demand_.input - 0.5 * demand_.fresh + tokens / (2 * parts);
+  const double parts = 1 + most, tokens = most * demand_.uncached_prompt_tokens;
+  const double keys = demand_.input - 0.5 * demand_.uncached_prompt_tokens + tokens / (2 * parts);
   return with(demand_.work(sequences, parts, tokens, keys), answers);
 }
 
 /// A cut prompt: full parts, attending to half of it on average, and the rest.
 PromptSteps StepsOfMix::cut(PromptSteps steps, double sequences, Seconds answers) const noexcept {
-  const double fresh = demand_.fresh, input = demand_.input;
+  const double fresh = demand_.uncached_prompt_tokens, input = demand_.input;
   const double whole = std::ceil(1 / steps.most - 1e-9) - 1;
   const double part = steps.most * fresh, left = fresh - whole * part;
   const double keys = input - left - (whole - 1) / 2 * part;
@@ -309,7 +310,7 @@ PromptSteps StepsOfMix::cut(PromptSteps steps, double sequences, Seconds answers
 }
 
 StepMoments step_moments(const PromptSteps& s, Hertz rate, double near) noexcept {
-  if (rate * s.full < kHardlyEver) return {s.quiet, s.quiet, s.more, 0, 0};
+  if (rate * s.full < kHardlyEver) return {s.decode_only, s.decode_only, s.more, 0, 0};
   if (s.most <= 1) return one_at_a_time(s, rate);
   return s.mixed ? mixed_steps(s, rate, near) : prompts_first(s, rate);
 }
@@ -325,7 +326,7 @@ double followers(const StepMoments& m, Hertz rate) noexcept {
 Seconds time_of_steps(const PromptSteps& s, const StepMoments& m, const PromptWait& wait,
                       Hertz rate, double count) noexcept {
   const Seconds left = wait.behind + wait.own;
-  const Seconds ordinary = s.mixed ? (1 + wait.full_steps) * m.round : s.quiet;
+  const Seconds ordinary = s.mixed ? (1 + wait.full_steps) * m.decode_interval : s.decode_only;
   const double g = followers(m, rate);
   const Seconds excess = s.mixed ? max(Seconds{}, left - ordinary) : left - ordinary;
   const double prompts = (rate * excess) / (1 - g);
@@ -333,7 +334,7 @@ Seconds time_of_steps(const PromptSteps& s, const StepMoments& m, const PromptWa
   const double places = count * (1 - m.busy) * s.most;
   const double entering =
       s.mixed && prompts > 0 ? prompts * (1 - std::exp(-places / prompts)) : prompts;
-  return max(count * s.quiet, count * m.round + entering * m.each);
+  return max(count * s.decode_only, count * m.decode_interval + entering * m.each);
 }
 
 }  // namespace scalemodel

@@ -15,15 +15,15 @@ inline constexpr double kMostLoad = 0.98;
 
 /// Lengths of steps beside a number of running sequences.
 struct PromptSteps {
-  Seconds quiet;       ///< without a prompt
-  Seconds alone;       ///< all steps of one prompt with no other one about
-  Seconds last;        ///< the last of them
-  Seconds more;        ///< what every further prompt adds
-  Seconds full;        ///< with as many prompts as it takes
-  double most = 1;     ///< those prompts; below 1, one is cut over several steps
-  double parts = 1;    ///< steps of one prompt with no other one about
-  bool splits = true;  ///< a prompt that does not fit whole is cut
-  bool mixed = true;   ///< running sequences gain tokens in a step with prompts too
+  Seconds decode_only;  ///< a step without a prompt
+  Seconds alone;        ///< all steps of one prompt with no other one about
+  Seconds last;         ///< the last of them
+  Seconds more;         ///< what every further prompt adds
+  Seconds full;         ///< with as many prompts as it takes
+  double most = 1;      ///< those prompts; below 1, one is cut over several steps
+  double parts = 1;     ///< steps of one prompt with no other one about
+  bool splits = true;   ///< a prompt that does not fit whole is cut
+  bool mixed = true;    ///< running sequences gain tokens in a step with prompts too
 
   /// Steps and time of one prompt where a cut one is followed by another with this probability,
   /// which fills up its last step.
@@ -37,7 +37,7 @@ struct PromptSteps {
   Seconds mean(double busy, double prompts) const noexcept {
     const Seconds first = most > 1 ? busy * (alone - more) + prompts * more
                                    : prompts * time_of(std::min(1.0, prompts / most));
-    return (mixed ? 1 - busy : 1.0) * quiet + first;
+    return (mixed ? 1 - busy : 1.0) * decode_only + first;
   }
 };
 
@@ -50,7 +50,7 @@ class StepsOfMix {
   /// Beside `sequences`, exactly at one prompt and at about `prompts` of them.
   PromptSteps beside(double sequences, double prompts) const noexcept;
   /// A step without a prompt.
-  Seconds quiet(double sequences) const noexcept;
+  Seconds decode_only(double sequences) const noexcept;
   const StepTimes& times() const noexcept { return times_; }
   const CacheCapacity& capacity() const noexcept { return capacity_; }
   const Demand& demand() const noexcept { return demand_; }
@@ -63,19 +63,19 @@ class StepsOfMix {
   const StepTimes& times_;
   const CacheCapacity& capacity_;
   const Demand& demand_;
-  Seconds one_, two_;  ///< attention of so many whole prompts
+  Seconds one_, two_;  ///< attention of one and of two whole prompts
 };
 
 /// Steps one after another while prompts arrive at random at some rate: whatever came during one
 /// enters the next. In an engine that mixes phases, with K of them, Poisson of mean rate X,
 ///
-///     X' = quiet + (alone - more - quiet) [K > 0] + more K;
+///     X' = decode_only + (alone - more - decode_only) [K > 0] + more K;
 ///
-/// in one that does not, steps of prompts follow on each other until nobody came during one.
+/// in one that does not, steps of prompts follow on each other until no prompt arrived during one.
 /// Prompts without room wait for the next step.
 struct StepMoments {
-  Seconds round;    ///< from one token of a running sequence to the next
-  Seconds met;      ///< the step that an arrival finds under way: E[X^2]/E[X]
+  Seconds decode_interval;  ///< from one token of a running sequence to the next
+  Seconds length_biased;    ///< mean step that an arrival finds under way: E[X^2]/E[X]
   Seconds each;     ///< that a further prompt takes, tokens of running sequences beside it deducted
   double busy = 0;  ///< share of steps with a prompt
   double load = 0;  ///< share of time that they take, where a prompt fills one or more
@@ -89,11 +89,11 @@ double full_steps_ahead(double ahead, double most) noexcept;
 
 /// The wait of a prompt for its steps. It lets the step under way finish (half of it on average);
 /// then full steps of those ahead pass. As many as arrive in a wait are ahead; with a geometric
-/// number A of that mean, wait = met/2 + full E[floor(A/most)]. This is exact where a step takes
-/// one prompt (M/G/1 with vacations: Levy and Yechiali, Manag. Sci. 22 (1975)) and where it takes
-/// all (gated service: Takagi, Queueing Analysis 1, 1991). Prompts that are cut follow each other
-/// in rows of full steps, so that the j-th ends with step ceil(j/most) of its row: those ahead
-/// count as what is left of them, and the last step is full where somebody came since.
+/// number A of that mean, wait = length_biased/2 + full E[floor(A/most)]. This is exact where a
+/// step takes one prompt (M/G/1 with vacations: Levy and Yechiali, Manag. Sci. 22 (1975)) and where
+/// it takes all (gated service: Takagi, Queueing Analysis 1, 1991). Prompts that are cut follow
+/// each other in rows of full steps, so that the j-th ends with step ceil(j/most) of its row: those
+/// ahead count as what is left of them, and the last step is full where another one arrived since.
 struct PromptWait {
   Seconds wait;
   Seconds computed;       ///< from the start of its first step to its first token

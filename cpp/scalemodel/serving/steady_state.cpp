@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "scalemodel/serving/closed_loop.hpp"
 #include "scalemodel/serving/demand.hpp"
-#include "scalemodel/serving/kept_running.hpp"
 #include "scalemodel/serving/prompt_steps.hpp"
 
 namespace scalemodel {
@@ -15,22 +15,23 @@ double tokens_per_step(const RequestMix& mix) noexcept {
   return a >= 1 ? k + 1 : (1 - std::pow(a, k + 1)) / (1 - a);
 }
 
-KeptRunning keep_running(const StepsOfMix& steps, double sequences) noexcept {
+ClosedLoopState closed_loop_state(const StepsOfMix& steps, double sequences) noexcept {
   const Demand& demand = steps.demand();
   const CacheCapacity& capacity = steps.capacity();
   const Engine& engine = steps.times().engine();
-  KeptRunning kept;
+  ClosedLoopState kept;
   if (capacity.most_sequences < 1 || sequences <= 0) return kept;
   double running = std::min(sequences, capacity.most_sequences);
   // Tokens of a step: every running sequence's, and the prompts that take the place of those that
   // finish. A prompt longer than any step runs as the only one.
-  const bool beside = engine.mixes_phases && demand.fresh <= capacity.most_tokens;
-  const double tokens = demand.queries + (beside ? demand.fresh / demand.steps : 0.0);
+  const bool beside = engine.mixes_phases && demand.uncached_prompt_tokens <= capacity.most_tokens;
+  const double tokens =
+      demand.query_tokens + (beside ? demand.uncached_prompt_tokens / demand.decode_steps : 0.0);
   running = std::min(running, capacity.most_tokens / tokens);
   const double most = demand.most_prompts(engine, capacity, running);
-  if (engine.mixes_phases) running = std::min(running, most * demand.steps);
+  if (engine.mixes_phases) running = std::min(running, most * demand.decode_steps);
   kept.sequences = running;
-  kept.entering = running / demand.steps;
+  kept.entering = running / demand.decode_steps;
   // They enter at random: as many steps stay without one as a Poisson count says, and more only
   // share a step than there is room for.
   const double some = std::max(1 - std::exp(-kept.entering), kept.entering / most);
@@ -45,7 +46,7 @@ SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
                          const RequestMix& mix, double concurrency) noexcept {
   const Demand demand(mix);
   SteadyState state;
-  const KeptRunning kept = keep_running({times, capacity, demand}, concurrency);
+  const ClosedLoopState kept = closed_loop_state({times, capacity, demand}, concurrency);
   if (kept.sequences <= 0) return state;
   const PromptSteps& steps = kept.steps;
   const Hertz rate = kept.rate();

@@ -85,21 +85,11 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
 
   for (std::size_t i = 0; i < model.kinds.size(); ++i) {
     if (layers[i] <= 0) continue;
-    const AttentionShape& a = model.kinds[i].attention;
-    AttentionKind kind;
-    kind.layers = layers[i];
-    kind.call.math = kernels.attention;
-    kind.call.cache = kernels.cache;
-    kind.call.latent = a.kv_lora_rank;
-    kind.call.rotary = a.latent() ? a.rope_head_dim : 0;
-    kind.call.work.heads = static_cast<double>(a.heads) / layout.tp;
-    kind.call.work.kv_heads =
-        a.latent() ? kind.call.work.heads : std::ceil(static_cast<double>(a.kv_heads) / layout.tp);
-    kind.call.work.head_dim = a.head_dim;
-    kind.call.work.v_head_dim = a.v_head_dim;
-    kind.call.work.window = engine.uses_windows ? a.window : 0;
-    kind.decode = decode_case(kind.call, 1);
-    attention_.push_back(kind);
+    for (const Unit& unit : model.kinds[i].units) {
+      for (const LayerOperator& op : unit.operators) {
+        if (op.kind == OperatorKind::attention) add_attention(op.attention, layers[i]);
+      }
+    }
   }
   for (std::size_t at = 0; at < kPoints; ++at) {
     const double count = point(at);
@@ -149,7 +139,7 @@ Seconds StepTimes::all_reduce(Bytes bytes, int ranks) const {
                                              kernels_.all_reduce));
 }
 
-/// Bytes of an element as norms and activations leave it for the next product.
+/// Bytes of an element as norms and activations leave it for the next GEMM.
 double StepTimes::written_bytes() const noexcept {
   return engine_.fused_quantisation ? kernels_.linear_format.activation_bytes : kElement;
 }
@@ -182,37 +172,79 @@ Seconds StepTimes::exchange(const FeedForwardShape& ff, double tokens) const {
   return 2 * wait(ranks) + time;
 }
 
-/// Projections around the attention of `m` tokens.
-void StepTimes::add_projections(TokenCost& cost, const LayerKind& kind, double m) const {
-  const AttentionShape& a = kind.attention;
-  const double h = hidden_, tp = layout_.tp;
-  const double heads = a.heads / tp;
-  const double kv = a.latent() ? heads : std::ceil(a.kv_heads / tp);
-  const bool ready = engine_.fused_quantisation;
-  const auto product = [&](double n, double k, bool quantised) {
-    cost.linear += linear(linear_timer_, m, n, k, 1, quantised);
-  };
-  if (a.latent()) {
-    const double latent = a.kv_lora_rank, rope = a.rope_head_dim, plain = a.head_dim - rope;
-    if (a.q_lora_rank > 0) {
-      product(a.q_lora_rank + latent + rope, h, ready);
-      product(heads * a.head_dim, a.q_lora_rank, ready);
-    } else {
-      product(heads * a.head_dim + latent + rope, h, ready);
-    }
+void StepTimes::add_attention(const AttentionShape& a, double layers) {
+  AttentionKind kind;
+  kind.layers = layers;
+  kind.call.math = kernels_.attention;
+  kind.call.cache = kernels_.cache;
+  kind.call.latent = a.kv_lora_rank;
+  kind.call.rotary = a.latent() ? a.rope_head_dim : 0;
+  kind.call.work.heads = static_cast<double>(a.heads) / layout_.tp;
+  kind.call.work.kv_heads = std::ceil(static_cast<double>(a.kv_heads) / layout_.tp);
+  kind.call.work.head_dim = a.head_dim;
+  kind.call.work.v_head_dim = a.v_head_dim;
+  kind.call.work.window = engine_.uses_windows ? a.window : 0;
+  kind.decode = decode_case(kind.call, 1);
+  attention_.push_back(kind);
+}
+
+/// A GEMM of `m` tokens. Engines multiply those of one unit that read the same input at once, with
+/// the first of them; `quantised`: a norm or an activation has written the input in the format of
+/// narrow GEMMs.
+void StepTimes::add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator& op,
+                         double m) const {
+  if (op.shares_input) return;
+  if (op.routes) {
+    cost.linear += linear(storage_timer_, m, op.columns, op.depth, 1, false);
+    return;
+  }
+  if (op.absorbed) {
     // Queries into the latent space and values out of it, head by head.
-    cost.linear += linear(storage_timer_, m, latent, plain, heads, false);
-    cost.linear += linear(storage_timer_, m, a.v_head_dim, latent, heads, false);
-    cost.elementwise += elementwise_time(2 * m * (a.q_lora_rank + latent) * kElement,
-                                         cluster_.accelerator.elementwise.norm_fraction);
-  } else {
-    product(heads * a.head_dim + kv * (a.head_dim + a.v_head_dim), h, ready);
+    const AttentionShape& a = op.attention;
+    const double heads = static_cast<double>(a.heads) / layout_.tp;
+    cost.linear += linear(storage_timer_, m, op.depth, a.head_dim - a.rope_head_dim, heads, false) +
+                   linear(storage_timer_, m, a.v_head_dim, op.depth, heads, false);
+    return;
   }
-  if (a.rotary) {
-    cost.elementwise += elementwise_time(kRotaryPasses * m * (heads + kv) * a.head_dim * kElement,
-                                         cluster_.accelerator.elementwise.add_fraction);
+  double columns = op.local_columns(layout_.tp);
+  const bool first =
+      &op == &*std::ranges::find(unit.operators, OperatorKind::gemm, &LayerOperator::kind);
+  for (const LayerOperator& other : unit.operators) {
+    if (first && other.shares_input) columns += other.local_columns(layout_.tp);
   }
-  product(h, heads * a.v_head_dim, false);
+  const bool quantised = engine_.fused_quantisation && !op.reads_attention;
+  cost.linear += linear(linear_timer_, m, columns, op.local_depth(layout_.tp), 1, quantised);
+}
+
+/// Kernels between the GEMMs of `m` tokens. Norms and activations write what the next GEMM reads,
+/// in its own format where the engine fuses that.
+void StepTimes::add_elementwise(TokenCost& cost, const LayerOperator& op, double m) const {
+  const auto& fractions = cluster_.accelerator.elementwise;
+  const double columns = op.local_columns(layout_.tp), written = written_bytes();
+  switch (op.kind) {
+    case OperatorKind::norm:
+      cost.elementwise +=
+          op.copies * elementwise_time(m * columns * (kNormPasses * kElement + written),
+                                       fractions.norm_fraction);
+      break;
+    case OperatorKind::latent_norm:
+      cost.elementwise += elementwise_time(2 * m * columns * kElement, fractions.norm_fraction);
+      break;
+    case OperatorKind::rotary:
+      cost.elementwise +=
+          elementwise_time(kRotaryPasses * m * columns * kElement, fractions.add_fraction);
+      break;
+    case OperatorKind::activation:
+      cost.elementwise += elementwise_time(m * columns * ((op.gated ? 2 : 1) * kElement + written),
+                                           fractions.add_fraction);
+      break;
+    case OperatorKind::gemm:
+    case OperatorKind::attention:  // of the phases, not of the tokens
+    case OperatorKind::residual:   // fused with the norm behind it
+    case OperatorKind::elementwise:
+    case OperatorKind::loss:
+      break;
+  }
 }
 
 /// Experts of a layer: `m` tokens of a rank, `tokens` of the whole instance.
@@ -250,37 +282,27 @@ void StepTimes::add_experts(TokenCost& cost, const FeedForwardShape& ff, double 
 /// One layer on its busiest rank. `tokens` are those of the whole instance.
 StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double tokens) const {
   TokenCost cost;
-  const FeedForwardShape& ff = kind.feed_forward;
-  const double h = hidden_, tp = layout_.tp;
   const double m = std::max(1.0, tokens / layout_.dp);
-  add_projections(cost, kind, m);
-  // What the next product reads, in its own format where norms and activations write that.
-  const double written = written_bytes();
-  const double norms = m * h * (kNormPasses * kElement + written);
-  for (int i = 0; i < kind.norms; ++i) {
-    cost.elementwise += elementwise_time(norms, cluster_.accelerator.elementwise.norm_fraction);
-  }
-  const auto dense = [&](double width) {
-    const bool ready = engine_.fused_quantisation;
-    cost.linear += linear(linear_timer_, m, (ff.gated ? 2 : 1) * width, h, 1, ready);
-    cost.elementwise += elementwise_time(m * width * ((ff.gated ? 2 : 1) * kElement + written),
-                                         cluster_.accelerator.elementwise.add_fraction);
-    cost.linear += linear(linear_timer_, m, h, width, 1, ready);
-  };
-  const Bytes stream{m * h * kElement};
-  if (layout_.tp > 1) cost.tp += all_reduce(stream, layout_.tp);
-  if (!ff.routed()) {
-    dense(ff.width / tp);
-    if (layout_.tp > 1) cost.tp += all_reduce(stream, layout_.tp);
-    return cost;
-  }
-  cost.linear += linear(storage_timer_, m, ff.experts, h, 1, false);
-  if (ff.shared_width > 0) dense(ff.shared_width / tp);
-  add_experts(cost, ff, m, tokens);
-  if (layout_.dp > 1 || layout_.cp > 1) {
-    cost.ep += exchange(ff, tokens);
-  } else if (layout_.tp > 1) {
-    cost.tp += all_reduce(stream, layout_.tp);
+  const Bytes stream{m * hidden_ * kElement};
+  const bool moves_tokens = layout_.dp > 1 || layout_.cp > 1;
+  for (std::size_t i = 0; i < kind.units.size(); ++i) {
+    const Unit& unit = kind.units[i];
+    for (const LayerOperator& op : unit.operators) {
+      if (unit.on_copies(op)) continue;  // one kernel of all experts, below
+      if (op.kind == OperatorKind::gemm) {
+        add_gemm(cost, unit, op, m);
+      } else {
+        add_elementwise(cost, op, m);
+      }
+    }
+    if (unit.routed()) add_experts(cost, kind.feed_forward, m, tokens);
+    if (unit.routed() && moves_tokens) {
+      cost.ep += exchange(kind.feed_forward, tokens);
+      continue;
+    }
+    // Shared experts are added to the routed ones first, and reduced with them.
+    const bool added_first = i + 1 < kind.units.size() && !kind.units[i + 1].reads_stream;
+    if (layout_.tp > 1 && !added_first) cost.tp += all_reduce(stream, layout_.tp);
   }
   return cost;
 }
@@ -334,7 +356,7 @@ Seconds StepTimes::decode(const StepWork& work) const noexcept {
   return time / engine_.kernel_efficiency;
 }
 
-/// Ranks that share out prompts gather all keys and values once per layer; those that share a
+/// Ranks that shard prompts gather all keys and values once per layer; those that share a
 /// cache exchange partial outputs of the running sequences.
 Seconds StepTimes::context_exchange(const StepWork& work) const noexcept {
   Seconds time;

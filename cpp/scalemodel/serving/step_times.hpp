@@ -32,7 +32,7 @@ struct StepWork {
 
 /// Seconds of one step by cause; they sum to `total`.
 struct StepTime {
-  Seconds linear;             ///< matrix products of dense layers and projections
+  Seconds linear;             ///< GEMMs of dense layers and projections
   Seconds experts;            ///< expert layers
   Seconds prefill_attention;  ///< attention over prompts
   Seconds decode_attention;   ///< attention of running sequences
@@ -51,7 +51,7 @@ struct RecordOf<StepTime> {
   static constexpr std::string_view name = "StepTime";
   using T = StepTime;
   static constexpr std::tuple fields{
-      field("linear_s", &T::linear, "matrix products of dense layers"),
+      field("linear_s", &T::linear, "GEMMs of dense layers"),
       field("experts_s", &T::experts, "expert layers"),
       field("prefill_attention_s", &T::prefill_attention, "attention over prompts"),
       field("decode_attention_s", &T::decode_attention, "attention of running sequences"),
@@ -123,7 +123,10 @@ class StepTimes {
     double layers = 0;
   };
 
-  void add_projections(TokenCost& cost, const LayerKind& kind, double rank_tokens) const;
+  void add_attention(const AttentionShape& shape, double layers);
+  void add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator& op,
+                double rank_tokens) const;
+  void add_elementwise(TokenCost& cost, const LayerOperator& op, double rank_tokens) const;
   void add_experts(TokenCost& cost, const FeedForwardShape& ff, double rank_tokens,
                    double tokens) const;
   TokenCost layer_tokens(const LayerKind& kind, double tokens) const;

@@ -39,17 +39,10 @@ Reason pipeline_violation(const Strategy& strategy, const Degrees& d, const Mode
   // Embedding and head may be chunks of their own.
   const long long chunks = static_cast<long long>(d.pp) * d.vpp;
   if (d.pp > model.layers() || chunks > model.layers() + 2LL) return Reason::pp_layers;
-  switch (strategy.schedule) {
-    case Schedule::one_f_one_b:
-      return Reason::ok;
-    case Schedule::interleaved:
-      return d.vpp > 1 ? Reason::ok : Reason::vpp_schedule;
-    case Schedule::gpipe:
-    case Schedule::zero_bubble:
-      return d.vpp > 1 ? Reason::vpp_schedule : Reason::ok;
-    case Schedule::dualpipe:
-      if (d.vpp > 1) return Reason::vpp_schedule;
-      return d.pp % 2 == 0 && d.micro_batches >= 2 * d.pp ? Reason::ok : Reason::dualpipe_stages;
+  const ScheduleTraits traits = traits_of(strategy.schedule);
+  if (d.vpp > 1 ? !traits.allows_chunks : traits.needs_chunks) return Reason::vpp_schedule;
+  if (traits.two_directions && (d.pp % 2 != 0 || d.micro_batches < 2 * d.pp)) {
+    return Reason::dualpipe_stages;
   }
   return Reason::ok;
 }

@@ -12,7 +12,7 @@ namespace scalemodel {
 /// Degrees with every zero replaced by what it stands for.
 struct Degrees {
   int tp = 1, cp = 1, pp = 1, dp = 1, ep = 1, etp = 1, vpp = 1;
-  int shard = 1;  ///< ranks that share out optimizer states, gradients or parameters
+  int shard = 1;  ///< ranks that shard optimizer states, gradients or parameters
   int micro_batch = 1;
   double micro_batches = 1;  ///< per replica and step
 

@@ -149,7 +149,7 @@ bool suits(const Mesh& mesh, GroupKind kind, bool experts) {
         break;
       case Parallelism::sp:
       case Parallelism::cp:
-        // Experts share out tokens, layers of click models have no sequence.
+        // Experts partition tokens, layers of click models have no sequence.
         if (experts || kind == GroupKind::embedding_tables || kind == GroupKind::mlp ||
             kind == GroupKind::interaction) {
           return false;

@@ -16,11 +16,11 @@
 
 namespace scalemodel {
 
-/// What the ranks of a mesh axis do with a layer group. Layers: `tp` shares out matrices, `sp` does
-/// and shares out the sequence in between (sequence parallelism), `cp` shares
+/// What the ranks of a mesh axis do with a layer group. Layers: `tp` shards matrices, `sp` does
+/// and shards the sequence in between (sequence parallelism), `cp` shares
 /// out the sequence throughout and gathers keys and values, `ddp` replicates, `zero1`
 /// replicates with sharded optimizer states, `fsdp` shards parameters and gathers them unit by
-/// unit, `ep` shares out routed experts. Tables: whole tables, rows or columns of every table on
+/// unit, `ep` shards routed experts. Tables: whole tables, rows or columns of every table on
 /// different ranks; `hybrid` replicates tables whose rows are fewer than the samples of a rank and
 /// spreads the rest evenly in whole or part tables; `ddp` replicates all.
 enum class Parallelism : std::uint8_t {
@@ -61,12 +61,12 @@ struct Mesh {
 
   int ranks() const;
   int degree(Parallelism parallelism) const;
-  /// Ranks that share out the matrices of a layer, with its sequence or without.
+  /// Ranks that shard the matrices of a layer, with its sequence or without.
   int tensor_degree() const { return degree(Parallelism::tp) * degree(Parallelism::sp); }
-  /// As parameters see it: ranks that share out a sequence hold the same ones, so the axis joins
+  /// As parameters see it: ranks that shard a sequence hold the same ones, so the axis joins
   /// the replicas or shards that follow it.
   Mesh of_parameters() const;
-  /// For routed experts among such layers: they share out matrices and tokens, no sequence.
+  /// For routed experts among such layers: they shard matrices and tokens, no sequence.
   Mesh of_experts() const;
   bool operator==(const Mesh&) const = default;
 };
@@ -138,7 +138,7 @@ static_assert(sizeof(GroupStrategy) <= 32);
 /// What is left out of the physics, to compare with simpler models. Everything is in by default.
 struct Ablation {
   double gemm_fraction = 0;     ///< constant fraction of peak; 0: by shape
-  double memory_fraction = 0;   ///< of memory bandwidth, look-ups and other kernels; 0: by kernel
+  double memory_fraction = 0;   ///< of memory bandwidth, lookups and other kernels; 0: by kernel
   double network_fraction = 0;  ///< of every link, whatever the operation; 0: by operation
   bool latency = true;          ///< start-up times of kernels and collectives
   bool ring_factor = true;      ///< false: a collective of n ranks moves n/(n-1) of its bytes
@@ -150,9 +150,9 @@ struct Ablation {
   bool contention = true;       ///< collectives slow the compute they hide under
   bool ends = true;             ///< collectives of token and patch embeddings
   bool reshard = true;          ///< activations gathered between groups of different meshes
-  bool index_exchange = true;   ///< look-up indices sent to the ranks that hold the rows
+  bool index_exchange = true;   ///< lookup indices sent to the ranks that hold the rows
   bool pooled_exchange = true;  ///< false: rows travel before they are pooled
-  bool update_traffic = true;   ///< false: an update moves the bytes of a look-up
+  bool update_traffic = true;   ///< false: an update moves the bytes of a lookup
   bool table_balance = true;    ///< false: every rank has the mean load of tables
   bool cached_tables = true;    ///< false: every row comes from memory, none from the cache
 
@@ -179,7 +179,7 @@ struct RecordOf<Ablation> {
       field("contention", &T::contention, "collectives slow the compute they hide under"),
       field("ends", &T::ends, "collectives of token and patch embeddings"),
       field("reshard", &T::reshard, "activations gathered between different meshes"),
-      field("index_exchange", &T::index_exchange, "look-up indices sent to the rows' ranks"),
+      field("index_exchange", &T::index_exchange, "lookup indices sent to the rows' ranks"),
       field("pooled_exchange", &T::pooled_exchange, "rows are pooled before they travel"),
       field("update_traffic", &T::update_traffic, "an update reads and writes rows and states"),
       field("table_balance", &T::table_balance, "tables load ranks unevenly"),

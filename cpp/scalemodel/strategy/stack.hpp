@@ -1,4 +1,4 @@
-// A software stack of an era: which kernels it fuses, what it overlaps, what the host costs.
+// One version of a software stack: which kernels it fuses, what it overlaps, what the host costs.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace scalemodel {
 
 /// What selective recomputation repeats: the attention core (Megatron 2022); norms and activation
 /// functions, whose outputs are cheap to make again (Megatron-Core modules); or everything but
-/// every second matrix product (PyTorch selective checkpointing).
+/// every second GEMM (PyTorch selective checkpointing).
 enum class Selective : std::uint8_t { core_attention, modules, operators };
 
 template <>
@@ -35,7 +35,7 @@ struct EnumNames<MemoryReport> {
 
 struct Stack {
   // Free constants, fitted per stack and bounded by physics.
-  double gemm_efficiency = 1;    ///< matrix products in a step over the same in a tight loop
+  double gemm_efficiency = 1;    ///< GEMMs in a step over the same in a tight loop
   double memory_efficiency = 1;  ///< memory-bound kernels likewise
   Seconds host_launch;           ///< host time per kernel; a layer cannot run faster
   /// Share of compute time that can hide communication; of layers whose parameters are gathered,
@@ -46,18 +46,18 @@ struct Stack {
   Selective selective = Selective::core_attention;
   bool fused_norm = true, fused_activation = true, fused_rope = true, fused_loss = false;
   bool dropout = false;
-  bool grouped_launch = false;  ///< the products of all experts are one kernel
+  bool grouped_launch = false;  ///< the GEMMs of all experts are one kernel
   bool drops_tokens = false;    ///< experts take what they have room for: rows known in advance
-  bool fused_experts = false;   ///< their activation and quantisation are inside the products
+  bool fused_experts = false;   ///< their activation and quantisation are inside the GEMMs
   bool gradients_fp32 = true;
   bool overlap_grad_reduce = true, overlap_param_gather = true;
   bool overlap_tp = false, overlap_p2p = false, overlap_ep = false;
   bool overlap_tp_in_node = false;     ///< only among accelerators of one node
   bool overlap_ep_between = false;     ///< the same where experts span scale-up domains
   bool deduplicated_dispatch = false;  ///< one copy of a token per rank, not one per expert
-  bool fused_accumulation = true;      ///< weight gradients add up inside their products
-  bool split_gate = false;             ///< gate and up are products of their own
-  bool async_tp = false;               ///< backward exchange under the weight gradient's product
+  bool fused_accumulation = true;      ///< weight gradients add up inside their GEMMs
+  bool split_gate = false;             ///< gate and up are GEMMs of their own
+  bool async_tp = false;               ///< backward exchange under the weight gradient's GEMM
   bool ends_as_layers = false;         ///< stages count embedding, final norm and head as layers
   bool serial_p2p = false;             ///< a stage's four transfers follow one another
   bool whole_p2p = false;              ///< every tensor rank sends the whole boundary
@@ -96,7 +96,7 @@ struct RecordOf<Stack> {
   using T = Stack;
   static constexpr std::tuple fields{
       field("gemm_efficiency", &T::gemm_efficiency, 0.1, 1.5,
-            "matrix products in a step over the same in a tight loop"),
+            "GEMMs in a step over the same in a tight loop"),
       field("memory_efficiency", &T::memory_efficiency, 0.1, 1.5,
             "memory-bound kernels in a step over the same in a tight loop"),
       field("host_launch_s", &T::host_launch, 0, 1e-3, "host time per kernel"),
@@ -125,10 +125,10 @@ struct RecordOf<Stack> {
       field("deduplicated_dispatch", &T::deduplicated_dispatch,
             "one copy of a token per rank, not one per expert"),
       field("fused_accumulation", &T::fused_accumulation,
-            "weight gradients add up inside their matrix products"),
-      field("split_gate", &T::split_gate, "gate and up are matrix products of their own"),
+            "weight gradients add up inside their GEMMs"),
+      field("split_gate", &T::split_gate, "gate and up are GEMMs of their own"),
       field("async_tp", &T::async_tp,
-            "backward tensor-parallel exchange under the weight gradient's product"),
+            "backward tensor-parallel exchange under the weight gradient's GEMM"),
       field("ends_as_layers", &T::ends_as_layers,
             "pipeline stages count embedding, final norm and head as layers"),
       field("serial_p2p", &T::serial_p2p, "the four transfers of a stage follow one another"),

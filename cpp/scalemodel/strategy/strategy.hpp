@@ -8,17 +8,9 @@
 #include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/base/precision.hpp"
 #include "scalemodel/base/record.hpp"
+#include "scalemodel/strategy/schedule.hpp"
 
 namespace scalemodel {
-
-enum class Schedule : std::uint8_t { gpipe, one_f_one_b, interleaved, zero_bubble, dualpipe };
-
-template <>
-struct EnumNames<Schedule> {
-  static constexpr std::string_view what = "pipeline schedule";
-  static constexpr std::array<std::string_view, 5> names{"gpipe", "1f1b", "interleaved",
-                                                         "zero_bubble", "dualpipe"};
-};
 
 enum class Sharding : std::uint8_t { ddp, zero1, zero2, zero3, hsdp };
 
@@ -62,7 +54,7 @@ constexpr bool enabled(Switch choice, bool stack_default) {
   return choice == Switch::stack ? stack_default : choice == Switch::on;
 }
 
-/// How tensor-parallel collectives hide under the matrix products beside them: not at all; as a
+/// How tensor-parallel collectives hide under the GEMMs beside them: not at all; as a
 /// ring that exchanges one of tp chunks at a time; or in a few pipelined chunks, each a collective.
 enum class TensorOverlap : std::uint8_t { stack, off, ring, pipelined };
 
@@ -163,7 +155,7 @@ struct RecordOf<Strategy> {
       field("vpp", &T::vpp, 1, 255, "virtual stages per pipeline rank"),
       field("micro_batch", &T::micro_batch, 1, 65535, "sequences per replica and pass"),
       field("schedule", &T::schedule, "pipeline schedule; 1f1b with vpp > 1 is interleaved"),
-      field("sharding", &T::sharding, "what data-parallel ranks share out"),
+      field("sharding", &T::sharding, "what data-parallel ranks shard"),
       field("shard_degree", &T::shard_degree, 0, 65535, "HSDP: ranks of a shard group; 0 = a node"),
       field("recompute", &T::recompute, "activation recomputation"),
       field("recompute_layers", &T::recompute_layers, 0, 65535,

@@ -221,21 +221,22 @@ class Simulation {
     return at(stage * c_.chunks_per_stage + b.chunk) * at(c_.micro_batches) + at(b.micro_batch);
   }
 
+  bool two_directions() const { return traits_of(c_.schedule).two_directions; }
   /// The chunk after `chunk` of stage `s` in the direction of the forward pass.
   Neighbour after(int s, int chunk) const {
-    if (c_.schedule == Schedule::dualpipe && chunk == 1) {
+    if (two_directions() && chunk == 1) {
       return {s - 1, chunk, false, s > 0};
     }
     if (s + 1 < c_.stages) return {s + 1, chunk, true, true};
-    const bool wraps = c_.schedule != Schedule::dualpipe && chunk + 1 < c_.chunks_per_stage;
+    const bool wraps = !two_directions() && chunk + 1 < c_.chunks_per_stage;
     return {0, chunk + 1, true, wraps};
   }
   Neighbour before(int s, int chunk) const {
-    if (c_.schedule == Schedule::dualpipe && chunk == 1) {
+    if (two_directions() && chunk == 1) {
       return {s + 1, chunk, true, s + 1 < c_.stages};
     }
     if (s > 0) return {s - 1, chunk, false, true};
-    const bool wraps = c_.schedule != Schedule::dualpipe && chunk > 0;
+    const bool wraps = !two_directions() && chunk > 0;
     return {c_.stages - 1, chunk - 1, false, wraps};
   }
 

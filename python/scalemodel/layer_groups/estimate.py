@@ -50,9 +50,9 @@ def is_illegal(reason: str) -> bool:
     return reason not in ("ok", "out_of_memory")
 
 
-def _look_up_fraction() -> float:
-    """Share of memory bandwidth that pooled look-ups of embedding tables reach."""
-    entry = Reader(catalog.load("reference", "embedding_look_ups"), "reference/embedding_look_ups")
+def _lookup_fraction() -> float:
+    """Share of memory bandwidth that pooled lookups of embedding tables reach."""
+    entry = Reader(catalog.load("reference", "embedding_lookups"), "reference/embedding_lookups")
     return entry.sub("tables").fraction("memory_fraction")
 
 
@@ -73,7 +73,7 @@ def group_tables(
         task.core,
         resolve.stack(stack),
         ablation,
-        _look_up_fraction(),
+        _lookup_fraction(),
         list(meshes),
         list(micro_batches),
         isinstance(task, BatchInference),

@@ -93,7 +93,7 @@ class Predictor:
         for precision in question.precisions:
             found = []
             try:
-                for recompute in question.recomputations:
+                for recompute in self._recomputations(question):
                     estimate = self._estimate(question, precision, recompute)
                     if recompute == "full" and len(question.recomputations) > 1 and estimate.fits:
                         estimate = self._fewest_layers(question, precision, estimate)
@@ -118,7 +118,7 @@ class Predictor:
         notes = list(question.notes)
         if precision != question.precisions[0]:
             notes.append(f"precision {precision}: no {question.precisions[0]} on this accelerator")
-        for recompute in question.recomputations:
+        for recompute in self._recomputations(question):
             estimate = self._estimate(question, precision, recompute)
             if estimate.fits:
                 break
@@ -142,6 +142,17 @@ class Predictor:
             note="; ".join(notes),
             situation=situation_of(estimate),
         )
+
+    def _recomputations(self, question: Question) -> tuple[str, ...]:
+        """What a row leaves open, lightest first, as far as the framework accepts it.
+
+        Megatron-Core refuses to overlap the exchange of experts and to run whole layers again.
+        """
+        constants = self._stacks.get(question.stack) or resolve.stack(question.stack)
+        ranks = dict(question.strategy).get("ep", 1)
+        pairs = constants.overlap_ep_between and ranks > question.node_accelerators
+        left = tuple(r for r in question.recomputations if not (pairs and r == "full"))
+        return left or tuple(question.recomputations)
 
     def _fewest_layers(self, question: Question, precision: Precision, full: Estimate) -> Estimate:
         """The estimate that recomputes as few layers per pipeline rank as memory allows."""

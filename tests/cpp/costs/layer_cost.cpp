@@ -74,7 +74,7 @@ TEST_CASE("the operators of a layer sum to its compute and its communication") {
   }
 }
 
-TEST_CASE("the matrix products of a layer do the flop of its parameters") {
+TEST_CASE("the GEMMs of a layer do the flop of its parameters") {
   for (const DecoderShape& shape :
        {testing::grouped_70b_shape(), testing::gpt3_shape(), testing::experts_8x7b_shape(),
         testing::latent_experts_shape()}) {

@@ -131,6 +131,25 @@ TEST_CASE("between domains copies are shared and hidden where the stack says so"
   CHECK(layer_of(c).forward.hidden == Seconds{});
 }
 
+TEST_CASE("whole layers run again cannot be paired: the exchange of experts is exposed, twice") {
+  Case c;
+  c.strategy = testing::degrees(1, 1, 1, 32);
+  c.stack.overlap_ep_between = true;
+  const LayerCost hidden = layer_of(c);
+  REQUIRE(hidden.paired_forward > Seconds{});
+  CHECK(about_equal(hidden.recompute[static_cast<std::size_t>(Recompute::full)].ep,
+                    hidden.forward.ep + hidden.paired_forward));
+  const auto exposed = [&](Recompute mode, bool overlap) {
+    Case one = c;
+    one.strategy.recompute = mode;
+    one.stack.overlap_ep_between = overlap;
+    one.stack.grouped_launch = true;  // the host has no part in it
+    return testing::estimate(one.shape, one.cluster, one.task, one.strategy, one.stack).exposed_ep;
+  };
+  CHECK(exposed(Recompute::selective, true) < 0.9 * exposed(Recompute::selective, false));
+  CHECK(about_equal(exposed(Recompute::full, true), exposed(Recompute::full, false)));
+}
+
 TEST_CASE("inputs gathered in FP8 take half the wire; partial sums do not") {
   Case c;
   c.shape = testing::grouped_70b_shape();

@@ -85,7 +85,7 @@ class PlainStep {
   Arrival forward(std::size_t g, const std::vector<Arrival>& outputs) {
     const GroupCost& cost = *costs_[g];
     if (cost.has_tables) {
-      compute(cost.tables.look_up, {});
+      compute(cost.tables.lookup, {});
       Arrival out{now_, exchange};
       for (const Transfer& moved : cost.tables.forward) out = pass_on(moved, out, exchange);
       return out;

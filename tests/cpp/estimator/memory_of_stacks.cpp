@@ -130,7 +130,7 @@ TEST_CASE("a stack that keeps gathered inputs is as if the strategy did") {
   CHECK(kept.memory_activations > again.memory_activations);
 }
 
-TEST_CASE("every second matrix product: the widths kept, by hand") {
+TEST_CASE("every second GEMM: the widths kept, by hand") {
   Stack stack = testing::reference_stack();
   stack.selective = Selective::operators;
   Strategy s = degrees(1);

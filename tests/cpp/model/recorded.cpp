@@ -7,9 +7,9 @@ namespace {
 
 using doctest::Approx;
 
-GroupOperator weighted(double rows, double columns, double depth) {
-  GroupOperator op;
-  op.name = "product";
+LayerOperator weighted(double rows, double columns, double depth) {
+  LayerOperator op;
+  op.name = "gemm";
   op.rows = rows;
   op.columns = columns;
   op.depth = depth;
@@ -18,7 +18,7 @@ GroupOperator weighted(double rows, double columns, double depth) {
 
 /// A block of attention as a module runs it: a product, attention of its own, a product.
 std::vector<RecordedUnit> attention_block(int width, int heads) {
-  GroupOperator core;
+  LayerOperator core;
   core.kind = OperatorKind::attention;
   core.attention.heads = core.attention.kv_heads = heads;
   core.attention.head_dim = core.attention.v_head_dim = width / heads;

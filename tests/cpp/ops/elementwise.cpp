@@ -57,7 +57,7 @@ TEST_CASE("a blend of one is a sum; an empty matrix costs nothing") {
   CHECK(time_of(512, 0) == Seconds{});
 }
 
-TEST_CASE("a look-up costs its rows, indices and sums") {
+TEST_CASE("a lookup costs its rows, indices and sums") {
   const Accelerator a = testing::reference_accelerator();
   const LookupKernel kernel{2 * unit::us, 0.5};
   const EmbeddingBags bags{4, 1000, 10, 128, 4};

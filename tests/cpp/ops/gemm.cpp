@@ -30,7 +30,7 @@ void for_shapes(Visit&& visit) {
   }
 }
 
-TEST_CASE("no matrix product beats the roofline") {
+TEST_CASE("no GEMM beats the roofline") {
   Accelerator a = testing::reference_accelerator();
   for (const bool tiled : {false, true}) {
     a.gemm.tiled = tiled;

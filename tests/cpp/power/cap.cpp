@@ -65,7 +65,7 @@ TEST_CASE("the clock under a limit is the one the law of power gives back") {
     const double clock = clock_under(cap, full, lowest, kClock);
     CHECK(power_at(clock, full, lowest, kClock).base() == doctest::Approx(cap.base()));
   }
-  // An H100 held at 500 W of its 700 runs matrix products at 0.835 of their rate.
+  // An H100 held at 500 W of its 700 runs GEMMs at 0.835 of their rate.
   CHECK(clock_under(Watts{500}, Watts{700}, Watts{150}, kClock) ==
         doctest::Approx(0.835).epsilon(0.002));
 }

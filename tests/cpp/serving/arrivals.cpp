@@ -8,7 +8,7 @@ namespace {
 
 PromptSteps mixed_steps(double most) {
   PromptSteps steps;
-  steps.quiet = 10 * unit::ms;
+  steps.decode_only = 10 * unit::ms;
   steps.alone = steps.last = 40 * unit::ms;
   steps.more = most > 1 ? 25 * unit::ms : steps.alone / most;
   steps.full = most > 1 ? steps.alone + (most - 1) * steps.more : steps.alone;
@@ -18,7 +18,7 @@ PromptSteps mixed_steps(double most) {
 
 }  // namespace
 
-TEST_CASE("without prompts every step is a quiet one, and a lone prompt waits for half of it") {
+TEST_CASE("without prompts every step is decode-only, and a lone prompt waits for half of it") {
   for (const double most : {0.4, 1.0, 8.0}) {
     for (const bool mixed : {true, false}) {
       PromptSteps steps = mixed_steps(most);
@@ -27,24 +27,25 @@ TEST_CASE("without prompts every step is a quiet one, and a lone prompt waits fo
       steps.alone = steps.parts * steps.full;
       const Hertz rate{1e-12};
       const StepMoments moments = step_moments(steps, rate);
-      CHECK(moments.round.base() == Approx(steps.quiet.base()));
+      CHECK(moments.decode_interval.base() == Approx(steps.decode_only.base()));
       CHECK(moments.busy == Approx(0));
       const PromptWait wait = prompt_wait(steps, moments, rate);
-      CHECK(wait.wait.base() == Approx(0.5 * steps.quiet.base()));
+      CHECK(wait.wait.base() == Approx(0.5 * steps.decode_only.base()));
       CHECK(wait.computed.base() == Approx(steps.alone.base()));
       CHECK(time_of_steps(steps, moments, wait, rate, 50).base() ==
-            Approx(50 * steps.quiet.base()));
+            Approx(50 * steps.decode_only.base()));
     }
   }
 }
 
 TEST_CASE("one prompt a step is a queue with vacations") {
-  // Load 0.6 of 40 ms steps, quiet ones of 10 ms: (0.6 40 + 0.4 10)/2/0.4 = 35 ms.
+  // Load 0.6 of 40 ms steps, decode-only ones of 10 ms: (0.6 40 + 0.4 10)/2/0.4 = 35 ms.
   const PromptSteps steps = mixed_steps(1);
   const Hertz rate{15};
   const StepMoments moments = step_moments(steps, rate);
   CHECK(prompt_wait(steps, moments, rate).wait.base() == Approx(0.035));
-  CHECK(moments.busy * (1 / moments.round.base()) == Approx(15));  // one for each that comes
+  CHECK(moments.busy * (1 / moments.decode_interval.base()) ==
+        Approx(15));  // one for each that comes
 }
 
 TEST_CASE("more prompts never shorten steps or waits, and each is computed once") {
@@ -57,11 +58,11 @@ TEST_CASE("more prompts never shorten steps or waits, and each is computed once"
         const Hertz rate{load * most / steps.full.base()};
         const StepMoments moments = step_moments(steps, rate);
         const PromptWait found = prompt_wait(steps, moments, rate);
-        CHECK(moments.round >= round);
+        CHECK(moments.decode_interval >= round);
         CHECK(found.wait >= wait);
-        CHECK(moments.met >= 0.99 * steps.quiet);
+        CHECK(moments.length_biased >= 0.99 * steps.decode_only);
         CHECK(found.own <= 1.0001 * steps.full);
-        round = moments.round;
+        round = moments.decode_interval;
         wait = found.wait;
       }
     }

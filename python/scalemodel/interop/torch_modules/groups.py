@@ -15,7 +15,7 @@ from scalemodel.layer_groups.layers import Group
 #: Of the engine: layer groups of a model, and layers of a period.
 _MOST_GROUPS, _MOST_UNITS = 16, 64
 
-#: Parameters of the products, of everything else, and the operators of a layer.
+#: Parameters of the GEMMs, of everything else, and the operators of a layer.
 Unit = tuple[float, float, tuple[Operator, ...]]
 
 
@@ -28,14 +28,14 @@ class RecordedLayers(Group):
     layers : int
         How often the recorded layers occur.
     tokens : float
-        Rows of a sample that most of its products have.
+        Rows of a sample that most of its GEMMs have.
     units : tuple
-        Per layer: parameters of its products, all others, and the operators in their order.
+        Per layer: parameters of its GEMMs, all others, and the operators in their order.
 
     Examples
     --------
-    >>> product = Operator("product", 197, 1024, 768, weights=True)
-    >>> group = RecordedLayers(layers=2, tokens=197, units=((1024 * 768, 1024, (product,)),))
+    >>> gemm = Operator("gemm", 197, 1024, 768, weights=True)
+    >>> group = RecordedLayers(layers=2, tokens=197, units=((1024 * 768, 1024, (gemm,)),))
     >>> group.core.parameters, group.core.forward_flop(1)
     (1574912.0, 619708416.0)
     """
@@ -55,8 +55,8 @@ class RecordedLayers(Group):
         return _core.recorded_group(self.name, rows, self.layers, self.tokens)
 
     def _operator(self, op: Operator) -> tuple[Any, ...]:
-        # Rows are per token of the group; of products without weights the copies are.
-        weightless = op.kind == "product" and not op.weights
+        # Rows are per token of the group; of GEMMs without weights the copies are.
+        weightless = op.kind == "gemm" and not op.weights
         rows = op.rows if weightless else op.rows / self.tokens
         copies = op.copies / self.tokens if weightless else op.copies
         shape = (rows, op.columns, op.depth, copies)
@@ -64,7 +64,7 @@ class RecordedLayers(Group):
 
 
 def _units(steps: Sequence[Step]) -> list[Unit]:
-    """Layers: each begins with a product that has weights, or with attention."""
+    """Layers: each begins with a GEMM that has weights, or with attention."""
     units: list[Unit] = []
     for step in steps:
         op = step.operator
@@ -78,7 +78,7 @@ def _units(steps: Sequence[Step]) -> list[Unit]:
 
 
 def _opens(op: Operator) -> bool:
-    return (op.kind == "product" and op.weights) or op.kind == "attention"
+    return (op.kind == "gemm" and op.weights) or op.kind == "attention"
 
 
 def _tokens(units: Sequence[Unit]) -> float:
@@ -217,7 +217,7 @@ def from_torch(module: Any, example_inputs: Any, *, name: str = "") -> ComposedM
     """A model of layer groups from a PyTorch module, without its weights and without data.
 
     The module runs forward once on PyTorch's meta device. Repeated blocks become one group; every
-    product is cut by columns over tensor-parallel ranks. Parameters are those of the module, and
+    GEMM is cut by columns over tensor-parallel ranks. Parameters are those of the module, and
     floating-point operations those that PyTorch's own counter counts, except that causal attention
     is counted without its masked half. Tables of ``torch.nn.EmbeddingBag`` are embedding tables.
 
@@ -252,7 +252,7 @@ def from_torch(module: Any, example_inputs: Any, *, name: str = "") -> ComposedM
     """
     recording = record(module, example_inputs)
     label = name or type(module).__name__
-    if not any(step.operator.kind in ("product", "attention", "table") for step in recording.steps):
+    if not any(step.operator.kind in ("gemm", "attention", "table") for step in recording.steps):
         raise ScaleModelError(f"module={label}: nothing in it multiplies or looks up")
     bags = [step for step in recording.steps if step.operator.kind == "table"]
     groups: list[Group] = list(_tables("tables", bags))

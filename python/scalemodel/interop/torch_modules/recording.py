@@ -24,7 +24,7 @@ _NORMS = frozenset(
 )
 
 
-#: Scaling, mask and softmax between the two products of attention.
+#: Scaling, mask and softmax between the two GEMMs of attention.
 _MOST_BETWEEN = 4
 
 
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
     operator: Operator
     module: str
-    parameters: int  #: of the product's or table's own matrix
+    parameters: int  #: of the GEMM's or table's own matrix
     others: int  #: biases, scales
 
 
@@ -110,15 +110,15 @@ class _Recorder:
         )
 
     # -------------------------------------------------------------------------------- operators
-    def product(self, m: int, n: int, k: int, count: int, left: Any, right: Any) -> None:
-        """`count` products of m × k and k × n; one of the sides may be a weight."""
+    def gemm(self, m: int, n: int, k: int, count: int, left: Any, right: Any) -> None:
+        """`count` GEMMs of m × k and k × n; one of the sides may be a weight."""
         weight = next((side for side in (right, left) if self.storage(side) is not None), None)
         if weight is not None:
             # Transposed, where the left side is the weight: its rows are what is put out.
             rows, columns = (m, n) if weight is right else (n, m)
-            op = Operator("product", rows * count / self.samples, columns, k, weights=True)
+            op = Operator("gemm", rows * count / self.samples, columns, k, weights=True)
         else:
-            op = Operator("product", m, n, k, count / self.samples)
+            op = Operator("gemm", m, n, k, count / self.samples)
         self.add(op, weight)
 
     def convolution(self, args: Sequence[Any], out: Any) -> None:
@@ -131,18 +131,18 @@ class _Recorder:
         if transposed:
             columns, depth = shape[1] * kernel, shape[0] / groups
         rows = positions * groups * samples
-        op = Operator("product", rows, columns, depth, weights=self.storage(weight) is not None)
+        op = Operator("gemm", rows, columns, depth, weights=self.storage(weight) is not None)
         self.add(op, weight, [args[2]])
 
     def passing(self, kind: str, out: Any, tensors: Sequence[Any] = (), depth: float = 0) -> None:
         rows, columns = _last(out.shape)
         self.add(Operator(kind, rows / self.samples, columns, depth), others=tensors)
 
-    def look_up(self, weight: Any, indices: Any, bag: bool) -> None:
+    def lookup(self, weight: Any, indices: Any, bag: bool) -> None:
         rows, width = weight.shape
         looked_up = indices.numel() / self.samples
         table = (float(rows), int(width), looked_up) if bag else (0.0, 0, 0.0)
-        op = Operator("table" if bag else "moving", looked_up, float(width), 2.0, tables=table)
+        op = Operator("table" if bag else "elementwise", looked_up, float(width), 2.0, tables=table)
         self.add(op, weight)
 
     def ran(self, name: str, args: Sequence[Any], out: Any) -> None:
@@ -150,25 +150,25 @@ class _Recorder:
         tensors = [arg for arg in args if isinstance(arg, self.torch.Tensor)]
         if name in ("mm", "addmm"):
             left, right = (args[1], args[2]) if name == "addmm" else (args[0], args[1])
-            self.product(left.shape[0], right.shape[1], left.shape[1], 1, left, right)
+            self.gemm(left.shape[0], right.shape[1], left.shape[1], 1, left, right)
             if name == "addmm":
                 self.bias(args[0])
         elif name in ("bmm", "baddbmm"):
             left, right = (args[1], args[2]) if name == "baddbmm" else (args[0], args[1])
             count, m, k = left.shape
-            self.product(m, right.shape[2], k, count, left, right)
+            self.gemm(m, right.shape[2], k, count, left, right)
             if name == "baddbmm":
                 self.bias(args[0])
         elif name == "convolution":
             self.convolution(args, out)
         elif name in ("embedding", "_embedding_bag", "_embedding_bag_forward_only"):
-            self.look_up(args[0], args[1], bag=name != "embedding")
+            self.lookup(args[0], args[1], bag=name != "embedding")
         elif name in _NORMS:
             self.passing("norm", out[0], tensors[1:])
         elif name in _ACTIVATIONS:
             self.passing("activation", out)
         elif name in ("_softmax", "_safe_softmax", "_log_softmax"):
-            self.passing("moving", out, depth=2.0)
+            self.passing("elementwise", out, depth=2.0)
         elif name == "tril":
             self.add(Operator("triangle", 0.0, 0.0))
         elif name in ("add", "mul", "sub", "div") and len(tensors) == 2:
@@ -182,7 +182,7 @@ class _Recorder:
         key = self.storage(tensor)
         if key is None or key in self.met or not self.steps:
             return
-        # A view of a weight is no use of it yet; products and tables claim theirs themselves.
+        # A view of a weight is no use of it yet; GEMMs and tables claim theirs themselves.
         if tensor.dim() <= 1:
             last = self.steps[-1]
             self.steps[-1] = last._replace(others=last.others + self.first(tensor))
@@ -208,7 +208,7 @@ def _mode(torch: Any, recorder: _Recorder) -> Any:
 
 
 def fused(steps: Sequence[Step]) -> list[Step]:
-    """Steps with attention as one operator: two products of activations around a softmax.
+    """Steps with attention as one operator: two GEMMs of activations around a softmax.
 
     It is causal where a triangle was made for its mask.
     """
@@ -220,13 +220,13 @@ def fused(steps: Sequence[Step]) -> list[Step]:
             causal = True
             continue
         between = 0
-        while between < len(found) and found[-1 - between].operator.kind in ("moving", "residual"):
+        while between < len(found) and found[-1 - between].operator.kind in ("elementwise", "residual"):
             between += 1
         first = found[-1 - between].operator if between < len(found) else None
         if (
             first is not None
             and 0 < between <= _MOST_BETWEEN
-            and op.kind == first.kind == "product"
+            and op.kind == first.kind == "gemm"
             and not (op.weights or first.weights)
             and (op.copies, op.depth, op.rows) == (first.copies, first.columns, first.rows)
             and (first.rows, op.columns) == (first.columns, first.depth)

@@ -1,4 +1,4 @@
-// An instance whose slots are filled again as soon as they are free.
+// The closed loop: an instance whose slots are filled again as soon as they are free.
 #pragma once
 
 #include "scalemodel/base/quantity.hpp"
@@ -6,8 +6,8 @@
 
 namespace scalemodel {
 
-/// So many sequences running all the time.
-struct KeptRunning {
+/// The closed loop: a fixed number of sequences that run all the time.
+struct ClosedLoopState {
   double sequences = 0;  ///< fewer than asked for where prompts do not keep up
   double entering = 0;   ///< prompts per step of them
   double busy = 0;       ///< steps of prompts, whole ones or parts, per step of the sequences
@@ -18,6 +18,6 @@ struct KeptRunning {
 };
 
 /// See steady_state. Nothing runs where `sequences` is 0.
-KeptRunning keep_running(const StepsOfMix& steps, double sequences) noexcept;
+ClosedLoopState closed_loop_state(const StepsOfMix& steps, double sequences) noexcept;
 
 }  // namespace scalemodel

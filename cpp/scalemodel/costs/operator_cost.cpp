@@ -1,0 +1,185 @@
+#include "scalemodel/costs/operator_cost.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "scalemodel/costs/layer_operators.hpp"
+
+namespace scalemodel {
+namespace {
+
+/// One unit while it is priced.
+struct Pricing {
+  LayerBuilder& builder;
+  const Unit& unit;
+  const UnitShard& shard;
+  const PricingContext& context;
+
+  const Conditions& conditions() const { return context.conditions; }
+  double element() const { return operand_bytes(context.conditions.storage); }
+  double add_fraction() const { return context.cluster.accelerator.elementwise.add_fraction; }
+};
+
+/// Gate and up as GEMMs of their own: the input gradients of both meet.
+void add_split_gate(const Pricing& p, const LayerOperator& op, double rows,
+                    const LinearOptions& options) {
+  constexpr std::array<std::string_view, 2> kNames{"mlp_gate", "mlp_up"};
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    p.builder.linear(kNames[i], rows, op.local_columns(op.parts[i], p.shard.tp), op.depth, options);
+  }
+  p.builder.elementwise("gate_sum", Bytes{},
+                        Bytes{3 * rows * options.batch * op.depth * p.element()}, p.add_fraction(),
+                        0, 1);
+}
+
+/// Adds a GEMM with `rows` of the rank; parameters of its adapters, if it has some.
+double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
+  const Conditions& conditions = p.conditions();
+  const UnitShard& shard = p.shard;
+  const double columns = op.local_columns(shard.tp), depth = op.local_depth(shard.tp);
+  if (op.weightless) {
+    p.builder.linear(op.name, op.rows, columns, depth,
+                     {false, rows / op.rows * op.copies, &p.context.timers.storage});
+    return 0;
+  }
+  if (op.routes) {
+    if (conditions.stack.fp32_router) {
+      p.builder.wide_router(rows, columns, depth, p.context.frozen);
+    } else {
+      p.builder.linear(op.name, rows, columns, depth,
+                       {p.context.frozen, 1, &p.context.timers.storage});
+    }
+    return 0;
+  }
+  const bool grouped = p.unit.on_copies(op);
+  const LinearOptions options{p.context.frozen, shard.batch, &p.context.timers.linear, grouped,
+                              grouped && conditions.stack.fused_experts};
+  const bool gate = op.parts.size() == 2;
+  if (gate && conditions.stack.split_gate) {
+    add_split_gate(p, op, rows / shard.batch, options);
+  } else {
+    p.builder.linear(op.name, rows / shard.batch, columns, depth, options);
+  }
+  const bool adapts = p.context.adapts && (op.adapts || conditions.lora_everywhere);
+  if (!adapts) return 0;
+  return add_adapter(p.builder, conditions, p.context.timers.storage, rows, columns, depth);
+}
+
+/// Adds a kernel that moves values and hardly computes.
+void add_elementwise(const Pricing& p, const LayerOperator& op, double rows) {
+  const Cluster& cluster = p.context.cluster;
+  const Conditions& conditions = p.conditions();
+  LayerBuilder& builder = p.builder;
+  const double columns = op.local_columns(p.shard.tp);
+  const Bytes stream{rows * columns * p.element()};
+  switch (op.kind) {
+    case OperatorKind::gemm:
+    case OperatorKind::attention:
+      break;
+    case OperatorKind::norm:
+      // Norms of one block are kernels of their own over the same stream.
+      add_norm(builder, conditions, cluster, op.name, static_cast<int>(op.copies), stream);
+      break;
+    case OperatorKind::latent_norm:
+      builder.elementwise(op.name, 2 * stream, 3 * stream,
+                          cluster.accelerator.elementwise.norm_fraction, 2);
+      break;
+    case OperatorKind::residual:
+      add_residual(builder, conditions, cluster, op.name, 1, stream);
+      break;
+    case OperatorKind::activation:
+      if (p.unit.on_copies(op) && conditions.stack.fused_experts) break;
+      add_activation(builder, conditions, cluster, op.gated, stream);
+      break;
+    case OperatorKind::rotary:
+      add_rope(builder, conditions, cluster, stream);
+      break;
+    case OperatorKind::elementwise:
+      builder.elementwise(op.name, op.depth * stream, 1.5 * op.depth * stream, p.add_fraction());
+      break;
+    case OperatorKind::loss:
+      add_loss(builder, conditions, cluster, rows * columns, 0);
+      break;
+  }
+}
+
+void add_attention(const Pricing& p, const LayerOperator& op) {
+  AttentionWork work = p.context.attention;
+  const AttentionShape& a = op.attention;
+  work.heads = a.heads / p.shard.tp;
+  work.kv_heads = std::ceil(a.kv_heads / p.shard.tp);
+  work.head_dim = a.head_dim;
+  work.v_head_dim = a.v_head_dim;
+  work.window = a.window;
+  work.causal = op.causal;
+  work.dropout = p.conditions().dropout;
+  p.builder.attention(attention_time(work, p.conditions().attention, p.context.cluster.accelerator,
+                                     p.conditions().storage, p.context.timers.storage));
+}
+
+/// Rows brought into the order of their experts and back, `rows` bytes once. One rank, or one copy
+/// per rank: read what came in, write the rows, and the reverse. An all-to-all wants the rows in
+/// the order of ranks first and of experts afterwards. Narrow GEMMs want a multiple of their block
+/// of rows per expert: a router that does not see to it leaves copies into padded rows and back.
+Bytes permutation_bytes(const Pricing& p, Bytes rows) {
+  const Conditions& conditions = p.conditions();
+  const bool narrow = conditions.precision != conditions.storage;
+  const double padding = narrow && conditions.stack.pads_experts ? 4 : 0;
+  const int ep = p.shard.ep;
+  if (ep == 1) return (4 + padding) * rows;
+  if (!conditions.stack.deduplicated_dispatch) {
+    return ((p.unit.experts > ep ? 8 : 4) + padding) * rows;
+  }
+  const int topk = p.unit.experts_per_token;
+  return (2 + 2 * dispatched_copies(topk, ep, true) / topk + padding) * rows;
+}
+
+/// Scores, top-k, counts, offsets and losses are small kernels around the permutation.
+void add_permutation(const Pricing& p) {
+  const Stack& stack = p.conditions().stack;
+  const Bytes permuted = permutation_bytes(p, Bytes{p.shard.rows * p.unit.width_in * p.element()});
+  p.builder.elementwise("permute", permuted, permuted, p.add_fraction(),
+                        stack.grouped_launch ? 6 : 30);
+  if (stack.grouped_launch) return;
+  // Paired micro-batches are scheduled part by part, which is as much work again.
+  const bool paired = stack.overlap_ep_between && p.shard.ep_between;
+  const double launches = (paired ? 2 : 1) * kRoutingLaunches;
+  p.builder.launches(launches, launches);
+}
+
+}  // namespace
+
+double dispatched_copies(int experts_per_token, int ranks, bool deduplicated) {
+  const double n = ranks;
+  return deduplicated ? n * (1 - std::pow(1 - 1 / n, experts_per_token)) : experts_per_token;
+}
+
+double add_operators(LayerBuilder& builder, const Unit& unit, const UnitShard& shard,
+                     const PricingContext& context) {
+  const Pricing pricing{builder, unit, shard, context};
+  double adapters = 0;
+  for (const LayerOperator& op : unit.operators) {
+    if (op.kind == OperatorKind::attention) {
+      if (context.attention_core) add_attention(pricing, op);
+      continue;
+    }
+    const bool gemm = op.kind == OperatorKind::gemm;
+    // The router and what lies between blocks see the rank's shard of the sequence; latents are
+    // made of the whole of it.
+    const bool between =
+        op.cut == Cut::none && (gemm ? op.routes : op.kind != OperatorKind::latent_norm);
+    const double rows = op.rows * (unit.on_copies(op) ? shard.rows
+                                   : between          ? shard.split_tokens
+                                                      : shard.tokens);
+    if (gemm) {
+      adapters += add_gemm(pricing, op, rows);
+    } else if (context.elementwise) {
+      add_elementwise(pricing, op, rows);
+    }
+  }
+  if (unit.routed() && context.elementwise) add_permutation(pricing);
+  return adapters;
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,73 @@
+#include "scalemodel/model/operators.hpp"
+
+#include <cmath>
+
+namespace scalemodel {
+
+double LayerOperator::local_columns(const ColumnPart& part, double tp) const {
+  if (cut != Cut::columns) return part.columns;
+  if (part.kv_heads == 0) return part.columns / tp;
+  return part.columns / part.kv_heads * std::ceil(part.kv_heads / tp);
+}
+
+double LayerOperator::local_columns(double tp) const {
+  if (cut != Cut::columns) return columns;
+  if (parts.empty()) return columns / tp;
+  double sum = 0;
+  for (const ColumnPart& part : parts) sum += local_columns(part, tp);
+  return sum;
+}
+
+double LayerOperator::local_parameters(double tp) const {
+  const double weight = has_weight() ? local_columns(tp) * local_depth(tp) : 0;
+  // What is added to a sum over ranks is added once, by all of them.
+  return weight + (cut == Cut::columns ? bias / tp : bias);
+}
+
+void count_parameters(Unit& unit) {
+  unit.parameters_cut = unit.parameters_whole = 0;
+  for (const LayerOperator& op : unit.operators) {
+    if (op.cut == Cut::none) {
+      unit.parameters_whole += op.parameters();
+      continue;
+    }
+    unit.parameters_cut += op.weights();
+    const bool with_expert = unit.on_copies(op);
+    (op.cut == Cut::columns || with_expert ? unit.parameters_cut : unit.parameters_whole) +=
+        op.bias;
+  }
+}
+
+void count_saved(Unit& unit) {
+  for (const LayerOperator& op : unit.operators) {
+    const double rows = op.rows * op.copies;
+    double& cut = op.cut == Cut::none ? unit.saved_whole : unit.saved_cut;
+    switch (op.kind) {
+      case OperatorKind::gemm:
+        if (op.routes || (!op.weightless && !op.keeps_input())) break;
+        (!op.weightless && op.cut == Cut::depth ? unit.saved_cut : unit.saved_whole) +=
+            rows * op.depth;
+        break;
+      case OperatorKind::attention: {
+        const AttentionShape& a = op.attention;
+        unit.saved_cut += a.heads * (a.head_dim + a.v_head_dim) +
+                          a.kv_heads * static_cast<double>(a.head_dim + a.v_head_dim);
+        break;
+      }
+      case OperatorKind::norm:
+      case OperatorKind::latent_norm:
+        cut += rows * op.columns;
+        break;
+      case OperatorKind::activation:
+        cut += rows * op.columns * (op.gated ? 2 : 1);
+        break;
+      case OperatorKind::residual:
+      case OperatorKind::rotary:
+      case OperatorKind::elementwise:
+      case OperatorKind::loss:  // logits are counted by themselves
+        break;
+    }
+  }
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,127 @@
+// What a layer is made of: operators, and the units that are gathered, reduced and recomputed
+// together. Training of decoders, layer groups and serving price these lists; parameters, FLOPs and
+// saved values are sums over them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "scalemodel/base/enum_names.hpp"
+
+namespace scalemodel {
+
+struct AttentionShape {
+  int heads = 0, kv_heads = 0;
+  int head_dim = 0, v_head_dim = 0;
+  int q_lora_rank = 0, kv_lora_rank = 0, rope_head_dim = 0;
+  int window = 0;
+  bool rotary = false;
+
+  bool latent() const { return kv_lora_rank > 0; }
+  bool operator==(const AttentionShape&) const = default;
+};
+
+enum class OperatorKind : std::uint8_t {
+  gemm,         ///< matrix multiplication, with a weight unless it is `weightless`
+  attention,    ///< scores, softmax and weighted values
+  norm,         ///< over `columns` values; `copies` of them in a block
+  latent_norm,  ///< both norms of latent attention, over `columns` values in all
+  residual,     ///< addition of a branch of `columns` values
+  activation,   ///< over `columns` values; gated ones read twice as many
+  rotary,       ///< position rotation of `columns` values
+  elementwise,  ///< `columns` values read and written `depth` times in all, each way
+  loss          ///< over `columns` logits
+};
+
+template <>
+struct EnumNames<OperatorKind> {
+  static constexpr std::string_view what = "kind of operator";
+  static constexpr std::array<std::string_view, 9> names{"gemm",        "attention",   "norm",
+                                                         "latent_norm", "residual",    "activation",
+                                                         "rotary",      "elementwise", "loss"};
+};
+
+/// How tensor-parallel ranks shard an operator: every rank does all of it, a part of the columns,
+/// or a part of the depth (partial sums).
+enum class Cut : std::uint8_t { none, columns, depth };
+
+/// One of the matrices that lie side by side in a GEMM: queries, keys and values, gate and up.
+struct ColumnPart {
+  double columns = 0;
+  int kv_heads = 0;  ///< keys or values: tensor ranks beyond so many hold a copy of a head each
+};
+
+/// One kernel of a layer for one token.
+struct LayerOperator {
+  OperatorKind kind = OperatorKind::gemm;
+  std::string_view name;
+  double columns = 0, depth = 0;
+  Cut cut = Cut::none;
+  double rows = 1;          ///< per token of the group; a class head has 1/tokens
+  double copies = 1;        ///< independent GEMMs of this shape; norms of a block
+  bool gated = false;       ///< activation: of a gate and an up projection
+  bool adapts = false;      ///< attention projections: low-rank adapters sit here by default
+  bool weightless = false;  ///< GEMM of two activations: two GEMMs back, none for weights
+  bool routes = false;  ///< scores of the experts: of the token itself, in the storage precision
+  /// Reads what the first GEMM of its unit reads: an engine multiplies both at once.
+  bool shares_input = false;
+  bool reads_attention = false;  ///< the output of attention, which attention itself keeps
+  /// Engines multiply it into queries and attention outputs, head by head, instead of keys and
+  /// values: the cache keeps latents.
+  bool absorbed = false;
+  std::vector<ColumnPart> parts;  ///< empty: one matrix
+  double bias = 0;                ///< parameters beside the weight
+  AttentionShape attention;
+  bool causal = true;
+
+  bool has_weight() const { return kind == OperatorKind::gemm && !weightless; }
+  double weights() const { return has_weight() ? columns * depth : 0; }
+  double parameters() const { return weights() + bias; }
+  /// The input of a GEMM is kept for its weight gradient, unless another operator keeps it.
+  bool keeps_input() const { return !shares_input && !reads_attention; }
+  /// Columns of one part on one of `tp` ranks.
+  double local_columns(const ColumnPart& part, double tp) const;
+  /// Columns on one of `tp` ranks.
+  double local_columns(double tp) const;
+  double local_depth(double tp) const { return cut == Cut::depth ? depth / tp : depth; }
+  /// Parameters on one of `tp` ranks.
+  double local_parameters(double tp) const;
+};
+
+/// What is gathered, reduced and recomputed together: an attention block, a feed-forward block, a
+/// layer of an MLP. Counts are of one token, parameters of the whole.
+struct Unit {
+  std::string_view name;
+  std::vector<LayerOperator> operators;
+  double parameters_cut = 0;    ///< sharded over tensor-parallel ranks; of each expert
+  double parameters_whole = 0;  ///< on every one of them: norms, biases of sums
+  int width_in = 0, width_out = 0;
+  bool starts = true;    ///< a layer: its input is what recomputation keeps
+  bool opens = true;     ///< tensor ranks read the whole input: its gradient is a sum over them
+  bool closes = true;    ///< tensor ranks hold partial sums of the output
+  bool gathers = false;  ///< tensor ranks hold columns of an output that must be whole
+  /// The block of the residual stream is this unit's; false: it runs beside the unit before it.
+  bool reads_stream = true;
+  double saved_cut = 0, saved_whole = 0;  ///< values kept for the backward pass, of each copy
+  double saved_token = 0;                 ///< the same of a token, however many experts it meets
+  int experts = 0, experts_per_token = 0;
+  int cut_limit = 0;   ///< tensor parallelism divides this width; 0: anything
+  int head_limit = 0;  ///< and this number of heads
+
+  bool routed() const { return experts > 0; }
+  /// Operators of the copies of a token that its experts receive: their GEMMs and activations.
+  bool on_copies(const LayerOperator& op) const {
+    const bool computes = op.kind == OperatorKind::gemm || op.kind == OperatorKind::activation;
+    return routed() && computes && !op.routes;
+  }
+};
+
+/// Parameters and saved values of a unit, as sums over its operators.
+void count_parameters(Unit& unit);
+/// Values kept for the backward pass: inputs of GEMMs, norms, activations and attention.
+void count_saved(Unit& unit);
+
+}  // namespace scalemodel

@@ -1,0 +1,62 @@
+// Pipeline schedules, and what the rest of the engine has to know of each.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "scalemodel/base/enum_names.hpp"
+
+namespace scalemodel {
+
+enum class Schedule : std::uint8_t { gpipe, one_f_one_b, interleaved, zero_bubble, dualpipe };
+
+template <>
+struct EnumNames<Schedule> {
+  static constexpr std::string_view what = "pipeline schedule";
+  static constexpr std::array<std::string_view, 5> names{"gpipe", "1f1b", "interleaved",
+                                                         "zero_bubble", "dualpipe"};
+};
+
+struct ScheduleTraits {
+  bool piles_up = false;         ///< all forward passes come before the first backward pass
+  bool splits_backward = false;  ///< input and weight gradients are passes of their own
+  bool two_directions = false;   ///< every stage holds a chunk of either direction
+  bool allows_chunks = false, needs_chunks = false;  ///< several virtual stages on a stage
+  bool overlaps_transfers = false;                   ///< kernels may run on while their stage sends
+};
+
+constexpr ScheduleTraits traits_of(Schedule schedule) {
+  // In the order of the enumeration.
+  constexpr std::array<ScheduleTraits, EnumNames<Schedule>::names.size()> kTraits{{
+      {.piles_up = true},
+      {.allows_chunks = true},
+      {.allows_chunks = true, .needs_chunks = true, .overlaps_transfers = true},
+      {.splits_backward = true, .overlaps_transfers = true},
+      {.splits_backward = true, .two_directions = true, .overlaps_transfers = true},
+  }};
+  return kTraits[static_cast<std::size_t>(schedule)];
+}
+
+/// Chunks of layers that a stage holds.
+constexpr int chunks_per_stage(Schedule schedule, int vpp) {
+  return traits_of(schedule).two_directions ? 2 : vpp;
+}
+
+/// The schedule that runs: interleaving turns 1F1B into its interleaved form.
+constexpr Schedule effective_schedule(Schedule schedule, int vpp) {
+  return schedule == Schedule::one_f_one_b && vpp > 1 ? Schedule::interleaved : schedule;
+}
+
+/// The same of a pipeline: one stage alone has no order of stages.
+constexpr Schedule running_schedule(Schedule schedule, int pp, int vpp) {
+  return pp == 1 ? Schedule::one_f_one_b : effective_schedule(schedule, vpp);
+}
+
+/// The same as it is written: 1F1B with virtual stages means the interleaved form.
+constexpr Schedule written_schedule(Schedule schedule) {
+  return schedule == Schedule::interleaved ? Schedule::one_f_one_b : schedule;
+}
+
+}  // namespace scalemodel
