@@ -46,8 +46,7 @@ inline StepTraffic step_traffic(const StepContext& c, const StageClass& stage,
   const double dense = cost.trainable_dense, expert = cost.trainable_expert;
   if (sharding != Sharding::zero2) traffic.reduce = reduce_time(c, dense, expert, buckets);
   if (sharding != Sharding::ddp) traffic.gather = gather_time(c, dense, expert, buckets);
-  const bool deferred =
-      c.degrees.pp > 1 && (c.schedule == Schedule::zero_bubble || c.schedule == Schedule::dualpipe);
+  const bool deferred = c.degrees.pp > 1 && traits_of(c.schedule).splits_backward;
   // The first and the last passes run alone.
   const Seconds backward = cover_left(c, cost.backward + cost.recompute) + cost.paired_backward;
   const Seconds last = deferred ? c.reach * cost.weight_gradient : backward;
