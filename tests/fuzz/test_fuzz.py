@@ -97,6 +97,7 @@ def test_hostile_files_give_an_answer_or_a_reason_soon(kind: str) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.slow
 def test_what_runs_hangs_or_escapes_is_a_failure(tmp_path: Path) -> None:
     faults = {
         "runs": "os.system('true')",

@@ -60,6 +60,7 @@ def pipelines() -> list[tuple[sm.Estimate, float]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_closed_form_follows_the_timeline() -> None:
     off = [abs(ratio - 1) for _, ratio in pipelines()]
     assert sum(error > 0.02 for error in off) <= 0.01 * PIPELINES

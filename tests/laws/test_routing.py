@@ -45,6 +45,7 @@ def test_colouring_meets_the_bound_and_greedy_twice_it(question: Any) -> None:
 
 
 @given(questions(equal=False, failures=True), st.sampled_from(["ecmp", "greedy", "subflow_ecmp"]))
+@pytest.mark.slow
 def test_bytes_are_conserved_at_every_node(question: Any, policy: str) -> None:
     fabric, frame = question
     links = sm.route(fabric, frame, policy=policy).links()
@@ -58,6 +59,7 @@ def test_bytes_are_conserved_at_every_node(question: Any, policy: str) -> None:
 
 
 @given(questions(equal=False))
+@pytest.mark.slow
 def test_links_are_not_overfull_and_every_flow_has_a_full_one(question: Any) -> None:
     fabric, frame = question
     report = sm.route(fabric, frame, policy="ecmp")

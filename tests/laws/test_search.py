@@ -194,6 +194,7 @@ def priced(question: Question, objective: str | dict[str, float]) -> bool:
     constraints=CONSTRAINTS,
     top=st.sampled_from([1, 2, 10, 100]),
 )
+@pytest.mark.slow
 def test_pruning_changes_no_answer(
     question: Question,
     objective: str | dict[str, float],
@@ -218,6 +219,7 @@ def test_pruning_changes_no_answer(
     objective=st.one_of(st.sampled_from(BOUNDED), weights_of(BOUNDED)),
     threads=st.sampled_from([1, 3]),
 )
+@pytest.mark.slow
 def test_pruning_changes_no_answer_in_the_usual_space(
     work: tuple[str, sm.Training],
     accelerators: int,
@@ -458,6 +460,7 @@ def reordered(
     top=st.sampled_from([1, 3, 10, 100]),
     redundant=st.booleans(),
 )
+@pytest.mark.slow
 def test_a_search_is_the_head_of_the_sorted_sweep(
     question: Question,
     objective: str | dict[str, float],

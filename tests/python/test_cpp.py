@@ -32,7 +32,16 @@ def run(*command: str | Path) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+def installed_core(repository: Path) -> Path | None:
+    """The core that the last installation left in the build folder, if no source is newer."""
+    sources = [repository / "CMakeLists.txt", *(repository / "cpp" / "scalemodel").rglob("*.?pp")]
+    newest = max(path.stat().st_mtime for path in sources)
+    for library in (repository / "build").glob("*/libscalemodel_core.a"):
+        if library.stat().st_mtime > newest:
+            return library
+    return None
+
+
 def test_every_cpp_test_passes(
     repository: Path, tmp_path: Path, summary_line: Callable[[str], None]
 ) -> None:
@@ -44,8 +53,11 @@ def test_every_cpp_test_passes(
         f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}",
         f"-DCMAKE_PREFIX_PATH={sysconfig.get_path('purelib')}",
         *("-DSCALEMODEL_BINDINGS=OFF", "-DSCALEMODEL_TESTS=ON", "-DSCALEMODEL_BATCHED=ON"),
-        *shlex.split(os.environ.get("SCALEMODEL_CPP_OPTIONS", "")),
     ]
+    options = shlex.split(os.environ.get("SCALEMODEL_CPP_OPTIONS", ""))
+    if not options and (library := installed_core(repository)):
+        options = [f"-DSCALEMODEL_CORE_LIBRARY={library}"]
+    configure += options
     run(*configure)
     run(tool("cmake"), "--build", build)
     output = run(build / "scalemodel_tests", "--no-colors=true")

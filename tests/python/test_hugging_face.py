@@ -220,6 +220,7 @@ def answers_or_refuses(config: Config) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_ten_thousand_mutated_configs_give_an_answer_or_a_reason() -> None:
     random = Random(20240229)
     published = list(PUBLISHED.values())
@@ -249,6 +250,7 @@ json_values = st.recursive(
     values=st.lists(json_values, min_size=1, max_size=3),
     data=st.data(),
 )
+@pytest.mark.slow
 def test_any_json_value_gives_an_answer_or_a_reason(
     name: str, values: list[Any], data: st.DataObject
 ) -> None:

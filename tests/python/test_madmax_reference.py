@@ -181,6 +181,7 @@ def rows(corpora: Path) -> Rows:
         return [row for row in csv.DictReader(file) if row["status"] == "ok"]
 
 
+@pytest.mark.slow
 def test_every_timing_of_the_original(rows: Rows) -> None:
     assert len(rows) == 2640
     for row in rows:

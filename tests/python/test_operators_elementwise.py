@@ -54,6 +54,7 @@ def time_us(cells: dict[str, str], **changes: str) -> float:
     rows=st.integers(1, 100_000),
     columns=st.integers(1, 65_536),
 )
+@pytest.mark.slow
 def test_larger_matrices_never_take_less_time(
     op: str, gpu: str, dtype: str, rows: int, columns: int
 ) -> None:

@@ -74,6 +74,7 @@ def time_us(cells: dict[str, str], **changes: str) -> float:
     dtype=st.sampled_from(["bfloat16", "fp8_block", "int4_wo"]),
     gpu=st.sampled_from(["H200-SXM-141GB", "GB300", "A100-SXM4-80GB"]),
 )
+@pytest.mark.slow
 def test_balanced_layers_take_longer_with_more_tokens(
     tokens: int, growth: int, ranks: int, dtype: str, gpu: str
 ) -> None:
@@ -89,6 +90,7 @@ def test_balanced_layers_take_longer_with_more_tokens(
     op=st.sampled_from(["dispatch", "combine"]),
     nodes=st.sampled_from([1, 2, 4, 8]),
 )
+@pytest.mark.slow
 def test_dispatch_takes_longer_with_more_tokens(
     tokens: int, mode: str, op: str, nodes: int
 ) -> None:

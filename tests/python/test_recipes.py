@@ -342,6 +342,7 @@ def test_a_search_past_one_machine_finds_what_one_machine_finds(
     assert printed == f"{best()[0]!r}\n"
 
 
+@pytest.mark.slow
 def test_an_array_of_jobs_finds_what_one_machine_finds(
     scripts: dict[str, str], tmp_path: Path
 ) -> None:
