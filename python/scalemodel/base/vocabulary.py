@@ -29,7 +29,7 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "mxfp4": ("mxfp4", "fp4"),
     "w8a16": ("int8",),
     "w4a16": ("int4",),
-    # what data-parallel ranks share out; DeepSpeed counts stages, PyTorch names strategies
+    # what data-parallel ranks shard; DeepSpeed counts stages, PyTorch names strategies
     "fsdp": ("zero3",),
     "fsdp2": ("zero3",),
     "fullyshardeddataparallel": ("zero3",),
