@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import string
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,6 +14,7 @@ import scalemodel as sm
 import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.base import text, vocabulary
+from scalemodel.cli import main
 from scalemodel.estimator import verdicts as messages
 
 TASK = sm.Training(global_batch=1024, sequence=8192)
@@ -249,3 +252,78 @@ def test_further_arguments_are_named_by_the_verb_that_was_called() -> None:
     ):
         with pytest.raises(sm.ScaleModelError, match=f"no such argument; did you mean '{meant}'"):
             ask()  # type: ignore[no-untyped-call]
+
+
+# ------------------------------------------------------------------------- on the command line
+JOB = ["estimate", "llama3_8b", "--cluster", "dgx_h100", "--tp", "2"]
+JOB += ["--global-batch", "64", "--sequence", "4096"]
+
+
+class Ran(NamedTuple):
+    """Exit code, output and errors of a command."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def ran(*arguments: str) -> Ran:
+        return Ran(main(arguments), *capsys.readouterr())
+
+    return ran
+
+
+def test_no_command_prints_the_help(run: Run) -> None:
+    ran = run()
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("usage: scalemodel")
+    assert "compare-clusters" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("options", "column", "expected"),
+    [
+        (["--precision", "BF16"], "precision", "bf16"),
+        (["--precision", "mxfp8"], "precision", "fp8"),
+        (["--sharding", "fsdp"], "sharding", "zero3"),
+        (["--sharding", "ZeRO-3"], "sharding", "zero3"),
+        (["--recompute", "Full"], "recompute", "full"),
+    ],
+)
+def test_choices_are_read_as_people_spell_them(
+    run: Run, options: list[str], column: str, expected: str
+) -> None:
+    ran = run(*JOB, *options, "--json")
+    assert json.loads(ran.out)[column] == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "meant"),
+    [
+        ("estimate", "--gpus=64", "--accelerators"),
+        ("estimate", "--seq-len", "--sequence"),
+        ("estimate", "--micro-batch-size", "--micro-batch"),
+        ("serve", "--ttft", "--ttft-s"),
+        ("serve", "--tpot", "--tpot-s"),
+        ("scaling", "--accelerators", "--gpus"),
+        ("search", "--thread", "--threads"),
+    ],
+)
+def test_options_that_do_not_exist_name_the_one_meant(
+    run: Run, command: str, option: str, meant: str
+) -> None:
+    ran = run(command, "llama3_8b", "--cluster", "dgx_h100", option, "1")
+    assert ran.code == 2
+    told = f"scalemodel {command}: error: {option}: no such option; did you mean {meant}"
+    assert ran.err.startswith(told)
+
+
+def test_a_value_that_looks_like_an_option_may_stand_behind_two_dashes(run: Run) -> None:
+    ran = run(*JOB[:1], *JOB[2:], "--", "--odd-name")
+    assert ran.code == 2
+    assert "model='--odd-name': unknown" in ran.err
