@@ -11,8 +11,6 @@ from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.tasks import Training
 from scalemodel.search.framework_rules import (
     FRAMEWORKS,
-    MEGATRON_CORE,
-    OVERLAP_OF_EXPERTS,
     RULES,
     Case,
     Rule,
@@ -163,16 +161,15 @@ def _kept(name: str, listed: Sequence[object], said: Sequence[object], framework
 
 
 def expressible(
-    space: Space, framework: str, model: Model, cluster: Cluster, task: Training, stack: _core.Stack
+    space: Space, framework: str, model: Model, cluster: Cluster, task: Training
 ) -> Space:
     """The part of a space that the settings of a framework can say.
 
     Examples
     --------
     >>> import scalemodel as sm
-    >>> from scalemodel import resolve
     >>> question = (sm.model("llama3_8b"), sm.cluster("dgx_h100"),
-    ...             sm.Training(global_batch=64, sequence=8192), resolve.stack("plain"))
+    ...             sm.Training(global_batch=64, sequence=8192))
     >>> dict(expressible(Space(), "deepspeed", *question).knobs)["pp"]
     (1,)
     """
@@ -186,12 +183,4 @@ def expressible(
             changes[name] = _kept(name, values[name], said, framework)
         elif name in named:
             changes[name] = _kept(name, named[name], said, framework)
-    excluded: list[dict[str, object]] = [dict(row) for row in space.exclude]
-    if framework in MEGATRON_CORE and any(getattr(stack, name) for name in OVERLAP_OF_EXPERTS):
-        # Groups of experts beyond a scale-up domain always overlap; the others are checked.
-        domain = int(cluster.core.scale_up.domain)
-        far = [ep for ep in values["ep"] if isinstance(ep, int) and ep > max(1, domain)]
-        room = 64 - len(excluded)
-        if "full" in values["recompute"] and len(far) <= room:
-            excluded += [{"recompute": "full", "ep": ep} for ep in far]
-    return space.replace(**changes, exclude=excluded)
+    return space.replace(**changes)

@@ -19,11 +19,14 @@ from scalemodel.resolve.tasks import Training
 from scalemodel.search.framework_rules import Case
 from scalemodel.search.frameworks import accepts, expressible, known_framework
 from scalemodel.search.objective import (
+    HEADROOM,
     Objective,
     constraint,
+    headroom_fraction,
     known_columns,
     objective_terms,
 )
+from scalemodel.search.progress import Progress
 from scalemodel.search.ranking import Question, Ranking, Shard, merge
 from scalemodel.search.space import Space, as_texts
 
@@ -93,7 +96,7 @@ def sweep(
     stack: str = DEFAULT_STACK,
     network: Network = None,
     threads: int | None = None,
-    progress: bool | Callable[[int, int], object] = False,
+    progress: Progress = None,
     executor: Executor | None = None,
     shards: int | None = None,
     ablation: _core.Ablation | None = None,
@@ -114,8 +117,9 @@ def sweep(
         As of `estimate`: the shares of the routed strategy stand for those of all.
     threads : int, optional
         Default: SCALEMODEL_NUM_THREADS or one per usable core. The table does not depend on it.
-    progress : bool or function of (done, total)
-        True shows a bar of tqdm.
+    progress : bool or function of (done, total), optional
+        Default: a line once a second has passed, on a terminal or in a notebook. True shows a bar
+        of tqdm, False nothing.
     executor : concurrent.futures.Executor, optional
         Runs shards in its workers instead of in threads here.
     shards : int, optional
@@ -213,7 +217,7 @@ def search(
     stack: str = DEFAULT_STACK,
     network: Network = None,
     threads: int | None = None,
-    progress: bool | Callable[[int, int], object] = False,
+    progress: Progress = None,
     ablation: _core.Ablation | None = None,
 ) -> GroupRanking: ...
 @overload
@@ -226,11 +230,12 @@ def search(
     objective: Objective = "step_time_s",
     top: int = 10,
     constraints: Sequence[str] | str = (),
+    headroom: float = HEADROOM,
     stack: str = DEFAULT_STACK,
     network: Network = None,
     prune: bool = True,
     threads: int | None = None,
-    progress: bool | Callable[[int, int], object] = False,
+    progress: Progress = None,
     executor: Executor | None = None,
     shards: int | None = None,
     ablation: None = None,
@@ -245,11 +250,12 @@ def search(
     objective: Objective = "step_time_s",
     top: int = 10,
     constraints: Sequence[str] | str = (),
+    headroom: float = HEADROOM,
     stack: str = DEFAULT_STACK,
     network: Network = None,
     prune: bool = True,
     threads: int | None = None,
-    progress: bool | Callable[[int, int], object] = False,
+    progress: Progress = None,
     executor: Executor | None = None,
     shards: int | None = None,
     ablation: _core.Ablation | None = None,
@@ -266,9 +272,14 @@ def search(
         other one minimised), or several with weights: then the weighted sum of their logarithms,
         which does not depend on units.
     top : int
-        Strategies to keep. Of strategies that mean the same one is kept.
+        Strategies to keep. Of strategies that mean the same, and of those of one layout whose
+        answers are all equal, one is kept.
     constraints : sequence of str
         ``"memory_bytes <= 0.9 * memory_capacity_bytes"``, ``"power_w <= 650"``...
+    headroom : float
+        Share of the memory that strategies must leave free, 0.05 unless told otherwise: predictions
+        of memory err by some percent, and devices show less than they are sold with. 0 takes
+        whatever fits. Models of layer groups are limited by `constraints` only.
     prune : bool
         Skip strategies that a lower bound shows to be worse. The answer is the same without.
     framework : {"megatron", "megatron_bridge", "nemo", "torchtitan", "deepspeed", "accelerate"}
@@ -326,6 +337,7 @@ def search(
                 "price.usd_per_accelerator_hour"
             )
     question = replace(question, objective=terms, constraints=texts, top=top, prune=prune)
+    question = replace(question, headroom=headroom_fraction(headroom))
 
     def run(question: Question) -> Ranking:
         if executor is None:
@@ -342,7 +354,7 @@ def _startable(question: Question, framework: str, run: Callable[[Question], Ran
     A prefix of a longer ranking is the shorter one, so that what is left is exact.
     """
     q, stack = question, resolve.stack(question.stack)
-    space = expressible(q.space, known_framework(framework), q.model, q.cluster, q.task, stack)
+    space = expressible(q.space, known_framework(framework), q.model, q.cluster, q.task)
     question = replace(question, space=space)
     asked = max(_ASKED, question.kept)
     while True:
