@@ -55,7 +55,7 @@ def test_search_is_a_short_report(run: Any) -> None:
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[0].startswith("llama3_8b · 8 × h100_sxm_80")
-    assert lines[0].endswith("least step_time_s · stack plain")
+    assert lines[0].endswith("least step_time_s, 5 % of memory free · stack plain")
     assert lines[1].startswith(f"{ranking.size:,} strategies · {ranking.evaluated:,} evaluated")
     for verdict, number in ranking.counts.items():
         assert f"{verdict} {number:,}" in lines[1]

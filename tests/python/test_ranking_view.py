@@ -90,6 +90,16 @@ def test_a_winner_that_fills_the_memory_gives_way(ranking: sm.Ranking) -> None:
     assert "left less than 5 % of memory free (headroom)" in safe.why_infeasible()
 
 
+def test_a_search_leaves_memory_free_unless_told_otherwise(ranking: sm.Ranking) -> None:
+    asked = (QUESTION.model, QUESTION.cluster, TASK, SPACE)
+    safe = sm.search(*asked, top=12)
+    assert safe.question.headroom == 0.05
+    assert safe[0] == run(replace(QUESTION, headroom=0.05))[0]
+    assert sm.search(*asked, headroom=0, top=12)[0] == ranking[0]
+    with pytest.raises(ScaleModelError, match="headroom=5"):
+        sm.search(*asked, headroom=5)
+
+
 def test_what_headroom_alone_keeps_out_is_said() -> None:
     question = replace(QUESTION, headroom=0.9)
     for prune in (True, False):

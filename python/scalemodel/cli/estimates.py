@@ -21,15 +21,11 @@ from scalemodel.cli.output import (
     print_csv,
     print_json,
     question_record,
-    question_text,
-    strategy_text,
 )
 from scalemodel.cli.runs import add_run, run_of, run_text
 
 if TYPE_CHECKING:
     from scalemodel.estimator.estimate import Estimate
-
-_BAR_WIDTH = 10
 
 
 def add_estimate(commands: Any) -> None:
@@ -71,92 +67,16 @@ def record(est: Estimate) -> dict[str, Any]:
     return {**question_record(est), **est.to_dict()}
 
 
-def _header(est: Estimate) -> str:
-    return question_text(est, strategy_text(est.strategy, est.core.dp))
-
-
 def rates_text(est: Estimate) -> str:
     """Speed, power and cost of a step."""
-    from scalemodel.base.text import count_text, money_text, percent_text
-    from scalemodel.estimator.uncertainty import step_text
+    from scalemodel.estimator import summary
 
-    core, cluster = est.core, est.cluster
-    tokens = est.task.global_batch * est.task.sequence
-    facility_w = core.energy_j / core.step_time_s
-    parts = [
-        f"step {step_text(est)}",
-        f"{count_text(core.tokens_per_s)} tokens/s",
-        f"{core.tokens_per_s / cluster.accelerators:,.0f} tokens/s per accelerator",
-        f"MFU {percent_text(core.mfu_fraction)}",
-    ]
-    if core.hfu_fraction > core.mfu_fraction:
-        parts.append(f"HFU {percent_text(core.hfu_fraction)}")
-    energy = [
-        f"power {core.power_w:,.0f} W per accelerator, {count_text(facility_w)}W facility",
-        f"energy {count_text(core.energy_j)}J a step",
-    ]
-    if est.cost_usd is not None:
-        hourly = 3600 * cluster.core.price_usd_per_s
-        per_million = money_text(est.cost_usd / tokens * 1e6)
-        energy.append(
-            f"cost {money_text(est.cost_usd)} a step, {per_million} / M tokens "
-            f"at {hourly:.2f} USD/h ({cluster.price_source})"
-        )
-    return "   ".join(parts) + "\n" + "   ".join(energy)
-
-
-def _bar(fraction: float) -> str:
-    return "█" * max(0, round(_BAR_WIDTH * fraction))
-
-
-def _time_line(est: Estimate) -> str:
-    from scalemodel.base.text import percent_text, time_text
-    from scalemodel.estimator.evaluation import TIME_COLUMNS
-
-    core = est.core
-    seconds = {column: float(getattr(core, column)) for column in TIME_COLUMNS}
-    parts = []
-    for column in sorted(seconds, key=lambda name: -seconds[name]):
-        share = seconds[column] / core.step_time_s
-        if share < 0.0005:
-            continue
-        cause = column.removesuffix("_s").removeprefix("exposed_")
-        exposed = " exposed" if column.startswith("exposed_") else ""
-        bar = _bar(share)
-        parts.append(f"{cause}{exposed} {percent_text(share)}{' ' + bar if bar else ''}")
-    hidden = f" (hidden underneath: {time_text(core.hidden_s)})" if core.hidden_s > 0 else ""
-    return "time    " + "  ".join(parts) + hidden
+    return summary.rates_text(est)
 
 
 def summary(est: Estimate) -> str:
     """One screen: the question, time, memory, verdict, what limits it, what to try next."""
-    from scalemodel.base.text import size_text
-    from scalemodel.estimator import diagnosis
-    from scalemodel.estimator.diagnosis import fix_text, message
-    from scalemodel.estimator.evaluation import kinds_text
-    from scalemodel.estimator.losses import what_limits
-    from scalemodel.resolve.clusters import network_text
-
-    if est.illegal:
-        return _header(est) + "\n" + message(est)
-    core = est.core
-    spare = core.memory_capacity_bytes - core.memory_bytes
-    lines = [_header(est), rates_text(est), _time_line(est)]
-    if est.extrapolates:
-        lines.append(f"extrapolates: {'; '.join(est.extrapolates)}")
-    if any(share < 1 for share in est.cluster.core.fabric.shares.to_dict().values()):
-        lines.append(f"network {network_text(est.cluster)}")
-    if not est.fits:
-        return "\n".join([*lines, message(est)])
-    lines.append(
-        f"memory  {size_text(core.memory_bytes)} of {size_text(core.memory_capacity_bytes)}  "
-        f"{kinds_text(est)}"
-    )
-    lines.append(f"verdict {est.verdict}: fits, {size_text(spare)} spare")
-    lines.append(f"limited by: {what_limits(est)}")
-    better = [fix_text(fix, relative=True) for fix in diagnosis.next_knobs(est)]
-    lines.append("next best knobs: " + (" · ".join(better) if better else "no single one helps"))
-    return "\n".join(lines)
+    return est.summary()
 
 
 def _estimate(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli import rankings
 from scalemodel.cli.options import add_formats
 from scalemodel.cli.output import OK, print_csv, print_json
-from scalemodel.search.objective import SWEEP_COLUMNS
+from scalemodel.search.ranking import RANKING_COLUMNS
 
 _KINDS = ".json (rankings), .csv or .parquet (sweeps)"
 
@@ -32,9 +32,7 @@ def add_merge(commands: Any) -> None:
         action="store_true",
         help="accept missing shards: the result is a part that can be merged further",
     )
-    rankings.add_ranking_output(
-        parser, [*SWEEP_COLUMNS, "objective", "row", "simulated_step_time_s"]
-    )
+    rankings.add_ranking_output(parser, RANKING_COLUMNS)
     add_formats(parser)
 
 

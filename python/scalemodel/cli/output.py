@@ -91,26 +91,13 @@ def question_record(asked: Asked) -> dict[str, Any]:
 
 def question_text(asked: Asked, *further: str) -> str:
     """The question in one line."""
-    from scalemodel.base.text import count_text
+    from scalemodel.estimator import summary
 
-    cluster, core = asked.cluster, asked.cluster.core
-    nodes = f"{cluster.nodes:g} × {core.node_accelerators}"
-    gbit = count_text(8 * core.fabric.bandwidth_bytes_per_s)
-    where = f"{cluster.accelerators} × {cluster.accelerator} ({nodes}, {cluster.name}, {gbit}bit/s)"
-    task = f"{asked.task.precision}, {asked.task.global_batch} × {asked.task.sequence} tokens"
-    return " · ".join([asked.model.name, where, task, *further, f"stack {asked.stack}"])
+    return summary.question_text(asked, *further)
 
 
 def strategy_text(strategy: _core.Strategy, dp: int) -> str:
     """A strategy in short: degrees above one, then what is not a degree; `dp` as resolved."""
-    s = strategy
-    degrees = {"tp": s.tp, "cp": s.cp, "pp": s.pp, "vpp": s.vpp, "ep": s.ep, "dp": dp}
-    parts = [f"{name}{value}" for name, value in degrees.items() if value > 1 or name == "dp"]
-    kept = ("micro_batch", "sharding", "recompute")
-    usual = _core.Strategy()
-    further = [
-        f"{name} {value}" if not isinstance(value, bool) else f"{name} {'on' if value else 'off'}"
-        for name, value in s.to_dict().items()
-        if name not in degrees and (name in kept or value != getattr(usual, name))
-    ]
-    return " ".join(parts) + " · " + " · ".join(further)
+    from scalemodel.estimator import summary
+
+    return summary.strategy_text(strategy, dp)

@@ -55,6 +55,7 @@ def _report(options: argparse.Namespace) -> int:
         space,
         objective=options.objective,
         constraints=options.constraint,
+        headroom=options.headroom,
         top=options.top,
         title=options.title,
         stack=options.stack,

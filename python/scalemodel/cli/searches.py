@@ -29,8 +29,8 @@ from scalemodel.cli.options import (
 from scalemodel.cli.output import NOTHING_FEASIBLE, OK, print_json, question_text, strategy_text
 from scalemodel.cli.sweep_rows import CsvOutput, FileOutput, JsonOutput, Tally
 from scalemodel.search.framework_rules import FRAMEWORKS
-from scalemodel.search.objective import SWEEP_COLUMNS
-from scalemodel.search.ranking import Question, Shard
+from scalemodel.search.objective import HEADROOM, SWEEP_COLUMNS
+from scalemodel.search.ranking import RANKING_COLUMNS, Question, Shard
 from scalemodel.search.search import search, sweep
 from scalemodel.search.space import Space, enumeration
 
@@ -109,6 +109,13 @@ def add_aim(parser: argparse.ArgumentParser, top: int) -> Any:
         metavar="TEXT",
         help='limit, such as "power_w <= 650"; may be repeated',
     )
+    aim.add_argument(
+        "--headroom",
+        type=float,
+        default=HEADROOM,
+        metavar="SHARE",
+        help=f"share of the memory to leave free (default {HEADROOM:g}; 0 takes whatever fits)",
+    )
     return aim
 
 
@@ -147,9 +154,7 @@ def add_search(commands: Any) -> None:
         choices=FRAMEWORKS,
         help="only strategies that this training framework starts with its settings",
     )
-    rankings.add_ranking_output(
-        parser, [*SWEEP_COLUMNS, "objective", "row", "simulated_step_time_s"]
-    )
+    rankings.add_ranking_output(parser, RANKING_COLUMNS)
     add_formats(parser)
 
 
@@ -280,6 +285,7 @@ def _search(options: argparse.Namespace) -> int:
         objective=options.objective,
         top=options.top,
         constraints=options.constraint,
+        headroom=options.headroom,
         stack=options.stack,
         prune=options.prune,
         executor=_OneShard(number, work),

@@ -154,7 +154,7 @@ def optimise(
     sampler : optuna sampler, optional
         Default: tree-structured Parzen estimators (TPE).
     **question
-        ``constraints``, ``stack``, ``threads``, ``progress`` as in `codesign`.
+        ``constraints``, ``headroom``, ``stack``, ``threads``, ``progress`` as in `codesign`.
 
     Raises
     ------

@@ -105,7 +105,7 @@ def sensitivity(
     objective : str
         A column.
     **question
-        ``constraints``, ``stack``, ``threads``, ``progress`` as in `codesign`.
+        ``constraints``, ``headroom``, ``stack``, ``threads``, ``progress`` as in `codesign`.
 
     Returns
     -------
@@ -397,7 +397,7 @@ def invert(
         Relative width of the last interval; the end that reaches the target is returned. Counts
         are exact.
     **question
-        ``constraints``, ``stack``, ``threads``, ``progress`` as in `codesign`.
+        ``constraints``, ``headroom``, ``stack``, ``threads``, ``progress`` as in `codesign`.
 
     Returns
     -------

@@ -18,7 +18,7 @@ from scalemodel.resolve.clusters import ClusterLike
 from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
-from scalemodel.search.objective import Objective, is_maximised
+from scalemodel.search.objective import HEADROOM, Objective, headroom_fraction, is_maximised
 from scalemodel.search.progress import Progress, watched
 from scalemodel.search.search import search
 from scalemodel.search.space import Space
@@ -66,6 +66,7 @@ class Study:
         *,
         objective: Objective = "step_time_s",
         constraints: str | Iterable[str] = (),
+        headroom: float = HEADROOM,
         stack: str = DEFAULT_STACK,
         threads: int | None = None,
         progress: Progress = None,
@@ -80,6 +81,7 @@ class Study:
             objective = next(iter(objective))
         self.objective: Objective = dict(objective) if isinstance(objective, Mapping) else objective
         self.constraints = (constraints,) if isinstance(constraints, str) else tuple(constraints)
+        self.headroom = headroom_fraction(headroom)
         self.stack = stack
         self.threads = worker_threads(threads)
         self.progress = progress
@@ -96,8 +98,10 @@ class Study:
             objective=self.objective,
             top=1,
             constraints=self.constraints,
+            headroom=self.headroom,
             stack=self.stack,
             threads=threads,
+            progress=False,
         )
         if len(ranking) == 0:
             return None
@@ -233,6 +237,7 @@ def codesign(
     mode: str = "grid",
     objective: Objective = "step_time_s",
     constraints: str | Iterable[str] = (),
+    headroom: float = HEADROOM,
     budget: budgets.Limits = None,
     design_cost: budgets.DesignCost | None = None,
     stack: str = DEFAULT_STACK,
@@ -256,7 +261,7 @@ def codesign(
         Instead of `vary`: one column per path, one row per hardware point.
     mode : str
         ``"grid"`` (every combination, the first path slowest) or ``"zip"``.
-    objective, constraints, stack, network, threads : as in `search`
+    objective, constraints, headroom, stack, network, threads : as in `search`
         The shares of a network hold at every point.
     budget : str or list of str
         Limits. On ``design_cost`` or a varied path: points beyond are not searched and get the
@@ -304,6 +309,7 @@ def codesign(
         space,
         objective=objective,
         constraints=(*given, *on_answer),
+        headroom=headroom,
         stack=stack,
         threads=threads,
         progress=progress,

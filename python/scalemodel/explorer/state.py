@@ -253,6 +253,8 @@ class Explorer:
 
         est = self.estimate
         space = Space(**est.strategy.to_dict())
+        # What is shown may fill the memory: its page is asked for all the same.
+        options = {"headroom": 0.0, **options}
         return report(est.model, est.cluster, est.task, space, stack=self.stack, **options)
 
     # -------------------------------------------------------------------------------- what it shows

@@ -67,6 +67,7 @@ def question_section(question: Question) -> Section:
         ("strategies", f"{question.size:,} in {question.space!r}"),
         ("objective", objective_text(question)),
         ("constraints", "; ".join(question.constraints) or "none beyond memory"),
+        ("memory left free", f"at least {percent_text(question.headroom)}"),
     ]
     return Section("question", "The question", table("What was asked", (), rows))
 
@@ -215,6 +216,7 @@ def hardware_section(question: Question, threads: int | None) -> Section:
         paths=paths,
         objective=column,
         constraints=question.constraints,
+        headroom=question.headroom,
         stack=question.stack,
         threads=threads,
         progress=False,

@@ -18,7 +18,7 @@ from scalemodel.resolve.clusters import ClusterLike
 from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
-from scalemodel.search.objective import Objective
+from scalemodel.search.objective import HEADROOM, Objective
 from scalemodel.search.progress import Progress, watched
 from scalemodel.search.ranking import Question, Ranking
 from scalemodel.search.search import search
@@ -73,6 +73,7 @@ def _code(question: Question, top: int) -> str:
     given: dict[str, object] = {
         "objective": terms if len(terms) > 1 else next(iter(terms)),
         "constraints": list(question.constraints),
+        "headroom": question.headroom,
         "top": top,
         "stack": question.stack,
         "network": shares or None,
@@ -80,6 +81,7 @@ def _code(question: Question, top: int) -> str:
     usual: dict[str, object] = {
         "objective": "step_time_s",
         "constraints": [],
+        "headroom": HEADROOM,
         "stack": DEFAULT_STACK,
         "network": None,
     }
@@ -110,6 +112,7 @@ def report(
     *,
     objective: Objective = "step_time_s",
     constraints: Sequence[str] | str = (),
+    headroom: float = HEADROOM,
     top: int = 5,
     title: str | None = None,
     stack: str = DEFAULT_STACK,
@@ -126,7 +129,8 @@ def report(
 
     Parameters
     ----------
-    model, cluster, task, space, objective, constraints, stack, network, threads : as in `search`
+    model, cluster, task, space, objective, constraints, headroom, stack, network, threads
+        As in `search`.
         A space of single values makes a page about one strategy.
     top : int
         Strategies in the table.
@@ -168,6 +172,7 @@ def report(
         objective=objective,
         top=top,
         constraints=constraints,
+        headroom=headroom,
         stack=stack,
         network=network,
         threads=threads,

@@ -19,6 +19,8 @@ SWEEP_COLUMNS = _STRATEGY_NAMES + tuple(n for n in _ESTIMATE_NAMES if n not in _
 
 Columns = Mapping[str, Mapping[str, Any]]
 Objective = str | Mapping[str, float]
+#: Share of the memory that a search leaves free unless it is told otherwise.
+HEADROOM = 0.05
 ConstraintRow = tuple[str, str, float, str | None]
 
 _COMPARED: dict[str, Callable[[float, float], bool]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import scalemodel._core as _core
 from scalemodel.base.answer import verdict_text
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.base.threads import progress_bar, worker_threads
+from scalemodel.base.threads import worker_threads
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import tables_for
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
 from scalemodel.search.objective import SWEEP_COLUMNS, is_maximised, limits_of
+from scalemodel.search.progress import Progress, watched
 from scalemodel.search.ranking_view import view_html, view_text
 from scalemodel.search.space import Space, enumeration, why_empty
 
@@ -134,10 +135,10 @@ class Question:
         first: int,
         last: int,
         threads: int | None = None,
-        progress: bool | Callable[[int, int], object] = False,
+        progress: Progress = False,
     ) -> Ranking:
         """The best of some rows."""
-        with progress_bar(progress, last - first) as report:
+        with watched(progress, last - first, " rows") as report:
             answer = _core.search(
                 self._tables,
                 self._rows,
@@ -166,11 +167,11 @@ class Question:
         first: int,
         last: int,
         threads: int | None = None,
-        progress: bool | Callable[[int, int], object] = False,
+        progress: Progress = False,
     ) -> pd.DataFrame:
         """Some rows as a table."""
         wanted = None if self.columns is None else list(self.columns)
-        with progress_bar(progress, last - first) as report:
+        with watched(progress, last - first, " rows") as report:
             strategies, estimates = _core.sweep(
                 self._tables, self._rows, first, last, wanted, worker_threads(threads), report
             )
