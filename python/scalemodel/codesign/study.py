@@ -10,6 +10,7 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.threads import worker_threads
+from scalemodel.base.words import named_arguments
 from scalemodel.codesign import budget as budgets
 from scalemodel.codesign.vary import Hardware, Setting, Value, Values, designs_of
 from scalemodel.estimator.estimate import Estimate
@@ -226,6 +227,7 @@ def _split(
     return on_design, on_answer
 
 
+@named_arguments
 def codesign(
     model: ModelLike,
     cluster: ClusterLike,

@@ -11,6 +11,7 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import count_text, percent_text, size_text, time_text
+from scalemodel.base.words import named_arguments
 from scalemodel.estimator import diagnosis, explain
 from scalemodel.estimator.diagnosis import Fix
 from scalemodel.estimator.evaluation import Evaluation, tables_for
@@ -306,6 +307,7 @@ def estimate(
     *,
     stack: str = DEFAULT_STACK,
 ) -> Serving: ...
+@named_arguments
 def estimate(
     model: str | Path | Model | dict[str, Any] | ComposedModel,
     cluster: str | Path | Cluster | dict[str, Any],

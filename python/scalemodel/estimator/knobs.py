@@ -7,6 +7,7 @@ from typing import Any
 
 from scalemodel._core import Strategy
 from scalemodel.base.text import values_text
+from scalemodel.base.words import understand
 
 __all__ = ["Strategy"]
 
@@ -43,6 +44,7 @@ def _with_knobs(text: str) -> str:
 
 # The engine's classes carry no signature that Python can read, so that neither help nor completion
 # knows what a strategy takes; the knobs themselves are told by the engine.
+understand(Strategy)
 if not hasattr(Strategy, "__signature__"):
     Strategy.__signature__ = _signature()  # type: ignore[attr-defined]
     Strategy.__doc__ = _with_knobs(Strategy.__doc__ or "")

@@ -11,6 +11,7 @@ import numpy as np
 import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.codesign.study import column_types, row_of
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import tables_for
@@ -161,6 +162,7 @@ def clusters_of(cluster: ClusterLike, sizes: Sequence[int]) -> list[Cluster]:
 
 
 # ----------------------------------------------------------------------------------------- verbs
+@named_arguments
 def scaling(
     model: ModelLike,
     cluster: ClusterLike,

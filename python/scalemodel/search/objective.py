@@ -9,6 +9,7 @@ from typing import Any
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.units import in_base_units
 from scalemodel.search.space import as_texts
 
 _COLUMNS = {str(row["name"]): row for row in _core.columns()}
@@ -93,10 +94,12 @@ def constraint(text: str, columns: Columns = _COLUMNS) -> ConstraintRow:
     --------
     >>> constraint("power_w <= 650")
     ('power_w', '<=', 650.0, None)
+    >>> constraint("memory_bytes <= 60 GB")
+    ('memory_bytes', '<=', 60000000000.0, None)
     >>> constraint("memory_bytes <= 0.9 * memory_capacity_bytes")
     ('memory_bytes', '<=', 0.9, 'memory_capacity_bytes')
     """
-    found = re.fullmatch(_CONSTRAINT, text) if isinstance(text, str) else None
+    found = re.fullmatch(_CONSTRAINT, in_base_units(text)) if isinstance(text, str) else None
     given = () if found is None else (found["number"], found["right"])
     # A star stands between a number and a column, and only there.
     if found is None or not any(given) or (found["times"] is not None) != all(given):

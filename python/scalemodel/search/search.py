@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.layer_groups.model import is_composed, refuse_ablation
 from scalemodel.resolve import Network
 from scalemodel.resolve.clusters import ClusterLike
@@ -86,6 +87,7 @@ def _shard_count(executor: Executor, shards: int | None, size: int) -> int:
     return max(1, min(_SHARDS_PER_WORKER * int(workers), size))
 
 
+@named_arguments
 def sweep(
     model: ModelLike | ComposedModel,
     cluster: ClusterLike,
@@ -241,6 +243,7 @@ def search(
     ablation: None = None,
     framework: str | None = None,
 ) -> Ranking: ...
+@named_arguments
 def search(
     model: ModelLike | ComposedModel,
     cluster: ClusterLike,

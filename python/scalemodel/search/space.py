@@ -11,6 +11,7 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.numbers import divisors, powers_of_two
+from scalemodel.base.words import spelled
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.tasks import Training
 
@@ -123,11 +124,16 @@ _AUTOMATIC: dict[str, Callable[[_Question], Sequence[object]]] = {
 }
 
 
+def _spelled(name: str, value: object) -> object:
+    """A value of a knob as the engine spells it."""
+    return spelled({name: value}, _FIELDS)[name]
+
+
 def _listed(name: str, given: object) -> tuple[object, ...]:
     """Values of a knob; a single one stands for itself."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        return (given,)
-    listed = tuple(given)
+        return (_spelled(name, given),)
+    listed = tuple(_spelled(name, value) for value in given)
     if not listed:
         raise ScaleModelError(f"{name}=[]: at least one value is needed")
     doubled = [value for i, value in enumerate(listed) if value in listed[:i]]
