@@ -10,6 +10,22 @@
 
 namespace scalemodel {
 
+/// Schedules that pair micro-batches part by part cannot repeat whole layers: Megatron-Core refuses
+/// overlap_moe_expert_parallel_comm with recompute_granularity=full. What they hide is exposed
+/// then.
+inline void expose_expert_exchange(StageCost& cost, const StepContext& c, const StageClass& stage,
+                                   double share) {
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    const LayerCost& layer = c.cell.layers[k];
+    const Seconds forward = share * stage.layers[k] * layer.paired_forward;
+    const Seconds backward = share * stage.layers[k] * layer.paired_backward;
+    cost.forward.ep += forward;
+    cost.forward.hidden = cost.forward.hidden - forward;
+    cost.backward.ep += backward;
+    cost.backward.hidden = cost.backward.hidden - backward;
+  }
+}
+
 inline StageCost stage_cost(const StepContext& c, const StageClass& stage,
                             std::array<GatherTimes, kMaxLayerKinds>& gathers) {
   // A DualPipe stage holds two chunks and runs half of the micro-batches through each.
@@ -24,21 +40,14 @@ inline StageCost stage_cost(const StepContext& c, const StageClass& stage,
     cost.forward = cost.forward + share * n * layer.forward;
     cost.backward = cost.backward + share * n * layer.backward;
     cost.recompute = cost.recompute + share * n * recomputed * layer.recompute[mode];
-    if (c.strategy.recompute == Recompute::full) {
-      // Schedules that pair micro-batches part by part cannot repeat whole layers: Megatron-Core
-      // refuses overlap_moe_expert_parallel_comm with recompute_granularity=full.
-      const Seconds forward = share * n * layer.paired_forward;
-      const Seconds backward = share * n * layer.paired_backward;
-      cost.forward.ep += forward;
-      cost.forward.hidden = cost.forward.hidden - forward;
-      cost.backward.ep += backward;
-      cost.backward.hidden = cost.backward.hidden - backward;
-    }
     cost.weight_gradient += share * n * layer.weight_gradient;
     cost.dense += n * layer.dense_parameters;
     cost.expert += n * layer.expert_parameters;
     cost.trainable_dense += n * layer.trainable_dense;
     cost.trainable_expert += n * layer.trainable_expert;
+  }
+  if (c.degrees.ep > 1 && c.strategy.recompute == Recompute::full) {
+    expose_expert_exchange(cost, c, stage, share);
   }
   const auto add_end = [&](const EndCost& end) {
     cost.forward = cost.forward + share * end.forward;

@@ -27,16 +27,17 @@ struct ScheduleTraits {
   bool overlaps_transfers = false;                   ///< kernels may run on while their stage sends
 };
 
-constexpr ScheduleTraits traits_of(Schedule schedule) {
-  // In the order of the enumeration.
-  constexpr std::array<ScheduleTraits, EnumNames<Schedule>::names.size()> kTraits{{
-      {.piles_up = true},
-      {.allows_chunks = true},
-      {.allows_chunks = true, .needs_chunks = true, .overlaps_transfers = true},
-      {.splits_backward = true, .overlaps_transfers = true},
-      {.splits_backward = true, .two_directions = true, .overlaps_transfers = true},
-  }};
-  return kTraits[static_cast<std::size_t>(schedule)];
+/// In the order of the enumeration.
+inline constexpr std::array<ScheduleTraits, EnumNames<Schedule>::names.size()> kScheduleTraits{{
+    {.piles_up = true},
+    {.allows_chunks = true},
+    {.allows_chunks = true, .needs_chunks = true, .overlaps_transfers = true},
+    {.splits_backward = true, .overlaps_transfers = true},
+    {.splits_backward = true, .two_directions = true, .overlaps_transfers = true},
+}};
+
+constexpr const ScheduleTraits& traits_of(Schedule schedule) {
+  return kScheduleTraits[static_cast<std::size_t>(schedule)];
 }
 
 /// Chunks of layers that a stage holds.
