@@ -336,6 +336,17 @@ def test_where_nothing_holds_the_nearest_miss_is_told(
         found[0]
 
 
+def test_a_tail_near_its_limit_is_looked_at_with_enough_requests() -> None:
+    task = SMALL.replace(input_spread=1.0, output_spread=1.0)
+    calm = sm.serve("llama3_8b", "dgx_h100", task, replicas=1, requests_per_s=0.01)
+    tail = calm.simulate(requests=20_000, seed=8).summary()["latency_p99_s"]
+    ask: dict[str, Any] = {"layouts": [sm.ServingLayout()], "requests_per_s": 0.02, "top": 1}
+    near = sm.plan_serving("llama3_8b", "dgx_h100", task, e2e_p99_s=1.15 * tail, **ask)
+    assert near[0].replicas == 1
+    beyond = sm.plan_serving("llama3_8b", "dgx_h100", task, e2e_p99_s=0.9 * tail, **ask)
+    assert beyond.binds == "e2e_p99_s"
+
+
 def test_where_no_layout_fits_memory_binds() -> None:
     found = sm.plan_serving("llama3_1_405b", "dgx_h100", SMALL, tpot_s=0.1)
     assert found.binds == "memory"

@@ -337,9 +337,11 @@ def why_none(question: Question, misses: Sequence[Miss]) -> tuple[str, str]:
         limit = promise.limits.get(near.name)
         if limit is None:
             return f"no plan holds: {near.name} binds; nearest {near.layout}", near.name
+        times = near.value / limit
+        told = f"{times:.3g} times the limit" if times > 1 else "too near the limit to be sure"
         text = (
             f"no plan holds: {near.name}={limit:g} binds; nearest {near.layout} with "
-            f"{time_text(near.value)} at the least load, {near.value / limit:.3g} times the limit"
+            f"{time_text(near.value)} at the least load, {told}"
         )
         return text, near.name
     least = None

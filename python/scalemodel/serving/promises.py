@@ -298,14 +298,16 @@ def _broken_at(candidate: Candidate, load: float, replicas: int) -> tuple[float,
     return candidate.judged(state_values(state, promise.task))
 
 
-def _fewest(holds: Callable[[int], bool], low: int, grain: float = 0.0) -> int:
-    """The fewest replicas from `low` that hold, 0 where none do; within a share `grain` of it."""
+def _fewest(
+    holds: Callable[[int], bool], low: int, grain: float = 0.0, most: int = _MOST_REPLICAS
+) -> int:
+    """The fewest replicas from `low` that hold, 0 where none to `most` do; `grain` more at most."""
     if holds(low):
         return low
     fails, step = low, max(1, int(grain * low))
     while not holds(fails + step):
         fails, step = fails + step, 2 * step
-        if fails > _MOST_REPLICAS:
+        if fails > most:
             return 0
     return _between(holds, fails, fails + step, grain)
 
@@ -390,10 +392,10 @@ def check_rate(candidate: Candidate, most: int = _MOST_REPLICAS) -> bool:
             calm = measure_rate(
                 replace(candidate, replicas=1), _IDLE * load / low, seed=2, requests=_FEW_REQUESTS
             )
-            ratio, name = calm.broken(promise.limits)
+            ratio, name = calm.broken(promise.limits, 0)
             if ratio > 1:
                 return candidate.miss(ratio, name, calm.values)
-            fewest = _fewest(holds, low + 1, _GRAIN)
+            fewest = _fewest(holds, low + 1, _GRAIN, int(low / _IDLE))
             if not fewest:  # too unsure at any load
                 last = found[max(found)]
                 return candidate.miss(*last.broken(promise.limits), last.values)
