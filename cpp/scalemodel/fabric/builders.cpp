@@ -10,7 +10,7 @@
 namespace scalemodel {
 namespace {
 
-/// The first of `count` new nodes of a kind.
+/// Adds `count` nodes of a kind and returns the first one.
 std::int32_t add_nodes(LinkGraph& graph, NodeKind kind, std::int64_t count) {
   if (count > std::numeric_limits<std::int32_t>::max() / 8) {
     throw MalformedQuestion("fabric: " + std::to_string(count) + " nodes are too many");
@@ -20,7 +20,7 @@ std::int32_t add_nodes(LinkGraph& graph, NodeKind kind, std::int64_t count) {
   return first;
 }
 
-/// `count` NICs, `per_switch` of them on each switch from `first_switch` on.
+/// Adds `count` NICs, `per_switch` of them on each switch from `first_switch` on.
 void add_nics(LinkGraph& graph, std::int64_t count, std::int32_t first_switch, int per_switch,
               const Cable& cable) {
   const std::int32_t first = add_nodes(graph, NodeKind::nic, count);
@@ -30,8 +30,10 @@ void add_nics(LinkGraph& graph, std::int64_t count, std::int32_t first_switch, i
   }
 }
 
-/// Every leaf from node 0 on with every spine from node `leaves` on; sets the two-tier view.
-void join_tiers(LinkGraph& graph, std::int32_t leaves, int spines, int cables, const Cable& cable) {
+/// Connects every leaf (from node 0 on) with every spine (from node `leaves` on); sets the two-tier
+/// view.
+void connect_tiers(LinkGraph& graph, std::int32_t leaves, int spines, int cables,
+                   const Cable& cable) {
   TwoTier tiers;
   tiers.leaves = leaves;
   tiers.planes = spines * cables;
@@ -54,7 +56,7 @@ LinkGraph leaf_spine(const LeafSpine& spec) {
   LinkGraph graph;
   add_nodes(graph, NodeKind::leaf, spec.leaves);
   add_nodes(graph, NodeKind::spine, spec.spines);
-  join_tiers(graph, spec.leaves, spec.spines, spec.cables, spec.fabric);
+  connect_tiers(graph, spec.leaves, spec.spines, spec.cables, spec.fabric);
   add_nics(graph, static_cast<std::int64_t>(spec.leaves) * spec.nics_per_leaf, 0,
            spec.nics_per_leaf, spec.host);
   graph.finish();
@@ -72,15 +74,15 @@ LinkGraph fat_tree(const FatTree& spec) {
   const std::int32_t spines = add_nodes(graph, NodeKind::spine, tier);
   const std::int32_t cores =
       add_nodes(graph, NodeKind::core, static_cast<std::int64_t>(half) * half);
-  const auto join = [&](std::int32_t a, std::int32_t b) {
+  const auto connect = [&](std::int32_t a, std::int32_t b) {
     graph.add_cable(a, b, spec.fabric.bandwidth, spec.fabric.latency);
   };
   for (std::int32_t leaf = 0; leaf < tier; ++leaf) {
     const std::int32_t pod = leaf / half;
-    for (int i = 0; i < half; ++i) join(leaves + leaf, spines + pod * half + i);
+    for (int i = 0; i < half; ++i) connect(leaves + leaf, spines + pod * half + i);
   }
   for (std::int32_t spine = 0; spine < tier; ++spine) {
-    for (int i = 0; i < half; ++i) join(spines + spine, cores + spine % half * half + i);
+    for (int i = 0; i < half; ++i) connect(spines + spine, cores + spine % half * half + i);
   }
   add_nics(graph, static_cast<std::int64_t>(tier) * half, leaves, half, spec.host);
   graph.set_fat_tree_half(half);
@@ -94,17 +96,17 @@ LinkGraph rails(const Rails& spec) {
   const std::int32_t leaves = units * spec.gpus;
   add_nodes(graph, NodeKind::leaf, leaves);
   add_nodes(graph, NodeKind::spine, spec.spines);
-  const bool joined = spec.scale_up.bandwidth > BytesPerSecond{};
-  if (spec.spines > 0) join_tiers(graph, leaves, spec.spines, 1, spec.fabric);
-  if (joined) graph.set_two_tier({});
+  const bool scales_up = spec.scale_up.bandwidth > BytesPerSecond{};
+  if (spec.spines > 0) connect_tiers(graph, leaves, spec.spines, 1, spec.fabric);
+  if (scales_up) graph.set_two_tier({});
   const std::int32_t domains =
-      joined ? add_nodes(graph, NodeKind::domain, spec.servers) : graph.nodes();
+      scales_up ? add_nodes(graph, NodeKind::domain, spec.servers) : graph.nodes();
   for (std::int32_t server = 0; server < spec.servers; ++server) {
     const std::int32_t unit = server / spec.servers_per_unit;
     for (int r = 0; r < spec.gpus; ++r) {
       const std::int32_t node = graph.add_node(NodeKind::nic);
       graph.add_cable(node, unit * spec.gpus + r, spec.host.bandwidth, spec.host.latency);
-      if (joined) {
+      if (scales_up) {
         graph.add_cable(node, domains + server, spec.scale_up.bandwidth, spec.scale_up.latency);
       }
       graph.add_nic(node);

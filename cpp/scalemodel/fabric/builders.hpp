@@ -1,4 +1,4 @@
-// Fabrics by their parameters. Nodes: switches first, tier by tier, then NICs.
+// Fabrics from parameters. Node numbers: switches first, tier by tier, then NICs.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace scalemodel {
 
-/// Capacity and latency of a kind of cable, one direction.
+/// Capacity and latency of a cable in one direction.
 struct Cable {
   BytesPerSecond bandwidth{12.5e9};
   Seconds latency;
@@ -18,10 +18,10 @@ struct Cable {
   bool operator==(const Cable&) const = default;
 };
 
-/// `leaves` switches with `nics_per_leaf` NICs each, every leaf joined to every one of `spines`
-/// switches by `cables` cables. Oversubscription: nics_per_leaf host.bandwidth over spines cables
-/// fabric.bandwidth. Node numbers: leaves from 0, then spines, then NICs; NIC k hangs under leaf
-/// k / nics_per_leaf.
+/// `leaves` switches with `nics_per_leaf` NICs each; `cables` cables connect every leaf to every
+/// one of `spines` switches. Oversubscription: nics_per_leaf host.bandwidth over spines cables
+/// fabric.bandwidth. Node numbers: leaves from 0, then spines, then NICs; NIC k is connected to
+/// leaf k / nics_per_leaf.
 struct LeafSpine {
   int leaves = 64;
   int spines = 32;
@@ -33,8 +33,8 @@ struct LeafSpine {
 };
 
 /// Three tiers of k-port switches: k pods of k/2 leaves and k/2 spines, (k/2)^2 core switches,
-/// k^3/4 NICs; spine i of every pod is joined to cores i k/2 ... (i+1) k/2 - 1. Source: Al-Fares,
-/// Loukissas and Vahdat, SIGCOMM 2008.
+/// k^3/4 NICs; spine i of every pod is connected to cores i k/2 ... (i+1) k/2 - 1. Source:
+/// Al-Fares, Loukissas and Vahdat, SIGCOMM 2008.
 struct FatTree {
   int ports = 4;
   Cable host, fabric;
@@ -42,11 +42,11 @@ struct FatTree {
   bool operator==(const FatTree&) const = default;
 };
 
-/// `servers` of `gpus` accelerators. In units of `servers_per_unit` servers, accelerator r of every
-/// server hangs on leaf r of the unit; every leaf is joined to `spines` spines (0: rail-only).
-/// Inside a server accelerators meet in a scale-up domain (no bandwidth: none), through which
-/// traffic may change the rail (NCCL's PXN; rail-only: arXiv 2307.12169). NIC number: server gpus +
-/// r.
+/// `servers` with `gpus` accelerators each. In a unit of `servers_per_unit` servers, accelerator r
+/// of every server is connected to leaf r of the unit, and every leaf to `spines` spines (0:
+/// rail-only). The accelerators of a server share a scale-up domain (no bandwidth: no domain),
+/// through which traffic may change its rail (NCCL's PXN; rail-only: arXiv 2307.12169). NIC number:
+/// server gpus + r.
 struct Rails {
   int servers = 32;
   int gpus = 8;
@@ -58,8 +58,8 @@ struct Rails {
   bool operator==(const Rails&) const = default;
 };
 
-/// Groups of `routers` fully joined routers with `nics` NICs and `global_cables` cables to other
-/// groups each; routers global_cables + 1 groups, one cable between any two.
+/// Groups of `routers` fully connected routers, each with `nics` NICs and `global_cables` cables to
+/// other groups; routers global_cables + 1 groups, one cable between any two of them.
 /// Source: Kim, Dally, Scott and Abts, ISCA 2008.
 struct Dragonfly {
   int routers = 4;
@@ -70,8 +70,9 @@ struct Dragonfly {
   bool operator==(const Dragonfly&) const = default;
 };
 
-/// A torus of up to three dimensions with one NIC per node; a dimension of two has one cable, of
-/// one none. Shortest paths start along the first dimension.
+/// A torus of up to three dimensions with one NIC per node. A dimension of size two has one cable
+/// between its nodes, a dimension of size one has none. Shortest paths start along the first
+/// dimension.
 struct Torus {
   int x = 4;
   int y = 4;
@@ -89,7 +90,7 @@ struct Edge {
   Seconds latency;
 };
 
-// Each throws MalformedQuestion where the parameters contradict each other.
+// Every builder throws MalformedQuestion where its parameters are inconsistent.
 LinkGraph leaf_spine(const LeafSpine& spec);
 LinkGraph fat_tree(const FatTree& spec);
 LinkGraph rails(const Rails& spec);
@@ -97,8 +98,8 @@ LinkGraph dragonfly(const Dragonfly& spec);
 LinkGraph torus(const Torus& spec);
 /// `nics` accelerators on one scale-up switch.
 LinkGraph scale_up_domain(int nics, const Cable& cable);
-/// NICs 0 ... nics - 1 are nodes 0 ... nics - 1, further nodes are switches. NICs with several
-/// cables forward (direct-connect fabrics).
+/// NICs 0 ... nics - 1 are nodes 0 ... nics - 1, the nodes after them are switches. NICs with
+/// several cables forward traffic (direct-connect fabrics).
 LinkGraph custom_fabric(std::int32_t nics, std::int32_t switches, std::span<const Edge> edges);
 
 template <>

@@ -17,8 +17,8 @@ using Pair = std::pair<std::int32_t, std::int32_t>;
 
 Pair ordered(std::int32_t a, std::int32_t b) { return std::minmax({a, b}); }
 
-/// Bytes between two NICs, both directions.
-std::map<Pair, double> between(std::int32_t nics, std::span<const NicDemand> demands) {
+/// Bytes by pair of NICs, both directions together.
+std::map<Pair, double> pair_demands(std::int32_t nics, std::span<const NicDemand> demands) {
   std::map<Pair, double> bytes;
   for (const NicDemand& demand : demands) {
     for (const std::int32_t nic : {demand.source, demand.destination}) {
@@ -41,10 +41,10 @@ std::vector<Pair> matching_of(const std::map<Pair, double>& bytes) {
   }
   std::ranges::stable_sort(heaviest, std::ranges::greater{}, [](const auto& h) { return h.first; });
   std::vector<Pair> chosen;
-  std::map<std::int32_t, bool> taken;
+  std::map<std::int32_t, bool> matched;
   for (const auto& [of_pair, pair] : heaviest) {
-    if (taken[pair.first] || taken[pair.second]) continue;
-    taken[pair.first] = taken[pair.second] = true;
+    if (matched[pair.first] || matched[pair.second]) continue;
+    matched[pair.first] = matched[pair.second] = true;
     chosen.push_back(pair);
   }
   const auto weight = [&](std::int32_t a, std::int32_t b) {
@@ -91,7 +91,9 @@ std::vector<std::int32_t> ring_strides(std::int32_t nics, int count) {
 
 std::vector<Edge> heavy_matching(std::int32_t nics, std::span<const NicDemand> demands) {
   std::vector<Edge> edges;
-  for (const auto& [a, b] : matching_of(between(nics, demands))) edges.push_back({a, b, {}, {}});
+  for (const auto& [a, b] : matching_of(pair_demands(nics, demands))) {
+    edges.push_back({a, b, {}, {}});
+  }
   return edges;
 }
 
@@ -113,7 +115,7 @@ LinkGraph direct_connect(std::int32_t nics, int ports, std::span<const std::int3
       edges.push_back({nic, (nic + stride) % nics, cable.bandwidth, cable.latency});
     }
   }
-  std::map<Pair, double> bytes = between(nics, demands);
+  std::map<Pair, double> bytes = pair_demands(nics, demands);
   for (int port = 2 * static_cast<int>(strides.size()); port < ports; ++port) {
     for (const Pair& pair : matching_of(bytes)) {
       edges.push_back({pair.first, pair.second, cable.bandwidth, cable.latency});

@@ -1,4 +1,4 @@
-// The network between accelerators as a directed graph of links.
+// The network between accelerators: a directed graph of links.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@
 
 namespace scalemodel {
 
-/// What a node of the network is. A `nic` stands for an accelerator with its network port; a
-/// `domain` is the switch of a scale-up domain.
+/// Kind of a node of the network. A `nic` is an accelerator with its network port; a `domain` is
+/// the switch of a scale-up domain.
 enum class NodeKind : std::uint8_t { nic, leaf, spine, core, domain };
 
 template <>
@@ -25,8 +25,8 @@ struct EnumNames<NodeKind> {
   static constexpr std::array<std::string_view, 5> names{"nic", "leaf", "spine", "core", "domain"};
 };
 
-/// Two tiers of switches, every leaf with one cable to every plane. A plane is a spine, or one of
-/// the parallel cables of a spine: a path between two leaves is the choice of a plane.
+/// Two tiers of switches in which every leaf has one cable to every plane. A plane is a spine, or
+/// one of the parallel cables of a spine; a path between two leaves is a choice of a plane.
 struct TwoTier {
   std::int32_t leaves = 0;  ///< 0: the fabric has another structure
   std::int32_t planes = 0;
@@ -41,16 +41,16 @@ struct TwoTier {
 };
 
 /// Directed links between nodes. Each cable is two links with consecutive numbers, 2c and 2c + 1,
-/// one per direction. Capacities are bytes per second of one direction, latencies seconds; a link
-/// whose capacity is zero is down.
+/// one per direction. Capacities are bytes per second, latencies seconds; a link with a capacity of
+/// zero is down.
 class LinkGraph {
  public:
   std::int32_t add_node(NodeKind kind);
   /// The link from `a` to `b`; the one from `b` to `a` has the next number.
   std::int32_t add_cable(std::int32_t a, std::int32_t b, BytesPerSecond capacity, Seconds latency);
-  /// Declares a node the next NIC. NICs are numbered in the order of their declaration.
+  /// Gives a node the next number of a NIC, from 0 on.
   void add_nic(std::int32_t node);
-  /// Lists the links by node; call once after the last cable.
+  /// Indexes the links by node. Precondition: called once, after the last cable.
   void finish();
 
   std::int32_t nodes() const { return static_cast<std::int32_t>(kinds_.size()); }
@@ -69,11 +69,11 @@ class LinkGraph {
     return std::span(out_links_).subspan(out_first_[node], out_first_[node + 1] - out_first_[node]);
   }
   std::int32_t nic_node(std::int32_t nic) const { return nic_nodes_[nic]; }
-  /// The link out of a NIC whose only cable leads to a switch of the network; -1 otherwise.
+  /// The link out of a NIC with a single cable to a switch of the network; -1 for other NICs.
   std::int32_t only_link(std::int32_t nic) const;
 
-  /// Node where the network's part of every path of a NIC ends: its switch, or the NIC itself where
-  /// it has several cables.
+  /// End of every path of a NIC through the network: its switch, or the NIC itself where it has
+  /// several cables.
   std::int32_t end_switch(std::int32_t nic) const {
     const std::int32_t link = only_link(nic);
     return link < 0 ? nic_node(nic) : to(link);
@@ -83,19 +83,19 @@ class LinkGraph {
   void fail_node(std::int32_t node);
   /// Takes down both directions of the cable that `link` belongs to.
   void fail_cable(std::int32_t link);
-  /// Both directions of a cable get this fraction of their capacity as built; 1 repairs them.
+  /// Sets both directions of a cable to a fraction of their original capacity; 1 repairs them.
   void scale_cable(std::int32_t link, double factor);
 
   const TwoTier& two_tier() const { return two_tier_; }
   void set_two_tier(TwoTier tiers) { two_tier_ = std::move(tiers); }
-  /// Half the ports of the switches of a fat tree; 0: another structure.
+  /// Half the ports of a switch of a fat tree; 0 for other structures.
   std::int32_t fat_tree_half() const { return fat_tree_half_; }
   void set_fat_tree_half(std::int32_t half) { fat_tree_half_ = half; }
   /// Switch of a NIC that has an `only_link`.
   std::int32_t leaf_of(std::int32_t nic) const { return to_[only_link(nic)]; }
 
   bool operator==(const LinkGraph&) const = default;
-  /// References to everything that a graph holds, so that it can be stored and restored.
+  /// References to the whole state of a graph, for storage.
   template <class Graph>
   static auto contents(Graph& g) {
     return std::tie(g.kinds_, g.from_, g.to_, g.capacity_, g.built_, g.latency_, g.nic_nodes_,

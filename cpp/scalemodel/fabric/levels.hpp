@@ -1,4 +1,4 @@
-// Where the ranks of a communicator sit: in one scale-up domain, in several, beyond one pod.
+// Network levels of a communicator: one scale-up domain, several domains, several pods.
 #pragma once
 
 #include <algorithm>
@@ -7,19 +7,19 @@
 
 namespace scalemodel {
 
-/// A communicator as the network sees it.
+/// Shape of a communicator on the levels of the network.
 struct GroupShape {
   int ranks = 1;
   int per_domain = 1;  ///< ranks that share a scale-up domain
   int domains = 1;
-  bool leaves_pod = false;  ///< some pair talks over the oversubscribed tier
-  double share = 1;         ///< of the fabric's bandwidth that its slowest flow gets
+  bool leaves_pod = false;  ///< whether some pair communicates over the oversubscribed tier
+  double share = 1;         ///< share of the fabric's bandwidth of its slowest flow, 0 to 1
 
   bool operator==(const GroupShape&) const = default;
 };
 
 /// Shape of the communicator of a mesh axis of `degree` ranks, `stride` apart: `stride` is the
-/// product of the degrees inside it, so that axes placed first stay on the fastest level.
+/// product of the degrees inside it, so the axes placed first are on the fastest level.
 constexpr GroupShape group_shape(const Cluster& cluster, int degree, int stride, double share = 1) {
   const int domain = std::min(cluster.scale_up.domain, cluster.accelerators);
   GroupShape shape;
@@ -32,7 +32,7 @@ constexpr GroupShape group_shape(const Cluster& cluster, int degree, int stride,
   return shape;
 }
 
-/// Bandwidth of one accelerator's share of the fabric for this communicator, one direction.
+/// Bandwidth per accelerator on the fabric for a communicator, one direction.
 constexpr BytesPerSecond fabric_bandwidth(const Fabric& fabric, const GroupShape& group) {
   const BytesPerSecond ideal =
       group.leaves_pod ? fabric.bandwidth / fabric.oversubscription : fabric.bandwidth;

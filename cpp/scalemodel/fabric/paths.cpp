@@ -36,9 +36,10 @@ void add_two_tier_paths(PathSets& paths, const LinkGraph& graph, std::int32_t fr
 }
 
 /// Shortest paths over links that are up, by breadth-first search from the destination.
-class Searcher {
+class ShortestPathSearch {
  public:
-  Searcher(const LinkGraph& graph, const PathLimits& limits) : graph_(graph), limits_(limits) {}
+  ShortestPathSearch(const LinkGraph& graph, const PathLimits& limits)
+      : graph_(graph), limits_(limits) {}
 
   void add_all(PathSets& paths, std::int32_t from, std::int32_t to) {
     found_ = 0;
@@ -48,7 +49,7 @@ class Searcher {
   }
 
  private:
-  /// Links to `to` from every node; -1: none.
+  /// Number of links from every node to `to`; -1 where no path exists.
   const std::vector<std::int16_t>& hops_to(std::int32_t to) {
     auto [entry, is_new] = hops_.try_emplace(to);
     std::vector<std::int16_t>& hops = entry->second;
@@ -67,6 +68,7 @@ class Searcher {
     return hops;
   }
 
+  /// Adds all shortest paths that continue `links_`.
   void descend(PathSets& paths, const std::vector<std::int16_t>& hops, std::int32_t from,
                std::int32_t to) {
     if (from == to) {
@@ -83,8 +85,8 @@ class Searcher {
     }
   }
 
-  /// Appends the first shortest path; false where there is none.
-  bool follow(std::int32_t from, std::int32_t to) {
+  /// Appends the links of the first shortest path; false where no path exists.
+  bool append_shortest(std::int32_t from, std::int32_t to) {
     const std::vector<std::int16_t>& hops = hops_to(to);
     if (hops[from] < 0) return false;
     while (from != to) {
@@ -98,7 +100,7 @@ class Searcher {
     return true;
   }
 
-  /// By way of leaves evenly spread over all, starting at a place that depends on the pair.
+  /// Adds paths through leaves at even distances; the first one depends on the pair.
   void add_detours(PathSets& paths, std::int32_t from, std::int32_t to) {
     std::int32_t leaves = 0;
     while (leaves < graph_.nodes() && graph_.kind(leaves) == NodeKind::leaf) ++leaves;
@@ -108,7 +110,7 @@ class Searcher {
       const auto way = static_cast<std::int32_t>((from + to + step) % leaves);
       if (way == from || way == to) continue;
       links_.clear();
-      if (!follow(from, way) || !follow(way, to)) continue;
+      if (!append_shortest(from, way) || !append_shortest(way, to)) continue;
       const bool turns_back = std::ranges::any_of(links_, [&](std::int32_t link) {
         return std::ranges::find(links_, LinkGraph::reverse(link)) != links_.end();
       });
@@ -134,30 +136,30 @@ PathSets find_paths(const LinkGraph& graph, std::span<const std::int32_t> source
   paths.host_down.resize(count);
   const bool two_tier = graph.two_tier().leaves > 0;
   PairNumbers numbers(two_tier ? graph.two_tier().leaves : graph.nodes());
-  std::vector<std::size_t> cut_off;
+  std::vector<std::size_t> disconnected;  // commodities whose NICs have a link that is down
   for (std::size_t c = 0; c < count; ++c) {
     const std::int32_t out = graph.only_link(sources[c]), in = graph.only_link(destinations[c]);
-    const bool apart = out == PathSets::kNone || in == PathSets::kNone;
-    paths.host_up[c] = apart ? PathSets::kNone : out;
-    paths.host_down[c] = apart ? PathSets::kNone : LinkGraph::reverse(in);
-    const std::int32_t from = apart ? graph.nic_node(sources[c]) : graph.to(out);
-    const std::int32_t to = apart ? graph.nic_node(destinations[c]) : graph.to(in);
+    const bool has_hosts = out == PathSets::kNone || in == PathSets::kNone;
+    paths.host_up[c] = has_hosts ? PathSets::kNone : out;
+    paths.host_down[c] = has_hosts ? PathSets::kNone : LinkGraph::reverse(in);
+    const std::int32_t from = has_hosts ? graph.nic_node(sources[c]) : graph.to(out);
+    const std::int32_t to = has_hosts ? graph.nic_node(destinations[c]) : graph.to(in);
     paths.set[c] = from == to ? PathSets::kNone : numbers.number(from, to);
-    if (!apart && !(graph.alive(out) && graph.alive(in))) cut_off.push_back(c);
+    if (!has_hosts && !(graph.alive(out) && graph.alive(in))) disconnected.push_back(c);
   }
-  Searcher searcher(graph, limits);
+  ShortestPathSearch search(graph, limits);
   for (const auto& [from, to] : numbers.pairs()) {
     if (two_tier) {
       add_two_tier_paths(paths, graph, from, to);
     } else {
-      searcher.add_all(paths, from, to);
+      search.add_all(paths, from, to);
     }
     close_set(paths);
   }
-  if (!cut_off.empty()) {
+  if (!disconnected.empty()) {
     close_set(paths);
     const auto empty = static_cast<std::int32_t>(paths.path_first.size()) - 2;
-    for (const std::size_t c : cut_off) paths.set[c] = empty;
+    for (const std::size_t c : disconnected) paths.set[c] = empty;
   }
   return paths;
 }

@@ -1,4 +1,4 @@
-// The paths that traffic may take, once per pair of end switches.
+// Candidate paths of traffic, stored once per pair of end switches.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@
 namespace scalemodel {
 
 struct PathLimits {
-  int shortest = 256;  ///< at most this many shortest paths per pair
-  int detours = 0;     ///< further paths by way of another switch (Valiant), per pair
+  int shortest = 256;  ///< shortest paths per pair at most, >= 1
+  int detours = 0;     ///< further paths through another switch (Valiant) per pair at most, >= 0
 };
 
-/// Paths of commodities. Commodities between the same switches share a set; the links of their NICs
-/// are kept apart, so that a set is small. Only links that are up are used.
+/// Paths of commodities over links that are up. Commodities between the same switches share a set;
+/// the links of their NICs are stored separately, which keeps the sets small.
 struct PathSets {
   static constexpr std::int32_t kNone = -1;
 
   // By commodity.
-  std::vector<std::int32_t> set;        ///< kNone: both NICs hang on one switch
+  std::vector<std::int32_t> set;        ///< kNone: both NICs are on one switch
   std::vector<std::int32_t> host_up;    ///< link out of the source; kNone: part of the path
   std::vector<std::int32_t> host_down;  ///< link into the destination; kNone: part of the path
   // By set, path and link of a path (compressed rows).
@@ -39,9 +39,10 @@ struct PathSets {
   std::size_t commodities() const { return set.size(); }
 };
 
-/// Paths of every (source NIC, destination NIC). In a two-tier fabric: every plane with both links
-/// up, in the order of planes. Elsewhere: shortest paths in the order of link numbers, then
-/// detours. A commodity without any path has a set without paths, also where its own NIC is down.
+/// Paths of every pair of a source NIC and a destination NIC. In a two-tier fabric: every plane
+/// with both links up, in the order of planes. In other fabrics: shortest paths in the order of
+/// link numbers, then detours. A commodity without any path has an empty set, also where a link of
+/// its NICs is down.
 PathSets find_paths(const LinkGraph& graph, std::span<const std::int32_t> sources,
                     std::span<const std::int32_t> destinations, const PathLimits& limits = {});
 

@@ -7,7 +7,7 @@
 namespace scalemodel {
 namespace {
 
-/// Calls `visit(link, share of the flow's bytes)` for every link of one part of a flow.
+/// Calls `visit(link)` for every link of one part of a flow.
 template <class Visit>
 void for_each_link_of_path(const RoutingInstance& instance, std::size_t flow, std::int32_t choice,
                            const Visit& visit) {
@@ -20,34 +20,35 @@ void for_each_link_of_path(const RoutingInstance& instance, std::size_t flow, st
   if (paths.host_down[flow] != PathSets::kNone) visit(paths.host_down[flow]);
 }
 
-bool dead_host(const RoutingInstance& instance, std::size_t flow) {
+bool is_host_down(const RoutingInstance& instance, std::size_t flow) {
   const auto down = [&](std::int32_t link) {
     return link != PathSets::kNone && !instance.graph.alive(link);
   };
   return down(instance.paths.host_up[flow]) || down(instance.paths.host_down[flow]);
 }
 
-/// Adds up weights per link and hands them over in the order in which the links were first met.
+/// Sums of weights per link, in the order in which the links were first added.
 class LinkSums {
  public:
   explicit LinkSums(std::int32_t links) : sum_(links, 0.0) {}
 
   void add(std::int32_t link, double weight) {
-    if (sum_[link] == 0.0) met_.push_back(link);
+    if (sum_[link] == 0.0) added_.push_back(link);
     sum_[link] += weight;
   }
+  /// Appends the sums as the next entity and resets them.
   void close(Incidence& into) {
-    for (const std::int32_t link : met_) {
+    for (const std::int32_t link : added_) {
       into.link.push_back(link);
       into.weight.push_back(std::exchange(sum_[link], 0.0));
     }
     into.first.push_back(static_cast<std::int32_t>(into.link.size()));
-    met_.clear();
+    added_.clear();
   }
 
  private:
   std::vector<double> sum_;
-  std::vector<std::int32_t> met_;
+  std::vector<std::int32_t> added_;
 };
 
 }  // namespace
@@ -65,7 +66,7 @@ std::int32_t RoutingInstance::position_of_plane(std::size_t flow, std::int32_t p
 std::size_t RoutingInstance::disconnected() const {
   std::size_t count = 0;
   for (std::size_t f = 0; f < size(); ++f) {
-    count += (is_local(f) ? dead_host(*this, f) : paths_of(f) == 0) ? 1 : 0;
+    count += (is_local(f) ? is_host_down(*this, f) : paths_of(f) == 0) ? 1 : 0;
   }
   return count;
 }

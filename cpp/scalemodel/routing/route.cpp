@@ -17,7 +17,7 @@
 namespace scalemodel {
 namespace {
 
-constexpr std::int64_t kMostRoutings = 1 << 16;
+constexpr std::int64_t kMaxRoutings = 1 << 16;
 
 Choice or_throw(std::optional<Choice> choice, RoutingPolicy policy, std::string_view why) {
   if (choice) return *std::move(choice);
@@ -26,8 +26,8 @@ Choice or_throw(std::optional<Choice> choice, RoutingPolicy policy, std::string_
   throw MalformedQuestion(message);
 }
 
-/// A colouring knows neither the capacities of links nor who collides with whom: greedy may be
-/// better at both.
+/// A colouring ignores the capacities of links and which jobs collide, so greedy may have a shorter
+/// drain time or, at the same one, larger job values.
 Choice balanced(const RoutingInstance& instance, RateModel model, const SearchEffort& effort) {
   if (has_equal_flows(instance)) {
     if (std::optional<Choice> choice = colouring(instance)) {
@@ -80,7 +80,7 @@ Routing route(const RoutingInstance& instance, const RouteOptions& options) {
       return single_path(local_search(instance, options.model, effort));
     case RoutingPolicy::exhaustive:
       return single_path(or_throw(
-          exhaustive(instance, options.model, kMostRoutings, drain_of(instance, greedy(instance))),
+          exhaustive(instance, options.model, kMaxRoutings, drain_of(instance, greedy(instance))),
           options.policy, "more than 65536 routings; local_search has no limit"));
   }
   return {};

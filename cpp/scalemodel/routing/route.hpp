@@ -1,4 +1,4 @@
-// One entry for all routers: policy in, routing and its quality out.
+// The entry of all routing policies: a policy in, a routing and its quality out.
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@ namespace scalemodel {
 
 enum class RoutingPolicy : std::uint8_t {
   ecmp,          // a hash of source and destination
-  subflow_ecmp,  // the same for several parts of every flow
-  spray,         // packets over all paths
-  greedy,        // the routing paper's: least full path, busiest switches first
+  subflow_ecmp,  // one hash per part of every flow
+  spray,         // packets of a flow over all of its paths
+  greedy,        // the routing paper's: least loaded path, busiest switches first
   colouring,     // balanced edge colouring; two tiers whose leaves share their spines, fat trees
-  balanced,      // colouring for equal flows, otherwise local search
-  annealing,     // over destinations, the routing paper's parameters
-  local_search,  // moves, exchanges and chains towards the two-layer objective
-  exhaustive,    // every routing; small instances
+  balanced,      // colouring or greedy for equal flows, otherwise local search
+  annealing,     // over destinations, with the routing paper's parameters
+  local_search,  // exact packing, annealing and exchanges for the two-layer objective
+  exhaustive,    // every routing of a small instance
 };
 
 template <>
@@ -35,11 +35,11 @@ struct EnumNames<RoutingPolicy> {
 
 struct RouteOptions {
   RoutingPolicy policy = RoutingPolicy::balanced;
-  RateModel model = RateModel::fair_share;  ///< that searches improve
-  int parts = 4;                            ///< of a flow, subflow_ecmp
-  double effort = 1;                        ///< of searches; 1 is about 50 ms
-  bool keep_best = false;                   ///< annealing: best state met instead of the last
-  int seed = 0;                             ///< of annealing and searches
+  RateModel model = RateModel::fair_share;  ///< rate model of the job values in searches
+  int parts = 4;                            ///< parts of a flow, subflow_ecmp, >= 1
+  double effort = 1;                        ///< effort of searches; 1 is about 50 ms
+  bool keep_best = false;                   ///< annealing: the best state instead of the last
+  int seed = 0;                             ///< seed of annealing and searches, >= 0
 
   bool operator==(const RouteOptions&) const = default;
 };
@@ -57,19 +57,19 @@ struct RecordOf<RouteOptions> {
       field("seed", &T::seed, 0, 2147483647.0, "of annealing and searches")};
 };
 
-/// Throws MalformedQuestion where the policy does not apply to the fabric.
+/// Routes the flows by the policy. Throws MalformedQuestion where it does not apply to the fabric.
 Routing route(const RoutingInstance& instance, const RouteOptions& options);
 
-/// All flows that need a path have the same size.
+/// Whether all flows with a choice of paths have the same size.
 bool has_equal_flows(const RoutingInstance& instance);
 
-/// What a routing is worth.
+/// Rates, job values, loads and bounds of a routing.
 struct RoutingQuality {
   std::vector<double> rates;      ///< by flow, bytes/s, fair share
   std::vector<double> carried;    ///< by link, bytes/s, fair share
   std::vector<double> fair;       ///< by job, steps/s
   std::vector<double> allocated;  ///< by job, steps/s
-  std::vector<double> isolated;   ///< by job, steps/s, alone and bounded by its NICs only
+  std::vector<double> isolated;   ///< by job, steps/s, alone on its NICs
   FabricLoad load;
   LoadBound bound;
 };

@@ -1,4 +1,4 @@
-// Who sends how much to whom.
+// Traffic as flows from NIC to NIC.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +9,19 @@
 
 namespace scalemodel {
 
-/// Commodities by column: in every step of its group, a NIC of a job sends `bytes` to another NIC.
-/// The flows of a group (a ring, a tree, one all-to-all) step together: the next step starts when
+/// Flows by column: in every step of its group, a NIC of a job sends `bytes` to another NIC. The
+/// flows of a group (a ring, a tree, one all-to-all) are synchronised: the next step starts when
 /// all of them have ended.
 struct Flows {
   std::vector<std::int32_t> job;
-  std::vector<std::int32_t> group;        ///< consecutive over all jobs, ascending
+  std::vector<std::int32_t> group;        ///< consecutive from 0 over all jobs, ascending
   std::vector<std::int32_t> source;       ///< NIC
   std::vector<std::int32_t> destination;  ///< NIC
-  std::vector<double> bytes;              ///< of one step
+  std::vector<double> bytes;              ///< bytes of one step, > 0
   std::int32_t jobs = 0;
   std::int32_t groups = 0;
-  /// By group: groups of a job with one number step at the same time, those with larger numbers
-  /// after them. Empty: all groups of a job at the same time.
+  /// By group: the groups of a job with one number run at the same time, groups with larger numbers
+  /// after them. Empty: all groups of a job run at the same time.
   std::vector<std::int32_t> phase;
 
   std::size_t size() const { return job.size(); }

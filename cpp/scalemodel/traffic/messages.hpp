@@ -1,4 +1,4 @@
-// What the ranks of a strategy send each other: collectives by communicator.
+// Messages between the ranks of a strategy: collectives by communicator.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace scalemodel {
 
-/// The groups of ranks that exchange something. Replicas of a parameter share it out inside shard
-/// groups and repeat it between them; experts have replicas of their own.
+/// The communicators of a strategy. A parameter is sharded within shard groups and replicated
+/// across replica groups; dense and expert parameters have different replicas.
 enum class Communicator : std::uint8_t {
   tp,
   cp,
@@ -42,7 +42,7 @@ struct EnumNames<Communicator> {
                                                          "expert_replica"};
 };
 
-/// The axis of the mesh that a communicator's time counts for.
+/// The axis of the mesh to which the time of a communicator belongs.
 constexpr std::string_view axis_of(Communicator communicator) {
   switch (communicator) {
     case Communicator::tp:
@@ -65,9 +65,9 @@ constexpr std::string_view axis_of(Communicator communicator) {
 struct Message {
   Communicator communicator = Communicator::tp;
   std::optional<Collective> op;  ///< none: a transfer
-  Bytes size;                    ///< as in collective_time, or of the transfer
+  Bytes size;                    ///< as in `collective_time`, or of the transfer
   GroupShape group;
-  double forward = 0, backward = 0;  ///< how often, in each pass of a micro-batch
+  double forward = 0, backward = 0;  ///< calls in the forward, backward pass of a micro-batch
 };
 using MessageList = std::vector<Message>;
 

@@ -10,13 +10,13 @@
 namespace scalemodel {
 namespace {
 
-/// Parent of the `rank`-th of `count` members in the in-order binary tree over ranks from 1: the
-/// lowest set bit moves one up. The root is the largest power of two. 0: the root itself.
+/// Parent of a rank in the in-order binary tree over the ranks 1 to `count`: the lowest set bit
+/// moves up by one. The root is the largest power of two; its parent is 0.
 std::uint32_t tree_parent(std::uint32_t rank, std::uint32_t count) {
   const std::uint32_t bit = rank & (~rank + 1);
   const std::uint32_t above = (rank & ~bit) | (bit << 1U);
   if (above <= count) return above;
-  // The right neighbour in the full tree does not exist: the parent is on the left.
+  // The full tree has this parent to the right, beyond the ranks: the parent is on the left.
   return rank & ~bit;
 }
 
@@ -56,8 +56,8 @@ void add_double_binary_tree(Flows& flows, std::span<const std::int32_t> members,
   if (count < 2) return;
   ++flows.groups;
   const auto add_tree = [&](std::uint32_t shift) {
-    // Rank r of the tree is member (r - 1 + shift) mod count: a shift by one turns leaves (odd
-    // ranks) into inner nodes.
+    // Rank r of the tree is member (r - 1 + shift) mod count: with a shift by one, leaves (odd
+    // ranks) become inner nodes.
     const auto member = [&](std::uint32_t rank) { return members[(rank - 1 + shift) % count]; };
     for (std::uint32_t rank = 1; rank <= count; ++rank) {
       const std::uint32_t parent = tree_parent(rank, count);

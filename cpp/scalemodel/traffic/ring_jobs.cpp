@@ -17,7 +17,7 @@ constexpr double kBytesPerParameter = 4;
 
 using Nics = std::vector<std::int32_t>;
 
-/// Pools of free NICs, each in the order of their numbers: leaves, or servers.
+/// Free NICs by pool (a leaf or a server), each pool in the order of numbers.
 class Pools {
  public:
   /// `pool_of(nic)` numbers the pools from 0.
@@ -34,12 +34,12 @@ class Pools {
     }
   }
 
-  /// Moves NICs of the `at`-th open pool to `taken`: all of them while a full pool is needed.
-  void take(std::int32_t at, std::size_t needed, Nics& taken) {
+  /// Moves NICs of the `at`-th open pool to `placed`: all of them while a full pool is needed.
+  void take(std::int32_t at, std::size_t needed, Nics& placed) {
     Nics& pool = free_[open_[at]];
     const std::size_t count = needed >= largest_ ? pool.size() : std::min(needed, pool.size());
     const auto end = pool.begin() + static_cast<std::ptrdiff_t>(count);
-    taken.insert(taken.end(), pool.begin(), end);
+    placed.insert(placed.end(), pool.begin(), end);
     pool.erase(pool.begin(), end);
     if (pool.empty()) open_.erase(open_.begin() + at);
   }

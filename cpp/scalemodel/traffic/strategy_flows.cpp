@@ -10,7 +10,7 @@ namespace {
 
 using Ranks = std::vector<std::int32_t>;
 
-/// The ranks of one pipeline stage, counted along the axes of the placement without the pipeline.
+/// The ranks of one pipeline stage in the order of the placement without the pipeline axis.
 class StageMesh {
  public:
   StageMesh(const StrategyLayout& layout, int stage)
@@ -37,51 +37,52 @@ class StageMesh {
 
   Degrees degrees_;
   int stage_;
-  int inside_;  ///< ranks before a step along the pipeline
+  int inside_;  ///< ranks of the axes inside the pipeline axis
   Strides strides_;
 };
 
-/// Where a rank belongs: the number of its group, and its place there.
-struct Seat {
-  int group, place;
+/// Group of a rank in a communicator, and its position in the group.
+struct Membership {
+  int group, position;
 };
 
-/// Replicas in the order of `place`, `shard` at a time in a shard group; `kind` tells apart what
-/// has replicas of its own, of `kinds`.
-Seat shard_seat(int place, int shard, int kind, int kinds) {
-  return {kind + kinds * (place / shard), place % shard};
+/// Membership of replica number `replica` where consecutive replicas form shard groups of `shard`
+/// ranks. Parameters of different `kind`, of `kinds`, have different replicas.
+Membership shard_membership(int replica, int shard, int kind, int kinds) {
+  return {kind + kinds * (replica / shard), replica % shard};
 }
-Seat replica_seat(int place, int shard, int kind, int kinds) {
-  return {kind + kinds * (place % shard), place / shard};
+Membership replica_membership(int replica, int shard, int kind, int kinds) {
+  return {kind + kinds * (replica % shard), replica / shard};
 }
 
-Seat seat_of(const StrategyLayout& layout, const StageMesh& mesh, Communicator communicator,
-             int local) {
+Membership membership_of(const StrategyLayout& layout, const StageMesh& mesh,
+                         Communicator communicator, int local) {
   const Degrees& d = layout.degrees;
   const int experts = d.ep * d.etp;
   const bool context_first = context_inside_data(mesh.strides(), d);
-  const int dense_place = context_first ? mesh.cp(local) + d.cp * mesh.dp(local)
-                                        : mesh.dp(local) + d.dp * mesh.cp(local);
-  const int expert_place = local / experts;
+  const int dense_replica = context_first ? mesh.cp(local) + d.cp * mesh.dp(local)
+                                          : mesh.dp(local) + d.dp * mesh.cp(local);
+  const int expert_replica = local / experts;
   switch (communicator) {
     case Communicator::tp:
       return {mesh.cp(local) + d.cp * mesh.dp(local), mesh.tp(local)};
     case Communicator::cp:
       return {mesh.tp(local) + d.tp * mesh.dp(local), mesh.cp(local)};
     case Communicator::ep:
-      return {local % d.etp + d.etp * expert_place, local / d.etp % d.ep};
+      return {local % d.etp + d.etp * expert_replica, local / d.etp % d.ep};
     case Communicator::etp:
       return {local / d.etp, local % d.etp};
     case Communicator::pp:
       return {local, 0};
     case Communicator::dense_shard:
-      return shard_seat(dense_place, layout.dense_shard_ranks, mesh.tp(local), d.tp);
+      return shard_membership(dense_replica, layout.dense_shard_ranks, mesh.tp(local), d.tp);
     case Communicator::dense_replica:
-      return replica_seat(dense_place, layout.dense_shard_ranks, mesh.tp(local), d.tp);
+      return replica_membership(dense_replica, layout.dense_shard_ranks, mesh.tp(local), d.tp);
     case Communicator::expert_shard:
-      return shard_seat(expert_place, layout.expert_shard_ranks, local % experts, experts);
+      return shard_membership(expert_replica, layout.expert_shard_ranks, local % experts, experts);
     case Communicator::expert_replica:
-      return replica_seat(expert_place, layout.expert_shard_ranks, local % experts, experts);
+      return replica_membership(expert_replica, layout.expert_shard_ranks, local % experts,
+                                experts);
   }
   return {};
 }
@@ -95,8 +96,8 @@ TrafficPattern pattern_of(const StageMessage& message) {
   return tree ? TrafficPattern::double_binary_tree : TrafficPattern::ring;
 }
 
-/// Bytes of one call as the patterns below take them: what a domain sends to the next one of a
-/// ring, what a rank sends to each other one, the buffer of a tree or of the network, a transfer.
+/// Bytes of one call by pattern: from a domain to the next one of a ring, from a rank to every
+/// other one of an all-to-all, the buffer of a tree or of the network, the size of a transfer.
 Bytes pattern_bytes(const StageMessage& message, TrafficPattern pattern) {
   const Message& m = message.message;
   switch (pattern) {
@@ -117,14 +118,14 @@ std::vector<Ranks> by_domain(const Ranks& members, std::int32_t domain) {
   std::vector<Ranks> domains;
   std::map<std::int32_t, std::size_t> known;
   for (const std::int32_t rank : members) {
-    const auto [at, fresh] = known.try_emplace(rank / domain, domains.size());
-    if (fresh) domains.emplace_back();
+    const auto [at, is_new] = known.try_emplace(rank / domain, domains.size());
+    if (is_new) domains.emplace_back();
     domains[at->second].push_back(rank);
   }
   return domains;
 }
 
-/// The k-th members of all domains, for as many k as every domain has.
+/// Rail k has the k-th member of every domain; as many rails as the smallest domain has members.
 std::vector<Ranks> rails_of(const std::vector<Ranks>& domains) {
   const auto smaller = [](const Ranks& a, const Ranks& b) { return a.size() < b.size(); };
   std::vector<Ranks> rails(std::ranges::min(domains, smaller).size());
@@ -156,7 +157,7 @@ void add_exchange(Flows& flows, const std::vector<Ranks>& domains, Bytes part, b
   }
 }
 
-/// Neighbours of a ring of ranks that live in different domains.
+/// Adds flows between consecutive ranks in different domains, and from the last rank to the first.
 void add_neighbours(Flows& flows, const Ranks& members, std::int32_t domain, Bytes size) {
   ++flows.groups;
   for (std::size_t i = 0; i < members.size(); ++i) {
@@ -176,7 +177,7 @@ void add_group(Flows& flows, const StrategyLayout& layout, TrafficPattern patter
       const std::vector<Ranks> rails = rails_of(domains);
       const Bytes part = size / static_cast<double>(rails.size());
       for (const Ranks& rail : rails) {
-        // The bytes of a ring are those of its edges here, not a buffer.
+        // The bytes of a ring are those of an edge here, not of a buffer.
         if (pattern == TrafficPattern::ring) {
           add_ring(flows, rail, part);
         } else {
@@ -189,7 +190,7 @@ void add_group(Flows& flows, const StrategyLayout& layout, TrafficPattern patter
       add_exchange(flows, domains, size, layout.rails);
       return;
     case TrafficPattern::chain:
-      // A pair of stages sends activations one way and their gradients the other.
+      // Two consecutive stages exchange activations in one direction, gradients in the other.
       add_neighbours(flows, members, layout.domain, size);
       return;
   }
@@ -202,12 +203,12 @@ std::vector<std::vector<std::int32_t>> communicator_groups(const StrategyLayout&
   const StageMesh mesh(layout, stage);
   std::vector<Ranks> groups;
   for (int local = 0; local < mesh.size(); ++local) {
-    const Seat seat = seat_of(layout, mesh, communicator, local);
-    const auto group = static_cast<std::size_t>(seat.group);
-    const auto place = static_cast<std::size_t>(seat.place);
+    const Membership member = membership_of(layout, mesh, communicator, local);
+    const auto group = static_cast<std::size_t>(member.group);
+    const auto position = static_cast<std::size_t>(member.position);
     if (group >= groups.size()) groups.resize(group + 1);
-    if (place >= groups[group].size()) groups[group].resize(place + 1);
-    groups[group][place] = mesh.rank(local);
+    if (position >= groups[group].size()) groups[group].resize(position + 1);
+    groups[group][position] = mesh.rank(local);
     if (communicator == Communicator::pp) groups[group].push_back(mesh.next(local));
   }
   return groups;

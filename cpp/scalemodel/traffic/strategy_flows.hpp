@@ -1,4 +1,4 @@
-// The traffic of a strategy between domains: its collectives, rank by rank.
+// Flows of a strategy between scale-up domains: its collectives rank by rank.
 #pragma once
 
 #include <cstdint>
@@ -12,32 +12,31 @@
 
 namespace scalemodel {
 
-/// A message of the ranks of one pipeline stage. `calls` of it make a period: a micro-batch, or the
-/// step; `periods` make a step.
+/// A message of the ranks of one pipeline stage.
 struct StageMessage {
   Message message;
   Algorithm algorithm = Algorithm::ring;
   int stage = 0;
-  double calls = 0;
-  double periods = 1;
+  double calls = 0;    ///< calls in a period, which is a micro-batch or the step
+  double periods = 1;  ///< periods in a step
 };
 
-/// Where the ranks of a strategy are, and how messages that leave a domain travel.
+/// Placement of the ranks of a strategy, and the routes of messages between domains.
 struct StrategyLayout {
   Degrees degrees;
   Placement placement{};
   std::int32_t domain = 8;  ///< ranks that share a scale-up domain, counted from rank 0
-  bool rails = true;        ///< all-to-alls change the rail inside a domain, not between them
-  /// Members of groups whose replicas of dense and expert parameters share them out.
+  bool rails = true;        ///< whether all-to-alls change the rail inside a domain
+  /// Ranks of a shard group of dense and of expert parameters.
   std::int32_t dense_shard_ranks = 1, expert_shard_ranks = 1;
 };
 
-/// Ordered members of every group of `communicator` on a pipeline stage, as ranks of the job. For
-/// neighbouring stages: pairs, one of each stage.
+/// Ordered members of every group of `communicator` on a pipeline stage, as ranks of the job. A
+/// group of the pipeline axis is a pair of ranks on consecutive stages.
 std::vector<std::vector<std::int32_t>> communicator_groups(const StrategyLayout& layout,
                                                            Communicator communicator, int stage);
 
-/// Flows of one period with where they belong, by column.
+/// Flows of one period with their communicator, pattern and stage, by column.
 struct StrategyFlows {
   Flows flows;  ///< sources and destinations are ranks; bytes are those of a period
   std::vector<Communicator> communicator;
@@ -46,16 +45,16 @@ struct StrategyFlows {
   std::vector<double> periods;  ///< per step
 };
 
-/// Every flow between domains, for the messages that an estimate charges to the fabric. A ring of
-/// ranks is one ring of domains per rail, the k-th members of neighbouring domains, which share its
-/// bytes evenly; a tree likewise. An all-to-all gives every pair of ranks its part, or, over rails,
-/// the k-th members of two domains a part for each of theirs. Messages of a communicator that
-/// travel alike on a stage are added up.
+/// The flows between domains of the messages that an estimate charges to the fabric. A ring of
+/// ranks is one ring of domains per rail: rail k has the k-th member of every domain, and the rails
+/// carry equal parts of its bytes; a tree is split in the same way. An all-to-all is one flow per
+/// pair of ranks or, over rails, one flow per rail and ordered pair of domains, from the k-th
+/// member of one domain to all members of the other. Messages of one communicator, pattern and
+/// period on a stage are merged.
 StrategyFlows strategy_flows(const StrategyLayout& layout, std::span<const StageMessage> messages);
 
-/// A checkpoint: every rank writes its part, `bytes` by pipeline stage, to one of `hosts` storage
-/// hosts, in turn by rank. One group, which ends when all have written. Sources are ranks,
-/// destinations numbers of hosts.
+/// A checkpoint: rank r writes its part, `bytes` by pipeline stage, to storage host r modulo
+/// `hosts`. All writes are one group. Sources are ranks, destinations numbers of hosts.
 struct CheckpointFlows {
   Flows flows;
   std::vector<std::int32_t> stage;  ///< by flow

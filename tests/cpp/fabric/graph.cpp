@@ -20,8 +20,8 @@ using testing::kPort;
 
 Cable port() { return {kPort, Seconds{}}; }
 
-/// Every path runs from the source's switch to the destination's over links that are up, and none
-/// is there twice.
+/// Every path connects the source's switch to the destination's over links that are up, and all
+/// paths differ.
 void check_paths(const LinkGraph& graph, std::int32_t source, std::int32_t destination,
                  std::int32_t expected) {
   const std::vector<std::int32_t> from{source}, to{destination};
@@ -137,7 +137,7 @@ TEST_CASE("the numbers of nodes, cables and paths follow from the parameters") {
   }
 }
 
-TEST_CASE("parameters that contradict each other are refused") {
+TEST_CASE("inconsistent parameters are rejected") {
   FatTree odd;
   odd.ports = 5;
   CHECK_THROWS_AS(fat_tree(odd), MalformedQuestion);
@@ -146,7 +146,7 @@ TEST_CASE("parameters that contradict each other are refused") {
   CHECK_THROWS_AS(custom_fabric(2, 1, loop), MalformedQuestion);
 }
 
-TEST_CASE("what is down carries no path, and a repair brings it back") {
+TEST_CASE("no path uses a link that is down, and a repair restores its paths") {
   LinkGraph graph = clos(4, 3, 2);
   graph.fail_node(4);  // the first spine
   check_paths(graph, 0, 7, 2);
@@ -165,7 +165,7 @@ TEST_CASE("what is down carries no path, and a repair brings it back") {
   CHECK(instance.disconnected() == 2);
 }
 
-TEST_CASE("detours are longer than shortest paths and turn nowhere back") {
+TEST_CASE("detours are longer than shortest paths and never turn back") {
   Dragonfly spec;
   const LinkGraph graph = dragonfly(spec);
   const std::vector<std::int32_t> from{0}, to{graph.nics() - 1};

@@ -1,4 +1,4 @@
-// Fabrics and flows that tests and benchmarks of the routing share.
+// Fabrics and flows of the tests and benchmarks of routing.
 #pragma once
 
 #include <algorithm>
@@ -74,7 +74,7 @@ inline Flows full_ring(const LinkGraph& graph, std::uint64_t seed) {
   return flows;
 }
 
-/// In random order: the order in which flows were planted tells which plane they were planted on.
+/// The flows in random order, since the order of planting reveals the planes.
 inline Flows shuffled(const Flows& flows, SplitMix& random) {
   std::vector<std::int32_t> order(flows.size());
   std::iota(order.begin(), order.end(), 0);
@@ -92,7 +92,7 @@ inline Flows shuffled(const Flows& flows, SplitMix& random) {
 
 /// Unequal flows that can fill every link of the first `active` leaves exactly: on each spine
 /// `layers` cyclic orders of the leaves carry random parts of `full`, one flow per leaf and order.
-/// What a link carries in the planted routing, `full`, is the least possible.
+/// The load of every link in the planted routing, `full`, is the least possible.
 inline Flows layered_flows(const LinkGraph& graph, int active, int layers, Bytes full,
                            std::uint64_t seed) {
   const TwoTier& tiers = graph.two_tier();
@@ -151,7 +151,7 @@ inline Flows cut_flows(const LinkGraph& graph, int active, int count, Bytes full
 /// Harder than `layered_flows`: sizes repeat nowhere, and most flows fit only few others. On each
 /// spine a cyclic order of the leaves carries `full` per link; then flows a -> b and c -> d of one
 /// spine give a part to new flows a -> d and c -> b, which changes no sum, until there are `count`
-/// flows. What a link carries in the planted routing, `full`, is the least possible.
+/// flows. The load of a link in the planted routing, `full`, is the least possible.
 inline Flows planted_flows(const LinkGraph& graph, int active, int count, Bytes full,
                            std::uint64_t seed) {
   struct Part {

@@ -29,7 +29,7 @@ std::map<std::int32_t, double> bytes_by(const std::vector<std::int32_t>& end, co
   return sum;
 }
 
-TEST_CASE("in a ring everyone sends and receives what the others do") {
+TEST_CASE("all members of a ring send and receive the same bytes") {
   for (const int count : {1, 2, 5, 64}) {
     Flows flows;
     open_job(flows);
@@ -43,7 +43,7 @@ TEST_CASE("in a ring everyone sends and receives what the others do") {
   CHECK(pattern_steps(TrafficPattern::all_to_all, 4) == 1);
 }
 
-TEST_CASE("an all-to-all joins every ordered pair once") {
+TEST_CASE("an all-to-all has every ordered pair once") {
   Flows flows;
   open_job(flows);
   add_all_to_all(flows, members(6), 1 * unit::KB);
@@ -66,7 +66,7 @@ TEST_CASE("a chain is one group per pair of neighbours") {
   CHECK(bytes_by(flows.source, flows) == bytes_by(flows.destination, flows));
 }
 
-TEST_CASE("a double binary tree reaches everyone twice and overloads nobody") {
+TEST_CASE("a double binary tree reaches every member twice and overloads none") {
   for (const int count : {2, 3, 4, 7, 8, 33, 64}) {
     CAPTURE(count);
     Flows flows;
@@ -110,7 +110,7 @@ TEST_CASE("decomposed rings send what one ring sends, and less of it beyond the 
   CHECK_THROWS_AS(add_decomposed_rings(flows, members(1), none, 1 * unit::GB), MalformedQuestion);
 }
 
-TEST_CASE("switches that add up take each buffer once") {
+TEST_CASE("an in-network reduction sends each buffer once") {
   Flows flows;
   open_job(flows);
   add_pattern(flows, TrafficPattern::in_network, members(8), 1 * unit::GB);

@@ -81,14 +81,14 @@ TEST_CASE("the groups of a communicator hold every rank of a stage once") {
       for (const Communicator communicator : kAll) {
         CAPTURE(p);
         CAPTURE(name_of(communicator));
-        std::set<std::int32_t> met;
+        std::set<std::int32_t> found;
         for (const auto& members : communicator_groups(layout, communicator, stage)) {
           CHECK(members.size() == static_cast<std::size_t>(members_of(layout, communicator)));
-          met.insert(members.begin(), members.end());
+          found.insert(members.begin(), members.end());
         }
-        CHECK(met.size() == static_cast<std::size_t>(layout.degrees.inner()));
-        if (of_stage.empty()) of_stage = met;
-        CHECK(met == of_stage);
+        CHECK(found.size() == static_cast<std::size_t>(layout.degrees.inner()));
+        if (of_stage.empty()) of_stage = found;
+        CHECK(found == of_stage);
       }
       job.insert(of_stage.begin(), of_stage.end());
     }
@@ -112,7 +112,7 @@ TEST_CASE("ranks of an axis lie as far apart as the mesh says") {
   }
 }
 
-TEST_CASE("every rank writes its part of a checkpoint, the hosts take turns") {
+TEST_CASE("every rank writes its part of a checkpoint, evenly over the hosts") {
   for (int p = 0; p < 4; ++p) {
     const StrategyLayout layout = layout_of(static_cast<Placement>(p));
     const std::vector<Bytes> bytes{1 * unit::GB, 3 * unit::GB};
@@ -159,7 +159,7 @@ TEST_CASE("a tree carries a buffer up and down every edge, half of it in each tr
   CHECK(all.pattern.front() == TrafficPattern::double_binary_tree);
 }
 
-TEST_CASE("what the network reduces leaves every domain once") {
+TEST_CASE("the buffer of an in-network reduction leaves every domain once") {
   StrategyLayout layout;
   layout.degrees.tp = 32;
   const auto message =
@@ -169,7 +169,7 @@ TEST_CASE("what the network reduces leaves every domain once") {
   CHECK(all.pattern.front() == TrafficPattern::in_network);
 }
 
-TEST_CASE("an all-to-all over rails carries what a direct one does, in fewer flows") {
+TEST_CASE("an all-to-all over rails carries the bytes of a direct one in fewer flows") {
   StrategyLayout layout;
   layout.degrees.dp = 32;
   layout.degrees.ep = 32;
@@ -207,7 +207,7 @@ TEST_CASE("neighbouring stages send to each other, the last one to the first in 
   CHECK(last.at(0) == 24);
 }
 
-TEST_CASE("what stays in a domain is no traffic") {
+TEST_CASE("messages within a domain have no flows") {
   StrategyLayout layout;
   layout.degrees.tp = 8;
   layout.degrees.dp = 2;

@@ -39,7 +39,7 @@ std::optional<Choice> exhaustive(const RoutingInstance& instance, RateModel mode
         found = true;
       }
     }
-    more = false;  // count on, the last flow fastest
+    more = false;  // the next routing: a counter in which the last flow changes fastest
     for (std::size_t f = choice.size(); f-- > 0 && !more;) {
       if (instance.paths_of(f) == 0) continue;
       more = ++choice[f] < instance.paths_of(f);

@@ -1,4 +1,4 @@
-// Every routing of a small instance: the definition of the optimum.
+// Exhaustive search over the routings of a small instance: the definition of the optimum.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace scalemodel {
 /// Number of routings with one path per flow; `limit + 1` where there are more than `limit`.
 std::int64_t count_routings(const RoutingInstance& instance, std::int64_t limit);
 
-/// Of the routings whose links all drain within `longest`, the one whose sorted job values are
-/// lexicographically largest; of equals the one that drains first, then the first in the order of
-/// path positions. Nothing where there are more than `limit` routings.
+/// The routing with the lexicographically largest sorted job values among those whose links all
+/// drain within `longest`. A tie goes to the routing with the shorter drain time, then to the first
+/// one in the order of path positions. Nothing where there are more than `limit` routings.
 std::optional<Choice> exhaustive(const RoutingInstance& instance, RateModel model,
                                  std::int64_t limit = 1 << 16,
                                  Seconds longest = Seconds{kInfinity});

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <functional>
 #include <utility>
 
@@ -11,187 +10,192 @@
 namespace scalemodel {
 namespace {
 
-/// By set: rows that it fills, one more, so that large sets come first.
-std::vector<double> weights(std::span<const std::vector<RowLoad>> sets,
-                            std::span<const double> room, std::int32_t planes) {
-  std::vector<double> result;
+/// By set: one plus the number of links that it fills, so that the solver decides large sets first.
+std::vector<double> decision_weights(std::span<const std::vector<SideLoad>> sets,
+                                     std::span<const double> capacity, std::int32_t planes) {
+  std::vector<double> weights;
   for (const auto& set : sets) {
     double weight = 1;
-    for (const auto& [row, load] : set) {
-      const auto of_row = room.subspan(static_cast<std::size_t>(row) * planes, planes);
-      if (load > 0) weight += load / std::max(load, std::ranges::max(of_row));
+    for (const auto& [side, load] : set) {
+      const auto of_side = capacity.subspan(static_cast<std::size_t>(side) * planes, planes);
+      if (load > 0) weight += load / std::max(load, std::ranges::max(of_side));
     }
-    result.push_back(weight);
+    weights.push_back(weight);
   }
-  return result;
+  return weights;
 }
 
 }  // namespace
 
-SetColouring::SetColouring(std::span<const std::vector<RowLoad>> sets, std::span<const double> room,
-                           std::int32_t planes, std::span<const Filling> fillings)
-    : ClauseSearch(weights(sets, room, planes), static_cast<std::int32_t>(fillings.size()), planes),
-      rows_(room.size() / static_cast<std::size_t>(planes)),
-      fillings_(fillings),
-      edges_(sets.size()),
-      with_(sets.size()),
-      against_(sets.size()) {
-  for (std::size_t row = 0; row < rows_.size(); ++row) {
-    const auto of_row = room.subspan(row * planes, planes);
-    rows_[row].room.assign(of_row.begin(), of_row.end());
-    rows_[row].most = std::ranges::max(of_row);
+SpineAssignment::SpineAssignment(std::span<const std::vector<SideLoad>> sets,
+                                 std::span<const double> capacity, std::int32_t planes,
+                                 std::span<const ExactPacking> packings)
+    : CdclSolver(decision_weights(sets, capacity, planes),
+                 static_cast<std::int32_t>(packings.size()), planes),
+      sides_(capacity.size() / static_cast<std::size_t>(planes)),
+      packings_(packings),
+      conflicts_(sets.size()),
+      packings_with_(sets.size()),
+      packings_without_(sets.size()) {
+  for (std::size_t side = 0; side < sides_.size(); ++side) {
+    const auto of_side = capacity.subspan(side * planes, planes);
+    sides_[side].capacity.assign(of_side.begin(), of_side.end());
+    sides_[side].open_capacity = std::ranges::max(of_side);
   }
   for (std::int32_t set = 0; set < static_cast<std::int32_t>(sets.size()); ++set) {
-    for (const auto& [row, load] : sets[set]) rows_[row].members.push_back({set, load});
+    for (const auto& [side, load] : sets[set]) sides_[side].members.push_back({set, load});
   }
-  for (std::int32_t f = 0; f < static_cast<std::int32_t>(fillings.size()); ++f) {
-    rows_[fillings[f].row].fillings.push_back(f);
+  for (std::int32_t p = 0; p < static_cast<std::int32_t>(packings.size()); ++p) {
+    sides_[packings[p].side].packings.push_back(p);
   }
-  join(sets);
-  open_planes(sets, room);
-  for (const Row& row : rows_) {
-    if (row.fillings.empty()) {
-      use_every_plane(row);
+  find_conflicts(sets);
+  close_planes(sets, capacity);
+  for (const LinkLoads& side : sides_) {
+    if (side.packings.empty()) {
+      require_all_different(side);
     } else {
-      fill_every_plane(row);
+      require_packings(side);
     }
   }
-  if (alike_) spread();
+  if (interchangeable_) break_symmetry();
 }
 
-/// What gets in whose way.
-void SetColouring::join(std::span<const std::vector<RowLoad>> sets) {
-  for (Row& row : rows_) {
-    std::ranges::stable_sort(row.members, std::ranges::greater{}, &Member::load);
-    const auto too_much = [&](const Member& a, const Member& b) {
-      return a.load + b.load > row.most * (1 + kRounding);
+/// Lists conflicting pairs of sets, the cliques of large sets, and the packings of every set.
+void SpineAssignment::find_conflicts(std::span<const std::vector<SideLoad>> sets) {
+  for (LinkLoads& side : sides_) {
+    std::ranges::stable_sort(side.members, std::ranges::greater{}, &Member::load);
+    const auto conflict = [&](const Member& a, const Member& b) {
+      return a.load + b.load > side.open_capacity * (1 + kRounding);
     };
-    const auto fits = std::ranges::adjacent_find(
-        row.members, [&](const Member& a, const Member& b) { return !too_much(a, b); });
-    row.exclusive =
-        static_cast<std::size_t>(fits - row.members.begin()) + (fits == row.members.end() ? 0 : 1);
+    const auto last = std::ranges::adjacent_find(
+        side.members, [&](const Member& a, const Member& b) { return !conflict(a, b); });
+    side.clique_size = static_cast<std::size_t>(last - side.members.begin()) +
+                       (last == side.members.end() ? 0 : 1);
   }
-  std::vector<std::int32_t> joined(sets.size(), -1);
+  std::vector<std::int32_t> listed_for(sets.size(), -1);
   for (std::int32_t set = 0; set < static_cast<std::int32_t>(sets.size()); ++set) {
-    joined[set] = set;
+    listed_for[set] = set;
     for (const auto& [number, load] : sets[set]) {
-      const Row& row = rows_[number];
-      for (const Member& other : row.members) {
-        if (load + other.load <= row.most * (1 + kRounding)) break;
-        if (joined[other.set] == set) continue;
-        joined[other.set] = set;
-        edges_[set].push_back(other.set);
+      const LinkLoads& side = sides_[number];
+      for (const Member& other : side.members) {
+        if (load + other.load <= side.open_capacity * (1 + kRounding)) break;
+        if (listed_for[other.set] == set) continue;
+        listed_for[other.set] = set;
+        conflicts_[set].push_back(other.set);
       }
-      for (const std::int32_t f : row.fillings) {
-        const bool needs_it = std::ranges::find(fillings_[f].sets, set) != fillings_[f].sets.end();
-        (needs_it ? with_ : against_)[set].push_back(f);
+      for (const std::int32_t p : side.packings) {
+        const bool contains = std::ranges::find(packings_[p].sets, set) != packings_[p].sets.end();
+        (contains ? packings_with_ : packings_without_)[set].push_back(p);
       }
     }
   }
 }
 
-void SetColouring::open_planes(std::span<const std::vector<RowLoad>> sets,
-                               std::span<const double> room) {
+/// Excludes planes whose links cannot carry a set; every set takes one of the others.
+void SpineAssignment::close_planes(std::span<const std::vector<SideLoad>> sets,
+                                   std::span<const double> capacity) {
   std::vector<Literal> clause;
   for (std::int32_t set = 0; set < static_cast<std::int32_t>(sets.size()); ++set) {
     clause.clear();
     for (std::int32_t plane = 0; plane < values(); ++plane) {
-      const Literal there = 2 * statement(set, plane);
-      const bool open = std::ranges::all_of(sets[set], [&](const RowLoad& row) {
-        return row.load <= room[row.row * values() + plane] * (1 + kRounding);
+      const Literal assigned = literal(set, plane);
+      const bool open = std::ranges::all_of(sets[set], [&](const SideLoad& side) {
+        return side.load <= capacity[side.side * values() + plane] * (1 + kRounding);
       });
-      alike_ = alike_ && open;
+      interchangeable_ = interchangeable_ && open;
       if (open) {
-        clause.push_back(there);
+        clause.push_back(assigned);
       } else {
-        require(std::array{there + 1});
+        add_clause(std::array{negation(assigned)});
       }
     }
-    require(clause);
+    add_clause(clause);
   }
 }
 
-/// Where sets that are all in each other's way are as many as planes.
-void SetColouring::use_every_plane(const Row& row) {
-  if (row.exclusive < row.members.size()) return;
-  std::vector<std::vector<Literal>> users;
+/// An all-different constraint over as many sets as planes leaves no plane without a set.
+void SpineAssignment::require_all_different(const LinkLoads& side) {
+  if (side.clique_size < side.members.size()) return;
+  std::vector<std::vector<Literal>> clauses;
   for (std::int32_t plane = 0; plane < values(); ++plane) {
-    std::vector<Literal> of_plane;
-    for (const Member& member : row.members) {
-      const std::int32_t there = statement(member.set, plane);
-      if (!excluded(there)) of_plane.push_back(2 * there);
-    }
-    if (!of_plane.empty()) users.push_back(std::move(of_plane));
-  }
-  if (users.size() < row.members.size()) give_up();
-  if (users.size() != row.members.size()) return;
-  for (const auto& of_plane : users) require(of_plane);
-}
-
-/// On every plane one filling, or a set that does it alone; and a set only with one that needs it.
-void SetColouring::fill_every_plane(const Row& row) {
-  const auto first_filling = static_cast<std::int32_t>(edges_.size());
-  for (std::int32_t plane = 0; plane < values(); ++plane) {
-    if (row.room[plane] <= 0) continue;
     std::vector<Literal> any;
-    any.reserve(row.fillings.size() + row.members.size());
-    for (const std::int32_t f : row.fillings) {
-      any.push_back(2 * statement(first_filling + f, plane));
+    for (const Member& member : side.members) {
+      const Literal assigned = literal(member.set, plane);
+      if (!is_false(assigned)) any.push_back(assigned);
     }
-    for (const Member& member : row.members) {
-      const std::int32_t there = statement(member.set, plane);
-      if (member.load >= row.most * (1 - kRounding)) {
-        any.push_back(2 * there);
+    if (!any.empty()) clauses.push_back(std::move(any));
+  }
+  if (clauses.size() < side.members.size()) mark_infeasible();
+  if (clauses.size() != side.members.size()) return;
+  for (const auto& clause : clauses) add_clause(clause);
+}
+
+/// One packing, or a set that fills a link alone, fills every link of the side; any other set takes
+/// a plane only with one of its packings.
+void SpineAssignment::require_packings(const LinkLoads& side) {
+  const auto first_packing = static_cast<std::int32_t>(conflicts_.size());
+  for (std::int32_t plane = 0; plane < values(); ++plane) {
+    if (side.capacity[plane] <= 0) continue;
+    std::vector<Literal> any;
+    any.reserve(side.packings.size() + side.members.size());
+    for (const std::int32_t p : side.packings) any.push_back(literal(first_packing + p, plane));
+    for (const Member& member : side.members) {
+      const Literal assigned = literal(member.set, plane);
+      if (member.load >= side.open_capacity * (1 - kRounding)) {
+        any.push_back(assigned);
         continue;
       }
-      std::vector<Literal> needed{2 * there + 1};
-      for (const std::int32_t f : with_[member.set]) {
-        if (&rows_[fillings_[f].row] != &row) continue;
-        needed.push_back(2 * statement(first_filling + f, plane));
+      std::vector<Literal> with_packing{negation(assigned)};
+      for (const std::int32_t p : packings_with_[member.set]) {
+        if (&sides_[packings_[p].side] != &side) continue;
+        with_packing.push_back(literal(first_packing + p, plane));
       }
-      require(needed);
+      add_clause(with_packing);
     }
-    require(any);
+    add_clause(any);
   }
 }
 
-/// Where all planes are alike: the sets of a row that share none take the first ones. Of the rows
-/// with most of them, where these get most in the way of others.
-void SetColouring::spread() {
-  const auto reach = [&](const Row& row) {
-    std::size_t neighbours = 0;
-    for (std::size_t i = 0; i < row.exclusive; ++i) neighbours += edges_[row.members[i].set].size();
-    return std::pair(row.exclusive, neighbours);
+/// Interchangeable planes: the largest clique takes the first ones. Of cliques of one size, the one
+/// with the most conflicts.
+void SpineAssignment::break_symmetry() {
+  const auto influence = [&](const LinkLoads& side) {
+    std::size_t conflicts = 0;
+    for (std::size_t i = 0; i < side.clique_size; ++i) {
+      conflicts += conflicts_[side.members[i].set].size();
+    }
+    return std::pair(side.clique_size, conflicts);
   };
-  const Row& row = *std::ranges::max_element(rows_, {}, reach);
-  if (row.exclusive > static_cast<std::size_t>(values())) {
-    give_up();
+  const LinkLoads& side = *std::ranges::max_element(sides_, {}, influence);
+  if (side.clique_size > static_cast<std::size_t>(values())) {
+    mark_infeasible();
     return;
   }
-  for (std::size_t i = 0; i < row.exclusive; ++i) {
-    require(std::array{2 * statement(row.members[i].set, static_cast<std::int32_t>(i))});
+  for (std::size_t i = 0; i < side.clique_size; ++i) {
+    add_clause(std::array{literal(side.members[i].set, static_cast<std::int32_t>(i))});
   }
 }
 
-/// A plane is closed to neighbours of its sets; a filling needs its sets and no others of its row.
-void SetColouring::follow_from(Literal literal, std::vector<Literal>& into) const {
-  const std::int32_t plane = literal / 2 % values(), variable = literal / 2 / values();
-  const auto first_filling = static_cast<std::int32_t>(edges_.size());
-  const bool holds = literal % 2 == 0;
-  if (variable < first_filling) {
-    for (const std::int32_t f : (holds ? against_ : with_)[variable]) {
-      into.push_back(2 * statement(first_filling + f, plane) + 1);
+/// A set excludes conflicting sets and the packings without it from its plane; a packing assigns
+/// its sets to its plane and excludes the others of its side.
+void SpineAssignment::append_implications(Literal assigned, std::vector<Literal>& into) const {
+  const std::int32_t plane = value_of(assigned), variable = variable_of(assigned);
+  const auto first_packing = static_cast<std::int32_t>(conflicts_.size());
+  const bool positive = is_positive(assigned);
+  if (variable < first_packing) {
+    for (const std::int32_t p : (positive ? packings_without_ : packings_with_)[variable]) {
+      into.push_back(negation(literal(first_packing + p, plane)));
     }
-    if (!holds) return;
-    for (const std::int32_t neighbour : edges_[variable]) {
-      into.push_back(2 * statement(neighbour, plane) + 1);
+    if (!positive) return;
+    for (const std::int32_t other : conflicts_[variable]) {
+      into.push_back(negation(literal(other, plane)));
     }
-  } else if (holds) {
-    const Filling& filling = fillings_[variable - first_filling];
-    for (const std::int32_t set : filling.sets) into.push_back(2 * statement(set, plane));
-    for (const Member& member : rows_[filling.row].members) {
-      const bool needed = std::ranges::find(filling.sets, member.set) != filling.sets.end();
-      if (!needed) into.push_back(2 * statement(member.set, plane) + 1);
+  } else if (positive) {
+    const ExactPacking& packing = packings_[variable - first_packing];
+    for (const std::int32_t set : packing.sets) into.push_back(literal(set, plane));
+    for (const Member& member : sides_[packing.side].members) {
+      const bool contained = std::ranges::find(packing.sets, member.set) != packing.sets.end();
+      if (!contained) into.push_back(negation(literal(member.set, plane)));
     }
   }
 }

@@ -1,6 +1,7 @@
-// Sets of flows on planes such that none gets in another's way.
+// Assignment of sets of flows to spines such that no link is overloaded.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -9,60 +10,63 @@
 
 namespace scalemodel {
 
-/// What a set puts on one row; a row is what leaves, or what enters, one leaf.
-struct RowLoad {
-  std::int32_t row;
+/// Load that a set of flows puts on one side of a leaf: its uplinks or its downlinks.
+struct SideLoad {
+  std::int32_t side;
   double load;
 };
 
-/// Sets that fill a row of a plane together.
-struct Filling {
-  std::int32_t row;
+/// Sets whose loads together fill one link of a side exactly.
+struct ExactPacking {
+  std::int32_t side;
   std::vector<std::int32_t> sets;  ///< two or more
 };
 
-/// Gives every set a plane such that no row of a plane carries more than its room, where what is
-/// too much is known of two sets already, or which sets fill a row together. Planes are then the
-/// values of variables that exclude each other; a row with as many sets as planes, all in each
-/// other's way, uses every plane, and one with fillings has a set that fills it alone, or one of
-/// these, on every plane.
+/// Assigns a plane (a spine, or one of its parallel cables) to every set under one link load
+/// constraint per side and plane: the loads of the sets on a link do not exceed its capacity. The
+/// constraint appears in two forms. Two sets conflict where a side cannot carry both on one link;
+/// a side whose sets conflict pairwise and are as many as its planes has an all-different
+/// constraint, so every plane is taken. On a side with exact packings every link is filled by one
+/// of them or by a set that fills a link alone. Three or more sets that overload a link without a
+/// conflict are not excluded.
 ///
-/// Tight covers need a search that learns: large sets leave room that few combinations fill, and
-/// moves that lower a number of conflicts (tabu search) or plain backtracking end far from a
-/// solution time and again.
-class SetColouring final : public ClauseSearch {
+/// Tight instances need clause learning: large sets leave capacity that few combinations fill, and
+/// tabu search on the number of conflicts or plain backtracking often ends far from a solution.
+class SpineAssignment final : public CdclSolver {
  public:
-  /// `room`: by row and plane; 0: the plane is closed to the row. `fillings`: of a row all or none.
-  /// Preconditions: rooms of a row are alike where they are not 0; at least one set.
-  SetColouring(std::span<const std::vector<RowLoad>> sets, std::span<const double> room,
-               std::int32_t planes, std::span<const Filling> fillings = {});
+  /// `capacity`: by side and plane; 0 closes the plane to the side. A side has either all of its
+  /// `packings` or none. Preconditions: the open links of a side have equal capacities; at least
+  /// one set.
+  SpineAssignment(std::span<const std::vector<SideLoad>> sets, std::span<const double> capacity,
+                  std::int32_t planes, std::span<const ExactPacking> packings = {});
 
  private:
   struct Member {
     std::int32_t set;
     double load;
   };
-  struct Row {
-    std::vector<Member> members;         ///< the largest first
-    std::vector<std::int32_t> fillings;  ///< numbers
-    std::vector<double> room;            ///< by plane
-    double most = 0;                     ///< room
-    std::size_t exclusive = 0;           ///< of the largest, any two are too much
+  /// The link load constraints of one side, over all planes.
+  struct LinkLoads {
+    std::vector<Member> members;         ///< sets with load on the side, the largest first
+    std::vector<std::int32_t> packings;  ///< numbers of its exact packings
+    std::vector<double> capacity;        ///< by plane
+    double open_capacity = 0;            ///< capacity of an open link
+    std::size_t clique_size = 0;         ///< the first members that conflict pairwise
   };
 
-  void follow_from(Literal literal, std::vector<Literal>& into) const override;
-  void join(std::span<const std::vector<RowLoad>> sets);
-  void open_planes(std::span<const std::vector<RowLoad>> sets, std::span<const double> room);
-  void use_every_plane(const Row& row);
-  void fill_every_plane(const Row& row);
-  void spread();
+  void append_implications(Literal assigned, std::vector<Literal>& into) const override;
+  void find_conflicts(std::span<const std::vector<SideLoad>> sets);
+  void close_planes(std::span<const std::vector<SideLoad>> sets, std::span<const double> capacity);
+  void require_all_different(const LinkLoads& side);
+  void require_packings(const LinkLoads& side);
+  void break_symmetry();
 
-  std::vector<Row> rows_;
-  std::span<const Filling> fillings_;
-  std::vector<std::vector<std::int32_t>> edges_;    ///< by set: those it shares no plane with
-  std::vector<std::vector<std::int32_t>> with_;     ///< by set: fillings that need it,
-  std::vector<std::vector<std::int32_t>> against_;  ///< and those of its rows that do not
-  bool alike_ = true;                               ///< all planes are open to all sets
+  std::vector<LinkLoads> sides_;
+  std::span<const ExactPacking> packings_;
+  std::vector<std::vector<std::int32_t>> conflicts_;         ///< by set: sets that it excludes
+  std::vector<std::vector<std::int32_t>> packings_with_;     ///< by set: packings that contain it
+  std::vector<std::vector<std::int32_t>> packings_without_;  ///< by set: the others of its sides
+  bool interchangeable_ = true;                              ///< every plane is open to every set
 };
 
 }  // namespace scalemodel

@@ -1,4 +1,4 @@
-// Which of some sizes add up to a given sum.
+// Subsets of sizes that add up to a given sum.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,14 @@
 
 namespace scalemodel {
 
-/// Bytes that were put in, up to rounding: says no only where they were not, and seldom yes.
+/// A filter of sums in bytes, up to rounding: it never misses a sum that was inserted, and seldom
+/// claims one that was not.
 class SumFilter {
  public:
-  /// For `count` sums between 0 and `most`.
-  SumFilter(std::size_t count, double most);
-  void put(double sum, double tolerance);
-  bool may_have(double sum) const {
+  /// For `count` sums between 0 and `largest`.
+  SumFilter(std::size_t count, double largest);
+  void insert(double sum, double tolerance);
+  bool may_contain(double sum) const {
     const auto place = static_cast<std::size_t>(sum * scale_);
     return (words_[place / kBits] >> place % kBits & 1U) != 0;
   }
@@ -26,15 +27,17 @@ class SumFilter {
   double scale_;  ///< places per byte
 };
 
-/// Positions that add up, ascending.
+/// Positions of the sizes of a subset, ascending.
 using SubsetOfSizes = std::vector<std::int32_t>;
 
 /// All subsets of `sizes` (ascending, above 0) that add up to `sum`, by two halves of the sizes
-/// (Horowitz and Sahni, J. ACM 21 (1974) 277-292); nothing where a half has more than `most_halves`
-/// subsets that do not exceed it, or more than `most` subsets add up. `work` grows by the subsets
-/// looked at.
+/// (Horowitz and Sahni, J. ACM 21 (1974) 277-292). Nothing where a half has more than
+/// `max_half_subsets` subsets that do not exceed the sum, or where more than `max_subsets` subsets
+/// add up to it. `work` grows by the number of listed subsets of halves.
 std::optional<std::vector<SubsetOfSizes>> subsets_of_sum(std::span<const double> sizes, double sum,
-                                                         double tolerance, std::size_t most_halves,
-                                                         std::size_t most, std::size_t& work);
+                                                         double tolerance,
+                                                         std::size_t max_half_subsets,
+                                                         std::size_t max_subsets,
+                                                         std::size_t& work);
 
 }  // namespace scalemodel

@@ -14,24 +14,25 @@ namespace {
 
 using Numbers = std::vector<std::int32_t>;
 
-/// Loads of links with the number of links at each load, so that energy differences are local.
+/// Loads of links with the number of links at each load, so a move updates the energy locally.
 class Loads {
  public:
-  explicit Loads(std::int32_t links, std::size_t flows) : load_(links, 0), with_(flows + 2, 0) {
-    with_[0] = links;
+  explicit Loads(std::int32_t links, std::size_t flows) : load_(links, 0), count_(flows + 2, 0) {
+    count_[0] = links;
   }
 
   void change(std::int32_t link, std::int32_t by) {
-    --with_[load_[link]];
+    --count_[load_[link]];
     load_[link] += by;
-    ++with_[load_[link]];
+    ++count_[load_[link]];
     largest_ = std::max(largest_, load_[link]);
-    while (largest_ > 0 && with_[largest_] == 0) --largest_;
+    while (largest_ > 0 && count_[largest_] == 0) --largest_;
   }
-  double energy() const { return static_cast<double>(largest_) * with_[largest_]; }
+  double energy() const { return static_cast<double>(largest_) * count_[largest_]; }
 
  private:
-  Numbers load_, with_;
+  Numbers load_;   ///< by link
+  Numbers count_;  ///< by load: links
   std::int32_t largest_ = 0;
 };
 
@@ -60,7 +61,7 @@ class State {
 
   double energy() const { return loads_.energy(); }
   std::int32_t destinations() const { return static_cast<std::int32_t>(destinations_.size()); }
-  /// Leaves with two destinations or more; destinations of a leaf are neighbours in their list.
+  /// Leaves with two destinations or more, as ranges [begin, end) of the list of destinations.
   const std::vector<std::pair<std::int32_t, std::int32_t>>& leaves() const { return leaves_; }
 
   void exchange(std::int32_t a, std::int32_t b) {
@@ -81,14 +82,14 @@ class State {
  private:
   void start() {
     const LinkGraph& graph = instance_.graph;
-    Numbers met(graph.nodes(), 0);  // NICs of every switch so far
+    Numbers numbered(graph.nodes(), 0);  // NICs of every switch so far
     plane_.resize(graph.nics());
     Numbers leaf(graph.nics());
     std::int32_t most = 1;
     for (const std::int32_t f : flows_) most = std::max(most, instance_.paths_of(f));
     for (std::int32_t nic = 0; nic < graph.nics(); ++nic) {
       leaf[nic] = graph.end_switch(nic);
-      plane_[nic] = met[leaf[nic]]++ % most;
+      plane_[nic] = numbered[leaf[nic]]++ % most;
     }
     std::ranges::stable_sort(destinations_, {}, [&](std::int32_t nic) { return leaf[nic]; });
     for (std::int32_t begin = 0, end = 0; begin < destinations(); begin = end) {

@@ -13,7 +13,7 @@
 namespace scalemodel {
 namespace {
 
-constexpr std::int32_t kNobody = -1;
+constexpr std::int32_t kNoEdge = -1;  ///< partner, half
 
 using Numbers = std::vector<std::int32_t>;
 
@@ -21,7 +21,7 @@ using Numbers = std::vector<std::int32_t>;
 class EulerSplit {
  public:
   EulerSplit(std::int32_t left_vertices, std::int32_t right_vertices)
-      : open_left_(left_vertices, kNobody), open_right_(right_vertices, kNobody) {}
+      : open_left_(left_vertices, kNoEdge), open_right_(right_vertices, kNoEdge) {}
 
   void clear() {
     left_.clear();
@@ -31,38 +31,38 @@ class EulerSplit {
     left_.push_back(left);
     right_.push_back(right);
   }
-  /// Half of every added edge, 0 or 1.
+  /// The half of every added edge: 0 or 1.
   const std::vector<signed char>& split() {
     pair_up(left_, open_left_, left_partner_);
     pair_up(right_, open_right_, right_partner_);
-    half_.assign(left_.size(), kNobody);
+    half_.assign(left_.size(), kNoEdge);
     for (std::int32_t e = 0; e < static_cast<std::int32_t>(half_.size()); ++e) {
-      if (half_[e] != kNobody) continue;
+      if (half_[e] != kNoEdge) continue;
       half_[e] = 0;
-      follow(e, right_partner_, left_partner_);
-      follow(e, left_partner_, right_partner_);
+      alternate(e, right_partner_, left_partner_);
+      alternate(e, left_partner_, right_partner_);
     }
     return half_;
   }
 
  private:
-  /// Edges at a vertex become partners two by two; an odd one stays alone.
+  /// Pairs the edges at every vertex; the last edge of an odd degree has no partner.
   static void pair_up(const Numbers& vertex, Numbers& open, Numbers& partner) {
-    partner.assign(vertex.size(), kNobody);
+    partner.assign(vertex.size(), kNoEdge);
     for (std::int32_t e = 0; e < static_cast<std::int32_t>(vertex.size()); ++e) {
       const std::int32_t other = std::exchange(open[vertex[e]], e);
-      if (other == kNobody) continue;
+      if (other == kNoEdge) continue;
       partner[e] = other;
       partner[other] = e;
-      open[vertex[e]] = kNobody;
+      open[vertex[e]] = kNoEdge;
     }
-    for (const std::int32_t v : vertex) open[v] = kNobody;
+    for (const std::int32_t v : vertex) open[v] = kNoEdge;
   }
-  /// Alternates halves along the path of partners that leaves edge `e` by `out`.
-  void follow(std::int32_t e, const Numbers& out, const Numbers& back) {
+  /// Alternates the halves along the path of partners that starts at edge `e` with `out`.
+  void alternate(std::int32_t e, const Numbers& out, const Numbers& back) {
     const Numbers* by = &out;
     const Numbers* next_by = &back;
-    for (std::int32_t next = (*by)[e]; next != kNobody && half_[next] == kNobody; next = (*by)[e]) {
+    for (std::int32_t next = (*by)[e]; next != kNoEdge && half_[next] == kNoEdge; next = (*by)[e]) {
       half_[next] = static_cast<signed char>(1 - half_[e]);
       e = next;
       std::swap(by, next_by);
@@ -79,12 +79,12 @@ struct Bundle {
   std::int32_t edges;
 };
 
-/// Hands colours to bundles of fewer edges than colours.
+/// Colours bundles of fewer edges than colours.
 class Colourer {
  public:
   using Pairs = std::vector<std::pair<std::int32_t, std::int32_t>>;
 
-  /// `slot[pair]` is where the colours of a pair's edges go in `colours`.
+  /// `slot[pair]` is the position in `colours` of the next colour of the pair.
   Colourer(std::int32_t left_vertices, std::int32_t right_vertices, const Pairs& pairs,
            Numbers& slot, Numbers& colours)
       : left_vertices_(left_vertices),
@@ -100,7 +100,7 @@ class Colourer {
   }
 
  private:
-  /// Colours `first` ... `first + count - 1` for the bundles [begin, end) of the arena.
+  /// Gives the bundles [begin, end) of the arena the colours `first` ... `first + count - 1`.
   void divide(std::size_t begin, std::size_t end, std::int32_t count, std::int32_t first) {
     if (begin == end) return;
     if (count == 1) {
@@ -121,7 +121,7 @@ class Colourer {
     arena_.resize(start);
   }
 
-  /// Appends the two halves of [begin, end) to the arena, which then ends with the second one.
+  /// Appends the first and then the second half of [begin, end) to the arena.
   void halve(std::size_t begin, std::size_t end) {
     euler_.clear();
     for (std::size_t b = begin; b < end; ++b) {
@@ -143,8 +143,8 @@ class Colourer {
     }
   }
 
-  /// An odd number of colours: a few more, whose edges then go where they load least; at last pairs
-  /// of colours are evened out.
+  /// Handles an odd number of colours: divides the edges over a few more colours, moves the edges
+  /// of the surplus colours to those with the least load, then balances pairs of colours.
   void balance(std::size_t begin, std::size_t end, std::int32_t count, std::int32_t first) {
     const auto power = static_cast<std::int32_t>(std::bit_ceil(static_cast<std::uint32_t>(count)));
     divide(begin, end, 4 * (power - count) <= power ? power : count + 1, first);
@@ -155,27 +155,27 @@ class Colourer {
     for (Numbers& members : members_) members.clear();
     floor_[0].assign(left_vertices_, 0);
     floor_[1].assign(right_vertices_, 0);
-    both_.clear();
+    surplus_.clear();
     for (std::size_t b = begin; b < end; ++b) {
       const std::int32_t pair = arena_[b].pair;
       floor_[0][pairs_[pair].first] += arena_[b].edges;
       floor_[1][pairs_[pair].second] += arena_[b].edges;
-      for (std::int32_t i = 0; i < arena_[b].edges; ++i) {  // takes back what was handed out
+      for (std::int32_t i = 0; i < arena_[b].edges; ++i) {  // withdraws the assigned colours
         const std::int32_t colour = colours_[--slot_[pair]] - first;
         if (colour < count) {
           join(pair, colour);
         } else {
-          both_.push_back(pair);
+          surplus_.push_back(pair);
         }
       }
     }
     for (Numbers& degrees : floor_) {
       for (std::int32_t& degree : degrees) degree /= count;
     }
-    for (const std::int32_t pair : both_) place(pair);
+    for (const std::int32_t pair : surplus_) place(pair);
     for (bool changed = true; changed;) {
-      changed = even_out(0, left_vertices_);
-      changed |= even_out(1, right_vertices_);
+      changed = balance_vertices(0, left_vertices_);
+      changed |= balance_vertices(1, right_vertices_);
     }
     for (std::int32_t c = 0; c < count; ++c) {
       for (const std::int32_t pair : members_[c]) put(pair, first + c);
@@ -186,10 +186,11 @@ class Colourer {
     return load_[side].data() + static_cast<std::size_t>(vertex) * count_;
   }
 
+  /// Adds an edge to the colour with the least load at its two vertices.
   void place(std::int32_t pair) {
     const std::int32_t* left = loads(0, pairs_[pair].first);
     const std::int32_t* right = loads(1, pairs_[pair].second);
-    // Against what a balanced vertex has of each colour; then the sum, which counts both ends.
+    // Load above the floor of a balanced vertex: the larger of both ends, then their sum.
     const std::int32_t enough_left = floor_[0][pairs_[pair].first];
     const std::int32_t enough_right = floor_[1][pairs_[pair].second];
     std::int32_t best = 0;
@@ -209,22 +210,24 @@ class Colourer {
     members_[colour].push_back(pair);
   }
 
-  bool even_out(int side, std::int32_t vertices) {
+  /// Balances the colours at every vertex of a side; whether any edge changed its colour.
+  bool balance_vertices(int side, std::int32_t vertices) {
     bool changed = false;
     for (std::int32_t v = 0; v < vertices; ++v) {
       for (;;) {
         const std::int32_t* row = loads(side, v);
         const auto [low, high] = std::minmax_element(row, row + count_);
         if (*high - *low <= 1) break;
-        split_again(static_cast<std::int32_t>(low - row), static_cast<std::int32_t>(high - row));
+        balance_colours(static_cast<std::int32_t>(low - row),
+                        static_cast<std::int32_t>(high - row));
         changed = true;
       }
     }
     return changed;
   }
 
-  /// Euler split of the union of two colours.
-  void split_again(std::int32_t a, std::int32_t b) {
+  /// Balances two colours at every vertex by an Euler split of their union.
+  void balance_colours(std::int32_t a, std::int32_t b) {
     both_ = members_[a];
     both_.insert(both_.end(), members_[b].begin(), members_[b].end());
     euler_.clear();
@@ -258,12 +261,13 @@ class Colourer {
   std::array<std::size_t, 2> halves_{};
   std::int32_t count_ = 0;
   std::array<Numbers, 2> load_;
-  std::array<Numbers, 2> floor_;  ///< of degree over colours, by vertex
-  std::vector<Numbers> members_;
-  Numbers both_;
+  std::array<Numbers, 2> floor_;  ///< by vertex: degree over colours, rounded down
+  std::vector<Numbers> members_;  ///< by colour
+  Numbers surplus_;               ///< edges of colours above `count_`
+  Numbers both_;                  ///< edges of two colours
 };
 
-/// Flows with a choice, and the leaves at their ends.
+/// Flows with several paths, and the leaves at their ends.
 struct Edges {
   Numbers left, right, flow;
 
@@ -277,8 +281,8 @@ struct Edges {
   }
 };
 
-/// Spine i and core j of a flow between pods make path i half + j, spine i within a pod path i: the
-/// order of cables.
+/// A path between pods over spine i and core j has position i half + j, a path within a pod over
+/// spine i has position i: the order of cables.
 std::optional<Choice> fat_tree_colouring(const RoutingInstance& instance) {
   const std::int32_t half = instance.graph.fat_tree_half();
   const std::int32_t leaves = 2 * half * half, pods = 2 * half;
@@ -323,7 +327,7 @@ void balanced_colouring(std::int32_t left_vertices, std::int32_t right_vertices,
     if (pair == static_cast<std::int32_t>(edges.size())) edges.push_back(0);
     ++edges[pair];
   }
-  // Edges of a pair beyond the last whole round of colours share one list of colours.
+  // Edges of a pair beyond a multiple of the colours have their own list of colours.
   std::vector<Bundle> bundles;
   Numbers slot(edges.size() + 1, 0);
   for (std::size_t p = 0; p < edges.size(); ++p) {
@@ -335,7 +339,7 @@ void balanced_colouring(std::int32_t left_vertices, std::int32_t right_vertices,
   Numbers filled = slot;
   Colourer(left_vertices, right_vertices, numbers.pairs(), filled, rest_colours)
       .colour(bundles, colours);
-  // Each edge takes the next colour of its round, or of the list once the rounds are over.
+  // The other edges of a pair take all colours in turn, then the rest takes those of the list.
   Numbers round(edges.size(), 0);
   for (std::int32_t& edge : edges) edge -= edge % colours;
   for (std::size_t e = 0; e < left.size(); ++e) {

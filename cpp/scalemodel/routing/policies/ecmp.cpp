@@ -9,7 +9,7 @@ std::int32_t wrapping_sum(std::int32_t a, std::int32_t b) {
   return std::bit_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
 }
 
-/// Position of the path that `key`, a hash of the connection, leads to.
+/// Position of the path of a flow whose connection has the hash `key`.
 std::int32_t hashed_path(const RoutingInstance& instance, std::size_t flow, std::int32_t key) {
   const std::int32_t leaf = instance.graph.end_switch(instance.flows.source[flow]);
   const auto hash = static_cast<std::uint32_t>(ecmp_hash(wrapping_sum(leaf, key)));

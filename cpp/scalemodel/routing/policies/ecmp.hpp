@@ -1,4 +1,4 @@
-// Equal-cost multipath: a hash of the end points decides.
+// Equal-cost multipath routing by a hash of the end points.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace scalemodel {
 std::int32_t ecmp_hash(std::int32_t value);
 
 /// One hashed path per flow: position h(leaf + h(source + h(destination))) mod paths, in node
-/// numbers. Depends on the pair of NICs only, as with one connection per pair.
+/// numbers. The path depends on the pair of NICs only, as with one connection per pair.
 Choice ecmp(const RoutingInstance& instance);
 
-/// Every flow in `parts` equal parts with different source ports, each hashed for itself; parts may
-/// meet on one path. Part q hashes its source port in place of nothing:
-/// n = h(source + h(destination + h(q))), so that one part is not `ecmp`.
+/// Splits every flow into `parts` equal parts with different source ports and hashes each part;
+/// parts may collide on one path. The hash of part q includes its port,
+/// n = h(source + h(destination + h(q))), so a single part differs from `ecmp`.
 Routing subflow_ecmp(const RoutingInstance& instance, std::int32_t parts);
 
 }  // namespace scalemodel

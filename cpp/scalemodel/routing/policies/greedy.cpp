@@ -12,7 +12,7 @@ namespace {
 
 using Numbers = std::vector<std::int32_t>;
 
-/// Flows by the node at one of their ends.
+/// Flows with a common node at one of their ends.
 struct Class {
   std::string name;
   std::int32_t begin = 0;  ///< in `members`
@@ -72,8 +72,8 @@ class Classes {
   std::vector<Class> classes_;
 };
 
-/// Two tiers: loads as rows of numbers by plane, so that the search over planes is a loop over two
-/// short rows. Planes that are down are full from the start.
+/// Greedy routing on two tiers. Loads of a leaf are contiguous by plane, so the search over planes
+/// is a loop over two short arrays. A link that is down has the maximum load from the start.
 template <class Count>
 void greedy_two_tier(const RoutingInstance& instance, const Classes& classes, Choice& choice) {
   const TwoTier& tiers = instance.graph.two_tier();
@@ -84,7 +84,7 @@ void greedy_two_tier(const RoutingInstance& instance, const Classes& classes, Ch
     if (!instance.graph.alive(tiers.down[i])) down[i] = kFull;
   }
   const std::int32_t planes = tiers.planes;
-  std::vector<Count> fuller(planes);
+  std::vector<Count> higher(planes);
   classes.for_each([&](std::size_t f) {
     const std::int32_t usable = instance.paths_of(f);
     if (usable == 0) return;
@@ -92,10 +92,10 @@ void greedy_two_tier(const RoutingInstance& instance, const Classes& classes, Ch
     Count* d = down.data() + tiers.at(classes.to(f), 0);
     Count least = kFull;
     for (std::int32_t p = 0; p < planes; ++p) {
-      fuller[p] = std::max(u[p], d[p]);
-      least = std::min(least, fuller[p]);
+      higher[p] = std::max(u[p], d[p]);
+      least = std::min(least, higher[p]);
     }
-    const auto plane = static_cast<std::int32_t>(std::ranges::find(fuller, least) - fuller.begin());
+    const auto plane = static_cast<std::int32_t>(std::ranges::find(higher, least) - higher.begin());
     ++u[plane];
     ++d[plane];
     choice[f] = plane;
@@ -107,19 +107,19 @@ void greedy_two_tier(const RoutingInstance& instance, const Classes& classes, Ch
   });
 }
 
-/// The path that is best by `fullness(link)`, largest over its links; the first of equals.
-template <class Fullness>
-std::int32_t least_full_path(const RoutingInstance& instance, std::size_t flow,
-                             const Fullness& fullness) {
+/// The path whose largest `load(link)` over its links is the least; the first one of a tie.
+template <class Load>
+std::int32_t least_loaded_path(const RoutingInstance& instance, std::size_t flow,
+                               const Load& load) {
   std::int32_t best = 0;
   double least = kInfinity;
   for (std::int32_t p = 0; p < instance.paths_of(flow); ++p) {
-    double fullest = 0;
+    double largest = 0;
     for (const std::int32_t link : instance.links(flow, p)) {
-      fullest = std::max(fullest, fullness(link));
+      largest = std::max(largest, load(link));
     }
-    if (fullest < least) {
-      least = fullest;
+    if (largest < least) {
+      least = largest;
       best = p;
     }
   }
@@ -132,7 +132,7 @@ Choice greedy(const RoutingInstance& instance) {
   Choice choice(instance.size(), PathSets::kNone);
   const Classes classes(instance);
   if (instance.graph.two_tier().leaves > 0) {
-    // Small numbers go eight to a register; no link carries more flows than there are.
+    // A vector register holds eight 16-bit loads; no load exceeds the number of flows.
     if (instance.size() < static_cast<std::size_t>(std::numeric_limits<std::int16_t>::max())) {
       greedy_two_tier<std::int16_t>(instance, classes, choice);
     } else {
@@ -143,8 +143,8 @@ Choice greedy(const RoutingInstance& instance) {
   Numbers load(instance.graph.links(), 0);
   classes.for_each([&](std::size_t f) {
     if (instance.paths_of(f) == 0) return;
-    choice[f] = least_full_path(instance, f,
-                                [&](std::int32_t link) { return static_cast<double>(load[link]); });
+    choice[f] = least_loaded_path(
+        instance, f, [&](std::int32_t link) { return static_cast<double>(load[link]); });
     for (const std::int32_t link : instance.links(f, choice[f])) ++load[link];
   });
   return choice;
@@ -161,7 +161,7 @@ Choice longest_first(const RoutingInstance& instance) {
   for (const std::int32_t f : order) {
     if (instance.paths_of(f) == 0) continue;
     const double size = instance.flows.bytes[f];
-    choice[f] = least_full_path(
+    choice[f] = least_loaded_path(
         instance, f, [&](std::int32_t link) { return (bytes[link] + size) / capacity[link]; });
     for (const std::int32_t link : instance.links(f, choice[f])) bytes[link] += size;
   }

@@ -19,17 +19,21 @@
 namespace scalemodel {
 namespace {
 
-/// What a budget of one buys: flows times moves of layer 1, flows times evaluations of layer 2.
+/// Work of a budget of one: flows times moves of layer 1, flows times evaluations of layer 2.
 constexpr double kMovesPerBudget = 7.5e6, kFlowsPerBudget = 150'000;
-/// On two tiers: moves of flows. Shares of the budget for deducing sets and for placing them where
-/// they may be others; what is left anneals single flows.
-constexpr double kPlaneMovesPerBudget = 1'000'000, kDeducing = 0.3, kPlacing = 0.5;
-/// Of one run in a hundred the end is far from the others'.
+/// On two tiers: moves of single flows in a budget of one; shares of the budget for the deduction
+/// of sets and for their assignment to spines. Annealing of single flows takes the rest.
+constexpr double kPlaneMovesPerBudget = 1'000'000, kDeductionShare = 0.3, kAssignmentShare = 0.5;
+/// Annealing runs: one run in a hundred ends far from the others.
 constexpr int kRuns = 2;
-/// Complete search up to so many routings times flows.
-constexpr std::int64_t kFewest = 4096, kFlowsSearched = 100'000;
+/// Limits of exhaustive search: routings, and routings times flows.
+constexpr std::int64_t kMaxExhaustiveRoutings = 4096, kMaxExhaustiveFlows = 100'000;
+/// Moves without gain, per movable flow, before the search restarts from the best choice.
+constexpr std::size_t kPatiencePerFlow = 16;
+/// One in this many decreases of job values is accepted, to leave local optima.
+constexpr std::int32_t kDecreaseOdds = 32;
 
-/// Flows that share an end switch: partners of exchanges.
+/// Flows that share an end switch, as partners of exchanges.
 class Neighbours {
  public:
   explicit Neighbours(const RoutingInstance& instance) : instance_(instance) {
@@ -42,7 +46,7 @@ class Neighbours {
     }
   }
 
-  /// A random flow that leaves or enters where `flow` does; possibly the flow itself.
+  /// A random flow that leaves or enters the same switch as `flow`; possibly the flow itself.
   std::int32_t random_one(std::int32_t flow, SplitMix& random) const {
     const bool leaves = (random.next() & 1U) != 0;
     const auto& flows = leaves ? leaving_[from(flow)] : entering_[to(flow)];
@@ -61,8 +65,8 @@ class Neighbours {
   std::vector<std::vector<std::int32_t>> leaving_, entering_;
 };
 
-/// Position, among the paths of `own`, of the plane that position `choice` of `partner` stands for;
-/// kNone where that flow cannot use it.
+/// Position, among the paths of `own`, of the plane at position `choice` of `partner`; kNone where
+/// `own` cannot use that plane.
 std::int32_t same_plane(const RoutingInstance& instance, std::int32_t own, std::int32_t partner,
                         std::int32_t choice) {
   const PathSets& paths = instance.paths;
@@ -71,15 +75,15 @@ std::int32_t same_plane(const RoutingInstance& instance, std::int32_t own, std::
   return instance.position_of_plane(own, paths.via[paths.path_first[theirs] + choice]);
 }
 
-/// What the quick routers answer.
+/// The routings of the constructive policies.
 std::vector<Choice> starts(const RoutingInstance& instance) {
   std::vector<Choice> all{longest_first(instance), greedy(instance)};
   if (std::optional<Choice> coloured = colouring(instance)) all.push_back(*std::move(coloured));
   return all;
 }
 
-/// Of the choices that drain within `longest` (at least one does), the one with the largest sorted
-/// job values, the last of equals.
+/// The choice with the largest sorted job values among those that drain within `longest`; the last
+/// one of a tie. Precondition: at least one drains within `longest`.
 Choice best_of(const RoutingInstance& instance, RateModel model, const std::vector<Choice>& all,
                double longest) {
   JobObjective objective(instance, model);
@@ -95,16 +99,17 @@ Choice best_of(const RoutingInstance& instance, RateModel model, const std::vect
   return *best;
 }
 
-/// Moves that start at an overfull link.
-class Cooling {
+/// Annealing moves of flows on overloaded links.
+class PathAnnealing {
  public:
-  Cooling(const RoutingInstance& instance, DrainState& state, const Neighbours& neighbours,
-          SplitMix& random)
+  PathAnnealing(const RoutingInstance& instance, DrainState& state, const Neighbours& neighbours,
+                SplitMix& random)
       : instance_(instance), state_(state), neighbours_(neighbours), random_(random) {}
 
   void try_move(double temperature) {
-    const auto overfull = state_.overfull();
-    const std::int32_t link = overfull[random_.below(static_cast<std::int32_t>(overfull.size()))];
+    const auto overloaded = state_.overloaded();
+    const std::int32_t link =
+        overloaded[random_.below(static_cast<std::int32_t>(overloaded.size()))];
     const auto users = state_.flows_on(link);
     const std::int32_t flow = users[random_.below(static_cast<std::int32_t>(users.size()))];
     if (instance_.paths_of(flow) < 2) return;
@@ -119,8 +124,8 @@ class Cooling {
       if (to == PathSets::kNone || other_to == PathSets::kNone) return;
     }
     if (to == old) return;
-    const double worse = state_.change_of(flow, to, other, other_to);
-    if (worse > 0 && random_.unit() >= std::exp(-worse / temperature)) return;
+    const double increase = state_.change_of(flow, to, other, other_to);
+    if (increase > 0 && random_.unit() >= std::exp(-increase / temperature)) return;
     state_.move(flow, to);
     if (other != PathSets::kNone) state_.move(other, other_to);
   }
@@ -132,51 +137,51 @@ class Cooling {
   SplitMix& random_;
 };
 
-/// Any fabric: one flow takes another path, or two exchange theirs.
+/// Layer 1 on any fabric: annealing over the paths of flows.
 Choice lower_on_paths(const RoutingInstance& instance, const Choice& start, double bound,
                       const SearchEffort& effort) {
   DrainState state(instance, start, bound * (1 + kRounding));
   const Neighbours neighbours(instance);
   SplitMix random(effort.seed);
-  Cooling cooling(instance, state, neighbours, random);
+  PathAnnealing annealing(instance, state, neighbours, random);
   constexpr double kFirstTemperature = 3e-4, kLastTemperature = 3e-6;  // squared bounds
-  constexpr std::int64_t kCheckInterval = 64;  // moves between two checks of the longest time
+  constexpr std::int64_t kMovesPerCheck = 64;  // moves between two checks of the longest time
   const auto moves = static_cast<std::int64_t>(kMovesPerBudget * effort.budget /
                                                static_cast<double>(instance.size()));
   Choice best = start;
   double least = state.longest(), temperature = 0;
   for (std::int64_t i = 0; i < moves && !state.fits(); ++i) {
-    if (i % kCheckInterval == 0) {
-      const double passed = static_cast<double>(i) / static_cast<double>(moves);
+    if (i % kMovesPerCheck == 0) {
+      const double progress = static_cast<double>(i) / static_cast<double>(moves);
       temperature = bound * bound * kFirstTemperature *
-                    std::pow(kLastTemperature / kFirstTemperature, passed);
+                    std::pow(kLastTemperature / kFirstTemperature, progress);
       if (const double longest = state.longest(); longest < least) {
         least = longest;
         best = state.choice();
       }
     }
-    cooling.try_move(temperature);
+    annealing.try_move(temperature);
   }
   return state.longest() < least ? state.choice() : best;
 }
 
-/// Two tiers: what sums of sizes tell, otherwise flows by annealing.
+/// Layer 1 on two tiers: an exact packing, otherwise annealing over the planes of flows.
 Choice lower_on_planes(const RoutingInstance& instance, double bound, const SearchEffort& effort) {
-  const FlowSets deduced = deduce_sets(instance, bound, kDeducing * effort.budget);
+  const FlowSets deduced = deduce_flow_sets(instance, bound, kDeductionShare * effort.budget);
   double left = effort.budget - deduced.effort;
   if (deduced.complete) {
-    // Where no other sets fill links, moves find nothing either.
-    const double share = deduced.fillings.empty() ? left : kPlacing * effort.budget;
-    if (auto filled = place_sets(instance, deduced, bound, share)) return *std::move(filled);
+    // Where the packing of every link is certain, annealing finds nothing that the solver misses.
+    const double share = deduced.packings.empty() ? left : kAssignmentShare * effort.budget;
+    if (auto packed = assign_spines(instance, deduced, bound, share)) return *std::move(packed);
     left -= share;
   }
-  const FlowSets sets = single_flows(instance);
+  const FlowSets sets = single_flow_sets(instance);
   const std::int32_t planes = instance.graph.two_tier().planes;
-  const std::int32_t rows = 2 * instance.graph.two_tier().leaves;
+  const std::int32_t sides = 2 * instance.graph.two_tier().leaves;
   std::vector<double> per_byte;
-  for (std::int32_t row = 0; row < rows; ++row) {
+  for (std::int32_t side = 0; side < sides; ++side) {
     for (std::int32_t plane = 0; plane < planes; ++plane) {
-      per_byte.push_back(1 / (capacity_of(instance.graph, row, plane) * bound));
+      per_byte.push_back(1 / (side_capacity(instance.graph, side, plane) * bound));
     }
   }
   std::vector<char> allowed;
@@ -190,15 +195,15 @@ Choice lower_on_planes(const RoutingInstance& instance, double bound, const Sear
   }
   SplitMix random(effort.seed);
   const auto moves = static_cast<std::int64_t>(left / kRuns * kPlaneMovesPerBudget);
-  const PlaneAnnealing fresh(sets.rows, std::move(per_byte), std::move(allowed), planes);
-  PlaneAnnealing best = fresh;
+  const PlaneAnnealing initial(sets.loads, std::move(per_byte), std::move(allowed), planes);
+  PlaneAnnealing best = initial;
   best.run(moves, random);
   for (int run = 1; run < kRuns && best.longest() > 1 + kRounding; ++run) {
-    PlaneAnnealing other = fresh;
+    PlaneAnnealing other = initial;
     other.run(moves, random);
     if (other.longest() < best.longest()) best = std::move(other);
   }
-  return choice_of(instance, sets, best.planes());
+  return choice_of_planes(instance, sets, best.planes());
 }
 
 }  // namespace
@@ -228,25 +233,25 @@ Choice raise_job_values(const RoutingInstance& instance, RateModel model, Choice
   std::vector<double> current = values_of(choice), best_values = current;
   Choice best = choice;
   std::vector<double> alone = isolated_values(instance);
-  if (compare_sorted(alone, best_values) <= 0) return choice;  // nobody disturbs anybody
+  if (compare_sorted(alone, best_values) <= 0) return choice;  // no job slows another one down
   SplitMix random(effort.seed + 1);
   const Neighbours neighbours(instance);
   const double limit =
       std::max(drain_of(instance, choice).base(), longest.base()) * (1 + kRounding);
   DrainState drain(instance, choice, limit);
-  const auto rounds = static_cast<std::int64_t>(kFlowsPerBudget * effort.budget /
-                                                static_cast<double>(instance.size()));
-  const auto patience = static_cast<std::int64_t>(16 * movable.size());
+  const auto moves = static_cast<std::int64_t>(kFlowsPerBudget * effort.budget /
+                                               static_cast<double>(instance.size()));
+  const auto patience = static_cast<std::int64_t>(kPatiencePerFlow * movable.size());
   const auto accepts = [&] {
     if (!drain.fits()) return false;
     const auto values = objective.sorted_values(drain.choice());
-    const bool lets_go = random.below(32) == 0;  // leaves local optima now and then
-    if (compare_sorted(values, current) < 0 && !lets_go) return false;
+    const bool accepts_decrease = random.below(kDecreaseOdds) == 0;
+    if (compare_sorted(values, current) < 0 && !accepts_decrease) return false;
     current.assign(values.begin(), values.end());
     return true;
   };
-  std::int64_t idle = 0;
-  for (std::int64_t i = 0; i < rounds; ++i) {
+  std::int64_t without_gain = 0;
+  for (std::int64_t i = 0; i < moves; ++i) {
     const std::int32_t flow = movable[random.below(static_cast<std::int32_t>(movable.size()))];
     const std::int32_t old = drain.choice()[flow];
     std::int32_t other = PathSets::kNone, other_old = PathSets::kNone;
@@ -261,23 +266,23 @@ Choice raise_job_values(const RoutingInstance& instance, RateModel model, Choice
       drain.move(flow, mine);
       drain.move(other, theirs);
     }
-    ++idle;
+    ++without_gain;
     if (accepts()) {
       if (compare_sorted(current, best_values) > 0) {
         best = drain.choice();
         best_values = current;
-        idle = 0;
+        without_gain = 0;
       }
     } else {
       if (other != PathSets::kNone) drain.move(other, other_old);
       drain.move(flow, old);
     }
-    if (idle > patience) {
+    if (without_gain > patience) {
       for (const std::int32_t f : movable) {
         if (drain.choice()[f] != best[f]) drain.move(f, best[f]);
       }
       current = best_values;
-      idle = 0;
+      without_gain = 0;
     }
   }
   return best;
@@ -285,7 +290,7 @@ Choice raise_job_values(const RoutingInstance& instance, RateModel model, Choice
 
 Choice local_search(const RoutingInstance& instance, RateModel model, const SearchEffort& effort) {
   const std::int64_t flows = static_cast<std::int64_t>(instance.size()) + 1;
-  const std::int64_t limit = std::min(kFewest, kFlowsSearched / flows);
+  const std::int64_t limit = std::min(kMaxExhaustiveRoutings, kMaxExhaustiveFlows / flows);
   const Choice simple = greedy(instance);
   const double allowed = drain_of(instance, simple).base();
   if (effort.budget > 0 && count_routings(instance, limit) <= limit) {
@@ -298,7 +303,7 @@ Choice local_search(const RoutingInstance& instance, RateModel model, const Sear
   const double least = drain_of(instance, all.back()).base();
   Choice found = raise_job_values(instance, model, best_of(instance, model, all, least), effort);
   if (!has_larger_values(instance, model, simple, found)) return found;
-  // The shortest drain costs job values that greedy has.
+  // The shortest drain time costs job values that greedy reaches: its drain time is the limit.
   all.push_back(found);
   return raise_job_values(instance, model, best_of(instance, model, all, allowed), effort,
                           Seconds{allowed});

@@ -14,7 +14,7 @@ DrainState::DrainState(const RoutingInstance& instance, Choice choice, double ta
   }
   time_.resize(graph.links(), 0.0);
   users_.resize(graph.links());
-  overfull_place_.resize(graph.links(), PathSets::kNone);
+  overloaded_place_.resize(graph.links(), PathSets::kNone);
   place_first_.assign(1, 0);
   for (std::size_t f = 0; f < instance.size(); ++f) {
     std::size_t longest = 0;
@@ -25,7 +25,7 @@ DrainState::DrainState(const RoutingInstance& instance, Choice choice, double ta
   }
   place_.resize(place_first_.back());
   for (std::int32_t f = 0; f < static_cast<std::int32_t>(choice_.size()); ++f) {
-    if (choice_[f] != PathSets::kNone) put_on(f);
+    if (choice_[f] != PathSets::kNone) add(f);
   }
 }
 
@@ -34,20 +34,20 @@ double DrainState::longest() const {
 }
 
 void DrainState::move(std::int32_t flow, std::int32_t to) {
-  take_off(flow);
+  remove(flow);
   choice_[flow] = to;
-  put_on(flow);
+  add(flow);
 }
 
 void DrainState::gather(std::int32_t flow, std::int32_t to) {
   const double bytes = instance_.flows.bytes[flow];
   const auto add = [&](std::int32_t link, double by) {
-    for (Step& step : steps_) {
-      if (step.link != link) continue;
-      step.time += by;
+    for (TimeChange& changed : changes_) {
+      if (changed.link != link) continue;
+      changed.time += by;
       return;
     }
-    steps_.push_back({link, by});
+    changes_.push_back({link, by});
   };
   for (const std::int32_t link : links(flow)) add(link, -bytes * per_byte_[link]);
   for (const std::int32_t link : instance_.links(static_cast<std::size_t>(flow), to)) {
@@ -57,19 +57,19 @@ void DrainState::gather(std::int32_t flow, std::int32_t to) {
 
 double DrainState::change_of(std::int32_t flow, std::int32_t to, std::int32_t other,
                              std::int32_t other_to) {
-  steps_.clear();
+  changes_.clear();
   gather(flow, to);
   if (other != PathSets::kNone) gather(other, other_to);
   double change = 0;
-  for (const Step& step : steps_) {
-    const double before = std::max(time_[step.link] - target_, 0.0);
-    const double after = std::max(time_[step.link] + step.time - target_, 0.0);
+  for (const TimeChange& changed : changes_) {
+    const double before = std::max(time_[changed.link] - target_, 0.0);
+    const double after = std::max(time_[changed.link] + changed.time - target_, 0.0);
     change += after * after - before * before;
   }
   return change;
 }
 
-void DrainState::take_off(std::int32_t flow) {
+void DrainState::remove(std::int32_t flow) {
   std::int32_t place = place_first_[flow];
   for (const std::int32_t link : links(flow)) {
     std::vector<std::int32_t>& users = users_[link];
@@ -77,39 +77,39 @@ void DrainState::take_off(std::int32_t flow) {
     const std::int32_t last = users.back();
     users[at] = last;
     users.pop_back();
-    if (last != flow) {  // the last user now stands where the flow stood
+    if (last != flow) {  // the last user takes the position of the flow
       std::int32_t of_last = place_first_[last];
       for (const std::int32_t other : links(last)) {
         if (other == link) place_[of_last] = at;
         ++of_last;
       }
     }
-    change(link, -instance_.flows.bytes[flow]);
+    change_load(link, -instance_.flows.bytes[flow]);
   }
 }
 
-void DrainState::put_on(std::int32_t flow) {
+void DrainState::add(std::int32_t flow) {
   std::int32_t place = place_first_[flow];
   for (const std::int32_t link : links(flow)) {
     place_[place++] = static_cast<std::int32_t>(users_[link].size());
     users_[link].push_back(flow);
-    change(link, instance_.flows.bytes[flow]);
+    change_load(link, instance_.flows.bytes[flow]);
   }
 }
 
-void DrainState::change(std::int32_t link, double by) {
+void DrainState::change_load(std::int32_t link, double bytes) {
   const auto over = [&](double time) { return std::max(time - target_, 0.0); };
   const double before = over(time_[link]);
-  time_[link] += by * per_byte_[link];
+  time_[link] += bytes * per_byte_[link];
   const double after = over(time_[link]);
   if (before == 0 && after > 0) {
-    overfull_place_[link] = static_cast<std::int32_t>(overfull_.size());
-    overfull_.push_back(link);
+    overloaded_place_[link] = static_cast<std::int32_t>(overloaded_.size());
+    overloaded_.push_back(link);
   } else if (before > 0 && after == 0) {
-    const std::int32_t last = overfull_.back();
-    overfull_[overfull_place_[link]] = last;
-    overfull_place_[last] = overfull_place_[link];
-    overfull_.pop_back();
+    const std::int32_t last = overloaded_.back();
+    overloaded_[overloaded_place_[link]] = last;
+    overloaded_place_[last] = overloaded_place_[link];
+    overloaded_.pop_back();
   }
 }
 

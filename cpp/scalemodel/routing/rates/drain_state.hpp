@@ -1,4 +1,4 @@
-// Times to drain the links of a fabric under a changing choice of paths.
+// Drain times of the links of a fabric under a changing choice of paths.
 #pragma once
 
 #include <algorithm>
@@ -10,33 +10,33 @@
 
 namespace scalemodel {
 
-/// Keeps the flows of every link and the links that take longer than a target up to date move by
-/// move.
+/// Maintains the flows of every link, and the overloaded links: those with a drain time above a
+/// target.
 class DrainState {
  public:
   DrainState(const RoutingInstance& instance, Choice choice, double target);
 
-  bool fits() const { return overfull_.empty(); }
-  std::span<const std::int32_t> overfull() const { return overfull_; }
+  bool fits() const { return overloaded_.empty(); }
+  std::span<const std::int32_t> overloaded() const { return overloaded_; }
   std::span<const std::int32_t> flows_on(std::int32_t link) const { return users_[link]; }
   const Choice& choice() const { return choice_; }
   /// Longest time to drain a link, seconds.
   double longest() const;
 
   void move(std::int32_t flow, std::int32_t to);
-  /// How the squared excess over the target, summed over links, would change if `flow` took path
-  /// `to` and, unless it is kNone, `other` took path `other_to`.
+  /// Change of the sum over links of the squared excess over the target if `flow` took path `to`
+  /// and, unless it is kNone, `other` took path `other_to`.
   double change_of(std::int32_t flow, std::int32_t to, std::int32_t other, std::int32_t other_to);
 
  private:
-  struct Step {
+  struct TimeChange {
     std::int32_t link;
     double time;
   };
   void gather(std::int32_t flow, std::int32_t to);
-  void take_off(std::int32_t flow);
-  void put_on(std::int32_t flow);
-  void change(std::int32_t link, double by);
+  void remove(std::int32_t flow);
+  void add(std::int32_t flow);
+  void change_load(std::int32_t link, double bytes);
   std::span<const std::int32_t> links(std::int32_t flow) const {
     return instance_.links(static_cast<std::size_t>(flow), choice_[flow]);
   }
@@ -44,11 +44,12 @@ class DrainState {
   const RoutingInstance& instance_;
   Choice choice_;
   double target_;
-  std::vector<double> per_byte_, time_;            ///< by link, seconds
-  std::vector<std::vector<std::int32_t>> users_;   ///< by link
-  std::vector<std::int32_t> place_first_, place_;  ///< by flow and link of its path: in users_
-  std::vector<std::int32_t> overfull_, overfull_place_;
-  std::vector<Step> steps_;  ///< of a move under consideration, one per link
+  std::vector<double> per_byte_, time_;           ///< by link, seconds
+  std::vector<std::vector<std::int32_t>> users_;  ///< by link
+  std::vector<std::int32_t> place_first_,
+      place_;  ///< by flow and link of its path: position in `users_`
+  std::vector<std::int32_t> overloaded_, overloaded_place_;
+  std::vector<TimeChange> changes_;  ///< of a candidate move, one per link
 };
 
 }  // namespace scalemodel

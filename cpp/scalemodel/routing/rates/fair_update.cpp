@@ -6,7 +6,7 @@
 namespace scalemodel {
 namespace {
 
-constexpr std::int32_t kNoOwner = -1;
+constexpr std::int32_t kAbsent = -1;  ///< a bottleneck link, a number in the part
 
 }  // namespace
 
@@ -18,8 +18,8 @@ FairUpdate::FairUpdate(std::span<const double> capacity, const Incidence& uses)
       rate_(uses.size(), 0.0),
       active_(uses.size(), 0),
       joined_(uses.size(), 0),
-      held_by_(uses.size(), kNoOwner),
-      local_(capacity.size(), kNoOwner) {
+      bottleneck_(uses.size(), kAbsent),
+      local_(capacity.size(), kAbsent) {
   for (const std::int32_t link : uses.link) ++user_first_[link + 1];
   for (std::size_t e = 1; e < user_first_.size(); ++e) user_first_[e] += user_first_[e - 1];
   std::vector<std::int32_t> next(user_first_.begin(), user_first_.end() - 1);
@@ -42,7 +42,7 @@ void FairUpdate::join(std::int32_t entity) {
 void FairUpdate::start(std::int32_t entity) {
   active_[entity] = 1;
   rate_[entity] = 0;
-  held_by_[entity] = kNoOwner;
+  bottleneck_[entity] = kAbsent;
   started_.push_back(entity);
 }
 
@@ -53,7 +53,7 @@ void FairUpdate::stop(std::int32_t entity) {
 }
 
 void FairUpdate::solve_part() {
-  for (const std::int32_t link : part_links_) local_[link] = kNoOwner;
+  for (const std::int32_t link : part_links_) local_[link] = kAbsent;
   part_links_.clear();
   part_uses_.first.assign(1, 0);
   part_uses_.link.clear();
@@ -61,7 +61,7 @@ void FairUpdate::solve_part() {
   for (const std::int32_t entity : part_) {
     for (std::int32_t k = uses_.first[entity]; k < uses_.first[entity + 1]; ++k) {
       const std::int32_t link = uses_.link[k];
-      if (local_[link] == kNoOwner) {
+      if (local_[link] == kAbsent) {
         local_[link] = static_cast<std::int32_t>(part_links_.size());
         part_links_.push_back(link);
       }
@@ -85,12 +85,12 @@ void FairUpdate::solve_part() {
   solved_ += static_cast<std::int64_t>(part_.size());
 }
 
-/// Looks for entities outside the part that break the condition or make it fail inside; true if any
-/// joined.
+/// Adds the entities that lost their bottleneck link, and those that are faster on a saturated link
+/// than an entity of the part without a bottleneck link; false where none joined.
 bool FairUpdate::widen() {
   const std::size_t before = part_.size();
   fastest_.resize(part_links_.size());
-  full_.resize(part_links_.size());
+  saturated_.resize(part_links_.size());
   for (std::size_t e = 0; e < part_links_.size(); ++e) {
     const std::int32_t link = part_links_[e];
     double used = 0, fastest = 0;
@@ -99,22 +99,22 @@ bool FairUpdate::widen() {
       fastest = std::max(fastest, rate_[user_[u]]);
     }
     fastest_[e] = fastest * (1 - kRounding);
-    full_[e] = used >= (1 - kRounding) * capacity_[link] ? 1 : 0;
+    saturated_[e] = used >= (1 - kRounding) * capacity_[link] ? 1 : 0;
     for (const std::int32_t user : users(link)) {
-      const bool holds = full_[e] != 0 && rate_[user] >= fastest_[e];
-      if (held_by_[user] == link && !holds) join(user);
+      const bool is_bottleneck = saturated_[e] != 0 && rate_[user] >= fastest_[e];
+      if (bottleneck_[user] == link && !is_bottleneck) join(user);
     }
   }
   for (std::size_t i = 0; i < before; ++i) {
     const std::int32_t entity = part_[i];
-    held_by_[entity] = kNoOwner;
+    bottleneck_[entity] = kAbsent;
     for (const std::int32_t link : links(entity)) {
       const std::int32_t e = local_[link];
-      if (full_[e] != 0 && rate_[entity] >= fastest_[e]) held_by_[entity] = link;
+      if (saturated_[e] != 0 && rate_[entity] >= fastest_[e]) bottleneck_[entity] = link;
     }
-    if (held_by_[entity] != kNoOwner) continue;
+    if (bottleneck_[entity] != kAbsent) continue;
     for (const std::int32_t link : links(entity)) {
-      if (full_[local_[link]] == 0) continue;
+      if (saturated_[local_[link]] == 0) continue;
       for (const std::int32_t user : users(link)) {
         if (rate_[user] > rate_[entity]) join(user);
       }
@@ -130,7 +130,7 @@ std::span<const std::int32_t> FairUpdate::solve() {
   for (const std::int32_t entity : stopped_) {
     for (const std::int32_t link : links(entity)) {
       for (const std::int32_t user : users(link)) {
-        if (held_by_[user] == link) join(user);
+        if (bottleneck_[user] == link) join(user);
       }
     }
   }

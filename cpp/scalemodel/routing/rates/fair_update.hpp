@@ -1,4 +1,4 @@
-// Max-min fair rates kept up to date while flows come and go.
+// Incremental max-min fair rates while flows start and stop.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@
 
 namespace scalemodel {
 
-/// Rates of the active entities of an incidence. A change solves only the entities that it touches:
-/// those that were held back by a link that lost a flow, and those that came. The rest keeps its
-/// rate unless that would break the condition that makes the solution unique, namely that everyone
-/// has a full link on which no other is faster; whoever breaks it joins and the part is solved
-/// again.
+/// Rates of the active entities of an incidence. A change solves only a part of them: the entities
+/// that start, and those whose bottleneck link lost an entity. All others keep their rates as long
+/// as the condition holds that makes the solution unique: every entity has a bottleneck link, a
+/// saturated link on which no other entity is faster. An entity that violates it joins the part,
+/// which is then solved again.
 class FairUpdate {
  public:
   FairUpdate(std::span<const double> capacity, const Incidence& uses);
 
   double rate(std::int32_t entity) const { return rate_[entity]; }
   bool active(std::int32_t entity) const { return active_[entity] != 0; }
-  /// Announces a change; rates hold until `solve`.
+  /// Registers a change; rates stay valid until `solve`.
   void start(std::int32_t entity);
   void stop(std::int32_t entity);
-  /// Solves what the announced changes touch. Entities whose rate may have changed, in the order in
-  /// which they were reached; valid until the next call.
+  /// Solves the part that the registered changes affect. Returns the entities whose rates may have
+  /// changed, in the order in which they joined; valid until the next call.
   std::span<const std::int32_t> solve();
 
-  std::int64_t solved() const { return solved_; }  ///< entities, over all calls
+  std::int64_t solved() const { return solved_; }  ///< entities solved over all calls
 
  private:
   void join(std::int32_t entity);
@@ -51,12 +51,12 @@ class FairUpdate {
   std::vector<double> user_weight_;
   std::vector<double> rate_;
   std::vector<char> active_, joined_;
-  std::vector<std::int32_t> held_by_;  ///< by entity: a full link on which no other is faster
+  std::vector<std::int32_t> bottleneck_;  ///< by entity: link, -1 before a solution
   std::vector<std::int32_t> part_, started_, stopped_;
-  // The part as a small problem of its own.
-  std::vector<std::int32_t> local_, part_links_;  ///< by link: its number there; and back
+  // The part as a problem with its own numbers of links.
+  std::vector<std::int32_t> local_, part_links_;  ///< number in the part by link, and the inverse
   std::vector<double> part_capacity_, part_rate_, fastest_;
-  std::vector<char> full_;
+  std::vector<char> saturated_;
   Incidence part_uses_;
   WaterFilling filling_;
   std::int64_t solved_ = 0;

@@ -1,4 +1,4 @@
-// The two-layer objective of many routings of one instance, without allocation per routing.
+// The two-layer objective of many routings of one instance, without allocations per routing.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace scalemodel {
 
-/// Evaluates choices of one path per flow. Only links that some path of some flow uses are kept.
+/// Evaluates choices of one path per flow over the links that some path of some flow uses.
 class JobObjective {
  public:
   JobObjective(const RoutingInstance& instance, RateModel model);
@@ -25,7 +25,7 @@ class JobObjective {
 
   const RoutingInstance& instance_;
   RateModel model_;
-  std::vector<std::int32_t> dense_;  ///< by link of the fabric: number among the kept ones
+  std::vector<std::int32_t> dense_;  ///< by link of the fabric: its number here, or kNone
   std::vector<double> capacity_;
   std::vector<std::int32_t> by_job_;  ///< flows, job by job
   Incidence flows_, jobs_;

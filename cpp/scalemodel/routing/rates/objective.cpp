@@ -9,7 +9,7 @@
 namespace scalemodel {
 namespace {
 
-/// The narrowest link of the widest path of a flow, bytes/s.
+/// Capacity of the narrowest link on the widest path of a flow, bytes/s.
 double widest_path(const RoutingInstance& instance, std::size_t flow) {
   double widest = 0;
   for (std::int32_t p = 0; p < instance.paths_of(flow); ++p) {
@@ -27,13 +27,13 @@ double port_width(const RoutingInstance& instance, std::size_t flow, std::int32_
                                       : instance.graph.capacity(host_link).base();
 }
 
-/// Flows of one leaf in one direction, and the links they may leave or enter by.
+/// Flows that leave, or that enter, one leaf, and the links between the leaf and the fabric.
 struct LeafDemand {
-  std::vector<double> bytes;
-  std::vector<double> capacity;  ///< of links that are up
+  std::vector<double> bytes;     ///< by flow
+  std::vector<double> capacity;  ///< by link that is up, bytes/s
 };
 
-/// The sum of the q + 1 smallest among the q S + 1 largest flows, on links of equal capacity.
+/// Time of the q + 1 smallest among the q S + 1 largest flows on one link, the longest over q.
 Seconds pigeonhole_of(LeafDemand& leaf) {
   const std::size_t links = leaf.capacity.size(), flows = leaf.bytes.size();
   if (links == 0 || flows == 0) return {};
@@ -44,11 +44,11 @@ Seconds pigeonhole_of(LeafDemand& leaf) {
     const auto end = leaf.bytes.begin() + static_cast<std::ptrdiff_t>(q * links + 1);
     most = std::max(most, std::accumulate(end - static_cast<std::ptrdiff_t>(q + 1), end, 0.0));
   }
-  // With unequal links only the widest capacity is safe.
+  // With unequal links only the widest one gives a bound.
   return Seconds{most / *high};
 }
 
-/// Demand of every switch with NICs: first what leaves it, then what enters it, by node.
+/// Demand of every switch with NICs: leaving flows by node, then entering flows by node.
 std::vector<LeafDemand> leaf_demands(const RoutingInstance& instance) {
   const LinkGraph& graph = instance.graph;
   std::vector<LeafDemand> leaves(2 * static_cast<std::size_t>(graph.nodes()));
@@ -97,7 +97,7 @@ std::vector<double> allocated_values(const RoutingInstance& instance, const Rout
 std::vector<double> isolated_values(const RoutingInstance& instance) {
   const Flows& flows = instance.flows;
   const LinkGraph& graph = instance.graph;
-  // What the ports of a NIC can carry for the job: its only link, or the widest of its paths.
+  // By NIC: capacity of its only link, or of the widest path of the job.
   std::vector<double> port(graph.nics(), 0.0);
   std::vector<double> sent(graph.nics(), 0.0), received(graph.nics(), 0.0);
   std::vector<double> values(flows.jobs, kInfinity);

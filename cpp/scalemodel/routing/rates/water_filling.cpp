@@ -19,7 +19,7 @@ void WaterFilling::sift_down(std::size_t at) {
   heap_[at] = moved;
 }
 
-void WaterFilling::drop_first() {
+void WaterFilling::pop_heap_top() {
   heap_.front() = heap_.back();
   heap_.pop_back();
   if (!heap_.empty()) sift_down(0);
@@ -54,7 +54,7 @@ void WaterFilling::list_users(const Incidence& uses) {
   }
 }
 
-/// Links with several users become the heap, those with one a cap on it.
+/// Builds the heap of links with several users and the caps of links with one.
 template <bool weighted>
 void WaterFilling::start(const Incidence& uses, std::span<double> value) {
   std::ranges::fill(value, kInfinity);
@@ -120,10 +120,10 @@ void WaterFilling::fill(std::span<const double> capacity, const Incidence& uses,
     }
     const std::int32_t link = heap_.front().link;
     if (links_[link].active == 0) {
-      drop_first();
+      pop_heap_top();
       continue;
     }
-    if constexpr (weighted) {  // afresh: differences of sums lose small weights
+    if constexpr (weighted) {  // a new sum: repeated subtraction loses small weights
       weight_[link] = 0;
       for (std::int32_t u = user_first_[link]; u < user_first_[link + 1]; ++u) {
         if (frozen_[user_[u]] == 0) weight_[link] += user_weight_[u];
@@ -136,9 +136,9 @@ void WaterFilling::fill(std::span<const double> capacity, const Incidence& uses,
       if (heap_.front().link != link) continue;
     }
     if (next_cap < caps_.size() && now > caps_[next_cap].value) continue;
-    drop_first();
-    level = std::max(level, now);  // rounding must not let it fall
-    // Two loops: without a branch on chance between them, the rows of several users load at once.
+    pop_heap_top();
+    level = std::max(level, now);  // rounding must not lower it
+    // Two loops: without unpredictable branches, the links of several users load in parallel.
     waiting_.resize(std::max<std::size_t>(waiting_.size(), links_[link].active + 1));
     std::int32_t waiting = 0;
     for (std::int32_t u = user_first_[link]; u < user_first_[link + 1]; ++u) {

@@ -12,11 +12,11 @@
 namespace scalemodel {
 namespace {
 
-/// Flows of some jobs, and where they stand among all.
+/// Flows of some jobs, and their numbers among all flows.
 struct Demands {
   std::vector<char> jobs;
   Flows flows;
-  std::vector<std::int32_t> place;
+  std::vector<std::int32_t> number;
 };
 
 Demands demands_of(const Flows& all, std::vector<char> jobs) {
@@ -25,7 +25,7 @@ Demands demands_of(const Flows& all, std::vector<char> jobs) {
   demands.flows.groups = all.groups;
   for (std::size_t f = 0; f < all.size(); ++f) {
     if (demands.jobs[all.job[f]] == 0) continue;
-    demands.place.push_back(static_cast<std::int32_t>(f));
+    demands.number.push_back(static_cast<std::int32_t>(f));
     demands.flows.job.push_back(all.job[f]);
     demands.flows.group.push_back(all.group[f]);
     demands.flows.source.push_back(all.source[f]);
@@ -35,14 +35,14 @@ Demands demands_of(const Flows& all, std::vector<char> jobs) {
   return demands;
 }
 
-std::span<const std::int32_t> row(const Incidence& uses, std::size_t entity) {
+std::span<const std::int32_t> links_of(const Incidence& uses, std::size_t entity) {
   return std::span(uses.link).subspan(uses.first[entity],
                                       uses.first[entity + 1] - uses.first[entity]);
 }
 
-/// Links for some of the flows.
+/// Links of some of the flows.
 struct Paths {
-  std::vector<std::int32_t> place;  ///< of the flows among all
+  std::vector<std::int32_t> number;  ///< of the flows among all
   Incidence uses;
   std::vector<char> connected;
 };
@@ -69,17 +69,17 @@ class ControlledNetwork {
     while (!idle) {
       const double next_change = changes_.empty() ? kInfinity : changes_.front().time.base();
       const double now = std::min({next_run, next_move, next_change});
-      // The first run sees nothing yet but what is announced, and comes before all events.
+      // The first run comes before all events: it knows announced and admitted jobs only.
       if (now > 0) simulation_.run_until(now);
-      if (now == kInfinity || nothing_remains()) break;
+      if (now == kInfinity || is_finished()) break;
       if (now == next_change) change(now);
       if (now == next_move) {
         move(now);
         next_move = kInfinity;
       }
       if (now == next_run) {
-        find_paths_for(forecast(now));
-        seen_ = true;
+        route_jobs(forecast(now));
+        is_routed_ = true;
         next_run = now + period;
         if (controller_.delay > Seconds{}) {
           next_move = now + controller_.delay.base();
@@ -87,8 +87,8 @@ class ControlledNetwork {
           move(now);
         }
       }
-      // Whoever still waits now waits for ever.
-      idle = next_move == kInfinity && changes_.empty() && (seen_ || next_run == kInfinity) &&
+      // Without another event, run or change, a flow that still waits never ends.
+      idle = next_move == kInfinity && changes_.empty() && (is_routed_ || next_run == kInfinity) &&
              !simulation_.has_events();
     }
     close_interval(simulation_.now());
@@ -111,9 +111,9 @@ class ControlledNetwork {
     return routing;
   }
 
-  bool nothing_remains() const {
+  bool is_finished() const {
     for (std::int32_t job = 0; job < flows_.jobs; ++job) {
-      if (simulation_.remains(job)) return false;
+      if (simulation_.is_unfinished(job)) return false;
     }
     return true;
   }
@@ -131,27 +131,27 @@ class ControlledNetwork {
               simulation_.communicates(job) || simulation_.next_start(job) <= horizon ? 1 : 0;
           break;
         case Forecast::admitted:
-          jobs[job] = simulation_.remains(job) ? 1 : 0;
+          jobs[job] = simulation_.is_unfinished(job) ? 1 : 0;
           break;
       }
     }
     return jobs;
   }
 
-  void find_paths_for(std::vector<char> jobs) {
-    if (jobs == found_for_) return;  // the same demands on the same network have the same paths
-    found_for_ = std::move(jobs);
-    const Demands demands = demands_of(flows_, found_for_);
+  void route_jobs(std::vector<char> jobs) {
+    if (jobs == routed_jobs_) return;  // same demands, same network: same paths
+    routed_jobs_ = std::move(jobs);
+    const Demands demands = demands_of(flows_, routed_jobs_);
     const RoutingInstance instance(*graph_, demands.flows, limits_);
-    found_.place = demands.place;
-    found_.uses = flow_links(instance, timed_route(instance, options_));
-    found_.connected.clear();
+    new_paths_.number = demands.number;
+    new_paths_.uses = flow_links(instance, timed_route(instance, options_));
+    new_paths_.connected.clear();
     for (std::size_t f = 0; f < instance.size(); ++f) {
-      found_.connected.push_back(instance.is_local(f) || instance.paths_of(f) > 0 ? 1 : 0);
+      new_paths_.connected.push_back(instance.is_local(f) || instance.paths_of(f) > 0 ? 1 : 0);
     }
   }
 
-  /// Flows that have no path keep the one they had: its dead link holds them.
+  /// Gives flows their new paths. A flow without any path keeps its old one, which is down.
   void move(double now) {
     const Incidence& old = simulation_.uses();
     Incidence uses;
@@ -159,10 +159,11 @@ class ControlledNetwork {
     std::int32_t moved = 0;
     std::size_t next = 0;
     for (std::size_t f = 0; f < flows_.size(); ++f) {
-      auto links = row(old, f);
-      if (next < found_.place.size() && found_.place[next] == static_cast<std::int32_t>(f)) {
-        const auto found = row(found_.uses, next);
-        if (found_.connected[next] != 0 && !std::ranges::equal(links, found)) {
+      auto links = links_of(old, f);
+      if (next < new_paths_.number.size() &&
+          new_paths_.number[next] == static_cast<std::int32_t>(f)) {
+        const auto found = links_of(new_paths_.uses, next);
+        if (new_paths_.connected[next] != 0 && !std::ranges::equal(links, found)) {
           links = found;
           ++moved;
         }
@@ -172,17 +173,17 @@ class ControlledNetwork {
       uses.first.push_back(static_cast<std::int32_t>(uses.link.size()));
     }
     if (moved > 0) simulation_.reroute(std::move(uses), graph_->capacities(), now);
-    record(now, static_cast<std::int32_t>(found_.place.size()), moved);
+    record(now, static_cast<std::int32_t>(new_paths_.number.size()), moved);
   }
 
   void change(double now) {
     graph_ = changes_.front().graph;
     changes_ = changes_.subspan(1);
-    found_for_.clear();
-    seen_ = false;
+    routed_jobs_.clear();
+    is_routed_ = false;
     simulation_.reroute(simulation_.uses(), graph_->capacities(), now);
     if (options_.policy == RoutingPolicy::ecmp) {
-      find_paths_for(std::vector<char>(flows_.jobs, 1));
+      route_jobs(std::vector<char>(flows_.jobs, 1));
       move(now);
     } else {
       record(now, 0, 0);
@@ -196,19 +197,19 @@ class ControlledNetwork {
     log_.moved.push_back(moved);
   }
 
-  /// Ends the interval of the last entry.
+  /// Ends the interval of the last entry of the log.
   void close_interval(double now) {
     const NetworkSimulation::Progress progress = simulation_.progress(now);
     if (log_.efficiency.size() < log_.time.size()) {
       const double moved = progress.moved - before_.moved;
-      const double wanted = progress.wanted - before_.wanted;
-      const bool any = wanted > kNothing * progress.wanted;
-      log_.efficiency.push_back(any ? std::min(moved / wanted, 1.0) : 1.0);
+      const double isolated = progress.isolated - before_.isolated;
+      const bool any = isolated > kRoundingShare * progress.isolated;
+      log_.efficiency.push_back(any ? std::min(moved / isolated, 1.0) : 1.0);
     }
     before_ = progress;
   }
 
-  static constexpr double kNothing = 1e-12;  ///< of all bytes: rounding
+  static constexpr double kRoundingShare = 1e-12;  ///< of all bytes: not more than rounding
 
   const LinkGraph* graph_;
   const Flows& flows_;
@@ -217,9 +218,9 @@ class ControlledNetwork {
   Controller controller_;
   std::span<const NetworkChange> changes_;
   ControllerLog log_;
-  bool seen_ = false;  ///< a run has seen the network as it is
-  std::vector<char> found_for_;
-  Paths found_;
+  bool is_routed_ = false;         ///< whether a run followed the last change of the network
+  std::vector<char> routed_jobs_;  ///< jobs of `new_paths_`
+  Paths new_paths_;
   NetworkSimulation::Progress before_;
   NetworkSimulation simulation_;
 };

@@ -1,4 +1,4 @@
-// Paths chosen anew while jobs come, go and lose links.
+// A controller that reroutes flows while jobs start and end and links fail.
 #pragma once
 
 #include <array>
@@ -14,11 +14,11 @@
 
 namespace scalemodel {
 
-/// What a controller knows of the demands that its paths will meet.
+/// The jobs whose demands a run of the controller knows.
 enum class Forecast : std::uint8_t {
-  active,     // jobs in a collective now
-  announced,  // also those that will start one before the next run
-  admitted,   // all jobs with collectives before them
+  active,     // jobs in a collective
+  announced,  // also jobs that start one before the next run takes effect
+  admitted,   // all jobs with collectives that have not ended
 };
 
 template <>
@@ -28,8 +28,8 @@ struct EnumNames<Forecast> {
 };
 
 struct Controller {
-  Seconds period;  ///< between runs; none: paths are chosen once, for all jobs together
-  Seconds delay;   ///< from seeing the demands to new paths
+  Seconds period;  ///< between runs; 0: one routing of all jobs at the start
+  Seconds delay;   ///< from the demands of a run to its new paths
   Forecast forecast = Forecast::announced;
 
   bool operator==(const Controller&) const = default;
@@ -45,21 +45,21 @@ struct RecordOf<Controller> {
       field("forecast", &T::forecast, "which jobs a run routes")};
 };
 
-/// From `time` on the links of the network have the capacities of `graph`, a copy of the fabric in
-/// which something is down, degraded or repaired.
+/// From `time` on the links of the network have the capacities of `graph`, a copy of the fabric
+/// with links that are down, degraded or repaired.
 struct NetworkChange {
   Seconds time;
   const LinkGraph* graph;
 };
 
-/// What the controller did, by the instant at which its paths took effect or links changed.
+/// Actions of the controller, by instant at which its paths take effect or links change.
 struct ControllerLog {
-  std::vector<double> time;
-  std::vector<std::int32_t> routed, moved;  ///< flows that the run saw; that changed their path
-  /// Until the next instant: bytes moved over those that the flows on their way would have moved
-  /// were their jobs alone; one where nobody was.
+  std::vector<double> time;                 ///< seconds
+  std::vector<std::int32_t> routed, moved;  ///< flows of the run; flows with a new path
+  /// Until the next instant: bytes moved over the bytes that the flows in flight move where their
+  /// jobs are alone; 1 without flows in flight.
   std::vector<double> efficiency;
-  double assignment_s = 0;  ///< spent choosing paths, measured
+  double assignment_s = 0;  ///< measured time of routing
 };
 
 struct ControlledRun {
@@ -67,12 +67,12 @@ struct ControlledRun {
   ControllerLog controller;
 };
 
-/// `simulate_network` under a controller: every `period` it sees the demands of its forecast,
-/// routes them together by the policy and moves them `delay` later, running flows too and at no
-/// cost. Flows of other jobs keep their paths; until its first run, paths are hashed. A path with a
-/// link that is down moves nothing until the next run, but hashed paths (policy ecmp) are chosen
-/// anew at once. Flows without any path wait for a repair; `stalled_flows` counts those that wait
-/// for ever. Source: the periodic scheme of arXiv 2503.05324, whose public code runs at every
+/// `simulate_network` under a controller: every `period` it routes the demands of its forecast
+/// together by the policy, and `delay` later their flows take the new paths; flows in flight move
+/// at no cost. Flows of other jobs keep their paths; before the first run, paths are hashed. Flows
+/// with a link that is down transfer nothing until the next run, but hashed paths (policy ecmp) are
+/// hashed again at once. Flows without any path wait for a repair; `stalled_flows` counts those
+/// that never end. Source: the periodic scheme of arXiv 2503.05324, whose public code runs at every
 /// start and end of an epoch.
 ///
 /// Throws MalformedQuestion for policies that split flows, a delay above the period, or changes

@@ -10,9 +10,9 @@
 namespace scalemodel {
 namespace {
 
-constexpr double kTogether = 1e-12;
+constexpr double kSameInstant = 1e-12;  ///< relative
 
-bool is_due(double time, double now) { return time <= now * (1 + kTogether); }
+bool is_due(double time, double now) { return time <= now * (1 + kSameInstant); }
 
 }  // namespace
 
@@ -54,7 +54,7 @@ NetworkSimulation::NetworkSimulation(const RoutingInstance& instance, const Rout
   }
 }
 
-bool NetworkSimulation::remains(std::int32_t job) const {
+bool NetworkSimulation::is_unfinished(std::int32_t job) const {
   return !jobs_[job].groups.empty() && jobs_[job].epoch < schedules_[job].epochs;
 }
 
@@ -62,10 +62,10 @@ void NetworkSimulation::run_until(double time) {
   while (has_events() && is_due(next_time(), time)) {
     const double now = next_time();
     ++run_.events;
-    pass_time(now);
+    advance(now);
     end_parts(now);
     release_jobs(now);
-    settle(now);
+    update_rates(now);
   }
 }
 
@@ -76,13 +76,13 @@ void NetworkSimulation::reroute(Incidence uses, std::span<const double> capacity
   for (std::int32_t p = 0; p < static_cast<std::int32_t>(parts_.size()); ++p) {
     if (!parts_[p].ended) fair_->start(p);
   }
-  pass_time(now);
-  settle(now);
+  advance(now);
+  update_rates(now);
 }
 
 NetworkSimulation::Progress NetworkSimulation::progress(double now) {
-  pass_time(now);
-  Progress progress{0, wanted_};
+  advance(now);
+  Progress progress{0, isolated_bytes_};
   for (const double bytes : run_.moved_bytes) progress.moved += bytes;
   for (const Part& part : parts_) {
     if (!part.ended && now > part.since) progress.moved += part.rate * (now - part.since);
@@ -96,13 +96,13 @@ NetworkRun NetworkSimulation::finish() {
   return std::move(run_);
 }
 
-void NetworkSimulation::pass_time(double now) {
-  wanted_ += wanted_rate_ * (now - now_);
+void NetworkSimulation::advance(double now) {
+  isolated_bytes_ += isolated_rate_ * (now - now_);
   now_ = now;
 }
 
-bool NetworkSimulation::drop_outdated() {
-  while (!ends_.empty() && ends_.top().version != parts_[ends_.top().who].version) ends_.pop();
+bool NetworkSimulation::drop_stale_ends() {
+  while (!ends_.empty() && ends_.top().version != parts_[ends_.top().id].version) ends_.pop();
   return !ends_.empty();
 }
 
@@ -111,20 +111,21 @@ double NetworkSimulation::next_time() const {
   if (releases_.empty()) return ends_.top().time;
   return std::min(ends_.top().time, releases_.top().time);
 }
+
 void NetworkSimulation::end_parts(double now) {
   ended_.clear();
-  while (drop_outdated() && is_due(ends_.top().time, now)) {
-    const std::int32_t p = ends_.top().who;
+  while (drop_stale_ends() && is_due(ends_.top().time, now)) {
+    const std::int32_t p = ends_.top().id;
     ends_.pop();
     Part& part = parts_[p];
     ++part.version;
     part.ended = true;
-    wanted_rate_ -= part.alone;
+    isolated_rate_ -= part.isolated_rate;
     ended_.push_back(p);
     Group& group = groups_[part.group];
     run_.delivered_bytes[group.job] += part.bytes;
     run_.moved_bytes[group.job] += part.rate * (now - part.since);
-    if (--group.on_the_way == 0) end_step(part.group, now);
+    if (--group.in_flight == 0) end_step(part.group, now);
   }
   for (const std::int32_t p : ended_) {
     if (parts_[p].ended) {
@@ -139,7 +140,7 @@ void NetworkSimulation::end_step(std::int32_t number, double now) {
   Job& job = jobs_[group.job];
   if (++group.step < schedules_[group.job].steps) {
     start_step(group, now);
-  } else if (--job.busy == 0) {
+  } else if (--job.active_groups == 0) {
     if (phased_) {
       run_.phase_job.push_back(group.job);
       run_.phase_epoch.push_back(job.epoch);
@@ -161,17 +162,17 @@ void NetworkSimulation::end_step(std::int32_t number, double now) {
   }
 }
 
-/// Parts that are still on the way in the fair rates keep their share over the step.
+/// A part whose end and start coincide is still active in the fair rates and keeps its share.
 void NetworkSimulation::start_step(Group& group, double now) {
-  group.on_the_way = group.parts;
+  group.in_flight = group.parts;
   for (std::int32_t p = group.first; p < group.first + group.parts; ++p) {
     Part& part = parts_[p];
     part.ended = false;
-    wanted_rate_ += part.alone;
+    isolated_rate_ += part.isolated_rate;
     part.left = part.bytes;
     part.since = now + latency_;
     if (fair_->active(p)) {
-      predict(p, part.since);
+      predict_end(p, part.since);
     } else {
       part.rate = 0;
       fair_->start(p);
@@ -179,14 +180,14 @@ void NetworkSimulation::start_step(Group& group, double now) {
   }
 }
 
-/// The groups of the next phase of the job.
+/// Starts the groups of the next phase of the job.
 void NetworkSimulation::start_phase(Job& job, double now) {
   job.phase_start = now;
   const std::int32_t phase = groups_[job.groups[job.next_group]].phase;
   for (; job.next_group < static_cast<std::int32_t>(job.groups.size()); ++job.next_group) {
     Group& group = groups_[job.groups[job.next_group]];
     if (group.phase != phase) return;
-    ++job.busy;
+    ++job.active_groups;
     group.step = 0;
     start_step(group, now);
   }
@@ -194,7 +195,7 @@ void NetworkSimulation::start_phase(Job& job, double now) {
 
 void NetworkSimulation::release_jobs(double now) {
   while (!releases_.empty() && is_due(releases_.top().time, now)) {
-    const std::int32_t number = releases_.top().who;
+    const std::int32_t number = releases_.top().id;
     releases_.pop();
     Job& job = jobs_[number];
     job.start = now;
@@ -204,7 +205,7 @@ void NetworkSimulation::release_jobs(double now) {
   }
 }
 
-void NetworkSimulation::settle(double now) {
+void NetworkSimulation::update_rates(double now) {
   for (const std::int32_t p : fair_->solve()) {
     Part& part = parts_[p];
     const double rate = fair_->rate(p);
@@ -216,11 +217,11 @@ void NetworkSimulation::settle(double now) {
       part.since = now;
     }
     part.rate = rate;
-    predict(p, part.since);
+    predict_end(p, part.since);
   }
 }
 
-void NetworkSimulation::predict(std::int32_t p, double from) {
+void NetworkSimulation::predict_end(std::int32_t p, double from) {
   Part& part = parts_[p];
   ++part.version;
   if (part.rate > 0) ends_.push({from + part.left / part.rate, p, part.version});

@@ -1,4 +1,4 @@
-// Ring steps over time: who sends when, and how long collectives take while jobs meet and part.
+// Collectives of jobs over time on shared links.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace scalemodel {
 
-/// What a job repeats: a collective of `steps` steps in every one of its groups, one phase after
-/// the other, then silence.
+/// The schedule of a job: every epoch is a collective of `steps` steps in each of its groups, one
+/// phase after the other, and then computation without traffic.
 struct JobSchedule {
-  int steps = 2;
-  int epochs = 1;
-  Seconds start;    ///< of the first collective
-  Seconds compute;  ///< between the end of a collective and the start of the next
+  int steps = 2;    ///< steps of a collective, >= 1
+  int epochs = 1;   ///< collectives, >= 1
+  Seconds start;    ///< start of the first collective
+  Seconds compute;  ///< from the end of a collective to the start of the next
 
   bool operator==(const JobSchedule&) const = default;
 };
@@ -34,31 +34,32 @@ struct RecordOf<JobSchedule> {
 };
 
 struct NetworkRun {
-  std::vector<std::int32_t> job;   ///< of every collective, in the order in which they end
+  // By collective, in the order of their ends.
+  std::vector<std::int32_t> job;
   std::vector<double> start, end;  ///< seconds
-  // Of every phase of a collective, where flows have phases, in the order in which they end.
+  // By phase of a collective in the order of their ends; empty where flows have no phases.
   std::vector<std::int32_t> phase_job, phase_epoch, phase;
   std::vector<double> phase_start, phase_end;
-  std::vector<double> delivered_bytes;  ///< by job: flows that ended times their sizes
+  std::vector<double> delivered_bytes;  ///< by job: sizes of the flows that ended
   std::vector<double> moved_bytes;      ///< by job: rates integrated over time
-  std::int64_t events = 0;              ///< instants at which some flow ended or started
+  std::int64_t events = 0;              ///< instants at which a flow ends or starts
   std::int64_t solved_flows = 0;        ///< flows whose rates were solved, over all events
-  std::int64_t stalled_flows = 0;       ///< parts of flows that never arrive: their path stays down
+  std::int64_t stalled_flows = 0;       ///< parts of flows that never end: their path stays down
 };
 
-/// Runs all jobs until their last collective ends. At every instant rates are max-min fair over the
-/// parts of flows that are on their way; a group takes its next step when all of its flows have
-/// arrived, after `step_latency` during which its flows already hold their share. A flow that ends
-/// before the others of its group frees its share until then. A phase of a job ends with the last
-/// of its groups, a collective with its last phase.
+/// Simulates all jobs until their last collective ends. At every instant the rates of the parts of
+/// flows in flight are max-min fair. A group starts its next step when all of its flows have ended;
+/// the flows transfer nothing during the first `step_latency` of a step but already take their
+/// share of links. A flow that ends before the others of its group frees its share until the next
+/// step. A phase of a job ends with the last of its groups, a collective with its last phase.
 ///
 /// Not modelled: convergence of transport protocols, incast, priority flow control, queues and the
-/// latency of packets. Flows that end within a relative 1e-12 of each other end together.
-/// Precondition: no flow is disconnected, one schedule per job.
+/// latency of packets. Flows whose ends differ by less than a relative 1e-12 end at one instant.
+/// Preconditions: no flow is disconnected; one schedule per job.
 NetworkRun simulate_network(const RoutingInstance& instance, const Routing& routing,
                             std::span<const JobSchedule> schedules, Seconds step_latency);
 
-/// Time of a collective of every job alone and bounded by its NICs only: the sum over its phases.
+/// Time of a collective of every job alone on its NICs, the sum over its phases, seconds.
 std::vector<double> isolated_times(const RoutingInstance& instance,
                                    std::span<const JobSchedule> schedules);
 

@@ -13,30 +13,33 @@
 namespace scalemodel {
 namespace {
 
-constexpr int kCoarsest = 8;
-constexpr std::int64_t kLargestCircle = 1024;
-constexpr int kShiftStarts = 6;
+constexpr int kFewestSlots = 8;            ///< of the shortest period
+constexpr std::int64_t kMaxCircle = 1024;  ///< slots
+constexpr int kShiftStarts = 6;            ///< descents: from no rotations, then from random ones
 
-/// Links on which the same jobs make the same demands.
+/// Links with the same capacity and the same demands of the same jobs.
 struct LinkClass {
   std::vector<std::pair<std::int32_t, double>> demand;  ///< job, bytes per second
-  double capacity = 0;
-  double links = 0;
+  double capacity = 0;                                  ///< bytes per second of a link
+  double links = 0;                                     ///< number of links
 };
 
+/// The unified circle of the periods of all jobs.
 struct Circle {
-  double slot = 0;
+  double slot = 0;  ///< seconds
   std::int64_t slots = 0;
   std::vector<std::int32_t> period, busy;  ///< by job, in slots
-  double error = 0;
+  double error = 0;                        ///< largest relative change of a period
 };
 
+/// The circle with the smallest error among those of at most `kMaxCircle` slots; its number of
+/// slots is 0 where there is none.
 Circle circle_of(std::span<const double> period, std::span<const double> busy,
                  std::span<const std::int32_t> jobs, int finest) {
   double shortest = kInfinity;
   for (const std::int32_t j : jobs) shortest = std::min(shortest, period[j]);
   Circle best;
-  for (int count = kCoarsest; count <= finest; ++count) {
+  for (int count = kFewestSlots; count <= finest; ++count) {
     Circle circle;
     circle.slot = shortest / count;
     circle.slots = 1;
@@ -50,23 +53,24 @@ Circle circle_of(std::span<const double> period, std::span<const double> busy,
       circle.error =
           std::max(circle.error, std::abs(circle.period[j] * circle.slot / period[j] - 1));
       circle.slots = std::lcm(circle.slots, static_cast<std::int64_t>(circle.period[j]));
-      if (circle.slots > kLargestCircle) break;
+      if (circle.slots > kMaxCircle) break;
     }
-    if (circle.slots > kLargestCircle) continue;
+    if (circle.slots > kMaxCircle) continue;
     if (best.slots == 0 || circle.error < best.error - kRounding) best = circle;
   }
   return best;
 }
 
-class Turner {
+/// Rotations of jobs on the circle, and the loads of links by slot.
+class Rotations {
  public:
-  Turner(std::vector<LinkClass> classes, const Circle& circle)
+  Rotations(std::vector<LinkClass> classes, const Circle& circle)
       : classes_(std::move(classes)),
         circle_(circle),
-        turn_(circle.period.size(), 0),
+        rotation_(circle.period.size(), 0),
         load_(classes_.size(), std::vector<double>(circle.slots, 0.0)) {
     for (std::size_t c = 0; c < classes_.size(); ++c) {
-      for (const auto& [job, demand] : classes_[c].demand) add(c, job, turn_[job], demand);
+      for (const auto& [job, demand] : classes_[c].demand) add(c, job, rotation_[job], demand);
     }
   }
 
@@ -84,40 +88,41 @@ class Turner {
     for (const LinkClass& c : classes_) capacity += c.links * c.capacity;
     return capacity > 0 ? 1 - excess() / (capacity * static_cast<double>(circle_.slots)) : 1.0;
   }
-  std::span<const std::int32_t> turns() const { return turn_; }
+  std::span<const std::int32_t> values() const { return rotation_; }
 
-  void set_turn(std::int32_t job, std::int32_t turn) {
+  void set_rotation(std::int32_t job, std::int32_t rotation) {
     for (std::size_t c = 0; c < classes_.size(); ++c) {
       for (const auto& [of, demand] : classes_[c].demand) {
         if (of != job) continue;
-        add(c, job, turn_[job], -demand);
-        add(c, job, turn, demand);
+        add(c, job, rotation_[job], -demand);
+        add(c, job, rotation, demand);
       }
     }
-    turn_[job] = turn;
+    rotation_[job] = rotation;
   }
 
-  /// The best turn of a job, the first of equals; whether it helps.
+  /// Sets the best rotation of a job, the first one of a tie; whether it lowers the excess.
   bool improve(std::int32_t job) {
     const double before = excess();
-    const std::int32_t old = turn_[job];
+    const std::int32_t old = rotation_[job];
     double least = before * (1 - kRounding);
     std::int32_t best = old;
-    for (std::int32_t turn = 0; turn < circle_.period[job]; ++turn) {
-      if (turn == old) continue;
-      set_turn(job, turn);
+    for (std::int32_t rotation = 0; rotation < circle_.period[job]; ++rotation) {
+      if (rotation == old) continue;
+      set_rotation(job, rotation);
       if (const double over = excess(); over < least) {
         least = over;
-        best = turn;
+        best = rotation;
       }
     }
-    set_turn(job, best);
+    set_rotation(job, best);
     return best != old;
   }
 
  private:
-  void add(std::size_t c, std::int32_t job, std::int32_t turn, double demand) {
-    for (std::int64_t begin = turn; begin < circle_.slots + turn; begin += circle_.period[job]) {
+  void add(std::size_t c, std::int32_t job, std::int32_t rotation, double demand) {
+    for (std::int64_t begin = rotation; begin < circle_.slots + rotation;
+         begin += circle_.period[job]) {
       for (std::int32_t s = 0; s < circle_.busy[job]; ++s) {
         load_[c][(begin + s) % circle_.slots] += demand;
       }
@@ -126,7 +131,7 @@ class Turner {
 
   std::vector<LinkClass> classes_;
   const Circle& circle_;
-  std::vector<std::int32_t> turn_;
+  std::vector<std::int32_t> rotation_;
   std::vector<std::vector<double>> load_;
 };
 
@@ -169,19 +174,19 @@ TimeShifts time_shifts(const RoutingInstance& instance, const Routing& routing,
   SplitMix random(seed);
   double least = kInfinity;
   for (int start = 0; start < kShiftStarts && least > 0; ++start) {
-    Turner turner(classes, circle);
-    if (start == 0) answer.score_before = turner.score();
+    Rotations rotations(classes, circle);
+    if (start == 0) answer.score_before = rotations.score();
     for (const std::int32_t j : jobs) {
-      if (start > 0 && j != jobs.front()) turner.set_turn(j, random.below(circle.period[j]));
+      if (start > 0 && j != jobs.front()) rotations.set_rotation(j, random.below(circle.period[j]));
     }
     for (bool better = true; better;) {
       better = false;
-      for (const std::int32_t j : jobs) better |= j != jobs.front() && turner.improve(j);
+      for (const std::int32_t j : jobs) better |= j != jobs.front() && rotations.improve(j);
     }
-    if (const double over = turner.excess(); over < least * (1 - kRounding)) {
+    if (const double over = rotations.excess(); over < least * (1 - kRounding)) {
       least = over;
-      answer.score = turner.score();
-      for (const std::int32_t j : jobs) answer.shift[j] = turner.turns()[j] * circle.slot;
+      answer.score = rotations.score();
+      for (const std::int32_t j : jobs) answer.shift[j] = rotations.values()[j] * circle.slot;
     }
   }
   return answer;

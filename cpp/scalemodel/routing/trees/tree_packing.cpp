@@ -17,8 +17,8 @@ namespace {
 using Numbers = std::vector<std::int32_t>;
 
 constexpr std::int32_t kNoLink = -1;
-constexpr double kFinest = 1e-3;  ///< of the largest bandwidth
-constexpr double kSame = 1e-6;
+constexpr double kSmallestUnit = 1e-3;   ///< of the largest bandwidth
+constexpr double kUnitTolerance = 1e-6;  ///< of the largest bandwidth
 
 void require_direct(const LinkGraph& graph) {
   if (graph.nodes() != graph.nics()) {
@@ -26,28 +26,28 @@ void require_direct(const LinkGraph& graph) {
   }
 }
 
-/// The largest number that all values are whole multiples of.
-double common_measure(std::span<const double> values) {
+/// The largest unit of which all values are multiples, by Euclid's algorithm.
+double common_unit(std::span<const double> values) {
   const double largest = *std::ranges::max_element(values);
-  double measure = 0;
+  double unit = 0;
+  // The remainder of a division that has none may differ from zero by rounding.
   for (double value : values) {
-    while (value > kSame * largest) measure = std::exchange(value, std::fmod(measure, value));
-    // What is left of a division may miss the divisor by rounding.
+    while (value > kUnitTolerance * largest) unit = std::exchange(value, std::fmod(unit, value));
   }
-  if (measure < kFinest * largest) {
+  if (unit < kSmallestUnit * largest) {
     throw MalformedQuestion(
         "fabric: bandwidths have no common measure above a thousandth of the "
         "largest; round them");
   }
-  return measure;
+  return unit;
 }
 
-/// Maximum flows on a graph with whole capacities.
+/// Maximum flows on a graph with integer capacities, by shortest augmenting paths.
 class MaxFlow {
  public:
   explicit MaxFlow(const LinkGraph& graph) : graph_(graph), residual_(graph.links()) {}
 
-  /// At most `enough`.
+  /// The maximum flow, at most `enough`.
   std::int64_t operator()(std::span<const std::int64_t> capacity, std::int32_t from,
                           std::int32_t to, std::int64_t enough) {
     std::ranges::copy(capacity, residual_.begin());
@@ -83,18 +83,20 @@ class MaxFlow {
   Numbers by_, queue_;
 };
 
-/// Units of bandwidth that reach every node from the root, at most `enough`.
-std::int64_t reach(MaxFlow& flow, const LinkGraph& graph, std::span<const std::int64_t> capacity,
-                   std::int32_t root, std::int64_t enough) {
+/// The least maximum flow from the root to another node, at most `enough`.
+std::int64_t least_max_flow(MaxFlow& flow, const LinkGraph& graph,
+                            std::span<const std::int64_t> capacity, std::int32_t root,
+                            std::int64_t enough) {
   for (std::int32_t node = 0; node < graph.nodes() && enough > 0; ++node) {
     if (node != root) enough = std::min(enough, flow(capacity, root, node, enough));
   }
   return enough;
 }
 
+/// Capacities of links as multiples of a unit of bandwidth.
 struct Units {
-  double measure = 0;
-  std::vector<std::int64_t> capacity;
+  double unit = 0;                     ///< bytes per second
+  std::vector<std::int64_t> capacity;  ///< by link
 };
 
 Units units_of(const LinkGraph& graph) {
@@ -104,9 +106,9 @@ Units units_of(const LinkGraph& graph) {
     if (capacity > 0) alive.push_back(capacity);
   }
   if (alive.empty()) return {1, std::vector<std::int64_t>(graph.links(), 0)};
-  units.measure = common_measure(alive);
+  units.unit = common_unit(alive);
   for (const double capacity : graph.capacities()) {
-    units.capacity.push_back(std::llround(capacity / units.measure));
+    units.capacity.push_back(std::llround(capacity / units.unit));
   }
   return units;
 }
@@ -128,9 +130,9 @@ BytesPerSecond broadcast_bound(const LinkGraph& graph, std::int32_t root) {
   require_root(graph, root);
   const Units units = units_of(graph);
   MaxFlow flow(graph);
-  return BytesPerSecond{units.measure *
-                        static_cast<double>(reach(flow, graph, units.capacity, root,
-                                                  std::numeric_limits<std::int64_t>::max() / 2))};
+  return BytesPerSecond{units.unit * static_cast<double>(least_max_flow(
+                                         flow, graph, units.capacity, root,
+                                         std::numeric_limits<std::int64_t>::max() / 2))};
 }
 
 TreePacking pack_broadcast(const LinkGraph& graph, std::int32_t root) {
@@ -139,8 +141,8 @@ TreePacking pack_broadcast(const LinkGraph& graph, std::int32_t root) {
   if (graph.nics() < 2) return packing;
   Units units = units_of(graph);
   MaxFlow flow(graph);
-  std::int64_t left =
-      reach(flow, graph, units.capacity, root, std::numeric_limits<std::int64_t>::max() / 2);
+  std::int64_t left = least_max_flow(flow, graph, units.capacity, root,
+                                     std::numeric_limits<std::int64_t>::max() / 2);
   if (left == 0) throw MalformedQuestion("fabric: the root does not reach every NIC");
   while (left > 0) {
     Numbers tree;
@@ -154,18 +156,18 @@ TreePacking pack_broadcast(const LinkGraph& graph, std::int32_t root) {
           continue;
         }
         --capacity[link];
-        if (reach(flow, graph, capacity, root, left - 1) == left - 1) {
+        if (least_max_flow(flow, graph, capacity, root, left - 1) == left - 1) {
           next = link;
         } else {
           ++capacity[link];
         }
       }
-      // The theorem promises a link; without one the flows were rounded wrongly.
+      // Lovasz's theorem guarantees a link unless the capacities were rounded wrongly.
       if (next == kNoLink) throw MalformedQuestion("fabric: bandwidths could not be packed");
       in_tree[graph.to(next)] = 1;
       tree.push_back(next);
     }
-    // One unit is taken; as many more as leave enough for the rest.
+    // The tree holds one unit; bisection finds the largest rate that leaves enough for the others.
     std::int64_t low = 1, high = left;
     for (const std::int32_t link : tree) high = std::min(high, capacity[link] + 1);
     const auto shift = [&](std::int64_t by) {
@@ -174,7 +176,8 @@ TreePacking pack_broadcast(const LinkGraph& graph, std::int32_t root) {
     while (low < high) {
       const std::int64_t middle = low + (high - low + 1) / 2;
       shift(middle - 1);
-      const bool enough = reach(flow, graph, capacity, root, left - middle) == left - middle;
+      const bool enough =
+          least_max_flow(flow, graph, capacity, root, left - middle) == left - middle;
       shift(1 - middle);
       (enough ? low : high) = enough ? middle : middle - 1;
     }
@@ -182,7 +185,7 @@ TreePacking pack_broadcast(const LinkGraph& graph, std::int32_t root) {
     left -= low;
     packing.link.insert(packing.link.end(), tree.begin(), tree.end());
     packing.first.push_back(static_cast<std::int32_t>(packing.link.size()));
-    packing.rate.push_back(units.measure * static_cast<double>(low));
+    packing.rate.push_back(units.unit * static_cast<double>(low));
   }
   return packing;
 }
@@ -205,7 +208,7 @@ TreePacking pack_all_reduce(const LinkGraph& graph, std::int32_t root, double ac
   std::map<Numbers, double> trees;
   std::vector<double> load(width.size(), 0.0);
   Numbers group(graph.nodes()), tree;
-  const auto name = [&](std::int32_t node) {
+  const auto find = [&](std::int32_t node) {
     while (group[node] != node) node = group[node] = group[group[node]];
     return node;
   };
@@ -215,7 +218,7 @@ TreePacking pack_all_reduce(const LinkGraph& graph, std::int32_t root, double ac
     tree.clear();
     double weight = 0, narrowest = kInfinity;
     for (const std::int32_t c : order) {
-      const std::int32_t a = name(graph.from(2 * c)), b = name(graph.to(2 * c));
+      const std::int32_t a = find(graph.from(2 * c)), b = find(graph.to(2 * c));
       if (a == b) continue;
       group[a] = b;
       tree.push_back(c);
@@ -238,7 +241,7 @@ TreePacking pack_all_reduce(const LinkGraph& graph, std::int32_t root, double ac
     if (load[c] > 0) scale = std::min(scale, width[c] / load[c]);
   }
   for (const auto& [cables, rate] : trees) {
-    // From the root outwards.
+    // Orders the links of the tree from the root outwards.
     std::vector<char> in_tree(graph.nodes(), 0);
     in_tree[root] = 1;
     for (std::size_t count = 0; count < cables.size(); ++count) {

@@ -21,7 +21,7 @@ namespace {
 
 using testing::clos;
 
-TEST_CASE("planted routings meet the bound, and the search comes within five percent of them") {
+TEST_CASE("planted routings attain the bound, and the search is within five percent of them") {
   struct Size {
     int leaves, spines, active, layers;
   };
@@ -44,8 +44,8 @@ TEST_CASE("planted routings meet the bound, and the search comes within five per
       CHECK(searched(graph, flows) <= 1.05);
     }
   }
-  // Where almost no two sizes are alike, sums of sizes tell which flows share a link, unless there
-  // are too many of them; those leave searches by moves enough choice.
+  // Where almost no two sizes are equal, exact packing finds the flows of a link unless there are
+  // too many of them; annealing finds good routings of many flows.
   const LinkGraph graph = clos(16, 8, 32);
   for (const int count : {128, 160, 200, 250, 300, 350, 400, 500, 600, 700}) {
     CAPTURE(count);
@@ -69,12 +69,12 @@ TEST_CASE("planted routings meet the bound, and the search comes within five per
   }
 }
 
-/// A routing that fills links for as long as the bound, deduced from sums of sizes.
-std::optional<Choice> exact_filling(const RoutingInstance& instance, double drain_s) {
-  return place_sets(instance, deduce_sets(instance, drain_s, 0.5), drain_s, 1);
+/// A routing by exact packing that fills links for the time of the bound.
+std::optional<Choice> exact_packing(const RoutingInstance& instance, double drain_s) {
+  return assign_spines(instance, deduce_flow_sets(instance, drain_s, 0.5), drain_s, 1);
 }
 
-TEST_CASE("what fills links exactly meets the bound, whatever is planted") {
+TEST_CASE("an exact packing attains the bound of planted flows") {
   int found = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     SplitMix random(seed);
@@ -82,27 +82,27 @@ TEST_CASE("what fills links exactly meets the bound, whatever is planted") {
     LinkGraph graph = clos(leaves, spines, 8);
     const Flows flows = testing::planted_flows(
         graph, leaves, leaves * spines * (2 + random.below(2)), 1 * unit::GB, seed);
-    // A spine that nobody needs and that is not there does no harm.
+    // A further spine that is down changes nothing.
     LinkGraph larger = clos(leaves, spines + 1, 8);
     larger.fail_node(leaves + random.below(spines + 1));
     for (const LinkGraph* on : {&graph, &larger}) {
       const RoutingInstance instance(*on, flows);
       const Seconds bound = load_bound(instance).drain();
-      const std::optional<Choice> filled = exact_filling(instance, bound.base());
+      const std::optional<Choice> packed = exact_packing(instance, bound.base());
       CAPTURE(seed);
-      if (!filled) continue;
+      if (!packed) continue;
       ++found;
-      CHECK(fabric_load(instance, single_path(*filled)).drain.base() <= bound.base() * (1 + 1e-8));
+      CHECK(fabric_load(instance, single_path(*packed)).drain.base() <= bound.base() * (1 + 1e-8));
       for (std::size_t f = 0; f < flows.size(); ++f) {
-        CHECK((*filled)[f] >= 0);
-        CHECK((*filled)[f] < instance.paths_of(f));
+        CHECK((*packed)[f] >= 0);
+        CHECK((*packed)[f] < instance.paths_of(f));
       }
     }
   }
   CHECK(found >= 60);
 }
 
-TEST_CASE("where sizes repeat, planes decide among all that fills a link") {
+TEST_CASE("where sizes repeat, the solver chooses among the packings of every link") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     SplitMix random(seed);
     const int leaves = 4 + random.below(4), spines = 2 + random.below(4);
@@ -111,12 +111,12 @@ TEST_CASE("where sizes repeat, planes decide among all that fills a link") {
     const Flows flows = testing::cut_flows(graph, leaves, count, 1 * unit::GB, seed, 16);
     const RoutingInstance instance(graph, flows);
     const Seconds bound = load_bound(instance).drain();
-    const FlowSets sets = deduce_sets(instance, bound.base(), 1);
+    const FlowSets sets = deduce_flow_sets(instance, bound.base(), 1);
     CAPTURE(seed);
     REQUIRE(sets.complete);
-    const std::optional<Choice> filled = place_sets(instance, sets, bound.base(), 10);
-    REQUIRE(filled.has_value());
-    CHECK(fabric_load(instance, single_path(*filled)).drain.base() <= bound.base() * (1 + 1e-8));
+    const std::optional<Choice> packed = assign_spines(instance, sets, bound.base(), 10);
+    REQUIRE(packed.has_value());
+    CHECK(fabric_load(instance, single_path(*packed)).drain.base() <= bound.base() * (1 + 1e-8));
   }
   const LinkGraph graph = clos(16, 8, 32);
   for (const int count : {200, 300}) {
@@ -128,7 +128,7 @@ TEST_CASE("where sizes repeat, planes decide among all that fills a link") {
   }
 }
 
-TEST_CASE("subsets that add up are the ones that trying all finds") {
+TEST_CASE("subsets of a sum are those of an enumeration of all subsets") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     SplitMix random(seed);
     std::vector<double> sizes(1 + random.below(14));
@@ -163,131 +163,134 @@ TEST_CASE("subsets that add up are the ones that trying all finds") {
   CHECK_FALSE(subsets_of_sum(some, 20, 1e-9, 1'000, 1'000'000, halves));
 }
 
-TEST_CASE("sums of sizes tell nothing where sizes repeat or links need not be full") {
+TEST_CASE("equal sizes and links that need not be full have no wrong packing") {
   const LinkGraph graph = clos(8, 4, 8);
   const Flows ring = testing::full_ring(graph, 1);
   const RoutingInstance equal(graph, ring);
-  const std::optional<Choice> filled = exact_filling(equal, load_bound(equal).drain().base());
-  if (filled) CHECK(fabric_load(equal, single_path(*filled)).flows == load_bound(equal).flows);
+  const std::optional<Choice> packed = exact_packing(equal, load_bound(equal).drain().base());
+  if (packed) CHECK(fabric_load(equal, single_path(*packed)).flows == load_bound(equal).flows);
   Flows random = testing::random_flows(graph, 50, 1);
   SplitMix sizes(2);
   for (double& bytes : random.bytes) bytes = 1e6 * (1 + sizes.unit());
   const RoutingInstance slack(graph, random);
-  CHECK_FALSE(exact_filling(slack, 2 * load_bound(slack).drain().base()).has_value());
+  CHECK_FALSE(exact_packing(slack, 2 * load_bound(slack).drain().base()).has_value());
 }
 
-/// Sets of rows that fill planes exactly: random partitions of the rows, one per plane, shuffled.
-std::vector<std::vector<RowLoad>> planted_sets(int rows, int planes, SplitMix& random) {
-  std::vector<std::vector<RowLoad>> sets;
+/// Sets of flows that fill all links exactly: one random partition of the sides per plane.
+std::vector<std::vector<SideLoad>> planted_sets(int sides, int planes, SplitMix& random) {
+  std::vector<std::vector<SideLoad>> sets;
   for (int plane = 0; plane < planes; ++plane) {
     const std::size_t first = sets.size();
-    for (std::int32_t row = 0; row < rows; ++row) {
+    for (std::int32_t side = 0; side < sides; ++side) {
       const auto have = static_cast<std::int32_t>(sets.size() - first);
       const std::int32_t set = random.below(have + 1);
       if (set == have) sets.emplace_back();
-      sets[first + set].push_back({row, 1.0});
+      sets[first + set].push_back({side, 1.0});
     }
   }
   return sets;
 }
 
-TEST_CASE("sets that can share planes without conflict are found planes") {
+TEST_CASE("the solver finds planted assignments of sets to spines") {
   int found = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     SplitMix random(seed);
-    const int rows = 6 + random.below(10), planes = 3 + random.below(6);
-    const auto sets = planted_sets(rows, planes, random);
-    // One more plane, closed to the first row, which every plane needs.
-    std::vector<double> room(static_cast<std::size_t>(rows) * (planes + 1), 1.0);
-    room[planes] = 0;
+    const int sides = 6 + random.below(10), planes = 3 + random.below(6);
+    const auto sets = planted_sets(sides, planes, random);
+    // A further plane is closed to the first side, on which every plane has load.
+    std::vector<double> capacity(static_cast<std::size_t>(sides) * (planes + 1), 1.0);
+    capacity[planes] = 0;
     SplitMix search(1);
-    const auto placed = SetColouring(sets, room, planes + 1).solve(20'000'000, search);
-    if (!placed) continue;
+    const auto assigned = SpineAssignment(sets, capacity, planes + 1).solve(20'000'000, search);
+    if (!assigned) continue;
     ++found;
     for (std::size_t set = 0; set < sets.size(); ++set) {
-      for (const auto& [row, load] : sets[set]) room[row * (planes + 1) + (*placed)[set]] -= load;
+      for (const auto& [side, load] : sets[set]) {
+        capacity[side * (planes + 1) + (*assigned)[set]] -= load;
+      }
     }
-    CHECK(std::ranges::min(room) == 0.0);
+    CHECK(std::ranges::min(capacity) == 0.0);
   }
   CHECK(found == 20);
 }
 
-/// Whether the sets from number `set` on find planes beside those that have one.
-bool fits_somewhere(const std::vector<std::vector<RowLoad>>& sets, std::vector<double>& room,
-                    int planes, std::size_t set = 0) {
+/// Whether the sets from number `set` on have planes with enough capacity, by backtracking.
+bool is_assignable(const std::vector<std::vector<SideLoad>>& sets, std::vector<double>& capacity,
+                   int planes, std::size_t set = 0) {
   if (set == sets.size()) return true;
   for (int plane = 0; plane < planes; ++plane) {
     bool fits = true;
-    for (const auto& [row, load] : sets[set]) fits &= room[row * planes + plane] >= load;
+    for (const auto& [side, load] : sets[set]) fits &= capacity[side * planes + plane] >= load;
     if (!fits) continue;
-    for (const auto& [row, load] : sets[set]) room[row * planes + plane] -= load;
-    if (fits_somewhere(sets, room, planes, set + 1)) return true;
-    for (const auto& [row, load] : sets[set]) room[row * planes + plane] += load;
+    for (const auto& [side, load] : sets[set]) capacity[side * planes + plane] -= load;
+    if (is_assignable(sets, capacity, planes, set + 1)) return true;
+    for (const auto& [side, load] : sets[set]) capacity[side * planes + plane] += load;
   }
   return false;
 }
 
-TEST_CASE("sets find planes exactly where there are some") {
+TEST_CASE("the solver finds an assignment exactly where backtracking does") {
   int solvable = 0, closed_ones = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     SplitMix random(seed);
-    const int rows = 3 + random.below(3), planes = 1 + random.below(4);
-    std::vector<double> room(static_cast<std::size_t>(rows) * planes, 1.0);
-    if (seed % 3 == 0) room[random.below(rows * planes)] = 0;
-    std::vector<std::vector<RowLoad>> sets(1 + random.below(2 * planes));
+    const int sides = 3 + random.below(3), planes = 1 + random.below(4);
+    std::vector<double> capacity(static_cast<std::size_t>(sides) * planes, 1.0);
+    if (seed % 3 == 0) capacity[random.below(sides * planes)] = 0;
+    std::vector<std::vector<SideLoad>> sets(1 + random.below(2 * planes));
     for (auto& set : sets) {
-      for (std::int32_t row = 0; row < rows; ++row) {
-        if (random.below(2) == 0) set.push_back({row, 1.0});
+      for (std::int32_t side = 0; side < sides; ++side) {
+        if (random.below(2) == 0) set.push_back({side, 1.0});
       }
-      if (set.empty()) set.push_back({random.below(rows), 1.0});
+      if (set.empty()) set.push_back({random.below(sides), 1.0});
     }
     CAPTURE(seed);
     SplitMix search(seed);
-    const auto placed = SetColouring(sets, room, planes).solve(1'000'000, search);
-    std::vector<double> left = room;
-    CHECK(placed.has_value() == fits_somewhere(sets, left, planes));
-    if (!placed) continue;
+    const auto assigned = SpineAssignment(sets, capacity, planes).solve(1'000'000, search);
+    std::vector<double> left = capacity;
+    CHECK(assigned.has_value() == is_assignable(sets, left, planes));
+    if (!assigned) continue;
     ++solvable;
     closed_ones += seed % 3 == 0 ? 1 : 0;
     for (std::size_t set = 0; set < sets.size(); ++set) {
-      for (const auto& [row, load] : sets[set]) room[row * planes + (*placed)[set]] -= load;
+      for (const auto& [side, load] : sets[set]) capacity[side * planes + (*assigned)[set]] -= load;
     }
-    CHECK(std::ranges::min(room) >= 0.0);
+    CHECK(std::ranges::min(capacity) >= 0.0);
   }
   CHECK(solvable > 60);
   CHECK(solvable < 240);
   CHECK(closed_ones > 10);
 }
 
-TEST_CASE("two light sets share a plane of a row, a heavy one does not") {
-  const std::vector<std::vector<RowLoad>> sets{{{0, 0.4}}, {{0, 0.5}}, {{0, 0.8}}};
-  const std::vector<double> room(2, 1.0);
+TEST_CASE("two light sets share a link, a heavy one does not") {
+  const std::vector<std::vector<SideLoad>> sets{{{0, 0.4}}, {{0, 0.5}}, {{0, 0.8}}};
+  const std::vector<double> capacity(2, 1.0);
   SplitMix random(1);
-  const auto placed = SetColouring(sets, room, 2).solve(10'000, random);
-  REQUIRE(placed.has_value());
-  CHECK((*placed)[0] == (*placed)[1]);
-  CHECK((*placed)[2] != (*placed)[0]);
+  const auto assigned = SpineAssignment(sets, capacity, 2).solve(10'000, random);
+  REQUIRE(assigned.has_value());
+  CHECK((*assigned)[0] == (*assigned)[1]);
+  CHECK((*assigned)[2] != (*assigned)[0]);
 }
 
-TEST_CASE("annealing by size tells the truth, keeps off closed planes and beats longest first") {
-  constexpr std::int32_t kRows = 12, kPlanes = 5;
+TEST_CASE("annealing over planes reports its load, avoids closed planes, beats longest first") {
+  constexpr std::int32_t kSides = 12, kPlanes = 5;
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     SplitMix random(seed);
-    std::vector<std::vector<RowLoad>> sets(150);
+    std::vector<std::vector<SideLoad>> sets(150);
     std::vector<char> allowed;
     for (auto& set : sets) {
       const double bytes = 1 + random.below(40);
-      set = {{random.below(kRows / 2), bytes}, {kRows / 2 + random.below(kRows / 2), bytes}};
+      set = {{random.below(kSides / 2), bytes}, {kSides / 2 + random.below(kSides / 2), bytes}};
       const std::int32_t open = random.below(kPlanes);
-      for (std::int32_t p = 0; p < kPlanes; ++p)
+      for (std::int32_t p = 0; p < kPlanes; ++p) {
         allowed.push_back(p == open || random.below(4) > 0);
+      }
     }
-    std::vector<double> sum(kRows, 0.0);
+    std::vector<double> sum(kSides, 0.0);
     for (const auto& set : sets) {
-      for (const auto& [row, bytes] : set) sum[row] += bytes;
+      for (const auto& [side, bytes] : set) sum[side] += bytes;
     }
     const double least = std::ranges::max(sum) / kPlanes;
-    const std::vector<double> per_byte(kRows * kPlanes, 1 / least);
+    const std::vector<double> per_byte(kSides * kPlanes, 1 / least);
     const auto longest = [&](std::int64_t moves) {
       PlaneAnnealing annealing(sets, per_byte, allowed, kPlanes);
       SplitMix search(seed);
@@ -296,14 +299,14 @@ TEST_CASE("annealing by size tells the truth, keeps off closed planes and beats 
       for (std::size_t set = 0; set < sets.size(); ++set) {
         const std::int32_t plane = annealing.planes()[set];
         CHECK(allowed[set * kPlanes + plane] != 0);
-        for (const auto& [row, bytes] : sets[set]) load[row * kPlanes + plane] += bytes / least;
+        for (const auto& [side, bytes] : sets[set]) load[side * kPlanes + plane] += bytes / least;
       }
       CHECK(annealing.longest() == doctest::Approx(std::ranges::max(load)));
       return annealing.longest();
     };
     const double searched = longest(100'000);
     CHECK(searched >= 1 - 1e-9);
-    CHECK(searched <= longest(0) * (1 + 1e-9));  // where every set joins, and none moves
+    CHECK(searched <= longest(0) * (1 + 1e-9));  // zero moves: insertion alone
     CHECK(searched <= 1.05);
   }
 }

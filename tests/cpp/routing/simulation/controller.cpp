@@ -62,7 +62,7 @@ TEST_CASE("a controller that never runs changes nothing") {
   }
 }
 
-TEST_CASE("whatever the controller does, bytes are conserved and nobody beats being alone") {
+TEST_CASE("a controller conserves bytes, and no collective is faster than alone") {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     const Question question(seed);
     const std::vector<double> alone =
@@ -95,13 +95,13 @@ TEST_CASE("equal flows that are announced in time run as if alone") {
   for (const double efficiency : run.controller.efficiency) {
     CHECK(efficiency == doctest::Approx(1).epsilon(1e-6));
   }
-  // A controller that only sees what is already on its way comes late.
+  // A controller that knows only flows in flight reroutes them late.
   const ControlledRun late =
       question.run(RoutingPolicy::balanced, {Seconds{0.5}, Seconds{}, Forecast::active});
   CHECK(question.mean_time(late.network) > question.mean_time(run.network));
 }
 
-TEST_CASE("flows wait for the controller, for a repair, or for ever") {
+TEST_CASE("flows wait for the controller or for a repair, otherwise they stall") {
   const Question question(3);
   const LinkGraph damaged = testing::paper_fabric(8);
   const NetworkChange fails[] = {{Seconds{3}, &damaged}};
@@ -116,13 +116,13 @@ TEST_CASE("flows wait for the controller, for a repair, or for ever") {
       RoutingPolicy::balanced, {Seconds{0.25}, Seconds{}, Forecast::admitted}, repaired);
   CHECK(moved.network.end.size() == question.collectives());
   CHECK(question.mean_time(moved.network) < question.mean_time(waited.network));
-  // Hashed paths are chosen anew at once.
+  // Hashed paths are hashed again at once.
   const ControlledRun hashed = question.run(RoutingPolicy::ecmp, {}, fails);
   CHECK(hashed.network.stalled_flows == 0);
   CHECK(hashed.network.end.size() == question.collectives());
 }
 
-TEST_CASE("a controller rejects what it cannot do") {
+TEST_CASE("a controller rejects split flows, long delays and other fabrics") {
   const Question question(1, 2, 2);
   CHECK_THROWS_AS(question.run(RoutingPolicy::spray, {}), MalformedQuestion);
   CHECK_THROWS_AS(question.run(RoutingPolicy::greedy, {Seconds{1}, Seconds{2}, {}}),
