@@ -361,7 +361,7 @@ def test_an_array_of_jobs_finds_what_one_machine_finds(
 def test_the_search_of_the_guide_runs(repository: Path, tmp_path: Path) -> None:
     (command,) = re.findall(r"```sh\n(scalemodel search [^`]*?)```", paper(repository, GUIDE))
     printed = run_script(tmp_path, "sh", "-c", command)
-    assert len([line for line in printed.splitlines() if line.endswith("ok")]) == 5
+    assert len(re.findall(r"^\d+  [\d.]+ s \(", printed, re.MULTILINE)) == 5
 
 
 def test_the_readme_shows_what_its_first_command_prints(repository: Path, tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ def test_the_readme_tells_what_a_stack_is_worth_to_experts(
     plain = re.sub(r"--stack \w+", "--json", command)
     other = json.loads(run_script(tmp_path, "sh", "-c", plain))
     assert (named["verdict"], other["verdict"]) == ("ok", "ok")
-    assert 1.7 < other["step_time_s"] / named["step_time_s"] < 2  # "nearly twice as long"
+    assert 1.4 < other["step_time_s"] / named["step_time_s"] < 1.6  # "half again as long"
 
 
 def python_of(text: str) -> list[str]:

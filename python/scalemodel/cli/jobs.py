@@ -16,8 +16,9 @@ from scalemodel.cli.options import (
     option_name,
 )
 from scalemodel.cli.output import INFEASIBLE, OK, print_csv, print_json
+from scalemodel.search.framework_rules import FRAMEWORKS
 
-_FRAMEWORKS = ("megatron", "torchtitan", "deepspeed", "accelerate")
+_SCHEDULERS = ("slurm", "jobset", "pytorchjob")
 
 
 def add_launch(commands: Any) -> None:
@@ -32,7 +33,8 @@ def add_launch(commands: Any) -> None:
     parser.set_defaults(run=_launch)
     add_question(parser)
     add_strategy(parser)
-    parser.add_argument("--framework", required=True, choices=_FRAMEWORKS, help="framework")
+    parser.add_argument("--framework", required=True, choices=FRAMEWORKS, help="framework")
+    parser.add_argument("--scheduler", choices=_SCHEDULERS, help="job around the command")
     parser.add_argument("--json", action="store_true", help="one JSON document")
 
 
@@ -46,7 +48,7 @@ def _launch(options: argparse.Namespace) -> int:
     if est.illegal:
         print(message(est))
         return INFEASIBLE
-    found = launch(est, options.framework)
+    found = launch(est, options.framework, scheduler=options.scheduler)
     if options.json:
         print_json({**record(est), "launch": asdict(found)})
     else:

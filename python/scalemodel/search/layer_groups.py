@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +11,7 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.answer import verdict_text
 from scalemodel.base.errors import ScaleModelError, nearest
-from scalemodel.base.threads import progress_bar, worker_threads
+from scalemodel.base.threads import worker_threads
 from scalemodel.layer_groups.estimate import (
     GroupEstimate,
     checked_ablation,
@@ -25,12 +25,12 @@ from scalemodel.resolve import Cluster
 from scalemodel.resolve.clusters import ClusterLike
 from scalemodel.resolve.tasks import Training
 from scalemodel.search.objective import Objective, constraint, objective_terms
+from scalemodel.search.progress import Progress, watched
 from scalemodel.search.space import as_texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Progress = bool | Callable[[int, int], object]
 
 COLUMNS = {
     str(name): {"maximised": maximised, "positive": positive}
@@ -306,7 +306,7 @@ def search_groups(
     limits = [constraint(text, COLUMNS) for text in as_texts(constraints, "constraints")]
     terms = objective_terms(objective, COLUMNS)
     size = int(question.space.size)
-    with progress_bar(progress, size) as report:
+    with watched(progress, size, " rows") as report:
         answer = _core.search_groups(
             *(question.tables, question.space, terms, limits, top, False),
             worker_threads(threads),
@@ -334,7 +334,7 @@ def sweep_groups(
 
     _check_here(elsewhere)
     question = _question(model, resolve.cluster(cluster), task, space, stack, ablation)
-    with progress_bar(progress, int(question.space.size)) as report:
+    with watched(progress, int(question.space.size), " rows") as report:
         estimates, meshes, names, passes, knobs = _core.sweep_groups(
             question.tables, question.space, None, worker_threads(threads), report
         )
