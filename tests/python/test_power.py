@@ -268,7 +268,6 @@ def _fitted(rows: list[tuple[Row, float]], floor: float | None) -> _core.Serving
     return constants
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("gpu", "bound", "floor"), [("H100", 0.11, 0.44), ("B200", 0.12, None)])
 def test_serving_power_of_models_left_out(
     corpora: Path, gpu: str, bound: float, floor: float | None, summary_line

@@ -163,6 +163,7 @@ def test_strong_scaling_loses_utilisation_even_with_the_best_strategy(
     assert last.accelerator_tokens_per_j < first.accelerator_tokens_per_j
 
 
+@pytest.mark.filterwarnings("ignore:global_batch")  # eight sequences each
 def test_a_sweep_up_to_131072_is_quick(summary_line: Callable[[str], None]) -> None:
     sizes = [8 * 2**power for power in range(15)] + [24, 96, 384, 1536, 6144]
     start = time.process_time()

@@ -519,6 +519,7 @@ def test_tensor_degrees_need_not_be_powers_of_two(tp: int) -> None:
     assert est.exposed_tp_s > 0
 
 
+@pytest.mark.filterwarnings("ignore:global_batch")  # batches far beyond any real one
 def test_times_pass_the_range_of_32_bit_nanoseconds() -> None:
     """2^31 ns are 2.1 s; a very large step takes years, linear in its batch."""
     points = []
@@ -532,6 +533,7 @@ def test_times_pass_the_range_of_32_bit_nanoseconds() -> None:
     assert close((large_s - middle_s) / (middle_s - small_s), (many - more) / (more - few), 1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:global_batch")  # batches far beyond any real one
 @given(
     model=models,
     stack=stacks,
