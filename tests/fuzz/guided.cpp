@@ -145,6 +145,7 @@ extern "C" __attribute__((no_sanitize("address", "undefined"))) void __sanitizer
   if (count < 255) ++count;
 }
 extern "C" void __asan_on_error() { keep_running_input(); }
+extern "C" const char* __ubsan_default_options() { return "abort_on_error=1"; }
 
 int main(int count, char** arguments) {
   namespace files = std::filesystem;

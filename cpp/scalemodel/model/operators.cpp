@@ -50,8 +50,8 @@ void count_saved(Unit& unit) {
         break;
       case OperatorKind::attention: {
         const AttentionShape& a = op.attention;
-        unit.saved_cut += a.heads * (a.head_dim + a.v_head_dim) +
-                          a.kv_heads * static_cast<double>(a.head_dim + a.v_head_dim);
+        const double each = a.head_dim + a.v_head_dim;
+        unit.saved_cut += a.heads * each + a.kv_heads * each;
         break;
       }
       case OperatorKind::norm:

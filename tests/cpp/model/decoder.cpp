@@ -203,5 +203,13 @@ TEST_CASE("an impossible decoder is refused by the name and value of the field")
   CHECK(complaint(experts).empty());
 }
 
+TEST_CASE("the widest decoders that a card may state are counted without overflow") {
+  DecoderShape shape = tiny();
+  shape.heads = shape.kv_heads = shape.head_dim = shape.v_head_dim = 1'000'000;
+  const Unit attention = make_decoder(shape).kinds[0].units[0];
+  // Queries, keys, values and the output of every head.
+  CHECK(attention.saved_cut >= 4e12);
+}
+
 }  // namespace
 }  // namespace scalemodel
