@@ -43,7 +43,7 @@ mutation() {  # formulas: does a test notice a changed sign?
   done
   for file in base/units search/pareto estimator/uncertainty estimator/comparison; do
     python3 tests/fuzz/mutate.py "python/scalemodel/$file.py" "${MUTANTS:-20}" \
-      python3 -m pytest -q -x "tests/python/test_${file#*/}.py" || status=1
+      python3 -m pytest -q -x "tests/python/${file%/*}/test_${file#*/}.py" || status=1
   done
   return $status
 }

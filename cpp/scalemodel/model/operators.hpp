@@ -51,7 +51,8 @@ enum class Cut : std::uint8_t { none, columns, depth };
 /// One of the matrices that lie side by side in a GEMM: queries, keys and values, gate and up.
 struct ColumnPart {
   double columns = 0;
-  int kv_heads = 0;  ///< keys or values: tensor ranks beyond so many hold a copy of a head each
+  int kv_heads =
+      0;  ///< keys or values: tensor ranks beyond their number hold a copy of a head each
 };
 
 /// One kernel of a layer for one token.

@@ -30,7 +30,7 @@ struct EnumNames<Admission> {
 };
 
 struct Engine {
-  // Free constants, fitted per engine and era and bounded by physics.
+  // Free constants, fitted per engine version and bounded by physics.
   double kernel_efficiency = 1;  ///< kernels in a tight loop over the same inside a step
   Seconds collective_wait;       ///< of eight ranks for one another, per collective
   Seconds step_host;             ///< of the host per step

@@ -90,7 +90,7 @@ def read_unpacked(path: str | os.PathLike[str], limit: int = LARGEST_RECORD) -> 
     """The contents of a file that may be compressed with gzip, unpacked part by part.
 
     A few bytes can unpack to any number: reading ends where `limit` is reached, or where the parts
-    so far are larger than a trace of so many compressed bytes can be.
+    so far are larger than a trace of this compressed size can be.
     """
     parts: list[bytes] = []
     size = 0

@@ -1,4 +1,4 @@
-"""Measuring kernels and collectives on the machine at hand, as tables for `calibrate`.
+"""Measuring kernels and collectives on this machine, as tables for `calibrate`.
 
 Shapes are drawn with a fixed seed, so that two machines of one kind measure the same ones. Only
 the functions that run a kernel need torch and an accelerator; the shapes can be had anywhere.

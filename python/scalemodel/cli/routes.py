@@ -79,7 +79,7 @@ def add_route(commands: Any) -> None:
         type=number,
         default=0.0,
         metavar="X",
-        help="keep paths where the fullest link drains at most so much slower, such as 0.1",
+        help="keep paths where the fullest link drains at most this fraction slower, such as 0.1",
     )
     add_formats(parser)
 

@@ -66,7 +66,7 @@ class CappedStep(NamedTuple):
 
 
 def capped_step(est: Estimate, cap_w: float | None) -> CappedStep:
-    """The step of an estimate under a limit of so many watts per accelerator; None: its own."""
+    """The step of an estimate under a power limit of each accelerator, in watts; None: its own."""
     power = est.cluster.core.accelerator.power
     limit_w = power.limit_w if cap_w is None else checked("cap_w", cap_w, 1e-3, 1e6)
     step = _core.step_under_cap(power, clock_power(), phases_of(est), limit_w)

@@ -44,7 +44,7 @@ def plan_training(
     stack: str = DEFAULT_STACK,
     **terms: Any,
 ) -> TrainingRun:
-    """The smallest cluster that trains on so many tokens in time, with its best strategy.
+    """The smallest cluster that trains on a number of tokens in time, with its best strategy.
 
     Sizes tried are powers of two of nodes and three between the last two. At each the best strategy
     is searched, failures included: beyond some size they cost more than it brings.

@@ -39,7 +39,7 @@ _LEAST_STEPS = 1 - 1e-9
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """What it takes to train on so many tokens. Made by `training_run` and `plan_training`.
+    """What it takes to train on a number of tokens. Made by `training_run` and `plan_training`.
 
     Attributes
     ----------
@@ -304,7 +304,7 @@ def _time_s(
     cluster: Cluster,
     price_usd_per_s: float | None,
 ) -> float:
-    """Time of a run that is to see so many tokens, or may take so much."""
+    """Time of a run with a goal in tokens, or with a budget."""
     if wanted == "tokens":
         return float(_core.training_time_s(amount, rate.tokens_per_s, ettr_fraction))
     if wanted == "days":

@@ -331,7 +331,7 @@ def fixes(est: Evaluation, count: int = 5) -> list[Fix]:
     ----------
     est : Estimate
     count : int
-        At most so many.
+        Length of the answer, at most.
 
     Examples
     --------

@@ -61,7 +61,7 @@ class MixedEstimate:
     strategy : Strategy
         The question.
     split : str
-        How layers or micro-batches were shared out; ``given`` if the question said.
+        How layers or micro-batches were distributed; ``given`` if the question said.
     verdict : str
         ``ok``, ``out_of_memory`` or ``illegal:<reason>``; if illegal, the numbers are empty.
     step_time_s, tokens_per_s : float or None
@@ -210,7 +210,7 @@ def estimate_mixed(
     strategy : Strategy
         Degrees over all accelerators. Stages must be whole (``vpp=1``, no DualPipe).
     split : {"balanced", "even", "searched"} or sequence of int
-        Whether layers (stages) or micro-batches (replicas) are shared out so that the slowest part
+        Whether layers (stages) or micro-batches (replicas) are distributed so that the slowest part
         takes the least time, or evenly. ``searched`` also moves layers until each kind has room
         for its own and the simulated step gets no shorter. Or the layers of every stage.
     stack : str

@@ -182,7 +182,7 @@ class Mlp(Group):
         How often the whole sequence of layers occurs.
     bias : bool
     experts, experts_per_sample : int
-        Every layer is routed to so many of so many experts; 0: dense.
+        Routed experts of every layer, and those of a sample; 0: dense.
 
     Examples
     --------

@@ -52,7 +52,7 @@ def _spelled_mesh(text: str) -> str:
     ScaleModelError : a part that is none; the nearest ones are named.
     """
     parts = []
-    for part in text.split("+"):
+    for part in text.split("+") if text.strip() else ():  # one rank has no axis
         name, sign, degree = part.strip().partition("@")
         meant = choice(name, _PARALLELISMS)
         if meant not in _PARALLELISMS:
@@ -75,8 +75,8 @@ class GroupStrategy:
         Mesh of each group: parallelisms joined by ``+``, innermost first, each with ``@degree``; a
         degree left out once is what remains. Layers take ``tp``, ``ddp``, ``zero1`` (replicas with
         sharded optimizer states) and ``fsdp``, transformers and their ends ``sp`` (tensor
-        parallelism that shares out the sequence in between) and ``cp`` in front of ``ddp``,
-        ``zero1`` or ``fsdp`` (shares out the sequence, gathers keys and values), routed experts
+        parallelism that shards the sequence in between) and ``cp`` in front of ``ddp``,
+        ``zero1`` or ``fsdp`` (shards the sequence, gathers keys and values), routed experts
         ``ep`` too; tables take ``table_wise``, ``row_wise``, ``column_wise``, ``hybrid`` and
         ``ddp``. Keys are group names,
         ``<name>.experts`` or ``experts`` for routed experts, ``embedding``, ``mlp`` (interactions
@@ -229,7 +229,7 @@ def from_shorthand(strategy: _core.Strategy, cluster: Cluster, task: Training) -
 
     Raises
     ------
-    ScaleModelError : the strategy has a pipeline, or shares out sequences another way than by
+    ScaleModelError : the strategy has a pipeline, or shards sequences another way than by
         gathering keys and values, which layer groups lack.
 
     Examples
@@ -245,12 +245,12 @@ def from_shorthand(strategy: _core.Strategy, cluster: Cluster, task: Training) -
         raise ScaleModelError(f"pp={strategy.pp}: layer groups have no pipeline")
     if strategy.cp > 1 and strategy.context != "all_gather":
         raise ScaleModelError(
-            f"context={strategy.context!r}: layer groups share out sequences by 'all_gather'"
+            f"context={strategy.context!r}: layer groups shard sequences by 'all_gather'"
         )
     if strategy.recompute == "selective":
         raise ScaleModelError("recompute='selective': layer groups recompute whole units or none")
     if strategy.sharding == "hsdp":
-        # Ranks that share out a sequence are among those that share out parameters.
+        # Ranks that shard a sequence are among those that shard parameters.
         shard = _core.resolve_degrees(strategy, cluster.core, task.core).shard
         replicas = f"fsdp@{max(1, shard // strategy.cp)}+ddp"
     else:

@@ -114,7 +114,7 @@ def from_zero(ax: Axes) -> None:
 
 
 def log_ticks(axis: Axis) -> None:
-    """Numbers instead of powers of ten on a log axis, never so many that they touch.
+    """Numbers instead of powers of ten on a log axis, never more than fit without touching.
 
     Below a decade the ticks are round numbers at equal distances, up to three decades 1, 2 and 5
     of each, beyond that the powers of ten.

@@ -21,7 +21,7 @@ Truths = NDArray[np.bool_]
 #: Even in lightness for every reader. Lines on white leave out its bright end.
 COLOUR_MAP = "cividis"
 DARK_SHARE = 0.82
-#: From so many points on they are drawn as an image inside an otherwise scalable file.
+#: From this number of points on they are drawn as an image inside an otherwise scalable file.
 RASTER = 2_000
 
 # Suffix of a column, unit on the axis, base units in one of it. The first that matches counts.

@@ -111,7 +111,7 @@ def _stack(ax: Axes, estimates: list[_Drawn], columns: dict[str, str], divisor: 
 
 
 def _wrapped(text: str, width: int) -> str:
-    """A label in lines of at most so many characters, broken between words."""
+    """A label in lines of at most this width, broken between words."""
     lines = [textwrap.wrap(line, width, break_on_hyphens=False) for line in text.splitlines()]
     return "\n".join(line for wrapped in lines for line in wrapped)
 

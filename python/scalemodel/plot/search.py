@@ -157,7 +157,7 @@ def pareto(
         _label_points(ax, ringed, _fastest(columns, larger, points), points, table)
         _draw_products(ax, iso_products, columns)
         # Beside clouds, where small is good the front is far from the upper right corner; to look
-        # for the emptiest place among so many dots takes longer than to draw them.
+        # for the emptiest place among all these dots takes longer than to draw them.
         ax.legend(fontsize=SMALL, loc="upper right" if clouds and not maximized else "best")
     return ax
 

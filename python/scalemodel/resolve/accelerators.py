@@ -65,7 +65,7 @@ _LAUNCH_TREND, _CACHE_TREND, _EPILOGUE_TREND = 0.914, 3.1, 2.1
 
 
 def newer(kernel: _core.TileGemm, generations: float) -> _core.TileGemm:
-    """Kernel constants carried to an architecture so many generations newer, without timings."""
+    """Kernel constants carried to an architecture some generations newer, without timings."""
     return kernel.replace(
         launch_s=_LAUNCH_TREND**generations * kernel.launch_s,
         cache_bytes_per_clock=_CACHE_TREND**generations * kernel.cache_bytes_per_clock,

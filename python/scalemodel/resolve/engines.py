@@ -1,4 +1,4 @@
-"""Serving engines: named eras of the catalogue, and the kernels they run on an accelerator."""
+"""Serving engines: named versions of the catalogue, and the kernels they run on an accelerator."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ CACHE_FORMATS = ("bf16", "fp16", "fp8", "fp4")
 
 @catalog.kept(16)
 def engine_table(name: str) -> dict[str, Any]:
-    """The tables of an engine's entry, laid over those of the era it names as its `base`.
+    """The tables of an engine's entry, laid over those of the version it names as its `base`.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def engine(name: str | _core.Engine) -> _core.Engine:
 def engine_for(text: str) -> str:
     """Catalogue name of the engine that a text such as ``"TensorRT-LLM 0.17"`` means.
 
-    The era whose first release is the latest not after the one named; the latest of all where
+    The version whose first release is the latest not after the one named; the latest of all where
     the text names no release.
 
     Raises
@@ -125,18 +125,18 @@ def engine_for(text: str) -> str:
     if text in catalog.names("engines"):
         return text
     lowered = text.lower()
-    eras = []
+    versions = []
     for name in catalog.names("engines"):
         table = catalog.load("engines", name)
         found = next((p for p in table.get("patterns", ()) if p in lowered), None)
         if found is not None:
             release = version_of(lowered.split(found, 1)[1].strip(" v-_/="))
-            eras.append((version_of(str(table["version_from"])), name, release))
-    if not eras:
+            versions.append((version_of(str(table["version_from"])), name, release))
+    if not versions:
         return catalog.find("engines", text)
-    eras.sort()
-    reached = [name for first, name, release in eras if release and first <= release]
-    return reached[-1] if reached else eras[0 if eras[0][2] else -1][1]
+    versions.sort()
+    reached = [name for first, name, release in versions if release and first <= release]
+    return reached[-1] if reached else versions[0 if versions[0][2] else -1][1]
 
 
 def _label_mismatch(kernel: Kernel[Any], dtype: str, want: Mapping[str, str]) -> float:

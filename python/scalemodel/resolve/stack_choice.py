@@ -73,7 +73,7 @@ def stack_for(framework: str = "", year: int | None = None, task: str = "") -> s
 
     A stack that claims the task (``tasks``) wins over one that claims the framework
     (``frameworks``); both are parts of the text, upper and lower case alike. Among the stacks
-    left, the one whose era (``year_min`` to ``year_max``) is nearest to ``year`` wins, then the
+    left, the one whose years (``year_min`` to ``year_max``) is nearest to ``year`` wins, then the
     higher ``priority``, then the longer matching text, then the name.
 
     Parameters

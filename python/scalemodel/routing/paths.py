@@ -230,7 +230,7 @@ def plan_paths(
     reoptimise_every_s : float
         Between two runs; 0: at every event.
     tolerance_fraction : float
-        Flows keep paths that are up where the fullest link then takes at most so much longer to
+        Flows keep paths that are up where the fullest link then takes at most this much longer to
         drain than under the policy's own answer.
 
     Returns

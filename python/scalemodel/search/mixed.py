@@ -59,7 +59,7 @@ def search_mixed(
     """The best ways to run a training step on accelerators of several kinds.
 
     Every strategy of the space is tried with kinds as pipeline stages, in every order, and as
-    data-parallel replicas, with layers or micro-batches shared out for each; and, because a slow
+    data-parallel replicas, with layers or micro-batches distributed for each; and, because a slow
     kind may cost more than it brings, on every choice of kinds. Every strategy is asked once with
     balanced layers; layers are then searched for, most promising first, until nothing that is left
     can beat the last of the best.
@@ -82,7 +82,7 @@ def search_mixed(
     leave_out : bool
         Whether kinds may stay unused.
     split : {"searched", "balanced", "even"}
-        How layers and micro-batches are shared out; see `estimate_mixed`.
+        How layers and micro-batches are distributed; see `estimate_mixed`.
     top : int
         Longest answer.
     stack : str

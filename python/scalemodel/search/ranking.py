@@ -33,7 +33,7 @@ RANKING_COLUMNS = (
 #: Strategies of a search that are simulated before the first is shown. Always as many, so that the
 #: best of them does not depend on how many are asked for.
 _SIMULATED = 32
-#: Strategies kept for each that is shown: so many may answer the same, where a knob such as the
+#: Strategies kept for each that is shown: as many as may answer the same, where a knob such as the
 #: placement of axes changes nothing.
 _EQUAL = 4
 #: Knobs that keep strategies apart even where all their answers are equal.

@@ -136,7 +136,7 @@ def serve_batches(
     strategy : GroupStrategy, optional
         As for `estimate`.
     requests_per_s : float, optional
-        That arrive at random. A pass takes whoever came during the one before.
+        That arrive at random. A pass takes the requests that arrived during the one before.
     batch : int, optional
         Requests of every pass instead, one pass after another; neither: passes of `most_batch`.
     most_batch : int, optional

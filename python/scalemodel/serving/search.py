@@ -61,7 +61,7 @@ def serving_layouts(
     """Legal layouts of an instance, from one accelerator to the whole cluster or the given number.
 
     Degrees are powers of two beside the divisors of the heads; pipelines stay within eight stages,
-    and prompts are shared out over at most eight ranks.
+    and prompts are sharded over at most eight ranks.
 
     Examples
     --------

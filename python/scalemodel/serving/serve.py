@@ -203,13 +203,13 @@ def serve(
     ----------
     model, cluster
         As for `estimate`. A model of layer groups (an encoder, a ranking model) answers with one
-        forward pass over whoever came, on the whole cluster; see `serve_batches`.
+        forward pass over the requests that have arrived, on the whole cluster; see `serve_batches`.
     task : Inference
     layout : ServingLayout, optional
         Degrees of one instance; a single accelerator when left out. A GroupStrategy for a model of
         layer groups.
     engine : str
-        Engine and era: a catalogue name, or a text such as ``"TensorRT-LLM 1.0"``.
+        Engine and version: a catalogue name, or a text such as ``"TensorRT-LLM 1.0"``.
     concurrency : float, optional
         Sequences kept running, over all replicas. Neither this nor `requests_per_s`: as many as
         memory and the engine allow.

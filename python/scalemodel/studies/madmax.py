@@ -376,7 +376,7 @@ def context_lengths(
 ) -> pd.DataFrame:
     """Tokens per second against the length of sequences, their number fixed.
 
-    Ranks that share out matrices or sequences work at one sequence at a time.
+    Ranks that shard matrices or sequences work at one sequence at a time.
 
     Parameters
     ----------

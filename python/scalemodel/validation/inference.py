@@ -167,7 +167,7 @@ def _layout(
             given = json.loads(text)
             replicas, shared = int(given.get("data_parallel", 1)), given.get("expert_parallel", 1)
             split = max(int(given.get("tensor_parallel", 1)), accelerators // replicas)
-            # Ranks that share out experts split attention, unless data parallelism is said to.
+            # Ranks that shard experts split attention, unless data parallelism is said to.
             return _core.ServingLayout(tp=split, dp=replicas, ep=int(shared))
         except (ValueError, TypeError, AttributeError, ZeroDivisionError):
             raise SkippedRowError("illegal:parallelization") from None
@@ -180,7 +180,7 @@ def _layout(
     if not routed:
         return _core.ServingLayout(tp=tp, pp=pp, dp=dp or 1, cp=cp)
     if stated and dp is None and value_of(defaults.get("attention_dp", False)):
-        # Attention is repeated on the ranks that would split it, experts are shared out.
+        # Attention is repeated on the ranks that would split it, experts are sharded.
         return _core.ServingLayout(tp=1, dp=tp, ep=tp, pp=pp, cp=cp)
     if stated:
         ep = tp * (dp or 1)

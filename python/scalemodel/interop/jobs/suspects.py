@@ -85,7 +85,7 @@ def suspects(est: Estimate, measured_s: float, count: int = 3) -> list[Suspect]:
     measured_s : float
         Measured seconds of a step.
     count : int
-        At most so many.
+        Length of the answer, at most.
 
     Returns
     -------

@@ -137,7 +137,7 @@ def model_of(hub: str) -> Model | None:
 
     Examples
     --------
-    >>> model_of("nvidia/DeepSeek-R1-0528-FP4-v2").name, model_of("nobody/knows-it")
+    >>> model_of("nvidia/DeepSeek-R1-0528-FP4-v2").name, model_of("someone/unknown-model")
     ('deepseek_v3', None)
     """
     tail = hub.rstrip("/").rsplit("/", 1)[-1]

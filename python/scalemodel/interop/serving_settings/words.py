@@ -103,7 +103,7 @@ class Options:
         raise self._wrong(name, on[1], "true or false")
 
     def unread(self) -> tuple[str, ...]:
-        """Names that nobody asked for."""
+        """Names that were not read."""
         return tuple(sorted(set(self.values) - self.asked))
 
 

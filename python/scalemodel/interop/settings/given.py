@@ -85,7 +85,7 @@ class Given:
         return None if found is None else found[1]
 
     def unread(self) -> list[str]:
-        """Names that nobody asked for."""
+        """Names that were not read."""
         return sorted(set(self._values) - self._asked)
 
 

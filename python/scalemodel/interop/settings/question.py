@@ -57,7 +57,7 @@ class Settings:
 class Job:
     """An estimate with everything left open filled in, as writers of settings need it.
 
-    `shard_degree` ranks share out what the sharding shares out.
+    `shard_degree` ranks is what the sharding partitions over.
     """
 
     model: Model

@@ -31,7 +31,7 @@ _MOST_BETWEEN = 4
 class Operator(NamedTuple):
     """What one operator does for a sample; rows of `columns` values, `copies` side by side.
 
-    `heads` and `width` are those of attention; `tables` the (rows, width, look-ups) of a bag.
+    `heads` and `width` are those of attention; `tables` the (rows, width, lookups) of a bag.
     """
 
     kind: str

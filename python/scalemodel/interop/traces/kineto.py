@@ -279,7 +279,7 @@ def _is_shape(cell: object) -> bool:
 def _products(
     events: list[dict[str, Any]], kernels: list[Kernel], launched: dict[int, int]
 ) -> list[dict[str, object]]:
-    """Multiplications of the host whose one kernel is a matrix product."""
+    """Multiplications of the host whose one kernel is a GEMM."""
     ran: dict[int, list[Kernel]] = {}
     for kernel in kernels:
         external = launched.get(kernel.correlation)

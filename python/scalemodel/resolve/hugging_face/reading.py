@@ -181,7 +181,7 @@ class Config:
         return Config({} if value is None else value, path + ".", inherited)
 
     def unknown(self) -> list[str]:
-        """Keys that nobody asked for and that may change the cost."""
+        """Keys that were not read and that may change the cost."""
         return [
             self._path + key
             for key, value in self._raw.items()

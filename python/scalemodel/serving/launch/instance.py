@@ -109,7 +109,7 @@ class Instance:
         """Sequences that the instance may run at once.
 
         The limit that was asked for, else the load that was, else the engine's own: an engine that
-        is to keep so many sequences running needs no room for more.
+        is to keep a fixed number of sequences running needs no room for more.
         """
         plan = self.plan
         limit, load = plan.engine_limits.get("max_running_sequences"), plan.asked_concurrency

@@ -64,7 +64,7 @@ def parallel(instance: Instance, notes: list[str]) -> list[str]:
     if layout.cp > 1:
         words += ["--attn-cp-size", str(layout.cp), "--enable-prefill-cp"]
         words += ["--cp-strategy", "zigzag"]
-        notes.append("prompts shared out over ranks: SGLang can for some models only")
+        notes.append("prompts sharded over ranks: SGLang can for some models only")
     if layout.ep > 1:
         words += ["--ep-size", str(layout.ep)]
     if _dispatches(instance):
@@ -166,7 +166,7 @@ def start(instance: Instance) -> Start:
 
 
 def router(prefill: int, decode: int) -> tuple[str, ...]:
-    """Command of the router before pools of so many instances, on hosts of their own."""
+    """Command of the router before pools of this number of instances, on hosts of their own."""
     words = ["python", "-m", "sglang_router.launch_router", "--pd-disaggregation"]
     for number in range(prefill):
         words += ["--prefill", f"http://prefill-{number}:{PORTS['prefill']}", BOOTSTRAP_PORT]

@@ -41,7 +41,7 @@ def parallel(instance: Instance, notes: list[str]) -> list[str]:
     words = ["--tp_size", str(layout.tp * layout.dp), "--pp_size", str(layout.pp)]
     if layout.cp > 1:
         words += ["--cp_size", str(layout.cp)]
-        notes.append("prompts shared out over ranks: cp_config must name the kind for the model")
+        notes.append("prompts sharded over ranks: cp_config must name the kind for the model")
     if layout.ep > 1:
         words += ["--ep_size", str(layout.ep)]
     if layout.dp > 1 and layout.tp > 1:

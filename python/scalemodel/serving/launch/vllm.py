@@ -47,7 +47,7 @@ def parallel(instance: Instance, notes: list[str]) -> list[str]:
         words += ["--data-parallel-size", str(layout.dp)]
     if layout.cp > 1:
         words += ["--prefill-context-parallel-size", str(layout.cp)]
-        notes.append("prompts shared out over ranks: not every attention backend of vLLM can")
+        notes.append("prompts sharded over ranks: not every attention backend of vLLM can")
     stage = layout.tp * layout.dp * layout.cp
     if layout.ep > 1:
         words.append("--enable-expert-parallel")
@@ -148,7 +148,7 @@ def start(instance: Instance) -> Start:
 
 
 def router(prefill: int, decode: int) -> tuple[str, ...]:
-    """Command of the router before pools of so many instances, on hosts of their own."""
+    """Command of the router before pools of this number of instances, on hosts of their own."""
     words = ["vllm-router", "--vllm-pd-disaggregation"]
     for role, count in (("prefill", prefill), ("decode", decode)):
         for number in range(count):

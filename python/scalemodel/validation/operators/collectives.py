@@ -230,7 +230,7 @@ def _read(row: Row) -> _Reading:
     in_node = row.count("gpus_per_node") or max(per_domain, 8)
     fabric = _fabric(outside if "+" in links else links, accelerator, nodes, in_node, notes)
     buffers = 1.0
-    if named in _ONE_BUFFER:  # nobody keeps a share: the whole buffer passes every link
+    if named in _ONE_BUFFER:  # no rank keeps a shard: the whole buffer passes every link
         buffers = ranks / (ranks - 1)
         notes.append(f"{named} as a ring {op} of one buffer")
     kernel, algorithm, version = _kernel(row)

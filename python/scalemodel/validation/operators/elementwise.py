@@ -1,4 +1,4 @@
-"""Rows of measured elementwise, row-wise and look-up kernels."""
+"""Rows of measured elementwise, row-wise and lookup kernels."""
 
 from __future__ import annotations
 

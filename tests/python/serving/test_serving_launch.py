@@ -23,7 +23,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-OPTIONS = Path(__file__).parents[1] / "golden/launch/options.toml"
+OPTIONS = Path(__file__).parents[2] / "golden/launch/options.toml"
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "tensorrt_llm": "TensorRT-LLM"}
 TASK = sm.Inference(input_tokens=1000, output_tokens=200)
 ONE = sm.cluster("dgx_h100")

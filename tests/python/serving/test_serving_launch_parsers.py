@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-GOLDEN = Path(__file__).parents[1] / "golden/launch"
+GOLDEN = Path(__file__).parents[2] / "golden/launch"
 PYTHON = os.environ.get("SCALEMODEL_ENGINES_PYTHON", sys.executable)
 
 VLLM = """

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scalemodel as sm
+from scalemodel.base.text import time_text
 import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.estimator import uncertainty
@@ -86,7 +87,7 @@ def test_an_estimate_tells_its_interval_everywhere() -> None:
     row = est.to_dict()
     assert [row[name] for name in ("step_time_low_s", "step_time_high_s")] == list(interval[:2])
     assert row["extrapolates"] == ""
-    assert f"({interval.low_s:.4g} to {interval.high_s:.4g})" in repr(est)
+    assert f"({time_text(interval.low_s)} to {time_text(interval.high_s)})" in repr(est)
     assert est.explain("step_time").inputs["low_s"] == interval.low_s
     assert "80 %" in est._repr_html_()
     assert set(est.row()) == set(row) - {"step_time_low_s", "step_time_high_s", "extrapolates"}

@@ -1,4 +1,4 @@
-"""Predicted times of elementwise, row-wise and look-up kernels."""
+"""Predicted times of elementwise, row-wise and lookup kernels."""
 
 from __future__ import annotations
 
