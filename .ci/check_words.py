@@ -25,7 +25,7 @@ FORBIDDEN = {
     "a path of one machine": re.compile(r"(?<![\w./~$}-])/(?:work|tmp|home|root|mnt)\b(?!-)"),
     "a path outside the repository": re.compile(r"\.\./shared"),
 }
-# Words of our own where the field has a noun, in the engine and in the package: what to say instead.
+# Words of our own where the field has a noun, and what to say instead, in engine and package.
 PRIVATE = {
     "GEMM": re.compile(r"\bmatrix products?\b", re.IGNORECASE),
     "lookup": re.compile(r"\blook(?:-|_)ups?\b", re.IGNORECASE),

@@ -298,7 +298,7 @@ _ILLEGAL = {
     "mesh": "a mesh does not suit {accelerators} accelerators or its group: {meshes}.\n"
     "  The degrees of a mesh multiply to {accelerators}; tp and sp exclude each other, and cp "
     "stands right before ddp, zero1 or fsdp.",
-    "batch": "{global_batch} samples in {micro_batches} micro-batches cannot be distributed evenly: "
+    "batch": "{global_batch} samples in {micro_batches} micro-batches cannot be split evenly: "
     "{meshes}.\n"
     "  The ranks of a mesh, without those of tp, sp and cp, times the micro-batches divide the "
     "batch; or give the task batch_is_limit=True.",
@@ -338,7 +338,7 @@ def message(est: GroupEstimate) -> str:
     >>> task = sm.Training(global_batch=100, sequence=197)
     >>> est = sm.estimate(sm.compose("vit_b"), sm.cluster("dgx_h100"), task)
     >>> print(message(est).partition(":")[2].partition(":")[0])
-    batch   100 samples in 1 micro-batches cannot be distributed evenly
+    batch   100 samples in 1 micro-batches cannot be split evenly
     """
     if est.illegal:
         return f"{est.verdict}   {_ILLEGAL[str(est.core.verdict)].format_map(_facts(est))}"

@@ -38,9 +38,14 @@ def hub_id(table: Mapping[str, Any], label: str = "") -> str:
     asked = "" if label == table.get("name") else catalog.normalised(label)
     aliases = table.get("aliases", ())
     for alias in aliases if isinstance(aliases, list) else ():
-        if isinstance(alias, str) and is_hub_id(alias) and asked in (
-            catalog.normalised(alias),
-            catalog.normalised(alias.split("/", 1)[1]),
+        if (
+            isinstance(alias, str)
+            and is_hub_id(alias)
+            and asked
+            in (
+                catalog.normalised(alias),
+                catalog.normalised(alias.split("/", 1)[1]),
+            )
         ):
             return str(alias)
     own = str(table.get("hub", ""))

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scalemodel as sm
-from scalemodel.base.text import time_text
 import scalemodel._core as _core
 from scalemodel import catalog
+from scalemodel.base.text import time_text
 from scalemodel.estimator import uncertainty
 from scalemodel.estimator.uncertainty import (
     Cell,

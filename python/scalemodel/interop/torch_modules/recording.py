@@ -220,7 +220,10 @@ def fused(steps: Sequence[Step]) -> list[Step]:
             causal = True
             continue
         between = 0
-        while between < len(found) and found[-1 - between].operator.kind in ("elementwise", "residual"):
+        while between < len(found) and found[-1 - between].operator.kind in (
+            "elementwise",
+            "residual",
+        ):
             between += 1
         first = found[-1 - between].operator if between < len(found) else None
         if (
