@@ -7,8 +7,8 @@ How long does a step take, does it fit, and where does the time go?
 Which strategy is best, and why?
     `search`, `sweep`, `pareto`, `explain_choice`, `report`, `search_mixed`
 Which cluster should be bought, and where do more accelerators stop paying?
-    `codesign`, `scaling`, `training_run`, `plan_training`, `reliability`, `power_caps`,
-    `compute_optimal`
+    `codesign`, `scaling`, `compare_clusters`, `training_run`, `plan_training`, `reliability`,
+    `power_caps`, `compute_optimal`
 What does the network do, and how should its flows be routed?
     `traffic`, `route`, `simulate_network`, `plan_paths`, `time_shifts`, `pack_trees`,
     `design_topology`
@@ -19,7 +19,8 @@ How wrong is all this?
 Does a job run as fast as it should?
     `compare_log`, `StepTimeMonitor`, `read_kineto`, `calibrate`, `calibrate_spread`
 How does a strategy reach another tool, and how does a model come from one?
-    `launch`, `read_settings`, `write_kineto`, `write_chakra`, `read_chakra`, `from_torch`
+    `launch`, `read_settings`, `launch_serving`, `read_serving`, `write_kineto`, `write_chakra`,
+    `read_chakra`, `from_torch`
 
 A question has four parts: a `model` (or `compose`), a `cluster` (or `mixed_cluster`), a task
 (`Training`, `FineTuning`, `Inference`), and a `Strategy`, `GroupStrategy` or `ServingLayout`.
