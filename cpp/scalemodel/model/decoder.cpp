@@ -54,54 +54,7 @@ void check(const DecoderShape& shape) {
   }
 }
 
-/// Learned vectors of a norm.
-int norm_vectors(Norm norm) {
-  switch (norm) {
-    case Norm::rmsnorm:
-    case Norm::layernorm_nobias:
-      return 1;
-    case Norm::layernorm:
-      return 2;
-    case Norm::nonparametric:
-      return 0;
-  }
-  return 0;
-}
-
 double norm_width(Norm norm, double width) { return norm_vectors(norm) * width; }
-
-LayerShape layer_shape(const DecoderShape& s, bool routed, bool full_attention) {
-  LayerShape layer;
-  layer.hidden = s.hidden;
-  layer.attention = {s.heads,
-                     s.kv_heads,
-                     s.head_dim,
-                     s.v_head_dim,
-                     s.q_lora_rank,
-                     s.kv_lora_rank,
-                     s.qk_rope_head_dim,
-                     full_attention ? 0 : s.window,
-                     s.position == Position::rope};
-  layer.norms = s.norms_per_layer;
-  layer.norm_vectors = norm_vectors(s.norm);
-  layer.qkv_bias = s.qkv_bias;
-  layer.out_bias = s.out_bias;
-  layer.qk_norm = s.qk_norm;
-  layer.qk_norm_full = s.qk_norm_full;
-  layer.attention_sinks = s.attention_sinks;
-  layer.mlp_bias = s.mlp_bias;
-  layer.expert_bias = s.expert_bias;
-  layer.router_bias = s.router_bias;
-  layer.shared_expert_gate = s.shared_expert_gate;
-  FeedForwardShape& ff = layer.feed_forward;
-  ff.gated = s.gated;
-  ff.width = routed ? s.expert_ffn : s.ffn;
-  if (!routed) return layer;
-  ff.experts = s.experts;
-  ff.experts_per_token = s.experts_per_token;
-  ff.shared_width = s.shared_experts * s.shared_ffn;
-  return layer;
-}
 
 LayerKind make_kind(const LayerShape& layer) {
   LayerKind kind;

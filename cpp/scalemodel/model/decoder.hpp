@@ -28,6 +28,20 @@ struct EnumNames<Norm> {
                                                          "nonparametric"};
 };
 
+/// Learned vectors of a norm: its scale, and a bias.
+constexpr int norm_vectors(Norm norm) {
+  switch (norm) {
+    case Norm::rmsnorm:
+    case Norm::layernorm_nobias:
+      return 1;
+    case Norm::layernorm:
+      return 2;
+    case Norm::nonparametric:
+      return 0;
+  }
+  return 0;
+}
+
 /// A decoder as model cards describe it. Zero or false where a feature is absent.
 struct DecoderShape {
   int layers = 0, hidden = 0, vocab = 0;

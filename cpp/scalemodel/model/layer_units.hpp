@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "scalemodel/model/decoder.hpp"
 #include "scalemodel/model/model.hpp"
 #include "scalemodel/model/operators.hpp"
 
@@ -23,6 +24,9 @@ struct LayerShape {
   bool mlp_bias = false, shared_bias = false, expert_bias = false, router_bias = false;
   bool shared_expert_gate = false;
 };
+
+/// A layer of a decoder: with routed experts or dense, with its sliding window or without.
+LayerShape layer_shape(const DecoderShape& card, bool routed, bool full_attention);
 
 Unit attention_unit(const LayerShape& layer);
 
