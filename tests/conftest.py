@@ -38,6 +38,13 @@ class ClosedFigures:
 def pytest_configure(config: pytest.Config) -> None:
     """Where this file is read late, too."""
     config.pluginmanager.register(ClosedFigures())
+    # Several processes take files in their order, not those of many tests first: see below.
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The build of the C++ tests first: nothing takes longer, and the others run beside it."""
+    items.sort(key=lambda item: item.path.name != "test_cpp.py")
 
 
 @pytest.fixture

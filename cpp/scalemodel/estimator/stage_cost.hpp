@@ -10,9 +10,15 @@
 
 namespace scalemodel {
 
-/// Schedules that pair micro-batches part by part cannot repeat whole layers: Megatron-Core refuses
-/// overlap_moe_expert_parallel_comm with recompute_granularity=full. What they hide is exposed
-/// then.
+/// Whether micro-batches can be paired part by part: not where whole layers run again, nor in a
+/// pipeline without virtual stages. Megatron-Core refuses overlap_moe_expert_parallel_comm there.
+inline bool pairs_micro_batches(const StepContext& c) {
+  const bool alternates =
+      c.degrees.pp == 1 || chunks_per_stage(c.strategy.schedule, c.degrees.vpp) > 1;
+  return alternates && c.strategy.recompute != Recompute::full;
+}
+
+/// Exposes the exchange of experts that pairs of micro-batches would hide.
 inline void expose_expert_exchange(StageCost& cost, const StepContext& c, const StageClass& stage,
                                    double share) {
   for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
@@ -46,7 +52,7 @@ inline StageCost stage_cost(const StepContext& c, const StageClass& stage,
     cost.trainable_dense += n * layer.trainable_dense;
     cost.trainable_expert += n * layer.trainable_expert;
   }
-  if (c.degrees.ep > 1 && c.strategy.recompute == Recompute::full) {
+  if (c.degrees.ep > 1 && !pairs_micro_batches(c)) {
     expose_expert_exchange(cost, c, stage, share);
   }
   const auto add_end = [&](const EndCost& end) {
