@@ -47,6 +47,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name != "test_cpp.py")
 
 
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Keeps what a run leaves out, for a test that looks at all that there is."""
+    if items:
+        option = items[0].config.option
+        option.left_out = [*getattr(option, "left_out", ()), *items]
+
+
 @pytest.fixture
 def summary_line(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Add a line to the end of pytest's report, for results pytest cannot count itself."""

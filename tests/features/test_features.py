@@ -30,12 +30,13 @@ def test_the_tests_of_a_feature_exist(entry: dict[str, list[str]]) -> None:
 
 
 def test_named_tests_are_collected(request: pytest.FixtureRequest) -> None:
-    """Of the files that this run collected, every named test is among what it runs."""
+    """Of the files that this run collected, every named test is among what it found."""
+    found = [*request.session.items, *getattr(request.config.option, "left_out", ())]
     root = request.config.rootpath
     collected = {
         f"{Path(item.path).relative_to(root / 'tests').as_posix()}::"
         + item.nodeid.partition("::")[2].partition("[")[0]
-        for item in request.session.items
+        for item in found
         if Path(item.path).is_relative_to(root / "tests")
     }
     files = {name.partition("::")[0] for name in collected}
