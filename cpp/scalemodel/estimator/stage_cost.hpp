@@ -11,11 +11,11 @@
 namespace scalemodel {
 
 /// Whether micro-batches can be paired part by part: not where whole layers run again, nor in a
-/// pipeline without virtual stages. Megatron-Core refuses overlap_moe_expert_parallel_comm there.
+/// pipeline without virtual stages. Megatron-Core refuses overlap_moe_expert_parallel_comm there;
+/// DualPipe pairs the micro-batches of its two directions by itself.
 inline bool pairs_micro_batches(const StepContext& c) {
-  const bool alternates =
-      c.degrees.pp == 1 || chunks_per_stage(c.strategy.schedule, c.degrees.vpp) > 1;
-  return alternates && c.strategy.recompute != Recompute::full;
+  if (traits_of(c.strategy.schedule).two_directions) return true;
+  return (c.degrees.pp == 1 || c.degrees.vpp > 1) && c.strategy.recompute != Recompute::full;
 }
 
 /// Exposes the exchange of experts that pairs of micro-batches would hide.

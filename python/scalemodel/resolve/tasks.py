@@ -16,9 +16,9 @@ AttentionName = Literal[
 ]
 Choice = Literal["stack", "on", "off"] | bool | None
 
-#: Tokens of a step beyond which the batch was hardly given in sequences: fifteen times that of
+#: Tokens of a step beyond which the batch was hardly given in sequences: sixty times that of
 #: DeepSeek-V3 (15,360 sequences of 4,096 tokens, arXiv:2412.19437, section 4.2).
-_MOST_TOKENS: Final = 1e9
+_MOST_TOKENS: Final = 4e9
 _FIELDS: Final = by_name(_core.Task.fields())
 
 

@@ -172,7 +172,7 @@ def test_buttons_answer(page: Any) -> None:
     page.click("button:has-text('What helps?')")
     page.wait_for_selector("text=speed of light")
     page.click("button:has-text('Fastest')")
-    page.wait_for_selector("text=offload_optimizer=True", timeout=60_000)
+    page.wait_for_selector("text=regather=False", timeout=60_000)
 
 
 @pytest.mark.slow
