@@ -6,36 +6,15 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
 from scalemodel.base.safe_text import csv_cell, plain
 
 if TYPE_CHECKING:
-    from scalemodel.resolve import Cluster, Model
-    from scalemodel.resolve.tasks import Training
+    from scalemodel.estimator.summary import Asked
 
 OK, FAILED, MALFORMED, INFEASIBLE, NOTHING_FEASIBLE, INTERRUPTED = 0, 1, 2, 3, 4, 130
-
-
-class Asked(Protocol):
-    """What an estimate and a search have in common: the question."""
-
-    @property
-    def model(self) -> Model:
-        """The architecture."""
-
-    @property
-    def cluster(self) -> Cluster:
-        """What it runs on."""
-
-    @property
-    def task(self) -> Training:
-        """What is to be done."""
-
-    @property
-    def stack(self) -> str:
-        """The software stack."""
 
 
 def print_json(document: object) -> None:

@@ -23,25 +23,6 @@ TASK = ["--global-batch", "1024", "--sequence", "8192"]
 FITS = [*BASE, *TASK, "--tp", "8", "--pp", "4"]
 
 
-class Ran:
-    """Exit code and both streams of one command."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(*arguments: str) -> Ran:
-        code = cli.main(list(arguments))
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        assert "internal error" not in captured.err
-        return Ran(code, captured.out, captured.err)
-
-    return call
-
-
 def python_estimate() -> sm.Estimate:
     return sm.estimate(
         "llama3_70b",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,9 @@ from command_line import (
     assert_same_rows,
     best,
     read_rows,
-    run_command,
     swept,
 )
-from scalemodel.cli import searches
 from scalemodel.search import ranking_file
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    return functools.partial(run_command, capsys)
-
-
-@pytest.fixture(params=[37, 200_000], ids=["many_chunks", "one_chunk"])
-def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(searches, "CHUNK_ROWS", request.param)
-    return int(request.param)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import signal
@@ -27,17 +26,11 @@ from command_line import (
     assert_same_rows,
     best,
     read_rows,
-    run_command,
     swept,
 )
 from scalemodel import cli
 from scalemodel.cli import searches
 from scalemodel.search import ranking_file
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    return functools.partial(run_command, capsys)
 
 
 def same_value(text: str, value: object) -> bool:
@@ -325,12 +318,6 @@ def test_a_ranking_is_written_as_parquet(run: Any, tmp_path: Path) -> None:
     ran = run("merge", path, "--out", tmp_path / "out.parquet")
     assert ran.code == 2
     assert "holds no rows of a sweep" in ran.err
-
-
-@pytest.fixture(params=[37, 200_000], ids=["many_chunks", "one_chunk"])
-def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(searches, "CHUNK_ROWS", request.param)
-    return int(request.param)
 
 
 def test_a_sweep_is_summarised(run: Any, chunks: int) -> None:

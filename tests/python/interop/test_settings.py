@@ -69,12 +69,12 @@ def test_megatron_flags_say_what_was_predicted(plan: dict[str, Any], model: str,
     assert same == {name: pytest.approx(est.row()[name], rel=1e-9) for name in same}
 
 
-@pytest.mark.parametrize("name", catalog.names("models"))
+DECODERS = [n for n in catalog.names("models") if "architecture" in catalog.load("models", n)]
+
+
+@pytest.mark.parametrize("name", DECODERS)
 def test_megatron_flags_keep_every_parameter(name: str) -> None:
     """Of the catalogue's decoders that Megatron can build."""
-    entry = catalog.load("models", name)
-    if "architecture" not in entry:
-        pytest.skip("no decoder")
     est = sm.estimate(name, sm.cluster("dgx_h100"), sm.Training(global_batch=8, sequence=256))
     launched = sm.launch(est, "megatron")
     read = sm.read_settings("megatron", list(launched.command), accelerators=8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -23,6 +23,8 @@ class Variable(str):
     __slots__ = ()
 
 
+#: Options of vLLM and SGLang for weights that the checkpoint must hold as they are, by format.
+STORED: Final = {"fp4": "modelopt_fp4", "int4": "awq_marlin", "mxfp4": "mxfp4"}
 #: Address of the first node of an instance.
 HEAD: Final = "$HEAD_IP"
 
@@ -171,3 +173,27 @@ def stored_as(words: Sequence[str], precision: str, hub: str) -> str:
     """Note on a format that the checkpoint itself must have."""
     flag = " ".join(words) or "the command has no option for it"
     return f"weights in {precision} ({flag}): a checkpoint stored so must take the place of {hub}"
+
+
+def runs_as_stored(instance: Instance, notes: list[str]) -> None:
+    """Note on a checkpoint that is narrower than the weights of the plan."""
+    task, model = instance.plan.task, instance.plan.model
+    if model.checkpoint:
+        notes.append(
+            f"weights in {task.precision}: {instance.model} is stored in {model.checkpoint} "
+            "and runs so"
+        )
+
+
+def weight_options(instance: Instance, online: Mapping[str, str], notes: list[str]) -> list[str]:
+    """Options of vLLM and SGLang for weights; `online`: formats that the engine narrows itself."""
+    task = instance.plan.task
+    words = ["--dtype", "float16" if task.precision == "fp16" else "bfloat16"]
+    if task.precision in ("bf16", "fp16"):
+        runs_as_stored(instance, notes)
+    elif task.precision != instance.plan.model.checkpoint:
+        option = online.get(task.precision) or STORED[task.precision]
+        words += ["--quantization", option]
+        if task.precision in STORED:
+            notes.append(stored_as(words[-2:], task.precision, instance.model))
+    return words

@@ -17,12 +17,11 @@ from scalemodel.serving.launch.instance import (
     Start,
     Variable,
     share,
-    stored_as,
+    weight_options,
 )
 
 RELEASE: Final = "0.5.14"
 ONLINE: Final = {"fp8": "fp8", "fp8_block": "fp8"}
-STORED: Final = {"fp4": "modelopt_fp4", "int4": "awq_marlin", "mxfp4": "mxfp4"}
 CACHE: Final = {"bf16": "bfloat16", "fp8": "fp8_e4m3", "fp4": "fp4_e2m1"}
 #: Weights of 8 bits and products of 16 are an option of their own.
 INT8: Final = "int8wo"
@@ -76,22 +75,12 @@ def parallel(instance: Instance, notes: list[str]) -> list[str]:
 
 
 def _formats(instance: Instance, notes: list[str]) -> list[str]:
-    task, model = instance.plan.task, instance.plan.model
-    words = ["--dtype", "float16" if task.precision == "fp16" else "bfloat16"]
-    if task.precision in ("bf16", "fp16"):
-        if model.checkpoint:
-            notes.append(
-                f"weights in {task.precision}: {instance.model} is stored in {model.checkpoint} "
-                "and runs so"
-            )
-    elif task.precision == "int8":
-        words += ["--torchao-config", INT8]
-    elif task.precision != model.checkpoint:
-        option = ONLINE.get(task.precision) or STORED[task.precision]
-        words += ["--quantization", option]
-        if task.precision in STORED:
-            notes.append(stored_as(words[-2:], task.precision, instance.model))
-        if task.precision == "fp8_block":
+    task = instance.plan.task
+    if task.precision == "int8":
+        words = ["--dtype", "bfloat16", "--torchao-config", INT8]
+    else:
+        words = weight_options(instance, ONLINE, notes)
+        if task.precision == "fp8_block" != instance.plan.model.checkpoint:
             notes.append("weights in fp8_block: --quantization fp8 scales them by channel")
     same = task.kv_precision == ("fp16" if task.precision == "fp16" else "bf16")
     if not same and task.kv_precision not in CACHE:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from scalemodel.serving.launch.instance import Instance, Start, share
+from scalemodel.serving.launch.instance import Instance, Start, runs_as_stored, share
 from scalemodel.serving.launch.yaml_text import yaml_text
 
 RELEASE: Final = "1.2"
@@ -76,10 +76,7 @@ def _weights(instance: Instance, notes: list[str]) -> dict[str, Any]:
     if is_compiled(instance.plan.engine) and task.precision in COMPILED:
         return {"quant_config": {"quant_algo": COMPILED[task.precision]}}
     if model.checkpoint and model.checkpoint != task.precision:
-        notes.append(
-            f"weights in {task.precision}: {instance.model} is stored in {model.checkpoint} "
-            "and runs so"
-        )
+        runs_as_stored(instance, notes)
     elif (model.checkpoint or "bf16") != task.precision:
         notes.append(
             f"weights in {task.precision}: trtllm-serve asks the checkpoint: one stored so must "

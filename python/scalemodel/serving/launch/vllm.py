@@ -17,7 +17,7 @@ from scalemodel.serving.launch.instance import (
     Start,
     Variable,
     share,
-    stored_as,
+    weight_options,
 )
 
 RELEASE: Final = "0.24.0"
@@ -27,8 +27,6 @@ ONLINE: Final = {
     "fp8_block": "fp8_per_block",
     "int8": "int8_per_channel_weight_only",
 }
-#: Option of weights that the checkpoint must hold as they are.
-STORED: Final = {"fp4": "modelopt_fp4", "int4": "awq_marlin", "mxfp4": "mxfp4"}
 CACHE: Final = {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8", "fp4": "nvfp4"}
 _RPC_PORT: Final = "13345"
 #: Of the two servers that pass the cache on, so that both can run on one host.
@@ -59,19 +57,8 @@ def parallel(instance: Instance, notes: list[str]) -> list[str]:
 
 
 def _formats(instance: Instance, notes: list[str]) -> list[str]:
-    task, model = instance.plan.task, instance.plan.model
-    words = ["--dtype", "float16" if task.precision == "fp16" else "bfloat16"]
-    if task.precision in ("bf16", "fp16"):
-        if model.checkpoint:
-            notes.append(
-                f"weights in {task.precision}: {instance.model} is stored in {model.checkpoint} "
-                "and runs so"
-            )
-    elif task.precision != model.checkpoint:
-        option = ONLINE.get(task.precision) or STORED[task.precision]
-        words += ["--quantization", option]
-        if task.precision in STORED:
-            notes.append(stored_as(words[-2:], task.precision, instance.model))
+    task = instance.plan.task
+    words = weight_options(instance, ONLINE, notes)
     same = task.kv_precision == ("fp16" if task.precision == "fp16" else "bf16")
     return [*words, "--kv-cache-dtype", "auto" if same else CACHE[task.kv_precision]]
 
