@@ -85,6 +85,8 @@ class Controls:
     def _gather(self) -> None:
         """Have a widget for each setting there is, in its group; others wait for their model."""
         settings = self.explorer.settings
+        if list(settings) == list(self.inputs):
+            return  # every widget that is made or moved is a message to the page
         for name in settings:
             if name not in self._made:
                 self._made[name] = self._input(name, settings[name])
