@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
@@ -63,6 +64,22 @@ class ColumnAnswer:
     def fits(self) -> bool:
         """Whether anything runs at all."""
         return self.verdict == "ok"
+
+
+def by_cause(seconds: Mapping[str, float], launches_s: float) -> dict[str, float]:
+    """Seconds by cause from the columns of an answer, launches apart from the rest of compute.
+
+    Examples
+    --------
+    >>> by_cause({"compute_s": 3.0, "exposed_tp_s": 1.0}, 0.5)
+    {'compute': 2.5, 'launches': 0.5, 'exposed_tp': 1.0}
+    """
+    parts: dict[str, float] = {}
+    for column, time_s in seconds.items():
+        parts[column.removesuffix("_s")] = time_s
+        if column == "compute_s":
+            parts |= {"compute": time_s - launches_s, "launches": launches_s}
+    return parts
 
 
 def verdict_text(reason: str) -> str:

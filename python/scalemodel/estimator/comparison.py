@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scalemodel.base.words import named_arguments
 from scalemodel.estimator.estimate import Estimate, estimate
-from scalemodel.estimator.evaluation import TIME_COLUMNS, running_estimate
+from scalemodel.estimator.evaluation import running_estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,9 +47,9 @@ class Comparison:
         import pandas as pd
 
         rows = []
-        for column in TIME_COLUMNS:
-            one, other = (float(getattr(est.core, column)) for est in (self.first, self.second))
-            rows.append((column.removesuffix("_s"), one, other, other - one))
+        others = self.second.time_by_cause()
+        for cause, one in self.first.time_by_cause().items():
+            rows.append((cause, one, others[cause], others[cause] - one))
         table = pd.DataFrame(rows, columns=["cause", "first_s", "second_s", "difference_s"])
         order = table.difference_s.abs().sort_values(ascending=False, kind="stable").index
         return table.loc[order].reset_index(drop=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import scalemodel._core as _core
 from scalemodel import catalog, resolve
-from scalemodel.base.answer import EngineAnswer, verdict_text
+from scalemodel.base.answer import EngineAnswer, by_cause, verdict_text
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import size_text
 from scalemodel.resolve.clusters import Cluster
@@ -138,8 +138,32 @@ class Evaluation(EngineAnswer):
             row["dp"] = self.strategy.dp
         return row
 
+    def time_by_cause(self) -> dict[str, float]:
+        """Seconds of the step by cause, which sum to the step time; empty for an illegal strategy.
+
+        `launches` is the compute time that would go if the host launched every kernel at once, by
+        asking again with ``host_launch_s = 0``; `compute` is what is left of ``compute_s``, with
+        the latency at which an accelerator starts a kernel.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
+        ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2))
+        >>> parts = est.time_by_cause()
+        >>> abs(parts["compute"] + parts["launches"] - est.compute_s) < 1e-12
+        True
+        """
+        if self.illegal:
+            return {}
+        seconds = {column: float(getattr(self.core, column)) for column in TIME_COLUMNS}
+        return by_cause(seconds, launches_s(self))
+
     def breakdown(self) -> pd.DataFrame:
         """Seconds and share of the step by cause; the seconds sum to the step time.
+
+        The causes are those of `time_by_cause`: the columns of the answer, with the launches of
+        the host apart from the rest of compute.
 
         Returns
         -------
@@ -156,12 +180,8 @@ class Evaluation(EngineAnswer):
         """
         import pandas as pd
 
-        rows = []
-        if not self.illegal:
-            step = self.core.step_time_s
-            for column in TIME_COLUMNS:
-                time_s = getattr(self.core, column)
-                rows.append((column.removesuffix("_s"), time_s, time_s / step))
+        step = self.core.step_time_s
+        rows = [(cause, time_s, time_s / step) for cause, time_s in self.time_by_cause().items()]
         return pd.DataFrame(rows, columns=["cause", "time_s", "share_fraction"])
 
     def memory(self) -> pd.DataFrame:
@@ -206,6 +226,23 @@ def evaluate(
     """One strategy of a question that is resolved already."""
     core = tables_for(model, cluster, task, stack).estimate(strategy)
     return Evaluation(model, cluster, task, strategy, stack, core)
+
+
+def launches_s(est: Evaluation, *, recomputed: bool = True) -> float:
+    """Compute time that the same strategy would not have if launching a kernel took no time.
+
+    A layer cannot run faster than the host launches its kernels. `recomputed`: with what
+    recomputation launches again, which is a part of the time of recomputation too.
+    """
+    stack, strategy = stack_of(est), est.strategy
+    if stack.host_launch_s == 0:
+        return 0.0
+    at_once = tables_for(est.model, est.cluster, est.task, stack.replace(host_launch_s=0.0))
+    as_it_is = tables_for(est.model, est.cluster, est.task, est.stack)
+    if not recomputed:
+        strategy = strategy.replace(recompute="none", recompute_layers=0)
+    launched = float(as_it_is.estimate(strategy).compute_s)
+    return max(0.0, launched - float(at_once.estimate(strategy).compute_s))
 
 
 _OPERATOR_COLUMNS = (

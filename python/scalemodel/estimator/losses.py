@@ -8,6 +8,7 @@ from scalemodel.base.text import percent_text, size_text, time_text
 from scalemodel.estimator.evaluation import (
     Evaluation,
     kinds_text,
+    launches_s,
     operator_rows,
     stack_of,
     tables_for,
@@ -43,23 +44,6 @@ def recomputation_s(est: Evaluation) -> float:
     tables = tables_for(est.model, est.cluster, est.task, est.stack)
     without = tables.estimate(plain).compute_s
     return max(0.0, float(est.core.compute_s) - float(without))
-
-
-def launches_s(est: Evaluation, *, recomputed: bool = True) -> float:
-    """Compute time that the same strategy would not have if launching a kernel took no time.
-
-    A layer cannot run faster than the host launches its kernels. `recomputed`: with what
-    recomputation launches again, which is a part of `recomputation_s` too.
-    """
-    stack, strategy = stack_of(est), est.strategy
-    if stack.host_launch_s == 0:
-        return 0.0
-    at_once = tables_for(est.model, est.cluster, est.task, stack.replace(host_launch_s=0.0))
-    as_it_is = tables_for(est.model, est.cluster, est.task, est.stack)
-    if not recomputed:
-        strategy = strategy.replace(recompute="none", recompute_layers=0)
-    launched = float(as_it_is.estimate(strategy).compute_s)
-    return max(0.0, launched - float(at_once.estimate(strategy).compute_s))
 
 
 def operator_class(row: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import scalemodel._core as _core
 from scalemodel.base.text import count_text, money_text, percent_text, size_text, time_text
 from scalemodel.estimator.diagnosis import fix_text, message, next_knobs
-from scalemodel.estimator.evaluation import TIME_COLUMNS, Evaluation, kinds_text
+from scalemodel.estimator.evaluation import Evaluation, kinds_text
 from scalemodel.estimator.losses import what_limits
 from scalemodel.estimator.uncertainty import extrapolations, step_text
 from scalemodel.resolve.clusters import network_text
@@ -114,15 +114,14 @@ def _bar(fraction: float) -> str:
 
 
 def _time_line(est: Evaluation) -> str:
-    core = est.core
-    seconds = {column: float(getattr(core, column)) for column in TIME_COLUMNS}
+    core, seconds = est.core, est.time_by_cause()
     parts = []
-    for column in sorted(seconds, key=lambda name: -seconds[name]):
-        share = seconds[column] / core.step_time_s
+    for name in sorted(seconds, key=lambda name: -seconds[name]):
+        share = seconds[name] / core.step_time_s
         if share < _LEAST_SHARE:
             continue
-        cause = column.removesuffix("_s").removeprefix("exposed_")
-        exposed = " exposed" if column.startswith("exposed_") else ""
+        cause = name.removeprefix("exposed_")
+        exposed = " exposed" if name.startswith("exposed_") else ""
         bar = _bar(share)
         parts.append(f"{cause}{exposed} {percent_text(share)}{' ' + bar if bar else ''}")
     hidden = f" (hidden underneath: {time_text(core.hidden_s)})" if core.hidden_s > 0 else ""

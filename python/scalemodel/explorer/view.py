@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scalemodel.base.text import count_text, money_text, percent_text, size_text, time_text
 from scalemodel.estimator.estimate import Estimate
-from scalemodel.estimator.evaluation import MEMORY_COLUMNS, TIME_COLUMNS
+from scalemodel.estimator.evaluation import MEMORY_COLUMNS
 from scalemodel.estimator.explain.explanation import safe
 from scalemodel.estimator.explain.page import bar_html
 from scalemodel.estimator.losses import what_limits
@@ -52,12 +52,11 @@ def _row(name: str, text: str, share: float, change: str) -> str:
 
 def _times(est: Estimate, pinned: Estimate | None) -> str:
     rows = []
-    for column in TIME_COLUMNS:
-        value = float(getattr(est.core, column))
-        before = None if pinned is None else float(getattr(pinned.core, column))
-        if value or before:
-            name = column.removesuffix("_s").replace("_", " ")
-            change = _against(value, before)
+    before = {} if pinned is None else pinned.time_by_cause()
+    for cause, value in est.time_by_cause().items():
+        if value or before.get(cause):
+            change = _against(value, before.get(cause))
+            name = cause.replace("_", " ")
             rows.append(_row(name, time_text(value), value / est.core.step_time_s, change))
     return "".join(rows)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
 from scalemodel import catalog, resolve
-from scalemodel.base.answer import EngineAnswer
+from scalemodel.base.answer import EngineAnswer, by_cause
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import size_text
 from scalemodel.layer_groups.model import ComposedModel
@@ -218,6 +218,30 @@ class GroupEstimate(EngineAnswer):
         """
         return message(self)
 
+    def time_by_cause(self) -> dict[str, float]:
+        """Seconds of the step by cause, as of a decoder; empty for an illegal strategy.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> est = sm.estimate(sm.compose("llama3_8b"), sm.cluster("dgx_h100"),
+        ...                   sm.Training(global_batch=16, sequence=4096), sm.GroupStrategy("fsdp"))
+        >>> parts = est.time_by_cause()
+        >>> abs(parts["compute"] + parts["launches"] - est.compute_s) < 1e-12
+        True
+        """
+        if self.illegal:
+            return {}
+        seconds = {column: float(getattr(self.core, column)) for column in TIME_COLUMNS}
+        stack = resolve.stack(self.stack)
+        if stack.host_launch_s == 0:
+            return by_cause(seconds, 0.0)
+        asked = (self.model, self.cluster, self.task)
+        at_once = _answer(
+            *asked, self.strategy, stack.replace(host_launch_s=0.0), self.ablation, self.meshes
+        )
+        return by_cause(seconds, max(0.0, float(self.core.compute_s) - float(at_once.compute_s)))
+
     def breakdown(self) -> pd.DataFrame:
         """Seconds and share of the step by cause; the seconds sum to the step time.
 
@@ -226,7 +250,11 @@ class GroupEstimate(EngineAnswer):
         DataFrame
             Columns cause, time_s, share_fraction; empty for an illegal strategy.
         """
-        return self._table(TIME_COLUMNS, "cause", "time_s", "_s", self.core.step_time_s)
+        import pandas as pd
+
+        step = self.core.step_time_s
+        rows = [(cause, time_s, time_s / step) for cause, time_s in self.time_by_cause().items()]
+        return pd.DataFrame(rows, columns=["cause", "time_s", "share_fraction"])
 
     def memory(self) -> pd.DataFrame:
         """Bytes and share of the capacity by kind on the fullest accelerator.
@@ -236,20 +264,14 @@ class GroupEstimate(EngineAnswer):
         DataFrame
             Columns kind, bytes, share_fraction; empty for an illegal strategy.
         """
-        whole = self.core.memory_capacity_bytes
-        return self._table(MEMORY_COLUMNS, "kind", "bytes", "_bytes", whole)
-
-    def _table(
-        self, columns: tuple[str, ...], label: str, value: str, suffix: str, whole: float
-    ) -> pd.DataFrame:
         import pandas as pd
 
         rows = []
-        for column in () if self.illegal else columns:
-            amount = getattr(self.core, column)
-            name = column.removesuffix(suffix).removeprefix("memory_")
-            rows.append((name, amount, amount / whole))
-        return pd.DataFrame(rows, columns=[label, value, "share_fraction"])
+        for column in () if self.illegal else MEMORY_COLUMNS:
+            size = getattr(self.core, column)
+            kind = column.removesuffix("_bytes").removeprefix("memory_")
+            rows.append((kind, size, size / self.core.memory_capacity_bytes))
+        return pd.DataFrame(rows, columns=["kind", "bytes", "share_fraction"])
 
 
 def checked_task(task: object) -> Training:
@@ -286,11 +308,24 @@ def estimate_groups(
         raise ScaleModelError(f"strategy={strategy!r}: must be a GroupStrategy or Strategy")
     left_out = checked_ablation(ablation)
     meshes = strategy.meshes(model, cluster.accelerators)
+    core = _answer(model, cluster, task, strategy, stack, left_out, meshes)
+    return GroupEstimate(model, cluster, task, strategy, stack, left_out, meshes, core)
+
+
+def _answer(
+    model: ComposedModel,
+    cluster: Cluster,
+    task: Training,
+    strategy: GroupStrategy,
+    stack: str | _core.Stack,
+    ablation: _core.Ablation,
+    meshes: dict[str, str],
+) -> _core.GroupEstimate:
+    """The engine's answer to a question that is resolved already."""
     listed = tuple(dict.fromkeys(meshes.values()))
     counts = (strategy.micro_batches,)
-    tables = group_tables(model, cluster, task, stack, left_out, listed, counts)
-    core = tables.estimate(strategy.layout([listed.index(mesh) for mesh in meshes.values()]))
-    return GroupEstimate(model, cluster, task, strategy, stack, left_out, meshes, core)
+    tables = group_tables(model, cluster, task, stack, ablation, listed, counts)
+    return tables.estimate(strategy.layout([listed.index(mesh) for mesh in meshes.values()]))
 
 
 #: What is wrong and what would be legal, by reason code; fields of `_facts` in braces.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
-from scalemodel.base.answer import EngineAnswer
+from scalemodel.base.answer import EngineAnswer, by_cause
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.safe_text import label_text
 from scalemodel.estimator.estimate import Estimate
@@ -77,7 +77,15 @@ def _columns(estimates: list[_Drawn], decoders: tuple[str, ...], groups: str) ->
     return tuple(dict.fromkeys([*decoders, *own])) if mixed else own
 
 
-def _stack(ax: Axes, estimates: list[_Drawn], columns: dict[str, str], divisor: float) -> None:
+def _look(name: str, index: int) -> tuple[str, str]:
+    """Colour and hatch of a part; launches are hatched in the colour of compute, before them."""
+    if name == "launches":
+        return COLOURS[0], HATCHES[4]
+    hatch = HATCHES[(index + index // len(COLOURS)) % len(HATCHES)]
+    return COLOURS[index % len(COLOURS)], hatch
+
+
+def _stack(ax: Axes, estimates: list[_Drawn], parts: dict[str, list[float]]) -> None:
     """Stacked horizontal bars, one per estimate; a part that is zero everywhere has no legend.
 
     A single bar is named in the title, several are beside themselves, in lines that leave the bars
@@ -86,9 +94,11 @@ def _stack(ax: Axes, estimates: list[_Drawn], columns: dict[str, str], divisor: 
     labels = [_wrapped(label_text(label_of(est)), _WIDEST) for est in estimates]
     positions = np.arange(len(estimates))
     left = np.zeros(len(estimates))
-    for index, (column, label) in enumerate(columns.items()):
-        parts = [float(getattr(est.core, column, 0.0)) for est in estimates]
-        sizes = np.array(parts) / divisor
+    index = 0
+    for name, values in parts.items():
+        colour, hatch = _look(name, index)
+        sizes = np.array(values)
+        index += name != "launches"
         if not sizes.any():
             continue
         ax.barh(
@@ -96,9 +106,9 @@ def _stack(ax: Axes, estimates: list[_Drawn], columns: dict[str, str], divisor: 
             sizes,
             left=left,
             height=0.6,
-            label=label,
-            color=COLOURS[index % len(COLOURS)],
-            hatch=HATCHES[(index + index // len(COLOURS)) % len(HATCHES)],
+            label=name,
+            color=colour,
+            hatch=hatch,
             edgecolor="white",
             linewidth=0.4,
         )
@@ -135,6 +145,8 @@ def _height(estimates: list[_Drawn]) -> float:
 def breakdown(estimates: _Drawn | Sequence[_Drawn], ax: Axes | None = None) -> Axes:
     """Draw the time of a step by cause, one stacked horizontal bar per estimate.
 
+    The causes are those of `Estimate.breakdown`, launches of the host apart from compute.
+
     Parameters
     ----------
     estimates : Estimate, GroupEstimate or list of them
@@ -161,12 +173,14 @@ def breakdown(estimates: _Drawn | Sequence[_Drawn], ax: Axes | None = None) -> A
     """
     listed = _as_list(estimates)
     ax = new_axis(ax, 8.0, _height(listed))
-    columns = {
-        column: column.removesuffix("_s").replace("exposed_", "exposed ")
-        for column in _columns(listed, TIME_COLUMNS, "TIME_COLUMNS")
+    columns = _columns(listed, TIME_COLUMNS, "TIME_COLUMNS")
+    spent = [est.time_by_cause() for est in listed]
+    parts = {
+        cause.replace("exposed_", "exposed "): [times.get(cause, 0.0) for times in spent]
+        for cause in by_cause(dict.fromkeys(columns, 0.0), 0.0)
     }
     with style():
-        _stack(ax, listed, columns, 1.0)
+        _stack(ax, listed, parts)
         ax.set(xlabel="Step time (s)", title=_title("Time of a step by cause", listed))
         ax.set_xlim(left=0)
         legend_beside(ax)
@@ -201,12 +215,15 @@ def memory(estimates: _Drawn | Sequence[_Drawn], ax: Axes | None = None) -> Axes
     """
     listed = _as_list(estimates)
     ax = new_axis(ax, 8.0, _height(listed))
-    columns = {
-        column: column.removeprefix("memory_").removesuffix("_bytes")
-        for column in _columns(listed, MEMORY_COLUMNS, "MEMORY_COLUMNS")
+    columns = _columns(listed, MEMORY_COLUMNS, "MEMORY_COLUMNS")
+    parts = {
+        column.removeprefix("memory_").removesuffix("_bytes"): [
+            float(getattr(est.core, column, 0.0)) / 2.0**30 for est in listed
+        ]
+        for column in columns
     }
     with style():
-        _stack(ax, listed, columns, 2.0**30)
+        _stack(ax, listed, parts)
         for capacity in sorted({float(est.core.memory_capacity_bytes) for est in listed}):
             gib = capacity / 2**30
             ax.axvline(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator.estimate import Estimate
-from scalemodel.estimator.evaluation import MEMORY_COLUMNS, TIME_COLUMNS, tables_for
+from scalemodel.estimator.evaluation import MEMORY_COLUMNS, tables_for
 from scalemodel.search.objective import holds, limits_of
 from scalemodel.search.progress import Progress, watched
 from scalemodel.search.ranking import Question, Ranking
@@ -65,21 +65,33 @@ class Choice:
     @property
     def terms(self) -> pd.DataFrame:
         """Time by cause of both."""
-        return self._table(TIME_COLUMNS, "cause", "s")
+        if self.runner_up is None:
+            return self._frame("cause", "s", {}, {})
+        return self._frame(
+            "cause", "s", self.winner.time_by_cause(), self.runner_up.time_by_cause()
+        )
 
     @property
     def memory(self) -> pd.DataFrame:
         """Memory by kind of both."""
-        return self._table(MEMORY_COLUMNS, "kind", "bytes")
+        if self.runner_up is None:
+            return self._frame("kind", "bytes", {}, {})
+        ours, theirs = (
+            {
+                column.removesuffix("_bytes").removeprefix("memory_"): getattr(est, column)
+                for column in MEMORY_COLUMNS
+            }
+            for est in (self.winner, self.runner_up)
+        )
+        return self._frame("kind", "bytes", ours, theirs)
 
-    def _table(self, columns: tuple[str, ...], name: str, unit: str) -> pd.DataFrame:
+    @staticmethod
+    def _frame(
+        name: str, unit: str, ours: dict[str, float], theirs: dict[str, float]
+    ) -> pd.DataFrame:
         import pandas as pd
 
-        rows = []
-        for column in columns if self.runner_up is not None else ():
-            ours, theirs = getattr(self.winner, column), getattr(self.runner_up, column)
-            label = column.removesuffix("_" + unit).removeprefix("memory_")
-            rows.append((label, ours, theirs, theirs - ours))
+        rows = [(label, ours[label], theirs[label], theirs[label] - ours[label]) for label in ours]
         header = [name, f"winner_{unit}", f"runner_up_{unit}", f"difference_{unit}"]
         return pd.DataFrame(rows, columns=header)
 

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 from scalemodel.base.text import money_text, percent_text, time_text
 from scalemodel.estimator.estimate import Estimate
-from scalemodel.estimator.evaluation import TIME_COLUMNS
 from scalemodel.estimator.losses import what_limits
 from scalemodel.estimator.summary import Asked, question_text, strategy_text
 from scalemodel.search.compact import memory_text, table_html, table_text
@@ -162,29 +161,27 @@ def _step_cell(est: Estimate) -> str:
 def lead_text(ranking: Ranked) -> str:
     """What the first has over the next that differs, in shares of the other's step."""
     first, *others = ranking
+    ours = first.time_by_cause()
     for number, other in enumerate(others, start=2):
         step = other.core.step_time_s
-        shares = {
-            column: (getattr(first.core, column) - getattr(other.core, column)) / step
-            for column in TIME_COLUMNS
-        }
+        theirs = other.time_by_cause()
+        shares = {cause: (time_s - theirs[cause]) / step for cause, time_s in ours.items()}
         aims = {}
         sought = [column for column, _ in ranking.question.objective if column not in _SAME]
         for column in dict.fromkeys(["step_time_s", *sought]):
-            ours, theirs = float(getattr(first, column)), float(getattr(other, column))
-            aims[column] = ours / theirs - 1 if theirs else 0.0
+            mine, its = float(getattr(first, column)), float(getattr(other, column))
+            aims[column] = mine / its - 1 if its else 0.0
         if all(abs(value) < _NOTABLE for value in [*shares.values(), *aims.values()]):
             continue
         parts = [
             f"{column.removesuffix('_time_s')} {percent_text(value, signed=True)}"
             for column, value in aims.items()
         ]
-        largest = sorted(shares, key=lambda column: -abs(shares[column]))[:4]
+        largest = sorted(shares, key=lambda cause: -abs(shares[cause]))[:4]
         causes = [
-            f"{column.removesuffix('_s').removeprefix('exposed_')} "
-            f"{percent_text(shares[column], signed=True)}"
-            for column in largest
-            if abs(shares[column]) >= _NOTABLE
+            f"{cause.removeprefix('exposed_')} {percent_text(shares[cause], signed=True)}"
+            for cause in largest
+            if abs(shares[cause]) >= _NOTABLE
         ]
         of = f" (of the step: {', '.join(causes)})" if causes else ""
         return f"#1 against #{number}: {', '.join(parts)}{of}"

@@ -6,10 +6,10 @@ import pytest
 
 import scalemodel as sm
 from questions import ILLEGAL, illegal_estimate
+from scalemodel import resolve
 from scalemodel.estimator import diagnosis
 from scalemodel.estimator.diagnosis import Fix
-from scalemodel.estimator.evaluation import stack_of, tables_for
-from scalemodel.estimator.losses import launches_s
+from scalemodel.estimator.evaluation import TIME_COLUMNS, launches_s, stack_of, tables_for
 from scalemodel.explorer.view import view_html
 
 TASK = sm.Training(global_batch=1024, sequence=8192)
@@ -196,8 +196,38 @@ def test_launches_are_what_compute_loses_without_them() -> None:
     assert part.value == launches_s(est, recomputed=False)
 
 
+def test_launches_are_a_line_wherever_causes_of_time_are_listed() -> None:
+    est = slow_host()
+    frame = est.breakdown().set_index("cause")
+    assert list(frame.index) == ["compute", "launches", *(c[:-2] for c in TIME_COLUMNS[1:])]
+    assert frame.time_s["launches"] == launches_s(est) > 0.4 * est.step_time_s
+    assert frame.time_s["compute"] + frame.time_s["launches"] == pytest.approx(est.compute_s, 1e-12)
+    assert frame.time_s.sum() == pytest.approx(est.step_time_s, rel=1e-12)
+    share = f"{100 * frame.share_fraction['launches']:.1f} %"
+    (time_line,) = [line for line in est.summary().splitlines() if line.startswith("time ")]
+    assert f"launches {share}" in time_line
+    assert ">launches</th>" in view_html(est)
+    assert "launches" in list(sm.compare(est, est).causes().cause)
+
+
+def test_launches_of_layer_groups_are_a_line_too() -> None:
+    task = sm.Training(global_batch=256, sequence=197)
+    model, cluster = sm.compose("vit_b"), sm.cluster("dgx_b200")
+    at_once = resolve.stack("plain").replace(host_launch_s=0.0)
+    slow, fast = (
+        sm.estimate(model, cluster, task, stack=at_once.replace(host_launch_s=host_s))
+        for host_s in (50e-6, 0.0)
+    )
+    parts = slow.time_by_cause()
+    assert parts["launches"] == slow.compute_s - fast.compute_s > 0
+    assert sum(parts.values()) == pytest.approx(slow.step_time_s, rel=1e-12)
+    assert fast.time_by_cause()["launches"] == 0
+    labels = [text.get_text() for text in sm.plot.breakdown(slow).get_legend().get_texts()]
+    assert labels[:2] == ["compute", "launches"]
+
+
 def test_a_host_that_keeps_up_is_no_loss() -> None:
     est = ask(tp=8, pp=4)
-    assert launches_s(est) == 0
+    assert launches_s(est) == est.time_by_cause()["launches"] == 0
     assert "host" not in sm.diagnose(est).limit
     assert all(part.name != "launches" for part in est.explain("compute").children)

@@ -40,7 +40,8 @@ def close(a: float, b: float) -> bool:
 # ------------------------------------------------------------------------------------- sums, rates
 def test_causes_sum_to_the_step_time(est: sm.Estimate) -> None:
     frame = est.breakdown()
-    assert list(frame.cause) == [column.removesuffix("_s") for column in TIME_COLUMNS]
+    columns = [column.removesuffix("_s") for column in TIME_COLUMNS]
+    assert list(frame.cause) == [columns[0], "launches", *columns[1:]]
     assert close(frame.time_s.sum(), est.step_time_s)
     assert close(frame.share_fraction.sum(), 1)
 

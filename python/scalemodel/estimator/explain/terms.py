@@ -12,13 +12,14 @@ from scalemodel.estimator.evaluation import (
     MEMORY_COLUMNS,
     TIME_COLUMNS,
     Evaluation,
+    launches_s,
     operator_rows,
     stack_of,
     tables_for,
 )
 from scalemodel.estimator.explain.explanation import Explanation
 from scalemodel.estimator.explain.sources import MEMORY_FACTS, Sources, cause_facts, entry_source
-from scalemodel.estimator.losses import launches_s, operator_class, recomputation_s
+from scalemodel.estimator.losses import operator_class, recomputation_s
 from scalemodel.estimator.verdicts import verdict_message
 from scalemodel.resolve.clusters import network_text
 
