@@ -18,10 +18,10 @@ from scalemodel.resolve import Cluster
 from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.resolve.engines import kernels_for
 from scalemodel.serving.limits import slack_of
+from scalemodel.serving.measured import CACHE
 from scalemodel.serving.plan import MEMORY_COLUMNS, deployment_of, ranks_of
 from scalemodel.serving.plans import DEGREES, layout_text
 from scalemodel.serving.promises import (
-    CACHE,
     SEQUENCES,
     Candidate,
     Promise,

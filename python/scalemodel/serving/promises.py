@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
 import scalemodel._core as _core
 from scalemodel.resolve import Cluster, Model
-from scalemodel.serving.limits import LIMITS, METRICS, PERCENTS, slack_of
+from scalemodel.serving.limits import LIMITS, slack_of
+from scalemodel.serving.measured import (
+    DRAIN,
+    FEW_REQUESTS,
+    MOST_REQUESTS,
+    RATE,
+    REQUESTS,
+    WARM,
+    Measured,
+    loaded_stream,
+    looked_at,
+    measure,
+)
 from scalemodel.serving.plan import ServingPlan, deployment_of, ranks_of
-from scalemodel.serving.stream import ServedStream, keep_running, request_stream, run_stream
+from scalemodel.serving.stream import keep_running, run_stream
 from scalemodel.serving.task import Inference, number_from_to
 
-_REQUESTS = 12_000  # that are measured; nearly three digits of the mean, a hundred beyond p99
-_FEW_REQUESTS = 2_000  # of an instance that is hardly loaded
-_MOST_REQUESTS = 250_000
-_BLOCKS = 10  # of a stream in time, whose spread tells how sure its percentiles are
-_ERRORS = 2.0  # standard errors that a value must be within its limit
-_WARM, _DRAIN = 3.0, 2.0  # mean latencies at both ends of a stream that are not measured
-_GROWTH = 0.05  # of the arrivals, that requests inside may grow by in half a stream
-_REFUSED = 0.005  # of the requests, longer than the whole cache
 _IDLE = 0.02  # of the load that an instance is asked for, where it is hardly loaded
 _MOST_REPLICAS = 1_000_000
-_CLEAR = 3.0  # standard errors beyond a limit, that a few requests are enough to tell
 _RUNS = 4  # of sequences kept running, each with others to begin with
 _MEAN_OF_MEDIAN = 1.5  # time between tokens, that no stream goes beyond
 _GRAIN = 0.02  # of the replicas, that more of them may be than the fewest
 _CLOSE = 1.03  # of a bisection over concurrency
 
-RATE, CACHE, SEQUENCES = "requests_per_s", "kv_cache", "max_running_sequences"
+SEQUENCES = "max_running_sequences"
 
 
 def checked_load(requests_per_s: object, headroom: object) -> None:
@@ -75,118 +77,6 @@ class Promise:
             mean = f"{metric}_s"
             found[mean] = min((limit, name), found.get(mean, (limit, name)))
         return found
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Means and percentiles of a simulated stream by the names of limits, and how sure they are."""
-
-    values: Mapping[str, float]
-    errors: Mapping[str, float]
-    grows: bool = False
-    refused: float = 0.0
-
-    def broken(self, limits: Mapping[str, float], errors: float = _ERRORS) -> tuple[float, str]:
-        """The largest ratio of a value, its error added, to its limit; above 1: broken."""
-        if self.grows:
-            return float("inf"), RATE
-        if self.refused > _REFUSED:
-            return float("inf"), CACHE
-        sure = {name: self.values[name] + errors * self.errors[name] for name in limits}
-        return slack_of(sure, limits)
-
-
-def _statistics(columns: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, float]:
-    found = {}
-    for metric, values in columns.items():
-        ascending = np.sort(values)
-        found[f"{metric}_s"] = float(values.mean())
-        for percent in PERCENTS:
-            # The value that at least such a share of the requests does not exceed.
-            place = -(-percent * ascending.size // 100) - 1
-            found[f"{metric}_p{percent}_s"] = float(ascending[place])
-    return found
-
-
-def measure(
-    runs: Sequence[ServedStream], life: float, limits: Mapping[str, float] | None = None
-) -> Measured:
-    """Means and percentiles of streams, less what comes while they fill and drain.
-
-    Parameters
-    ----------
-    runs : sequence of ServedStream
-        Alike but for what was drawn.
-    life : float
-        Mean latency of a request, about.
-    limits : mapping, optional
-        Only what these limits are about.
-    """
-    asked = METRICS if limits is None else {LIMITS[name][0] for name in limits}
-    columns, refused = [], []
-    for served in runs:
-        found, left_out = _measured_columns(served, life)
-        columns.append({metric: column for metric, column in found.items() if metric in asked})
-        refused.append(left_out)
-    count = min((each.size for found in columns for each in found.values()), default=_BLOCKS)
-    if count < _BLOCKS:
-        return Measured({}, {}, refused=1.0)
-
-    def joined(metric: str) -> npt.NDArray[np.float64]:
-        return np.concatenate([found[metric] for found in columns])
-
-    values = _statistics({metric: joined(metric) for metric in columns[0]})
-    whole = [_statistics(found) for found in columns]
-    parts = -(-_BLOCKS // len(runs))
-    blocks = [
-        _statistics({metric: np.array_split(found[metric], parts)[i] for metric in found})
-        for found in columns
-        for i in range(parts)
-    ]
-    errors = {}
-    for name in values:
-        # What is alike within a run differs between runs.
-        errors[name] = max(_standard_error([each[name] for each in of]) for of in (blocks, whole))
-    return Measured(values, errors, any(map(_grows, runs)), float(np.mean(refused)))
-
-
-def _standard_error(means: Sequence[float]) -> float:
-    """Of the mean of some; 0 for one."""
-    return float(np.std(means, ddof=1) / np.sqrt(len(means))) if len(means) > 1 else 0.0
-
-
-def _measured_columns(
-    served: ServedStream, life: float
-) -> tuple[dict[str, npt.NDArray[np.float64]], float]:
-    """Times of the requests that count, by metric, and the share of those that were refused."""
-    arrival, tokens = served.stream.arrival_s, served.stream.output_tokens
-    first, last = float(arrival[0]), float(arrival[-1])
-    kept = (arrival >= first + _WARM * life) & (arrival <= last - _DRAIN * life)
-    if kept.sum() < _BLOCKS:
-        kept = np.ones(len(arrival), dtype=bool)
-    refused = float(served.refused[kept].mean())
-    kept &= ~served.refused
-    began, ended, arrival = served.first_token_s[kept], served.finished_s[kept], arrival[kept]
-    columns = {
-        "ttft": began - arrival,
-        "tpot": (ended - began) / np.maximum(1.0, tokens[kept] - 1),
-        "e2e": ended - arrival,
-    }
-    return columns, refused
-
-
-def _grows(served: ServedStream) -> bool:
-    """Whether more and more requests are inside because more come than are finished."""
-    arrival, finished = np.sort(served.stream.arrival_s), np.sort(served.finished_s)
-    half, last = float(arrival[len(arrival) // 2]), float(arrival[-1])
-
-    def inside(at: float) -> tuple[int, int]:
-        came = int(np.searchsorted(arrival, at, side="right"))
-        return came, came - int(np.searchsorted(finished, at, side="right"))
-
-    (came_half, inside_half), (came, now) = inside(half), inside(last)
-    grown = now - inside_half
-    return bool(grown > max(_GROWTH * (came - came_half), 4 * np.sqrt(now + 1.0)))
 
 
 @dataclass
@@ -258,20 +148,11 @@ def state_values(state: _core.SteadyState, task: Inference) -> dict[str, float]:
 
 
 # ------------------------------------------------------------------------- at a rate of requests
-def _looked_at(look: Callable[[int], Measured], limits: Mapping[str, float]) -> Measured:
-    """What a few requests tell where it is clear, else what many do."""
-    if not limits:
-        return look(_REQUESTS)
-    few = look(_FEW_REQUESTS)
-    clear = not few.grows and few.broken(limits, -_CLEAR)[0] > 1
-    return few if clear else look(_REQUESTS)
-
-
 def measure_rate(
     candidate: Candidate,
     rate: float,
     seed: int,
-    requests: int = _REQUESTS,
+    requests: int = REQUESTS,
     limits: Mapping[str, float] | None = None,
 ) -> Measured:
     """One or a few instances with random arrivals at `rate` each."""
@@ -281,11 +162,8 @@ def measure_rate(
     life = max(life, float(state.ttft_s) + (task.output_tokens - 1) * state.tpot_s)
     inside = rate * life
     # Replicas are alike and random arrivals at each stay random: a few of them stand for all.
-    copies = int(np.clip(_REQUESTS / 20 / max(inside, 1.0), 1, min(4, candidate.replicas)))
-    count = requests + round(copies * inside * (_WARM + _DRAIN + 10))
-    stream = request_stream(
-        task, requests=min(count, _MOST_REQUESTS), requests_per_s=copies * rate, seed=seed
-    )
+    copies = int(np.clip(REQUESTS / 20 / max(inside, 1.0), 1, min(4, candidate.replicas)))
+    stream = loaded_stream(task, copies * rate, life, requests, seed)
     return measure([run_stream(deployment, task.mix, stream, copies, seed=seed)], life, limits)
 
 
@@ -372,7 +250,7 @@ def check_rate(candidate: Candidate, most: int = _MOST_REPLICAS) -> bool:
 
     def holds(replicas: int) -> bool:
         candidate.replicas = replicas
-        found[replicas] = _looked_at(
+        found[replicas] = looked_at(
             lambda count: measure_rate(
                 candidate, load / replicas, seed=1, requests=count, limits=promise.limits
             ),
@@ -390,7 +268,7 @@ def check_rate(candidate: Candidate, most: int = _MOST_REPLICAS) -> bool:
             fewest = _between(holds, low, most, _GRAIN)
         else:
             calm = measure_rate(
-                replace(candidate, replicas=1), _IDLE * load / low, seed=2, requests=_FEW_REQUESTS
+                replace(candidate, replicas=1), _IDLE * load / low, seed=2, requests=FEW_REQUESTS
             )
             ratio, name = calm.broken(promise.limits, 0)
             if ratio > 1:
@@ -424,15 +302,15 @@ def _of_no_interest(candidate: Candidate) -> bool:
 def measure_running(
     candidate: Candidate,
     plan: ServingPlan,
-    requests: int = _REQUESTS,
+    requests: int = REQUESTS,
     limits: Mapping[str, float] | None = None,
 ) -> Measured:
     """Instances that each keep as many running as their plan says."""
     assert plan.state is not None
     assert plan.asked_concurrency is not None
     task, concurrency = candidate.promise.task, plan.asked_concurrency
-    count = requests // _RUNS + round((_WARM + _DRAIN + 2) * concurrency)
-    runs = [keep_running(plan, min(count, _MOST_REQUESTS), seed=1 + i) for i in range(_RUNS)]
+    count = requests // _RUNS + round((WARM + DRAIN + 2) * concurrency)
+    runs = [keep_running(plan, min(count, MOST_REQUESTS), seed=1 + i) for i in range(_RUNS)]
     life = plan.state.prefill_s + (task.output_tokens - 1) * plan.state.tpot_s
     return replace(measure(runs, life, limits), grows=False)
 
@@ -463,7 +341,7 @@ def check_running(
         if closed[0] > 1 or not promise.checked:
             last[concurrency] = closed
             return closed[0] <= 1
-        found = _looked_at(
+        found = looked_at(
             lambda count: measure_running(candidate, plan, count, promise.limits), promise.limits
         )
         measured[concurrency] = found

@@ -250,7 +250,7 @@ def serve(
     for argument, value in (("concurrency", concurrency), ("requests_per_s", requests_per_s)):
         if value is not None:
             number_from_to(argument, value, 0, _MANY)
-    limits = _engine_limits(max_batched_tokens, max_running_sequences)
+    limits = engine_limits(max_batched_tokens, max_running_sequences)
     if is_composed(model):
         if limits:
             raise ScaleModelError(f"{next(iter(limits))}: models of layer groups have no engine")
@@ -289,8 +289,20 @@ def serve(
     return Serving(*question, "ok", note=note, deployment=deployment, state=state, **asked)
 
 
-def _engine_limits(max_batched_tokens: object, max_running_sequences: object) -> dict[str, int]:
-    """The limits of an engine that were given, checked."""
+def engine_limits(
+    max_batched_tokens: object = None, max_running_sequences: object = None
+) -> dict[str, int]:
+    """The limits of an engine that were given, checked.
+
+    Raises
+    ------
+    ScaleModelError : one is no whole number from 1.
+
+    Examples
+    --------
+    >>> engine_limits(max_running_sequences=64)
+    {'max_running_sequences': 64}
+    """
     found = {}
     for name, value in zip(ENGINE_LIMITS, (max_batched_tokens, max_running_sequences), strict=True):
         if value is None:

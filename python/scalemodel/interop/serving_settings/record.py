@@ -256,14 +256,32 @@ class ServingSettings:
     ) -> SplitServing:
         if self.prefill is None or requests_per_s is None or concurrency is not None:
             raise ScaleModelError("requests_per_s: two pools are asked about at a rate; give it")
+        options: dict[str, Any] = {
+            "requests_per_s": requests_per_s,
+            "prefill": self.prefill.layout,
+            "decode": self.layout,
+            "prefill_replicas": self.prefill.replicas or 1,
+            "decode_replicas": self.replicas or 1,
+            "engine": self.engine,
+        }
+        own = serve_split(model, cluster, task, **options)
         return serve_split(
             model,
             cluster,
             task,
-            requests_per_s=requests_per_s,
-            prefill=self.prefill.layout,
-            decode=self.layout,
-            prefill_replicas=self.prefill.replicas or 1,
-            decode_replicas=self.replicas or 1,
-            engine=self.engine,
+            prefill_limits=self.prefill._limits_of_a_rank(own.prefill),
+            decode_limits=self._limits_of_a_rank(own.decode),
+            **options,
         )
+
+    def _limits_of_a_rank(self, own: Serving) -> dict[str, int]:
+        """Limits of a data-parallel rank that are not those which the engine has by itself."""
+        given = {
+            "max_batched_tokens": self.max_batched_tokens,
+            "max_running_sequences": self.max_running_sequences,
+        }
+        return {
+            name: -(-value // self.layout.dp)
+            for name, value in given.items()
+            if value is not None and self._differs(value, getattr(own, name))
+        }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, get_args
 
@@ -29,6 +29,18 @@ class TwoPools(Protocol):
     @property
     def decode(self) -> ServingPlan:
         """Plan of the pool of answers."""
+
+    @property
+    def limits(self) -> Mapping[str, float]:
+        """Of latency, by name."""
+
+    @property
+    def simulated(self) -> Mapping[str, float]:
+        """Means and percentiles by the names of limits."""
+
+    @property
+    def missed(self) -> str:
+        """The limit that does not hold."""
 
 
 _WRITERS: Final[dict[str, Callable[[manifests.Pools, str], tuple[str, list[str]]]]] = {
@@ -158,6 +170,23 @@ def _commands(
     return commands, files, notes
 
 
+def _promise(plan: ServingPlan | TwoPools) -> list[str]:
+    """The limits of latency that a plan was made for, what they come to, and at which load."""
+    if not plan.limits:
+        return []
+    first = plan if isinstance(plan, ServingPlan) else plan.prefill
+    at = "" if first.asked_rate is None else f" at {first.asked_rate:g} requests/s"
+    told = [
+        f"{name} {plan.simulated[name]:.3g} of {limit:g}"
+        if name in plan.simulated
+        else f"{name} {limit:g}"
+        for name, limit in plan.limits.items()
+    ]
+    found = [f"limits{at}: {', '.join(told)}"]
+    missed = "" if isinstance(plan, ServingPlan) else plan.missed
+    return [*found, f"{missed} does not hold"] if missed else found
+
+
 def launch_serving(
     plan: ServingPlan | TwoPools, target: Target = "command", *, name: str = ""
 ) -> ServingLaunch:
@@ -219,6 +248,6 @@ def launch_serving(
             )
         text, notes = _WRITERS[target](pools, called)
         files = {f"{called}.yaml": text}
-    kept = tuple(dict.fromkeys(notes))
+    kept = tuple(dict.fromkeys([*_promise(plan), *notes]))
     release = str(ENGINES[family_of(first.plan.engine)].RELEASE)
     return ServingLaunch(target, first.plan.engine, release, commands, files, kept)
