@@ -75,6 +75,7 @@ def question_document(question: Question) -> dict[str, Any]:
         "top": question.top,
         "prune": question.prune,
         "headroom": question.headroom,
+        "framework": question.framework,
     }
 
 

@@ -25,7 +25,7 @@ from scalemodel.layer_groups.model import ComposedModel, is_composed, refuse_abl
 from scalemodel.layer_groups.strategy import GroupStrategy
 from scalemodel.resolve.clusters import Cluster, Network
 from scalemodel.resolve.models import Model
-from scalemodel.resolve.stacks import DEFAULT_STACK
+from scalemodel.resolve.stacks import DEFAULT_STACK, StackLike
 from scalemodel.resolve.tasks import Training
 from scalemodel.serving.batches import BatchServing
 from scalemodel.serving.serve import Serving
@@ -283,7 +283,7 @@ def estimate(
     task: Training,
     strategy: GroupStrategy | _core.Strategy | None = None,
     *,
-    stack: str = DEFAULT_STACK,
+    stack: StackLike = DEFAULT_STACK,
     network: Network = None,
     ablation: _core.Ablation | None = None,
 ) -> GroupEstimate: ...
@@ -294,7 +294,7 @@ def estimate(
     task: Training,
     strategy: _core.Strategy | None = None,
     *,
-    stack: str = DEFAULT_STACK,
+    stack: StackLike = DEFAULT_STACK,
     network: Network = None,
     ablation: None = None,
 ) -> Estimate: ...
@@ -314,7 +314,7 @@ def estimate(
     task: Training | Inference,
     strategy: GroupStrategy | _core.Strategy | _core.ServingLayout | None = None,
     *,
-    stack: str = DEFAULT_STACK,
+    stack: StackLike = DEFAULT_STACK,
     network: Network = None,
     ablation: _core.Ablation | None = None,
 ) -> Estimate | GroupEstimate | Serving | BatchServing:
@@ -330,8 +330,9 @@ def estimate(
         Default: everything data-parallel with sharded optimizer states. A model of layer groups
         takes a GroupStrategy; a Strategy of tp, ep and data parallelism fills all of its groups.
         Inference takes a ServingLayout, or the same degrees of a Strategy.
-    stack : str
-        Named software stack of the catalogue; of Inference an engine, the default one if left out.
+    stack : str or Stack
+        Named software stack of the catalogue, or its constants with some replaced; of Inference the
+        name of an engine, the default one if left out.
     network : NetworkReport or mapping of axis to share, optional
         What the network leaves of its bandwidth to each axis, as `sm.route` reports it. Default:
         that of the cluster's entry, usually all of it: an ideal fabric without collisions. In a
@@ -365,6 +366,8 @@ def estimate(
         if network is not None:
             raise ScaleModelError(f"network={network!r}: must be left out where a model is served")
         refuse_ablation(ablation)
+        if not isinstance(stack, str):
+            raise ScaleModelError(f"stack={stack!r}: must name an engine where a model is served")
         engine = None if stack == DEFAULT_STACK else stack
         return estimate_serving(model, cluster, task, strategy, engine)
     cluster = resolve.with_network(resolve.cluster(cluster), network)

@@ -11,6 +11,7 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import size_text
 from scalemodel.resolve.clusters import Cluster
 from scalemodel.resolve.models import Model
+from scalemodel.resolve.stacks import StackLike
 from scalemodel.resolve.tasks import Training
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ MEMORY_COLUMNS = (
 
 
 @catalog.kept(128)
-def tables_for(
-    model: Model, cluster: Cluster, task: Training, stack: str | _core.Stack
-) -> _core.Tables:
+def tables_for(model: Model, cluster: Cluster, task: Training, stack: StackLike) -> _core.Tables:
     """The cost tables of a question, built once and kept for the strategies to come."""
     return _core.Tables(model.core, cluster.core, task.core, resolve.stack(stack))
 
@@ -77,7 +76,7 @@ class Evaluation(EngineAnswer):
         cluster: Cluster,
         task: Training,
         strategy: _core.Strategy,
-        stack: str,
+        stack: StackLike,
         core: _core.Estimate,
     ) -> None:
         self.model = model
@@ -221,7 +220,7 @@ Asked = TypeVar("Asked", bound=Evaluation)
 
 
 def evaluate(
-    model: Model, cluster: Cluster, task: Training, strategy: _core.Strategy, stack: str
+    model: Model, cluster: Cluster, task: Training, strategy: _core.Strategy, stack: StackLike
 ) -> Evaluation:
     """One strategy of a question that is resolved already."""
     core = tables_for(model, cluster, task, stack).estimate(strategy)

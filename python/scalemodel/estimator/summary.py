@@ -11,8 +11,10 @@ from scalemodel.estimator.evaluation import Evaluation, kinds_text
 from scalemodel.estimator.losses import what_limits
 from scalemodel.estimator.uncertainty import extrapolations, step_text
 from scalemodel.resolve.clusters import network_text
+from scalemodel.resolve.stacks import StackLike, stack_text
 
 if TYPE_CHECKING:
+    from scalemodel.layer_groups.model import ComposedModel
     from scalemodel.resolve import Cluster, Model
     from scalemodel.resolve.tasks import Training
 
@@ -25,7 +27,7 @@ class Asked(Protocol):
     """What an estimate and a search have in common: the question."""
 
     @property
-    def model(self) -> Model:
+    def model(self) -> Model | ComposedModel:
         """The architecture."""
 
     @property
@@ -37,7 +39,7 @@ class Asked(Protocol):
         """What is to be done."""
 
     @property
-    def stack(self) -> str:
+    def stack(self) -> StackLike:
         """The software stack."""
 
 
@@ -57,7 +59,7 @@ def question_text(asked: Asked, *further: str) -> str:
     gbit = count_text(8 * core.fabric.bandwidth_bytes_per_s)
     where = f"{cluster.accelerators} × {cluster.accelerator} ({nodes}, {cluster.name}, {gbit}bit/s)"
     task = f"{asked.task.precision}, {asked.task.global_batch} × {asked.task.sequence} tokens"
-    return " · ".join([asked.model.name, where, task, *further, f"stack {asked.stack}"])
+    return " · ".join([asked.model.name, where, task, *further, f"stack {stack_text(asked.stack)}"])
 
 
 def strategy_text(strategy: _core.Strategy, dp: int) -> str:

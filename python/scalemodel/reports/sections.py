@@ -20,6 +20,7 @@ from scalemodel.estimator.uncertainty import step_text
 from scalemodel.plot.columns import number_text, scale_of
 from scalemodel.reports.markup import Section, figure, listing, paragraph, table
 from scalemodel.resolve.clusters import network_text
+from scalemodel.resolve.stacks import StackLike, stack_text
 from scalemodel.search.choice import Choice, explain_choice
 from scalemodel.search.objective import is_maximised
 from scalemodel.search.pareto import pareto
@@ -311,8 +312,11 @@ def certainty_section(best: Estimate) -> Section:
     return Section("certainty", "How sure this is", body)
 
 
-def _stack_rows(name: str) -> Iterator[tuple[str, object, str]]:
-    facts = catalog.load("stacks", catalog.find("stacks", name)).get("stack", {})
+def _stack_rows(stack: StackLike) -> Iterator[tuple[str, object, str]]:
+    if not isinstance(stack, str):
+        yield from ((name, value, "given") for name, value in stack.to_dict().items())
+        return
+    facts = catalog.load("stacks", catalog.find("stacks", stack)).get("stack", {})
     if isinstance(facts, Mapping):
         for key, cell in facts.items():
             yield str(key), value_of(cell), source_of(cell)
@@ -327,7 +331,8 @@ def assumptions_section(best: Estimate) -> Section:
         rows.append(("price", f"{hourly:.2f} USD per accelerator and hour ({source})"))
     body = table("Of the machine", (), rows)
     header = ("constant or fact", "value", "source")
-    body += table(f"Of the software stack {best.stack}", header, _stack_rows(best.stack))
+    title = f"Of the software stack {stack_text(best.stack)}"
+    body += table(title, header, _stack_rows(best.stack))
     body += paragraph("Every number of the best strategy, with formula, inputs and source:")
     return Section("assumptions", "Assumptions", body + folded_html(term_tree(best), is_open=True))
 

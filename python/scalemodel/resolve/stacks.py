@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import scalemodel._core as _core
 from scalemodel import catalog
@@ -10,13 +10,15 @@ from scalemodel.base.units import parse_quantity, value_of
 from scalemodel.resolve.reader import Reader
 
 DEFAULT_STACK = "plain"
+#: A named stack of the catalogue, or constants of one's own.
+StackLike: TypeAlias = str | _core.Stack
 
 _STACK_FIELDS = tuple(row["name"] for row in _core.Stack.fields())
 _STACK_DIMENSIONS = {"_s": "s", "_bytes": "bytes"}
 
 
 @catalog.kept(64)
-def stack(name: str | _core.Stack) -> _core.Stack:
+def stack(name: StackLike) -> _core.Stack:
     """The engine's constants of a named software stack; constants themselves are returned.
 
     Examples
@@ -45,3 +47,14 @@ def stack(name: str | _core.Stack) -> _core.Stack:
         )
     facts.finish()
     return _core.Stack(**given)
+
+
+def stack_text(stack: StackLike) -> str:
+    """The name of a stack, or that its constants are of its own.
+
+    Examples
+    --------
+    >>> stack_text("plain"), stack_text(_core.Stack(host_launch_s=5e-6))
+    ('plain', 'of its own')
+    """
+    return stack if isinstance(stack, str) else "of its own"

@@ -8,9 +8,12 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
+from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import MEMORY_COLUMNS, tables_for
+from scalemodel.search.framework_rules import Case
+from scalemodel.search.frameworks import accepts, startable
 from scalemodel.search.objective import holds, limits_of
 from scalemodel.search.progress import Progress, watched
 from scalemodel.search.ranking import Question, Ranking
@@ -175,6 +178,28 @@ def _change(score: float, best: float, single: bool) -> float:
     return (score - best) / abs(best) if single else math.expm1(score - best)
 
 
+def _search(question: Question, threads: int | None) -> Ranking:
+    """The best strategies of a question, of those that its framework starts where it names one."""
+
+    def run(asked: Question) -> Ranking:
+        return asked.run_search(0, asked.size, threads)
+
+    return (
+        run(question)
+        if question.framework is None
+        else startable(question, question.framework, run)
+    )
+
+
+def _starts(question: Question, strategy: _core.Strategy) -> bool:
+    """Whether the framework of a question, if it names one, starts a strategy."""
+    q = question
+    if q.framework is None:
+        return True
+    case = Case(q.model, q.cluster, q.task, strategy, resolve.stack(q.stack))
+    return accepts(q.framework, case)
+
+
 def _worths(
     question: Question,
     winner: Estimate,
@@ -196,14 +221,17 @@ def _worths(
             continue
         alone: tuple[float, object] | None = None
         for value in others:
-            core = tables.estimate(_changed(winner.strategy, knob, value))
+            changed = _changed(winner.strategy, knob, value)
+            core = tables.estimate(changed)
             if core.verdict != "ok" or not all(holds(core, limit) for limit in limits):
+                continue
+            if not _starts(question, changed):
                 continue
             score = _core.score(core, terms)
             if alone is None or score < alone[0]:
                 alone = score, value
         elsewhere = replace(question, space=question.space.replace(**{knob: others}), top=1)
-        again = elsewhere.run_search(0, elsewhere.size, threads)
+        again = _search(elsewhere, threads)
         elsewhere_score = _core.score(again[0].core, terms) if again else None
         if alone is not None and alone[0] == best == elsewhere_score:
             continue  # the knob changes nothing here

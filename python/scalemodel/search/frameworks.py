@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import scalemodel._core as _core
+from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.tasks import Training
@@ -15,6 +17,7 @@ from scalemodel.search.framework_rules import (
     Case,
     Rule,
 )
+from scalemodel.search.ranking import Question, Ranking
 from scalemodel.search.space import Space
 
 # ------------------------------------------------------------------- what settings can say at all
@@ -184,3 +187,38 @@ def expressible(
         elif name in named:
             changes[name] = _kept(name, named[name], said, framework)
     return space.replace(**changes)
+
+
+# -------------------------------------------------------------------------------------- rankings
+#: Strategies looked at where a framework may refuse some: at first, how many times more each time,
+#: and at most.
+_ASKED, _MORE, _MOST_ASKED = 256, 8, 100_000
+
+
+def startable(question: Question, framework: str, run: Callable[[Question], Ranking]) -> Ranking:
+    """The best strategies that a framework starts: more are looked at until enough are left.
+
+    A prefix of a longer ranking is the shorter one, so that what is left is exact.
+    """
+    q, stack = question, resolve.stack(question.stack)
+    space = expressible(q.space, known_framework(framework), q.model, q.cluster, q.task)
+    question = replace(question, space=space, framework=framework)
+    asked = max(_ASKED, question.kept)
+    while True:
+        ranking = run(replace(question, top=asked))
+        hits = tuple(
+            hit
+            for hit in ranking._hits
+            if accepts(framework, Case(q.model, q.cluster, q.task, hit.strategy, stack))
+        )
+        if len(hits) >= question.kept or len(ranking._hits) < asked or asked >= _MOST_ASKED:
+            break
+        asked = min(_MOST_ASKED, asked * _MORE)
+    return Ranking(
+        question,
+        hits[: question.kept],
+        size=ranking.size,
+        verdicts=ranking._verdicts,
+        pruned=ranking.pruned,
+        constrained=ranking.constrained,
+    )

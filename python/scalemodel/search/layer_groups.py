@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import scalemodel._core as _core
@@ -24,18 +24,20 @@ from scalemodel.layer_groups.strategy import CHOICES, FAMILIES, GroupStrategy, s
 from scalemodel.resolve import Cluster
 from scalemodel.resolve.clusters import ClusterLike
 from scalemodel.resolve.tasks import Training
-from scalemodel.search.objective import Objective, constraint, objective_terms
+from scalemodel.search.group_view import view_html, view_text
+from scalemodel.search.objective import (
+    GROUP_COLUMNS,
+    Objective,
+    headroom_fraction,
+    limits_of,
+    objective_terms,
+)
 from scalemodel.search.progress import Progress, watched
 from scalemodel.search.space import as_texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-COLUMNS = {
-    str(name): {"maximised": maximised, "positive": positive}
-    for name, maximised, positive in _core.group_columns()
-}
 
 _LAYERS = ("tp", "ddp", "zero1", "fsdp")
 _TRANSFORMERS = (*_LAYERS, "sp")
@@ -162,6 +164,10 @@ class _Question:
     ablation: _core.Ablation
     tables: _core.GroupTables
     space: _core.GroupSpace
+    objective: tuple[tuple[str, float], ...] = (("step_time_s", 1.0),)
+    constraints: tuple[str, ...] = ()
+    headroom: float = 0.0
+    framework: str | None = None
 
 
 def _question(
@@ -222,7 +228,9 @@ class GroupRanking(Sequence[GroupEstimate]):
     counts : dict
         Of those, how many by verdict.
     constrained : int
-        Strategies that run but break a constraint.
+        Strategies that run but break a constraint or leave too little memory free.
+
+    Printed, and in a notebook, it is a table of the best; `table` has every column.
 
     Examples
     --------
@@ -241,9 +249,10 @@ class GroupRanking(Sequence[GroupEstimate]):
         counts: Mapping[str, int],
         constrained: int,
     ) -> None:
-        self._question = question
+        self.question = question
         self._hits = hits
         self.size = size
+        self.pruned = 0
         self.constrained = constrained
         self.counts = {verdict_text(reason): number for reason, number in counts.items()}
 
@@ -254,16 +263,14 @@ class GroupRanking(Sequence[GroupEstimate]):
         if isinstance(index, slice):
             return [self._estimate(hit) for hit in self._hits[index]]
         if not self._hits:
-            counts = ", ".join(f"{number:,} {verdict}" for verdict, number in self.counts.items())
-            broke = f", {self.constrained:,} broke a constraint" if self.constrained else ""
-            raise IndexError(f"no strategy is left of {self.size:,}: {counts}{broke}")
+            raise IndexError(self.why_infeasible())
         return self._estimate(self._hits[index])
 
     def __iter__(self) -> Iterator[GroupEstimate]:
         return (self._estimate(hit) for hit in self._hits)
 
     def _estimate(self, hit: _Hit) -> GroupEstimate:
-        q = self._question
+        q = self.question
         texts, passes, queues, prefetch, gather, buckets, recompute = hit.layout
         meshes = {slot.name: mesh for slot, mesh in zip(q.model.slots, texts, strict=True)}
         strategy = GroupStrategy(meshes, passes, queues, prefetch, gather, buckets, recompute)
@@ -272,8 +279,35 @@ class GroupRanking(Sequence[GroupEstimate]):
         )
 
     def __repr__(self) -> str:
-        best = f", best {self[0]!r}" if self._hits else ""
+        best = f", best {self[0]!r}" if self._hits else f": {self.why_infeasible()}"
         return f"GroupRanking({len(self)} of {self.size:,} strategies{best})"
+
+    def __str__(self) -> str:
+        return view_text(self)
+
+    def _repr_html_(self) -> str:
+        return view_html(self)
+
+    @property
+    def evaluated(self) -> int:
+        """Strategies that were evaluated: all of them."""
+        return self.size
+
+    def why_infeasible(self) -> str:
+        """What became of the strategies, and how many a limit keeps out."""
+        q = self.question
+        parts = [f"{number:,} {verdict}" for verdict, number in self.counts.items()]
+        if self.constrained:
+            broke = ["broke a constraint"] if q.constraints or not q.headroom else []
+            free = f"left less than {100 * q.headroom:g} % of memory free (headroom)"
+            broke += [free] if q.headroom else []
+            parts.append(f"{self.constrained:,} {' or '.join(broke)}")
+        left = "no strategy is left" if not self._hits else f"{len(self):,} are left"
+        return f"{left} of {self.size:,}: {', '.join(parts)}"
+
+    def why_pruned(self) -> str:
+        """Why strategies were left out: none is."""
+        return "none"
 
     @property
     def table(self) -> pd.DataFrame:
@@ -296,15 +330,21 @@ def search_groups(
     objective: Objective,
     top: int,
     constraints: Sequence[str] | str,
+    headroom: float,
     threads: int | None,
     progress: Progress,
     elsewhere: bool,
 ) -> GroupRanking:
     """What `sm.search` answers for a model of layer groups: every row is evaluated."""
     _check_here(elsewhere)
-    question = _question(model, resolve.cluster(cluster), task, space, stack, ablation)
-    limits = [constraint(text, COLUMNS) for text in as_texts(constraints, "constraints")]
-    terms = objective_terms(objective, COLUMNS)
+    question = replace(
+        _question(model, resolve.cluster(cluster), task, space, stack, ablation),
+        objective=tuple(objective_terms(objective, GROUP_COLUMNS)),
+        constraints=as_texts(constraints, "constraints"),
+        headroom=headroom_fraction(headroom),
+    )
+    terms = list(question.objective)
+    limits = limits_of(question.constraints, question.headroom, GROUP_COLUMNS)
     size = int(question.space.size)
     with watched(progress, size, " rows") as report:
         answer = _core.search_groups(

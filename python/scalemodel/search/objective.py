@@ -13,6 +13,11 @@ from scalemodel.base.units import in_base_units
 from scalemodel.search.space import as_texts
 
 _COLUMNS = {str(row["name"]): row for row in _core.columns()}
+#: The same of models of layer groups.
+GROUP_COLUMNS: dict[str, dict[str, Any]] = {
+    str(name): {"maximised": maximised, "positive": positive}
+    for name, maximised, positive in _core.group_columns()
+}
 _STRATEGY_NAMES = tuple(str(row["name"]) for row in _core.Strategy.fields())
 _ESTIMATE_NAMES = tuple(str(row["name"]) for row in _core.Estimate.fields())
 #: Column names of `sweep`: the strategy's fields, then the estimate's.
@@ -48,7 +53,7 @@ def known_column(name: object, argument: str, columns: Columns = _COLUMNS) -> st
     return name
 
 
-def is_maximised(column: str) -> bool:
+def is_maximised(column: str, columns: Columns = _COLUMNS) -> bool:
     """Whether more of a column is better.
 
     Examples
@@ -56,7 +61,7 @@ def is_maximised(column: str) -> bool:
     >>> is_maximised("tokens_per_s"), is_maximised("energy_j")
     (True, False)
     """
-    return bool(column in _COLUMNS and _COLUMNS[column]["maximised"])
+    return bool(column in columns and columns[column]["maximised"])
 
 
 def objective_terms(objective: Objective, columns: Columns = _COLUMNS) -> list[tuple[str, float]]:
@@ -131,7 +136,9 @@ def headroom_fraction(headroom: object) -> float:
     return float(headroom)  # type: ignore[arg-type]
 
 
-def limits_of(constraints: Sequence[str], headroom: float) -> list[ConstraintRow]:
+def limits_of(
+    constraints: Sequence[str], headroom: float, columns: Columns = _COLUMNS
+) -> list[ConstraintRow]:
     """Limits as the engine takes them, that of the memory left free among them.
 
     Examples
@@ -142,7 +149,7 @@ def limits_of(constraints: Sequence[str], headroom: float) -> list[ConstraintRow
     [('memory_bytes', '<=', 0.75, 'memory_capacity_bytes')]
     """
     free = [("memory_bytes", "<=", 1.0 - headroom, "memory_capacity_bytes")] if headroom else []
-    return [*map(constraint, constraints), *free]
+    return [*(constraint(text, columns) for text in constraints), *free]
 
 
 def holds(core: _core.Estimate, limit: ConstraintRow) -> bool:

@@ -79,6 +79,9 @@ class Question:
         Rank strategies that run out of memory too.
     headroom : float
         Share of the memory that strategies must leave free.
+    framework : str, optional
+        What starts the strategies, where only those are ranked; `space` is the part of the space
+        that its settings can say.
     """
 
     model: Model
@@ -93,6 +96,7 @@ class Question:
     columns: tuple[str, ...] | None = None
     too_big: bool = False
     headroom: float = 0.0
+    framework: str | None = None
 
     @property
     def size(self) -> int:

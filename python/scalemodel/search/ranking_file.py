@@ -158,6 +158,7 @@ def question_document(question: Question) -> dict[str, Any]:
         "columns": question.columns,
         "too_big": question.too_big,
         "headroom": question.headroom,
+        "framework": question.framework,
     }
     found: dict[str, Any] = json.loads(dumps(document))
     return found
@@ -203,6 +204,7 @@ def question_from(document: Mapping[str, Any]) -> Question:
         columns=None if columns is None else tuple(columns),
         too_big=document["too_big"],
         headroom=document.get("headroom", 0.0),
+        framework=document.get("framework"),
     )
 
 

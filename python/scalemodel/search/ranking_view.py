@@ -11,7 +11,7 @@ from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.losses import what_limits
 from scalemodel.estimator.summary import Asked, question_text, strategy_text
 from scalemodel.search.compact import memory_text, table_html, table_text
-from scalemodel.search.objective import is_maximised
+from scalemodel.search.objective import GROUP_COLUMNS, is_maximised
 
 #: Columns of an estimate that every ranking shows.
 _SHOWN = ("step_time_s", "mfu_fraction", "memory_bytes", "cost_usd")
@@ -36,9 +36,13 @@ class Sought(Asked, Protocol):
     def headroom(self) -> float:
         """Share of the memory that is left free."""
 
+    @property
+    def framework(self) -> str | None:
+        """What starts the strategies, where only those are ranked."""
 
-class Ranked(Protocol):
-    """What is shown of a ranking."""
+
+class Answered(Protocol):
+    """What is shown of any ranking."""
 
     @property
     def question(self) -> Sought:
@@ -47,10 +51,6 @@ class Ranked(Protocol):
     @property
     def counts(self) -> Mapping[str, int]:
         """Evaluated strategies by verdict."""
-
-    @property
-    def equal_strategies(self) -> Sequence[int]:
-        """By strategy, how many answer the same, itself included."""
 
     @property
     def evaluated(self) -> int:
@@ -68,6 +68,16 @@ class Ranked(Protocol):
 
     def __len__(self) -> int: ...
 
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Ranked(Answered, Protocol):
+    """What is shown of a ranking of strategies of a decoder."""
+
+    @property
+    def equal_strategies(self) -> Sequence[int]:
+        """By strategy, how many answer the same, itself included."""
+
     def __iter__(self) -> Iterator[Estimate]: ...
 
 
@@ -83,12 +93,16 @@ def counts_text(size: int, counts: Mapping[str, int], *further: str) -> str:
     return " · ".join([f"{size:,} strategies", *further, *verdicts])
 
 
-def _counts_line(ranking: Ranked) -> str:
+def _counts_line(ranking: Answered) -> str:
     further = [f"{ranking.evaluated:,} evaluated"]
     if ranking.pruned:
         further.append(f"{ranking.pruned:,} pruned ({ranking.why_pruned()})")
     text = counts_text(ranking.size, ranking.counts, *further)
     return text + (f" · constrained {ranking.constrained:,}" if ranking.constrained else "")
+
+
+def _is_maximised(column: str) -> bool:
+    return is_maximised(column) or is_maximised(column, GROUP_COLUMNS)
 
 
 def aim_text(question: Sought) -> str:
@@ -98,12 +112,13 @@ def aim_text(question: Sought) -> str:
         aim = terms[0][0]
     else:
         aim = " + ".join(f"{weight:g} ln {column}" for column, weight in terms)
-    goal = "most" if len(terms) == 1 and is_maximised(terms[0][0]) else "least"
+    goal = "most" if len(terms) == 1 and _is_maximised(terms[0][0]) else "least"
     free = [f"{100 * question.headroom:g} % of memory free"] if question.headroom else []
-    return ", ".join([f"{goal} {aim}", *question.constraints, *free])
+    started = [f"started by {question.framework}"] if question.framework else []
+    return ", ".join([f"{goal} {aim}", *question.constraints, *free, *started])
 
 
-def head_lines(ranking: Ranked) -> list[str]:
+def head_lines(ranking: Answered) -> list[str]:
     """The question, and what became of the strategies."""
     question = ranking.question
     return [question_text(question, aim_text(question)), _counts_line(ranking)]
@@ -158,7 +173,7 @@ def _step_cell(est: Estimate) -> str:
     return f"{step} ({time_text(interval.low_s)} to {time_text(interval.high_s)})"
 
 
-def lead_text(ranking: Ranked) -> str:
+def lead_text(ranking: Answered) -> str:
     """What the first has over the next that differs, in shares of the other's step."""
     first, *others = ranking
     ours = first.time_by_cause()
@@ -205,9 +220,19 @@ def view_text(ranking: Ranked) -> str:
 
 def view_html(ranking: Ranked) -> str:
     """The same for notebooks."""
-    table = table_html(*best_rows(ranking)) if len(ranking) else ""
-    question, counts = (escape(line) for line in head_lines(ranking))
-    foot = "<br>".join(escape(line) for line in foot_lines(ranking))
+    table = best_rows(ranking) if len(ranking) else None
+    return screen_html(head_lines(ranking), table, foot_lines(ranking))
+
+
+def screen_html(
+    head: Sequence[str],
+    rows: tuple[Sequence[str], Sequence[Sequence[object]]] | None,
+    below: Sequence[str],
+) -> str:
+    """Two lines, a table with its header and lines below it, as HTML."""
+    table = "" if rows is None else table_html(*rows)
+    question, counts = (escape(line) for line in head)
+    foot = "<br>".join(escape(line) for line in below)
     return (
         "<div style='font-family:system-ui,sans-serif;font-size:90%'>"
         f"<p>{question}<br>{counts}</p><div style='overflow-x:auto'>{table}</div>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -17,8 +17,7 @@ from scalemodel.resolve.clusters import ClusterLike
 from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
-from scalemodel.search.framework_rules import Case
-from scalemodel.search.frameworks import accepts, expressible, known_framework
+from scalemodel.search.frameworks import startable
 from scalemodel.search.objective import (
     HEADROOM,
     Objective,
@@ -66,9 +65,6 @@ def _sweep_shard(shard: Shard) -> pd.DataFrame:
 
 #: Shards per worker: enough that a slow one does not keep the others waiting.
 _SHARDS_PER_WORKER = 4
-#: Strategies looked at where a framework may refuse some: at first, how many times more each time,
-#: and at most.
-_ASKED, _MORE, _MOST_ASKED = 256, 8, 100_000
 
 
 def _check_shards(shards: object, executor: Executor | None) -> None:
@@ -216,6 +212,7 @@ def search(
     objective: Objective = "step_time_s",
     top: int = 10,
     constraints: Sequence[str] | str = (),
+    headroom: float = HEADROOM,
     stack: str = DEFAULT_STACK,
     network: Network = None,
     threads: int | None = None,
@@ -282,7 +279,7 @@ def search(
     headroom : float
         Share of the memory that strategies must leave free, 0.05 unless told otherwise: predictions
         of memory err by some percent, and devices show less than they are sold with. 0 takes
-        whatever fits. Models of layer groups are limited by `constraints` only.
+        whatever fits.
     prune : bool
         Skip strategies that a lower bound shows to be worse. The answer is the same without.
     framework : {"megatron", "megatron_bridge", "nemo", "torchtitan", "deepspeed", "accelerate"}
@@ -320,6 +317,7 @@ def search(
             objective=objective,
             top=top,
             constraints=constraints,
+            headroom=headroom,
             threads=threads,
             progress=progress,
             elsewhere=executor is not None or shards is not None,
@@ -348,33 +346,4 @@ def search(
         parts = question.shards(_shard_count(executor, shards, question.size))
         return merge(list(executor.map(_search_shard, parts)))
 
-    return run(question) if framework is None else _startable(question, framework, run)
-
-
-def _startable(question: Question, framework: str, run: Callable[[Question], Ranking]) -> Ranking:
-    """The best strategies that a framework starts: more are looked at until enough are left.
-
-    A prefix of a longer ranking is the shorter one, so that what is left is exact.
-    """
-    q, stack = question, resolve.stack(question.stack)
-    space = expressible(q.space, known_framework(framework), q.model, q.cluster, q.task)
-    question = replace(question, space=space)
-    asked = max(_ASKED, question.kept)
-    while True:
-        ranking = run(replace(question, top=asked))
-        hits = tuple(
-            hit
-            for hit in ranking._hits
-            if accepts(framework, Case(q.model, q.cluster, q.task, hit.strategy, stack))
-        )
-        if len(hits) >= question.kept or len(ranking._hits) < asked or asked >= _MOST_ASKED:
-            break
-        asked = min(_MOST_ASKED, asked * _MORE)
-    return Ranking(
-        question,
-        hits[: question.kept],
-        size=ranking.size,
-        verdicts=ranking._verdicts,
-        pruned=ranking.pruned,
-        constrained=ranking.constrained,
-    )
+    return run(question) if framework is None else startable(question, framework, run)

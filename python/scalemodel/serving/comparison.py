@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.threads import progress_bar
+from scalemodel.base.words import named_arguments
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for
 from scalemodel.resolve.engines import engine as engine_constants
@@ -39,6 +40,7 @@ _COLUMNS = (
     "accelerators",
     "power_w",
 )
+_OPTIONS = ("clusters", "by", "engine", "requests_per_s", "headroom", "checked", "progress")
 #: What clusters can be ranked by; larger is better.
 MEASURES = (
     "output_tokens_per_s_per_accelerator",
@@ -133,6 +135,7 @@ def _compared(promise: Promise) -> tuple[dict[str, Any], Serving | None]:
     return row | {key: value for key, value in plan.simulated.items() if LIMITS[key][1]}, plan
 
 
+@named_arguments
 def compare_serving(
     model: str | Path | Mapping[str, Any] | Model,
     clusters: Sequence[str | Path | Mapping[str, Any] | Cluster],
@@ -190,7 +193,7 @@ def compare_serving(
     if isinstance(clusters, (str, Path, Mapping, Cluster)) or not clusters:
         raise ScaleModelError(f"clusters={clusters!r}: must be a sequence of at least one cluster")
     checked_load(requests_per_s, headroom)
-    asked = limits_of(limits)
+    asked = limits_of(limits, _OPTIONS)
     warn_of_milliseconds(asked)
     chosen, name = resolve.model(model), engine_for(engine)
     where = [each if isinstance(each, Cluster) else resolve.cluster(each) for each in clusters]

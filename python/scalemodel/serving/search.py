@@ -16,6 +16,7 @@ from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.numbers import divisors
 from scalemodel.base.threads import progress_bar, worker_threads
+from scalemodel.base.words import named_arguments
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for
 from scalemodel.resolve.engines import engine as engine_constants
@@ -111,6 +112,7 @@ def _front_frame(rows: npt.NDArray[np.float64], task: Inference) -> pd.DataFrame
     return frame
 
 
+@named_arguments
 def plan_serving(
     model: str | Path | Mapping[str, Any] | Model,
     cluster: str | Path | Mapping[str, Any] | Cluster,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import named_arguments
 from scalemodel.layer_groups.model import ComposedModel, is_composed
 from scalemodel.layer_groups.strategy import GroupStrategy
 from scalemodel.resolve import Cluster, Model
@@ -184,6 +185,7 @@ def serve(
     max_batched_tokens: int | None = None,
     max_running_sequences: int | None = None,
 ) -> Serving: ...
+@named_arguments
 def serve(
     model: str | Path | Mapping[str, Any] | Model | ComposedModel,
     cluster: str | Path | Mapping[str, Any] | Cluster,

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.text import time_text
 from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.serving.plan import ServingPlan
 from scalemodel.serving.task import Inference
@@ -90,7 +91,7 @@ def _drawn(
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RequestStream:
     """Requests in order of arrival. Made by `request_stream`, or of a trace's own columns.
 
@@ -123,6 +124,12 @@ class RequestStream:
 
     def __hash__(self) -> int:
         return hash(self.arrival_s.tobytes())
+
+    def __repr__(self) -> str:
+        prompt, answer = self.input_tokens.mean(), self.output_tokens.mean()
+        rate = self.requests_per_s
+        when = "all at once" if np.isinf(rate) else f"{rate:.4g} a second"
+        return f"RequestStream({len(self):,} requests, {when}, {prompt:.4g} + {answer:.4g} tokens)"
 
     @property
     def requests_per_s(self) -> float:
@@ -185,7 +192,7 @@ def request_stream(
     return RequestStream(times, *_drawn(task, lengths, requests, random))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ServedStream:
     """What became of a stream. Made by `Serving.simulate`.
 
@@ -218,6 +225,24 @@ class ServedStream:
 
     def __hash__(self) -> int:
         return hash((self.stream, self.totals))
+
+    def __repr__(self) -> str:
+        found = self.summary()
+        lines = [
+            f"ServedStream({found['requests']:,.0f} requests served, {found['refused']:,.0f} "
+            f"refused, {found['evictions']:,.0f} evictions, {found['requests_per_s']:.4g} "
+            f"requests/s, "
+            f"{found['output_tokens_per_s']:.4g} tokens/s, {found['concurrency']:.4g} running"
+        ]
+        for name in ("ttft", "tpot", "latency"):
+            if f"{name}_mean_s" not in found:
+                continue
+            times = [
+                f"{label} {time_text(found[f'{name}_{label}_s'])}"
+                for label in ("mean", "median", "p90", "p95", "p99")
+            ]
+            lines.append(f"  {name:<7}  {'  '.join(times)}")
+        return "\n".join(lines) + ")"
 
     @cached_property
     def requests(self) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.words import choice, named_fields
 from scalemodel.resolve.engines import CACHE_FORMATS, WEIGHT_FORMATS
 
 WeightPrecision = Literal["bf16", "fp16", "fp8", "fp8_block", "fp4", "int8", "int4", "mxfp4"]
@@ -27,6 +28,7 @@ def number_from_to(name: str, value: Any, low: float, high: float) -> None:
         raise ScaleModelError(f"{name}={value!r}: must be a number from {low:g} to {high:g}")
 
 
+@named_fields
 @dataclass(frozen=True, kw_only=True)
 class Inference:
     """Requests to a language model.
@@ -76,6 +78,8 @@ class Inference:
     mix: _core.RequestMix = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        for name, legal in (("precision", WEIGHT_FORMATS), ("kv_precision", CACHE_FORMATS)):
+            object.__setattr__(self, name, choice(getattr(self, name), tuple(legal)))
         _one_of("precision", self.precision, WEIGHT_FORMATS)
         _one_of("kv_precision", self.kv_precision, CACHE_FORMATS)
         number_from_to("imbalance", self.imbalance, 1, 1e4)

@@ -438,3 +438,17 @@ def test_mutated_input_raises_nothing_but_scale_model_errors(
             refused.append(str(error))
     assert len(refused) >= count // 4
     assert all(text.strip() for text in refused)
+
+
+def test_constants_of_ones_own_take_the_place_of_a_named_stack(cluster: sm.Cluster) -> None:
+    own = resolve.stack("plain").replace(host_launch_s=4e-6)
+    asked = ("llama3_70b", cluster, TASK, sm.Strategy(tp=8, pp=4))
+    est = sm.estimate(*asked, stack=own)
+    assert est.stack == own
+    assert est.step_time_s >= sm.estimate(*asked, stack="plain").step_time_s
+    assert sm.estimate(*asked, stack=resolve.stack("plain")).core == sm.estimate(*asked).core
+    assert est.summary().splitlines()[0].endswith("stack of its own")
+    assert "Stack(" not in str(est.explain())
+    chat = sm.Inference(input_tokens=100, output_tokens=10)
+    with pytest.raises(sm.ScaleModelError, match=r"stack=.*must name an engine"):
+        sm.estimate("llama3_8b", cluster, chat, stack=own)

@@ -325,3 +325,16 @@ def test_a_part_is_not_taken_for_the_whole() -> None:
     ranking = asked.run_search(0, 5)
     with pytest.raises(sm.ScaleModelError, match="the ranking is one of 5 rows"):
         to_json(ranking)
+
+
+def test_the_framework_travels_with_the_ranking() -> None:
+    asked = ("llama3_8b", sm.cluster("dgx_h100"), sm.Training(global_batch=64, sequence=8192))
+    ranking = sm.search(*asked, SPACE, framework="torchtitan", top=3)
+    assert ranking.question.framework == "torchtitan"
+    read = from_json(to_json(ranking)).ranking
+    assert read == ranking
+    assert read.question.framework == "torchtitan"
+    assert "started by torchtitan" in str(read)
+    named = dataclasses.replace(ranking.question, framework=None)
+    documents = [ranking_file.question_document(each) for each in (named, ranking.question)]
+    assert ranking_file.question_sha256(documents[0]) != ranking_file.question_sha256(documents[1])

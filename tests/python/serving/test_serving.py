@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import scalemodel as sm
 import scalemodel._core as _core
 from scalemodel import catalog
+from scalemodel.base.text import time_text
 from scalemodel.resolve.engines import (
     WEIGHT_FORMATS,
     engine,
@@ -562,3 +564,47 @@ def test_in_turn_waits_are_shorter_than_at_random() -> None:
     assert plan.ttft_s == pytest.approx(random["ttft_mean_s"], rel=0.05)
     with pytest.raises(sm.ScaleModelError, match=r"balance='least'.*random, round_robin"):
         plan.simulate(balance="least")  # type: ignore[arg-type]
+
+
+# ----------------------------------------------------------------------------------------- words
+def test_formats_are_understood_as_people_spell_them() -> None:
+    task = sm.Inference(input_tokens=100, output_tokens=10, precision="MXFP8", kv_precision="FP8")  # type: ignore[arg-type]
+    assert (task.precision, task.kv_precision) == ("fp8", "fp8")
+    assert task == TASK.replace(
+        input_tokens=100, output_tokens=10, precision="fp8", kv_precision="fp8"
+    )
+    with pytest.raises(sm.ScaleModelError, match="precision='int3': must be one of bf16"):
+        TASK.replace(precision="int3")
+
+
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        (lambda: sm.serve("llama3_8b", "dgx_h100", TASK, max_num_seqs=4), "max_running_sequences"),
+        (lambda: sm.serve("llama3_8b", "dgx_h100", TASK, request_rate=4), "requests_per_s"),
+        (lambda: sm.plan_serving("llama3_8b", "dgx_h100", TASK, ttft=4), "ttft_s"),
+        (lambda: sm.plan_serving("llama3_8b", "dgx_h100", TASK, requests_per_sec=4), "requests"),
+        (lambda: sm.compare_serving("llama3_8b", ["dgx_h100"], TASK, head_room=0.1), "headroom"),
+        (lambda: sm.Inference(input_len=4, output_tokens=3), "input_tokens"),
+    ],
+)
+def test_a_wrong_argument_names_the_one_meant(call: Callable[[], object], meant: str) -> None:
+    with pytest.raises(sm.ScaleModelError, match=f"did you mean '{meant}"):
+        call()
+
+
+def test_a_missing_argument_is_told() -> None:
+    with pytest.raises(sm.ScaleModelError, match="plan_serving: missing a required argument"):
+        sm.plan_serving("llama3_8b", "dgx_h100")  # type: ignore[call-arg]
+
+
+def test_streams_are_shown_in_few_lines() -> None:
+    plan = sm.serve("llama3_8b", "dgx_h100", TASK, requests_per_s=8)
+    served = plan.simulate(requests=300)
+    lines = repr(served).splitlines()
+    assert len(lines) <= 12
+    assert max(map(len, lines)) <= 120
+    assert lines[0].startswith("ServedStream(300 requests served, 0 refused, ")
+    assert f"p99 {time_text(served.summary()['ttft_p99_s'])}" in lines[1]
+    assert len(repr(served.stream).splitlines()) == 1
+    assert "300 requests" in repr(served.stream)

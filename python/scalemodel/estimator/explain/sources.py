@@ -83,7 +83,8 @@ class Sources:
     def __init__(self, est: Evaluation) -> None:
         self.est = est
         accelerator = est.cluster.accelerator
-        self.stack = f"stacks/{est.stack}"
+        named = isinstance(est.stack, str)
+        self.stack = f"stacks/{est.stack}" if named else "a stack of its own"
         self.gemm = "tile form of ops/gemm.hpp; " + entry_source(
             "accelerators", accelerator, "gemm"
         )

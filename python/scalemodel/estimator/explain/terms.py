@@ -22,6 +22,7 @@ from scalemodel.estimator.explain.sources import MEMORY_FACTS, Sources, cause_fa
 from scalemodel.estimator.losses import operator_class, recomputation_s
 from scalemodel.estimator.verdicts import verdict_message
 from scalemodel.resolve.clusters import network_text
+from scalemodel.resolve.stacks import stack_text
 
 # ------------------------------------------------------------------------------------------ time
 _CLASSES_OF_CAUSE = {
@@ -376,7 +377,7 @@ def term_tree(est: Evaluation) -> Explanation:
             "cluster": est.cluster.name,
             "accelerators": est.cluster.accelerators,
             "strategy": repr(est.strategy),
-            "stack": est.stack,
+            "stack": stack_text(est.stack),
             "network": network_text(est.cluster),
             **_copied_heads(est),
             "verdict": est.verdict,

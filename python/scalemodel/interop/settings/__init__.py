@@ -26,6 +26,7 @@ from scalemodel.interop.settings.launches import Launch
 from scalemodel.interop.settings.question import Job, Settings, job_of
 from scalemodel.interop.settings.schedulers import SCHEDULERS
 from scalemodel.interop.settings.sources import values_of
+from scalemodel.resolve.stacks import stack_text
 from scalemodel.search.framework_rules import FRAMEWORKS
 
 __all__ = ["Launch", "Settings", "launch", "read_settings"]
@@ -89,7 +90,7 @@ def _fit(est: Estimate) -> list[str]:
 
 
 def _predicted(est: Estimate) -> str:
-    stack = est.stack if isinstance(est.stack, str) else "of its own"
+    stack = stack_text(est.stack)
     return (
         f"predicted: {est.core.step_time_s:.4g} s a step, {size_text(est.core.memory_bytes)} per "
         f"accelerator, software stack {stack}"
