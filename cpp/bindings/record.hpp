@@ -90,12 +90,12 @@ double checked_number(const F& field, const py::object& value, const char* noun)
 /// The member value of `field` that `value` stands for, or MalformedQuestion.
 template <class T, class M>
 M convert(const Field<T, M>& field, const py::object& value) {
-  if constexpr (std::is_same_v<M, Switch>) {
-    if (value.is_none()) return Switch::stack;
-    if (PyBool_Check(value.ptr())) return value.ptr() == Py_True ? Switch::on : Switch::off;
+  if constexpr (std::is_same_v<M, OrDefault<OnOff>>) {
+    if (value.is_none()) return {};
+    if (PyBool_Check(value.ptr())) return value.ptr() == Py_True ? OnOff::on : OnOff::off;
   }
-  if constexpr (std::is_same_v<M, TensorOverlap>) {
-    if (value.is_none()) return TensorOverlap::stack;
+  if constexpr (std::is_same_v<M, OrDefault<TensorOverlap>>) {
+    if (value.is_none()) return {};
     if (PyBool_Check(value.ptr())) {
       return value.ptr() == Py_True ? TensorOverlap::ring : TensorOverlap::off;
     }
@@ -310,7 +310,7 @@ namespace pybind11::detail {
 template <class M>
 struct type_caster<scalemodel::bindings::Argument<M>> {
   static constexpr auto type_name() {
-    if constexpr (std::is_same_v<M, scalemodel::Switch>) {
+    if constexpr (std::is_same_v<M, scalemodel::OrDefault<scalemodel::OnOff>>) {
       return const_name("str | bool | None");
     } else if constexpr (scalemodel::NamedEnum<M>) {
       return const_name("str");

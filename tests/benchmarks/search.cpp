@@ -87,7 +87,7 @@ Question calculon() {
   set<&Strategy::overlap_tp>(
       s, std::vector{TensorOverlap::off, TensorOverlap::ring, TensorOverlap::pipelined});
   set<&Strategy::sharding>(s, std::vector{Sharding::ddp, Sharding::zero1});
-  set<&Strategy::overlap_grad_reduce>(s, std::vector{Switch::off, Switch::on});
+  set<&Strategy::overlap_grad_reduce>(s, std::vector{OnOff::off, OnOff::on});
   set<&Strategy::offload_weights>(s, kEither);
   set<&Strategy::offload_activations>(s, kEither);
   set<&Strategy::offload_optimizer>(s, kEither);

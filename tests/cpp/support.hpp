@@ -326,13 +326,12 @@ inline Strategy random_strategy(Random& random) {
   s.offload_weights = random.below(8) == 0;
   s.offload_activations = random.below(8) == 0;
   s.offload_optimizer = random.below(8) == 0;
-  s.overlap_grad_reduce = random.pick_enum<Switch>();
-  s.overlap_param_gather = random.pick_enum<Switch>();
-  s.overlap_tp = random.pick_enum<TensorOverlap>();
+  s.overlap_grad_reduce = random.pick_enum<OrDefault<OnOff>>();
+  s.overlap_param_gather = random.pick_enum<OrDefault<OnOff>>();
+  s.overlap_tp = random.pick_enum<OrDefault<TensorOverlap>>();
   s.regather = random.flip();
   s.split_p2p = random.flip();
-  s.linear_precision = random.pick(
-      {PrecisionChoice::task, PrecisionChoice::task, PrecisionChoice::bf16, PrecisionChoice::fp8});
+  s.linear_precision = random.pick<OrDefault<Precision>>({{}, {}, Precision::bf16, Precision::fp8});
   return s;
 }
 
@@ -352,9 +351,9 @@ inline std::vector<Question> all_questions(int accelerators = 64) {
   fp8.gradient_precision = GradientPrecision::bf16;
   fp8.imbalance = 1.3;
   Task unfused = training(512, 2048, Precision::fp16);
-  unfused.attention = AttentionChoice::unfused;
-  unfused.fused_norm = Switch::off;
-  unfused.dropout = Switch::on;
+  unfused.attention = AttentionKernel::unfused;
+  unfused.fused_norm = OnOff::off;
+  unfused.dropout = OnOff::on;
   unfused.optimizer = Optimizer::sgd_momentum;
   Task adapters = training(128, 4096);
   adapters.method = Method::lora;

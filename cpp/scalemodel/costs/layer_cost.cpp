@@ -261,14 +261,11 @@ Conditions resolve_conditions(const Task& task, const Stack& stack, Precision pr
   conditions.precision = precision;
   conditions.storage = storage_precision(precision);
   conditions.sequence = task.sequence;
-  conditions.attention = task.attention == AttentionChoice::stack
-                             ? stack.attention
-                             : static_cast<AttentionKernel>(static_cast<int>(task.attention) - 1);
+  conditions.attention = task.attention.value_or(stack.attention);
   conditions.fused_norm = enabled(task.fused_norm, stack.fused_norm);
   conditions.dropout = enabled(task.dropout, stack.dropout);
-  conditions.gradients_fp32 = task.gradient_precision == GradientPrecision::stack
-                                  ? stack.gradients_fp32
-                                  : task.gradient_precision == GradientPrecision::fp32;
+  const auto of_stack = stack.gradients_fp32 ? GradientPrecision::fp32 : GradientPrecision::bf16;
+  conditions.gradients_fp32 = task.gradient_precision.value_or(of_stack) == GradientPrecision::fp32;
   conditions.frozen_base = task.method == Method::lora;
   conditions.lora_rank = conditions.frozen_base ? task.lora_rank : 0;
   conditions.lora_everywhere = task.lora_targets == LoraTargets::all;

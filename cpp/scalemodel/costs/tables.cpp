@@ -170,7 +170,7 @@ Tables::Tables(Model model, Cluster cluster, Task task, Stack stack)
 }
 
 Tables::Setting Tables::make_setting(const Strategy& strategy) const {
-  const Precision precision = resolve(strategy.linear_precision, task_.precision);
+  const Precision precision = strategy.linear_precision.value_or(task_.precision);
   const Conditions conditions = resolve_conditions(task_, stack_, precision);
   return {conditions,
           {GemmTimer(cluster_.accelerator, conditions.precision),
@@ -178,7 +178,7 @@ Tables::Setting Tables::make_setting(const Strategy& strategy) const {
 }
 
 const Tables::Setting& Tables::setting_of(const Strategy& strategy) {
-  const Precision precision = resolve(strategy.linear_precision, task_.precision);
+  const Precision precision = strategy.linear_precision.value_or(task_.precision);
   std::int8_t& at = setting_index_[static_cast<std::size_t>(precision)];
   if (at < 0) {
     at = static_cast<std::int8_t>(settings_.size());
@@ -188,7 +188,7 @@ const Tables::Setting& Tables::setting_of(const Strategy& strategy) {
 }
 
 const Conditions& Tables::conditions(const Strategy& strategy) const noexcept {
-  const Precision precision = resolve(strategy.linear_precision, task_.precision);
+  const Precision precision = strategy.linear_precision.value_or(task_.precision);
   const std::int8_t at = setting_index_[static_cast<std::size_t>(precision)];
   return settings_[static_cast<std::size_t>(at)].conditions;
 }
@@ -252,8 +252,9 @@ LayerLayout Tables::layout_of(const Strategy& s, const Degrees& d) const noexcep
   layout.regather = (s.regather && !stack_.keep_gathered) || !layout.sequence_parallel;
   const Strides strides = axis_strides(s.placement, d);
   const bool one_node = d.tp * strides.tp <= cluster_.node_accelerators;
-  layout.overlap_tp =
-      resolve(s.overlap_tp, stack_.overlap_tp && (one_node || !stack_.overlap_tp_in_node));
+  const bool stack_overlaps = stack_.overlap_tp && (one_node || !stack_.overlap_tp_in_node);
+  layout.overlap_tp = s.overlap_tp.value_or(stack_overlaps ? TensorOverlap::ring  //
+                                                           : TensorOverlap::off);
   layout.context = s.context;
   const int inside = strides.pp;
   const NetworkShares& shares = cluster_.fabric.shares;

@@ -250,8 +250,8 @@ void add_freedom(Freedom& freedom, const Strategy& s) {
 }
 
 /// "task" for the task's own precision, whichever way it is asked for.
-PrecisionChoice canonical_precision(PrecisionChoice choice, const Task& task) {
-  return resolve(choice, task.precision) == task.precision ? PrecisionChoice::task : choice;
+OrDefault<Precision> canonical_precision(OrDefault<Precision> choice, const Task& task) {
+  return choice.value_or(task.precision) == task.precision ? OrDefault<Precision>{} : choice;
 }
 
 }  // namespace
@@ -292,7 +292,7 @@ Signature signature_of(const Space& space, const Strategy& point, const Degrees&
 /// Knobs that decide a cell vary slowest, then recomputation, then what costs no cell: rows next to
 /// each other share most of their costs.
 Options make_options(const Space& space, const Signature& at, const Task& task,
-                     const std::vector<PrecisionChoice>& precisions) {
+                     const std::vector<OrDefault<Precision>>& precisions) {
   std::vector<Strategy> rows{Strategy{}};
   expand<&Strategy::linear_precision>(rows, space, at, precisions);
   expand<&Strategy::placement>(rows, space, at, placements_of(space, at));
@@ -349,12 +349,12 @@ Options make_options(const Space& space, const Signature& at, const Task& task,
   return options;
 }
 
-std::vector<PrecisionChoice> legal_precisions(const Space& space, const Cluster& cluster,
-                                              const Task& task) {
-  std::vector<PrecisionChoice> legal;
-  for (const PrecisionChoice listed : values_or_default<&Strategy::linear_precision>(space)) {
-    const PrecisionChoice choice = canonical_precision(listed, task);
-    const Precision precision = resolve(choice, task.precision);
+std::vector<OrDefault<Precision>> legal_precisions(const Space& space, const Cluster& cluster,
+                                                   const Task& task) {
+  std::vector<OrDefault<Precision>> legal;
+  for (const OrDefault<Precision> listed : values_or_default<&Strategy::linear_precision>(space)) {
+    const OrDefault<Precision> choice = canonical_precision(listed, task);
+    const Precision precision = choice.value_or(task.precision);
     const bool runs = cluster.accelerator.peak_of(precision) > FlopPerSecond{};
     if (runs && !contains(legal, choice)) legal.push_back(choice);
   }

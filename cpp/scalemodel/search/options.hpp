@@ -43,10 +43,10 @@ Signature signature_of(const Space& space, const Strategy& point, const Degrees&
 
 /// All options of the points with a signature.
 Options make_options(const Space& space, const Signature& at, const Task& task,
-                     const std::vector<PrecisionChoice>& precisions);
+                     const std::vector<OrDefault<Precision>>& precisions);
 
 /// Listed precisions that the accelerator has a rate for, each once.
-std::vector<PrecisionChoice> legal_precisions(const Space& space, const Cluster& cluster,
-                                              const Task& task);
+std::vector<OrDefault<Precision>> legal_precisions(const Space& space, const Cluster& cluster,
+                                                   const Task& task);
 
 }  // namespace scalemodel

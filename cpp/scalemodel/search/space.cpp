@@ -87,7 +87,7 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
   };
   const bool with_experts = model.routed();
   const auto listed_dp = values_or_default<&Strategy::dp>(space);
-  const std::vector<PrecisionChoice> precisions = legal_precisions(space, cluster, task);
+  const std::vector<OrDefault<Precision>> precisions = legal_precisions(space, cluster, task);
   if (precisions.empty()) {
     illegal(first_options(space), Reason::precision);
     return;

@@ -90,7 +90,7 @@ Reason first_violation(const Strategy& s, const Degrees& d, const Model& model,
                        const Cluster& cluster, const Task& task) noexcept {
   const double ranks = static_cast<double>(d.tp) * d.cp * d.pp * static_cast<double>(d.dp);
   if (ranks != cluster.accelerators) return Reason::mesh;
-  const Precision precision = resolve(s.linear_precision, task.precision);
+  const Precision precision = s.linear_precision.value_or(task.precision);
   if (cluster.accelerator.peak_of(precision) <= FlopPerSecond{}) return Reason::precision;
   if (cluster.accelerator.peak_of(storage_precision(precision)) <= FlopPerSecond{}) {
     return Reason::precision;

@@ -8,6 +8,7 @@
 #include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/base/precision.hpp"
 #include "scalemodel/base/record.hpp"
+#include "scalemodel/strategy/or_default.hpp"
 #include "scalemodel/strategy/schedule.hpp"
 
 namespace scalemodel {
@@ -41,48 +42,19 @@ struct EnumNames<ContextParallel> {
   static constexpr std::array<std::string_view, 3> names{"ring", "all_to_all", "all_gather"};
 };
 
-/// A switch that may be left to the software stack.
-enum class Switch : std::uint8_t { stack, off, on };
-
-template <>
-struct EnumNames<Switch> {
-  static constexpr std::string_view what = "switch";
-  static constexpr std::array<std::string_view, 3> names{"stack", "off", "on"};
-};
-
-constexpr bool enabled(Switch choice, bool stack_default) {
-  return choice == Switch::stack ? stack_default : choice == Switch::on;
-}
-
 /// How tensor-parallel collectives hide under the GEMMs beside them: not at all; as a
 /// ring that exchanges one of tp chunks at a time; or in a few pipelined chunks, each a collective.
-enum class TensorOverlap : std::uint8_t { stack, off, ring, pipelined };
+enum class TensorOverlap : std::uint8_t { off, ring, pipelined };
 
 template <>
 struct EnumNames<TensorOverlap> {
   static constexpr std::string_view what = "tensor-parallel overlap";
-  static constexpr std::array<std::string_view, 4> names{"stack", "off", "ring", "pipelined"};
+  static constexpr std::array<std::string_view, 3> names{"off", "ring", "pipelined"};
 };
 
-constexpr TensorOverlap resolve(TensorOverlap choice, bool stack_default) {
-  if (choice != TensorOverlap::stack) return choice;
-  return stack_default ? TensorOverlap::ring : TensorOverlap::off;
-}
-
-/// The task's precision, or another one instead.
-enum class PrecisionChoice : std::uint8_t { task, fp32, tf32, fp16, bf16, fp8, fp4 };
-
+/// The precision of linear layers is the task's where a strategy leaves it open.
 template <>
-struct EnumNames<PrecisionChoice> {
-  static constexpr std::string_view what = "precision";
-  static constexpr std::array<std::string_view, kPrecisions + 1> names{
-      "task", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4"};
-};
-
-constexpr Precision resolve(PrecisionChoice choice, Precision task) {
-  return choice == PrecisionChoice::task ? task
-                                         : static_cast<Precision>(static_cast<int>(choice) - 1);
-}
+inline constexpr std::string_view kDefaultName<Precision> = "task";
 
 /// Axes of the mesh, innermost first; 24 permutations of tp, cp, dp, pp. Axes placed first sit on
 /// the innermost network level.
@@ -132,10 +104,10 @@ struct Strategy {
   bool regather = true;
   bool split_p2p = true;
   bool offload_weights = false, offload_activations = false, offload_optimizer = false;
-  Switch overlap_grad_reduce = Switch::stack;
-  Switch overlap_param_gather = Switch::stack;
-  TensorOverlap overlap_tp = TensorOverlap::stack;
-  PrecisionChoice linear_precision = PrecisionChoice::task;
+  OrDefault<OnOff> overlap_grad_reduce;
+  OrDefault<OnOff> overlap_param_gather;
+  OrDefault<TensorOverlap> overlap_tp;
+  OrDefault<Precision> linear_precision;
 
   bool operator==(const Strategy&) const = default;
 };

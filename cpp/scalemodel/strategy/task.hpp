@@ -8,6 +8,8 @@
 #include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/base/precision.hpp"
 #include "scalemodel/base/record.hpp"
+#include "scalemodel/ops/attention.hpp"
+#include "scalemodel/strategy/or_default.hpp"
 #include "scalemodel/strategy/strategy.hpp"
 
 namespace scalemodel {
@@ -33,29 +35,12 @@ constexpr int moments(Optimizer optimizer) {
   return 0;
 }
 
-enum class AttentionChoice : std::uint8_t {
-  stack,
-  unfused,
-  fused_softmax,
-  flash1,
-  flash2,
-  flash3,
-  flash_triton
-};
-
-template <>
-struct EnumNames<AttentionChoice> {
-  static constexpr std::string_view what = "attention kernel";
-  static constexpr std::array<std::string_view, 7> names{
-      "stack", "unfused", "fused_softmax", "flash1", "flash2", "flash3", "flash_triton"};
-};
-
-enum class GradientPrecision : std::uint8_t { stack, fp32, bf16 };
+enum class GradientPrecision : std::uint8_t { fp32, bf16 };
 
 template <>
 struct EnumNames<GradientPrecision> {
   static constexpr std::string_view what = "gradient precision";
-  static constexpr std::array<std::string_view, 3> names{"stack", "fp32", "bf16"};
+  static constexpr std::array<std::string_view, 2> names{"fp32", "bf16"};
 };
 
 /// Which parameters learn. `lora`: low-rank adapters beside frozen weights.
@@ -80,10 +65,10 @@ struct Task {
   bool batch_is_limit = false;  ///< replicas take global_batch / dp, rounded down, each
   int sequence = 1;             ///< tokens per sequence
   Precision precision = Precision::bf16;
-  AttentionChoice attention = AttentionChoice::stack;
-  GradientPrecision gradient_precision = GradientPrecision::stack;
-  Switch fused_norm = Switch::stack;
-  Switch dropout = Switch::stack;
+  OrDefault<AttentionKernel> attention;
+  OrDefault<GradientPrecision> gradient_precision;
+  OrDefault<OnOff> fused_norm;
+  OrDefault<OnOff> dropout;
   Optimizer optimizer = Optimizer::adam;
   int master_bytes = 4;  ///< of a weight the optimizer keeps; 0 = none
   int moment_bytes = 4;  ///< of one optimizer state

@@ -43,10 +43,13 @@ TEST_CASE("every enumeration survives the round trip through its names") {
   check_names(Sharding::hsdp);
   check_names(Recompute::full);
   check_names(ContextParallel::all_gather);
-  check_names(Switch::on);
+  check_names(OnOff::on);
+  check_names(TensorOverlap::pipelined);
+  check_names(OrDefault<OnOff>{OnOff::on});
   check_names(Placement{23});
   check_names(Optimizer::sgd_momentum);
-  check_names(AttentionChoice::flash_triton);
+  check_names(OrDefault<AttentionKernel>{AttentionKernel::flash_triton});
+  check_names(OrDefault<Precision>{Precision::fp4});
   check_names(GradientPrecision::bf16);
   check_names(Method::lora);
   check_names(LoraTargets::all);
@@ -58,7 +61,7 @@ TEST_CASE("names are listed in the order of the enumerators") {
 }
 
 TEST_CASE("a choice of attention kernel is the stack's or one of the kernels") {
-  const auto& choices = EnumNames<AttentionChoice>::names;
+  const auto& choices = EnumNames<OrDefault<AttentionKernel>>::names;
   const auto& kernels = EnumNames<AttentionKernel>::names;
   CHECK(choices.front() == "stack");
   CHECK(std::equal(choices.begin() + 1, choices.end(), kernels.begin(), kernels.end()));
@@ -93,10 +96,22 @@ TEST_CASE("narrower formats never take more bytes, and training stores at least 
 
 TEST_CASE("a switch left to the stack follows it, any other does not") {
   for (const bool stack : {false, true}) {
-    CHECK(enabled(Switch::stack, stack) == stack);
-    CHECK(enabled(Switch::on, stack));
-    CHECK(!enabled(Switch::off, stack));
+    CHECK(enabled({}, stack) == stack);
+    CHECK(enabled(OnOff::on, stack));
+    CHECK(!enabled(OnOff::off, stack));
   }
+}
+
+TEST_CASE("a choice left open takes the default, a stated one keeps its value") {
+  for (const Precision task : {Precision::bf16, Precision::fp8}) {
+    CHECK(OrDefault<Precision>{}.value_or(task) == task);
+    CHECK(OrDefault<Precision>{Precision::fp4}.value_or(task) == Precision::fp4);
+  }
+  CHECK(OrDefault<Precision>{}.is_default());
+  CHECK(!OrDefault<Precision>{Precision::fp32}.is_default());
+  CHECK(OrDefault<Precision>{} != Precision::fp32);
+  CHECK(name_of(OrDefault<Precision>{}) == "task");
+  CHECK(name_of(OrDefault<OnOff>{}) == "stack");
 }
 
 TEST_CASE("optimizers keep the states they are known for") {

@@ -101,11 +101,11 @@ TEST_CASE("by hand: what a gated layer keeps of a token") {
   };
   Task task = testing::training(64, 2048);
   CHECK(saved(s, task) == Approx(2048 * token));
-  task.dropout = Switch::on;
+  task.dropout = OnOff::on;
   CHECK(saved(s, task) == Approx(2048 * (token + 2 * h)));
   // Without flash kernels two 16-bit maps of 32 heads, of which a context rank has its rows.
-  task.dropout = Switch::off;
-  task.attention = AttentionChoice::unfused;
+  task.dropout = OnOff::off;
+  task.attention = AttentionKernel::unfused;
   CHECK(saved(testing::degrees(1, 1, 2), task) ==
         Approx(1024 * token + 32.0 * 1024 * 2048 * (2 + 2)));
 }

@@ -114,7 +114,7 @@ TEST_CASE("backward is more than forward, and a weight gradient is part of it") 
 
 TEST_CASE("what recomputation repeats and what it keeps trade places") {
   for (const Selective selective : {Selective::core_attention, Selective::operators}) {
-    for (const AttentionChoice attention : {AttentionChoice::unfused, AttentionChoice::flash2}) {
+    for (const AttentionKernel attention : {AttentionKernel::unfused, AttentionKernel::flash2}) {
       Case c;
       c.shape = testing::dense_7b_shape();
       c.stack.selective = selective;
@@ -126,7 +126,7 @@ TEST_CASE("what recomputation repeats and what it keeps trade places") {
       CHECK(layer.recompute[kFull].total() == layer.forward.total());
       CHECK(layer.saved[kSelective] <= layer.saved[kNone]);
       CHECK(layer.saved[kFull] < layer.saved[kSelective]);
-      if (attention == AttentionChoice::unfused)
+      if (attention == AttentionKernel::unfused)
         CHECK(layer.saved[kSelective] < layer.saved[kNone]);
     }
   }
@@ -324,13 +324,13 @@ TEST_CASE("separate kernels cost more than fused ones") {
     return layer_of(c).forward.compute;
   };
   const Seconds fused = forward_with([](Case&) {});
-  CHECK(forward_with([](Case& c) { c.task.fused_norm = Switch::off; }) > fused);
+  CHECK(forward_with([](Case& c) { c.task.fused_norm = OnOff::off; }) > fused);
   CHECK(forward_with([](Case& c) { c.stack.fused_activation = false; }) > fused);
   CHECK(forward_with([](Case& c) { c.stack.fused_rope = false; }) > fused);
-  CHECK(forward_with([](Case& c) { c.task.dropout = Switch::on; }) > fused);
-  CHECK(forward_with([](Case& c) { c.task.attention = AttentionChoice::fused_softmax; }) > fused);
-  CHECK(forward_with([](Case& c) { c.task.attention = AttentionChoice::unfused; }) >
-        forward_with([](Case& c) { c.task.attention = AttentionChoice::fused_softmax; }));
+  CHECK(forward_with([](Case& c) { c.task.dropout = OnOff::on; }) > fused);
+  CHECK(forward_with([](Case& c) { c.task.attention = AttentionKernel::fused_softmax; }) > fused);
+  CHECK(forward_with([](Case& c) { c.task.attention = AttentionKernel::unfused; }) >
+        forward_with([](Case& c) { c.task.attention = AttentionKernel::fused_softmax; }));
   Case separate_loss, fused_loss;
   fused_loss.stack.fused_loss = true;
   CHECK(cell_of(fused_loss).head.forward.compute < cell_of(separate_loss).head.forward.compute);
@@ -400,15 +400,15 @@ TEST_CASE("what a task leaves open is the stack's") {
     CHECK(left.dropout == choice);
     CHECK(left.gradients_fp32 == choice);
     CHECK(left.attention == stack.attention);
-    task.fused_norm = choice ? Switch::off : Switch::on;
+    task.fused_norm = choice ? OnOff::off : OnOff::on;
     task.gradient_precision = choice ? GradientPrecision::bf16 : GradientPrecision::fp32;
     const Conditions given = resolve_conditions(task, stack, task.precision);
     CHECK(given.fused_norm == !choice);
     CHECK(given.gradients_fp32 == !choice);
   }
   Task task = testing::training(1, 128);
-  for (std::size_t i = 1; i < EnumNames<AttentionChoice>::names.size(); ++i) {
-    task.attention = static_cast<AttentionChoice>(i);
+  for (std::size_t i = 0; i < EnumNames<AttentionKernel>::names.size(); ++i) {
+    task.attention = static_cast<AttentionKernel>(i);
     CHECK(name_of(resolve_conditions(task, stack, task.precision).attention) ==
           name_of(task.attention));
   }

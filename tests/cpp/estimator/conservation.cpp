@@ -74,7 +74,7 @@ TEST_CASE("model flop do not depend on the strategy, and recomputation only adds
         const Cluster& cluster = tables.cluster();
         const double done =
             e.mfu_fraction * e.step_time.base() * cluster.accelerators *
-            cluster.accelerator.peak_of(resolve(s.linear_precision, tables.task().precision))
+            cluster.accelerator.peak_of(s.linear_precision.value_or(tables.task().precision))
                 .base();
         const bool frozen = tables.task().method == Method::lora;
         const Flop products = tables.flop().forward - tables.flop().attention;
@@ -140,7 +140,7 @@ TEST_CASE("a fully visible stack: nothing hidden, nothing slowed") {
     for (const Sharding sharding : {Sharding::zero1, Sharding::zero3}) {
       Strategy s = degrees(tp, 1);
       s.sharding = sharding;
-      s.overlap_grad_reduce = s.overlap_param_gather = Switch::on;
+      s.overlap_grad_reduce = s.overlap_param_gather = OnOff::on;
       s.overlap_tp = TensorOverlap::ring;
       const Estimate e =
           testing::estimate(testing::dense_7b_shape(), testing::reference_cluster(64),
@@ -174,13 +174,13 @@ TEST_CASE("hidden and exposed communication add up to the same whole") {
     CAPTURE(name_of(sharding));
     Strategy s = degrees(4);
     s.sharding = sharding;
-    const auto with = [&](Switch overlap) {
+    const auto with = [&](OnOff overlap) {
       s.overlap_grad_reduce = s.overlap_param_gather = overlap;
-      s.overlap_tp = overlap == Switch::on ? TensorOverlap::ring : TensorOverlap::off;
+      s.overlap_tp = overlap == OnOff::on ? TensorOverlap::ring : TensorOverlap::off;
       return testing::estimate(testing::dense_7b_shape(), testing::reference_cluster(64),
                                testing::training(256, 4096), s);
     };
-    const Estimate open = with(Switch::off), covered = with(Switch::on);
+    const Estimate open = with(OnOff::off), covered = with(OnOff::on);
     CHECK(open.hidden == Seconds{});
     CHECK(covered.hidden > Seconds{});
     CHECK(covered.step_time < open.step_time);

@@ -66,7 +66,7 @@ TEST_CASE("a larger adapter costs more of everything") {
 }
 
 TEST_CASE("a window at least as long as the sequence is full attention, bit for bit") {
-  for (const AttentionChoice attention : {AttentionChoice::unfused, AttentionChoice::flash2}) {
+  for (const AttentionKernel attention : {AttentionKernel::unfused, AttentionKernel::flash2}) {
     Task task = testing::training(128, 4096);
     task.attention = attention;
     DecoderShape shape = testing::dense_7b_shape();

@@ -163,7 +163,7 @@ TEST_CASE("expert parallelism shares out the weights of experts") {
 }
 
 TEST_CASE("recomputation: less memory and more time, in the order none, selective, full") {
-  for (const AttentionChoice attention : {AttentionChoice::unfused, AttentionChoice::flash2}) {
+  for (const AttentionKernel attention : {AttentionKernel::unfused, AttentionKernel::flash2}) {
     for (const Selective selective : {Selective::core_attention, Selective::operators}) {
       for (const int pp : {1, 4}) {
         Stack stack = testing::reference_stack();

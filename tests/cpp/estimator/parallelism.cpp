@@ -34,7 +34,7 @@ TEST_CASE("ZeRO-2 moves the bytes of ZeRO-1 layer by layer, each at the latency 
   layers.sharding = Sharding::zero2;
   whole.sharding = Sharding::zero1;
   for (Strategy* s : {&layers, &whole}) {
-    s->overlap_grad_reduce = s->overlap_param_gather = Switch::off;
+    s->overlap_grad_reduce = s->overlap_param_gather = OnOff::off;
   }
   const auto exposed = [&](const Cluster& cluster, const Strategy& s) {
     return estimate(testing::dense_7b_shape(), cluster, task, s).exposed_dp;
@@ -323,7 +323,7 @@ TEST_CASE("ZeRO-2 reduces as many layers whether a stage runs in one chunk or in
     Strategy s = degrees(8, 2);
     s.vpp = static_cast<std::uint8_t>(vpp);
     s.sharding = Sharding::zero2;
-    s.overlap_grad_reduce = Switch::off;
+    s.overlap_grad_reduce = OnOff::off;
     return estimate(testing::gpt3_shape(), testing::reference_cluster(64),
                     testing::training(64, 2048), s, stack)
         .exposed_dp;

@@ -58,8 +58,8 @@ TEST_CASE("an all-reduced gradient costs as much again as a scattered one, or mo
   Strategy zero1 = plain(8), ddp = plain(8);
   zero1.sharding = Sharding::zero1;
   ddp.sharding = Sharding::ddp;
-  zero1.overlap_grad_reduce = zero1.overlap_param_gather = Switch::off;
-  ddp.overlap_grad_reduce = ddp.overlap_param_gather = Switch::off;
+  zero1.overlap_grad_reduce = zero1.overlap_param_gather = OnOff::off;
+  ddp.overlap_grad_reduce = ddp.overlap_param_gather = OnOff::off;
   CHECK(with(all, zero1).exposed_dp > 1.4 * unchanged(zero1).exposed_dp);
   CHECK(with(all, zero1).exposed_dp > unchanged(ddp).exposed_dp);
   CHECK(with(all, ddp) == unchanged(ddp));
@@ -76,7 +76,7 @@ TEST_CASE("gradients reduced in FP32 travel twice as wide as those kept in BF16"
   };
   Strategy s = plain(8);
   s.sharding = Sharding::ddp;
-  s.overlap_grad_reduce = Switch::off;
+  s.overlap_grad_reduce = OnOff::off;
   CHECK(with(wide, s).exposed_dp > 1.8 * with(narrow, s).exposed_dp);
   CHECK(with(wide, s).optimizer > with(narrow, s).optimizer);
   CHECK(with(wide, s).memory_gradients == with(narrow, s).memory_gradients);
@@ -145,7 +145,7 @@ TEST_CASE("parameters gathered tensor by tensor move the same bytes in more coll
   CHECK(with(tensors, plain(8)) == unchanged(plain(8)));
   Strategy s = plain(1);
   s.sharding = Sharding::zero3;
-  s.overlap_grad_reduce = s.overlap_param_gather = Switch::off;
+  s.overlap_grad_reduce = s.overlap_param_gather = OnOff::off;
   const Seconds together = unchanged(s).exposed_dp, apart = with(tensors, s).exposed_dp;
   CHECK(apart > together);
   CHECK(apart < 4 * together);
@@ -166,7 +166,7 @@ TEST_CASE("an exchange beside the weight gradient's product exposes less and is 
   for (const bool sequence_parallel : {false, true}) {
     Strategy s = plain(8);
     s.sequence_parallel = sequence_parallel;
-    s.overlap_grad_reduce = s.overlap_param_gather = Switch::off;
+    s.overlap_grad_reduce = s.overlap_param_gather = OnOff::off;
     const Estimate hidden = with(beside, s), exposed = with(open, s);
     CHECK(hidden.exposed_tp < exposed.exposed_tp);
     CHECK(hidden.exposed_tp > 0.3 * exposed.exposed_tp);

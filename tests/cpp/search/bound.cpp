@@ -37,8 +37,8 @@ TEST_CASE("no strategy of a group beats the group's lower bound") {
         Strategy s = first;
         s.sharding = random.pick_enum<Sharding>();
         s.shard_degree = static_cast<std::uint16_t>(random.pick({0, 1, 2, 4}));
-        s.overlap_grad_reduce = random.pick_enum<Switch>();
-        s.overlap_param_gather = random.pick_enum<Switch>();
+        s.overlap_grad_reduce = random.pick_enum<OrDefault<OnOff>>();
+        s.overlap_param_gather = random.pick_enum<OrDefault<OnOff>>();
         s.offload_weights = random.flip();
         s.offload_activations = random.flip();
         s.offload_optimizer = random.flip();

@@ -29,7 +29,7 @@ Space training_space() {
   set<&Strategy::sharding>(s, {Sharding::ddp, Sharding::zero1, Sharding::zero2, Sharding::zero3});
   set<&Strategy::recompute>(s, {Recompute::none, Recompute::selective, Recompute::full});
   set<&Strategy::offload_optimizer>(s, {false, true});
-  set<&Strategy::overlap_grad_reduce>(s, {Switch::stack, Switch::off});
+  set<&Strategy::overlap_grad_reduce, OrDefault<OnOff>>(s, {{}, OnOff::off});
   return s;
 }
 

@@ -38,8 +38,8 @@ Space wide_space() {
   set<&Strategy::regather>(s, {true, false});
   set<&Strategy::split_p2p>(s, {true, false});
   set<&Strategy::overlap_tp>(s, {TensorOverlap::off, TensorOverlap::pipelined});
-  set<&Strategy::linear_precision>(s, {PrecisionChoice::task, PrecisionChoice::bf16,
-                                       PrecisionChoice::fp8, PrecisionChoice::fp4});
+  set<&Strategy::linear_precision, OrDefault<Precision>>(
+      s, {{}, Precision::bf16, Precision::fp8, Precision::fp4});
   s.exclusions.push_back({Strategy{}, 0});
   s.exclusions[0].values.sharding = Sharding::zero3;
   s.exclusions[0].values.pp = 2;
@@ -175,7 +175,7 @@ TEST_CASE("a space nobody can satisfy is empty") {
   const Tables tables(make_decoder(gpt3_shape()), reference_cluster(8), training(8, 2048),
                       reference_stack());
   Space s;
-  set<&Strategy::linear_precision>(s, {PrecisionChoice::fp4});
+  set<&Strategy::linear_precision>(s, {Precision::fp4});
   CHECK(Enumeration(s, tables.model(), tables.cluster(), tables.task()).size() == 0);
   Space many;
   many.exclusions.resize(65);

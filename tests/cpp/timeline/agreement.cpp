@@ -193,7 +193,7 @@ TEST_CASE("compression shortens traffic and pays for itself only where traffic i
   std::vector<testing::Question> questions = testing::regular_questions();
   Strategy s = testing::degrees(1);
   s.sharding = Sharding::ddp;
-  s.overlap_grad_reduce = Switch::off;
+  s.overlap_grad_reduce = OnOff::off;
   Tables& tables = questions[2].tables;
   TimelineOptions options;
   const Seconds plain = step_timeline(tables, s, options).step_time;
