@@ -2642,7 +2642,7 @@ class Stack:
     @property
     def contention(self) -> float:
         """
-        slow-down per second of hidden communication
+        slowdown of compute, seconds per second of hidden communication
         """
     @property
     def deduplicated_between(self) -> bool:
@@ -2657,12 +2657,12 @@ class Stack:
     @property
     def dropout(self) -> bool:
         """
-        dropout masks are kept
+        dropout is applied, its masks saved for backward
         """
     @property
     def drops_tokens(self) -> bool:
         """
-        experts have room for a fixed number of rows
+        experts have a capacity: tokens beyond it are dropped
         """
     @property
     def early_stop(self) -> bool:
@@ -2672,7 +2672,7 @@ class Stack:
     @property
     def ends_as_layers(self) -> bool:
         """
-        pipeline stages count embedding, final norm and head as layers
+        pipeline stages count embedding, final norm and LM head as layers
         """
     @property
     def fp32_router(self) -> bool:
@@ -2682,7 +2682,7 @@ class Stack:
     @property
     def fragmentation_fraction(self) -> float:
         """
-        lost by the allocator, of what comes and goes
+        share lost by the allocator, of the memory it hands out and takes back
         """
     @property
     def fused_accumulation(self) -> bool:
@@ -2717,7 +2717,7 @@ class Stack:
     @property
     def gemm_efficiency(self) -> float:
         """
-        GEMMs in a step over the same in a tight loop
+        speed of GEMMs in a step over the same in a tight loop
         """
     @property
     def gradients_fp32(self) -> bool:
@@ -2732,17 +2732,17 @@ class Stack:
     @property
     def host_launch_s(self) -> float:
         """
-        host time per kernel
+        CPU overhead of a kernel launch
         """
     @property
     def keep_gathered(self) -> bool:
         """
-        gathered inputs are kept for the backward pass
+        gathered inputs are saved for the backward pass
         """
     @property
     def keep_stage_outputs(self) -> bool:
         """
-        micro-batches in flight keep their stage's output
+        micro-batches in flight save their stage's output
         """
     @property
     def kernel_spread(self) -> float:
@@ -2752,7 +2752,7 @@ class Stack:
     @property
     def loss_per_logit_bytes(self) -> float:
         """
-        unfused loss on the whole vocabulary, per logit
+        peak memory of the unfused loss on the whole vocabulary, per logit
         """
     @property
     def master_shards(self) -> bool:
@@ -2762,12 +2762,12 @@ class Stack:
     @property
     def memory_efficiency(self) -> float:
         """
-        memory-bound kernels in a step over the same in a tight loop
+        speed of memory-bound kernels in a step over the same in a tight loop
         """
     @property
     def memory_report(self) -> str:
         """
-        what its log calls memory
+        what the log of a run calls memory
         """
     @property
     def narrow_gather(self) -> bool:
@@ -2782,7 +2782,7 @@ class Stack:
     @property
     def optimizer_copy_bytes(self) -> float:
         """
-        per sharded parameter it updates: copies of gradient and weight
+        copies of gradient and weight, per sharded parameter that the optimizer updates
         """
     @property
     def overlap_efficiency(self) -> float:
@@ -2792,37 +2792,37 @@ class Stack:
     @property
     def overlap_ep(self) -> bool:
         """
-        expert-parallel communication hidden
+        expert-parallel communication overlapped with compute
         """
     @property
     def overlap_ep_between(self) -> bool:
         """
-        expert-parallel communication between scale-up domains hidden
+        expert-parallel communication between scale-up domains overlapped with compute
         """
     @property
     def overlap_grad_reduce(self) -> bool:
         """
-        gradient reduction hidden
+        gradient reduction overlapped with compute
         """
     @property
     def overlap_p2p(self) -> bool:
         """
-        pipeline transfers hidden
+        pipeline transfers overlapped with compute
         """
     @property
     def overlap_param_gather(self) -> bool:
         """
-        parameter gathering hidden
+        parameter gathering overlapped with compute
         """
     @property
     def overlap_tp(self) -> bool:
         """
-        tensor-parallel communication hidden
+        tensor-parallel communication overlapped with compute
         """
     @property
     def overlap_tp_in_node(self) -> bool:
         """
-        the same, inside a node only
+        tensor-parallel overlap inside a node only
         """
     @property
     def pads_experts(self) -> bool:
@@ -2832,12 +2832,12 @@ class Stack:
     @property
     def reduces_fp32(self) -> bool:
         """
-        gradients travel in FP32
+        gradients are reduced in FP32 whatever their format
         """
     @property
     def reserve_bytes(self) -> float:
         """
-        outside the allocator
+        memory outside the allocator: driver context, communication buffers
         """
     @property
     def selective(self) -> str:
@@ -2857,12 +2857,12 @@ class Stack:
     @property
     def split_loss_per_logit_bytes(self) -> float:
         """
-        unfused loss behind a head split over tensor ranks, per logit
+        peak memory of the unfused loss behind a vocabulary-parallel LM head, per logit
         """
     @property
     def step_overhead_s(self) -> float:
         """
-        once per step
+        data loading, logging and clipping, once per step
         """
     @property
     def tensor_gathers(self) -> bool:

@@ -2,6 +2,7 @@
 // hashes, pickles, stubs, command-line options and table columns are generated from it.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <limits>
 #include <string_view>
@@ -37,6 +38,20 @@ template <class T, class M>
 constexpr Field<T, M> field(std::string_view name, M T::* member, double low, double high,
                             std::string_view meaning) {
   return {name, member, low, high, meaning};
+}
+
+/// The same for a member that T inherits, whose own type names the base: `field<T>(...)`.
+template <class T, class Base, class M>
+  requires std::derived_from<T, Base>
+constexpr Field<T, M> field(std::string_view name, M Base::* member, std::string_view meaning) {
+  return field(name, static_cast<M T::*>(member), meaning);
+}
+
+template <class T, class Base, class M>
+  requires std::derived_from<T, Base>
+constexpr Field<T, M> field(std::string_view name, M Base::* member, double low, double high,
+                            std::string_view meaning) {
+  return field(name, static_cast<M T::*>(member), low, high, meaning);
 }
 
 /// Specialise with `static constexpr std::string_view name` and `static constexpr std::tuple

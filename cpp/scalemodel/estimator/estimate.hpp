@@ -45,7 +45,7 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees&
                   RecentDurations* recent = nullptr) noexcept;
 
 /// The memory of an estimate as the log of a stack states it.
-Bytes reported_memory(const Estimate& estimate, const Stack& stack) noexcept;
+Bytes reported_memory(const Estimate& estimate, const MemoryPolicy& stack) noexcept;
 
 /// What a group of strategies may still choose: shardings, and what goes to host memory.
 struct Freedom {

@@ -14,7 +14,8 @@ namespace scalemodel {
 
 namespace {
 
-void set_memory(Estimate& estimate, const MemoryByKind& memory, const Stack& stack, int stage) {
+void set_memory(Estimate& estimate, const MemoryByKind& memory, const MemoryPolicy& stack,
+                int stage) {
   estimate.memory_weights = memory.weights;
   estimate.memory_gradients = memory.gradients;
   estimate.memory_optimizer = memory.optimizer;
@@ -324,7 +325,7 @@ Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate e
   return estimate;
 }
 
-Bytes reported_memory(const Estimate& estimate, const Stack& stack) noexcept {
+Bytes reported_memory(const Estimate& estimate, const MemoryPolicy& stack) noexcept {
   switch (stack.memory_report) {
     case MemoryReport::allocated:
       return estimate.memory_allocated;

@@ -44,7 +44,7 @@ void add(GroupSums& s, const GroupCost& cost, const GroupOrder& order) {
   s.learns = s.learns || cost.backward;
 }
 
-void set_memory(GroupEstimate& e, const GroupSums& s, const Stack& stack, bool recompute) {
+void set_memory(GroupEstimate& e, const GroupSums& s, const MemoryPolicy& stack, bool recompute) {
   e.memory_weights = s.weights;
   e.memory_tables = s.tables;
   e.memory_gradients = s.gradients;

@@ -13,7 +13,7 @@ namespace {
 /// Parameters, their gradients and optimizer states.
 void add_states(MemoryByKind& memory, const StepContext& c, const StageCost& cost) {
   const Strategy& s = c.strategy;
-  const Stack& stack = c.stack();
+  const MemoryPolicy& stack = c.stack();
   const DataParallelGroups& g = c.groups;
   const auto shared = [&](double dense, double expert, bool sharded) {
     return sharded ? dense / g.dense_shard_ranks + expert / g.expert_shard_ranks : dense + expert;

@@ -17,7 +17,7 @@ struct MemoryByKind {
   /// What the allocator hands out once and never takes back.
   Bytes persistent() const { return weights + gradients + optimizer; }
   /// Lost between blocks of what comes and goes.
-  Bytes fragments(const Stack& stack) const {
+  Bytes fragments(const MemoryPolicy& stack) const {
     return stack.fragmentation_fraction * (allocated() - persistent());
   }
 };

@@ -10,13 +10,13 @@
 namespace scalemodel {
 
 /// Whether kernels run on while their stage sends.
-constexpr bool transfers_overlap(const Stack& stack, Schedule schedule) {
+constexpr bool transfers_overlap(const OverlapPolicy& stack, Schedule schedule) {
   return stack.overlap_p2p && traits_of(schedule).overlaps_transfers;
 }
 
 /// Whether every transfer waits for the last. Between two stages, what one sends the other
 /// receives: there is nothing to wait for.
-constexpr bool transfers_serial(const Stack& stack, Schedule schedule, int pp) {
+constexpr bool transfers_serial(const OverlapPolicy& stack, Schedule schedule, int pp) {
   return stack.serial_p2p && pp > 2 && !transfers_overlap(stack, schedule);
 }
 
