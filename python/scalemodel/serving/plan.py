@@ -87,8 +87,11 @@ def deployment_of(
     given: dict[str, Any] = {ENGINE_LIMITS[name]: value for name, value in limits.items()}
     if constants.tunes_limits:
         # The limit that is not given stays as the engine would have tuned it.
-        tuned = deployment_for(*question)[0].capacity(task.input_tokens, task.output_tokens)
+        built = deployment_for(*question)
+        tuned = built[0].capacity(task.input_tokens, task.output_tokens)
         own = {"most_tokens": tuned.most_tokens, "most_sequences": tuned.step_sequences}
+        if all(own[name] == value for name, value in given.items()):
+            return built  # What it tunes by itself, given, is the same engine.
         given = {name: max(1, int(value)) for name, value in own.items()} | given
         given["tunes_limits"] = False
     return deployment_for(*question, constants.replace(**given))

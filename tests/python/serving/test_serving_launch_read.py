@@ -181,6 +181,16 @@ def test_a_plan_that_was_searched_for_is_started_as_it_was_found() -> None:
     assert again(read, plan).to_dict() == plan.to_dict()
 
 
+def test_a_limit_without_a_load_stays_a_limit() -> None:
+    plan = sm.serve(
+        "llama3_8b", "dgx_h100", TASK, replicas=1, engine="sglang", max_running_sequences=48
+    )
+    assert plan.max_running_sequences == plan.max_concurrency == 48
+    read = sm.read_serving("sglang", plan.launch())
+    found = read.serve("dgx_h100", input_tokens=1000, output_tokens=200, replicas=1)
+    assert found.to_dict() == plan.to_dict()
+
+
 # ------------------------------------------------------------------------------------- two pools
 def two_pools(engine: str, **given: Any) -> Any:
     task = TASK.replace(precision="fp8", kv_precision="fp8", **given)

@@ -208,6 +208,22 @@ def test_a_tuned_engine_keeps_the_limit_that_is_not_given() -> None:
     assert given.max_running_sequences == tuned.max_running_sequences
 
 
+def test_what_an_engine_tunes_by_itself_may_be_given() -> None:
+    for engine in ("tensorrt_llm_2025", "tensorrt_llm_pytorch_2026"):
+        ask: dict[str, Any] = {"engine": engine, "replicas": 1, "requests_per_s": 7}
+        layout, cluster = sm.ServingLayout(pp=2, cp=2), sm.cluster("dgx_h100")
+        tuned = sm.serve("llama3_8b", cluster, SMALL, layout, **ask)
+        for name in ("max_batched_tokens", "max_running_sequences"):
+            own = {name: getattr(tuned, name)}
+            given = sm.serve("llama3_8b", cluster, SMALL, layout, **ask, **own)
+            assert given.to_dict() == tuned.to_dict()
+            read = sm.read_serving("tensorrt_llm", sm.launch_serving(given), engine=engine)
+            again = read.serve(
+                cluster, input_tokens=1000, output_tokens=200, requests_per_s=7, replicas=1
+            )
+            assert again.to_dict() == given.to_dict()
+
+
 @pytest.mark.parametrize("value", [0, 1.5, True, "8", 10**9])
 def test_limits_of_an_engine_are_whole_numbers(value: Any) -> None:
     for name in ("max_batched_tokens", "max_running_sequences"):

@@ -211,11 +211,9 @@ class ServingSettings:
             options["requests_per_s"], load = requests_per_s, None
         if self._differs(self.max_running_sequences, own.max_running_sequences):
             running = self.max_running_sequences
-            if load is None and requests_per_s is None and running is not None:
-                load = float(running * own.replicas)
             # A limit as large as the load is the load's own, as `launch_serving` writes it: room
             # for the logits of more sequences stays that of the engine.
-            elif load is None or running != -(-load // own.replicas):
+            if load is None or running != -(-load // own.replicas):
                 options["max_running_sequences"] = running
         if load is not None:
             options["concurrency"] = load
