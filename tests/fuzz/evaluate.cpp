@@ -1,5 +1,7 @@
 // One fuzzing input: bytes choose a question, then strategies for it. Every answer must be a
-// verdict with a reason, or numbers that are finite, not negative and add up.
+// verdict with a reason, or numbers that are finite, not negative and add up. Questions start from
+// the records of the file that SCALEMODEL_FUZZ_RECORDS names (records.py writes the catalogue's),
+// or from the reference ones of the C++ tests.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,11 +9,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <istream>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 // The helpers of the C++ tests bring doctest along, which wants its own definitions once.
 #define DOCTEST_CONFIG_IMPLEMENT
@@ -63,6 +69,72 @@ template <class T>
 struct IsQuantity : std::false_type {};
 template <Dim D>
 struct IsQuantity<Quantity<D>> : std::true_type {};
+
+template <class T>
+struct IsArray : std::false_type {};
+template <class T, std::size_t N>
+struct IsArray<std::array<T, N>> : std::true_type {};
+
+/// Reads what records.py wrote: numbers in base units, in the order of the field tables.
+template <class T>
+void read(std::istream& text, T& value) {
+  if constexpr (Record<T>) {
+    for_each_field<T>([&](const auto& field) { read(text, value.*(field.member)); });
+  } else if constexpr (IsArray<T>::value) {
+    for (auto& element : value) read(text, element);
+  } else {
+    double number = 0;
+    text >> number;
+    if constexpr (IsQuantity<T>::value) {
+      value = T{number};
+    } else {
+      value = static_cast<T>(number);
+    }
+  }
+}
+
+/// Where questions start from.
+struct Records {
+  std::vector<DecoderShape> shapes;
+  std::vector<Cluster> clusters;
+  std::vector<Stack> stacks;
+};
+
+Records reference_records() {
+  return {{testing::gpt3_shape(), testing::dense_7b_shape(), testing::grouped_70b_shape(),
+           testing::experts_8x7b_shape(), testing::latent_experts_shape(), testing::window_shape()},
+          {testing::reference_cluster(1)},
+          {testing::reference_stack()}};
+}
+
+Records read_records(const char* path) {
+  Records records;
+  std::ifstream text(path);
+  for (std::string kind; text >> kind;) {
+    if (kind == RecordOf<DecoderShape>::name) read(text, records.shapes.emplace_back());
+    if (kind == RecordOf<Cluster>::name) read(text, records.clusters.emplace_back());
+    if (kind == RecordOf<Stack>::name) read(text, records.stacks.emplace_back());
+  }
+  if (text.bad() || records.shapes.empty() || records.clusters.empty() || records.stacks.empty()) {
+    std::fprintf(stderr, "%s: no records of each kind\n", path);
+    std::exit(EXIT_FAILURE);
+  }
+  return records;
+}
+
+const Records& records() {
+  static const Records all = [] {
+    const char* path = std::getenv("SCALEMODEL_FUZZ_RECORDS");
+    return path == nullptr ? reference_records() : read_records(path);
+  }();
+  return all;
+}
+
+/// One of several by the next byte; of a single one without any.
+template <class T>
+const T& one_of(const std::vector<T>& choices, Bytestream& bytes) {
+  return choices.size() == 1 ? choices.front() : choices[bytes.next() % choices.size()];
+}
 
 /// Changes about `changed` of 256 fields of a record, each within its legal range.
 template <Record T>
@@ -147,18 +219,16 @@ void check(const Asked& asked, const Estimate& e) {
   }
 }
 
-void run(Bytestream bytes) {
-  using Shape = DecoderShape (*)();
-  constexpr std::array<Shape, 6> kShapes{testing::gpt3_shape,           testing::dense_7b_shape,
-                                         testing::grouped_70b_shape,    testing::experts_8x7b_shape,
-                                         testing::latent_experts_shape, testing::window_shape};
+/// Asks what the bytes say; whether it was a question at all.
+bool run(Bytestream bytes) {
   const int changed = bytes.next();
   Asked asked;
-  asked.shape = kShapes[bytes.next() % kShapes.size()]();
-  asked.cluster = testing::reference_cluster(1 << (bytes.next() % 16));
+  asked.shape = one_of(records().shapes, bytes);
+  asked.cluster = one_of(records().clusters, bytes);
+  asked.cluster.accelerators = 1 << (bytes.next() % 16);
   const int batch = 1 << (bytes.next() % 16);
   asked.task = testing::training(batch, 1 << (bytes.next() % 21));
-  asked.stack = testing::reference_stack();
+  asked.stack = one_of(records().stacks, bytes);
   change(asked.shape, changed, bytes);
   change(asked.cluster, changed, bytes);
   change(asked.task, changed, bytes);
@@ -167,7 +237,7 @@ void run(Bytestream bytes) {
   try {
     tables.emplace(make_decoder(asked.shape), asked.cluster, asked.task, asked.stack);
   } catch (const std::invalid_argument&) {
-    return;  // a malformed question is refused
+    return false;  // a malformed question is refused
   }
   for (int strategies = 0; strategies < 8 && !(strategies > 0 && bytes.ended()); ++strategies) {
     asked.strategy = {};
@@ -177,12 +247,12 @@ void run(Bytestream bytes) {
     check(asked, first);
     if (evaluate(*tables, asked.strategy) != first) complain(asked, "two answers", 0);
   }
+  return true;
 }
 
 }  // namespace
 }  // namespace scalemodel
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  scalemodel::run({data, size});
-  return 0;
+  return scalemodel::run({data, size}) ? 0 : -1;  // -1: nothing for the corpus
 }

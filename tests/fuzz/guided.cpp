@@ -1,8 +1,10 @@
 // A coverage-guided fuzzer for compilers without libFuzzer, with a few of its options:
 //   fuzzer [-runs=N] [-max_total_time=SECONDS] [-seed=N] [-max_len=N] [CORPUS]
-// Inputs that reach new code are kept, and written to the folder CORPUS. GCC reports coverage with
-// -fsanitize-coverage=trace-pc; without it inputs are mutated all the same. What ends the process,
-// takes ten seconds of processor time or makes a sanitizer speak is left in the file crash-input.
+// Inputs that reach new code are kept, and written to the folder CORPUS; those that run soon are
+// mutated most, as in AFL: a corpus collects slow ones, and many short runs find more. GCC reports
+// coverage with -fsanitize-coverage=trace-pc; without it inputs are mutated all the same. What ends
+// the process, takes ten seconds of processor time or makes a sanitizer speak is left in the file
+// crash-input.
 #include <sys/time.h>
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -61,15 +64,30 @@ std::uint64_t next_random(std::uint64_t& state) {  // splitmix64
   return z ^ (z >> 31);
 }
 
-/// Runs an input; whether it reached a place, or a place so often, for the first time.
+/// An input of the corpus and how long it ran.
+struct Kept {
+  Input input;
+  double seconds;
+};
+
+double processor_seconds() {
+  return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC);
+}
+
+long accepted = 0;  // executions of inputs that the target did not reject
+
+/// Runs an input; whether it was accepted and reached a place, or a place so often, for the first
+/// time.
 bool reaches_more(const Input& input) {
   hits.fill(0);
   running = &input;
   // Processor time: a busy machine is no hang.
   const itimerval limit{{0, 0}, {10, 0}};
   setitimer(ITIMER_PROF, &limit, nullptr);
-  LLVMFuzzerTestOneInput(input.data(), input.size());
+  const bool rejected = LLVMFuzzerTestOneInput(input.data(), input.size()) == -1;
   running = nullptr;
+  if (rejected) return false;
+  ++accepted;
   bool more = false;
   for (std::size_t word = 0; word < kPlaces; word += sizeof(std::uint64_t)) {
     std::uint64_t any = 0;  // most places are never reached: eight at a time
@@ -85,11 +103,17 @@ bool reaches_more(const Input& input) {
   return more;
 }
 
-Input mutated(const std::vector<Input>& corpus, std::size_t longest, std::uint64_t& random) {
+Input mutated(const std::vector<Kept>& corpus, std::size_t longest, std::uint64_t& random) {
   const auto below = [&random](std::size_t count) {
     return static_cast<std::size_t>(next_random(random) % count);
   };
-  Input input = corpus[below(corpus.size())];
+  constexpr int kRivals = 3;  // the quickest of so many is mutated
+  const Kept* quickest = &corpus[below(corpus.size())];
+  for (int rival = 1; rival < kRivals; ++rival) {
+    const Kept& other = corpus[below(corpus.size())];
+    if (other.seconds < quickest->seconds) quickest = &other;
+  }
+  Input input = quickest->input;
   for (std::size_t changes = 1 + below(8); changes > 0; --changes) {
     const std::size_t at = below(input.size() + 1);
     const auto here = input.begin() + static_cast<std::ptrdiff_t>(at);
@@ -107,7 +131,7 @@ Input mutated(const std::vector<Input>& corpus, std::size_t longest, std::uint64
         if (at < input.size()) input.erase(here);
         break;
       default: {  // the rest of another input
-        const Input& other = corpus[below(corpus.size())];
+        const Input& other = corpus[below(corpus.size())].input;
         input.resize(at);
         const std::size_t from = std::min(at, other.size());
         input.insert(input.end(), other.begin() + static_cast<std::ptrdiff_t>(from), other.end());
@@ -155,7 +179,7 @@ int main(int count, char** arguments) {
   std::signal(SIGPROF, give_up);
   std::signal(SIGABRT, give_up);
   std::signal(SIGFPE, give_up);
-  std::vector<Input> corpus{Input(64)};
+  std::vector<Input> recorded{Input(64)};
   if (!options.corpus.empty() && files::is_directory(options.corpus)) {
     std::vector<files::path> paths;
     for (const auto& entry : files::directory_iterator(options.corpus)) {
@@ -164,10 +188,15 @@ int main(int count, char** arguments) {
     std::sort(paths.begin(), paths.end());
     for (const files::path& path : paths) {
       std::ifstream file(path, std::ios::binary);
-      corpus.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+      recorded.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
     }
   }
-  for (const Input& input : corpus) reaches_more(input);
+  std::vector<Kept> corpus;
+  for (const Input& input : recorded) {
+    const double start = processor_seconds();
+    reaches_more(input);
+    corpus.push_back({input, processor_seconds() - start});
+  }
   std::printf("%zu inputs of the corpus ran\n", corpus.size());
   std::fflush(stdout);
 
@@ -181,11 +210,13 @@ int main(int count, char** arguments) {
          (options.seconds < 0 || elapsed() < static_cast<double>(options.seconds))) {
     Input input = mutated(corpus, options.longest, random);
     if (++runs % kPulse == 0) {
-      std::printf("%ld executions in %.0f s, %zu inputs kept\n", runs, elapsed(), corpus.size());
+      std::printf("%ld executions, %ld accepted, in %.0f s, %zu inputs kept\n", runs, accepted,
+                  elapsed(), corpus.size());
       std::fflush(stdout);
     }
+    const double start = processor_seconds();
     if (!reaches_more(input)) continue;
-    corpus.push_back(input);
+    corpus.push_back({input, processor_seconds() - start});
     if (options.corpus.empty()) continue;
     std::uint64_t name = 14695981039346656037ULL;  // FNV-1a
     for (const std::uint8_t byte : input) name = (name ^ byte) * 1099511628211ULL;
@@ -196,7 +227,7 @@ int main(int count, char** arguments) {
                static_cast<std::streamsize>(input.size()));
   }
   const auto places = std::count_if(reached.begin(), reached.end(), [](auto bits) { return bits; });
-  std::printf("%ld executions in %.0f s, %zu inputs kept, %td places reached\n", runs, elapsed(),
-              corpus.size(), places);
+  std::printf("%ld executions, %ld accepted, in %.0f s, %zu inputs kept, %td places reached\n",
+              runs, accepted, elapsed(), corpus.size(), places);
   return EXIT_SUCCESS;
 }

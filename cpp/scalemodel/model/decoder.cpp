@@ -78,8 +78,8 @@ LayerKind make_kind(const LayerShape& layer) {
   return kind;
 }
 
-bool same_kind(const LayerKind& a, const LayerKind& b) {
-  return a.attention == b.attention && a.feed_forward == b.feed_forward;
+bool is_of(const LayerKind& kind, const LayerShape& layer) {
+  return kind.attention == layer.attention && kind.feed_forward == layer.feed_forward;
 }
 
 }  // namespace
@@ -117,11 +117,11 @@ Model make_decoder(const DecoderShape& card) {
                         (layer + 1) % shape.moe_every == 0;
     const bool full =
         shape.full_attention_every > 0 && (layer + 1) % shape.full_attention_every == 0;
-    LayerKind kind = make_kind(layer_shape(shape, routed, full));
+    const LayerShape listed = layer_shape(shape, routed, full);
     const auto found =
-        std::ranges::find_if(model.kinds, [&](const LayerKind& k) { return same_kind(k, kind); });
+        std::ranges::find_if(model.kinds, [&](const LayerKind& k) { return is_of(k, listed); });
     model.layer_kind.push_back(static_cast<std::uint8_t>(found - model.kinds.begin()));
-    if (found == model.kinds.end()) model.kinds.push_back(std::move(kind));
+    if (found == model.kinds.end()) model.kinds.push_back(make_kind(listed));
   }
   return model;
 }
