@@ -34,9 +34,10 @@ def run(*command: str | Path) -> str:
 
 def installed_core(repository: Path) -> Path | None:
     """The core that the last installation left in the build folder, if no source is newer."""
-    sources = [repository / "CMakeLists.txt", *(repository / "cpp" / "scalemodel").rglob("*.?pp")]
+    recipes = [repository / "CMakeLists.txt", repository / "cpp" / "CMakeLists.txt"]
+    sources = [*recipes, *(repository / "cpp" / "scalemodel").rglob("*.?pp")]
     newest = max(path.stat().st_mtime for path in sources)
-    for library in (repository / "build").glob("*/libscalemodel_core.a"):
+    for library in (repository / "build").glob("*/cpp/libscalemodel_core.a"):
         if library.stat().st_mtime > newest:
             return library
     return None
