@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -38,8 +38,15 @@ _TORCH_KNOBS: Final[dict[str, tuple[object, ...]]] = {
     "overlap_param_gather": ("stack", "on"),
     "linear_precision": ("task",),
 }
-#: Values of a knob that settings can say; knobs left out take any value.
-KNOBS: Final[dict[str, dict[str, tuple[object, ...]]]] = {
+#: Knobs that some setting says; `_NARROWED` tells where only some of their values can be said.
+_SAID: Final = (
+    *("tp", "cp", "pp", "dp", "ep", "etp", "vpp", "micro_batch", "schedule", "placement"),
+    *("sharding", "shard_degree", "recompute", "recompute_layers", "context"),
+    *("sequence_parallel", "regather", "split_p2p", "linear_precision"),
+    *("offload_weights", "offload_activations", "offload_optimizer"),
+    *("overlap_grad_reduce", "overlap_param_gather", "overlap_tp"),
+)
+_NARROWED: Final[dict[str, dict[str, tuple[object, ...]]]] = {
     "megatron": _MEGATRON_KNOBS,
     "megatron_bridge": _MEGATRON_KNOBS,
     "nemo": {**_MEGATRON_KNOBS, "sharding": ("ddp", "zero1"), "placement": ("tp-cp-dp-pp",)},
@@ -79,6 +86,28 @@ KNOBS: Final[dict[str, dict[str, tuple[object, ...]]]] = {
         "offload_weights": (False,),
         "offload_optimizer": (False,),
     },
+}
+
+
+def _values_said(
+    fields: Iterable[Mapping[str, Any]], narrowed: Mapping[str, tuple[object, ...]]
+) -> dict[str, tuple[object, ...]]:
+    """Values of the knobs that settings restrict; a knob without any setting keeps its default.
+
+    Examples
+    --------
+    >>> fields = [{"name": "pp", "default": 1}, {"name": "a_new_knob", "default": False}]
+    >>> _values_said(fields, {"pp": (1,)})
+    {'a_new_knob': (False,), 'pp': (1,)}
+    """
+    unsaid = {str(row["name"]): (row["default"],) for row in fields if row["name"] not in _SAID}
+    return {**unsaid, **narrowed}
+
+
+#: Framework -> values of a knob that its settings can say; knobs left out take any value.
+KNOBS: Final[dict[str, dict[str, tuple[object, ...]]]] = {
+    framework: _values_said(_core.Strategy.fields(), narrowed)
+    for framework, narrowed in _NARROWED.items()
 }
 #: Knobs that have no effect where another one is 1.
 _IDLE: Final = {

@@ -16,7 +16,15 @@ from scalemodel.interop.settings import megatron_core
 from scalemodel.interop.settings.layouts import chunk_layers, layout_text
 from scalemodel.interop.settings.question import job_of
 from scalemodel.search.framework_rules import FRAMEWORKS, MEGATRON_CORE, RULES, Case
-from scalemodel.search.frameworks import KNOBS, accepts, expressible, refusals, unsaid
+from scalemodel.search.frameworks import (
+    _SAID,
+    KNOBS,
+    _values_said,
+    accepts,
+    expressible,
+    refusals,
+    unsaid,
+)
 from scalemodel.search.space import Space
 
 CLUSTER = sm.cluster("dgx_h100", nodes=4)
@@ -187,6 +195,17 @@ def test_knobs_without_a_setting_are_named() -> None:
     assert unsaid("megatron", sm.Strategy(tp=1, regather=False)) == []
     assert unsaid("megatron", sm.Strategy(pp=4, schedule="zero_bubble")) == ["schedule"]
     assert unsaid("deepspeed", sm.Strategy(pp=4)) == ["pp"]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_knob_without_any_setting_keeps_its_default(framework: str) -> None:
+    fields = sm.Strategy.fields()
+    assert {row["name"] for row in fields} >= set(_SAID)
+    new = {"name": "a_new_knob", "default": False}
+    assert _values_said([*fields, new], KNOBS[framework]) == {
+        **KNOBS[framework],
+        "a_new_knob": (False,),
+    }
 
 
 # ------------------------------------------------------------------------------------- searches

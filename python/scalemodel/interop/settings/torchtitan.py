@@ -141,7 +141,8 @@ def _options(job: Job) -> dict[str, object]:
         options["parallelism.fsdp_reshard_after_forward"] = "always"
     if plan.pp > 1:
         schedule = "interleaved" if plan.vpp > 1 else plan.schedule
-        options["parallelism.pipeline_parallel_schedule"] = _SCHEDULE[schedule]
+        if schedule in _SCHEDULE:  # torchtitan has no other; the rules of the framework say so
+            options["parallelism.pipeline_parallel_schedule"] = _SCHEDULE[schedule]
         options["parallelism.pipeline_parallel_microbatch_size"] = plan.micro_batch
         options["parallelism.module_fqns_per_model_part"] = _parts(job)
     if plan.cp > 1:
