@@ -198,6 +198,18 @@ void expand(std::vector<Strategy>& rows, const Space& space, const Signature& at
   expand<Member>(rows, space, at, values_or_default<Member>(space));
 }
 
+/// Grows every row by the fields outside `done`, in the order of the field table.
+template <std::uint32_t done, std::size_t... I>
+void expand_others(std::vector<Strategy>& rows, const Space& space, const Signature& at,
+                   std::index_sequence<I...>) {
+  const auto grow = [&]<std::size_t index>() {
+    if constexpr ((done & bit(index)) == 0) {
+      expand<std::get<index>(RecordOf<Strategy>::fields).member>(rows, space, at);
+    }
+  };
+  (grow.template operator()<I>(), ...);
+}
+
 /// Listed values whose bit is set.
 template <class T>
 std::vector<T> masked(const std::vector<T>& listed, std::uint64_t mask) {
@@ -239,6 +251,17 @@ constexpr std::uint32_t kFreeFields =
     bit_of<&Strategy::overlap_grad_reduce>() | bit_of<&Strategy::overlap_param_gather>() |
     bit_of<&Strategy::offload_weights>() | bit_of<&Strategy::offload_activations>() |
     bit_of<&Strategy::offload_optimizer>();
+
+/// Fields that make_options expands by name, for their values or their place in the order.
+constexpr std::uint32_t kExpandedFields =
+    kPointFields | kFreeFields | bit_of<&Strategy::linear_precision>() |
+    bit_of<&Strategy::placement>() | bit_of<&Strategy::context>() |
+    bit_of<&Strategy::sequence_parallel>() | bit_of<&Strategy::regather>() |
+    bit_of<&Strategy::split_p2p>() | bit_of<&Strategy::overlap_tp>() |
+    bit_of<&Strategy::recompute>() | bit_of<&Strategy::recompute_layers>();
+
+constexpr std::size_t kStrategyFields = std::tuple_size_v<decltype(RecordOf<Strategy>::fields)>;
+static_assert(kStrategyFields <= 32, "masks of fields have 32 bits");
 
 void add_freedom(Freedom& freedom, const Strategy& s) {
   const bool gathers = gathers_parameters(s.sharding);
@@ -310,6 +333,7 @@ Options make_options(const Space& space, const Signature& at, const Task& task,
   auto layers = masked(listed_layers, at.layers);
   if (listed_layers.empty()) layers.push_back(0);
   expand<&Strategy::recompute_layers>(rows, space, at, layers);
+  expand_others<kExpandedFields>(rows, space, at, std::make_index_sequence<kStrategyFields>());
   expand<&Strategy::sharding>(rows, space, at);
   expand_shard_degree(rows, space, at);
   expand<&Strategy::overlap_grad_reduce>(rows, space, at);

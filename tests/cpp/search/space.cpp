@@ -104,6 +104,38 @@ TEST_CASE("a space holds what counting by hand finds") {
   CHECK(size(s) == 2 * (2 * 1 + 4 * 2 + 4 * 3 + 2 * 4));
 }
 
+TEST_CASE("a space takes every switch of a strategy, whether or not the search knows it by name") {
+  const Tables tables(make_decoder(gpt3_shape()), reference_cluster(16), training(16, 2048),
+                      reference_stack());
+  for_each_field<Strategy>([&](const auto& field) {
+    using Value = std::remove_cvref_t<decltype(Strategy{}.*(field.member))>;
+    if constexpr (std::is_same_v<Value, bool>) {
+      INFO(field.name);
+      Space s;
+      set<&Strategy::tp>(s, {2});
+      set<&Strategy::pp>(s, {2});
+      set<&Strategy::sequence_parallel>(s, {true, false});
+      std::map<bool, int> rows;
+      std::apply(
+          [&](auto&... listed) {
+            std::size_t index = 0;
+            const auto fill = [&](auto& values) {
+              if (index++ != field_index(field.member)) return;
+              if constexpr (std::is_same_v<std::remove_cvref_t<decltype(values)>,
+                                           std::vector<bool>>) {
+                values = {false, true};
+              }
+            };
+            (fill(listed), ...);
+          },
+          s.values);
+      const Enumeration all(s, tables.model(), tables.cluster(), tables.task());
+      for (std::uint64_t row = 0; row < all.size(); ++row) ++rows[all.at(row).*(field.member)];
+      CHECK(rows.size() == 2);
+    }
+  });
+}
+
 TEST_CASE("relations compare products of degrees and sizes") {
   const Tables tables(make_decoder(experts_8x7b_shape()), reference_cluster(16), training(64, 4096),
                       reference_stack());
