@@ -1,6 +1,8 @@
 // The answer: one step's time by cause, memory by kind, energy, cost and verdict.
 #pragma once
 
+#include <array>
+#include <string_view>
 #include <tuple>
 
 #include "scalemodel/base/quantity.hpp"
@@ -70,6 +72,9 @@ template <>
 struct RecordOf<Estimate> {
   static constexpr std::string_view name = "Estimate";
   using T = Estimate;
+  /// Columns of which more is better; a search that ranks by another one looks for the least.
+  static constexpr std::array<std::string_view, 3> maximised{"tokens_per_s", "mfu_fraction",
+                                                             "hfu_fraction"};
   static constexpr std::tuple fields{
       field("verdict", &T::verdict, "ok, out_of_memory or illegal:<reason>"),
       field("step_time_s", &T::step_time, "one optimizer step"),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <string_view>
 #include <tuple>
 
 #include "scalemodel/base/quantity.hpp"
@@ -89,6 +90,9 @@ template <>
 struct RecordOf<GroupEstimate> {
   static constexpr std::string_view name = "GroupEstimate";
   using T = GroupEstimate;
+  /// Columns of which more is better; a search that ranks by another one looks for the least.
+  static constexpr std::array<std::string_view, 3> maximised{"samples_per_s", "tokens_per_s",
+                                                             "mfu_fraction"};
   static constexpr std::tuple fields{
       field("verdict", &T::verdict, "ok, out_of_memory or illegal:<reason>"),
       field("step_time_s", &T::step_time, "one step"),

@@ -20,11 +20,10 @@ std::array<GroupColumn, kGroupFields> make_group_columns(std::index_sequence<I..
   std::array<GroupColumn, kGroupFields> all{
       GroupColumn{std::get<I + 1>(RecordOf<GroupEstimate>::fields).name,
                   &field_number<GroupEstimate, I + 1>}...};
-  constexpr std::array<std::string_view, 3> kMore{"samples_per_s", "tokens_per_s", "mfu_fraction"};
   constexpr std::array<std::string_view, 6> kPositive{
       "step_time_s", "samples_per_s", "tokens_per_s", "memory_bytes", "energy_j", "cost_usd"};
   for (GroupColumn& column : all) {
-    column.maximised = std::ranges::find(kMore, column.name) != kMore.end();
+    column.maximised = is_maximised<GroupEstimate>(column.name);
     column.positive = std::ranges::find(kPositive, column.name) != kPositive.end();
   }
   return all;

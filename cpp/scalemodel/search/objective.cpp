@@ -24,8 +24,7 @@ std::array<Column, kColumns> make_columns(std::index_sequence<I...> /*fields*/) 
       Column{"tokens_per_j", [](const Estimate& e) { return tokens(e) / e.energy.base(); }},
       Column{"usd_per_token", [](const Estimate& e) { return e.cost.base() / tokens(e); }}};
   for (Column& column : all) {
-    column.maximised =
-        is_any(column.name, {"tokens_per_s", "mfu_fraction", "hfu_fraction", "tokens_per_j"});
+    column.maximised = column.name == "tokens_per_j" || is_maximised<Estimate>(column.name);
     column.bounded =
         is_any(column.name, {"step_time_s", "tokens_per_s", "mfu_fraction", "energy_j", "cost_usd",
                              "memory_bytes", "tokens_per_j", "usd_per_token"});

@@ -25,6 +25,12 @@ struct ColumnOf {
 };
 using Column = ColumnOf<Estimate>;
 
+/// Whether a search for the best of this column looks for the largest.
+template <class E>
+bool is_maximised(std::string_view column) {
+  return std::ranges::find(RecordOf<E>::maximised, column) != RecordOf<E>::maximised.end();
+}
+
 template <class M>
 double number_of(const M& member) {
   if constexpr (std::is_arithmetic_v<M>) {

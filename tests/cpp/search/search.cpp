@@ -201,6 +201,10 @@ TEST_CASE("columns have their direction and their value") {
   CHECK(find_column("usd_per_token")->value(e) == 0.1);
   CHECK(find_column("tokens_per_j")->maximised);
   CHECK(!find_column("energy_j")->maximised);
+  for (const std::string_view name : RecordOf<Estimate>::maximised) {
+    REQUIRE(find_column(name) != nullptr);
+    CHECK(find_column(name)->maximised);
+  }
   CHECK(find_column("verdict") == nullptr);
   for (const Column& column : columns()) CHECK(find_column(column.name) == &column);
   const Constraint cheap{find_column("cost_usd"), Comparison::less, 10, nullptr};
