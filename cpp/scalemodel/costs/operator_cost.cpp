@@ -105,14 +105,10 @@ void add_elementwise(const Pricing& p, const LayerOperator& op, double rows) {
 }
 
 void add_attention(const Pricing& p, const LayerOperator& op) {
-  AttentionWork work = p.context.attention;
-  const AttentionShape& a = op.attention;
-  work.heads = a.heads / p.shard.tp;
-  work.kv_heads = std::ceil(a.kv_heads / p.shard.tp);
-  work.head_dim = a.head_dim;
-  work.v_head_dim = a.v_head_dim;
-  work.window = a.window;
-  work.causal = op.causal;
+  AttentionWork work = op.attention_work(p.shard.tp);
+  work.batch = p.context.attention.batch;
+  work.queries = p.context.attention.queries;
+  work.keys = p.context.attention.keys;
   work.dropout = p.conditions().dropout;
   p.builder.attention(attention_time(work, p.conditions().attention, p.context.cluster.accelerator,
                                      p.conditions().storage, p.context.timers.storage));

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "scalemodel/ops/attention.hpp"
 #include "scalemodel/schedule/pipeline.hpp"
 
 namespace scalemodel {
@@ -16,13 +15,9 @@ ModelFlop model_flop(const Model& model, const Task& task) {
   const auto add = [&](const LayerKind& kind) {
     // GEMMs of a layer: two flop per parameter that a token is multiplied with, norms left out.
     flop.layers += Flop{2 * tokens * (kind.active_parameters() - kind.norm_parameters)};
-    AttentionWork work;
-    work.queries = work.keys = tokens;
-    work.heads = kind.attention.heads;
-    work.head_dim = kind.attention.head_dim;
-    work.v_head_dim = kind.attention.v_head_dim;
-    work.window = kind.attention.window;
-    flop.attention += attention_model_flop(work);
+    for (const Unit& unit : kind.units) {
+      for (const LayerOperator& op : unit.operators) flop.attention += op.activation_flop(tokens);
+    }
   };
   for (const std::uint8_t kind : model.layer_kind) add(model.kinds[kind]);
   for (int i = 0; i < model.mtp_layers; ++i) add(model.kinds[model.layer_kind.back()]);

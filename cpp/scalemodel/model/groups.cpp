@@ -5,7 +5,6 @@
 
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/model/group_units.hpp"
-#include "scalemodel/ops/attention.hpp"
 
 namespace scalemodel {
 namespace {
@@ -61,15 +60,8 @@ Flop LayerGroup::forward_flop(double sequence) const {
       if (op.kind == OperatorKind::gemm) {
         sum +=
             Flop{2 * each * (op.routes ? 1 : routed) * op.rows * op.copies * op.columns * op.depth};
-      } else if (op.kind == OperatorKind::attention) {
-        AttentionWork work;
-        work.queries = work.keys = each;
-        work.heads = op.attention.heads;
-        work.head_dim = op.attention.head_dim;
-        work.v_head_dim = op.attention.v_head_dim;
-        work.window = op.attention.window;
-        work.causal = op.causal;
-        sum += attention_model_flop(work);
+      } else {
+        sum += op.activation_flop(each);
       }
     }
   }

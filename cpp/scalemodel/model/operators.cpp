@@ -4,6 +4,11 @@
 
 namespace scalemodel {
 
+double AttentionShape::cached_values(double tp) const {
+  if (latent()) return kv_lora_rank + rope_head_dim;
+  return std::ceil(kv_heads / tp) * (head_dim + v_head_dim);
+}
+
 double LayerOperator::local_columns(const ColumnPart& part, double tp) const {
   if (cut != Cut::columns) return part.columns;
   if (part.kv_heads == 0) return part.columns / tp;
@@ -22,6 +27,25 @@ double LayerOperator::local_parameters(double tp) const {
   const double weight = has_weight() ? local_columns(tp) * local_depth(tp) : 0;
   // What is added to a sum over ranks is added once, by all of them.
   return weight + (cut == Cut::columns ? bias / tp : bias);
+}
+
+AttentionWork LayerOperator::attention_work(double tp) const {
+  AttentionWork work;
+  work.heads = attention.heads / tp;
+  work.kv_heads = std::ceil(attention.kv_heads / tp);
+  work.head_dim = attention.head_dim;
+  work.v_head_dim = attention.v_head_dim;
+  work.window = attention.window;
+  work.causal = causal;
+  return work;
+}
+
+Flop LayerOperator::activation_flop(double tokens) const {
+  if (weightless) return Flop{2 * tokens * rows * copies * columns * depth};
+  if (kind != OperatorKind::attention) return Flop{};
+  AttentionWork work = attention_work(1);
+  work.queries = work.keys = tokens;
+  return attention_model_flop(work);
 }
 
 void count_parameters(Unit& unit) {

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "scalemodel/base/enum_names.hpp"
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/ops/attention.hpp"
 
 namespace scalemodel {
 
@@ -21,6 +23,11 @@ struct AttentionShape {
   bool rotary = false;
 
   bool latent() const { return kv_lora_rank > 0; }
+  /// Tokens of a sequence that are attended to, or cached, where only some software knows windows;
+  /// 0: all of them.
+  int window_where(bool known) const { return known ? window : 0; }
+  /// Values of one token that the KV cache of one of `tp` ranks keeps.
+  double cached_values(double tp) const;
   bool operator==(const AttentionShape&) const = default;
 };
 
@@ -90,6 +97,12 @@ struct LayerOperator {
   double local_depth(double tp) const { return cut == Cut::depth ? depth / tp : depth; }
   /// Parameters on one of `tp` ranks.
   double local_parameters(double tp) const;
+  /// Of attention: what the kernel of one of `tp` ranks works on, without its sequences and
+  /// lengths.
+  AttentionWork attention_work(double tp) const;
+  /// Flop of the forward pass over a sequence of `tokens` that no parameter stands for: of
+  /// attention, and of GEMMs of two activations.
+  Flop activation_flop(double tokens) const;
 };
 
 /// What is gathered, reduced and recomputed together: an attention block, a feed-forward block, a

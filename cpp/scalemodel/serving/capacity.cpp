@@ -14,12 +14,6 @@ double linear_weight_bytes(const ServingKernels& kernels) {
   return kernels.tiled ? kernels.linear_format.weight_bytes : operand_bytes(kernels.math);
 }
 
-/// Values of one token that the KV cache of one rank keeps for one attention.
-double cached_width(const AttentionShape& a, int tp) {
-  if (a.latent()) return a.kv_lora_rank + a.rope_head_dim;
-  return std::ceil(static_cast<double>(a.kv_heads) / tp) * (a.head_dim + a.v_head_dim);
-}
-
 /// Layers of each kind on the fullest stage.
 std::vector<double> stage_layers(const Model& model, int stages) {
   std::vector<double> layers(model.kinds.size());
@@ -62,8 +56,8 @@ CacheBlocks::CacheBlocks(const Model& model, const Engine& engine, const Serving
       for (const LayerOperator& op : unit.operators) {
         if (op.kind != OperatorKind::attention) continue;
         const AttentionShape& a = op.attention;
-        const double bytes = layers[i] * cached_width(a, layout.tp) * operand_bytes(kernels.cache);
-        parts_.push_back({bytes, engine.window_cache ? static_cast<double>(a.window) : 0});
+        const double bytes = layers[i] * a.cached_values(layout.tp) * operand_bytes(kernels.cache);
+        parts_.push_back({bytes, static_cast<double>(a.window_where(engine.window_cache))});
         token += bytes;
       }
     }

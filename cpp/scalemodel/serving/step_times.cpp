@@ -87,7 +87,7 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
     if (layers[i] <= 0) continue;
     for (const Unit& unit : model.kinds[i].units) {
       for (const LayerOperator& op : unit.operators) {
-        if (op.kind == OperatorKind::attention) add_attention(op.attention, layers[i]);
+        if (op.kind == OperatorKind::attention) add_attention(op, layers[i]);
       }
     }
   }
@@ -172,18 +172,17 @@ Seconds StepTimes::exchange(const FeedForwardShape& ff, double tokens) const {
   return 2 * wait(ranks) + time;
 }
 
-void StepTimes::add_attention(const AttentionShape& a, double layers) {
+void StepTimes::add_attention(const LayerOperator& op, double layers) {
+  const AttentionShape& a = op.attention;
   AttentionKind kind;
   kind.layers = layers;
+  kind.cached_values = a.cached_values(layout_.tp);
   kind.call.math = kernels_.attention;
   kind.call.cache = kernels_.cache;
   kind.call.latent = a.kv_lora_rank;
   kind.call.rotary = a.latent() ? a.rope_head_dim : 0;
-  kind.call.work.heads = static_cast<double>(a.heads) / layout_.tp;
-  kind.call.work.kv_heads = std::ceil(static_cast<double>(a.kv_heads) / layout_.tp);
-  kind.call.work.head_dim = a.head_dim;
-  kind.call.work.v_head_dim = a.v_head_dim;
-  kind.call.work.window = engine_.uses_windows ? a.window : 0;
+  kind.call.work = op.attention_work(layout_.tp);
+  kind.call.work.window = a.window_where(engine_.uses_windows);
   kind.decode = decode_case(kind.call, 1);
   attention_.push_back(kind);
 }
@@ -194,6 +193,11 @@ void StepTimes::add_attention(const AttentionShape& a, double layers) {
 void StepTimes::add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator& op,
                          double m) const {
   if (op.shares_input) return;
+  if (op.weightless) {
+    cost.linear += linear(storage_timer_, op.rows, op.local_columns(layout_.tp),
+                          op.local_depth(layout_.tp), m * op.copies, false);
+    return;
+  }
   if (op.routes) {
     cost.linear += linear(storage_timer_, m, op.columns, op.depth, 1, false);
     return;
@@ -238,10 +242,13 @@ void StepTimes::add_elementwise(TokenCost& cost, const LayerOperator& op, double
       cost.elementwise += elementwise_time(m * columns * ((op.gated ? 2 : 1) * kElement + written),
                                            fractions.add_fraction);
       break;
+    case OperatorKind::elementwise:
+      cost.elementwise +=
+          elementwise_time(op.depth * m * columns * kElement, fractions.add_fraction);
+      break;
     case OperatorKind::gemm:
     case OperatorKind::attention:  // of the phases, not of the tokens
     case OperatorKind::residual:   // fused with the norm behind it
-    case OperatorKind::elementwise:
     case OperatorKind::loss:
       break;
   }
@@ -364,14 +371,11 @@ Seconds StepTimes::context_exchange(const StepWork& work) const noexcept {
   const GroupShape group = group_shape(cluster_, layout_.cp, layout_.tp);
   for (const AttentionKind& kind : attention_) {
     const AttentionWork& w = kind.call.work;
-    const double width = kind.call.latent > 0 ? kind.call.latent + kind.call.rotary
-                                              : w.kv_heads * (w.head_dim + w.v_head_dim);
-    const double element = operand_bytes(kind.call.cache);
+    const double cached = kind.cached_values * operand_bytes(kind.call.cache);
     if (work.prompt_tokens > 0) {
-      time +=
-          kind.layers * collective_time(Collective::all_gather,
-                                        Bytes{work.prompt_tokens / layout_.dp * width * element},
-                                        group, cluster_);
+      time += kind.layers * collective_time(Collective::all_gather,
+                                            Bytes{work.prompt_tokens / layout_.dp * cached}, group,
+                                            cluster_);
     }
     if (work.sequences > 0) {
       const double outputs = work.sequences * work.queries / layout_.dp * w.heads * w.v_head_dim;

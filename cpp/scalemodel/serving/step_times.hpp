@@ -121,9 +121,10 @@ class StepTimes {
     AttentionCall call;
     DecodeCase decode;  ///< with one query of every sequence
     double layers = 0;
+    double cached_values = 0;  ///< of one token on one rank
   };
 
-  void add_attention(const AttentionShape& shape, double layers);
+  void add_attention(const LayerOperator& op, double layers);
   void add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator& op,
                 double rank_tokens) const;
   void add_elementwise(TokenCost& cost, const LayerOperator& op, double rank_tokens) const;

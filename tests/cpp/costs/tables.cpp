@@ -135,6 +135,26 @@ TEST_CASE("model flop: two per active parameter and token, plus causal attention
   }
 }
 
+TEST_CASE("GEMMs of two activations are model flop that no parameter stands for") {
+  Model model = make_decoder(testing::dense_7b_shape());
+  const auto flop = [&] {
+    return Tables(model, testing::reference_cluster(8), testing::training(8, 1024),
+                  testing::reference_stack())
+        .flop();
+  };
+  const ModelFlop before = flop();
+  LayerOperator state;
+  state.name = "state";
+  state.weightless = true;
+  state.columns = 128;
+  state.depth = 64;
+  state.copies = 32;
+  for (LayerKind& kind : model.kinds) kind.units.front().operators.push_back(state);
+  const double more = 32.0 * 1024 * 2 * 32 * 128 * 64;  // layers, tokens, copies
+  CHECK((flop().attention - before.attention).base() == Approx(more));
+  CHECK((flop().forward - before.forward).base() == Approx(more));
+}
+
 TEST_CASE("the flop of tied tables and of a prediction module") {
   DecoderShape shape = testing::dense_7b_shape();
   const auto flop = [&] {

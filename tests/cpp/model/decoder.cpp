@@ -98,6 +98,21 @@ DecoderShape tiny_experts() {
   return s;
 }
 
+TEST_CASE("what a rank caches of a token: its heads' keys and values, or latents whole") {
+  AttentionShape a;
+  a.heads = 32;
+  a.kv_heads = 8;
+  a.head_dim = 128;
+  a.v_head_dim = 64;
+  CHECK(a.cached_values(1) == 8 * 192);
+  CHECK(a.cached_values(4) == 2 * 192);
+  CHECK(a.cached_values(16) == 192);  // a copy of one head
+  a.kv_lora_rank = 512;
+  a.rope_head_dim = 64;
+  CHECK(a.cached_values(1) == 576);
+  CHECK(a.cached_values(16) == 576);
+}
+
 TEST_CASE("experts count in full, but a token meets only its own") {
   const DecoderShape s = tiny_experts();
   const double expert = 2 * 8 * 16, router = 8 * 4;

@@ -139,6 +139,29 @@ TEST_CASE("tokens are gathered for their experts as the norm before wrote them")
   CHECK(exchange(narrow) > 0.6 * wide);
 }
 
+TEST_CASE("serving prices every operator of a layer's list, but those that its kernels fuse") {
+  const Model model = make_decoder(dense_7b_shape());
+  const auto time = [](const Model& of) {
+    return StepTimes(of, reference_cluster(1), reference_engine(), reference_kernels(), {}, 1)
+        .of(decoding(64, 1000))
+        .total;
+  };
+  for (std::size_t i = 0; i < EnumNames<OperatorKind>::names.size(); ++i) {
+    for (const bool weightless : {false, true}) {
+      LayerOperator more;
+      more.kind = static_cast<OperatorKind>(i);
+      more.weightless = weightless && more.kind == OperatorKind::gemm;
+      more.columns = more.depth = 256;
+      more.attention = model.kinds.front().attention;
+      Model longer = model;
+      longer.kinds.front().units.front().operators.push_back(more);
+      const bool fused = more.kind == OperatorKind::residual || more.kind == OperatorKind::loss;
+      INFO(name_of(more.kind));
+      CHECK((time(longer) > time(model)) == !fused);
+    }
+  }
+}
+
 TEST_CASE("blocks: floor of the room, whole blocks per sequence, windows where they are kept") {
   const Instance one(window_shape(), 1, reference_engine(), {}, kMix);
   // 42 layers of 8 heads of 256, keys and values, 2 bytes, 16 tokens.
