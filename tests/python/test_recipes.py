@@ -458,6 +458,20 @@ def test_files_named_by_the_papers_exist(repository: Path) -> None:
             assert (repository / path).exists() or path.startswith(".ci"), f"{name}: {path}"
 
 
+def test_only_the_files_of_its_recipe_know_a_schedule_by_name(repository: Path) -> None:
+    """Everything else asks for its traits and its order; 1F1B is the default of records."""
+    names = re.compile(r"Schedule::(?!one_f_one_b\b)\w+")
+    engine = repository / "cpp" / "scalemodel"
+    files = {
+        str(path.relative_to(engine))
+        for path in engine.rglob("*.[ch]pp")
+        if names.search(path.read_text(encoding="utf-8"))
+    }
+    assert files == {"strategy/schedule.hpp", "schedule/orders.cpp", "schedule/pipeline.hpp"}
+    recipe = paper(repository, LAYOUT).split("**A pipeline schedule** (3 files)")[1]
+    assert all(file in recipe for file in files)
+
+
 def first_column(text: str, heading: str) -> list[str]:
     """Names in the first column of the table below a heading."""
     section = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
