@@ -11,7 +11,7 @@ using doctest::Approx;
 using testing::about_equal;
 
 /// A layer of experts in FP8, and what is around it.
-struct Case {
+struct ExpertCase {
   DecoderShape shape = testing::latent_experts_shape();
   Cluster cluster = testing::reference_cluster(64);
   Task task = testing::training(64, 4096, Precision::fp8);
@@ -21,7 +21,7 @@ struct Case {
 
 constexpr std::size_t kExperts = 1;  // behind the leading dense layers
 
-LayerCost layer_of(const Case& c, std::size_t kind = kExperts) {
+LayerCost expert_layer_of(const ExpertCase& c, std::size_t kind = kExperts) {
   Tables tables(make_decoder(c.shape), c.cluster, c.task, c.stack);
   tables.tabulate(c.strategy);
   const Cell* cell =
@@ -30,7 +30,7 @@ LayerCost layer_of(const Case& c, std::size_t kind = kExperts) {
   return cell->layers[kind];
 }
 
-OperatorCost operator_of(const Case& c, std::string_view name, std::size_t kind = kExperts) {
+OperatorCost operator_of(const ExpertCase& c, std::string_view name, std::size_t kind = kExperts) {
   const Tables tables(make_decoder(c.shape), c.cluster, c.task, c.stack);
   for (const OperatorCost& cost : tables.operators(c.strategy, kind)) {
     if (cost.name == name) return cost;
@@ -39,60 +39,60 @@ OperatorCost operator_of(const Case& c, std::string_view name, std::size_t kind 
 }
 
 TEST_CASE("single experts cost what as many single products cost, together they cost less") {
-  Case c;
-  const LayerCost single = layer_of(c);
+  ExpertCase c;
+  const LayerCost single = expert_layer_of(c);
   c.stack.grouped_launch = true;
-  const LayerCost together = layer_of(c);
+  const LayerCost together = expert_layer_of(c);
   CHECK(together.forward.compute < single.forward.compute);
   CHECK(together.backward.compute < single.backward.compute);
   c.stack.gemm_efficiency = 0.45;  // half of what it was
-  CHECK(layer_of(c).forward.compute > together.forward.compute);
+  CHECK(expert_layer_of(c).forward.compute > together.forward.compute);
 }
 
 TEST_CASE("the host launches single experts late: their kernels add to the layer") {
-  Case c;
+  ExpertCase c;
   c.stack.host_launch = 0.05 * unit::us;
-  const LayerCost slow = layer_of(c);
+  const LayerCost slow = expert_layer_of(c);
   c.stack.host_launch = Seconds{};
-  const LayerCost free = layer_of(c);
+  const LayerCost free = expert_layer_of(c);
   // 64 experts over 8 ranks, two products each: quantise, arrange two scales, multiply.
   CHECK(about_equal(slow.forward.compute - free.forward.compute, 8 * 2 * 4 * (0.05 * unit::us)));
   CHECK(about_equal(slow.backward.compute - free.backward.compute, 8 * 2 * 7 * (0.05 * unit::us)));
   CHECK(about_equal(slow.weight_gradient - free.weight_gradient, 8 * 2 * 3 * (0.05 * unit::us)));
   c.stack.host_launch = 0.05 * unit::us;
   c.stack.drops_tokens = true;  // rows known in advance: queued like all others
-  CHECK(about_equal(layer_of(c).forward.compute, free.forward.compute));
+  CHECK(about_equal(expert_layer_of(c).forward.compute, free.forward.compute));
   c.stack.drops_tokens = false;
   c.stack.grouped_launch = true;
-  const LayerCost grouped = layer_of(c);
+  const LayerCost grouped = expert_layer_of(c);
   c.stack.host_launch = Seconds{};
-  CHECK(about_equal(grouped.forward.compute, layer_of(c).forward.compute));
+  CHECK(about_equal(grouped.forward.compute, expert_layer_of(c).forward.compute));
 }
 
 TEST_CASE("a routed layer keeps the host busy, twice so where micro-batches are paired") {
-  Case c;
+  ExpertCase c;
   c.strategy = testing::degrees(1, 1, 1, 32);
   c.stack.host_launch = 1 * unit::ms;  // the host is all that counts
-  const LayerCost alone = layer_of(c);
+  const LayerCost alone = expert_layer_of(c);
   c.stack.overlap_ep_between = true;
-  const LayerCost paired = layer_of(c);
+  const LayerCost paired = expert_layer_of(c);
   CHECK(paired.forward.compute > 1.8 * alone.forward.compute);
   c.stack.grouped_launch = true;  // one graph for all
-  CHECK(layer_of(c).forward.compute < 0.2 * alone.forward.compute);
+  CHECK(expert_layer_of(c).forward.compute < 0.2 * alone.forward.compute);
 }
 
 TEST_CASE("fused experts pay neither for an activation nor for quantising") {
-  Case c;
-  const LayerCost apart = layer_of(c);
+  ExpertCase c;
+  const LayerCost apart = expert_layer_of(c);
   c.stack.fused_experts = true;
-  const LayerCost fused = layer_of(c);
+  const LayerCost fused = expert_layer_of(c);
   CHECK(fused.forward.compute < apart.forward.compute);
   CHECK(fused.backward.compute < apart.backward.compute);
   CHECK(fused.saved == apart.saved);
 }
 
 TEST_CASE("rows are permuted once more for ranks, less where copies are shared") {
-  Case c;
+  ExpertCase c;
   const Bytes eight = operator_of(c, "permute").bytes;
   c.stack.deduplicated_dispatch = true;
   const Bytes shared = operator_of(c, "permute").bytes;
@@ -105,7 +105,7 @@ TEST_CASE("rows are permuted once more for ranks, less where copies are shared")
 }
 
 TEST_CASE("a router in FP32 multiplies without tensor cores") {
-  Case c;
+  ExpertCase c;
   const OperatorCost narrow = operator_of(c, "router");
   c.stack.fp32_router = true;
   const OperatorCost wide = operator_of(c, "router");
@@ -115,32 +115,32 @@ TEST_CASE("a router in FP32 multiplies without tensor cores") {
 }
 
 TEST_CASE("between domains copies are shared and hidden where the stack says so") {
-  Case c;
+  ExpertCase c;
   c.strategy = testing::degrees(1, 1, 1, 32);  // four domains of eight
-  const LayerCost open = layer_of(c);
+  const LayerCost open = expert_layer_of(c);
   c.stack.deduplicated_dispatch = true;  // inside a domain only
-  CHECK(layer_of(c).forward.ep == open.forward.ep);
+  CHECK(expert_layer_of(c).forward.ep == open.forward.ep);
   c.stack.deduplicated_between = true;
-  const LayerCost shared = layer_of(c);
+  const LayerCost shared = expert_layer_of(c);
   CHECK(shared.forward.ep < open.forward.ep);
   c.stack.overlap_ep_between = true;
-  const LayerCost hidden = layer_of(c);
+  const LayerCost hidden = expert_layer_of(c);
   CHECK(hidden.forward.ep < shared.forward.ep);
   CHECK(about_equal(hidden.forward.ep + hidden.forward.hidden, shared.forward.ep));
   c.strategy = testing::degrees(1, 1, 1, 8);
-  CHECK(layer_of(c).forward.hidden == Seconds{});
+  CHECK(expert_layer_of(c).forward.hidden == Seconds{});
 }
 
 TEST_CASE("micro-batches pair where no whole layer runs again and stages alternate chunks") {
-  Case c;
+  ExpertCase c;
   c.strategy = testing::degrees(1, 1, 1, 32);
   c.stack.overlap_ep_between = true;
-  const LayerCost hidden = layer_of(c);
+  const LayerCost hidden = expert_layer_of(c);
   REQUIRE(hidden.paired_forward > Seconds{});
   CHECK(about_equal(hidden.recompute[static_cast<std::size_t>(Recompute::full)].ep,
                     hidden.forward.ep + hidden.paired_forward));
   const auto exposed = [&](Recompute mode, bool overlap) {
-    Case one = c;
+    ExpertCase one = c;
     one.strategy.recompute = mode;
     one.stack.overlap_ep_between = overlap;
     one.stack.grouped_launch = true;  // the host has no part in it
@@ -155,37 +155,37 @@ TEST_CASE("micro-batches pair where no whole layer runs again and stages alterna
 }
 
 TEST_CASE("inputs gathered in FP8 take half the wire; partial sums do not") {
-  Case c;
+  ExpertCase c;
   c.shape = testing::grouped_70b_shape();
   c.cluster = testing::without_latency(c.cluster);
   c.strategy = testing::degrees(4);
-  const LayerCost wide = layer_of(c, 0);
+  const LayerCost wide = expert_layer_of(c, 0);
   c.stack.narrow_gather = true;
-  const LayerCost narrow = layer_of(c, 0);
+  const LayerCost narrow = expert_layer_of(c, 0);
   CHECK(about_equal(narrow.forward.tp, 0.75 * wide.forward.tp));
   CHECK(about_equal(narrow.backward.tp, (2.0 / 3) * wide.backward.tp));
   c.task.precision = Precision::bf16;
-  const LayerCost plain = layer_of(c, 0);
+  const LayerCost plain = expert_layer_of(c, 0);
   CHECK(about_equal(plain.forward.tp, wide.forward.tp));
 }
 
 TEST_CASE("frozen weights need their inputs only once") {
-  Case c;
+  ExpertCase c;
   c.shape = testing::grouped_70b_shape();
   c.cluster = testing::without_latency(c.cluster);
   c.strategy = testing::degrees(4);
   c.task.method = Method::lora;
-  const LayerCost frozen = layer_of(c, 0);
+  const LayerCost frozen = expert_layer_of(c, 0);
   CHECK(about_equal(frozen.backward.tp, frozen.forward.tp));
 }
 
 TEST_CASE("batch-first tensors are copied after a gather unless the product does it") {
-  Case c;
+  ExpertCase c;
   c.shape = testing::grouped_70b_shape();
   c.strategy = testing::degrees(4);
-  const LayerCost plain = layer_of(c, 0);
+  const LayerCost plain = expert_layer_of(c, 0);
   c.stack.batch_first = true;
-  const LayerCost copied = layer_of(c, 0);
+  const LayerCost copied = expert_layer_of(c, 0);
   CHECK(copied.forward.compute > plain.forward.compute);
   CHECK(copied.backward.compute > plain.backward.compute);
   c.strategy.overlap_tp = TensorOverlap::ring;
@@ -193,16 +193,16 @@ TEST_CASE("batch-first tensors are copied after a gather unless the product does
 }
 
 TEST_CASE("tensor-parallel overlap may end at the node") {
-  Case c;
+  ExpertCase c;
   c.shape = testing::grouped_70b_shape();
   c.cluster.node_accelerators = 4;
   c.stack.overlap_tp = c.stack.overlap_tp_in_node = true;
   c.strategy = testing::degrees(4);
-  CHECK(layer_of(c, 0).forward.hidden > Seconds{});
+  CHECK(expert_layer_of(c, 0).forward.hidden > Seconds{});
   c.strategy = testing::degrees(8);
-  CHECK(layer_of(c, 0).forward.hidden == Seconds{});
+  CHECK(expert_layer_of(c, 0).forward.hidden == Seconds{});
   c.strategy.overlap_tp = TensorOverlap::ring;  // stated, whatever the stack does
-  CHECK(layer_of(c, 0).forward.hidden > Seconds{});
+  CHECK(expert_layer_of(c, 0).forward.hidden > Seconds{});
 }
 
 }  // namespace

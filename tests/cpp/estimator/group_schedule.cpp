@@ -235,12 +235,12 @@ class PlainStep {
 };
 
 /// Tables, unequal layers, routed experts and blocks, each with meshes of every sort.
-struct Question {
+struct ComposedQuestion {
   GroupSpace space;
   std::vector<Mesh> meshes;
   std::vector<LayerGroup> groups;
 
-  explicit Question(int blocks) {
+  explicit ComposedQuestion(int blocks) {
     TableSet tables;
     tables.classes = {{64, 1e6, 20}};
     tables.dim = 128;
@@ -300,7 +300,7 @@ struct Question {
 }  // namespace
 
 TEST_CASE("a schedule is the one that is written out plainly, bit for bit") {
-  const Question question(6);  // few enough that none of the equal layers is skipped
+  const ComposedQuestion question(6);  // few enough that none of the equal layers is skipped
   for (const bool forward_only : {false, true}) {
     const GroupTables tables = question.tables(forward_only);
     for (std::uint64_t row = 0; row < question.space.size(); row += 29) {
@@ -323,7 +323,7 @@ TEST_CASE("a schedule is the one that is written out plainly, bit for bit") {
 }
 
 TEST_CASE("what strategies share may be kept: answers are the same, bit for bit") {
-  const Question question(24);
+  const ComposedQuestion question(24);
   const GroupTables tables = question.tables(false);
   GroupEvaluator in_order(tables), in_leaps(tables);
   GroupCursor cursor(question.space, 0);

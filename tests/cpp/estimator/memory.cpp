@@ -11,13 +11,13 @@ using testing::degrees;
 using testing::estimate;
 using testing::Question;
 
-const Cluster& cluster() {
+const Cluster& large_cluster() {
   static const Cluster reference = testing::reference_cluster(512);
   return reference;
 }
 
 Estimate of_70b(const Strategy& s, const Task& task = testing::training(512, 4096)) {
-  return estimate(testing::grouped_70b_shape(), cluster(), task, s);
+  return estimate(testing::grouped_70b_shape(), large_cluster(), task, s);
 }
 
 TEST_CASE("weights, gradients and optimizer of one rank are counted by hand") {
@@ -155,7 +155,7 @@ TEST_CASE("expert parallelism shares out the weights of experts") {
     s.sharding = Sharding::ddp;
     s.etp = 1;
     const Estimate e =
-        estimate(testing::experts_8x7b_shape(), cluster(), testing::training(512, 4096), s);
+        estimate(testing::experts_8x7b_shape(), large_cluster(), testing::training(512, 4096), s);
     REQUIRE(testing::can_run(e));
     CHECK(e.memory_weights < before);
     before = e.memory_weights;
@@ -174,7 +174,7 @@ TEST_CASE("recomputation: less memory and more time, in the order none, selectiv
         Estimate before;
         for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
           s.recompute = recompute;
-          const Estimate now = estimate(testing::gpt3_shape(), cluster(), task, s, stack);
+          const Estimate now = estimate(testing::gpt3_shape(), large_cluster(), task, s, stack);
           CAPTURE(name_of(recompute));
           if (recompute != Recompute::none) {
             CHECK(now.step_time > before.step_time);
@@ -277,7 +277,7 @@ TEST_CASE("a slower host link exposes more of an offload") {
   s.offload_weights = s.offload_optimizer = s.offload_activations = true;
   Seconds before;
   for (const double rate : {200e9, 60e9, 15e9, 1e9}) {
-    Cluster c = cluster();
+    Cluster c = large_cluster();
     c.accelerator.host_bandwidth = BytesPerSecond{rate};
     const Estimate e = estimate(testing::grouped_70b_shape(), c, testing::training(512, 4096), s);
     CHECK(e.exposed_offload > before);
@@ -303,7 +303,8 @@ TEST_CASE("fewer key/value heads shrink weights and activations") {
   Estimate before;
   for (const int kv_heads : {64, 8, 1}) {
     shape.kv_heads = kv_heads;
-    const Estimate e = estimate(shape, cluster(), testing::training(512, 4096), degrees(4, 4));
+    const Estimate e =
+        estimate(shape, large_cluster(), testing::training(512, 4096), degrees(4, 4));
     if (kv_heads != 64) {
       CHECK(e.memory_weights < before.memory_weights);
       CHECK(e.memory_activations < before.memory_activations);
@@ -317,8 +318,8 @@ TEST_CASE("more tensor ranks than key/value heads is legal, and no rank holds le
   DecoderShape shape = testing::grouped_70b_shape();
   shape.kv_heads = 1;
   for (const int tp : {2, 8, 64}) {
-    CHECK(
-        testing::can_run(estimate(shape, cluster(), testing::training(512, 4096), degrees(tp, 1))));
+    CHECK(testing::can_run(
+        estimate(shape, large_cluster(), testing::training(512, 4096), degrees(tp, 1))));
   }
 }
 
@@ -326,8 +327,8 @@ TEST_CASE("the allocator's waste and the context's reserve are charged once each
   Stack stack = testing::reference_stack();
   stack.fragmentation_fraction = 0.1;
   stack.reserve = 3 * unit::GiB;
-  const Estimate e = estimate(testing::grouped_70b_shape(), cluster(), testing::training(512, 4096),
-                              degrees(8, 4), stack);
+  const Estimate e = estimate(testing::grouped_70b_shape(), large_cluster(),
+                              testing::training(512, 4096), degrees(8, 4), stack);
   const Bytes persistent = e.memory_weights + e.memory_gradients + e.memory_optimizer;
   CHECK(about_equal(e.memory_reserve, 0.1 * (e.memory_allocated - persistent) + 3 * unit::GiB));
 }

@@ -8,7 +8,7 @@ namespace {
 using testing::Approx;
 using testing::at_most;
 
-DispatchKernel fitted_kernel() {
+DispatchKernel fitted_dispatch_kernel() {
   DispatchKernel kernel;
   kernel.launch = 30 * unit::us;
   kernel.doubling = 25 * unit::us;
@@ -27,7 +27,7 @@ DispatchKernel fitted_kernel() {
 template <class Visit>
 void for_works(Visit&& visit) {
   for (const bool once : {true, false}) {
-    DispatchKernel kernel = fitted_kernel();
+    DispatchKernel kernel = fitted_dispatch_kernel();
     kernel.copies_once = once;
     for (const double tokens : {1.0, 128.0, 65536.0}) {
       for (const double topk : {1.0, 2.0, 8.0}) {
@@ -53,10 +53,10 @@ TEST_CASE("choices reach at most as many places as there are, or as they are man
 }
 
 TEST_CASE("a rank on its own sends nothing") {
-  DispatchKernel slow = fitted_kernel();
+  DispatchKernel slow = fitted_dispatch_kernel();
   slow.domain_rate = slow.network_rate = 1e-3 * (unit::GB / unit::s);
   const DispatchWork alone{4096, 7168, 8, 256, 1, 1, 0, 132};
-  CHECK(dispatch_time(alone, slow) == dispatch_time(alone, fitted_kernel()));
+  CHECK(dispatch_time(alone, slow) == dispatch_time(alone, fitted_dispatch_kernel()));
 }
 
 TEST_CASE("nothing is faster than its bytes over the rate of the wire") {
@@ -102,7 +102,7 @@ TEST_CASE("higher rates, more blocks or more senders never make a dispatch slowe
 }
 
 TEST_CASE("few experts send slowly: one block each") {
-  DispatchKernel kernel = fitted_kernel();
+  DispatchKernel kernel = fitted_dispatch_kernel();
   kernel.copies_once = false;
   const DispatchWork few{1024, 4096, 2, 8, 8, 1, 0, 132}, many{1024, 4096, 2, 128, 8, 1, 0, 132};
   const Seconds difference = dispatch_time(few, kernel) - dispatch_time(many, kernel);

@@ -9,16 +9,19 @@ namespace {
 using testing::Approx;
 using testing::at_most;
 
-StreamingKernel fitted_kernel() { return {3, 2 * unit::us, 0.3e-3 * unit::us, 0.9, 3, 1.5}; }
+StreamingKernel fitted_streaming_kernel() {
+  return {3, 2 * unit::us, 0.3e-3 * unit::us, 0.9, 3, 1.5};
+}
 
-Seconds time_of(double rows, double columns, const StreamingKernel& kernel = fitted_kernel(),
+Seconds time_of(double rows, double columns,
+                const StreamingKernel& kernel = fitted_streaming_kernel(),
                 const Accelerator& accelerator = testing::reference_accelerator()) {
   return streaming_time(rows, columns, 2, kernel, accelerator);
 }
 
 TEST_CASE("a kernel is never faster than its launch, nor than its bytes outside the cache") {
   const Accelerator a = testing::reference_accelerator();
-  StreamingKernel kernel = fitted_kernel();
+  StreamingKernel kernel = fitted_streaming_kernel();
   kernel.cached_speedup = 1;
   for (const double rows : {1.0, 100.0, 1e5}) {
     for (const double columns : {1.0, 1024.0, 65536.0}) {
@@ -46,7 +49,7 @@ TEST_CASE("in the limit a kernel streams at its fraction of the bandwidth") {
 }
 
 TEST_CASE("a blend of one is a sum; an empty matrix costs nothing") {
-  StreamingKernel sum = fitted_kernel();
+  StreamingKernel sum = fitted_streaming_kernel();
   sum.blend = 1;
   sum.cached_speedup = 1;
   const Accelerator a = testing::reference_accelerator();

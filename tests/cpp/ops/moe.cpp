@@ -7,7 +7,7 @@ namespace {
 
 using testing::at_most;
 
-GroupedGemmKernel fitted_kernel() {
+GroupedGemmKernel fitted_grouped_kernel() {
   GroupedGemmKernel kernel;
   kernel.launch = 20 * unit::us;
   kernel.expert = 0.01 * unit::us;
@@ -55,7 +55,7 @@ void for_layers(Visit&& visit) {
   }
 }
 
-Seconds time_of(const ExpertLayer& layer, const GroupedGemmKernel& kernel = fitted_kernel(),
+Seconds time_of(const ExpertLayer& layer, const GroupedGemmKernel& kernel = fitted_grouped_kernel(),
                 const Accelerator& accelerator = testing::reference_accelerator()) {
   return expert_layer_time(layer, kernel, accelerator);
 }
@@ -80,7 +80,8 @@ TEST_CASE("no grouped product beats the roofline") {
 
 TEST_CASE("an expert layer needs no time without tokens, and at least its launch with them") {
   CHECK(time_of({}) == Seconds{});
-  for_layers([](const ExpertLayer& layer) { CHECK(time_of(layer) > fitted_kernel().launch); });
+  for_layers(
+      [](const ExpertLayer& layer) { CHECK(time_of(layer) > fitted_grouped_kernel().launch); });
 }
 
 TEST_CASE("more rows, experts, tokens or width never make a layer faster") {
@@ -118,14 +119,14 @@ TEST_CASE("a faster accelerator never makes a layer slower") {
   roomy.l2 = 2 * roomy.l2;
   for_layers([&](const ExpertLayer& layer) {
     const Seconds time = time_of(layer);
-    CHECK(at_most(time_of(layer, fitted_kernel(), quick), time));
-    CHECK(at_most(time_of(layer, fitted_kernel(), wide), time));
-    CHECK(at_most(time_of(layer, fitted_kernel(), roomy), time));
+    CHECK(at_most(time_of(layer, fitted_grouped_kernel(), quick), time));
+    CHECK(at_most(time_of(layer, fitted_grouped_kernel(), wide), time));
+    CHECK(at_most(time_of(layer, fitted_grouped_kernel(), roomy), time));
   });
 }
 
 TEST_CASE("computing the pairs of other ranks costs extra, on one rank nothing") {
-  GroupedGemmKernel all = fitted_kernel(), own = all;
+  GroupedGemmKernel all = fitted_grouped_kernel(), own = all;
   all.computes_remote = true;
   all.gather_passes = own.gather_passes = 0;
   for_layers([&](const ExpertLayer& layer) {
@@ -136,7 +137,7 @@ TEST_CASE("computing the pairs of other ranks costs extra, on one rank nothing")
 
 TEST_CASE("long groups cost in proportion to their rows") {
   const Accelerator a = testing::reference_accelerator();
-  const GroupedGemmKernel kernel = fitted_kernel();
+  const GroupedGemmKernel kernel = fitted_grouped_kernel();
   const GroupedShape once{1e6, 8, 4096, 4096}, twice{2e6, 8, 4096, 4096};
   CHECK(grouped_call_time(twice, kernel, a) / grouped_call_time(once, kernel, a) ==
         doctest::Approx(2).epsilon(0.01));

@@ -3,19 +3,11 @@
 #include <atomic>
 #include <mutex>
 
+#include "search/set_values.hpp"
 #include "support.hpp"
 
 namespace scalemodel::testing {
 namespace {
-
-template <auto Member, class T>
-void set(Space& space, std::initializer_list<T> values) {
-  auto& listed = std::get<field_index(Member)>(space.values);
-  for (const T value : values) {
-    listed.push_back(
-        static_cast<typename std::remove_reference_t<decltype(listed)>::value_type>(value));
-  }
-}
 
 Space training_space() {
   Space s;

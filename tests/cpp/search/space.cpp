@@ -3,20 +3,11 @@
 #include <map>
 #include <set>
 
+#include "search/set_values.hpp"
 #include "support.hpp"
 
 namespace scalemodel::testing {
 namespace {
-
-template <auto Member, class T>
-void set(Space& space, std::initializer_list<T> values) {
-  auto& listed = std::get<field_index(Member)>(space.values);
-  listed.clear();
-  for (const T value : values) {
-    listed.push_back(
-        static_cast<typename std::remove_reference_t<decltype(listed)>::value_type>(value));
-  }
-}
 
 /// Every knob of a decoder with several values.
 Space wide_space() {
