@@ -366,8 +366,6 @@ def estimate(
         if network is not None:
             raise ScaleModelError(f"network={network!r}: must be left out where a model is served")
         refuse_ablation(ablation)
-        if not isinstance(stack, str):
-            raise ScaleModelError(f"stack={stack!r}: must name an engine where a model is served")
         engine = None if stack == DEFAULT_STACK else stack
         return estimate_serving(model, cluster, task, strategy, engine)
     cluster = resolve.with_network(resolve.cluster(cluster), network)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,9 +100,19 @@ def new_axis(ax: Axes | None, width: float, height: float) -> Axes:
         return plt.subplots(figsize=(width, height))[1]
 
 
-def legend_beside(ax: Axes) -> None:
-    """A small legend to the right of the axis."""
-    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.02), frameon=False, fontsize=SMALL)
+def legend_beside(ax: Axes, order: Sequence[str] = ()) -> None:
+    """A small legend to the right of the axis, each label once, those of `order` first."""
+    handles, labels = ax.get_legend_handles_labels()
+    named = dict(zip(map(str, labels), handles, strict=True))
+    shown = list(dict.fromkeys([*(label for label in order if label in named), *named]))
+    ax.legend(
+        [named[label] for label in shown],
+        shown,
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.02),
+        frameon=False,
+        fontsize=SMALL,
+    )
 
 
 def from_zero(ax: Axes) -> None:

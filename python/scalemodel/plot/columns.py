@@ -111,11 +111,17 @@ def strategy_text(row: Mapping[str, Any]) -> str:
     --------
     >>> strategy_text({"tp": 4, "pp": 1, "dp": 8, "sharding": "zero1", "recompute": "none"})
     'tp4 dp8 zero1'
+    >>> strategy_text({"mesh_embedding": "ddp@8", "mesh_mlp": "fsdp@8", "recompute": True})
+    'ddp@8 fsdp@8 recompute'
     """
     parts = [f"{name}{row[name]:g}" for name in _DEGREES if (row.get(name) or 0) > 1]
+    # Strategies of layer groups have a mesh for each group.
+    parts += dict.fromkeys(str(row[name]) for name in row if name.startswith("mesh_"))
     for name, text, plain in _WAYS:
-        if name in row and row[name] != plain:
-            value = row[name]
+        value = row.get(name, plain)
+        if isinstance(value, (bool, np.bool_)):
+            parts += [name] if value else []
+        elif value != plain:
             parts.append(text.format(value if isinstance(value, str) else f"{value:g}"))
     return " ".join(parts)
 

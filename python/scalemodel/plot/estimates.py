@@ -117,7 +117,7 @@ def _stack(ax: Axes, estimates: list[_Drawn], parts: dict[str, list[float]]) -> 
         ax.set_yticks(positions, labels)
     else:
         ax.set_yticks([])
-    ax.invert_yaxis()
+    ax.set_ylim(len(estimates) - 0.4, -0.6)
 
 
 def _wrapped(text: str, width: int) -> str:

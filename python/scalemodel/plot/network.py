@@ -107,6 +107,7 @@ def link_loads(report: Any, *, direction: str = "up", ax: Axes | None = None) ->
         )
         figure: Any = ax.figure
         figure.colorbar(image, ax=ax, label="Load of one step (GB)")
+        ax.locator_params(integer=True)  # switches are numbered
         ax.set(xlabel="Spine", ylabel="Leaf", title=f"Links {direction}")
     return ax
 
@@ -217,6 +218,8 @@ def job_slowdowns(reports: Any, *, ax: Axes | None = None) -> Axes:
         ax.axhline(1, color="black", linewidth=0.8)
         ax.set_xticks(places, [label_text(name) for name in names[0]])
         ax.set_ylim(0, 1.2 * ax.get_ylim()[1])
+        room = max(0.5, 1.5 - len(places) / 2)  # one job alone is no wall
+        ax.set_xlim(-room, len(places) - 1 + room)
         ax.set(xlabel="Job", ylabel="Slowdown (1 = alone)")
         if any(tables):
             ax.legend(loc="upper center", ncols=len(tables))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _LOW_END, _HIGH_END = "#5e3c99", "#e66101"  # the ends of ColorBrewer's PuOr
 _STAR_ROOM = 40  # pixels between the mark of the base and a label
 _MOST_TICKS = 5  # intervals between labels on an axis of five inches
+_LEAST_PERCENT = 0.005  # of a change that is worth a number
 _NEEDED = ("name", "low", "high", "low_value", "high_value", "base")
 
 
@@ -100,17 +101,25 @@ def tornado(table: pd.DataFrame | Any, *, ax: Axes | None = None) -> Axes:
         ax.axvline(base[0], color="0.2", linewidth=1)
         ax.set_yticks(range(len(frame)), [label_text(frame["name"].iloc[row]) for row in order])
         ax.invert_yaxis()
-        ax.margins(x=0.42)  # room for the labels at the ends
+        ax.margins(x=0.5)  # room for the labels at the ends
         ax.set(xlabel=scale.label, title=f"Base {number_text(base[0])} {scale.unit}".rstrip())
         legend_beside(ax)
     return ax
+
+
+def _change_text(end: float, base: float) -> str:
+    """The relative change; what rounds away at a hundredth of a percent is none."""
+    if not base:
+        return f"{end:+.3g}"
+    percent = 100 * (end / base - 1)
+    return f"{percent if abs(percent) >= _LEAST_PERCENT else 0.0:+.3g} %"
 
 
 def _label_ends(ax: Axes, place: int, base: float, ends: list[tuple[Any, ...]]) -> None:
     """Setting and relative change at both ends, outwards; on two lines where they share a side."""
     shared = (ends[0][0] > base) == (ends[1][0] > base)
     for line, (end, setting, *_) in enumerate(ends):
-        change = f"{100 * (end / base - 1):+.3g} %" if base else f"{end:+.3g}"
+        change = _change_text(end, base)
         name = setting if isinstance(setting, str) else number_text(setting)
         right = end > base or (end == base and ends[1 - line][0] < base)
         outmost = max(ends[0][0], ends[1][0]) if right else min(ends[0][0], ends[1][0])
@@ -201,7 +210,8 @@ def iso_performance(
         place = [float(item) / scale.divisor for item, scale in zip(marked, scales, strict=True)]
         inside = across[0] <= place[0] <= across[-1] and along[0] <= place[1] <= along[-1]
         places = _label_places(ax, lines.allsegs, place if inside else None)
-        ax.clabel(lines, fmt=number_text, fontsize=SMALL, colors="0.15", manual=places)
+        texts = _level_texts(list(lines.levels))
+        ax.clabel(lines, fmt=texts, fontsize=SMALL, colors="0.15", manual=places)
         if inside:
             # A corner of the grid is a corner of the axes, where half the star would be cut off.
             star: dict[str, Any] = {"marker": "*", "markersize": 11, "clip_on": False, "zorder": 3}
@@ -211,6 +221,17 @@ def iso_performance(
             raise ScaleModelError(f"base={base!r}: outside the grid of {x} and {y}")
         ax.set(xlabel=scales[0].label, ylabel=scales[1].label, title=scale_of(value).label)
     return ax
+
+
+def _level_texts(levels: Sequence[float]) -> dict[float, str]:
+    """Numbers of the lines, of three digits or as many as tell them apart."""
+    for digits in range(3, 16):
+        texts = {
+            level: number_text(level) if digits == 3 else f"{level:.{digits}g}" for level in levels
+        }
+        if len(set(texts.values())) == len(levels):
+            break
+    return texts
 
 
 def _label_places(

@@ -41,6 +41,9 @@ _LOOKS: dict[str, tuple[str, str]] = {
     "overhead": ("#94a4a2", ""),
     "wait": ("#ffffff", ""),
 }
+#: Pixels from bar to bar below which a lane shows shares, in cells of at least as many pixels and
+#: bars.
+_LEAST_PITCH, _LEAST_CELL, _BARS_OF_CELL = 2.5, 6.0, 8.0
 _EVENT_COLUMNS = ("rank", "stream", "kind", "start_s", "duration_s")
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 
@@ -88,6 +91,7 @@ def timeline(
     -------
     Axes
         Time on the horizontal axis, rank 0 on top, a colour per kind, hatches for communication.
+        Where bars are too thin to be told apart, heights show the share of time of each kind.
 
     Raises
     ------
@@ -125,31 +129,78 @@ def timeline(
     }
     with style():
         rows = rows[rows.stream.astype(str).isin(chosen)]
-        for kind, (colour, hatch) in _LOOKS.items():
-            of_kind = rows[(rows.kind == kind).to_numpy()]
-            label = kind.replace("_", " ")
-            for key, group in of_kind.groupby(["rank", "stream"], observed=True):
-                bars = np.column_stack([group.start_s, group.duration_s]) / seconds
-                ax.broken_barh(
-                    [tuple(bar) for bar in bars],
-                    (lane[(key[0], str(key[1]))] - 0.45, 0.9),
-                    facecolor=colour,
-                    hatch=hatch,
-                    edgecolor="white",
-                    linewidth=0.2,
-                    label=label,
-                )
-                label = "_nolegend_"
+        for key, group in rows.groupby(["rank", "stream"], observed=True):
+            place = lane[(key[0], str(key[1]))]
+            if ax.get_window_extent().width / len(group) < _LEAST_PITCH:
+                _draw_shares(ax, group, place, (low_s, high_s), seconds)
+            else:
+                _draw_bars(ax, group, place, seconds)
         names = [
             f"stage {rank}" if len(chosen) == 1 else f"stage {rank} {stream}"
             for rank, stream in lane
         ]
         ax.set_yticks(list(lane.values()), names)
-        ax.invert_yaxis()
+        ax.set_ylim(max(lane.values()) + 0.7, -0.7)
         ax.set_xlim(low_s / seconds, high_s / seconds)
         ax.set(xlabel=f"Time ({unit})", ylabel="Pipeline stage", title="Timeline of a step")
-        legend_beside(ax)
+        legend_beside(ax, [kind.replace("_", " ") for kind in _LOOKS])
     return ax
+
+
+def _draw_bars(ax: Axes, events: pd.DataFrame, place: float, seconds: float) -> None:
+    """A bar for every event of a lane."""
+    for kind, (colour, hatch) in _LOOKS.items():
+        group = events[(events.kind == kind).to_numpy()]
+        if not len(group):
+            continue
+        bars = np.column_stack([group.start_s, group.duration_s]) / seconds
+        ax.broken_barh(
+            [tuple(bar) for bar in bars],
+            (place - 0.45, 0.9),
+            facecolor=colour,
+            hatch=hatch,
+            edgecolor="white",
+            linewidth=0.2,
+            label=kind.replace("_", " "),
+        )
+
+
+def _draw_shares(
+    ax: Axes, events: pd.DataFrame, place: float, window_s: tuple[float, float], seconds: float
+) -> None:
+    """The share of the time that each kind of event of a lane takes, as heights.
+
+    Bars near the width of a pixel would show what the pixels make of them: stripes that come and go
+    with the size of the figure.
+    """
+    pixels = ax.get_window_extent().width
+    bars = len(events)
+    cells = max(1, int(pixels // max(_LEAST_CELL, _BARS_OF_CELL * pixels / bars)))
+    edges = np.linspace(*window_s, cells + 1)
+    floor = np.full(cells + 1, place + 0.45)
+    for kind, (colour, hatch) in _LOOKS.items():
+        group = events[(events.kind == kind).to_numpy()].sort_values("start_s")
+        if not len(group):
+            continue
+        start = group.start_s.to_numpy()
+        busy = np.concatenate([[0.0], np.cumsum(group.duration_s)])
+        # Time that the kind took until each edge; events of a lane follow one another.
+        times = np.column_stack([start, start + group.duration_s.to_numpy()]).ravel()
+        until = np.interp(edges, times, np.column_stack([busy[:-1], busy[1:]]).ravel())
+        share = np.diff(until) * cells / (window_s[1] - window_s[0])
+        top = floor - 0.9 * np.append(share, share[-1])
+        ax.fill_between(
+            edges / seconds,
+            floor,
+            top,
+            step="post",
+            facecolor=colour,
+            hatch=hatch,
+            edgecolor="white",
+            linewidth=0.0,
+            label=kind.replace("_", " "),
+        )
+        floor = top
 
 
 def memory_timeline(

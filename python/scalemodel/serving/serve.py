@@ -344,11 +344,13 @@ _SHARED_DEGREES = ("tp", "pp", "ep", "cp")
 
 
 def estimate_serving(
-    model: Any, cluster: Any, task: Any, strategy: Any, engine: str | None
+    model: Any, cluster: Any, task: Any, strategy: Any, engine: object
 ) -> Serving | BatchServing:
     """What `sm.estimate` answers for an Inference: `serve` at as much as memory allows."""
     if not isinstance(task, Inference):
         raise ScaleModelError(f"task={task!r}: must be a Training, FineTuning or Inference")
+    if engine is not None and not isinstance(engine, str):
+        raise ScaleModelError(f"stack={engine!r}: must name an engine where a model is served")
     if is_composed(model):
         return serve(model, cluster, task, strategy)
     if isinstance(strategy, _core.Strategy):

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
 import scalemodel as sm
@@ -326,3 +327,69 @@ def test_ticks_of_a_log_axis_are_few_and_apart(ends: tuple[float, float]) -> Non
 def test_what_is_no_estimate_is_named(given: Any) -> None:
     with pytest.raises(ScaleModelError, match="must be an Estimate or a list of them"):
         plot.memory(given)
+
+
+def test_bars_thinner_than_pixels_become_shares_of_the_time(answers: Answers) -> None:
+    est = sm.estimate(
+        "llama3_70b",
+        sm.cluster("dgx_h100", nodes=16),
+        sm.Training(global_batch=1024, sequence=4096),
+        sm.Strategy(tp=8, pp=4, vpp=5),
+    )
+    run = est.timeline()
+    ax = plot.timeline(run)
+    assert len(ax.collections) <= 4 * 4  # one area of each kind on each stage, not a bar an event
+    events = run.events
+    for rank in range(4):
+        for kind in ("forward", "backward"):
+            of_kind = events[(events["rank"] == rank) & (events.kind == kind)]
+            busy = of_kind[of_kind.stream.astype(str) == "compute"].duration_s.sum()
+            drawn = [
+                area_of(each, rank)
+                for each in ax.collections
+                if each.get_facecolor()[0][:3] == pytest.approx(to_rgb(COLOUR_OF[kind]))
+            ]
+            assert sum(drawn) == pytest.approx(busy, rel=0.01)
+    legend = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert legend == ["forward", "backward", "optimizer"]
+    few = plot.timeline(answers.timeline, window_s=(0, 0.3))
+    assert len(few.collections[0].get_paths()) > 1
+
+
+COLOUR_OF = {"forward": "#3f90da", "backward": "#ffa90e"}
+
+
+def area_of(collection: Any, rank: int) -> float:
+    """Seconds that an area in the lane of a rank stands for, a lane being 0.9 high."""
+    found = 0.0
+    for path in collection.get_paths():
+        x, y = path.vertices.T
+        middle = 1.6 * rank
+        if abs(y.mean() - middle) < 0.8:
+            found += abs(np.trapezoid(y, x)) / 0.9
+    return found
+
+
+def test_axes_of_whole_numbers_have_whole_ticks(answers: Answers) -> None:
+    ax = plot.link_loads(answers.training_jobs)
+    ax.figure.canvas.draw()
+    for axis in (ax.xaxis, ax.yaxis):
+        assert all(float(label.get_text()).is_integer() for label in shown(axis))
+
+
+def test_lines_of_equal_performance_have_labels_of_their_own(answers: Answers) -> None:
+    ax = KINDS["iso_performance"]["a study"](answers)
+    labels = [text.get_text() for text in ax.texts]
+    assert len(set(labels)) == len(labels) >= 3
+
+
+def test_bars_fill_the_height_of_a_ranking(answers: Answers) -> None:
+    ax = plot.breakdown(answers.ranking)
+    bottom, top = ax.get_ylim()
+    assert (bottom, top) == (len(answers.ranking) - 0.4, -0.6)
+
+
+def test_a_front_of_layer_groups_is_labelled_by_meshes(answers: Answers) -> None:
+    ax = KINDS["pareto"]["layer groups"](answers)
+    assert any("@8" in text.get_text() for text in ax.texts)
+    assert not any("recompute" in text.get_text() for text in ax.texts)
