@@ -35,6 +35,20 @@ PRIVATE = {
     "CdclSolver": re.compile(r"\bClauseSearch\b"),
     "closed loop": re.compile(r"\bKeptRunning\b"),
     "exposed": re.compile(r"\b(?:in|stays in) the open\b", re.IGNORECASE),
+    "token embedding": re.compile(r"\btoken tables?\b", re.IGNORECASE),
+    "slowdown": re.compile(r"\bslow-downs?\b", re.IGNORECASE),
+    "saved for backward": re.compile(r"\bkept (?:for|from) (?:the )?(?:backward|forward)\b"),
+    "prefill attention, decode attention": re.compile(r"\b(?:prompt|answer)_attention\b"),
+    "chunked prefill": re.compile(r"\bcut prompts?\b", re.IGNORECASE),
+    "CPU overhead": re.compile(r"\bhost (?:time|overhead|cost)\b", re.IGNORECASE),
+    "overlappable": re.compile(r"\b(?:cover_left|uncovered|k\w*Cover)\b"),
+    "unpaired": re.compile(r"\blone_passes\b"),
+    "kMax...": re.compile(r"\bkMost[A-Z]\w*"),
+    # Former keys of catalogue entries stand in quotes where they are still read.
+    "max_..., chunked_prefill, mixed_batches": re.compile(
+        r"(?<!\")\b(?:splits_prompts|mixes_phases|(?:least_group|most_(?:group|heads|splits))"
+        r"|most_(?:admitted|prompts|sequences))\b"
+    ),
 }
 PRIVATE_IN = ("cpp/", "python/")
 # Bytes of a notebook's picture in letters: any word turns up in them.

@@ -185,8 +185,9 @@ py::dict search_group_rows(const GroupTables& tables, const GroupSpace& space,
   }
   interpreter.rethrow();
   py::list hits;
-  for (const GroupHit& hit : result.hits) {
-    hits.append(py::make_tuple(hit.score, hit.row, layout_row(tables, hit.strategy), hit.estimate));
+  for (const GroupCandidate& candidate : result.candidates) {
+    hits.append(py::make_tuple(candidate.score, candidate.row,
+                               layout_row(tables, candidate.strategy), candidate.estimate));
   }
   py::dict verdicts;
   for (std::size_t i = 0; i < kReasons; ++i) {

@@ -148,8 +148,9 @@ py::dict search_rows(const Tables& tables, const Enumeration& space, std::uint64
   }
   interpreter.rethrow();
   py::list hits;
-  for (const Hit& hit : result.hits) {
-    hits.append(py::make_tuple(hit.score, hit.row, hit.strategy, hit.estimate));
+  for (const Candidate& candidate : result.candidates) {
+    hits.append(
+        py::make_tuple(candidate.score, candidate.row, candidate.strategy, candidate.estimate));
   }
   py::dict verdicts;
   for (std::size_t i = 0; i < kReasons; ++i) {

@@ -57,15 +57,16 @@ constexpr double kMany = 1e9;
 constexpr py::ssize_t kServedColumns = 5;
 
 StepTime step_of(const Deployment& deployment, double sequences, double context, double prompts,
-                 double prompt_tokens, double prompt_keys, double queries, double drafts) {
+                 double prompt_tokens, double prompt_keys, double query_tokens,
+                 double draft_tokens) {
   StepWork work;
   work.sequences = checked("sequences", sequences, 0, kMany);
   work.context = checked("context", context, 0, kMany);
   work.prompts = checked("prompts", prompts, 0, kMany);
   work.prompt_tokens = checked("prompt_tokens", prompt_tokens, 0, kMany);
   work.prompt_keys = checked("prompt_keys", prompt_keys, 0, kMany);
-  work.queries = checked("queries", queries, 1, kMany);
-  work.drafts = checked("drafts", drafts, 0, kMany);
+  work.query_tokens = checked("query_tokens", query_tokens, 1, kMany);
+  work.draft_tokens = checked("draft_tokens", draft_tokens, 0, kMany);
   return deployment.times.of(work);
 }
 
@@ -129,7 +130,7 @@ py::array_t<double> plan_rows(const std::vector<ServingPlan>& plans) {
                                                static_cast<double>(l.ep),
                                                static_cast<double>(l.dp),
                                                static_cast<double>(l.cp),
-                                               plan.most_tokens,
+                                               plan.max_batched_tokens,
                                                s.concurrency,
                                                plan.instances,
                                                s.requests_per_s,
@@ -146,9 +147,10 @@ py::array_t<double> plan_rows(const std::vector<ServingPlan>& plans) {
 py::tuple search_plans(const Model& model, const Cluster& cluster, const Engine& engine,
                        const ServingKernels& kernels, const RequestMix& mix, double imbalance,
                        const std::vector<ServingLayout>& layouts,
-                       const std::vector<double>& most_tokens, int per_octave, ServingGoal goal,
-                       double ttft, double tpot, double rate, int top, int threads) {
-  for (const double tokens : most_tokens) checked("most_tokens", tokens, 1, 1e7);
+                       const std::vector<double>& max_batched_tokens, int per_octave,
+                       ServingGoal goal, double ttft, double tpot, double rate, int top,
+                       int threads) {
+  for (const double tokens : max_batched_tokens) checked("max_batched_tokens", tokens, 1, 1e7);
   checked("imbalance", imbalance, 1, 1e4);
   checked("per_octave", per_octave, 1, 1e5);
   checked("top", top, 1, 1e6);
@@ -162,7 +164,7 @@ py::tuple search_plans(const Model& model, const Cluster& cluster, const Engine&
   {
     const py::gil_scoped_release released;
     found = search_serving({model, cluster, engine, kernels, mix, imbalance},
-                           {layouts, most_tokens, per_octave}, limits,
+                           {layouts, max_batched_tokens, per_octave}, limits,
                            static_cast<std::size_t>(top), threads, go_on);
   }
   return py::make_tuple(plan_rows(found.best), plan_rows(found.front), found.plans, found.feasible);
@@ -184,9 +186,9 @@ void bind_deployment(py::module_& m) {
            py::arg("layout"), py::arg("imbalance") = 1.0)
       .def("step", &step_of, py::kw_only(), py::arg("sequences") = 0.0, py::arg("context") = 0.0,
            py::arg("prompts") = 0.0, py::arg("prompt_tokens") = 0.0, py::arg("prompt_keys") = 0.0,
-           py::arg("queries") = 1.0, py::arg("drafts") = 0.0, "Time of one step.")
+           py::arg("query_tokens") = 1.0, py::arg("draft_tokens") = 0.0, "Time of one step.")
       .def("capacity", &Deployment::capacity, py::arg("input_tokens"), py::arg("output_tokens"),
-           "Memory of the fullest rank and what its cache holds.")
+           "Memory of the fullest rank and what its KV cache holds.")
       .def(
           "cache_blocks",
           [](const Deployment& deployment, double tokens) {
@@ -199,7 +201,8 @@ void bind_deployment(py::module_& m) {
              bool limited) {
             CacheCapacity capacity = deployment.capacity(mix.input, mix.output);
             if (!limited) {
-              capacity.most_sequences = std::max(capacity.most_sequences, concurrency);
+              capacity.max_running_sequences =
+                  std::max(capacity.max_running_sequences, concurrency);
             }
             return steady_state(deployment.times, capacity, mix,
                                 checked("concurrency", concurrency, 0, kMany));
@@ -232,7 +235,7 @@ Examples
 >>> ServingLayout(tp=8).replace(ep=8)
 ServingLayout(tp=8, ep=8))");
   bind_record<StepTime>(m, "One step of an instance by cause.");
-  bind_record<CacheCapacity>(m, "Memory of the fullest rank and what its cache holds.");
+  bind_record<CacheCapacity>(m, "Memory of the fullest rank and what its KV cache holds.");
   bind_record<RequestMix>(m, "Mean lengths of requests and what is known beforehand.");
   bind_record<SteadyState>(m, "A steady state of one instance.");
   bind_record<StreamTotals>(m, "Totals of a simulated stream.");
@@ -253,11 +256,11 @@ ServingLayout(tp=8, ep=8))");
       py::arg("model"), py::arg("layout"), py::arg("cluster"),
       "ok, or the reason why an instance cannot be laid out so.");
   m.def("tokens_per_step", &tokens_per_step, py::arg("mix"),
-        "Tokens a sequence gains per step, kept proposals included.");
+        "Tokens a sequence gains per step, accepted draft tokens included.");
   bind_deployment(m);
   m.def("search_serving", &search_plans, py::arg("model"), py::arg("cluster"), py::arg("engine"),
         py::arg("kernels"), py::arg("mix"), py::arg("imbalance"), py::arg("layouts"),
-        py::arg("most_tokens"), py::arg("per_octave"), py::arg("goal"), py::arg("ttft_s"),
+        py::arg("max_batched_tokens"), py::arg("per_octave"), py::arg("goal"), py::arg("ttft_s"),
         py::arg("tpot_s"), py::arg("requests_per_s"), py::arg("top"), py::arg("threads"),
         "Best plans, the front of throughput and time between tokens, plans tried and feasible.");
 }

@@ -41,7 +41,7 @@ py::dict memory_columns(const std::vector<MemorySample>& samples) {
   columns["time_s"] = column<double>(samples, [](const Sample& s) { return s.time.base(); });
   const auto kind = [&](const char* name, Bytes MemoryKinds::* member) {
     columns[name] =
-        column<double>(samples, [&](const Sample& s) { return (s.held.*member).base(); });
+        column<double>(samples, [&](const Sample& s) { return (s.allocated.*member).base(); });
   };
   kind("memory_weights_bytes", &MemoryKinds::weights);
   kind("memory_gradients_bytes", &MemoryKinds::gradients);
@@ -53,7 +53,7 @@ py::dict memory_columns(const std::vector<MemorySample>& samples) {
   kind("memory_gathered_bytes", &MemoryKinds::gathered);
   kind("memory_reserve_bytes", &MemoryKinds::reserve);
   columns["memory_bytes"] =
-      column<double>(samples, [](const Sample& s) { return s.held.total().base(); });
+      column<double>(samples, [](const Sample& s) { return s.allocated.total().base(); });
   return columns;
 }
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "scalemodel/search/team.hpp"
+#include "scalemodel/search/thread_pool.hpp"
 
 namespace scalemodel::bindings {
 

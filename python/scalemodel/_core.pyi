@@ -59,7 +59,7 @@ class TileGemm:
     @property
     def host_floor_s(self) -> float:
         """
-        least time between calls of the host
+        CPU overhead of a launch: least time of a call
         """
     @property
     def launch_s(self) -> float:
@@ -488,7 +488,7 @@ class CollectiveFit:
     @property
     def host_share(self) -> float:
         """
-        slow-down by every rank beyond two
+        slowdown by every rank beyond two, across host memory
         """
     @property
     def own_share(self) -> float:
@@ -1371,12 +1371,12 @@ class CustomAllReduce:
     @property
     def host_floor_s(self) -> float:
         """
-        least time of a call from the host
+        CPU overhead of a launch: least time of a call
         """
     @property
     def host_share(self) -> float:
         """
-        slow-down by every rank beyond two
+        slowdown by every rank beyond two, across host memory
         """
     @property
     def per_rank1_s(self) -> float:
@@ -1854,7 +1854,7 @@ class PrefillKernel:
     @property
     def host_s(self) -> float:
         """
-        time of the host to issue a call, hidden by the kernel
+        CPU overhead of a launch, hidden by the kernel
         """
     @property
     def io_fraction(self) -> float:
@@ -1956,7 +1956,7 @@ class DecodeKernel:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, launch_s: float = 0.0, block_s: float = 0.0, wave_s: float = 0.0, split_s: float = 0.0, waves: float = 1.0, most_splits: float = 1000000.0, most_heads: float = 1000000.0, wave_rounding: float = 0.0, tensor_fraction: float = 0.2, memory_fraction: float = 0.9, occupancy_exponent: float = 0.5, partial_passes: float = 0.0, odd_head_s: float = 0.0, resident_gain: float = 1.0, resident_scale: float = 1.0, fp8_launch_s: float = 0.0, fp8_block: float = 1.0, fp8_memory: float = 1.0, fp8_passes: float = 0.0) -> None:
+    def __init__(self, *, launch_s: float = 0.0, block_s: float = 0.0, wave_s: float = 0.0, split_s: float = 0.0, waves: float = 1.0, max_splits: float = 1000000.0, max_heads: float = 1000000.0, wave_rounding: float = 0.0, tensor_fraction: float = 0.2, memory_fraction: float = 0.9, occupancy_exponent: float = 0.5, partial_passes: float = 0.0, odd_head_s: float = 0.0, resident_gain: float = 1.0, resident_scale: float = 1.0, fp8_launch_s: float = 0.0, fp8_block: float = 1.0, fp8_memory: float = 1.0, fp8_passes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2001,19 +2001,19 @@ class DecodeKernel:
         fixed time of a call
         """
     @property
+    def max_heads(self) -> float:
+        """
+        query heads of one tile, at most
+        """
+    @property
+    def max_splits(self) -> float:
+        """
+        splits of a sequence along its keys, at most
+        """
+    @property
     def memory_fraction(self) -> float:
         """
         fraction of memory bandwidth
-        """
-    @property
-    def most_heads(self) -> float:
-        """
-        query heads of a tile at most
-        """
-    @property
-    def most_splits(self) -> float:
-        """
-        parts of a sequence at most
         """
     @property
     def occupancy_exponent(self) -> float:
@@ -2528,7 +2528,7 @@ class Task:
     @property
     def dropout(self) -> str:
         """
-        dropout masks are kept
+        dropout is applied, its masks saved for backward
         """
     @property
     def fused_norm(self) -> str:
@@ -2971,7 +2971,7 @@ class Estimate:
     @property
     def exposed_offload_s(self) -> float:
         """
-        host transfers not hidden
+        exposed transfers to and from host memory
         """
     @property
     def exposed_pp_s(self) -> float:
@@ -3006,7 +3006,7 @@ class Estimate:
     @property
     def memory_activations_bytes(self) -> float:
         """
-        kept for the backward pass
+        saved for the backward pass
         """
     @property
     def memory_allocated_bytes(self) -> float:
@@ -3277,7 +3277,7 @@ class Engine:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, sequence_host_s: float = 0.0, pipeline_host_s: float = 0.0, request_host_s: float = 0.0, overlaps_host: bool = False, mixes_phases: bool = True, splits_prompts: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, admission: str = 'prompt', block_tokens: int = 16, most_tokens: int = 8192, most_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, sequence_host_s: float = 0.0, pipeline_host_s: float = 0.0, request_host_s: float = 0.0, overlaps_host: bool = False, mixed_batches: bool = True, chunked_prefill: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, admission: str = 'prompt', block_tokens: int = 16, max_batched_tokens: int = 8192, max_running_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3299,7 +3299,12 @@ class Engine:
     @property
     def block_tokens(self) -> int:
         """
-        tokens of a cache block
+        tokens of a KV cache block
+        """
+    @property
+    def chunked_prefill(self) -> bool:
+        """
+        chunked prefill: a prompt may be computed over several steps
         """
     @property
     def collective_wait_s(self) -> float:
@@ -3309,7 +3314,7 @@ class Engine:
     @property
     def fraction_of_free(self) -> bool:
         """
-        of what weights leave, not of all memory
+        that share is of what weights leave, not of all memory
         """
     @property
     def fused_quantisation(self) -> bool:
@@ -3322,59 +3327,54 @@ class Engine:
         kernels in a tight loop over the same inside a step
         """
     @property
+    def max_batched_tokens(self) -> int:
+        """
+        tokens of a step, at most
+        """
+    @property
+    def max_running_sequences(self) -> int:
+        """
+        sequences running at once, at most
+        """
+    @property
     def memory_fraction(self) -> float:
         """
-        of memory the engine may fill
+        share of memory the engine may fill
         """
     @property
-    def mixes_phases(self) -> bool:
+    def mixed_batches(self) -> bool:
         """
-        prompts and running sequences share a step
-        """
-    @property
-    def most_sequences(self) -> int:
-        """
-        sequences running at once
-        """
-    @property
-    def most_tokens(self) -> int:
-        """
-        tokens of a step
+        mixed batches: prefill and decode share a step
         """
     @property
     def overlaps_host(self) -> bool:
         """
-        the host works beside the accelerator, on one stage
+        CPU overhead is hidden behind the accelerator, without pipeline stages
         """
     @property
     def pipeline_host_s(self) -> float:
         """
-        further host time per sequence and step where stages form a pipeline
+        further CPU overhead per sequence and step where stages form a pipeline
         """
     @property
     def request_host_s(self) -> float:
         """
-        host time per request before its token
+        CPU overhead per request before its first token
         """
     @property
     def reserve_bytes(self) -> float:
         """
-        context, graphs and workspaces
+        memory of driver context, CUDA graphs and workspaces
         """
     @property
     def sequence_host_s(self) -> float:
         """
-        host time per sequence and step
-        """
-    @property
-    def splits_prompts(self) -> bool:
-        """
-        long prompts are cut over several steps
+        CPU overhead per running sequence and step
         """
     @property
     def step_host_s(self) -> float:
         """
-        host time per step
+        CPU overhead per step
         """
     @property
     def tunes_limits(self) -> bool:
@@ -3389,7 +3389,7 @@ class Engine:
     @property
     def window_cache(self) -> bool:
         """
-        sliding windows bound the cache
+        sliding windows bound the KV cache
         """
 class ServingKernels:
     """
@@ -3423,7 +3423,7 @@ class ServingKernels:
     @property
     def all_reduce(self) -> CustomAllReduce:
         """
-        its constants
+        constants of that all-reduce
         """
     @property
     def attention(self) -> str:
@@ -3438,12 +3438,12 @@ class ServingKernels:
     @property
     def combine(self) -> DispatchKernel:
         """
-        tokens back
+        tokens back from their experts
         """
     @property
     def decode(self) -> DecodeKernel:
         """
-        attention of running sequences
+        decode attention
         """
     @property
     def dispatch(self) -> DispatchKernel:
@@ -3463,7 +3463,7 @@ class ServingKernels:
     @property
     def host_slowdown(self) -> float:
         """
-        of the accelerator's host
+        CPU overhead over that of the machine of the fits
         """
     @property
     def linear(self) -> TileGemm:
@@ -3493,7 +3493,7 @@ class ServingKernels:
     @property
     def prefill(self) -> PrefillKernel:
         """
-        attention over prompts
+        prefill attention
         """
     @property
     def sends_tokens(self) -> bool:
@@ -3596,12 +3596,12 @@ class StepTime:
     @property
     def decode_attention_s(self) -> float:
         """
-        attention of running sequences
+        decode attention
         """
     @property
     def draft_s(self) -> float:
         """
-        proposing tokens
+        draft layers of speculative decoding
         """
     @property
     def elementwise_s(self) -> float:
@@ -3641,7 +3641,7 @@ class StepTime:
     @property
     def host_s(self) -> float:
         """
-        what the host adds
+        exposed CPU overhead
         """
     @property
     def linear_s(self) -> float:
@@ -3651,16 +3651,16 @@ class StepTime:
     @property
     def prefill_attention_s(self) -> float:
         """
-        attention over prompts
+        prefill attention
         """
     @property
     def step_time_s(self) -> float:
         """
-        the step
+        whole step
         """
 class CacheCapacity:
     """
-    Memory of the fullest rank and what its cache holds.
+    Memory of the fullest rank and what its KV cache holds.
     """
     @staticmethod
     def fields() -> list:
@@ -3673,7 +3673,7 @@ class CacheCapacity:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, memory_weights_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_kv_cache_bytes: float = 0.0, block_bytes: float = 0.0, blocks: float = 0.0, cached_sequences: float = 0.0, step_sequences: float = 0.0, most_sequences: float = 0.0, most_admitted: float = 0.0, most_tokens: float = 0.0) -> None:
+    def __init__(self, *, memory_weights_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_kv_cache_bytes: float = 0.0, block_bytes: float = 0.0, blocks: float = 0.0, cached_sequences: float = 0.0, step_sequences: float = 0.0, max_running_sequences: float = 0.0, max_admitted: float = 0.0, max_batched_tokens: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3690,32 +3690,47 @@ class CacheCapacity:
     @property
     def block_bytes(self) -> float:
         """
-        one block in every layer of the rank
+        one KV cache block in every layer of the rank
         """
     @property
     def blocks(self) -> float:
         """
-        blocks of a rank; 0 = nothing fits
+        KV cache blocks of a rank; 0 = nothing fits
         """
     @property
     def cached_sequences(self) -> float:
         """
-        requests the blocks of an instance hold
+        requests that the KV cache of an instance holds
+        """
+    @property
+    def max_admitted(self) -> float:
+        """
+        sequences that run at once while others wait, part of their output done
+        """
+    @property
+    def max_batched_tokens(self) -> float:
+        """
+        the engine's limit of tokens in one step
+        """
+    @property
+    def max_running_sequences(self) -> float:
+        """
+        sequences that run at once at their full length: the smaller of both
         """
     @property
     def memory_activations_bytes(self) -> float:
         """
-        of the largest step
+        activations of the largest step
         """
     @property
     def memory_kv_cache_bytes(self) -> float:
         """
-        blocks of keys and values
+        KV cache, in whole blocks
         """
     @property
     def memory_reserve_bytes(self) -> float:
         """
-        context, graphs, workspaces
+        driver context, CUDA graphs, workspaces
         """
     @property
     def memory_weights_bytes(self) -> float:
@@ -3723,24 +3738,9 @@ class CacheCapacity:
         weights of the fullest rank
         """
     @property
-    def most_admitted(self) -> float:
-        """
-        at once while others wait, answers of any age
-        """
-    @property
-    def most_sequences(self) -> float:
-        """
-        the smaller of both
-        """
-    @property
-    def most_tokens(self) -> float:
-        """
-        tokens of a step
-        """
-    @property
     def step_sequences(self) -> float:
         """
-        the engine's limit for one step
+        the engine's limit of sequences in one step
         """
 class RequestMix:
     """
@@ -3774,7 +3774,7 @@ class RequestMix:
     @property
     def acceptance_fraction(self) -> float:
         """
-        probability that a proposed token is kept
+        probability that a draft token is accepted
         """
     @property
     def input_tokens(self) -> float:
@@ -3784,17 +3784,17 @@ class RequestMix:
     @property
     def output_tokens(self) -> float:
         """
-        tokens of an answer
+        output tokens of a request
         """
     @property
     def prefix_hit_fraction(self) -> float:
         """
-        of a prompt, held by the cache already
+        share of a prompt that the KV cache holds already
         """
     @property
     def speculative_tokens(self) -> int:
         """
-        proposed per step
+        draft tokens proposed per sequence and step
         """
 class SteadyState:
     """
@@ -3833,17 +3833,17 @@ class SteadyState:
     @property
     def prefill_s(self) -> float:
         """
-        to the first token on an idle instance
+        time to the first token on an idle instance
         """
     @property
     def prompt_fraction(self) -> float:
         """
-        of steps that carry a prompt
+        share of steps that carry a prompt
         """
     @property
     def requests_per_s(self) -> float:
         """
-        finished
+        requests finished per second
         """
     @property
     def saturated(self) -> bool:
@@ -3853,17 +3853,17 @@ class SteadyState:
     @property
     def step_time_s(self) -> float:
         """
-        mean step
+        time of a step, mean
         """
     @property
     def tpot_s(self) -> float:
         """
-        between two tokens of a sequence
+        time between two tokens of a sequence, mean
         """
     @property
     def ttft_s(self) -> float:
         """
-        to the first token, waiting included; 0 = it never settles
+        time to the first token, waiting included; 0 = it grows without bound
         """
     @property
     def utilisation(self) -> float:
@@ -3907,7 +3907,7 @@ class StreamTotals:
     @property
     def evictions(self) -> float:
         """
-        sequences whose cache was taken away
+        preempted sequences: their KV cache blocks were evicted
         """
     @property
     def in_system_s(self) -> float:
@@ -3976,17 +3976,17 @@ class BatchPass:
     @property
     def alone_s(self) -> float:
         """
-        the smallest pass
+        time of the smallest pass
         """
     @property
     def more_s(self) -> float:
         """
-        every further request
+        time that every further request adds
         """
     @property
     def most(self) -> float:
         """
-        requests of the largest one
+        requests of the largest pass
         """
     @property
     def padded(self) -> float:
@@ -4030,7 +4030,7 @@ class BatchState:
     @property
     def latency_s(self) -> float:
         """
-        of a request; 0 = it never settles
+        latency of a request, waiting included; 0 = it grows without bound
         """
     @property
     def pass_s(self) -> float:
@@ -4059,7 +4059,7 @@ class Deployment:
         """
     def capacity(self, input_tokens: typing.SupportsFloat | typing.SupportsIndex, output_tokens: typing.SupportsFloat | typing.SupportsIndex) -> CacheCapacity:
         """
-        Memory of the fullest rank and what its cache holds.
+        Memory of the fullest rank and what its KV cache holds.
         """
     def simulate(self, mix: RequestMix, arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], replicas: typing.SupportsInt | typing.SupportsIndex = 1, prefilled: bool = False, balance: str = 'random', seed: typing.SupportsInt | typing.SupportsIndex = 0) -> tuple:
         """
@@ -4073,7 +4073,7 @@ class Deployment:
         """
         With requests arriving at this rate per second.
         """
-    def step(self, *, sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0, context: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0, queries: typing.SupportsFloat | typing.SupportsIndex = 1.0, drafts: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> StepTime:
+    def step(self, *, sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0, context: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0, query_tokens: typing.SupportsFloat | typing.SupportsIndex = 1.0, draft_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> StepTime:
         """
         Time of one step.
         """
@@ -4505,7 +4505,7 @@ class StepPhases:
     @property
     def idle_s(self) -> float:
         """
-        bubbles, host
+        bubbles, CPU overhead
         """
     @property
     def memory_bound_s(self) -> float:
@@ -4608,17 +4608,17 @@ class ServingPower:
     @property
     def floor_fraction(self) -> float:
         """
-        of the limit, waiting for the host
+        share of the power limit, waiting for the CPU
         """
     @property
     def host_sequence_s(self) -> float:
         """
-        of the host per running sequence
+        CPU overhead per running sequence
         """
     @property
     def host_step_s(self) -> float:
         """
-        of the host between two steps
+        CPU overhead between two steps
         """
     @property
     def rank_step_s(self) -> float:
@@ -5090,7 +5090,7 @@ class Ablation:
     @property
     def host(self) -> bool:
         """
-        launches and step overhead
+        kernel launch overhead and step overhead
         """
     @property
     def index_exchange(self) -> bool:
@@ -5289,7 +5289,7 @@ class GroupEstimate:
     @property
     def memory_activations_bytes(self) -> float:
         """
-        kept for the backward pass
+        saved for the backward pass
         """
     @property
     def memory_bytes(self) -> float:
@@ -5820,7 +5820,7 @@ def search_groups(tables: GroupTables, space: GroupSpace, objective: collections
     """
     Best strategies of a space.
     """
-def search_serving(model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, mix: RequestMix, imbalance: typing.SupportsFloat | typing.SupportsIndex, layouts: collections.abc.Sequence[ServingLayout], most_tokens: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], per_octave: typing.SupportsInt | typing.SupportsIndex, goal: str, ttft_s: typing.SupportsFloat | typing.SupportsIndex, tpot_s: typing.SupportsFloat | typing.SupportsIndex, requests_per_s: typing.SupportsFloat | typing.SupportsIndex, top: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex) -> tuple:
+def search_serving(model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, mix: RequestMix, imbalance: typing.SupportsFloat | typing.SupportsIndex, layouts: collections.abc.Sequence[ServingLayout], max_batched_tokens: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], per_octave: typing.SupportsInt | typing.SupportsIndex, goal: str, ttft_s: typing.SupportsFloat | typing.SupportsIndex, tpot_s: typing.SupportsFloat | typing.SupportsIndex, requests_per_s: typing.SupportsFloat | typing.SupportsIndex, top: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex) -> tuple:
     """
     Best plans, the front of throughput and time between tokens, plans tried and feasible.
     """
@@ -5880,7 +5880,7 @@ def tokens_in(time_s: typing.SupportsFloat | typing.SupportsIndex, tokens_per_s:
     """
 def tokens_per_step(mix: RequestMix) -> float:
     """
-    Tokens a sequence gains per step, kept proposals included.
+    Tokens a sequence gains per step, accepted draft tokens included.
     """
 def training_time_s(tokens: typing.SupportsFloat | typing.SupportsIndex, tokens_per_s: typing.SupportsFloat | typing.SupportsIndex, ettr_fraction: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """

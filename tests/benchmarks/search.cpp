@@ -187,7 +187,7 @@ void search_pruned(benchmark::State& state) {
   const SearchOptions how = options(true, static_cast<int>(state.range(1)));
   SearchResult found;
   for (auto _ : state) found = search(q.tables, space, {0, space.size()}, how, {});
-  if (found.hits.size() != how.top) state.SkipWithError("too few strategies run");
+  if (found.candidates.size() != how.top) state.SkipWithError("too few strategies run");
   report(state, space.size());
   state.counters["evaluated"] = static_cast<double>(found.counts.evaluated);
 }

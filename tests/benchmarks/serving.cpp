@@ -57,8 +57,8 @@ BENCHMARK(BM_SteadyState);
 /// The same where requests arrive at random: what a request finds is settled in some rounds.
 void BM_SteadyStateAtRate(benchmark::State& state) {
   const Served served;
-  const SteadyState most =
-      steady_state(served.times, served.capacity, served.mix, served.capacity.most_sequences);
+  const SteadyState most = steady_state(served.times, served.capacity, served.mix,
+                                        served.capacity.max_running_sequences);
   double load = 0.1;
   for (auto _ : state) {
     load = load < 0.9 ? load + 0.01 : 0.1;

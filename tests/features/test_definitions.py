@@ -211,7 +211,7 @@ def test_a_chunk_as_long_as_the_prompt_is_no_chunk() -> None:
 
     def first_tokens(**changed: Any) -> list[float]:
         constants = engine_constants(plan.engine).replace(
-            mixes_phases=True, tunes_limits=False, **changed
+            mixed_batches=True, tunes_limits=False, **changed
         )
         built, _ = deployment_for(
             model, cluster, "bf16", "bf16", 1.0, plan.layout, plan.engine, constants
@@ -220,10 +220,10 @@ def test_a_chunk_as_long_as_the_prompt_is_no_chunk() -> None:
         served, _ = built.simulate(mix, arrivals, prompts, np.full(5, 20.0))
         return [float(value) for value in served[:, 1] - arrivals]
 
-    whole = first_tokens(splits_prompts=False, most_tokens=1000)
-    assert first_tokens(splits_prompts=True, most_tokens=1000) == whole
-    assert first_tokens(splits_prompts=True, most_tokens=4000) == whole
-    assert min(first_tokens(splits_prompts=True, most_tokens=250)) > max(whole)
+    whole = first_tokens(chunked_prefill=False, max_batched_tokens=1000)
+    assert first_tokens(chunked_prefill=True, max_batched_tokens=1000) == whole
+    assert first_tokens(chunked_prefill=True, max_batched_tokens=4000) == whole
+    assert min(first_tokens(chunked_prefill=True, max_batched_tokens=250)) > max(whole)
 
 
 # -------------------------------------------------------------------------------------- economics

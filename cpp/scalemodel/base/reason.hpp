@@ -12,12 +12,12 @@ namespace scalemodel {
 enum class Reason : std::uint8_t {
   ok,
   out_of_memory,
-  mesh,              // tp pp cp dp does not equal the accelerators of the cluster
-  tp_heads,          // tp does not divide the attention heads
-  tp_ffn,            // tp does not divide the width of the feed-forward layer
-  pp_layers,         // more pipeline stages than layers, or chunks than layers and ends
-  vpp_without_pp,    // interleaving needs a pipeline
-  vpp_schedule,      // the schedule has no interleaved form, or needs one
+  mesh,            // tp pp cp dp does not equal the accelerators of the cluster
+  tp_heads,        // tp does not divide the attention heads
+  tp_ffn,          // tp does not divide the width of the feed-forward layer
+  pp_layers,       // more pipeline stages than layers, or chunks than layers, embedding and LM head
+  vpp_without_pp,  // interleaving needs a pipeline
+  vpp_schedule,    // the schedule has no interleaved form, or needs one
   dualpipe_stages,   // DualPipe needs an even number of stages and twice as many micro-batches
   cp_sequence,       // cp does not divide the sequence
   cp_heads,          // all-to-all context parallelism: tp cp does not divide the heads
@@ -29,7 +29,7 @@ enum class Reason : std::uint8_t {
   shard_degree,      // the sharding group does not divide the data-parallel ranks
   recompute_layers,  // more recomputed layers than the model has
   precision,         // the accelerator has no rate for this precision
-  offload,           // the host cannot hold what is offloaded
+  offload,           // host memory is smaller than what is offloaded
 };
 
 template <>

@@ -9,7 +9,7 @@ namespace scalemodel {
 namespace {
 
 constexpr double kLargestError = 0.25;
-constexpr double kLeastScatter = 0.02, kMostScatter = 0.1;
+constexpr double kMinScatter = 0.02, kMaxScatter = 0.1;
 constexpr double kPriorWeight = 0.01;
 constexpr int kStarts = 5;
 
@@ -52,7 +52,7 @@ class Search {
     };
     FitOptions options;
     options.prior_weight = kPriorWeight;
-    options.least_scatter = kLeastScatter;
+    options.least_scatter = kMinScatter;
     options.start = std::move(start);
     return fit_bounded(residuals, samples_.size(), constants, options);
   }
@@ -81,7 +81,7 @@ class Search {
     return errors;
   }
 
-  static double seen_scatter(const FitResult& fit) { return std::min(fit.scatter, kMostScatter); }
+  static double seen_scatter(const FitResult& fit) { return std::min(fit.scatter, kMaxScatter); }
 
   /// The best fit of several starts: the priors, then points spread over the ranges.
   FitResult best() const {

@@ -15,8 +15,8 @@ struct CustomAllReduce {
   double bandwidth_fraction1 = 1;
   Seconds start2, per_rank2;
   double bandwidth_fraction2 = 1;
-  double host_share = 0;  ///< slow-down by every rank beyond two, where all cross the host
-  Seconds host_floor;     ///< a call launched by the host takes at least as long; 0 in a graph
+  double host_share = 0;  ///< slowdown by every rank beyond two, where all cross host memory
+  Seconds host_floor;     ///< CPU overhead of a launch, the least time of a call; 0 in a CUDA graph
 
   bool operator==(const CustomAllReduce&) const = default;
 };
@@ -32,8 +32,10 @@ struct RecordOf<CustomAllReduce> {
       field("start2_s", &T::start2, 0, 1, "fixed time, two-shot"),
       field("per_rank2_s", &T::per_rank2, 0, 1, "time per rank, two-shot"),
       field("bandwidth_fraction2", &T::bandwidth_fraction2, 1e-4, 1, "of the link, two-shot"),
-      field("host_share", &T::host_share, 0, 100, "slow-down by every rank beyond two"),
-      field("host_floor_s", &T::host_floor, 0, 1, "least time of a call from the host")};
+      field("host_share", &T::host_share, 0, 100,
+            "slowdown by every rank beyond two, across host memory"),
+      field("host_floor_s", &T::host_floor, 0, 1,
+            "CPU overhead of a launch: least time of a call")};
 };
 
 /// With n ranks on links of L bytes per second:

@@ -1,4 +1,4 @@
-// What the two ends of a model cost one rank: the token embedding and the LM head.
+// What the token embedding and the LM head cost one rank.
 #pragma once
 
 #include "scalemodel/costs/layer_cost.hpp"

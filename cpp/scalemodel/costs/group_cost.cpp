@@ -24,7 +24,7 @@ int sample_ranks(const Mesh& mesh) {
   return ranks;
 }
 
-Reason violation(const Placed& p) {
+Reason violation(const ShardedGroup& p) {
   const int accelerators = p.question.cluster.accelerators;
   if (p.mesh.ranks() != accelerators) return Reason::mesh;
   const bool both = p.mesh.degree(Parallelism::tp) > 1 && p.mesh.degree(Parallelism::sp) > 1;
@@ -71,14 +71,14 @@ void add(CollectiveSums::Sums& sums, const Transfer& moved, double times = 1) {
 
 /// Activations that arrive from, and gradients that leave for, groups that hold other samples:
 /// each rank has a part of them, the ranks that share samples gather the whole.
-void add_reshards(GroupCost& cost, const Placed& p) {
+void add_reshards(GroupCost& cost, const ShardedGroup& p) {
   const GroupQuestion& q = p.question;
   if (!q.ablation.reshard) return;
   const GroupShape tp = tensor_group(p, p.mesh);
   if (tp.ranks <= 1) return;
   std::size_t at = 0;
   for (const int before : p.group.waits_for) {
-    if (at == kMostProducers) break;
+    if (at == kMaxProducers) break;
     const LayerGroup& producer = q.model->groups[static_cast<std::size_t>(before)];
     const double tokens = producer.tokens > 0 ? producer.tokens : q.task.sequence;
     cost.gather_in[at++] = transfer(
@@ -89,7 +89,7 @@ void add_reshards(GroupCost& cost, const Placed& p) {
                              Bytes{p.samples * p.own_tokens * p.group.width_out() * p.element}, tp);
 }
 
-void add_table_costs(GroupCost& cost, const Placed& p, CollectiveSums& sums) {
+void add_table_costs(GroupCost& cost, const ShardedGroup& p, CollectiveSums& sums) {
   const GroupQuestion& q = p.question;
   cost.has_tables = true;
   cost.tables = table_cost(p.group.tables, p.mesh, p.samples, cost.trained, q.cluster, q.ablation,
@@ -116,7 +116,7 @@ void add_table_costs(GroupCost& cost, const Placed& p, CollectiveSums& sums) {
 
 /// Logits of a rank and what their loss makes of them: fused, their gradient beside them; unfused,
 /// copies in FP32.
-Bytes logit_bytes(const Placed& p, const Unit& unit) {
+Bytes logit_bytes(const ShardedGroup& p, const Unit& unit) {
   const Stack& stack = p.question.conditions.stack;
   const double tp = p.mesh.tensor_degree();
   Bytes sum;
@@ -132,7 +132,7 @@ Bytes logit_bytes(const Placed& p, const Unit& unit) {
 }
 
 /// Of a gradient as it is kept over the micro-batches.
-double accumulated_bytes(const Placed& p) {
+double accumulated_bytes(const ShardedGroup& p) {
   return p.question.conditions.gradients_fp32 ? 4 : p.element;
 }
 
@@ -158,8 +158,8 @@ void add_transfers(CollectiveSums& sums, const GroupCost& cost, const UnitCost& 
   }
 }
 
-/// What the repeated unit keeps; `layer` holds the activations of the layer so far.
-void add_memory(GroupCost& cost, const Placed& p, const Unit& unit, const UnitSizes& sizes,
+/// What the repeated unit saves for backward; `layer` holds the activations of the layer so far.
+void add_memory(GroupCost& cost, const ShardedGroup& p, const Unit& unit, const UnitSizes& sizes,
                 Parts parts, Bytes& layer) {
   const double n = p.group.repeat;
   const double shards = (unit.experts > 0 ? p.experts : p.owners).degree(Parallelism::fsdp);
@@ -189,7 +189,7 @@ void add_memory(GroupCost& cost, const Placed& p, const Unit& unit, const UnitSi
   }
 }
 
-void add_unit_costs(GroupCost& cost, const Placed& p, std::vector<UnitCost>& units,
+void add_unit_costs(GroupCost& cost, const ShardedGroup& p, std::vector<UnitCost>& units,
                     CollectiveSums& sums) {
   const GroupQuestion& q = p.question;
   cost.first_unit = static_cast<std::uint32_t>(units.size());
@@ -300,14 +300,14 @@ GroupCost group_cost(const GroupQuestion& question, std::size_t group, const Mes
                      const Mesh& experts, int micro_batches, std::vector<UnitCost>& units) {
   const LayerGroup& g = question.model->groups[group];
   const Mesh owners = mesh.of_parameters();
-  Placed p{question,
-           g,
-           mesh,
-           experts,
-           owners,
-           axis_groups(mesh, question.cluster),
-           axis_groups(experts, question.cluster),
-           axis_groups(owners, question.cluster)};
+  ShardedGroup p{question,
+                 g,
+                 mesh,
+                 experts,
+                 owners,
+                 axis_groups(mesh, question.cluster),
+                 axis_groups(experts, question.cluster),
+                 axis_groups(owners, question.cluster)};
   p.samples = local_samples(question.task, mesh, micro_batches);
   // Tensor ranks that hold the same tokens share them out among experts: parts of a sample too.
   p.expert_samples = p.samples * sample_ranks(mesh) / sample_ranks(experts);

@@ -46,7 +46,7 @@ struct UnitCost {
 using ByCollective = std::array<Seconds, 4>;
 using BytesByCollective = std::array<Bytes, 4>;
 
-inline constexpr std::size_t kMostProducers = 4;
+inline constexpr std::size_t kMaxProducers = 4;
 
 struct GroupCost {
   Reason verdict = Reason::ok;
@@ -55,12 +55,12 @@ struct GroupCost {
   bool has_tables = false;
   bool backward = false;  ///< something at or before it learns
   bool trained = false;
-  bool can_run_again = false;  ///< before its backward pass: layers, not ends or tables
+  bool can_run_again = false;  ///< before its backward pass: groups of layers only
   Parts parts = 0;             ///< of any of its units
   std::uint8_t levels = 0;     ///< of the network that transfers of its units use, as bits
   int layout = 0;              ///< groups of equal layout hold the same samples on a rank
   TableCost tables;
-  std::array<Transfer, kMostProducers> gather_in{};  ///< inputs, from groups of other layouts
+  std::array<Transfer, kMaxProducers> gather_in{};  ///< inputs, from groups of other layouts
   Transfer bucket;           ///< gradients of all units over replicas, at once
   bool bucket_each = false;  ///< every micro-batch
   Seconds unit_replicas;     ///< the same, unit by unit
@@ -80,7 +80,7 @@ struct GroupCost {
   double updated = 0;     ///< dense ones whose optimizer states it keeps
   double reduced = 0;     ///< dense ones whose gradients it keeps
   Bytes weights, rows, gradients, optimizer;
-  Bytes activations, inputs;  ///< kept from the forward pass; with recomputation, inputs only
+  Bytes activations, inputs;  ///< saved from the forward pass; with recomputation, inputs only
   Bytes widest;               ///< activations of one layer, whole again while it is recomputed
   Bytes gathered, buffers;
   Bytes stays_gathered;  ///< from the forward to the backward pass

@@ -1,4 +1,4 @@
-// Collects the operators of one layer: what each costs, and what the host pays to launch it.
+// Collects the operators of one layer: what each costs, and the CPU overhead of launching it.
 #pragma once
 
 #include <string_view>
@@ -137,7 +137,7 @@ class LayerBuilder {
     note({"attention", 0, 0, 0, 0, time.forward, time.backward, Bytes{}});
   }
 
-  /// Kernels too short to cost an accelerator anything: they occupy the host only.
+  /// Kernels too short to cost an accelerator anything: they cost CPU overhead only.
   void launches(double forward, double backward) {
     kernels_forward_ += forward;
     kernels_backward_ += backward;
@@ -155,7 +155,7 @@ class LayerBuilder {
   }
 
   Seconds host(double kernels) const { return kernels * conditions_.stack.host_launch; }
-  /// The host queues kernels ahead, but those of single experts only once it knows their rows.
+  /// The CPU queues kernels ahead, but those of single experts only once it knows their rows.
   Seconds forward() const {
     return max(forward_, host(kernels_forward_)) + host(expert_launches_forward_);
   }

@@ -25,13 +25,13 @@ UnitShard unit_shard(const LayerKind& kind, const Unit& unit, const LayerLayout&
   return shard;
 }
 
-/// Exposed part of communication that may hide under `cover`, and what was hidden.
+/// Exposed part of communication that may hide under `overlappable`, and what was hidden.
 struct Split {
   Seconds exposed, hidden;
 };
 
-Split hide(Seconds communication, Seconds cover, double share = 1) {
-  const Seconds hidden = min(share * communication, cover);
+Split hide(Seconds communication, Seconds overlappable, double share = 1) {
+  const Seconds hidden = min(share * communication, overlappable);
   return {communication - hidden, hidden};
 }
 
@@ -48,7 +48,7 @@ constexpr double kPipelinedChunks = 4;
 
 /// Tensor-parallel collectives: one all-reduce behind attention and one behind the feed-forward
 /// layer, each way; with sequence parallelism an all-gather and a reduce-scatter instead, and in
-/// the backward pass the gathered input once more for the weight gradient unless it was kept.
+/// the backward pass the gathered input once more for the weight gradient unless it was saved.
 /// Source: Korthikanti et al., arXiv 2205.05198.
 void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder, const Model& model,
                          const LayerKind& kind, const LayerLayout& layout, const LocalSizes& size,
@@ -86,13 +86,15 @@ void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   builder.communicate("tensor_parallel", total_forward, total_backward, blocks * stream);
   // A ring exchange under its own GEMM moves tp chunks; the first chunk is exposed.
   const bool hidden = layout.overlap_tp != TensorOverlap::off;
-  const double reach = hidden ? conditions.stack.overlap_efficiency : 0;
+  const double overlap_efficiency = hidden ? conditions.stack.overlap_efficiency : 0;
   const double pieces = chunked ? chunks : layout.tp;
   const double pipelined = (pieces - 1) / pieces;
   const Split f =
-      hide(total_forward, reach * (builder.linear_forward() + builder.idle_forward()), pipelined);
-  Split b = hide(total_backward, reach * (builder.linear_backward() + builder.idle_backward()),
-                 pipelined);
+      hide(total_forward, overlap_efficiency * (builder.linear_forward() + builder.idle_forward()),
+           pipelined);
+  Split b =
+      hide(total_backward,
+           overlap_efficiency * (builder.linear_backward() + builder.idle_backward()), pipelined);
   if (!hidden && conditions.stack.async_tp) {
     // The exchange of an input gradient runs beside the weight gradient of the same GEMM; those
     // behind a reduction hide nothing. Query-key-value and up make this share of the GEMMs.
@@ -147,11 +149,13 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
       // cp - 1 neighbour exchanges under the attention of the resident block; gradients of keys and
       // values travel with them on the way back.
       const Seconds hop = run(std::nullopt, kv, cp - 1, 2 * (cp - 1));
-      const double reach = conditions.stack.overlap_efficiency * (cp - 1) / cp;
+      const double overlap_efficiency = conditions.stack.overlap_efficiency * (cp - 1) / cp;
       total_forward = (cp - 1) * hop;
       total_backward = 2 * total_forward;
-      f = hide(total_forward, reach * (builder.attention_forward() + builder.idle_forward()));
-      b = hide(total_backward, reach * (builder.attention_backward() + builder.idle_backward()));
+      f = hide(total_forward,
+               overlap_efficiency * (builder.attention_forward() + builder.idle_forward()));
+      b = hide(total_backward,
+               overlap_efficiency * (builder.attention_backward() + builder.idle_backward()));
       break;
     }
     case ContextParallel::all_to_all: {
@@ -211,11 +215,12 @@ void add_expert_parallel(LayerCost& cost, LayerBuilder& builder, const Model& mo
   // Hidden under the dense part and the experts of a neighbouring micro-batch; between domains
   // under all of it, which schedules that pair two micro-batches are made for.
   const bool between = spans && conditions.stack.overlap_ep_between;
-  const double reach = between                       ? 1
-                       : conditions.stack.overlap_ep ? conditions.stack.overlap_efficiency
-                                                     : 0;
-  const Split f = hide(total, reach * cost.forward.compute);
-  const Split b = hide(total, reach * cost.backward.compute);
+  const double overlap_efficiency = between ? 1
+                                    : conditions.stack.overlap_ep
+                                        ? conditions.stack.overlap_efficiency
+                                        : 0;
+  const Split f = hide(total, overlap_efficiency * cost.forward.compute);
+  const Split b = hide(total, overlap_efficiency * cost.backward.compute);
   cost.forward.ep = f.exposed;
   cost.forward.hidden += f.hidden;
   cost.paired_forward = f.hidden;

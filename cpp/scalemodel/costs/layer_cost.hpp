@@ -41,7 +41,7 @@ struct LayerCost {
   Seconds paired_forward, paired_backward;
   Seconds weight_gradient;           ///< the part of backward.compute a zero-bubble schedule defers
   std::array<Phase, 3> recompute{};  ///< extra forward work before the backward pass
-  BytesByRecompute saved{};          ///< kept from forward to backward
+  BytesByRecompute saved{};          ///< saved for backward
   Bytes working;                     ///< temporary peak beside what is saved
   double dense_parameters = 0;       ///< of this rank, sharded by tp
   double expert_parameters = 0;      ///< of this rank, sharded by ep and etp

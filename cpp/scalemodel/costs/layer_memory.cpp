@@ -24,13 +24,13 @@ struct LocalLayer {
   double stream() const { return size.split_tokens * model.hidden; }
 };
 
-/// Bytes an operator of the residual stream's own block keeps.
+/// Bytes that an operator of the residual stream's own block saves for backward.
 double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) {
   const LocalSizes& size = l.size;
   const double e = size.element, input = size.linear_input, tp = l.tp(unit);
   switch (op.kind) {
     case OperatorKind::gemm:
-      // Latents are kept before and after their norms; scores of experts are in FP32.
+      // Latents are saved before and after their norms; scores of experts are in FP32.
       if (op.routes) return size.split_tokens * op.columns * 4;
       return op.adapts && op.cut == Cut::none ? size.tokens * op.columns * 2 * e : 0;
     case OperatorKind::attention: {
@@ -57,7 +57,7 @@ double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) 
   return 0;
 }
 
-/// Bytes a layer keeps from its forward to its backward pass, everything stored. Source of the
+/// Bytes a layer saves for its backward pass, nothing recomputed. Source of the
 /// terms: Korthikanti et al., arXiv 2205.05198, section 4, extended to gated layers, grouped
 /// heads, latent attention and experts.
 Bytes saved_everything(const LocalLayer& l) {
@@ -114,15 +114,15 @@ Bytes cheap_outputs(const LocalLayer& l) {
   return Bytes{elements * l.size.linear_input};
 }
 
-/// What PyTorch's selective checkpointing keeps: the layer's input, the outputs of every second
+/// What PyTorch's selective checkpointing saves: the layer's input, the outputs of every second
 /// GEMM (in the order they run, the router before shared experts) and of attention, and the results
 /// of tensor-parallel reductions. Source: torchtitan, the policy of its activation checkpointing.
 Bytes every_second_gemm(const LocalLayer& l) {
-  double kept = 0, attended = 0;  // elements and bytes per token
-  bool keep = true;
+  double saved = 0, attended = 0;  // elements and bytes per token
+  bool saves = true;
   const auto count = [&](double columns) {
-    if (keep) kept += columns;
-    keep = !keep;
+    if (saves) saved += columns;
+    saves = !saves;
   };
   const auto count_gemms = [&](const Unit& unit, bool routers) {
     for (const LayerOperator& op : unit.operators) {
@@ -146,7 +146,7 @@ Bytes every_second_gemm(const LocalLayer& l) {
     }
   }
   const double streams = l.layout.tp > 1 ? 3 : 1;  // the input, two reductions
-  return Bytes{l.size.tokens * (kept * l.size.element + attended) +
+  return Bytes{l.size.tokens * (saved * l.size.element + attended) +
                streams * l.stream() * l.size.element};
 }
 

@@ -1,4 +1,4 @@
-// Bytes one layer keeps and needs on one rank for one micro-batch.
+// Bytes one layer saves for backward and needs on one rank for one micro-batch.
 #pragma once
 
 #include "scalemodel/costs/layer_cost.hpp"
@@ -23,7 +23,7 @@ double routed_rows(const LayerKind& kind, const LayerLayout& layout, const Local
                    const Conditions& conditions);
 
 struct LayerBytes {
-  BytesByRecompute saved{};  ///< kept from forward to backward
+  BytesByRecompute saved{};  ///< saved for backward
   Bytes working;             ///< temporary peak beside what is saved
 };
 

@@ -9,7 +9,7 @@ namespace scalemodel {
 
 inline constexpr double kAdapterLaunches = 6;  ///< of one each way; counted in NeMo's, not timed
 
-/// What the host does for a routed layer each way beside launching kernels, in launches: close to a
+/// CPU overhead of a routed layer each way beside its kernel launches, in launches: close to a
 /// hundred operations of the framework, each as long as four or five launches. Chosen by a scan (0,
 /// 300, 400, 500) on published steps of 1 to 8 sequences per micro-batch on B200.
 inline constexpr double kRoutingLaunches = 400;

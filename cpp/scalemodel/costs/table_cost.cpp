@@ -19,7 +19,7 @@ constexpr double kIndexBytes = 8;
 /// keys by 8 bits.
 constexpr double kSortPasses = 8;
 /// Tables partitioned one by one; beyond it their loads are as good as even.
-constexpr double kMostTables = 100'000;
+constexpr double kMaxTables = 100'000;
 
 double expected_unique(double rows, double draws) {
   return rows * -std::expm1(draws * std::log1p(-1 / std::max(rows, 1 + 1e-9)));
@@ -39,7 +39,7 @@ LoadBalance whole_tables(const std::vector<TableClass>& classes, int ranks) {
     rows += c.count * c.rows;
   }
   if (ranks == 1 || tables == 0) return {};
-  if (classes.size() == 1 || tables > kMostTables) {
+  if (classes.size() == 1 || tables > kMaxTables) {
     const double most = std::ceil(tables / ranks) * ranks / tables;
     return {most, most};
   }

@@ -26,7 +26,7 @@ struct Cell {
   Bytes boundary;  ///< what one rank sends to the next stage per micro-batch
 };
 
-/// What one rank sends in one micro-batch: a layer of every kind, and the ends.
+/// What one rank sends in one micro-batch: a layer of every kind, the embedding and the LM head.
 struct CellMessages {
   std::array<MessageList, kMaxLayerKinds> layers;
   MessageList embedding, head;

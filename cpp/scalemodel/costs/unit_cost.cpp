@@ -8,7 +8,7 @@
 
 namespace scalemodel {
 
-GroupShape shape_of(const Placed& p, const Mesh& mesh, Parallelism parallelism) {
+GroupShape shape_of(const ShardedGroup& p, const Mesh& mesh, Parallelism parallelism) {
   const auto& groups = &mesh == &p.experts  ? p.expert_groups
                        : &mesh == &p.owners ? p.owner_groups
                                             : p.groups;
@@ -18,19 +18,19 @@ GroupShape shape_of(const Placed& p, const Mesh& mesh, Parallelism parallelism) 
   return GroupShape{};
 }
 
-GroupShape tensor_group(const Placed& p, const Mesh& mesh) {
+GroupShape tensor_group(const ShardedGroup& p, const Mesh& mesh) {
   const bool sequence = mesh.degree(Parallelism::sp) > 1;
   return shape_of(p, mesh, sequence ? Parallelism::sp : Parallelism::tp);
 }
 
-Transfer transfer(const Placed& p, Collective op, Bytes size, const GroupShape& shape) {
+Transfer transfer(const ShardedGroup& p, Collective op, Bytes size, const GroupShape& shape) {
   return transfer(op, size, shape, p.question.cluster, p.question.ablation);
 }
 
 namespace {
 
-/// The part of a unit that one rank computes in one micro-batch.
-struct Part {
+/// What one rank computes of a unit in one micro-batch.
+struct LocalUnit {
   bool routed = false;
   double tp = 1, sp = 1;     ///< ranks that matrices are sharded over; what lies between them
   double ep = 1;             ///< ranks that experts are sharded over
@@ -40,34 +40,34 @@ struct Part {
   double local_experts = 1;  ///< of the rank
 };
 
-Part part_of(const Placed& p, const Unit& unit, const Mesh& mesh) {
-  Part part;
-  part.routed = unit.routed();
-  part.tp = mesh.tensor_degree();
-  part.ep = mesh.degree(Parallelism::ep);
-  part.sp = part.routed ? 1 : p.mesh.degree(Parallelism::sp);
-  const double samples = part.routed ? p.expert_samples : p.samples;
-  part.tokens = samples * (part.routed ? p.tokens : p.own_tokens);
-  part.copies = part.routed ? unit.experts_per_token * p.question.conditions.imbalance : 1;
-  part.rows = part.tokens * part.copies;
-  part.local_experts = part.routed ? std::max(1.0, unit.experts / part.ep) : 1;
-  return part;
+LocalUnit local_unit(const ShardedGroup& p, const Unit& unit, const Mesh& mesh) {
+  LocalUnit local;
+  local.routed = unit.routed();
+  local.tp = mesh.tensor_degree();
+  local.ep = mesh.degree(Parallelism::ep);
+  local.sp = local.routed ? 1 : p.mesh.degree(Parallelism::sp);
+  const double samples = local.routed ? p.expert_samples : p.samples;
+  local.tokens = samples * (local.routed ? p.tokens : p.own_tokens);
+  local.copies = local.routed ? unit.experts_per_token * p.question.conditions.imbalance : 1;
+  local.rows = local.tokens * local.copies;
+  local.local_experts = local.routed ? std::max(1.0, unit.experts / local.ep) : 1;
+  return local;
 }
 
-UnitShard unit_shard(const Placed& p, const Part& part, const Mesh& mesh) {
+UnitShard unit_shard(const ShardedGroup& p, const LocalUnit& local, const Mesh& mesh) {
   UnitShard shard;
-  shard.tp = part.tp;
-  shard.tokens = part.tokens;
-  shard.split_tokens = part.tokens / part.sp;
-  shard.rows = part.rows;
-  if (!part.routed) return shard;
-  shard.batch = std::min(part.local_experts, std::max(1.0, part.rows));
-  shard.ep = static_cast<int>(part.ep);
+  shard.tp = local.tp;
+  shard.tokens = local.tokens;
+  shard.split_tokens = local.tokens / local.sp;
+  shard.rows = local.rows;
+  if (!local.routed) return shard;
+  shard.batch = std::min(local.local_experts, std::max(1.0, local.rows));
+  shard.ep = static_cast<int>(local.ep);
   shard.ep_between = shape_of(p, mesh, Parallelism::ep).domains > 1;
   return shard;
 }
 
-PricingContext pricing_context(const Placed& p) {
+PricingContext pricing_context(const ShardedGroup& p) {
   const GroupQuestion& q = p.question;
   PricingContext context{q.conditions, q.cluster, q.timers, {}, p.frozen, p.group.trained};
   context.attention.batch = p.samples;
@@ -78,25 +78,25 @@ PricingContext pricing_context(const Placed& p) {
   return context;
 }
 
-Flop gemm_flop(const Unit& unit, const Part& part) {
+Flop gemm_flop(const Unit& unit, const LocalUnit& local) {
   Flop sum;
   for (const LayerOperator& op : unit.operators) {
     if (op.kind != OperatorKind::gemm) continue;
-    const double rows = unit.on_copies(op) ? part.rows : part.tokens;
+    const double rows = unit.on_copies(op) ? local.rows : local.tokens;
     sum += Flop{2 * rows * op.rows * op.copies * op.columns * op.depth /
-                (op.cut == Cut::none ? 1 : part.tp)};
+                (op.cut == Cut::none ? 1 : local.tp)};
   }
   return sum;
 }
 
 /// Sums and gathers between the ranks that matrices are sharded over.
-void add_tensor_transfers(UnitCost& cost, const Placed& p, const Unit& unit, const Part& part,
-                          const Mesh& mesh) {
-  if (part.tp <= 1) return;
+void add_tensor_transfers(UnitCost& cost, const ShardedGroup& p, const Unit& unit,
+                          const LocalUnit& local, const Mesh& mesh) {
+  if (local.tp <= 1) return;
   const GroupShape group = tensor_group(p, mesh);
-  const Bytes in{part.tokens * unit.width_in * p.element};
-  const Bytes out{part.tokens * unit.width_out * p.element};
-  if (part.sp > 1 && !part.routed) {
+  const Bytes in{local.tokens * unit.width_in * p.element};
+  const Bytes out{local.tokens * unit.width_out * p.element};
+  if (local.sp > 1 && !local.routed) {
     // Sums become scatters, and what follows gathers: Korthikanti et al., arXiv 2205.05198. Inputs
     // are saved sharded and gathered once more for the gradients of weights.
     const auto gather = [&](Transfer& into, Bytes size) {
@@ -120,7 +120,7 @@ void add_tensor_transfers(UnitCost& cost, const Placed& p, const Unit& unit, con
 }
 
 /// Every rank sees the keys and values of the whole sequence: Llama Team, arXiv 2407.21783.
-void add_context_transfers(UnitCost& cost, const Placed& p, const Unit& unit, double tp) {
+void add_context_transfers(UnitCost& cost, const ShardedGroup& p, const Unit& unit, double tp) {
   const GroupShape group = shape_of(p, p.mesh, Parallelism::cp);
   if (group.ranks <= 1) return;
   double width = 0;
@@ -136,12 +136,12 @@ void add_context_transfers(UnitCost& cost, const Placed& p, const Unit& unit, do
 }
 
 /// Tokens on their way to their experts and back.
-void add_expert_transfers(UnitCost& cost, const Placed& p, const Unit& unit, const Part& part,
-                          const Mesh& mesh) {
-  if (!part.routed) return;
-  if (part.ep > 1) {
-    const Bytes sent{part.rows * unit.width_in * p.element};
-    const Bytes back{part.rows * unit.width_out * p.element};
+void add_expert_transfers(UnitCost& cost, const ShardedGroup& p, const Unit& unit,
+                          const LocalUnit& local, const Mesh& mesh) {
+  if (!local.routed) return;
+  if (local.ep > 1) {
+    const Bytes sent{local.rows * unit.width_in * p.element};
+    const Bytes back{local.rows * unit.width_out * p.element};
     const GroupShape group = shape_of(p, mesh, Parallelism::ep);
     cost.dispatch = transfer(p, Collective::all_to_all, sent, group);
     cost.combine = transfer(p, Collective::all_to_all, back, group);
@@ -163,7 +163,7 @@ struct Owners {
 };
 
 /// Parameters are gathered where they are sharded; gradients are reduced, first over shards.
-void add_parameter_transfers(UnitCost& cost, const Placed& p, const UnitSizes& sizes,
+void add_parameter_transfers(UnitCost& cost, const ShardedGroup& p, const UnitSizes& sizes,
                              const Owners& owners) {
   const Conditions& conditions = p.question.conditions;
   const auto& [fsdp, zero, ddp] = owners;
@@ -191,7 +191,7 @@ void add_parameter_transfers(UnitCost& cost, const Placed& p, const UnitSizes& s
 }
 
 /// Notes which transfers take part, and how often those of parameters do.
-void note_parts(UnitCost& cost, const Placed& p, const Unit& unit, const Owners& owners) {
+void note_parts(UnitCost& cost, const ShardedGroup& p, const Unit& unit, const Owners& owners) {
   const auto take_part = [&](const Transfer& moved, Parts part) {
     if (takes_part(moved)) cost.parts |= part;
   };
@@ -216,34 +216,35 @@ void note_parts(UnitCost& cost, const Placed& p, const Unit& unit, const Owners&
 
 }  // namespace
 
-UnitCost unit_cost(const Placed& p, const Unit& unit, LayerBuilder& builder, UnitSizes& sizes) {
+UnitCost unit_cost(const ShardedGroup& p, const Unit& unit, LayerBuilder& builder,
+                   UnitSizes& sizes) {
   const Mesh& mesh = unit.experts > 0 ? p.experts : p.mesh;
-  const Part part = part_of(p, unit, mesh);
+  const LocalUnit local = local_unit(p, unit, mesh);
   const LayerBuilder before = builder;
   const double adapters =
-      add_operators(builder, unit, unit_shard(p, part, mesh), pricing_context(p));
-  sizes.flop += gemm_flop(unit, part);
+      add_operators(builder, unit, unit_shard(p, local, mesh), pricing_context(p));
+  sizes.flop += gemm_flop(unit, local);
   UnitCost cost;
   cost.forward = builder.forward() - before.forward();
   cost.backward = builder.backward() - before.backward();
   sizes.gemm_forward = builder.linear_forward() - before.linear_forward();
   sizes.gemm_backward = builder.linear_backward() - before.linear_backward();
 
-  sizes.held = unit.parameters_cut * part.local_experts / part.tp + unit.parameters_whole;
+  sizes.held = unit.parameters_cut * local.local_experts / local.tp + unit.parameters_whole;
   const bool adapted = adapters > 0 || p.question.conditions.frozen_base;
   sizes.trained = adapted ? adapters : p.frozen ? 0 : sizes.held;
   sizes.saved =
-      part.tokens * (unit.saved_cut / part.tp * part.copies +
-                     unit.saved_whole * part.copies / part.sp + unit.saved_token / part.sp);
-  sizes.input = part.tokens * unit.width_in / part.sp;
+      local.tokens * (unit.saved_cut / local.tp * local.copies +
+                      unit.saved_whole * local.copies / local.sp + unit.saved_token / local.sp);
+  sizes.input = local.tokens * unit.width_in / local.sp;
 
   const bool end =
       p.group.kind == GroupKind::token_embedding || p.group.kind == GroupKind::patch_embedding;
   if (end && !p.question.ablation.ends) return cost;
-  add_tensor_transfers(cost, p, unit, part, mesh);
-  add_context_transfers(cost, p, unit, part.tp);
-  add_expert_transfers(cost, p, unit, part, mesh);
-  const Mesh& holders = part.routed ? p.experts : p.owners;
+  add_tensor_transfers(cost, p, unit, local, mesh);
+  add_context_transfers(cost, p, unit, local.tp);
+  add_expert_transfers(cost, p, unit, local, mesh);
+  const Mesh& holders = local.routed ? p.experts : p.owners;
   const Owners owners{shape_of(p, holders, Parallelism::fsdp),
                       shape_of(p, holders, Parallelism::zero1),
                       shape_of(p, holders, Parallelism::ddp)};

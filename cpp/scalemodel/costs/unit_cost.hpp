@@ -1,4 +1,4 @@
-// What one unit of a layer group costs one rank: compute, transfers and what it keeps.
+// What one unit of a layer group costs one rank: compute, transfers and what it saves for backward.
 #pragma once
 
 #include <array>
@@ -8,8 +8,8 @@
 
 namespace scalemodel {
 
-/// One group under one mesh: what its units have in common.
-struct Placed {
+/// One group sharded over one mesh: what its units have in common.
+struct ShardedGroup {
   const GroupQuestion& question;
   const LayerGroup& group;
   const Mesh& mesh;
@@ -25,15 +25,15 @@ struct Placed {
 };
 
 /// Ranks along one axis of `mesh`, which is one of the three of `p`.
-GroupShape shape_of(const Placed& p, const Mesh& mesh, Parallelism parallelism);
+GroupShape shape_of(const ShardedGroup& p, const Mesh& mesh, Parallelism parallelism);
 
 /// Ranks that matrices are sharded over.
-GroupShape tensor_group(const Placed& p, const Mesh& mesh);
+GroupShape tensor_group(const ShardedGroup& p, const Mesh& mesh);
 
 /// A collective on the cluster of the question, as far as its ablation leaves it.
-Transfer transfer(const Placed& p, Collective op, Bytes size, const GroupShape& shape);
+Transfer transfer(const ShardedGroup& p, Collective op, Bytes size, const GroupShape& shape);
 
-/// Groups of layers, as opposed to the ends of a model and to tables.
+/// Groups of layers, as opposed to embeddings, heads and tables.
 constexpr bool has_layers(GroupKind kind) {
   return kind == GroupKind::transformer || kind == GroupKind::mlp || kind == GroupKind::interaction;
 }
@@ -42,14 +42,15 @@ constexpr bool has_layers(GroupKind kind) {
 struct UnitSizes {
   double held = 0;     ///< parameters of this rank when gathered
   double trained = 0;  ///< of them, those that learn
-  double saved = 0;    ///< values kept for the backward pass
+  double saved = 0;    ///< values saved for the backward pass
   double input = 0;    ///< values of the unit's input
   Seconds gemm_forward, gemm_backward;
   Flop flop;
 };
 
-/// `builder` holds the units of the same layer before this one: the host runs ahead of the
-/// accelerator by a layer, and what a unit adds to the layer's time is the unit's.
-UnitCost unit_cost(const Placed& p, const Unit& unit, LayerBuilder& builder, UnitSizes& sizes);
+/// `builder` holds the units of the same layer before this one: the CPU launches kernels a
+/// layer ahead of the accelerator, and what a unit adds to the layer's time is the unit's.
+UnitCost unit_cost(const ShardedGroup& p, const Unit& unit, LayerBuilder& builder,
+                   UnitSizes& sizes);
 
 }  // namespace scalemodel

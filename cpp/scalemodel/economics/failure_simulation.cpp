@@ -74,7 +74,7 @@ SimulatedRun simulate_run(const FailingJob& job, const SimulationPlan& plan, Spl
     run.repeated += until - saved - written;
     run.time += until;
     do {
-      if (++run.failures > kMostFailures) {
+      if (++run.failures > kMaxFailures) {
         run.time = Seconds{kInfinity};
         return run;
       }

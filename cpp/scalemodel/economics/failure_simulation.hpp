@@ -36,11 +36,11 @@ struct SimulatedRun {
 };
 
 /// Most failures of one run: beyond it a run counts as one that never ends.
-inline constexpr int kMostFailures = 1'000'000;
+inline constexpr int kMaxFailures = 1'000'000;
 
 /// Independent runs of one job; the same seed gives the same runs on every platform. Failures come
 /// at random (exponential times) while the job runs or restarts, not while it waits in the queue.
-/// A run with more than `kMostFailures` failures ends there, with infinite time.
+/// A run with more than `kMaxFailures` failures ends there, with infinite time.
 /// Preconditions: work and interval positive.
 std::vector<SimulatedRun> simulate_runs(const FailingJob& job, const SimulationPlan& plan);
 

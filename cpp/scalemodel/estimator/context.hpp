@@ -17,12 +17,12 @@ struct StepContext {
   const Conditions& conditions;
   DataParallelGroups groups;
   Schedule schedule;
-  double storage_bytes;   ///< of a weight or activation
-  double gradient_bytes;  ///< of a gradient as accumulated and reduced
-  double reach;           ///< share of compute that can hide communication
-  bool gathered;          ///< parameters live sharded and are gathered layer by layer
-  bool weights_sharded;   ///< the same but in a lower bound, which pays for no gathering
-  bool free_host;         ///< lower bound: host transfers cost nothing
+  double storage_bytes;       ///< of a weight or activation
+  double gradient_bytes;      ///< of a gradient as accumulated and reduced
+  double overlap_efficiency;  ///< share of compute that can hide communication
+  bool gathered;              ///< parameters live sharded and are gathered layer by layer
+  bool weights_sharded;       ///< the same but in a lower bound, which pays for no gathering
+  bool free_host;             ///< lower bound: transfers to and from host memory cost nothing
   RecentDurations* recent = nullptr;  ///< of the same stages, if kept
 
   const Cluster& cluster() const { return tables.cluster(); }
@@ -46,7 +46,7 @@ inline StepContext make_context(const Tables& tables, const Strategy& strategy,
       .schedule = running_schedule(strategy.schedule, degrees.pp, degrees.vpp),
       .storage_bytes = storage_bytes,
       .gradient_bytes = conditions.gradients_fp32 ? 4.0 : storage_bytes,
-      .reach = conditions.stack.overlap_efficiency,
+      .overlap_efficiency = conditions.stack.overlap_efficiency,
       .gathered = false,
       .weights_sharded = false,
       .free_host = false,

@@ -116,14 +116,14 @@ struct Stages {
 
 /// Goes through the stages; what the fullest and the slowest of them need is set in the estimate.
 Stages run_stages(const StepContext& c, Estimate& e, Extremes* extremes) {
-  const double contention = c.stack().contention;
+  const double overlap_slowdown = c.stack().contention;
   Stages all;
   if (c.gathered) all.gathers = layer_gather_times(c);
   double most_sent = -1;
   Bytes peak{-1};
   for (const StageClass& stage : c.stages.classes) {
     const StageCost cost = stage_cost(c, stage, all.gathers);
-    const Seconds busy = cost.busy(contention);
+    const Seconds busy = cost.busy(overlap_slowdown);
     if (extremes != nullptr) add_extremes(*extremes, cost.passes().compute);
     if (c.stages.paths != nullptr) {
       StagePasses& kept = stage.head ? all.last : stage.embedding ? all.first : all.inner;
@@ -141,9 +141,9 @@ Stages run_stages(const StepContext& c, Estimate& e, Extremes* extremes) {
     e.optimizer = max(e.optimizer, optimizer_time(c, cost));
     e.exposed_offload = max(e.exposed_offload, optimizer_transfer(c, cost));
     const MemoryByKind memory = stage_memory(c, stage, cost);
-    const Bytes taken = memory.allocated() + memory.fragments(c.stack());
-    if (taken > peak) {
-      peak = taken;
+    const Bytes allocated = memory.allocated() + memory.fragments(c.stack());
+    if (allocated > peak) {
+      peak = allocated;
       set_memory(e, memory, c.stack(), stage.first_index);
     }
     e.host_memory = max(e.host_memory, c.cluster().node_accelerators * memory.host);
@@ -215,7 +215,7 @@ void set_traffic(const StepContext& c, const Stages& all, PipelineTimes& times) 
 }
 
 /// How long before its end a pair of DualPipe hands on what it made: the last layer's backward pass
-/// covers what is sent.
+/// hides what is sent.
 Seconds handed_on_early(const StepContext& c, const StageCost& cost) {
   if (!c.stages.mirrored || !transfers_overlap(c)) return Seconds{};
   const double layers = std::max(1, c.tables.model().layers() / c.degrees.pp);
@@ -244,39 +244,40 @@ Estimate estimate_of(const StepContext& c, Extremes* extremes) {
   const Degrees& d = c.degrees;
   e.dp = d.dp;
   e.memory_capacity = cluster.accelerator.memory_capacity;
-  const double contention = c.stack().contention;
+  const double overlap_slowdown = c.stack().contention;
   Stages all = run_stages(c, e, extremes);
   const StageCost& slowest = all.slowest;
   const StepTraffic& traffic = all.traffic;
 
   const double m = d.micro_batches;
   const Phase passes = slowest.passes();
-  e.compute = m * (passes.compute + contention * slowest.hidden()) + contention * traffic.hidden;
+  e.compute = m * (passes.compute + overlap_slowdown * slowest.hidden()) +
+              overlap_slowdown * traffic.hidden;
   e.exposed_tp = m * passes.tp;
   e.exposed_cp = m * passes.cp;
   // What only pairs hide is exposed by passes without a partner.
-  const double alone = c.stages.mirrored ? lone_passes(d.pp) : 0;
-  const Seconds uncovered_ep = alone * (slowest.paired_forward + slowest.paired_backward);
-  e.compute = e.compute - contention * uncovered_ep;
-  e.exposed_ep = m * passes.ep + uncovered_ep;
+  const double alone = c.stages.mirrored ? unpaired_passes(d.pp) : 0;
+  const Seconds unpaired_ep = alone * (slowest.paired_forward + slowest.paired_backward);
+  e.compute = e.compute - overlap_slowdown * unpaired_ep;
+  e.exposed_ep = m * passes.ep + unpaired_ep;
   e.exposed_offload += m * slowest.offload_exposed;
   e.exposed_dp = m * slowest.gather_exposed + traffic.at_ends;
   if (c.stages.paths == nullptr) {
     e.exposed_dp += c.gathered ? Seconds{} : traffic.gather + traffic.reduce - traffic.hidden;
   } else {
     const PipelineDuration lasts = critical_path(c, all, all.gathers);
-    const Seconds busy = m * all.busy + (1 - contention) * uncovered_ep;
+    const Seconds busy = m * all.busy + (1 - overlap_slowdown) * unpaired_ep;
     const Seconds idle = lasts.passes - busy;
     e.bubble = idle > kSumRounding * busy ? idle : Seconds{};
     e.exposed_pp = lasts.hops;
     e.exposed_dp += lasts.traffic;
   }
-  e.bubble += ((d.pp - 1) * contention) * traffic.drain_hidden;
+  e.bubble += ((d.pp - 1) * overlap_slowdown) * traffic.drain_hidden;
   const Straggling late = expected_straggling(c.stack().kernel_spread, d, c.gathered);
   e.bubble += (late.stage * (passes.compute / all.busy)) * e.bubble;
   e.compute += (m * late.anywhere) * passes.compute;
   e.overhead = c.stack().step_overhead;
-  e.hidden = max(Seconds{}, m * slowest.hidden() - uncovered_ep + traffic.hidden);
+  e.hidden = max(Seconds{}, m * slowest.hidden() - unpaired_ep + traffic.hidden);
   e.step_time = e.compute + e.exposed_tp + e.exposed_cp + e.exposed_ep + e.exposed_pp +
                 e.exposed_dp + e.exposed_offload + e.bubble + e.optimizer + e.overhead;
   e.micro_batches = m;

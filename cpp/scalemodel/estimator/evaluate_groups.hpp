@@ -127,7 +127,7 @@ struct RecordOf<GroupEstimate> {
       field("memory_tables_bytes", &T::memory_tables, "embedding tables, fullest rank"),
       field("memory_gradients_bytes", &T::memory_gradients, "gradients"),
       field("memory_optimizer_bytes", &T::memory_optimizer, "master weights, moments, row states"),
-      field("memory_activations_bytes", &T::memory_activations, "kept for the backward pass"),
+      field("memory_activations_bytes", &T::memory_activations, "saved for the backward pass"),
       field("memory_logits_bytes", &T::memory_logits, "logits and what their loss makes of them"),
       field("memory_gathered_bytes", &T::memory_gathered, "gathered parameters"),
       field("memory_communication_bytes", &T::memory_communication, "exchange buffers"),

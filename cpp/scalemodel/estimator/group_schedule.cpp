@@ -344,7 +344,7 @@ Ready run_forward(const Step& step, const Order& s, Clocks& c, std::size_t g,
   for (const int before : step.group(g).waits_for) {
     const auto b = static_cast<std::size_t>(before);
     Ready from = outputs[b];
-    if (at < kMostProducers && takes_part(cost.gather_in[at]) &&
+    if (at < kMaxProducers && takes_part(cost.gather_in[at]) &&
         step.costs[b]->layout != cost.layout) {
       from = {issue(c, s, cost.gather_in[at], from.time, reshard), reshard};
     }

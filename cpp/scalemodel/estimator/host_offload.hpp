@@ -15,8 +15,8 @@ inline void add_host_traffic(StageCost& cost, const StepContext& c, const StageC
   const Bytes weights{s.offload_weights ? share * c.storage_bytes * (cost.dense + cost.expert) : 0};
   const Bytes activations = s.offload_activations ? share * saved_bytes(c, stage) : Bytes{};
   const Seconds one_way = host_transfer_time(weights + activations, c.cluster().accelerator);
-  const Seconds forward_exposed = uncovered(one_way, cover_left(c, cost.forward));
-  const Seconds backward_exposed = uncovered(one_way, cover_left(c, cost.backward));
+  const Seconds forward_exposed = excess(one_way, overlappable_left(c, cost.forward));
+  const Seconds backward_exposed = excess(one_way, overlappable_left(c, cost.backward));
   cost.offload_exposed = forward_exposed + backward_exposed;
   cost.forward_offload = forward_exposed;
   cost.forward.hidden += one_way - forward_exposed;

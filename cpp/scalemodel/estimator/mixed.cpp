@@ -56,9 +56,9 @@ std::vector<StageClass> chunks_of(const Model& model, const std::vector<int>& la
   return chunks;
 }
 
-Seconds busy(const ChunkCost& chunk, double contention) {
+Seconds busy(const ChunkCost& chunk, double overlap_slowdown) {
   const auto of = [&](const PassCost& pass) {
-    return pass.compute + pass.exposed() + contention * pass.hidden;
+    return pass.compute + pass.exposed() + overlap_slowdown * pass.hidden;
   };
   return of(chunk.forward) + of(chunk.backward);
 }
@@ -102,12 +102,12 @@ std::vector<int> balanced_layers(const StepCosts& even, const std::vector<int>& 
     const bool end = chunk.embedding || chunk.head;
     const std::size_t like = !end ? s : chunk.embedding ? std::min(s + 1, stages - 1) : s - 1;
     const bool alike = like != s && !even.chunks[like].embedding && !even.chunks[like].head;
-    const Seconds own = busy(chunk, even.contention);
+    const Seconds own = busy(chunk, even.overlap_slowdown);
     each[s] = own / std::max(1, chunk.total_layers());
     if (!alike) continue;
     // An inner neighbour tells a layer from the end, if it is of the same kind.
-    const Seconds inner =
-        busy(even.chunks[like], even.contention) / std::max(1, even.chunks[like].total_layers());
+    const Seconds inner = busy(even.chunks[like], even.overlap_slowdown) /
+                          std::max(1, even.chunks[like].total_layers());
     each[s] = min(each[s], inner);
     taken[s] = max(Seconds{}, own - chunk.total_layers() * each[s]);
   }
@@ -200,7 +200,8 @@ Seconds least_time(const StepCosts& one, const StepCosts& two, int layers) {
   const double chained = traits_of(one.schedule).splits_backward ? 0 : 1;
   double most = 0;
   for (std::size_t s = one.chunks.size(); s-- > 0;) {
-    const Seconds each = busy(two.chunks[s], two.contention) - busy(one.chunks[s], one.contention);
+    const Seconds each =
+        busy(two.chunks[s], two.overlap_slowdown) - busy(one.chunks[s], one.overlap_slowdown);
     if (each <= Seconds{}) return Seconds{};
     most = std::max(most, 1 / (m * each.base()) + (1 - chained / m) * most);
   }
@@ -258,7 +259,7 @@ class StagedPipeline {
     run.memory.resize(parts_.size());
     for (const MemorySample& sample : memory_profile(run.timeline)) {
       Bytes& fullest = run.memory[kind_[static_cast<std::size_t>(sample.rank)]];
-      fullest = max(fullest, sample.held.total());
+      fullest = max(fullest, sample.allocated.total());
     }
     for (std::size_t k = 0; k < parts_.size(); ++k) {
       const Bytes capacity = parts_[k].tables->cluster().accelerator.memory_capacity;
@@ -310,7 +311,8 @@ class StagedPipeline {
     StepCosts step = costs(layers);
     // A stage that is busy for longer than the best step needs no simulation.
     Seconds slowest;
-    for (const ChunkCost& chunk : step.chunks) slowest = max(slowest, busy(chunk, step.contention));
+    for (const ChunkCost& chunk : step.chunks)
+      slowest = max(slowest, busy(chunk, step.overlap_slowdown));
     if (best.excess == 0 && step.micro_batches * slowest >= best.timeline.step_time) return false;
     StagedRun trial = run(layers, std::move(step));
     if (!trial.better_than(best)) return false;

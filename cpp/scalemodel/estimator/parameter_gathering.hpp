@@ -9,7 +9,7 @@
 
 namespace scalemodel {
 
-/// Parameter-gathering traffic of one layer kind (or of the ends) per micro-batch.
+/// Parameter-gathering traffic of one layer kind (or of the embedding and LM head) per micro-batch.
 struct GatherTimes {
   Seconds gather, reduce;
   // What of it a layer exposes, once asked for: the same in every stage that recomputes alike.
@@ -108,7 +108,7 @@ inline std::array<GatherTimes, kMaxLayerKinds> layer_gather_times(const StepCont
 /// often the nearer the traffic comes to the compute, so that exposure grows with the group
 /// instead of setting in where the two are equal.
 inline Seconds exposed_beside(Seconds traffic, Seconds compute, double efficiency) {
-  if (efficiency >= 1 || compute <= Seconds{}) return uncovered(traffic, compute);
+  if (efficiency >= 1 || compute <= Seconds{}) return excess(traffic, compute);
   if (efficiency <= 0 || traffic <= Seconds{}) return traffic;
   const double ratio = traffic / compute;
   return (smooth_max(ratio, 1, 1 / (1 - efficiency)) - 1) * compute;
@@ -139,14 +139,16 @@ inline void add_parameter_gathering(StageCost& cost, const StepContext& c, const
     const Seconds backward_traffic =
         (1 + again_gathers) * forward_traffic + (hide_reduce ? gathers[k].reduce : Seconds{});
     if (gathers[k].recomputed != recomputed) {
-      // What tensor, context and expert parallelism hid already is no cover any more.
+      // Compute that hides tensor, context or expert parallelism already is not overlappable.
       const Phase again = recomputed * layer.recompute[mode];
-      const Seconds forward_cover = uncovered(layer.forward.compute, layer.forward.hidden);
-      const Seconds backward_cover =
-          uncovered(layer.backward.compute + again.compute, layer.backward.hidden + again.hidden);
+      const Seconds forward_overlappable = excess(layer.forward.compute, layer.forward.hidden);
+      const Seconds backward_overlappable =
+          excess(layer.backward.compute + again.compute, layer.backward.hidden + again.hidden);
       gathers[k].recomputed = recomputed;
-      gathers[k].forward_exposed = exposed_beside(forward_traffic, forward_cover, c.reach);
-      gathers[k].backward_exposed = exposed_beside(backward_traffic, backward_cover, c.reach);
+      gathers[k].forward_exposed =
+          exposed_beside(forward_traffic, forward_overlappable, c.overlap_efficiency);
+      gathers[k].backward_exposed =
+          exposed_beside(backward_traffic, backward_overlappable, c.overlap_efficiency);
     }
     const Seconds forward_exposed = gathers[k].forward_exposed;
     const Seconds backward_exposed = gathers[k].backward_exposed;
@@ -170,10 +172,10 @@ inline void add_parameter_gathering(StageCost& cost, const StepContext& c, const
 }
 
 /// Exposed part of `traffic` in as many buckets as the stage has layers: at least one,
-/// and all but one layer's compute cover the others.
-inline Seconds exposed_traffic(Seconds traffic, Seconds cover, double buckets, bool hide) {
+/// and all but one layer's compute can hide the others.
+inline Seconds exposed_traffic(Seconds traffic, Seconds overlappable, double buckets, bool hide) {
   if (!hide) return traffic;
-  return max(uncovered(traffic, (1 - 1 / buckets) * cover), traffic / buckets);
+  return max(excess(traffic, (1 - 1 / buckets) * overlappable), traffic / buckets);
 }
 
 /// ZeRO-2 keeps only a shard of the gradients, so every micro-batch reduces them chunk by chunk,
@@ -186,11 +188,11 @@ inline void add_repeated_reduction(StageCost& cost, const StepContext& c, const 
   const Seconds each =
       reduce_time(c, cost.trainable_dense / chunks, cost.trainable_expert / chunks, layers);
   const Seconds reduce = share * chunks * each;
-  const Seconds cover = cover_left(c, cost.backward + cost.recompute);
-  const Seconds exposed = exposed_traffic(reduce, cover, layers, hide);
+  const Seconds overlappable = overlappable_left(c, cost.backward + cost.recompute);
+  const Seconds exposed = exposed_traffic(reduce, overlappable, layers, hide);
   cost.gather_exposed += exposed;
   cost.backward.hidden += reduce - exposed;
-  // Token table and head reduce theirs in the chunks that they are in.
+  // Token embedding and LM head reduce theirs in the chunks that they are in.
   const double trainable = cost.trainable_dense + cost.trainable_expert;
   if (trainable > 0) cost.ends += (ends.trainable / trainable) * exposed;
 }

@@ -40,33 +40,37 @@ inline bool transfers_serial(const StepContext& c) {
 
 /// Passes of a chunk; `scale`: how often the cost counts for them.
 inline PartTimes part_times(const StepContext& c, const StageCost& cost, double scale) {
-  const double contention = c.stack().contention;
-  const Seconds busy = cost.busy(contention), forward = cost.forward_busy(contention);
+  const double overlap_slowdown = c.stack().contention;
+  const Seconds busy = cost.busy(overlap_slowdown), forward = cost.forward_busy(overlap_slowdown);
   PartTimes t;
   t[kPairedForward] = scale * forward;
   t[kPairedBackward] = scale * (busy - forward);
   // Alone, nothing runs under them.
-  t[kForward] = t[kPairedForward] + (scale * (1 - contention)) * cost.paired_forward;
-  const Seconds backward = t[kPairedBackward] + (scale * (1 - contention)) * cost.paired_backward;
+  t[kForward] = t[kPairedForward] + (scale * (1 - overlap_slowdown)) * cost.paired_forward;
+  const Seconds backward =
+      t[kPairedBackward] + (scale * (1 - overlap_slowdown)) * cost.paired_backward;
   t[kWeightGradient] = min(backward, scale * cost.weight_gradient);
   t[kInputGradient] = backward - t[kWeightGradient];
-  const Seconds forward_cover = scale * cover_left(c, cost.forward);
-  const Seconds backward_cover = scale * cover_left(c, cost.backward + cost.recompute);
-  // A backward pass in one piece covers no more than what its other traffic leaves.
+  const Seconds forward_overlappable = scale * overlappable_left(c, cost.forward);
+  const Seconds backward_overlappable =
+      scale * overlappable_left(c, cost.backward + cost.recompute);
+  // A backward pass in one piece hides no more than what its other traffic leaves.
   const bool splits = traits_of(c.schedule).splits_backward;
-  const Seconds of_weights = (scale * c.reach) * cost.weight_gradient;
-  const Seconds weight_cover = splits ? of_weights : min(of_weights, backward_cover);
-  t[kPairedForwardCover] = forward_cover;
-  t[kPairedBackwardCover] = backward_cover;
-  t[kForwardCover] = forward_cover + scale * cost.paired_forward;
-  t[kWeightGradientCover] = weight_cover;
-  t[kInputGradientCover] = uncovered(backward_cover + scale * cost.paired_backward, weight_cover);
+  const Seconds of_weights = (scale * c.overlap_efficiency) * cost.weight_gradient;
+  const Seconds weight_overlappable = splits ? of_weights : min(of_weights, backward_overlappable);
+  t[kPairedForwardOverlappable] = forward_overlappable;
+  t[kPairedBackwardOverlappable] = backward_overlappable;
+  t[kForwardOverlappable] = forward_overlappable + scale * cost.paired_forward;
+  t[kWeightGradientOverlappable] = weight_overlappable;
+  t[kInputGradientOverlappable] =
+      excess(backward_overlappable + scale * cost.paired_backward, weight_overlappable);
   return t;
 }
 
-/// Passes of single layers and ends as parts of the chunks of `stage`, for critical paths to count.
-/// A layer takes its share of chunks of its kind, because a chunk hides the traffic of its layers
-/// together (host transfers, repeated reductions); an end takes what it adds to a mean chunk.
+/// Passes of single layers, embedding and LM head as parts of the chunks of `stage`, for critical
+/// paths to count. A layer takes its share of chunks of its kind, because a chunk hides the traffic
+/// of its layers together (offload, repeated reductions); embedding and LM head take what they add
+/// to a mean chunk.
 inline PipelineTimes pipeline_times(const StepContext& c, const StageClass& stage,
                                     std::array<GatherTimes, kMaxLayerKinds>& gathers) {
   // A pass of a mirrored layout counts for half of the micro-batches.
@@ -103,7 +107,7 @@ inline PipelineTimes pipeline_times(const StepContext& c, const StageClass& stag
     times.parts[k] = mean.share(1 / mean_layers);
   }
   if (kinds > 1) {
-    // Where layers of several kinds are mixed, some cover traffic of others.
+    // Where layers of several kinds are mixed, some hide traffic of others.
     PartTimes mixed = plain;
     for (std::size_t k = 0; k < kinds; ++k) {
       if (chunk.layers[k] == 0) continue;

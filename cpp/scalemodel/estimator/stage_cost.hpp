@@ -74,15 +74,16 @@ inline StageCost stage_cost(const StepContext& c, const StageClass& stage,
   if (c.stages.mirrored) {
     // DualPipe runs one direction's dispatch and combine under the other direction's compute.
     const Seconds ep = cost.forward.ep + cost.backward.ep + cost.recompute.ep;
-    const Seconds cover = cover_left(c, cost.forward) + cover_left(c, cost.backward);
-    const double covered = ep > Seconds{} ? std::min(1.0, cover / ep) : 0;
-    cost.paired_forward = covered * cost.forward.ep;
-    cost.paired_backward = covered * (cost.backward.ep + cost.recompute.ep);
+    const Seconds overlappable =
+        overlappable_left(c, cost.forward) + overlappable_left(c, cost.backward);
+    const double hidden_share = ep > Seconds{} ? std::min(1.0, overlappable / ep) : 0;
+    cost.paired_forward = hidden_share * cost.forward.ep;
+    cost.paired_backward = hidden_share * (cost.backward.ep + cost.recompute.ep);
     cost.forward.hidden += cost.paired_forward;
     cost.backward.hidden += cost.paired_backward;
-    cost.forward.ep = (1 - covered) * cost.forward.ep;
-    cost.backward.ep = (1 - covered) * cost.backward.ep;
-    cost.recompute.ep = (1 - covered) * cost.recompute.ep;
+    cost.forward.ep = (1 - hidden_share) * cost.forward.ep;
+    cost.backward.ep = (1 - hidden_share) * cost.backward.ep;
+    cost.recompute.ep = (1 - hidden_share) * cost.recompute.ep;
   }
   return cost;
 }

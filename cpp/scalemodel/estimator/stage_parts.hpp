@@ -14,8 +14,8 @@ struct StageParts {
   Phase forward, backward, recompute;
   Seconds weight_gradient;
   Seconds forward_dp, backward_dp;            ///< exposed traffic of parameters and gradients
-  Seconds forward_offload, backward_offload;  ///< exposed host transfers
-  Seconds host_one_way;                       ///< host transfers of either pass, hidden or not
+  Seconds forward_offload, backward_offload;  ///< exposed transfers to and from host memory
+  Seconds host_one_way;  ///< transfers to or from host memory of either pass, hidden or not
   Bytes host_bytes;
   Seconds pass_gather, pass_reduce;       ///< data-parallel traffic of every pass, hidden or not
   Seconds first_gather, last_reduce;      ///< of these: without a neighbour to hide under
@@ -23,7 +23,7 @@ struct StageParts {
   Bytes parameter_bytes, gradient_bytes;  ///< gathered, reduced: as stored
   Seconds encode;                         ///< a gradient compressed or restored, once per step
   Seconds optimizer, optimizer_transfer;  ///< once per step
-  Bytes saved;                            ///< kept of a micro-batch by the layers
+  Bytes saved;                            ///< saved for backward by the layers, of one micro-batch
   Bytes head_saved, logits;               ///< and by the head, until its gradient is made
   MemoryKinds memory;                     ///< at the peak
   double in_flight = 0;                   ///< micro-batches that memory.activations holds

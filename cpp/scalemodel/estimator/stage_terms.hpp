@@ -23,21 +23,20 @@ struct StageCost {
 
   Phase passes() const { return forward + backward + recompute; }
   Seconds hidden() const { return passes().hidden; }
-  Seconds forward_busy(double contention) const {
-    return forward.total() + contention * forward.hidden + forward_gather + forward_offload;
+  Seconds forward_busy(double overlap_slowdown) const {
+    return forward.total() + overlap_slowdown * forward.hidden + forward_gather + forward_offload;
   }
-  Seconds busy(double contention) const {
-    return passes().total() + contention * hidden() + gather_exposed + offload_exposed;
+  Seconds busy(double overlap_slowdown) const {
+    return passes().total() + overlap_slowdown * hidden() + gather_exposed + offload_exposed;
   }
 };
 
-inline Seconds uncovered(Seconds communication, Seconds cover) {
-  return max(Seconds{}, communication - cover);
-}
+/// What `time` exceeds `other` by: communication its overlappable compute, for one.
+inline Seconds excess(Seconds time, Seconds other) { return max(Seconds{}, time - other); }
 
-/// Compute of a pass that nothing runs under yet.
-inline Seconds cover_left(const StepContext& c, const Phase& pass) {
-  return uncovered(c.reach * pass.compute, pass.hidden);
+/// Overlappable compute of a pass: what hides no communication yet.
+inline Seconds overlappable_left(const StepContext& c, const Phase& pass) {
+  return excess(c.overlap_efficiency * pass.compute, pass.hidden);
 }
 
 /// Parameters of the token embedding and LM head that a stage holds; the last stage of a pipeline
@@ -66,7 +65,7 @@ inline double recompute_share(const Strategy& strategy, const StageClass& stage)
   return std::min(1.0, strategy.recompute_layers / static_cast<double>(std::max(1, own)));
 }
 
-/// Bytes a stage keeps of one micro-batch.
+/// Bytes a stage saves for backward of one micro-batch.
 inline Bytes saved_bytes(const StepContext& c, const StageClass& stage) {
   const double recomputed = recompute_share(c.strategy, stage);
   const auto mode = static_cast<std::size_t>(c.strategy.recompute);

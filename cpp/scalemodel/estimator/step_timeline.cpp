@@ -43,8 +43,8 @@ class Builder {
     costs.transfers_serial = pipeline_.transfers_serial;
     costs.hide_gather = pipeline_.hide_gather;
     costs.hide_reduce = pipeline_.hide_reduce;
-    costs.reach = tables_.stack().overlap_efficiency;
-    costs.contention = tables_.stack().contention;
+    costs.overlap_efficiency = tables_.stack().overlap_efficiency;
+    costs.overlap_slowdown = tables_.stack().contention;
     costs.overhead = tables_.stack().step_overhead;
     const auto per_stage = static_cast<std::size_t>(costs.chunks_per_stage);
     for (std::size_t first = 0; first < chunks.size(); first += per_stage) {
@@ -270,10 +270,10 @@ Timeline step_timeline(Tables& tables, const Strategy& strategy, const TimelineO
   check_slowdown(slowdown, degrees.pp);
   const double chunks = degrees.pp * static_cast<double>(degrees.vpp);
   const double passes = 3 * chunks * degrees.micro_batches;
-  if (passes > kMostPasses) {
+  if (passes > kMaxPasses) {
     const auto whole = [](double count) { return std::to_string(static_cast<long long>(count)); };
     throw MalformedQuestion("strategy: up to " + whole(passes) +
-                            " passes in a step; a timeline holds at most " + whole(kMostPasses));
+                            " passes in a step; a timeline holds at most " + whole(kMaxPasses));
   }
   return simulate(step_costs(tables, strategy, options), options, std::move(slowdown));
 }

@@ -19,7 +19,7 @@ StepCosts step_costs(const Tables& tables, const Strategy& strategy, const Timel
                      const std::vector<StageClass>& chunks);
 
 /// Simulates one step. Throws MalformedQuestion where the strategy cannot run at all, `slowdown`
-/// does not suit its stages, or the step has more passes than kMostPasses.
+/// does not suit its stages, or the step has more passes than kMaxPasses.
 Timeline step_timeline(Tables& tables, const Strategy& strategy, const TimelineOptions& options,
                        std::vector<double> slowdown = {});
 

@@ -18,13 +18,13 @@ struct StepTraffic {
 
 /// What hides of a stage's traffic, in as many buckets as it has layers, when chunk after chunk
 /// takes its part: all but the critical chunk's under whole groups of up to pp micro-batches, that
-/// one under a single pass but for a bucket. `cover`: of a pass through all chunks.
-inline Seconds hidden_by_chunk(const StepContext& c, Seconds traffic, Seconds cover,
+/// one under a single pass but for a bucket. `overlappable`: of a pass through all chunks.
+inline Seconds hidden_by_chunk(const StepContext& c, Seconds traffic, Seconds overlappable,
                                double buckets) {
   const double chunks = chunks_of_stage(c);
   const double group = std::min(c.degrees.micro_batches, static_cast<double>(c.degrees.pp));
   const double passes = std::max(0.0, 1 - chunks / buckets + (chunks - 1) * group) / chunks;
-  return min((1 - 1 / buckets) * traffic, passes * cover);
+  return min((1 - 1 / buckets) * traffic, passes * overlappable);
 }
 
 /// Gradient reduction hides under the last micro-batch's backward pass, parameter gathering under
@@ -48,9 +48,10 @@ inline StepTraffic step_traffic(const StepContext& c, const StageClass& stage,
   if (sharding != Sharding::ddp) traffic.gather = gather_time(c, dense, expert, buckets);
   const bool deferred = c.degrees.pp > 1 && traits_of(c.schedule).splits_backward;
   // The first and the last passes run alone.
-  const Seconds backward = cover_left(c, cost.backward + cost.recompute) + cost.paired_backward;
-  const Seconds last = deferred ? c.reach * cost.weight_gradient : backward;
-  const Seconds forward = cover_left(c, cost.forward) + cost.paired_forward;
+  const Seconds backward =
+      overlappable_left(c, cost.backward + cost.recompute) + cost.paired_backward;
+  const Seconds last = deferred ? c.overlap_efficiency * cost.weight_gradient : backward;
+  const Seconds forward = overlappable_left(c, cost.forward) + cost.paired_forward;
   if (traffic.hide_gather) {
     traffic.hidden += hidden_by_chunk(c, traffic.gather, forward, buckets);
   }

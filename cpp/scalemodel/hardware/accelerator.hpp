@@ -27,7 +27,7 @@ struct TileGemm {
   Seconds memory_ramp;                  ///< most that filling the memory pipeline adds
   double blend = 3;                     ///< exponent of the smooth maximum of tiles and memory
   double quantise_passes = 0;           ///< passes over the activation operand to quantise it
-  Seconds host_floor;                   ///< the host cannot issue the call faster
+  Seconds host_floor;                   ///< CPU overhead of a launch: least time of a call
 
   bool operator==(const TileGemm&) const = default;
 };
@@ -126,7 +126,8 @@ struct RecordOf<TileGemm> {
       field("memory_ramp_s", &T::memory_ramp, 0, 1, "most that filling the memory pipeline adds"),
       field("blend", &T::blend, 0.5, 100, "exponent of the smooth maximum"),
       field("quantise_passes", &T::quantise_passes, 0, 20, "passes to quantise activations"),
-      field("host_floor_s", &T::host_floor, 0, 1, "least time between calls of the host")};
+      field("host_floor_s", &T::host_floor, 0, 1,
+            "CPU overhead of a launch: least time of a call")};
 };
 
 template <>

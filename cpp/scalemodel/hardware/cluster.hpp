@@ -20,7 +20,7 @@ struct CollectiveFit {
   double bandwidth_fraction2 = 0;
   Seconds pipeline_fill;
   double own_share = 0;  ///< traffic beyond the ring's, in shares of a rank: small groups lose more
-  double host_share = 0;  ///< slow-down by every rank beyond two, where all cross the host
+  double host_share = 0;  ///< slowdown by every rank beyond two, where all cross host memory
 
   bool operator==(const CollectiveFit&) const = default;
 };
@@ -93,7 +93,8 @@ struct RecordOf<CollectiveFit> {
             "of the link, bandwidth branch"),
       field("pipeline_fill_s", &T::pipeline_fill, 0, 1, "constant of the pipeline fill"),
       field("own_share", &T::own_share, 0, 1, "traffic beyond the ring's, shares of a rank"),
-      field("host_share", &T::host_share, 0, 100, "slow-down by every rank beyond two")};
+      field("host_share", &T::host_share, 0, 100,
+            "slowdown by every rank beyond two, across host memory")};
 };
 
 template <>

@@ -76,9 +76,9 @@ struct LayerOperator {
   bool routes = false;  ///< scores of the experts: of the token itself, in the storage precision
   /// Reads what the first GEMM of its unit reads: an engine multiplies both at once.
   bool shares_input = false;
-  bool reads_attention = false;  ///< the output of attention, which attention itself keeps
+  bool reads_attention = false;  ///< the output of attention, which attention itself saves
   /// Engines multiply it into queries and attention outputs, head by head, instead of keys and
-  /// values: the cache keeps latents.
+  /// values: the KV cache stores latents.
   bool absorbed = false;
   std::vector<ColumnPart> parts;  ///< empty: one matrix
   double bias = 0;                ///< parameters beside the weight
@@ -88,7 +88,7 @@ struct LayerOperator {
   bool has_weight() const { return kind == OperatorKind::gemm && !weightless; }
   double weights() const { return has_weight() ? columns * depth : 0; }
   double parameters() const { return weights() + bias; }
-  /// The input of a GEMM is kept for its weight gradient, unless another operator keeps it.
+  /// The input of a GEMM is saved for its weight gradient, unless another operator saves it.
   bool keeps_input() const { return !shares_input && !reads_attention; }
   /// Columns of one part on one of `tp` ranks.
   double local_columns(const ColumnPart& part, double tp) const;
@@ -113,13 +113,13 @@ struct Unit {
   double parameters_cut = 0;    ///< sharded over tensor-parallel ranks; of each expert
   double parameters_whole = 0;  ///< on every one of them: norms, biases of sums
   int width_in = 0, width_out = 0;
-  bool starts = true;    ///< a layer: its input is what recomputation keeps
+  bool starts = true;    ///< a layer: its input is what full recomputation saves
   bool opens = true;     ///< tensor ranks read the whole input: its gradient is a sum over them
   bool closes = true;    ///< tensor ranks hold partial sums of the output
   bool gathers = false;  ///< tensor ranks hold columns of an output that must be whole
   /// The block of the residual stream is this unit's; false: it runs beside the unit before it.
   bool reads_stream = true;
-  double saved_cut = 0, saved_whole = 0;  ///< values kept for the backward pass, of each copy
+  double saved_cut = 0, saved_whole = 0;  ///< values saved for the backward pass, of each copy
   double saved_token = 0;                 ///< the same of a token, however many experts it meets
   int experts = 0, experts_per_token = 0;
   int cut_limit = 0;   ///< tensor parallelism divides this width; 0: anything
@@ -135,7 +135,7 @@ struct Unit {
 
 /// Parameters and saved values of a unit, as sums over its operators.
 void count_parameters(Unit& unit);
-/// Values kept for the backward pass: inputs of GEMMs, norms, activations and attention.
+/// Values saved for the backward pass: inputs of GEMMs, norms, activations and attention.
 void count_saved(Unit& unit);
 
 }  // namespace scalemodel

@@ -131,11 +131,11 @@ DecodeCase::DecodeCase(const AttentionCall& call, const DecodeKernel& kernel,
   const double kv_heads = latent ? 1 : w.kv_heads;
   const double width = head + value;
   const double group = w.heads / kv_heads;
-  const double rows = kTensorRows * std::ceil(std::min(group, kernel.most_heads) / kTensorRows);
+  const double rows = kTensorRows * std::ceil(std::min(group, kernel.max_heads) / kTensorRows);
   units_ = a.multiprocessors;
   aimed_ = units_ * kernel.waves;
-  most_splits_ = std::max(1.0, kernel.most_splits);
-  lanes_ = kv_heads * std::ceil(group / kernel.most_heads);
+  max_splits_ = std::max(1.0, kernel.max_splits);
+  lanes_ = kv_heads * std::ceil(group / kernel.max_heads);
   wave_rounding_ = kernel.wave_rounding;
   occupancy_exponent_ = kernel.occupancy_exponent;
   window_ = w.window;
@@ -163,7 +163,7 @@ DecodeCase::DecodeCase(const AttentionCall& call, const DecodeKernel& kernel,
 Seconds DecodeCase::time(double batch, double keys) const noexcept {
   if (window_ > 0) keys = std::min(window_, keys);
   const double lanes = batch * lanes_, blocks = std::ceil(keys / kTile);
-  const double splits = std::max(1.0, std::min({aimed_ / lanes, blocks, most_splits_}));
+  const double splits = std::max(1.0, std::min({aimed_ / lanes, blocks, max_splits_}));
   const double tiles = lanes * splits, filled = tiles / units_;
   const double waves = rounded(std::max(1.0, filled), wave_rounding_);
   const Bytes cached = batch * keys * cached_, touched = cached + batch * in_out_;

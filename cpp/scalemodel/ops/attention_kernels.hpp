@@ -26,7 +26,7 @@ struct AttentionCall {
 /// Constants of a kernel that works through whole prompts.
 struct PrefillKernel {
   Seconds launch;                 ///< fixed time of a call
-  Seconds host;                   ///< time the host needs to issue a call; hides behind the kernel
+  Seconds host;                   ///< CPU overhead of a launch; hides behind the kernel
   double flop_factor = 1;         ///< work over that of a forward pass
   double compute_fraction = 0.6;  ///< of the dense 16-bit peak
   double diagonal = 128;          ///< width of the masked blocks a causal map computes in full
@@ -64,8 +64,8 @@ struct DecodeKernel {
   Seconds wave;                     ///< start of one tile on every multiprocessor
   Seconds split;                    ///< per doubling of the number of parts a sequence is split in
   double waves = 1;                 ///< tiles per multiprocessor that splitting aims at
-  double most_splits = 1e6;         ///< parts a sequence is split in at most
-  double most_heads = 1e6;          ///< query heads one tile serves at most
+  double max_splits = 1e6;          ///< splits of a sequence along its keys, at most
+  double max_heads = 1e6;           ///< query heads of one tile, at most
   double wave_rounding = 0;         ///< 1: a partial wave costs a whole one; 0: its share
   double tensor_fraction = 0.2;     ///< of a multiprocessor's 16-bit peak, 16 query rows at a time
   double memory_fraction = 0.9;     ///< of memory bandwidth
@@ -103,10 +103,10 @@ Seconds prefill_time(const AttentionCall& call, const PrefillKernel& kernel,
 ///     t = launch + split log2 s + wave w + ((w blocks/s per)^3 + (B/(e W H min(1,
 ///     tiles/SM)^om))^3)^(1/3)
 ///         + (4 partial_passes b h dv + fp8_passes cache)/W
-///     s = clip(waves SM/lanes, 1, min(blocks, most_splits)),  tiles = lanes s,  w = max(1,
+///     s = clip(waves SM/lanes, 1, min(blocks, max_splits)),  tiles = lanes s,  w = max(1,
 ///     tiles/SM) per = cubic maximum of 16-row tensor GEMMs of a 128-token block and `block`
 ///
-/// lanes = b h_kv ceil(g/most_heads) tiles before splitting, g query heads per KV head. H as above.
+/// lanes = b h_kv ceil(g/max_heads) tiles before splitting, g query heads per KV head. H as above.
 /// Latent attention is one KV head of width 2 latent + rotary. Form after flash-decoding (Dao et
 /// al., 2023); constants as for prefill_time. Precondition of both: counts >= 1.
 Seconds decode_time(const AttentionCall& call, const DecodeKernel& kernel,
@@ -121,7 +121,7 @@ class DecodeCase {
   Seconds time(double batch, double keys) const noexcept;
 
  private:
-  double units_ = 1, aimed_ = 1, most_splits_ = 1;
+  double units_ = 1, aimed_ = 1, max_splits_ = 1;
   double lanes_ = 1;  ///< tiles of a sequence before splitting
   double wave_rounding_ = 0, occupancy_exponent_ = 0, window_ = 0;
   Seconds block_;            ///< shortest, of 128 keys
@@ -140,7 +140,7 @@ struct RecordOf<PrefillKernel> {
   using T = PrefillKernel;
   static constexpr std::tuple fields{
       field("launch_s", &T::launch, 0, 1, "fixed time of a call"),
-      field("host_s", &T::host, 0, 1, "time of the host to issue a call, hidden by the kernel"),
+      field("host_s", &T::host, 0, 1, "CPU overhead of a launch, hidden by the kernel"),
       field("flop_factor", &T::flop_factor, 0.1, 10, "work over that of a forward pass"),
       field("compute_fraction", &T::compute_fraction, 1e-3, 2, "fraction of the 16-bit peak"),
       field("diagonal", &T::diagonal, 0, 1e4, "masked block width computed in full"),
@@ -180,8 +180,8 @@ struct RecordOf<DecodeKernel> {
       field("wave_s", &T::wave, 0, 1, "start of a tile on every multiprocessor"),
       field("split_s", &T::split, 0, 1, "per doubling of the parts of a sequence"),
       field("waves", &T::waves, 1e-3, 100, "tiles per multiprocessor aimed at"),
-      field("most_splits", &T::most_splits, 1, 1e9, "parts of a sequence at most"),
-      field("most_heads", &T::most_heads, 1, 1e9, "query heads of a tile at most"),
+      field("max_splits", &T::max_splits, 1, 1e9, "splits of a sequence along its keys, at most"),
+      field("max_heads", &T::max_heads, 1, 1e9, "query heads of one tile, at most"),
       field("wave_rounding", &T::wave_rounding, 0, 1, "share of a partial wave charged in full"),
       field("tensor_fraction", &T::tensor_fraction, 1e-4, 100, "fraction of the 16-bit peak"),
       field("memory_fraction", &T::memory_fraction, 1e-3, 10, "fraction of memory bandwidth"),

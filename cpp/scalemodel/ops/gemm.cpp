@@ -28,7 +28,7 @@ const TileGemm& constants_of(const GemmKernels& kernels, Precision precision) {
 double whole(double x) { return std::floor(x * (1 + 1e-12)); }
 
 /// k is cut into at most this many slices.
-constexpr double kMostSplits = 32;
+constexpr double kMaxSplits = 32;
 
 }  // namespace
 
@@ -111,7 +111,7 @@ double GemmTimer::tile_s(const Tile& tile, double load, double steps,
 
 double GemmTimer::fastest_s(const GemmShape& shape, double memory_rate) const noexcept {
   const double steps = std::ceil(shape.k / 64);
-  const double most_splits = std::min(steps, kMostSplits);
+  const double max_splits = std::min(steps, kMaxSplits);
   // One more slice: its partial results written and read.
   const double slice_s = constants_.split_passes * shape.batch * shape.m * shape.n / memory_rate;
   double best = std::numeric_limits<double>::max();
@@ -130,7 +130,7 @@ double GemmTimer::fastest_s(const GemmShape& shape, double memory_rate) const no
     const double fit = 1 / load;
     // Inside one wave steps/split + split slice_s is convex: the best whole split lies beside its
     // minimum.
-    const double one_wave = std::min(whole(fit), most_splits);
+    const double one_wave = std::min(whole(fit), max_splits);
     if (one_wave >= 2) {
       const double ideal = std::floor(std::sqrt(tile.step_s * steps / std::max(slice_s, 1e-30)));
       const double low = std::clamp(ideal, 2.0, one_wave);
@@ -139,7 +139,7 @@ double GemmTimer::fastest_s(const GemmShape& shape, double memory_rate) const no
     }
     for (int waves = 2; waves <= kernels_.wave_targets; ++waves) {
       const double split = whole(waves * fit);
-      if (split > most_splits) break;
+      if (split > max_splits) break;
       if (split >= 2) consider(split);
     }
   }

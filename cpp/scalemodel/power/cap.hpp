@@ -25,7 +25,7 @@ struct StepPhases {
   Seconds compute;       ///< kernels that the clock limits
   Seconds memory_bound;  ///< kernels that the memory limits; its clock is its own
   Seconds exposed;       ///< waiting inside collectives
-  Seconds idle;          ///< bubbles, host
+  Seconds idle;          ///< bubbles, CPU overhead
 
   constexpr Seconds total() const { return compute + memory_bound + exposed + idle; }
   bool operator==(const StepPhases&) const = default;
@@ -106,7 +106,7 @@ struct RecordOf<StepPhases> {
       field("compute_s", &T::compute, 0, 1e9, "kernels that the clock limits"),
       field("memory_bound_s", &T::memory_bound, 0, 1e9, "kernels that the memory limits"),
       field("exposed_s", &T::exposed, 0, 1e9, "waiting inside collectives"),
-      field("idle_s", &T::idle, 0, 1e9, "bubbles, host")};
+      field("idle_s", &T::idle, 0, 1e9, "bubbles, CPU overhead")};
 };
 
 template <>

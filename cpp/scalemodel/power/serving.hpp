@@ -15,7 +15,7 @@ struct ServingPower {
   double floor_fraction = 0;     ///< context open, clocks up, nothing to do
   double busy_fraction = 0;      ///< added while kernels run, however thin
   double activity_fraction = 0;  ///< added by dense arithmetic, see `serving_power`
-  Seconds host_step;             ///< the host needs between two steps
+  Seconds host_step;             ///< CPU overhead between two steps
   Seconds host_sequence;         ///< and for each running sequence of a replica
   Seconds rank_step;             ///< per doubling of the ranks that have to meet
 
@@ -62,9 +62,9 @@ inline double weights_read(double parameters, double active_parameters, double s
 }
 
 /// Roofline of one decoding step: weights, cache and GEMMs one after the other, on all
-/// accelerators alike, while the host prepares the next step:
+/// accelerators alike, while the CPU prepares the next step:
 ///
-///     kernels = weights / B + cache / B + flop / F,  step = max(kernels, host)
+///     kernels = weights / B + cache / B + flop / F,  step = max(kernels, CPU overhead)
 ///
 /// Preconditions: positive parameters, sequences, accelerators, replicas and rates;
 /// active_parameters <= parameters.
@@ -88,7 +88,7 @@ inline DecodeActivity decode_activity(const DecodeLoad& load, const ServingPower
 ///
 ///     P = limit min(1, floor + busy_share (busy + activity sqrt(density)))
 ///
-/// A step that waits for its host draws the floor; thin steps stream weights; dense ones, whose
+/// A step that waits for the CPU draws the floor; thin steps stream weights; dense ones, whose
 /// arithmetic takes as long as reading the weights, come near the limit. The root is what 135
 /// published runs on H100 show: a cube root fits alike, the first power and the logarithm of the
 /// batch worse. Never above the limit.
@@ -104,11 +104,12 @@ struct RecordOf<ServingPower> {
   static constexpr std::string_view name = "ServingPower";
   using T = ServingPower;
   static constexpr std::tuple fields{
-      field("floor_fraction", &T::floor_fraction, 0, 1, "of the limit, waiting for the host"),
+      field("floor_fraction", &T::floor_fraction, 0, 1,
+            "share of the power limit, waiting for the CPU"),
       field("busy_fraction", &T::busy_fraction, 0, 2, "added while kernels run"),
       field("activity_fraction", &T::activity_fraction, 0, 2, "added by dense arithmetic"),
-      field("host_step_s", &T::host_step, 0, 1, "of the host between two steps"),
-      field("host_sequence_s", &T::host_sequence, 0, 1, "of the host per running sequence"),
+      field("host_step_s", &T::host_step, 0, 1, "CPU overhead between two steps"),
+      field("host_sequence_s", &T::host_sequence, 0, 1, "CPU overhead per running sequence"),
       field("rank_step_s", &T::rank_step, 0, 1, "per doubling of the ranks")};
 };
 

@@ -26,9 +26,10 @@ LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
   std::vector<std::vector<double>> columns{
       column_of([](const PipelinePath& path) { return path.hops; }),
       column_of([](const PipelinePath& path) { return path.early; })};
-  // Passes first, then traffic and its cover, which paths without traffic have not.
+  // Passes first, then traffic and what can hide it, which paths without traffic have not.
   using Range = std::pair<std::size_t, std::size_t>;
-  for (const auto& [first, last] : {Range{kForward, kCover}, Range{kCover, kPassTimes}}) {
+  for (const auto& [first, last] :
+       {Range{kForward, kOverlappable}, Range{kOverlappable, kPassTimes}}) {
     for (std::size_t part = 0; part < kPipelineParts; ++part) {
       for (std::size_t time = first; time < last; ++time) {
         std::vector<double> column =
@@ -75,9 +76,9 @@ LongestPath::Sums::Sums(const LongestPath& paths, const PipelineTimes& times) no
 
 PathTimes LongestPath::longest(std::size_t which, const Sums& sums) const noexcept {
   const Kind& kind = kinds_[which];
-  const std::size_t rows = std::min(kind.last - kind.first, kMostRows);
+  const std::size_t rows = std::min(kind.last - kind.first, kMaxRows);
   using Rows = Eigen::Array<float, kRows, 1>;
-  std::array<float, kMostRows + kRows> passes, with_hops;
+  std::array<float, kMaxRows + kRows> passes, with_hops;
   std::array<float, kPassTimes * kPipelineParts + 2> rough;
   for (std::size_t i = 0; i < kind.columns; ++i) rough[i] = static_cast<float>(sums.exact_[i]);
   const float* counts = &rough_[kind.rough];
@@ -205,7 +206,7 @@ PipelineDuration CriticalPaths::duration(const PipelineTimes& times, double micr
 }
 
 std::shared_ptr<const CriticalPaths> critical_paths(const PipelineShape& shape, int micro_batches) {
-  static constexpr std::size_t kMostKept = 4096;
+  static constexpr std::size_t kMaxKept = 4096;
   static std::mutex guard;
   static std::map<std::vector<int>, std::shared_ptr<const CriticalPaths>> known;
   std::vector<int> key{static_cast<int>(shape.schedule),
@@ -226,7 +227,7 @@ std::shared_ptr<const CriticalPaths> critical_paths(const PipelineShape& shape, 
   // Found outside of the lock: two threads that ask for the same find the same.
   auto paths = std::make_shared<const CriticalPaths>(shape, micro_batches);
   const std::lock_guard lock(guard);
-  if (known.size() >= kMostKept) known.clear();
+  if (known.size() >= kMaxKept) known.clear();
   known.emplace(std::move(key), paths);
   return paths;
 }

@@ -56,8 +56,8 @@ class LongestPath {
                     const Sums& sums) const noexcept;
 
  private:
-  static constexpr std::size_t kRows = 8;        ///< paths that are summed up at once
-  static constexpr std::size_t kMostRows = 512;  ///< of a kind
+  static constexpr std::size_t kRows = 8;       ///< paths that are summed up at once
+  static constexpr std::size_t kMaxRows = 512;  ///< of a kind
   /// Single precision tells which paths may be the longest; they are summed up again. Twenty terms
   /// whose positive ones add up to less than three times their sum are rounded by less.
   static constexpr float kRounding = 4e-6F;

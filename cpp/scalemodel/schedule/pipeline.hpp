@@ -1,4 +1,4 @@
-// Pipeline schedules: what they overlap and how much a stage keeps in flight.
+// Pipeline schedules: what they overlap and how many micro-batches are in flight.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ constexpr bool transfers_serial(const OverlapPolicy& stack, Schedule schedule, i
 }
 
 /// Passes each way that the first stage of a DualPipe pipeline runs alone, to fill and drain it.
-constexpr double lone_passes(int pp) { return 1.5 * pp - (pp > 2 ? 1 : 0); }
+constexpr double unpaired_passes(int pp) { return 1.5 * pp - (pp > 2 ? 1 : 0); }
 
 /// Micro-batches whose activations stage `index` holds at its peak, in units of all its layers.
 /// 1F1B: min(p - i, m). Interleaved: (2 (p-i-1) + (v-1) p + 1)/v (Megatron's warm-up). Zero-bubble
@@ -48,8 +48,8 @@ constexpr double in_flight(Schedule schedule, int pp, int vpp, int index, double
   return held < micro_batches ? held : micro_batches;
 }
 
-/// The same of the head, on the last stage: what it keeps for its backward pass and, `logits`, what
-/// it keeps only until it has passed the gradient on. GPipe runs all forward passes first.
+/// The same of the head, on the last stage: what it saves for its backward pass and, `logits`, what
+/// it saves only until it has passed the gradient on. GPipe runs all forward passes first.
 constexpr double head_in_flight(Schedule schedule, int pp, double micro_batches, bool logits) {
   const ScheduleTraits traits = traits_of(schedule);
   const bool defers = traits.splits_backward && !traits.two_directions;

@@ -67,8 +67,9 @@ class PipelineRun {
 
  private:
   /// `traffic`: when the gradients and parameters under way have arrived, if nothing runs from now
-  /// on: they advance at full rate while kernels wait and by the cover of the passes they run
-  /// under. `gathers`: the same of each chunk's parameters, in the order in which chunks are used.
+  /// on: they advance at full rate while kernels wait and by the overlappable compute of the passes
+  /// they run under. `gathers`: the same of each chunk's parameters, in the order in which chunks
+  /// are used.
   struct Stage {
     Time free, next_channel, previous_channel, traffic;
     std::vector<Time> gathers;
@@ -109,7 +110,7 @@ class PipelineRun {
     send(turn, stage);
   }
 
-  /// Adds the kernels of a slot or, of `kCover` on, a share of their cover.
+  /// Adds the kernels of a slot or, of `kOverlappable` on, a share of what they can hide.
   Time add(const Turn& turn, Time node, std::size_t first, double times) {
     for (const PassTime kernel : kernels_of(turn.pass)) {
       const bool ahead = kernel == kForward || kernel == kPairedForward;
@@ -118,8 +119,8 @@ class PipelineRun {
     return node;
   }
   Time after_kernels(const Turn& turn, const Time& node) { return add(turn, node, 0, 1); }
-  Time less_cover(const Turn& turn, const Time& node, double share) {
-    return share > 0 ? add(turn, node, kCover, -share) : node;
+  Time less_overlappable(const Turn& turn, const Time& node, double share) {
+    return share > 0 ? add(turn, node, kOverlappable, -share) : node;
   }
 
   double buckets(int chunk) const {
@@ -127,19 +128,19 @@ class PipelineRun {
   }
 
   /// The end of a pass that may start at `node`. Its first bucket of parameters must be there, a
-  /// bucket a layer; the others and all other traffic advance under its cover. What has arrived
-  /// before the pass starts is never on the longest path.
+  /// bucket a layer; the others and all other traffic advance under its overlappable compute. What
+  /// has arrived before the pass starts is never on the longest path.
   Time run_pass(const Turn& turn, Stage& stage, const Time& node) {
     Time end = after_kernels(turn, node);
     if (turn.gather != Turn::kNone) {
       const Time arrives = stage.gathers[stage.used++];
       const double others = 1 - 1 / buckets(turn.ahead);
-      end = clock_.later(end, less_cover(turn, after_kernels(turn, arrives), others));
+      end = clock_.later(end, less_overlappable(turn, after_kernels(turn, arrives), others));
       end = clock_.later(end,
                          after_kernels(turn, clock_.add(arrives, turn.ahead, kGathering, -others)));
     }
     const auto advanced = [&](const Time& until) {
-      return less_cover(turn, after_kernels(turn, until), 1);
+      return less_overlappable(turn, after_kernels(turn, until), 1);
     };
     for (std::size_t i = stage.used; i < stage.gathers.size(); ++i) {
       stage.gathers[i] = clock_.later(end, advanced(stage.gathers[i]));
@@ -150,9 +151,9 @@ class PipelineRun {
     stage.traffic = under_way ? clock_.later(end, older) : end;
     if (!turn.last_gradient) return end;
     const double last = 1 / buckets(turn.behind);
-    stage.traffic =
-        clock_.later(clock_.add(end, turn.behind, kReduction, last),
-                     less_cover(turn, clock_.add(end, turn.behind, kReduction, 1), 1 - last));
+    stage.traffic = clock_.later(
+        clock_.add(end, turn.behind, kReduction, last),
+        less_overlappable(turn, clock_.add(end, turn.behind, kReduction, 1), 1 - last));
     if (under_way) {
       stage.traffic = clock_.later(stage.traffic, clock_.add(older, turn.behind, kReduction, 1));
     }

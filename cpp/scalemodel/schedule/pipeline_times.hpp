@@ -12,34 +12,34 @@
 
 namespace scalemodel {
 
-/// What a pass is made of: a layer of each kind, then the two ends of the model.
+/// What a pass is made of: a layer of each kind, then the embedding and the LM head.
 inline constexpr std::size_t kPipelineParts = kMaxLayerKinds + 2;
 inline constexpr std::size_t kEmbeddingPart = kMaxLayerKinds;
 inline constexpr std::size_t kHeadPart = kMaxLayerKinds + 1;
 
-/// Times of one micro-batch in a part: its passes, what they are in DualPipe's pairs, and, `kCover`
-/// + pass, how much of the traffic of gradients and parameters advances under a pass. Then the
-/// traffic of a step: parameters before the first forward pass, gradients after the last backward
-/// pass, as far as they hide under passes of their stage, and what waits for all of these or lets
-/// them wait.
+/// Times of one micro-batch in a part: its passes, what they are in DualPipe's pairs, and,
+/// `kOverlappable` + pass, how much of the traffic of gradients and parameters advances under a
+/// pass. Then the traffic of a step: parameters before the first forward pass, gradients after the
+/// last backward pass, as far as they hide under passes of their stage, and what waits for all of
+/// these or lets them wait.
 enum PassTime : std::size_t {
   kForward,
   kInputGradient,
   kWeightGradient,
   kPairedForward,
   kPairedBackward,
-  kForwardCover,
-  kInputGradientCover,
-  kWeightGradientCover,
-  kPairedForwardCover,
-  kPairedBackwardCover,
+  kForwardOverlappable,
+  kInputGradientOverlappable,
+  kWeightGradientOverlappable,
+  kPairedForwardOverlappable,
+  kPairedBackwardOverlappable,
   kGathering,
   kReduction,
   kGatheringBefore,
   kReductionAfter,
   kPassTimes
 };
-inline constexpr std::size_t kCover = kForwardCover;
+inline constexpr std::size_t kOverlappable = kForwardOverlappable;
 
 struct PartTimes {
   std::array<Seconds, kPassTimes> of{};

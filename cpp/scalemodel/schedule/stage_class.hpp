@@ -8,7 +8,7 @@ namespace scalemodel {
 
 inline constexpr std::size_t kMaxLayerKinds = 4;
 
-/// Stages of a pipeline that hold the same layers and the same ends.
+/// Stages of a pipeline that hold the same layers, and the embedding or the LM head alike.
 struct StageClass {
   std::array<int, kMaxLayerKinds> layers{};  ///< of each kind
   bool embedding = false, head = false;

@@ -9,7 +9,7 @@ PipelineTimes TypicalTimes::next() {
   ++index_;
   dimension_ = 0;
   const double forward = between(0.15, 0.5), weight = any(0.03, 0.8) * (1 - forward);
-  const double alone = any(1, 2.5), reach = between(0.05, 0.95);
+  const double alone = any(1, 2.5), overlap_efficiency = between(0.05, 0.95);
   const bool sends = traffic_ != StepTrafficKind::none;
   const double gather = sends ? sometimes(0.7, 0.01, 60) : 0;
   const double reduce = sends ? sometimes(0.9, 0.01, 60) : 0;
@@ -24,11 +24,11 @@ PipelineTimes TypicalTimes::next() {
     t[kForward] = alone * t[kPairedForward];
     t[kWeightGradient] = Seconds{back * weight};
     t[kInputGradient] = alone * (t[kPairedBackward] - t[kWeightGradient]);
-    t[kForwardCover] = reach * t[kForward];
-    t[kInputGradientCover] = reach * t[kInputGradient];
-    t[kWeightGradientCover] = reach * t[kWeightGradient];
-    t[kPairedForwardCover] = reach * t[kPairedForward];
-    t[kPairedBackwardCover] = reach * t[kPairedBackward];
+    t[kForwardOverlappable] = overlap_efficiency * t[kForward];
+    t[kInputGradientOverlappable] = overlap_efficiency * t[kInputGradient];
+    t[kWeightGradientOverlappable] = overlap_efficiency * t[kWeightGradient];
+    t[kPairedForwardOverlappable] = overlap_efficiency * t[kPairedForward];
+    t[kPairedBackwardOverlappable] = overlap_efficiency * t[kPairedBackward];
     t[gathering] = Seconds{parameters * gather};
     t[reduction] = Seconds{parameters * reduce};
     return t;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "scalemodel/search/best.hpp"
+#include "scalemodel/search/top_k.hpp"
 
 namespace scalemodel {
 namespace {
@@ -105,14 +105,14 @@ const GroupColumn* find_group_column(std::string_view name) {
 GroupSearchResult search_groups(const GroupTables& tables, const GroupSpace& space,
                                 const GroupSearchOptions& options, const Poll& poll) {
   struct Worker {
-    Best<GroupStrategy> best;
+    TopK<GroupStrategy> best;
     SearchCounts counts;
     GroupEvaluator evaluate;
   };
   const std::uint64_t rows = space.size();
-  Team team(options.threads, poll, rows);
-  std::vector<Worker> workers(static_cast<std::size_t>(team.threads()),
-                              {Best<GroupStrategy>(options.top), {}, GroupEvaluator(tables)});
+  ThreadPool pool(options.threads, poll, rows);
+  std::vector<Worker> workers(static_cast<std::size_t>(pool.threads()),
+                              {TopK<GroupStrategy>(options.top), {}, GroupEvaluator(tables)});
   const auto judge = [&](Worker& worker, std::uint64_t row, const GroupStrategy& strategy) {
     const GroupEstimate estimate = worker.evaluate(strategy);
     ++worker.counts.evaluated;
@@ -130,15 +130,15 @@ GroupSearchResult search_groups(const GroupTables& tables, const GroupSpace& spa
   };
   GroupSearchResult result;
   result.finished =
-      team.run((rows + kRows - 1) / kRows, 1, [&](std::size_t worker, std::size_t block) {
+      pool.run((rows + kRows - 1) / kRows, 1, [&](std::size_t worker, std::size_t block) {
         const std::uint64_t first = block * kRows, last = std::min(rows, first + kRows);
         GroupCursor at(space, first);
         for (std::uint64_t row = first; row < last; ++row, at.next()) {
           judge(workers[worker], row, *at);
         }
-        team.add_done(last - first);
+        pool.add_done(last - first);
       });
-  Best<GroupStrategy> best(options.top);
+  TopK<GroupStrategy> best(options.top);
   for (const Worker& worker : workers) {
     result.counts.evaluated += worker.counts.evaluated;
     result.counts.constrained += worker.counts.constrained;
@@ -148,7 +148,7 @@ GroupSearchResult search_groups(const GroupTables& tables, const GroupSpace& spa
     for (const auto& entry : worker.best.entries()) best.add(entry);
   }
   for (const auto& entry : best.entries()) {
-    result.hits.push_back(
+    result.candidates.push_back(
         {entry.score, entry.row, entry.canonical, evaluate_groups(tables, entry.canonical)});
   }
   return result;
@@ -157,15 +157,15 @@ GroupSearchResult search_groups(const GroupTables& tables, const GroupSpace& spa
 bool sweep_groups(const GroupTables& tables, const GroupSpace& space, int threads,
                   std::span<GroupEstimate> estimates, const Poll& poll) {
   const std::uint64_t rows = space.size();
-  Team team(threads, poll, rows);
-  return team.run((rows + kRows - 1) / kRows, 1, [&](std::size_t, std::size_t block) {
+  ThreadPool pool(threads, poll, rows);
+  return pool.run((rows + kRows - 1) / kRows, 1, [&](std::size_t, std::size_t block) {
     const std::uint64_t first = block * kRows, last = std::min(rows, first + kRows);
     GroupCursor at(space, first);
     GroupEvaluator evaluate(tables);
     for (std::uint64_t row = first; row < last; ++row, at.next()) {
       estimates[row] = evaluate(*at);
     }
-    team.add_done(last - first);
+    pool.add_done(last - first);
   });
 }
 

@@ -10,7 +10,7 @@
 #include "scalemodel/estimator/evaluate_groups.hpp"
 #include "scalemodel/search/objective.hpp"
 #include "scalemodel/search/search.hpp"
-#include "scalemodel/search/team.hpp"
+#include "scalemodel/search/thread_pool.hpp"
 
 namespace scalemodel {
 
@@ -54,7 +54,7 @@ using GroupColumn = ColumnOf<GroupEstimate>;
 std::span<const GroupColumn> group_columns();
 const GroupColumn* find_group_column(std::string_view name);
 
-struct GroupHit {
+struct GroupCandidate {
   double score = 0;
   std::uint64_t row = 0;
   GroupStrategy strategy;
@@ -62,7 +62,7 @@ struct GroupHit {
 };
 
 struct GroupSearchResult {
-  std::vector<GroupHit> hits;  ///< best first; equal scores in the order of rows
+  std::vector<GroupCandidate> candidates;  ///< best first; equal scores in the order of rows
   SearchCounts counts;
   bool finished = true;
 };

@@ -42,7 +42,8 @@ bool keeps_redundant(const Space& space, std::size_t field) {
   return (space.redundant & bit(field)) != 0;
 }
 
-/// A number of recomputed layers that no stage exceeds, whichever of them hold the ends: all.
+/// A number of recomputed layers that no stage exceeds, whichever of them hold embedding and LM
+/// head: all.
 bool recomputes_all(int layers, const Strategy& s, const Degrees& d, const Model& model) {
   if (d.pp == 1) return layers >= model.layers();
   const int chunks = chunks_per_stage(s.schedule, 1);

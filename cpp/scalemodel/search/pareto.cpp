@@ -248,7 +248,7 @@ std::vector<std::int64_t> front_of_columns(Columns columns) {
 }
 
 void check(Columns columns) {
-  if (columns.size() < kFewestObjectives || columns.size() > kMostObjectives) {
+  if (columns.size() < kMinObjectives || columns.size() > kMaxObjectives) {
     throw MalformedQuestion("columns: " + std::to_string(columns.size()) +
                             " objectives; must be two, three or four");
   }

@@ -8,7 +8,7 @@
 
 namespace scalemodel {
 
-inline constexpr std::size_t kFewestObjectives = 2, kMostObjectives = 4;
+inline constexpr std::size_t kMinObjectives = 2, kMaxObjectives = 4;
 
 /// Ascending indices of the rows that no row dominates; `columns` are the objectives, all
 /// minimised.

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "scalemodel/search/best.hpp"
+#include "scalemodel/search/top_k.hpp"
 
 namespace scalemodel {
 namespace {
 
 /// Cells a worker keeps before it starts afresh: bounds its memory to some tens of megabytes.
-constexpr std::size_t kMostCells = 20'000;
+constexpr std::size_t kMaxCells = 20'000;
 /// Rows that a sweep hands on together.
 constexpr std::size_t kBlock = 256;
 /// Option groups whose bounds are held at once.
@@ -22,7 +22,7 @@ struct Located {
 };
 
 Located locate(Tables& tables, const Strategy& strategy) {
-  if (tables.cells() >= kMostCells) tables.clear();
+  if (tables.cells() >= kMaxCells) tables.clear();
   tables.tabulate(strategy);
   Located at;
   at.degrees = resolve_degrees(strategy, tables.cluster(), tables.task());
@@ -51,7 +51,7 @@ void evaluate_group(Tables& tables, const Point& point, const Options& options,
 /// What one worker of a search holds.
 struct SearchWorker {
   Tables tables;
-  Best<Strategy> best;
+  TopK<Strategy> best;
   SearchCounts counts;
 };
 
@@ -74,8 +74,8 @@ void judge(SearchWorker& worker, const SearchOptions& options, std::uint64_t row
       {score, row, canonical(strategy, tables.model(), tables.cluster(), tables.task())});
 }
 
-/// A group of rows waiting for its turn.
-struct Candidate {
+/// A group of rows with its bound, in the queue of a branch-and-bound search.
+struct BoundedGroup {
   double bound = 0;
   std::uint32_t point = 0, group = 0;
 };
@@ -106,9 +106,9 @@ double bound_of(Tables& tables, const Point& point, const Options& all, const Op
 
 class PrunedSearch {
  public:
-  PrunedSearch(const Enumeration& space, RowRange rows, const SearchOptions& options, Team& team,
-               std::vector<SearchWorker>& workers)
-      : space_(space), rows_(rows), options_(options), team_(team), workers_(workers) {}
+  PrunedSearch(const Enumeration& space, RowRange rows, const SearchOptions& options,
+               ThreadPool& pool, std::vector<SearchWorker>& workers)
+      : space_(space), rows_(rows), options_(options), pool_(pool), workers_(workers) {}
 
   /// Windows of points, so that memory stays bounded whatever the size of the space.
   bool run() {
@@ -126,9 +126,9 @@ class PrunedSearch {
   }
 
  private:
-  std::uint64_t rows_of(const Candidate& candidate) const {
-    const Point& point = space_.points()[candidate.point];
-    const OptionGroup& group = space_.options(point).groups[candidate.group];
+  std::uint64_t rows_of(const BoundedGroup& bounded) const {
+    const Point& point = space_.points()[bounded.point];
+    const OptionGroup& group = space_.options(point).groups[bounded.group];
     const std::uint64_t first = std::max(rows_.first, point.first_row + group.begin);
     const std::uint64_t last = std::min(rows_.last, point.first_row + group.end);
     return first < last ? last - first : 0;
@@ -139,15 +139,15 @@ class PrunedSearch {
     for (std::size_t p = first; p < last; ++p) {
       starts.push_back(starts.back() + space_.options(space_.points()[p]).groups.size());
     }
-    candidates_.assign(starts.back(), {});
-    return team_.run(last - first, 1, [&](std::size_t worker, std::size_t item) {
+    bounded_groups_.assign(starts.back(), {});
+    return pool_.run(last - first, 1, [&](std::size_t worker, std::size_t item) {
       const Point& point = space_.points()[first + item];
       const Options& all = space_.options(point);
       for (std::size_t g = 0; g < all.groups.size(); ++g) {
-        Candidate& candidate = candidates_[starts[item] + g];
-        candidate.point = static_cast<std::uint32_t>(first + item);
-        candidate.group = static_cast<std::uint32_t>(g);
-        candidate.bound = bound_of(workers_[worker].tables, point, all, all.groups[g], options_);
+        BoundedGroup& bounded = bounded_groups_[starts[item] + g];
+        bounded.point = static_cast<std::uint32_t>(first + item);
+        bounded.group = static_cast<std::uint32_t>(g);
+        bounded.bound = bound_of(workers_[worker].tables, point, all, all.groups[g], options_);
       }
     });
   }
@@ -155,36 +155,36 @@ class PrunedSearch {
   /// In rounds: within one the threshold is fixed, so that what is skipped does not depend on who
   /// was faster.
   bool evaluate_best_first() {
-    std::ranges::sort(candidates_, [](const Candidate& a, const Candidate& b) {
+    std::ranges::sort(bounded_groups_, [](const BoundedGroup& a, const BoundedGroup& b) {
       return std::tie(a.bound, a.point, a.group) < std::tie(b.bound, b.point, b.group);
     });
     std::size_t done = 0, round = kFirstRound;
-    while (done < candidates_.size() && !beyond(candidates_[done].bound)) {
-      std::size_t end = std::min(candidates_.size(), done + round);
-      while (beyond(candidates_[end - 1].bound)) --end;
+    while (done < bounded_groups_.size() && !beyond(bounded_groups_[done].bound)) {
+      std::size_t end = std::min(bounded_groups_.size(), done + round);
+      while (beyond(bounded_groups_[end - 1].bound)) --end;
       const bool complete =
-          team_.run(end - done, 1 + round / 256, [&](std::size_t worker, std::size_t item) {
-            const Candidate& candidate = candidates_[done + item];
+          pool_.run(end - done, 1 + round / 256, [&](std::size_t worker, std::size_t item) {
+            const BoundedGroup& bounded = bounded_groups_[done + item];
             SearchWorker& searcher = workers_[worker];
-            const Point& point = space_.points()[candidate.point];
+            const Point& point = space_.points()[bounded.point];
             const Options& all = space_.options(point);
-            evaluate_group(searcher.tables, point, all, all.groups[candidate.group], rows_,
+            evaluate_group(searcher.tables, point, all, all.groups[bounded.group], rows_,
                            [&](std::uint64_t row, const Strategy& s, const Estimate& e) {
                              judge(searcher, options_, row, s, e);
                            });
-            team_.add_done(rows_of(candidate));
+            pool_.add_done(rows_of(bounded));
           });
       if (!complete) return false;
       for (const SearchWorker& searcher : workers_) {
-        for (const Best<Strategy>::Entry& entry : searcher.best.entries()) best_.add(entry);
+        for (const TopK<Strategy>::Entry& entry : searcher.best.entries()) best_.add(entry);
       }
       done = end;
       round = std::min(2 * round, kLastRound);
     }
     std::uint64_t skipped = 0;
-    for (; done < candidates_.size(); ++done) skipped += rows_of(candidates_[done]);
+    for (; done < bounded_groups_.size(); ++done) skipped += rows_of(bounded_groups_[done]);
     workers_[0].counts.pruned += skipped;
-    team_.add_done(skipped);
+    pool_.add_done(skipped);
     return true;
   }
 
@@ -195,27 +195,27 @@ class PrunedSearch {
   const Enumeration& space_;
   RowRange rows_;
   const SearchOptions& options_;
-  Team& team_;
+  ThreadPool& pool_;
   std::vector<SearchWorker>& workers_;
-  std::vector<Candidate> candidates_;
-  Best<Strategy> best_{options_.top};
+  std::vector<BoundedGroup> bounded_groups_;
+  TopK<Strategy> best_{options_.top};
 };
 
 bool search_exhaustively(const Enumeration& space, RowRange rows, const SearchOptions& options,
-                         Team& team, std::vector<SearchWorker>& workers) {
+                         ThreadPool& pool, std::vector<SearchWorker>& workers) {
   const PointRange points = points_of(space, rows);
-  return team.run(points.last - points.first, 1, [&](std::size_t worker, std::size_t item) {
+  return pool.run(points.last - points.first, 1, [&](std::size_t worker, std::size_t item) {
     SearchWorker& searcher = workers[worker];
     const Point& point = space.points()[points.first + item];
     const Options& all = space.options(point);
     for (const OptionGroup& group : all.groups) {
-      if (team.stopped(worker)) return;
+      if (pool.stopped(worker)) return;
       const std::uint64_t before = searcher.counts.evaluated;
       evaluate_group(searcher.tables, point, all, group, rows,
                      [&](std::uint64_t row, const Strategy& s, const Estimate& e) {
                        judge(searcher, options, row, s, e);
                      });
-      team.add_done(searcher.counts.evaluated - before);
+      pool.add_done(searcher.counts.evaluated - before);
     }
   });
 }
@@ -231,23 +231,23 @@ void add_counts(SearchCounts& sum, const SearchCounts& part) {
 
 SearchResult search(const Tables& tables, const Enumeration& space, RowRange rows,
                     const SearchOptions& options, const Poll& poll) {
-  Team team(options.threads, poll, rows.size());
-  std::vector<SearchWorker> workers(static_cast<std::size_t>(team.threads()),
-                                    {tables, Best<Strategy>(options.top), {}});
+  ThreadPool pool(options.threads, poll, rows.size());
+  std::vector<SearchWorker> workers(static_cast<std::size_t>(pool.threads()),
+                                    {tables, TopK<Strategy>(options.top), {}});
   const bool prune = options.prune && options.objective.bounded();
   SearchResult result;
-  result.finished = prune ? PrunedSearch(space, rows, options, team, workers).run()
-                          : search_exhaustively(space, rows, options, team, workers);
-  Best<Strategy> best(options.top);
+  result.finished = prune ? PrunedSearch(space, rows, options, pool, workers).run()
+                          : search_exhaustively(space, rows, options, pool, workers);
+  TopK<Strategy> best(options.top);
   for (const SearchWorker& worker : workers) {
     add_counts(result.counts, worker.counts);
-    for (const Best<Strategy>::Entry& entry : worker.best.entries()) best.add(entry);
+    for (const TopK<Strategy>::Entry& entry : worker.best.entries()) best.add(entry);
   }
   Tables own = tables;
-  for (const Best<Strategy>::Entry& entry : best.entries()) {
+  for (const TopK<Strategy>::Entry& entry : best.entries()) {
     const Strategy strategy = space.at(entry.row);
     own.tabulate(strategy);
-    result.hits.push_back({entry.score, entry.row, strategy, evaluate(own, strategy)});
+    result.candidates.push_back({entry.score, entry.row, strategy, evaluate(own, strategy)});
   }
   return result;
 }
@@ -258,23 +258,23 @@ bool sweep(const Tables& tables, const Enumeration& space, RowRange rows, int th
     Tables tables;
     RowBlock block;
   };
-  Team team(threads, poll, rows.size());
-  std::vector<Sweeper> workers(static_cast<std::size_t>(team.threads()), {tables, {}});
+  ThreadPool pool(threads, poll, rows.size());
+  std::vector<Sweeper> workers(static_cast<std::size_t>(pool.threads()), {tables, {}});
   const PointRange points = points_of(space, rows);
-  return team.run(points.last - points.first, 1, [&](std::size_t worker, std::size_t item) {
+  return pool.run(points.last - points.first, 1, [&](std::size_t worker, std::size_t item) {
     Tables& own = workers[worker].tables;
     RowBlock& block = workers[worker].block;
     const auto flush = [&] {
       if (block.strategies.empty()) return;
       sink.put(block);
-      team.add_done(block.strategies.size());
+      pool.add_done(block.strategies.size());
       block.strategies.clear();
       block.estimates.clear();
     };
     const Point& point = space.points()[points.first + item];
     const Options& all = space.options(point);
     for (const OptionGroup& group : all.groups) {
-      if (team.stopped(worker)) return;
+      if (pool.stopped(worker)) return;
       evaluate_group(own, point, all, group, rows,
                      [&](std::uint64_t row, const Strategy& s, const Estimate& e) {
                        if (block.strategies.empty()) block.first = row;

@@ -8,7 +8,7 @@
 #include "scalemodel/costs/tables.hpp"
 #include "scalemodel/search/objective.hpp"
 #include "scalemodel/search/space.hpp"
-#include "scalemodel/search/team.hpp"
+#include "scalemodel/search/thread_pool.hpp"
 
 namespace scalemodel {
 
@@ -21,7 +21,8 @@ struct RowRange {
   std::uint64_t size() const { return last - first; }
 };
 
-struct Hit {
+/// One of the best strategies.
+struct Candidate {
   double score = 0;
   std::uint64_t row = 0;
   Strategy strategy;
@@ -37,7 +38,7 @@ struct SearchCounts {
 };
 
 struct SearchResult {
-  std::vector<Hit> hits;  ///< best first; equal scores in the order of rows
+  std::vector<Candidate> candidates;  ///< best first; equal scores in the order of rows
   SearchCounts counts;
   bool finished = true;  ///< false: stopped by the poll
 };

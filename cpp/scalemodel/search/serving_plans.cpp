@@ -73,26 +73,26 @@ ServingPlans search_serving(const ServingQuestion& question, const ServingChoice
                             const Poll& poll) {
   const std::vector<ServingLayout>& layouts = choices.layouts;
   std::vector<PlanPart> parts(layouts.size());
-  Team team(threads, poll, layouts.size());
+  ThreadPool pool(threads, poll, layouts.size());
   const RequestLengths lengths{question.mix.input, question.mix.output};
-  team.run(layouts.size(), 1, [&](std::size_t worker, std::size_t item) {
+  pool.run(layouts.size(), 1, [&](std::size_t worker, std::size_t item) {
     const ServingLayout& layout = layouts[item];
     PlanPart& part = parts[item];
-    if (team.stopped(worker) ||
+    if (pool.stopped(worker) ||
         check_layout(question.model, layout, question.cluster) != Reason::ok)
       return;
     const StepTimes times(question.model, question.cluster, question.engine, question.kernels,
                           layout, question.imbalance);
     for (const double tokens : choices.batched_tokens) {
       Engine limited = question.engine;
-      limited.most_tokens = static_cast<int>(tokens);
+      limited.max_batched_tokens = static_cast<int>(tokens);
       CacheCapacity capacity = cache_capacity(question.model, question.cluster, limited,
                                               question.kernels, layout, lengths);
       double last = 0;
-      for (int step = 0; last < capacity.most_sequences; ++step) {
+      for (int step = 0; last < capacity.max_running_sequences; ++step) {
         last = std::min(std::exp2(static_cast<double>(step) / choices.per_octave),
-                        capacity.most_sequences);
-        ServingPlan plan{layout, capacity.most_tokens, last, 1,
+                        capacity.max_running_sequences);
+        ServingPlan plan{layout, capacity.max_batched_tokens, last, 1,
                          steady_state(times, capacity, question.mix, last)};
         part.plans += 1;
         if (limits.rate > 0 && plan.state.requests_per_s > 0) {
@@ -102,16 +102,16 @@ ServingPlans search_serving(const ServingQuestion& question, const ServingChoice
         part.feasible += 1;
         part.best.push_back(plan);
         part.front.push_back(plan);
-        constexpr std::size_t kMostKept = 4096;
-        if (part.best.size() >= std::max(kMostKept, 2 * top)) {
+        constexpr std::size_t kMaxKept = 4096;
+        if (part.best.size() >= std::max(kMaxKept, 2 * top)) {
           keep_best(part.best, limits.goal, top);
         }
-        if (part.front.size() >= kMostKept) keep_front(part.front);
+        if (part.front.size() >= kMaxKept) keep_front(part.front);
       }
     }
     keep_best(part.best, limits.goal, top);
     keep_front(part.front);
-    team.add_done(1);
+    pool.add_done(1);
   });
   ServingPlans found;
   for (const PlanPart& part : parts) {

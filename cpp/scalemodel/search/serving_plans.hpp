@@ -8,7 +8,7 @@
 
 #include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/base/record.hpp"
-#include "scalemodel/search/team.hpp"
+#include "scalemodel/search/thread_pool.hpp"
 #include "scalemodel/serving/capacity.hpp"
 #include "scalemodel/serving/steady_state.hpp"
 #include "scalemodel/serving/step_times.hpp"
@@ -35,10 +35,10 @@ struct ServingLimits {
 /// One plan. Instances beyond the first are copies of it.
 struct ServingPlan {
   ServingLayout layout;
-  double most_tokens = 0;  ///< of a step
-  double concurrency = 0;  ///< sequences running in an instance
-  double instances = 1;    ///< that carry the rate asked for
-  SteadyState state;       ///< of one instance
+  double max_batched_tokens = 0;  ///< tokens of a step, at most
+  double concurrency = 0;         ///< sequences running in an instance
+  double instances = 1;           ///< that carry the rate asked for
+  SteadyState state;              ///< of one instance
 
   double accelerators() const { return instances * layout.ranks(); }
 };
@@ -61,7 +61,7 @@ struct ServingQuestion {
 };
 
 /// What plans are made of: a layout, a limit of tokens per step and a number of running sequences
-/// from 1 to what the cache holds, `per_octave` of them per doubling.
+/// from 1 to what the KV cache holds, `per_octave` of them per doubling.
 struct ServingChoices {
   std::vector<ServingLayout> layouts;
   std::vector<double> batched_tokens;

@@ -9,7 +9,7 @@ namespace scalemodel {
 namespace {
 
 /// Passes of one step and of all steps together: a pass takes about 0.1 us.
-constexpr double kMostOfOne = 2e5, kMostOfAll = 2e6;
+constexpr double kMaxPassesOfOne = 2e5, kMaxPassesOfAll = 2e6;
 
 double passes_of(const Strategy& strategy, const Degrees& degrees) {
   const double chunks = chunks_per_stage(strategy.schedule, degrees.vpp);
@@ -23,7 +23,7 @@ std::vector<Simulated> simulate_best(Tables& tables, std::span<const Strategy> s
   std::vector<Simulated> answers;
   answers.reserve(strategies.size());
   std::vector<double> simulated_scores;
-  double left = kMostOfAll;
+  double left = kMaxPassesOfAll;
   bool agree = true;
   for (const Strategy& strategy : strategies) {
     tables.tabulate(strategy);
@@ -32,7 +32,7 @@ std::vector<Simulated> simulate_best(Tables& tables, std::span<const Strategy> s
     answer.score = simulated_scores.emplace_back(objective.score(closed));
     const double passes =
         passes_of(strategy, resolve_degrees(strategy, tables.cluster(), tables.task()));
-    if (passes > std::min(kMostOfOne, left)) continue;
+    if (passes > std::min(kMaxPassesOfOne, left)) continue;
     left -= passes;
     answer.step_time = step_timeline(tables, strategy, {}).step_time;
     agree = agree && std::abs(answer.step_time / closed.step_time - 1) <= kAgreement;

@@ -33,8 +33,8 @@ constexpr double kNever = 1e12;  ///< one over the probability that all slots ar
 /// slot P falls by rate holding(slots)/slots. A request shares with those that an arrival finds,
 /// where there are slots for them.
 struct SlotOccupancy {
-  double others =
-      1;  ///< other requests that one in its slot runs with, over the mean number in slots
+  /// Other requests that one in its slot runs with, over the mean number in slots.
+  double others = 1;
   double empty = 0;  ///< probability of an empty instance
   double full = 0;   ///< probability that every slot is occupied
   Seconds wait;      ///< for a slot, requests being of one length
@@ -74,7 +74,7 @@ SlotOccupancy occupancy_of_whole_slots(const SlotHoldingTime& holding) noexcept 
   // Eight standard deviations below the limit no request ever waits for a slot.
   if (slots > mean + 8 * std::sqrt(1 + mean / (1 - crowding)) + 4) return found;
   const Seconds last = holding.of(slots);
-  const double load = std::min(kMostLoad, holding.rate * last / slots);
+  const double load = std::min(kMaxLoad, holding.rate * last / slots);
   // From the last slot down until what is left is nothing; only ratios of weights count. Among
   // many, four at a time fall by the ratio in their middle.
   double weight = 1, sum = 0, taken = 0, n = slots;
@@ -184,7 +184,7 @@ struct FixedPoint {
 /// One iteration: what a request that finds `now` leaves for the next one to find.
 struct Iteration {
   FixedPoint found;
-  Seconds answer;       ///< time of its steps
+  Seconds decode;       ///< time of its decode steps
   Seconds decode_only;  ///< mean step without a prompt
   Seconds computed;     ///< of its prompt
   StepMoments moments;
@@ -201,9 +201,9 @@ Iteration iterate(const StepsOfMix& mix, const FixedPoint& now, SlotHoldingTime 
   const PromptWait wait = prompt_wait(steps, moments, now.prompt_rate);
   iteration.computed = wait.computed;
   iteration.decode_only = steps.decode_only;
-  iteration.answer = time_of_steps(steps, moments, wait, now.prompt_rate, count);
+  iteration.decode = time_of_steps(steps, moments, wait, now.prompt_rate, count);
   holding.shared = 1 + now.beside.mean;
-  holding.usual = iteration.answer + iteration.computed;
+  holding.usual = iteration.decode + iteration.computed;
   if (holding.lone <= Seconds{}) holding.lone = holding.usual;
   FixedPoint& found = iteration.found;
   found.holding = holding;
@@ -212,7 +212,7 @@ Iteration iterate(const StepsOfMix& mix, const FixedPoint& now, SlotHoldingTime 
   // its followers, and theirs. Borel's law gives the spread of such rows.
   const double grown = 1 / (1 - followers(moments, now.prompt_rate));
   const double burst = grown * grown - 1;
-  const double overlap = 1 / (1 + burst * steps.parts_of(1) / count);
+  const double overlap = 1 / (1 + burst * steps.chunks_of(1) / count);
   const double together = overlap * burst;
   // What fills its own step keeps others from starting with it.
   const double apart = steps.mixed ? std::max(0.5 * count, count - 1 / steps.most) : count;
@@ -226,7 +226,7 @@ Iteration iterate(const StepsOfMix& mix, const FixedPoint& now, SlotHoldingTime 
   beside.variance = std::min(there * (usual * (1 + burst) / crowded + overlap * overlap * rows),
                              beside.mean * (std::max(1.0, most) - beside.mean));
   if (steps.mixed && usual > 0) {
-    beside.busy = std::min(kMostLoad, moments.busy * (1 + 0.5 * together / usual));
+    beside.busy = std::min(kMaxLoad, moments.busy * (1 + 0.5 * together / usual));
   }
   beside.ahead = 0.5 * burst;
   found.prompt_rate = there * holding.rate;
@@ -244,14 +244,14 @@ FixedPoint solve_fixed_point(const StepsOfMix& mix, const ClosedLoopState& most,
   SlotHoldingTime holding;
   holding.rate = rate;
   holding.slots = slots;
-  holding.whole = mix.capacity().most_sequences;
+  holding.whole = mix.capacity().max_running_sequences;
   holding.most = holding.whole / most.rate();
   FixedPoint now;
   now.prompt_rate = std::min(1.0, slots - 1) * rate;
   double low = 0, high = slots;  // they meet between
-  double slope = 0, gain = 0;    // of what is found and of answers at once, per sequence beside
+  double slope = 0, gain = 0;    // of what is found and of decode times, per sequence beside
   double last_mean = 0, last_found = 0, last_slope = 0, near = 0;
-  Seconds last_answer;
+  Seconds last_decode;
   for (int count = 0; count < kOptions.max_iterations; ++count) {
     const Iteration iteration = iterate(mix, now, holding, near);
     near = iteration.moments.busy;
@@ -265,9 +265,9 @@ FixedPoint solve_fixed_point(const StepsOfMix& mix, const ClosedLoopState& most,
           steps * (rate * growth) * (iteration.moments.decode_interval / iteration.decode_only),
           0.0, kOptions.max_first_slope);
     } else if (std::abs(before - last_mean) > kOptions.min_secant_step * (1 + before)) {
-      // The line through the last two rounds meets the diagonal where both agree.
+      // The line through the last two iterations meets the diagonal where both agree.
       slope = (found - last_found) / (before - last_mean);
-      gain = (iteration.answer - last_answer) * rate / (before - last_mean);
+      gain = (iteration.decode - last_decode) * rate / (before - last_mean);
     }
     double next = slope < kOptions.max_slope ? before + (found - before) / (1 - slope) : found;
     // Steps that go in waves may keep them from meeting: then half-way between both sides.
@@ -280,7 +280,7 @@ FixedPoint solve_fixed_point(const StepsOfMix& mix, const ClosedLoopState& most,
     const bool close = count > 0 && change < kOptions.max_last_step &&
                        change * doubt < kOptions.tolerance &&
                        std::abs(iteration.found.prompts / now.prompts - 1) < kOptions.max_last_step;
-    state.concurrency = rate * iteration.answer + (close ? gain * (next - before) : 0.0);
+    state.concurrency = rate * iteration.decode + (close ? gain * (next - before) : 0.0);
     state.prompt_fraction = iteration.moments.busy;
     now = iteration.found;
     now.beside.mean = next;
@@ -289,7 +289,7 @@ FixedPoint solve_fixed_point(const StepsOfMix& mix, const ClosedLoopState& most,
     last_slope = slope;
     last_mean = before;
     last_found = found;
-    last_answer = iteration.answer;
+    last_decode = iteration.decode;
   }
   state.step = state.concurrency / (steps * rate);
   return now;
@@ -301,10 +301,10 @@ SteadyState steady_state_at(const StepTimes& times, const CacheCapacity& capacit
                             const RequestMix& mix, double requests_per_s) noexcept {
   const Demand demand(mix);
   const StepsOfMix steps_of_mix(times, capacity, demand);
-  const ClosedLoopState most = closed_loop_state(steps_of_mix, capacity.most_sequences);
+  const ClosedLoopState most = closed_loop_state(steps_of_mix, capacity.max_running_sequences);
   SteadyState state;
   if (most.sequences <= 0 || requests_per_s <= 0) return state;
-  const double slots = capacity.most_sequences;
+  const double slots = capacity.max_running_sequences;
   const Hertz rate{requests_per_s};
   state.utilisation = rate / most.rate();
   state.saturated = state.utilisation >= 1;
@@ -315,7 +315,7 @@ SteadyState steady_state_at(const StepTimes& times, const CacheCapacity& capacit
     return state;
   }
   state.requests_per_s = requests_per_s;
-  const double at_once = capacity.most_admitted;
+  const double at_once = capacity.max_admitted;
   const FixedPoint point = solve_fixed_point(steps_of_mix, most, rate, at_once, state);
   // It can finish as many, but prompts go on until every slot is taken.
   state.saturated = state.concurrency >= slots;

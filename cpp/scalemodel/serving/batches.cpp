@@ -8,8 +8,8 @@
 namespace scalemodel {
 
 BatchState batch_state_at(const BatchPass& pass, Hertz rate) noexcept {
-  constexpr int kMostRounds = 200;
-  constexpr double kClose = 1e-9;
+  constexpr int kMaxRounds = 200;
+  constexpr double kTolerance = 1e-9;
   BatchState state;
   const Seconds full = pass.of(pass.most);
   state.utilisation = rate * full / pass.most;
@@ -18,13 +18,13 @@ BatchState batch_state_at(const BatchPass& pass, Hertz rate) noexcept {
   state.pass = full;
   if (state.saturated) return state;
   state.pass = pass.alone;
-  for (int round = 0; round < kMostRounds; ++round) {
+  for (int round = 0; round < kMaxRounds; ++round) {
     const double came = rate * state.pass;
     state.batch = std::min(pass.most, came + std::exp(-came));
     const Seconds next = pass.of(state.batch);
     const double change = std::abs(next / state.pass - 1);
     state.pass = next;
-    if (change < kClose) break;
+    if (change < kTolerance) break;
   }
   const double came = rate * state.pass;
   const double grows = std::min(0.95, rate * pass.more);
@@ -32,19 +32,19 @@ BatchState batch_state_at(const BatchPass& pass, Hertz rate) noexcept {
   const double squares = came + came * came + std::exp(-came);
   const double varied = std::max(0.0, squares - state.batch * state.batch);
   const Seconds spread = varied / (1 - grows * grows) * (pass.more * pass.more / state.pass);
-  const Seconds met = state.pass + (state.batch > pass.padded ? spread : Seconds{});
+  const Seconds biased = state.pass + (state.batch > pass.padded ? spread : Seconds{});
   const double busy = std::min(1.0, came / state.batch);
-  Seconds wait = 0.5 * busy * met;
+  Seconds wait = 0.5 * busy * biased;
   const Seconds half = wait;
-  for (int round = 0; round < kMostRounds; ++round) {
+  for (int round = 0; round < kMaxRounds; ++round) {
     const Seconds next = half + full_steps_ahead(rate * wait, pass.most) * full;
     const double change = std::abs(next / wait - 1);
     wait = next;
-    if (change < kClose) break;
+    if (change < kTolerance) break;
   }
   // Beside it are those that came during the pass it met, as far as there is room.
   const double places = pass.most - 1;
-  const double beside = places > 0 ? places * (1 - std::exp(-(rate * met) / places)) : 0;
+  const double beside = places > 0 ? places * (1 - std::exp(-(rate * biased) / places)) : 0;
   const Seconds own = pass.of(1 + beside);
   state.latency = wait + busy * own + (1 - busy) * pass.of(1);
   return state;

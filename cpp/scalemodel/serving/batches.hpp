@@ -25,17 +25,17 @@ struct RecordOf<BatchPass> {
   static constexpr std::string_view name = "BatchPass";
   using T = BatchPass;
   static constexpr std::tuple fields{
-      field("alone_s", &T::alone, 1e-9, 1e6, "the smallest pass"),
-      field("more_s", &T::more, 0, 1e6, "every further request"),
+      field("alone_s", &T::alone, 1e-9, 1e6, "time of the smallest pass"),
+      field("more_s", &T::more, 0, 1e6, "time that every further request adds"),
       field("padded", &T::padded, 1, 1e9, "requests of the smallest pass"),
-      field("most", &T::most, 1, 1e9, "requests of the largest one")};
+      field("most", &T::most, 1, 1e9, "requests of the largest pass")};
 };
 
 /// A server of batches in its steady state.
 struct BatchState {
   double batch = 0;        ///< requests of a pass, mean
-  Seconds pass;            ///< their time
-  Seconds latency;         ///< of a request, waiting included; 0 where it never settles
+  Seconds pass;            ///< time of a pass
+  Seconds latency;         ///< latency of a request, waiting included; 0: it grows without bound
   double utilisation = 0;  ///< rate over that of full batches
   bool saturated = false;
 
@@ -49,7 +49,8 @@ struct RecordOf<BatchState> {
   static constexpr std::tuple fields{
       field("batch", &T::batch, "requests of a pass, mean"),
       field("pass_s", &T::pass, "time of a pass"),
-      field("latency_s", &T::latency, "of a request; 0 = it never settles"),
+      field("latency_s", &T::latency,
+            "latency of a request, waiting included; 0 = it grows without bound"),
       field("utilisation", &T::utilisation, "rate over that of full batches"),
       field("saturated", &T::saturated, "more arrive than full batches take")};
 };

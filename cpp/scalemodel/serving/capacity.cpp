@@ -37,7 +37,7 @@ Bytes activation_bytes(const Model& model, const Engine& engine, const ServingLa
                                 (ff.routed() ? 2.0 * model.hidden / layout.ep : 0.0));
     widest = std::max({widest, attention, wide});
   }
-  const double sampled = std::min(tokens, static_cast<double>(engine.most_sequences));
+  const double sampled = std::min(tokens, static_cast<double>(engine.max_running_sequences));
   return Bytes{tokens * (2.0 * model.hidden + widest) * kElement +
                sampled * model.vocab * (kElement + kLogitBytes)};
 }
@@ -57,29 +57,29 @@ CacheBlocks::CacheBlocks(const Model& model, const Engine& engine, const Serving
         if (op.kind != OperatorKind::attention) continue;
         const AttentionShape& a = op.attention;
         const double bytes = layers[i] * a.cached_values(layout.tp) * operand_bytes(kernels.cache);
-        parts_.push_back({bytes, static_cast<double>(a.window_where(engine.window_cache))});
+        layer_shares_.push_back({bytes, static_cast<double>(a.window_where(engine.window_cache))});
         token += bytes;
       }
     }
   }
-  for (Part& part : parts_) part.share /= token;
+  for (LayerShare& group : layer_shares_) group.share /= token;
   block_ = Bytes{token * block_tokens_};
 }
 
 double CacheBlocks::of(double tokens) const noexcept {
   double blocks = 0;
-  for (const Part& part : parts_) {
-    const double kept = part.window > 0 ? std::min(tokens, part.window) : tokens;
-    blocks += part.share * std::ceil(kept / (ranks_ * block_tokens_));
+  for (const LayerShare& layers : layer_shares_) {
+    const double kept = layers.window > 0 ? std::min(tokens, layers.window) : tokens;
+    blocks += layers.share * std::ceil(kept / (ranks_ * block_tokens_));
   }
   return blocks;
 }
 
 double CacheBlocks::mean(double tokens) const noexcept {
   double blocks = 0;
-  for (const Part& part : parts_) {
-    const double kept = part.window > 0 ? std::min(tokens, part.window) : tokens;
-    blocks += part.share * (kept / (ranks_ * block_tokens_) + 0.5);
+  for (const LayerShare& layers : layer_shares_) {
+    const double kept = layers.window > 0 ? std::min(tokens, layers.window) : tokens;
+    blocks += layers.share * (kept / (ranks_ * block_tokens_) + 0.5);
   }
   return blocks;
 }
@@ -112,7 +112,7 @@ Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const Serv
   const double table = model.embedding_parameters / tp;
   const double head = (model.tied_embeddings ? model.embedding_parameters : 0) / tp +
                       model.head_parameters / tp + model.final_norm_parameters;
-  // One stage holds both ends, and then a shared table once.
+  // One stage holds embedding and LM head, and tied ones once.
   const double ends = layout.pp > 1
                           ? std::max(table, head)
                           : table + model.head_parameters / tp + model.final_norm_parameters;
@@ -151,8 +151,8 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
   capacity.block = blocks.block();
   capacity.weights = weight_bytes(model, kernels, layout);
   capacity.reserve = engine.reserve;
-  capacity.most_tokens = engine.most_tokens;
-  capacity.step_sequences = engine.most_sequences;
+  capacity.max_batched_tokens = engine.max_batched_tokens;
+  capacity.step_sequences = engine.max_running_sequences;
   const Bytes memory = cluster.accelerator.memory_capacity;
   const double per_sequence = blocks.of(lengths.input + lengths.output);
   const auto fill = [&](double tokens) {
@@ -163,7 +163,7 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
     capacity.blocks = std::max(0.0, std::floor(room / capacity.block));
     capacity.cached_sequences = layout.dp * std::floor(capacity.blocks / per_sequence + 1e-9);
   };
-  fill(engine.tunes_limits ? 0 : engine.most_tokens);
+  fill(engine.tunes_limits ? 0 : engine.max_batched_tokens);
   if (engine.tunes_limits) {
     // The tool knows memory and lengths before activations, and is optimistic on purpose.
     const double raw = std::min(capacity.cached_sequences, kTunedSequences) / layout.pp;
@@ -171,16 +171,17 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
     capacity.step_sequences = layout.pp * std::max(kTunedLeast, rounded_up(raw, grain));
     const double tokens = std::min(raw * (1 + lengths.input / lengths.output), kTunedTokens);
     const double steps = tokens < 4096 ? 256 : tokens < 8192 ? 512 : 1024;
-    capacity.most_tokens = layout.pp * std::max(kTunedTokensLeast, rounded_up(tokens, steps));
-    fill(capacity.most_tokens);
+    capacity.max_batched_tokens =
+        layout.pp * std::max(kTunedTokensLeast, rounded_up(tokens, steps));
+    fill(capacity.max_batched_tokens);
   }
   capacity.cache = capacity.blocks * capacity.block;
-  capacity.most_sequences = std::min(capacity.step_sequences, capacity.cached_sequences);
-  capacity.most_admitted = capacity.most_sequences;
-  if (engine.admission == Admission::prompt && capacity.most_sequences > 0) {
+  capacity.max_running_sequences = std::min(capacity.step_sequences, capacity.cached_sequences);
+  capacity.max_admitted = capacity.max_running_sequences;
+  if (engine.admission == Admission::prompt && capacity.max_running_sequences > 0) {
     const double all = layout.dp * capacity.blocks;
     const double most = admitted(blocks, lengths, all, capacity.step_sequences);
-    capacity.most_admitted = std::max(capacity.most_sequences, most);
+    capacity.max_admitted = std::max(capacity.max_running_sequences, most);
   }
   return capacity;
 }

@@ -1,4 +1,4 @@
-// What fits: weights and the paged cache of keys and values on one rank, in blocks.
+// What fits: weights and the paged KV cache on one rank, in blocks.
 #pragma once
 
 #include <tuple>
@@ -18,19 +18,19 @@ struct RequestLengths {
   double input = 1, output = 1;
 };
 
-/// Memory of the fullest rank, and what its cache holds.
+/// Memory of the fullest rank, and what its KV cache holds.
 struct CacheCapacity {
   Bytes weights;
-  Bytes activations;            ///< of the largest step
-  Bytes reserve;                ///< context, graphs, workspaces
-  Bytes cache;                  ///< blocks
+  Bytes activations;            ///< activations of the largest step
+  Bytes reserve;                ///< driver context, CUDA graphs, workspaces
+  Bytes cache;                  ///< KV cache, in whole blocks
   Bytes block;                  ///< of one block: `block_tokens` tokens in every layer of the rank
   double blocks = 0;            ///< 0: weights and activations leave no room
   double cached_sequences = 0;  ///< requests of the given lengths that an instance's blocks hold
-  double step_sequences = 0;    ///< the engine runs no more of them in one step
-  double most_sequences = 0;    ///< the smaller of both
-  double most_admitted = 0;     ///< run at once while others wait, answers being of any age
-  double most_tokens = 0;       ///< of a step
+  double step_sequences = 0;    ///< the engine's limit of sequences in one step
+  double max_running_sequences = 0;  ///< at their full length: the smaller of both
+  double max_admitted = 0;           ///< at once while others wait, part of their output done
+  double max_batched_tokens = 0;     ///< the engine's limit of tokens in one step
 
   bool operator==(const CacheCapacity&) const = default;
 };
@@ -41,16 +41,20 @@ struct RecordOf<CacheCapacity> {
   using T = CacheCapacity;
   static constexpr std::tuple fields{
       field("memory_weights_bytes", &T::weights, "weights of the fullest rank"),
-      field("memory_activations_bytes", &T::activations, "of the largest step"),
-      field("memory_reserve_bytes", &T::reserve, "context, graphs, workspaces"),
-      field("memory_kv_cache_bytes", &T::cache, "blocks of keys and values"),
-      field("block_bytes", &T::block, "one block in every layer of the rank"),
-      field("blocks", &T::blocks, "blocks of a rank; 0 = nothing fits"),
-      field("cached_sequences", &T::cached_sequences, "requests the blocks of an instance hold"),
-      field("step_sequences", &T::step_sequences, "the engine's limit for one step"),
-      field("most_sequences", &T::most_sequences, "the smaller of both"),
-      field("most_admitted", &T::most_admitted, "at once while others wait, answers of any age"),
-      field("most_tokens", &T::most_tokens, "tokens of a step")};
+      field("memory_activations_bytes", &T::activations, "activations of the largest step"),
+      field("memory_reserve_bytes", &T::reserve, "driver context, CUDA graphs, workspaces"),
+      field("memory_kv_cache_bytes", &T::cache, "KV cache, in whole blocks"),
+      field("block_bytes", &T::block, "one KV cache block in every layer of the rank"),
+      field("blocks", &T::blocks, "KV cache blocks of a rank; 0 = nothing fits"),
+      field("cached_sequences", &T::cached_sequences,
+            "requests that the KV cache of an instance holds"),
+      field("step_sequences", &T::step_sequences, "the engine's limit of sequences in one step"),
+      field("max_running_sequences", &T::max_running_sequences,
+            "sequences that run at once at their full length: the smaller of both"),
+      field("max_admitted", &T::max_admitted,
+            "sequences that run at once while others wait, part of their output done"),
+      field("max_batched_tokens", &T::max_batched_tokens,
+            "the engine's limit of tokens in one step")};
 };
 
 /// Bytes of a block and how many of them a sequence takes.
@@ -67,26 +71,27 @@ class CacheBlocks {
   double mean(double tokens) const noexcept;
 
  private:
-  struct Part {
+  /// Layers of one window.
+  struct LayerShare {
     double share, window;
   };
   Bytes block_;
   double block_tokens_ = 1;
-  double ranks_ = 1;  ///< that share a sequence out
-  std::vector<Part> parts_;
+  double ranks_ = 1;  ///< over which a sequence is sharded
+  std::vector<LayerShare> layer_shares_;
 };
 
 /// Weights of the fullest rank, in the formats of `kernels`: linear layers and experts in theirs,
 /// everything else in 16 bits. Norms, routers and projections down to latents are repeated on the
-/// tensor ranks, all else is split. The first stage also holds the token table, the last one the
-/// head.
+/// tensor ranks, all else is split. The first stage also holds the token embedding, the
+/// last one the LM head.
 Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const ServingLayout& layout);
 
 /// Blocks = floor((share of memory - what else lies there)/block). An engine that tunes its limits
 /// admits as many sequences as the cache holds at their full length, at most 4096, and steps of
 /// input/output prompt tokens more for each of them (trtllm-bench, 2048 to 32768 tokens). Where
-/// prompts alone decide who starts, more run at once: another one starts when its prompt fits
-/// beside others that have given any part of their answers.
+/// prompts alone decide which request starts, more run at once: another one starts when its prompt
+/// fits beside others that have generated any part of their output.
 CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const Engine& engine,
                              const ServingKernels& kernels, const ServingLayout& layout,
                              const RequestLengths& lengths);

@@ -10,7 +10,7 @@ namespace scalemodel {
 struct ClosedLoopState {
   double sequences = 0;  ///< fewer than asked for where prompts do not keep up
   double entering = 0;   ///< prompts per step of them
-  double busy = 0;       ///< steps of prompts, whole ones or parts, per step of the sequences
+  double busy = 0;       ///< prefill steps, whole prompts or chunks, per step of the sequences
   Seconds step;          ///< from one token of a sequence to the next
   PromptSteps steps;
 

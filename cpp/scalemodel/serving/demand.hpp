@@ -26,11 +26,11 @@ struct Demand {
         tokens_per_step(scalemodel::tokens_per_step(mix)),
         query_tokens(1.0 + mix.speculative_tokens),
         draft_tokens(mix.speculative_tokens),
-        // A request of one token leaves with its prompt: it takes part in one step all the same.
+        // A request of one token leaves with its prefill; it takes part in one step all the same.
         decode_steps(std::max(1.0, (mix.output - 1) / tokens_per_step)),
         context(mix.input + (mix.output + 1) / 2),
         input(mix.input) {
-    // An answer of several tokens per step ends within its last one.
+    // An output of several tokens per step ends within its last one.
     if (tokens_per_step > 1) decode_steps = std::ceil(decode_steps - 1e-9);
   }
 
@@ -44,8 +44,8 @@ struct Demand {
     StepWork work;
     work.sequences = sequences;
     work.context = context;
-    work.queries = query_tokens;
-    work.drafts = draft_tokens;
+    work.query_tokens = query_tokens;
+    work.draft_tokens = draft_tokens;
     return work;
   }
 
@@ -54,7 +54,7 @@ struct Demand {
     return work(sequences, prompts, prompts * uncached_prompt_tokens, input);
   }
 
-  /// The same beside prompts, or parts of them, that attend to `keys` tokens at their end.
+  /// The same beside prompts, or chunks of them, that attend to `keys` tokens at their end.
   StepWork work(double sequences, double prompts, double prompt_tokens,
                 double keys) const noexcept {
     StepWork all = work(sequences);
@@ -64,13 +64,14 @@ struct Demand {
     return all;
   }
 
-  /// Prompts that fit into a step beside `sequences`; below 1 where one is cut over several steps.
-  /// Where prompts are not cut, one longer than any step runs all the same.
-  double most_prompts(const Engine& engine, const CacheCapacity& capacity,
-                      double sequences) const noexcept {
-    const double decoded = engine.mixes_phases ? sequences * query_tokens : 0;
-    const double most = std::max(1.0, capacity.most_tokens - decoded) / uncached_prompt_tokens;
-    return engine.splits_prompts ? most : std::max(1.0, std::floor(most));
+  /// Prompts that fit into a step beside `sequences`; below 1 where one is computed in several
+  /// chunks. Without chunked prefill one longer than any step runs all the same.
+  double max_prompts(const Engine& engine, const CacheCapacity& capacity,
+                     double sequences) const noexcept {
+    const double decoded = engine.mixed_batches ? sequences * query_tokens : 0;
+    const double most =
+        std::max(1.0, capacity.max_batched_tokens - decoded) / uncached_prompt_tokens;
+    return engine.chunked_prefill ? most : std::max(1.0, std::floor(most));
   }
 };
 

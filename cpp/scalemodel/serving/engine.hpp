@@ -1,4 +1,4 @@
-// One version of a serving engine: what it batches, what its host costs, which kernels it runs.
+// One version of a serving engine: what it batches, its CPU overhead, which kernels it runs.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 namespace scalemodel {
 
 /// When a waiting request may start: when the cache holds all it will ever need (nothing is ever
-/// evicted), or when it holds its prompt (the last to come is preempted when the KV cache runs
+/// preempted), or when it holds its prompt (the last to come is preempted when the KV cache runs
 /// full).
 enum class Admission : std::uint8_t { whole_output, prompt };
 
@@ -33,25 +33,25 @@ struct Engine {
   // Free constants, fitted per engine version and bounded by physics.
   double kernel_efficiency = 1;  ///< kernels in a tight loop over the same inside a step
   Seconds collective_wait;       ///< of eight ranks for one another, per collective
-  Seconds step_host;             ///< of the host per step
-  Seconds sequence_host;         ///< of the host per running sequence and step
-  Seconds pipeline_host;         ///< likewise, more where stages form a pipeline
-  Seconds request_host;          ///< from arrival to the scheduler, and back with a token
+  Seconds step_host;             ///< CPU overhead per step
+  Seconds sequence_host;         ///< CPU overhead per running sequence and step
+  Seconds pipeline_host;         ///< the same on top, where stages form a pipeline
+  Seconds request_host;  ///< CPU overhead from arrival to the scheduler, and back with a token
   // Facts.
-  bool overlaps_host = false;       ///< a step is prepared while another runs, on one stage
-  bool mixes_phases = true;         ///< prompts and running sequences share a step
-  bool splits_prompts = true;       ///< a prompt longer than what is left of a step is cut
-  bool uses_windows = true;         ///< sliding windows are honoured; else every layer is full
-  bool window_cache = false;        ///< layers with a sliding window drop what is behind it
-  bool tunes_limits = false;        ///< limits of a step follow from memory and request lengths
+  bool overlaps_host = false;   ///< a step is prepared while another runs, on one stage
+  bool mixed_batches = true;    ///< prefill and decode share a step
+  bool chunked_prefill = true;  ///< chunked prefill: a prompt may be computed over several steps
+  bool uses_windows = true;     ///< sliding windows are honoured; else every layer is full
+  bool window_cache = false;    ///< layers with a sliding window drop what is behind it
+  bool tunes_limits = false;    ///< limits of a step follow from memory and request lengths
   bool fused_quantisation = false;  ///< norms and activations write the narrow format
   Admission admission = Admission::prompt;
-  int block_tokens = 16;          ///< of a block of the cache
-  int most_tokens = 8192;         ///< of a step
-  int most_sequences = 1024;      ///< running at once
-  double memory_fraction = 0.9;   ///< what the engine may fill
-  bool fraction_of_free = false;  ///< of the memory left beside weights, not of all memory
-  Bytes reserve;                  ///< driver context, graphs, workspaces
+  int block_tokens = 16;             ///< tokens of a KV cache block
+  int max_batched_tokens = 8192;     ///< tokens of a step, >= 1
+  int max_running_sequences = 1024;  ///< sequences of a step, >= 1
+  double memory_fraction = 0.9;      ///< what the engine may fill
+  bool fraction_of_free = false;     ///< of the memory left beside weights, not of all memory
+  Bytes reserve;                     ///< driver context, graphs, workspaces
 
   bool operator==(const Engine&) const = default;
 };
@@ -76,7 +76,7 @@ struct ServingKernels {
   DispatchKernel dispatch, combine;
   bool own_all_reduce = false;  ///< the engine has an all-reduce of its own
   CustomAllReduce all_reduce;
-  double host_slowdown = 1;  ///< of the host beside the accelerator, against that of the fits
+  double host_slowdown = 1;  ///< CPU overhead over that of the machine of the fits
 
   bool operator==(const ServingKernels&) const = default;
 };
@@ -90,26 +90,32 @@ struct RecordOf<Engine> {
             "kernels in a tight loop over the same inside a step"),
       field("collective_wait_s", &T::collective_wait, 0, 2e-4,
             "of eight ranks for one another, per collective"),
-      field("step_host_s", &T::step_host, 0, 0.1, "host time per step"),
-      field("sequence_host_s", &T::sequence_host, 0, 1e-3, "host time per sequence and step"),
+      field("step_host_s", &T::step_host, 0, 0.1, "CPU overhead per step"),
+      field("sequence_host_s", &T::sequence_host, 0, 1e-3,
+            "CPU overhead per running sequence and step"),
       field("pipeline_host_s", &T::pipeline_host, 0, 1e-3,
-            "further host time per sequence and step where stages form a pipeline"),
-      field("request_host_s", &T::request_host, 0, 1, "host time per request before its token"),
+            "further CPU overhead per sequence and step where stages form a pipeline"),
+      field("request_host_s", &T::request_host, 0, 1,
+            "CPU overhead per request before its first token"),
       field("overlaps_host", &T::overlaps_host,
-            "the host works beside the accelerator, on one stage"),
-      field("mixes_phases", &T::mixes_phases, "prompts and running sequences share a step"),
-      field("splits_prompts", &T::splits_prompts, "long prompts are cut over several steps"),
+            "CPU overhead is hidden behind the accelerator, without pipeline stages"),
+      field("mixed_batches", &T::mixed_batches, "mixed batches: prefill and decode share a step"),
+      field("chunked_prefill", &T::chunked_prefill,
+            "chunked prefill: a prompt may be computed over several steps"),
       field("uses_windows", &T::uses_windows, "sliding windows are honoured"),
-      field("window_cache", &T::window_cache, "sliding windows bound the cache"),
+      field("window_cache", &T::window_cache, "sliding windows bound the KV cache"),
       field("tunes_limits", &T::tunes_limits, "limits follow from memory and request lengths"),
       field("fused_quantisation", &T::fused_quantisation, "norms write the narrow format"),
       field("admission", &T::admission, "what must fit before a request starts"),
-      field("block_tokens", &T::block_tokens, 1, 1e5, "tokens of a cache block"),
-      field("most_tokens", &T::most_tokens, 1, 1e7, "tokens of a step"),
-      field("most_sequences", &T::most_sequences, 1, 1e7, "sequences running at once"),
-      field("memory_fraction", &T::memory_fraction, 0.05, 1, "of memory the engine may fill"),
-      field("fraction_of_free", &T::fraction_of_free, "of what weights leave, not of all memory"),
-      field("reserve_bytes", &T::reserve, 0, 1e12, "context, graphs and workspaces")};
+      field("block_tokens", &T::block_tokens, 1, 1e5, "tokens of a KV cache block"),
+      field("max_batched_tokens", &T::max_batched_tokens, 1, 1e7, "tokens of a step, at most"),
+      field("max_running_sequences", &T::max_running_sequences, 1, 1e7,
+            "sequences running at once, at most"),
+      field("memory_fraction", &T::memory_fraction, 0.05, 1, "share of memory the engine may fill"),
+      field("fraction_of_free", &T::fraction_of_free,
+            "that share is of what weights leave, not of all memory"),
+      field("reserve_bytes", &T::reserve, 0, 1e12,
+            "memory of driver context, CUDA graphs and workspaces")};
 };
 
 template <>
@@ -124,17 +130,18 @@ struct RecordOf<ServingKernels> {
       field("math", &T::math, "format of linear layers in the roofline form"),
       field("cache", &T::cache, "format of keys and values"),
       field("attention", &T::attention, "operands of the attention GEMMs"),
-      field("prefill", &T::prefill, "attention over prompts"),
-      field("decode", &T::decode, "attention of running sequences"),
+      field("prefill", &T::prefill, "prefill attention"),
+      field("decode", &T::decode, "decode attention"),
       field("experts", &T::experts, "expert layers"),
       field("experts_as_linear", &T::experts_as_linear,
             "their GEMMs run as a batch of linear layers"),
       field("sends_tokens", &T::sends_tokens, "token dispatch has kernels of its own"),
       field("dispatch", &T::dispatch, "tokens to their experts"),
-      field("combine", &T::combine, "tokens back"),
+      field("combine", &T::combine, "tokens back from their experts"),
       field("own_all_reduce", &T::own_all_reduce, "the engine has its own all-reduce"),
-      field("all_reduce", &T::all_reduce, "its constants"),
-      field("host_slowdown", &T::host_slowdown, 0.1, 10, "of the accelerator's host")};
+      field("all_reduce", &T::all_reduce, "constants of that all-reduce"),
+      field("host_slowdown", &T::host_slowdown, 0.1, 10,
+            "CPU overhead over that of the machine of the fits")};
 };
 
 }  // namespace scalemodel

@@ -7,8 +7,8 @@
 namespace scalemodel {
 namespace {
 
-constexpr double kMostFollowers = 0.95;
-constexpr int kMostPromptRounds = 40;
+constexpr double kMaxFollowers = 0.95;
+constexpr int kMaxPromptRounds = 40;
 constexpr double kSettled = 1e-6, kHardlyEver = 1e-9, kEndless = 1e6;
 constexpr double kNear = 1e-3;  ///< a secant's step away from what is next to exact
 
@@ -23,7 +23,7 @@ double whole_power(double share, double count) noexcept {
 }
 
 /// Sum of share^floor(s most) over s = 1, 2 ...: steps after the first where the number of prompts
-/// is geometric, P(n + 1)/P(n) = share. Later steps of cut prompts end anywhere.
+/// is geometric, P(n + 1)/P(n) = share. Later steps of chunked prompts end anywhere.
 double further_steps(double share, double most) noexcept {
   constexpr int kCounted = 4;
   constexpr double kNothing = 1e-6;
@@ -40,31 +40,31 @@ double further_steps(double share, double most) noexcept {
   return sum + term * row / (1 - row);
 }
 
-/// One prompt at a time: the more often another one follows, the more of the last part's step it
+/// One prompt at a time: the more often another one follows, the more of the last chunk's step it
 /// fills.
 StepMoments one_at_a_time(const PromptSteps& s, Hertz rate) noexcept {
   const Seconds each = s.alone / std::max(0.1, 1 + rate * (s.alone - s.more));
-  const double load = std::min(kMostLoad, rate * each);
-  const double parts = s.parts_of(load);
+  const double load = std::min(kMaxLoad, rate * each);
+  const double chunks = s.chunks_of(load);
   StepMoments m;
   // An arrival finds the rest of a step and what is left of the prompt after it: of one that
-  // follows others as much as of any length, of the first of a row whole parts.
-  const double whole = s.parts - 1;
+  // follows others as much as of any length, of the first of a row whole chunks.
+  const double whole = s.chunks - 1;
   const double after = whole * (1 - 0.5 * (whole + 1) * s.most);
   const Seconds first = whole > 0 ? (s.alone - s.last) / whole : Seconds{};
   const auto squares =
       (1 - load) * (whole * first * first + s.last * s.last + 2 * after * first * s.more) +
       load * s.more * s.more;
   m.length_biased = rate * squares + (1 - load) * s.decode_only;
-  const auto decode_only = (1 - load) / s.decode_only, busy = load / each * parts;
+  const auto decode_only = (1 - load) / s.decode_only, busy = load / each * chunks;
   m.busy = busy / (busy + decode_only);
   m.decode_interval = 1 / (s.mixed ? busy + decode_only : decode_only);
-  m.each = each - (s.mixed ? parts : 0.0) * s.decode_only;
+  m.each = each - (s.mixed ? chunks : 0.0) * s.decode_only;
   m.load = load;
   return m;
 }
 
-/// Cut prompts in a row of full steps: the j-th ends j/most steps after the first began.
+/// Chunked prompts in a row of full steps: the j-th ends j/most steps after the first began.
 struct StepRow {
   double room = 0;  ///< that its last step leaves to those behind, in steps
   double done = 0;  ///< of it, before its last step
@@ -88,24 +88,24 @@ StepRow later_in_row(double first, double load, double most) noexcept {
 }
 
 /// The share of steps with a prompt decides on the mean step and follows from it: no prompt came
-/// during a decode_only step, or during a longer one.
+/// during a decode-only step, or during a longer one.
 StepMoments mixed_steps(const PromptSteps& s, Hertz rate, double near) noexcept {
   const Seconds fixed = s.alone - s.more - s.decode_only;
   // What every prompt adds brings prompts of its own; what steps with any cost more is left.
-  const double grown = std::max(1 - kMostLoad, 1 - rate * s.more);
-  const double after_quiet = std::exp(-(rate * s.decode_only));
+  const double grown = std::max(1 - kMaxLoad, 1 - rate * s.more);
+  const double after_decode_only = std::exp(-(rate * s.decode_only));
   StepMoments m;
   const auto become = [&](double busy) {
-    m.busy = std::clamp(busy, kHardlyEver, kMostLoad);
+    m.busy = std::clamp(busy, kHardlyEver, kMaxLoad);
     m.decode_interval = std::clamp((s.decode_only + m.busy * fixed) / grown, s.decode_only,
                                    max(s.decode_only, s.full));
   };
-  double busy = near > 0 ? near : 1 - after_quiet, none = 1, last = 0, last_found = 0;
-  for (int round = 0; round < kMostPromptRounds; ++round) {
+  double busy = near > 0 ? near : 1 - after_decode_only, none = 1, last = 0, last_found = 0;
+  for (int round = 0; round < kMaxPromptRounds; ++round) {
     become(busy);
     const double prompts = rate * m.decode_interval;
     const Seconds longer = fixed + prompts / m.busy * s.more;
-    none = (1 - m.busy * (1 - std::exp(-(rate * longer)))) * after_quiet;
+    none = (1 - m.busy * (1 - std::exp(-(rate * longer)))) * after_decode_only;
     // Prompts of a step without room for them fill the next ones.
     const double some = std::min(1 - none, prompts);
     const double found = some * (1 + further_steps(1 - some / prompts, s.most));
@@ -124,7 +124,7 @@ StepMoments mixed_steps(const PromptSteps& s, Hertz rate, double near) noexcept 
   const auto between = m.busy * (1 - m.busy) * longer * longer;
   const double free = prompts + prompts * (prompts - each);
   const double room = std::max(0.0, m.busy * (each - 1) * (s.most - each));
-  const double squared = std::max(1 - kMostLoad, 1 - (rate * s.more) * (rate * s.more));
+  const double squared = std::max(1 - kMaxLoad, 1 - (rate * s.more) * (rate * s.more));
   const auto unbound = (between + free * s.more * s.more) / squared;
   const auto variance = max(between, min(between + room * s.more * s.more, unbound));
   m.length_biased = m.decode_interval + variance / m.decode_interval;
@@ -132,7 +132,7 @@ StepMoments mixed_steps(const PromptSteps& s, Hertz rate, double near) noexcept 
   return m;
 }
 
-/// Steps of prompts after a decode_only one, each with what came during the one before and what
+/// Steps of prompts after a decode-only one, each with what came during the one before and what
 /// that had no room for.
 StepMoments prompts_first(const PromptSteps& s, Hertz rate) noexcept {
   const Seconds fixed = s.alone - s.more;
@@ -142,7 +142,7 @@ StepMoments prompts_first(const PromptSteps& s, Hertz rate) noexcept {
   Seconds time = s.decode_only, length = s.decode_only;
   auto squares = s.decode_only * s.decode_only;
   double arrived = rate * s.decode_only, none = std::exp(-arrived);  // no prompt waits at its start
-  for (int round = 0; round < kMostPromptRounds; ++round) {
+  for (int round = 0; round < kMaxPromptRounds; ++round) {
     reached *= 1 - none;
     // Their number is taken as geometric: beyond the last place it is as much again.
     const double waiting = arrived / (1 - none);
@@ -160,7 +160,7 @@ StepMoments prompts_first(const PromptSteps& s, Hertz rate) noexcept {
     none =
         std::clamp((1 - beyond) * std::exp(-(rate * fixed)) * spread, kHardlyEver, 1 - kHardlyEver);
     // Once lengths repeat, so does everything: a geometric series is left.
-    const bool repeats = std::abs(length / last - 1) < 1e-3 || round + 1 == kMostPromptRounds;
+    const bool repeats = std::abs(length / last - 1) < 1e-3 || round + 1 == kMaxPromptRounds;
     const double runs = repeats ? reached / none : reached;
     count += runs;
     time += runs * length;
@@ -175,14 +175,14 @@ StepMoments prompts_first(const PromptSteps& s, Hertz rate) noexcept {
   return m;
 }
 
-/// The wait where a step takes one prompt or a part of one.
+/// The wait where a step takes one prompt or a chunk of one.
 PromptWait one_after_another(const PromptSteps& s, const StepMoments& m, Hertz rate) noexcept {
   PromptWait found;
-  found.wait = 0.5 * m.length_biased / (1 - std::min(kMostLoad, rate * s.more));
+  found.wait = 0.5 * m.length_biased / (1 - std::min(kMaxLoad, rate * s.more));
   found.full_steps = rate * found.wait / s.most;
   // The last step has room for those behind if somebody came since; else it is shorter.
-  const double first_room = s.splits ? s.parts - 1 / s.most : 0.0;
-  const double later_room = s.splits ? later_in_row(2, m.load, s.most).room : 0.0;
+  const double first_room = s.chunked ? s.chunks - 1 / s.most : 0.0;
+  const double later_room = s.chunked ? later_in_row(2, m.load, s.most).room : 0.0;
   const double room = (1 - m.load) * first_room + m.load * later_room;
   const Seconds drop = first_room > kHardlyEver ? (s.full - s.last) / first_room : Seconds{};
   const Seconds came = found.wait + s.alone - s.last;
@@ -196,21 +196,21 @@ PromptWait one_after_another(const PromptSteps& s, const StepMoments& m, Hertz r
   return found;
 }
 
-/// The wait where a step takes several. Cut prompts ahead count as what is left of them, and the
-/// first one beyond a step begins a row.
+/// The wait where a step takes several. Chunked prompts ahead count as what is left of them, and
+/// the first one beyond a step begins a row.
 PromptWait several_at_once(const PromptSteps& s, const StepMoments& m, Hertz rate) noexcept {
   PromptWait found;
   const Seconds half = 0.5 * m.length_biased;
   const double places = std::floor(s.most);
   double ahead = rate * half;
   StepRow row;
-  if (s.splits && whole_power(ahead / (1 + ahead), places) > kSettled) {
-    row = later_in_row(places + 1, std::min(kMostFollowers, rate * s.full / s.most), s.most);
+  if (s.chunked && whole_power(ahead / (1 + ahead), places) > kSettled) {
+    row = later_in_row(places + 1, std::min(kMaxFollowers, rate * s.full / s.most), s.most);
   }
-  for (int round = 0; round < kMostPromptRounds; ++round) {
+  for (int round = 0; round < kMaxPromptRounds; ++round) {
     const double before = ahead;
     double begun = 0;
-    if (s.splits) {
+    if (s.chunked) {
       const double beyond = whole_power(ahead / (1 + ahead), places);
       found.full_steps = beyond * ((places + 1 + ahead) / s.most + row.room - 1);
       begun = beyond * row.done;
@@ -240,34 +240,34 @@ double full_steps_ahead(double ahead, double most) noexcept {
 StepsOfMix::StepsOfMix(const StepTimes& times, const CacheCapacity& capacity,
                        const Demand& demand) noexcept
     : times_(times), capacity_(capacity), demand_(demand) {
-  if (demand.most_prompts(times.engine(), capacity, 0) < 1) return;
-  one_ = times.prompt_attention(demand.work(0, 1));
-  two_ = times.prompt_attention(demand.work(0, 2));
+  if (demand.max_prompts(times.engine(), capacity, 0) < 1) return;
+  one_ = times.prefill_attention(demand.work(0, 1));
+  two_ = times.prefill_attention(demand.work(0, 2));
 }
 
 Seconds StepsOfMix::decode_only(double sequences) const noexcept {
   const StepWork work = demand_.work(sequences);
-  return times_.total(work, times_.answer_attention(work));
+  return times_.total(work, times_.decode_attention(work));
 }
 
-/// Of a step with prompts, next to the attention of running sequences.
-Seconds StepsOfMix::with(const StepWork& work, Seconds answers) const noexcept {
-  return times_.total(work, times_.prompt_attention(work) + answers);
+/// Of a step with prompts, next to the decode attention.
+Seconds StepsOfMix::with(const StepWork& work, Seconds decode) const noexcept {
+  return times_.total(work, times_.prefill_attention(work) + decode);
 }
 
 PromptSteps StepsOfMix::beside(double sequences, double prompts) const noexcept {
   const Engine& engine = times_.engine();
   PromptSteps steps;
-  steps.mixed = engine.mixes_phases;
-  steps.splits = engine.splits_prompts;
-  steps.most = demand_.most_prompts(engine, capacity_, sequences);
+  steps.mixed = engine.mixed_batches;
+  steps.chunked = engine.chunked_prefill;
+  steps.most = demand_.max_prompts(engine, capacity_, sequences);
   const StepWork running = demand_.work(sequences);
-  Seconds answers = times_.answer_attention(running);
-  steps.decode_only = times_.total(running, answers);
-  const double beside = engine.mixes_phases ? sequences : 0;
-  if (beside <= 0) answers = Seconds{};
-  if (steps.most < 1) return cut(steps, beside, answers);
-  const Seconds alone = times_.total(demand_.work(beside, 1), one_ + answers);
+  Seconds decode = times_.decode_attention(running);
+  steps.decode_only = times_.total(running, decode);
+  const double beside = engine.mixed_batches ? sequences : 0;
+  if (beside <= 0) decode = Seconds{};
+  if (steps.most < 1) return chunked(steps, beside, decode);
+  const Seconds alone = times_.total(demand_.work(beside, 1), one_ + decode);
   steps.alone = steps.last = steps.full = steps.more = alone;
   if (steps.most <= 1) return steps;
   // The number varies about its mean: what is added counts at two points, a deviation apart.
@@ -275,9 +275,9 @@ PromptSteps StepsOfMix::beside(double sequences, double prompts) const noexcept 
   const double few = std::clamp(prompts - spread, std::min(2.0, steps.most), steps.most);
   const double many = std::clamp(prompts + spread, few, steps.most);
   const auto several = [&](double count) {
-    if (engine.splits_prompts && count >= steps.most) return row_step(beside, steps.most, answers);
+    if (engine.chunked_prefill && count >= steps.most) return row_step(beside, steps.most, decode);
     const StepWork work = demand_.work(beside, count);
-    return count == 2 ? times_.total(work, two_ + answers) : with(work, answers);
+    return count == 2 ? times_.total(work, two_ + decode) : with(work, decode);
   };
   Seconds sum = several(few);
   if (many > few) sum = 0.5 * (sum + several(many));
@@ -286,24 +286,25 @@ PromptSteps StepsOfMix::beside(double sequences, double prompts) const noexcept 
   return steps;
 }
 
-/// A full step in a row of cut prompts: it ends `most` of them and begins as many, so that it holds
-/// 1 + most parts, which attend to what a part of any place does on average.
-Seconds StepsOfMix::row_step(double sequences, double most, Seconds answers) const noexcept {
-  const double parts = 1 + most, tokens = most * demand_.uncached_prompt_tokens;
-  const double keys = demand_.input - 0.5 * demand_.uncached_prompt_tokens + tokens / (2 * parts);
-  return with(demand_.work(sequences, parts, tokens, keys), answers);
+/// A full step in a row of chunked prompts: it ends `most` of them and begins as many, so that it
+/// holds 1 + most chunks, which attend to what a chunk of any place does on average.
+Seconds StepsOfMix::row_step(double sequences, double most, Seconds decode) const noexcept {
+  const double chunks = 1 + most, tokens = most * demand_.uncached_prompt_tokens;
+  const double keys = demand_.input - 0.5 * demand_.uncached_prompt_tokens + tokens / (2 * chunks);
+  return with(demand_.work(sequences, chunks, tokens, keys), decode);
 }
 
-/// A cut prompt: full parts, attending to half of it on average, and the rest.
-PromptSteps StepsOfMix::cut(PromptSteps steps, double sequences, Seconds answers) const noexcept {
-  const double fresh = demand_.uncached_prompt_tokens, input = demand_.input;
+/// A chunked prompt: full chunks, attending to half of it on average, and the rest.
+PromptSteps StepsOfMix::chunked(PromptSteps steps, double sequences,
+                                Seconds decode) const noexcept {
+  const double uncached = demand_.uncached_prompt_tokens, input = demand_.input;
   const double whole = std::ceil(1 / steps.most - 1e-9) - 1;
-  const double part = steps.most * fresh, left = fresh - whole * part;
-  const double keys = input - left - (whole - 1) / 2 * part;
-  steps.parts = whole + 1;
-  const Seconds first = with(demand_.work(sequences, 1, part, keys), answers);
-  steps.full = row_step(sequences, steps.most, answers);
-  steps.last = with(demand_.work(sequences, 1, left, input), answers);
+  const double chunk = steps.most * uncached, left = uncached - whole * chunk;
+  const double keys = input - left - (whole - 1) / 2 * chunk;
+  steps.chunks = whole + 1;
+  const Seconds first = with(demand_.work(sequences, 1, chunk, keys), decode);
+  steps.full = row_step(sequences, steps.most, decode);
+  steps.last = with(demand_.work(sequences, 1, left, input), decode);
   steps.alone = whole * first + steps.last;
   steps.more = steps.full / steps.most;
   return steps;
@@ -320,7 +321,7 @@ PromptWait prompt_wait(const PromptSteps& s, const StepMoments& m, Hertz rate) n
 }
 
 double followers(const StepMoments& m, Hertz rate) noexcept {
-  return std::min(kMostFollowers, rate * m.each);
+  return std::min(kMaxFollowers, rate * m.each);
 }
 
 Seconds time_of_steps(const PromptSteps& s, const StepMoments& m, const PromptWait& wait,

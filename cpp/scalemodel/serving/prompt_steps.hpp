@@ -11,24 +11,24 @@
 namespace scalemodel {
 
 /// Beyond this share of its time spent on prompts an instance is treated as if it were at it.
-inline constexpr double kMostLoad = 0.98;
+inline constexpr double kMaxLoad = 0.98;
 
-/// Lengths of steps beside a number of running sequences.
+/// Lengths of prefill steps beside a number of running sequences.
 struct PromptSteps {
   Seconds decode_only;  ///< a step without a prompt
   Seconds alone;        ///< all steps of one prompt with no other one about
   Seconds last;         ///< the last of them
   Seconds more;         ///< what every further prompt adds
-  Seconds full;         ///< with as many prompts as it takes
-  double most = 1;      ///< those prompts; below 1, one is cut over several steps
-  double parts = 1;     ///< steps of one prompt with no other one about
-  bool splits = true;   ///< a prompt that does not fit whole is cut
-  bool mixed = true;    ///< running sequences gain tokens in a step with prompts too
+  Seconds full;         ///< a step with as many prompts as it takes
+  double most = 1;      ///< those prompts; below 1: one is computed in several chunks
+  double chunks = 1;    ///< steps of one prompt with no other one about
+  bool chunked = true;  ///< chunked prefill: a prompt that does not fit whole is cut
+  bool mixed = true;    ///< mixed batches: sequences decode in a step with prompts too
 
-  /// Steps and time of one prompt where a cut one is followed by another with this probability,
+  /// Steps and time of one prompt where a chunked one is followed by another with this probability,
   /// which fills up its last step.
-  double parts_of(double crowded) const noexcept {
-    return most > 1 ? 1 : (1 - crowded) * parts + crowded / most;
+  double chunks_of(double crowded) const noexcept {
+    return most > 1 ? 1 : (1 - crowded) * chunks + crowded / most;
   }
   Seconds time_of(double crowded) const noexcept {
     return most > 1 ? alone : (1 - crowded) * alone + crowded / most * full;
@@ -56,22 +56,22 @@ class StepsOfMix {
   const Demand& demand() const noexcept { return demand_; }
 
  private:
-  PromptSteps cut(PromptSteps steps, double sequences, Seconds answers) const noexcept;
-  Seconds row_step(double sequences, double most, Seconds answers) const noexcept;
-  Seconds with(const StepWork& work, Seconds answers) const noexcept;
+  PromptSteps chunked(PromptSteps steps, double sequences, Seconds decode) const noexcept;
+  Seconds row_step(double sequences, double most, Seconds decode) const noexcept;
+  Seconds with(const StepWork& work, Seconds decode) const noexcept;
 
   const StepTimes& times_;
   const CacheCapacity& capacity_;
   const Demand& demand_;
-  Seconds one_, two_;  ///< attention of one and of two whole prompts
+  Seconds one_, two_;  ///< prefill attention of one and of two whole prompts
 };
 
 /// Steps one after another while prompts arrive at random at some rate: whatever came during one
-/// enters the next. In an engine that mixes phases, with K of them, Poisson of mean rate X,
+/// enters the next. In mixed batches, with K of them, Poisson of mean rate X,
 ///
 ///     X' = decode_only + (alone - more - decode_only) [K > 0] + more K;
 ///
-/// in one that does not, steps of prompts follow on each other until no prompt arrived during one.
+/// without, steps of prompts follow on each other until no prompt arrived during one.
 /// Prompts without room wait for the next step.
 struct StepMoments {
   Seconds decode_interval;  ///< from one token of a running sequence to the next
@@ -91,7 +91,7 @@ double full_steps_ahead(double ahead, double most) noexcept;
 /// then full steps of those ahead pass. As many as arrive in a wait are ahead; with a geometric
 /// number A of that mean, wait = length_biased/2 + full E[floor(A/most)]. This is exact where a
 /// step takes one prompt (M/G/1 with vacations: Levy and Yechiali, Manag. Sci. 22 (1975)) and where
-/// it takes all (gated service: Takagi, Queueing Analysis 1, 1991). Prompts that are cut follow
+/// it takes all (gated service: Takagi, Queueing Analysis 1, 1991). Chunked prompts follow
 /// each other in rows of full steps, so that the j-th ends with step ceil(j/most) of its row: those
 /// ahead count as what is left of them, and the last step is full where another one arrived since.
 struct PromptWait {

@@ -59,7 +59,7 @@ class Instance {
         served_(served),
         share_(share),
         gained_(tokens_per_step(mix)),
-        queries_(1.0 + mix.speculative_tokens),
+        query_tokens_(1.0 + mix.speculative_tokens),
         all_blocks_(capacity.blocks * times.layout().dp) {}
 
   void run() {
@@ -129,10 +129,10 @@ class Instance {
   void step() {
     evict();
     StepWork work;
-    work.queries = queries_;
-    work.drafts = mix_.speculative_tokens;
-    const bool mixes = times_.engine().mixes_phases;
-    double room = capacity_.most_tokens - (mixes ? sequences_ * queries_ : 0);
+    work.query_tokens = query_tokens_;
+    work.draft_tokens = mix_.speculative_tokens;
+    const bool mixes = times_.engine().mixed_batches;
+    double room = capacity_.max_batched_tokens - (mixes ? sequences_ * query_tokens_ : 0);
     double attended = 0;
     for (Prompt& each : prompts_) room -= take(each, room, work, attended);
     while (!waiting_.empty() && may_start(waiting_.front(), room, work)) {
@@ -285,7 +285,7 @@ class Instance {
   bool may_start(const Prompt& prompt, double room, const StepWork& work) const {
     if (started() + 1 > capacity_.step_sequences) return false;
     const bool fits = prompt.rest <= room;
-    const bool whole = !times_.engine().splits_prompts;
+    const bool whole = !times_.engine().chunked_prefill;
     // A prompt longer than any step runs alone where it cannot be cut.
     if (prompt.rest > 0 && (whole ? !fits && work.prompts > 0 : room < 1)) return false;
     return used() + needed(prompt) <= all_blocks_ + 1e-9;
@@ -296,7 +296,7 @@ class Instance {
   double take(Prompt& prompt, double room, StepWork& work, double& attended) const {
     if (prompt.rest <= 0 || room < 1) return 0;
     const double tokens =
-        times_.engine().splits_prompts ? std::min(prompt.rest, room) : prompt.rest;
+        times_.engine().chunked_prefill ? std::min(prompt.rest, room) : prompt.rest;
     prompt.rest -= tokens;
     work.prompts += 1;
     work.prompt_tokens += tokens;
@@ -312,7 +312,7 @@ class Instance {
   std::vector<Served>& served_;
   const std::vector<std::size_t>& share_;  ///< requests of this instance, in order of arrival
   std::size_t next_ = 0;                   ///< of them, the first to come
-  double gained_, queries_, all_blocks_;
+  double gained_, query_tokens_, all_blocks_;
   Seconds now_, stopped_;
   double gain_ = 0;       ///< tokens a sequence that always ran would have gained
   double sequences_ = 0;  ///< alive in running_

@@ -53,7 +53,7 @@ struct RecordOf<StreamTotals> {
       field("steps", &T::steps, "steps of all instances"),
       field("running_s", &T::running_s, "integral of running sequences over time"),
       field("in_system_s", &T::in_system_s, "integral of requests between arrival and end"),
-      field("evictions", &T::evictions, "sequences whose cache was taken away"),
+      field("evictions", &T::evictions, "preempted sequences: their KV cache blocks were evicted"),
       field("busy_s", &T::busy, "time inside steps, all instances"),
       field("makespan_s", &T::makespan, "from the first arrival to the last token"),
       field("itl_median_s", &T::itl_median, "between tokens, half of them"),

@@ -20,16 +20,17 @@ ClosedLoopState closed_loop_state(const StepsOfMix& steps, double sequences) noe
   const CacheCapacity& capacity = steps.capacity();
   const Engine& engine = steps.times().engine();
   ClosedLoopState kept;
-  if (capacity.most_sequences < 1 || sequences <= 0) return kept;
-  double running = std::min(sequences, capacity.most_sequences);
+  if (capacity.max_running_sequences < 1 || sequences <= 0) return kept;
+  double running = std::min(sequences, capacity.max_running_sequences);
   // Tokens of a step: every running sequence's, and the prompts that take the place of those that
   // finish. A prompt longer than any step runs as the only one.
-  const bool beside = engine.mixes_phases && demand.uncached_prompt_tokens <= capacity.most_tokens;
+  const bool beside =
+      engine.mixed_batches && demand.uncached_prompt_tokens <= capacity.max_batched_tokens;
   const double tokens =
       demand.query_tokens + (beside ? demand.uncached_prompt_tokens / demand.decode_steps : 0.0);
-  running = std::min(running, capacity.most_tokens / tokens);
-  const double most = demand.most_prompts(engine, capacity, running);
-  if (engine.mixes_phases) running = std::min(running, most * demand.decode_steps);
+  running = std::min(running, capacity.max_batched_tokens / tokens);
+  const double most = demand.max_prompts(engine, capacity, running);
+  if (engine.mixed_batches) running = std::min(running, most * demand.decode_steps);
   kept.sequences = running;
   kept.entering = running / demand.decode_steps;
   // They enter at random: as many steps stay without one as a Poisson count says, and more only
@@ -37,7 +38,7 @@ ClosedLoopState closed_loop_state(const StepsOfMix& steps, double sequences) noe
   const double some = std::max(1 - std::exp(-kept.entering), kept.entering / most);
   kept.steps = steps.beside(running, kept.entering / some);
   kept.busy =
-      most > 1 ? some : kept.entering * kept.steps.parts_of(std::min(1.0, kept.entering / most));
+      most > 1 ? some : kept.entering * kept.steps.chunks_of(std::min(1.0, kept.entering / most));
   kept.step = kept.steps.mean(kept.busy, kept.entering);
   return kept;
 }

@@ -13,10 +13,10 @@ namespace scalemodel {
 /// Requests as they come: means of their lengths, and what is known of them beforehand.
 struct RequestMix {
   double input = 1;                ///< tokens of a prompt
-  double output = 1;               ///< tokens of an answer
-  double prefix_hit_fraction = 0;  ///< of a prompt that the cache holds already
-  int speculative_tokens = 0;      ///< proposed per sequence and step
-  double acceptance_fraction = 0;  ///< probability that a proposed token is kept
+  double output = 1;               ///< output tokens of a request
+  double prefix_hit_fraction = 0;  ///< share of a prompt that the KV cache holds already
+  int speculative_tokens = 0;      ///< draft tokens proposed per sequence and step
+  double acceptance_fraction = 0;  ///< probability that a draft token is accepted
 
   bool operator==(const RequestMix&) const = default;
 };
@@ -27,28 +27,30 @@ struct RecordOf<RequestMix> {
   using T = RequestMix;
   static constexpr std::tuple fields{
       field("input_tokens", &T::input, 1, 1e8, "tokens of a prompt"),
-      field("output_tokens", &T::output, 1, 1e8, "tokens of an answer"),
+      field("output_tokens", &T::output, 1, 1e8, "output tokens of a request"),
       field("prefix_hit_fraction", &T::prefix_hit_fraction, 0, 0.999,
-            "of a prompt, held by the cache already"),
-      field("speculative_tokens", &T::speculative_tokens, 0, 64, "proposed per step"),
+            "share of a prompt that the KV cache holds already"),
+      field("speculative_tokens", &T::speculative_tokens, 0, 64,
+            "draft tokens proposed per sequence and step"),
       field("acceptance_fraction", &T::acceptance_fraction, 0, 1,
-            "probability that a proposed token is kept")};
+            "probability that a draft token is accepted")};
 };
 
-/// Tokens a sequence gains per step: 1 + a + a^2 ... + a^k for k proposals, each kept with
-/// probability a if all before it were. Source: Leviathan et al., arXiv 2211.17192, equation 1.
+/// Tokens a sequence gains per step: 1 + a + a^2 ... + a^k for k proposals, each accepted
+/// with probability a if all before it were. Source: Leviathan et al., arXiv 2211.17192,
+/// equation 1.
 double tokens_per_step(const RequestMix& mix) noexcept;
 
 /// A steady state of one instance.
 struct SteadyState {
-  double concurrency = 0;      ///< sequences running
-  double requests_per_s = 0;   ///< finished
-  Seconds step;                ///< mean step
-  Seconds tpot;                ///< between two tokens of a sequence, mean
-  Seconds ttft;                ///< to the first token, waiting included; 0 when it never settles
-  Seconds prefill;             ///< the same without waiting for other prompts
-  double utilisation = 0;      ///< requests over the most the instance can finish
-  double prompt_fraction = 0;  ///< of steps that carry a prompt
+  double concurrency = 0;     ///< sequences running
+  double requests_per_s = 0;  ///< requests finished per second
+  Seconds step;               ///< time of a step, mean
+  Seconds tpot;               ///< time between two tokens of a sequence, mean
+  Seconds ttft;            ///< time to the first token, waiting included; 0: it grows without bound
+  Seconds prefill;         ///< the same without waiting for other prompts
+  double utilisation = 0;  ///< requests over the most the instance can finish
+  double prompt_fraction = 0;  ///< share of steps that carry a prompt
   bool saturated = false;      ///< more arrive than it can finish: concurrency is the limit's
 
   bool operator==(const SteadyState&) const = default;
@@ -60,13 +62,14 @@ struct RecordOf<SteadyState> {
   using T = SteadyState;
   static constexpr std::tuple fields{
       field("concurrency", &T::concurrency, "sequences running"),
-      field("requests_per_s", &T::requests_per_s, "finished"),
-      field("step_time_s", &T::step, "mean step"),
-      field("tpot_s", &T::tpot, "between two tokens of a sequence"),
-      field("ttft_s", &T::ttft, "to the first token, waiting included; 0 = it never settles"),
-      field("prefill_s", &T::prefill, "to the first token on an idle instance"),
+      field("requests_per_s", &T::requests_per_s, "requests finished per second"),
+      field("step_time_s", &T::step, "time of a step, mean"),
+      field("tpot_s", &T::tpot, "time between two tokens of a sequence, mean"),
+      field("ttft_s", &T::ttft,
+            "time to the first token, waiting included; 0 = it grows without bound"),
+      field("prefill_s", &T::prefill, "time to the first token on an idle instance"),
       field("utilisation", &T::utilisation, "requests over the most it can finish"),
-      field("prompt_fraction", &T::prompt_fraction, "of steps that carry a prompt"),
+      field("prompt_fraction", &T::prompt_fraction, "share of steps that carry a prompt"),
       field("saturated", &T::saturated, "more arrive than it can finish")};
 };
 
@@ -75,7 +78,7 @@ struct RecordOf<SteadyState> {
 ///
 ///     step = (1 - f) T(no prompt) + f T(r/f prompts),   f = 1 - exp(-r)
 ///
-/// An engine that does not mix phases stops for steps of prompts alone instead. Where the prompts
+/// An engine without mixed batches stops for prefill steps instead. Where the prompts
 /// of a step exceed its limit of tokens, fewer sequences than asked for can be kept running, and
 /// `concurrency` is that number. The time to the first token is that of prompts which come at
 /// random at the rate of those that finish (prompt_steps.hpp).
@@ -87,7 +90,7 @@ SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
 /// Little's law. Up to 60 % of the highest rate that is not saturated 99.8 % of random deployments
 /// agree with the simulation of a stream within 5 %, 99 % within 3 %; what is missed most are
 /// caches that hold one to three whole sequences and evict. A rate is saturated, too, at which
-/// prompts leave so little time to answers that all slots fill, although the instance could finish
+/// prompts leave so little time for decode that all slots fill, although the instance could finish
 /// as many.
 SteadyState steady_state_at(const StepTimes& times, const CacheCapacity& capacity,
                             const RequestMix& mix, double requests_per_s) noexcept;

@@ -71,8 +71,8 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
                         &engine_.request_host}) {
     *host = kernels.host_slowdown * *host;
   }
-  // Ranks of data-parallel attention have a host process each. Engines that overlap do so on one
-  // stage only: in a pipeline every micro-batch waits, and its tokens travel between processes.
+  // Ranks of data-parallel attention have a process on the CPU each. Engines that overlap do so on
+  // one stage only: in a pipeline every micro-batch waits, and its tokens travel between processes.
   const bool pipeline = layout.pp > 1;
   host_hides_ = engine_.overlaps_host && !pipeline;
   host_fixed_ = (engine_.overlaps_host ? layout.pp : 1) * engine_.step_host;
@@ -355,9 +355,9 @@ Seconds StepTimes::decode(const StepWork& work) const noexcept {
   const double keys = std::max(1.0, work.context / layout_.cp);
   Seconds time;
   for (const AttentionKind& kind : attention_) {
-    const Seconds layer = work.queries == 1
+    const Seconds layer = work.query_tokens == 1
                               ? kind.decode.time(batch, keys)
-                              : decode_case(kind.call, work.queries).time(batch, keys);
+                              : decode_case(kind.call, work.query_tokens).time(batch, keys);
     time += kind.layers * layer;
   }
   return time / engine_.kernel_efficiency;
@@ -378,7 +378,8 @@ Seconds StepTimes::context_exchange(const StepWork& work) const noexcept {
                                             cluster_);
     }
     if (work.sequences > 0) {
-      const double outputs = work.sequences * work.queries / layout_.dp * w.heads * w.v_head_dim;
+      const double outputs =
+          work.sequences * work.query_tokens / layout_.dp * w.heads * w.v_head_dim;
       time += kind.layers *
               collective_time(Collective::all_to_all, Bytes{outputs * kElement}, group, cluster_);
     }
@@ -386,7 +387,7 @@ Seconds StepTimes::context_exchange(const StepWork& work) const noexcept {
   return time;
 }
 
-/// A round of a pipeline: every part passes every stage, one behind the other.
+/// A step of a pipeline: every batch in flight passes every stage, one behind the other.
 StepWork StepTimes::of_stage(StepWork work) const noexcept {
   if (layout_.pp == 1) return work;
   const double stages = layout_.pp;
@@ -397,7 +398,7 @@ StepWork StepTimes::of_stage(StepWork work) const noexcept {
 }
 
 double StepTimes::tokens(const StepWork& stage) const noexcept {
-  return stage.sequences * stage.queries + stage.prompt_tokens / layout_.cp;
+  return stage.sequences * stage.query_tokens + stage.prompt_tokens / layout_.cp;
 }
 
 Seconds StepTimes::between_stages(double tokens) const noexcept {
@@ -426,14 +427,14 @@ StepTime StepTimes::of(const StepWork& whole) const noexcept {
   time.elementwise = stages * cost.elementwise;
   time.tp = stages * cost.tp;
   time.ep = stages * cost.ep;
-  time.prefill_attention = prompt_attention(whole);
-  time.decode_attention = answer_attention(whole);
+  time.prefill_attention = prefill_attention(whole);
+  time.decode_attention = decode_attention(whole);
   time.cp = stages * context_exchange(work);
   // The last stage alone has the head, and the others wait for it.
-  time.head = stages * at(head_, work.sequences * work.queries + work.prompts);
-  if (work.drafts > 0 && work.sequences > 0) {
-    time.draft =
-        stages * (work.drafts * (at(draft_total_, work.sequences) + at(head_, work.sequences)));
+  time.head = stages * at(head_, work.sequences * work.query_tokens + work.prompts);
+  if (work.draft_tokens > 0 && work.sequences > 0) {
+    time.draft = stages * (work.draft_tokens *
+                           (at(draft_total_, work.sequences) + at(head_, work.sequences)));
   }
   time.pp = between_stages(count);
   const Seconds device = time.linear + time.experts + time.elementwise + time.prefill_attention +
@@ -444,11 +445,11 @@ StepTime StepTimes::of(const StepWork& whole) const noexcept {
   return time;
 }
 
-Seconds StepTimes::prompt_attention(const StepWork& whole) const noexcept {
+Seconds StepTimes::prefill_attention(const StepWork& whole) const noexcept {
   return whole.prompt_tokens > 0 ? layout_.pp * prefill(of_stage(whole)) : Seconds{};
 }
 
-Seconds StepTimes::answer_attention(const StepWork& whole) const noexcept {
+Seconds StepTimes::decode_attention(const StepWork& whole) const noexcept {
   return whole.sequences > 0 ? layout_.pp * decode(of_stage(whole)) : Seconds{};
 }
 
@@ -457,9 +458,9 @@ Seconds StepTimes::total(const StepWork& whole, Seconds attention) const noexcep
   const double count = tokens(work);
   if (count <= 0) return Seconds{};
   Seconds stage =
-      at(tokens_total_, count) + at(head_, work.sequences * work.queries + work.prompts);
-  if (work.drafts > 0 && work.sequences > 0) {
-    stage += work.drafts * (at(draft_total_, work.sequences) + at(head_, work.sequences));
+      at(tokens_total_, count) + at(head_, work.sequences * work.query_tokens + work.prompts);
+  if (work.draft_tokens > 0 && work.sequences > 0) {
+    stage += work.draft_tokens * (at(draft_total_, work.sequences) + at(head_, work.sequences));
   }
   if (layout_.cp > 1) stage += context_exchange(work);
   Seconds device = layout_.pp * stage + attention;

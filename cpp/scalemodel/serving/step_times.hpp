@@ -22,25 +22,25 @@ namespace scalemodel {
 struct StepWork {
   double sequences = 0;      ///< running, one or more new tokens each
   double context = 0;        ///< mean tokens a running sequence attends to
-  double queries = 1;        ///< new tokens of a running sequence (drafts to verify included)
-  double prompts = 0;        ///< prompts, or parts of one, in this step
+  double query_tokens = 1;   ///< new tokens of a running sequence, drafts to verify included, >= 1
+  double prompts = 0;        ///< prompts, or chunks of one, in this step
   double prompt_tokens = 0;  ///< new tokens of all prompts
   double prompt_keys = 0;    ///< tokens a prompt attends to at its end, cached ones included; of
                              ///< different prompts what equal ones with as many pairs attend to
-  double drafts = 0;         ///< tokens a draft layer proposes per running sequence
+  double draft_tokens = 0;   ///< tokens that a draft layer proposes per running sequence, >= 0
 };
 
 /// Seconds of one step by cause; they sum to `total`.
 struct StepTime {
   Seconds linear;             ///< GEMMs of dense layers and projections
   Seconds experts;            ///< expert layers
-  Seconds prefill_attention;  ///< attention over prompts
+  Seconds prefill_attention;  ///< attention of prompts
   Seconds decode_attention;   ///< attention of running sequences
   Seconds elementwise;        ///< norms, activations, rotary embedding
   Seconds head;               ///< logits and sampling
   Seconds draft;              ///< proposing tokens
   Seconds tp, ep, cp, pp;     ///< communication
-  Seconds host;               ///< what the host adds
+  Seconds host;               ///< exposed CPU overhead
   Seconds total;
 
   bool operator==(const StepTime&) const = default;
@@ -53,17 +53,17 @@ struct RecordOf<StepTime> {
   static constexpr std::tuple fields{
       field("linear_s", &T::linear, "GEMMs of dense layers"),
       field("experts_s", &T::experts, "expert layers"),
-      field("prefill_attention_s", &T::prefill_attention, "attention over prompts"),
-      field("decode_attention_s", &T::decode_attention, "attention of running sequences"),
+      field("prefill_attention_s", &T::prefill_attention, "prefill attention"),
+      field("decode_attention_s", &T::decode_attention, "decode attention"),
       field("elementwise_s", &T::elementwise, "norms, activations, rotary embedding"),
       field("head_s", &T::head, "logits and sampling"),
-      field("draft_s", &T::draft, "proposing tokens"),
+      field("draft_s", &T::draft, "draft layers of speculative decoding"),
       field("exposed_tp_s", &T::tp, "tensor-parallel communication"),
       field("exposed_ep_s", &T::ep, "expert-parallel communication"),
       field("exposed_cp_s", &T::cp, "context-parallel communication"),
       field("exposed_pp_s", &T::pp, "transfers between stages"),
-      field("host_s", &T::host, "what the host adds"),
-      field("step_time_s", &T::total, "the step")};
+      field("host_s", &T::host, "exposed CPU overhead"),
+      field("step_time_s", &T::total, "whole step")};
 };
 
 /// Costs of one (model, cluster, engine, kernels, layout, imbalance).
@@ -73,24 +73,24 @@ class StepTimes {
   StepTimes(const Model& model, const Cluster& cluster, const Engine& engine,
             const ServingKernels& kernels, const ServingLayout& layout, double imbalance);
 
-  /// Time of one step. The sequences of a pipeline are split over its stages: each has a part in
-  /// flight in every stage, and a sequence receives its tokens once per round of all of them.
+  /// Time of one step. The sequences of a pipeline are split over its stages: each has a batch in
+  /// flight in every stage, and a sequence receives its tokens once all of them have passed.
   StepTime of(const StepWork& whole) const noexcept;
   /// Its `total` alone, at a third of the cost.
   Seconds total(const StepWork& whole) const noexcept {
-    return total(whole, prompt_attention(whole) + answer_attention(whole));
+    return total(whole, prefill_attention(whole) + decode_attention(whole));
   }
   /// The same where the time of attention is known: that of prompts does not depend on the running
   /// sequences, nor that of these on the prompts.
   Seconds total(const StepWork& whole, Seconds attention) const noexcept;
-  Seconds prompt_attention(const StepWork& whole) const noexcept;
-  Seconds answer_attention(const StepWork& whole) const noexcept;
+  Seconds prefill_attention(const StepWork& whole) const noexcept;
+  Seconds decode_attention(const StepWork& whole) const noexcept;
 
   const Engine& engine() const noexcept { return engine_; }
   const ServingLayout& layout() const noexcept { return layout_; }
 
  private:
-  /// Everything that tokens alone decide, of all layers of the fullest stage.
+  /// What depends on the number of tokens alone, of all layers of the fullest stage.
   struct TokenCost {
     Seconds linear, experts, elementwise, tp, ep;
   };

@@ -146,7 +146,7 @@ struct Ablation {
   bool elementwise = true;  ///< norms, activations, residuals, loss
   bool heads = true;        ///< language-model and class heads
   bool optimizer = true;
-  bool host = true;             ///< launches and step overhead
+  bool host = true;             ///< kernel launch overhead and step overhead
   bool contention = true;       ///< collectives slow the compute they hide under
   bool ends = true;             ///< collectives of token and patch embeddings
   bool reshard = true;          ///< activations gathered between groups of different meshes
@@ -175,7 +175,7 @@ struct RecordOf<Ablation> {
       field("elementwise", &T::elementwise, "norms, activations, residuals, loss"),
       field("heads", &T::heads, "language-model and class heads"),
       field("optimizer", &T::optimizer, "parameter update"),
-      field("host", &T::host, "launches and step overhead"),
+      field("host", &T::host, "kernel launch overhead and step overhead"),
       field("contention", &T::contention, "collectives slow the compute they hide under"),
       field("ends", &T::ends, "collectives of token and patch embeddings"),
       field("reshard", &T::reshard, "activations gathered between different meshes"),

@@ -93,7 +93,7 @@ struct RecordOf<Task> {
       field("attention", &T::attention, "attention kernel"),
       field("gradient_precision", &T::gradient_precision, "gradients as accumulated and reduced"),
       field("fused_norm", &T::fused_norm, "norms in one kernel"),
-      field("dropout", &T::dropout, "dropout masks are kept"),
+      field("dropout", &T::dropout, "dropout is applied, its masks saved for backward"),
       field("optimizer", &T::optimizer, "optimizer"),
       field("master_bytes", &T::master_bytes, 0, 8, "master copy of a weight; 0 = none"),
       field("moment_bytes", &T::moment_bytes, 1, 8, "one optimizer state of a weight"),

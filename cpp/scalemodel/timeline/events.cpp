@@ -20,7 +20,7 @@ struct PassPart {
   Activity activity = Activity::forward;
   ChunkBatch what;
   const PassCost* cost = nullptr;
-  Seconds recompute, compute;  ///< before the slow-down; compute without recomputation
+  Seconds recompute, compute;  ///< before the slowdown; compute without recomputation
 };
 
 /// The one or two halves of a pass.
@@ -281,41 +281,42 @@ class StageMemory {
       : t_(timeline), stage_(stage), samples_(samples) {}
 
   void write() {
-    MemoryKinds held = t_.costs.resources[at(stage_)].resident;
-    record(Seconds{}, held);
+    MemoryKinds allocated = t_.costs.resources[at(stage_)].resident;
+    record(Seconds{}, allocated);
     for (std::int32_t i = t_.first_pass[at(stage_)]; i < t_.first_pass[at(stage_ + 1)]; ++i) {
       const PassEvent& pass = t_.passes[at(i)];
       const PassSlot& slot = pass.slot;
       if (runs_forward(slot.pass)) {
         const ChunkCost& chunk = t_.costs.chunk(stage_, slot.at.chunk);
-        held.activations += chunk.activations;
-        held.logits += chunk.logits;
+        allocated.activations += chunk.activations;
+        allocated.logits += chunk.logits;
       }
       const ChunkCost& back = t_.costs.chunk(stage_, slot.backward_at().chunk);
       const ChunkCost& ahead = t_.costs.chunk(stage_, slot.at.chunk);
-      held.temporary = max(back.temporary, ahead.temporary);
-      record(pass.start, held);
-      held.temporary = Bytes{};
-      if (makes_input_gradient(slot.pass)) held.logits = without(held.logits, back.logits);
+      allocated.temporary = max(back.temporary, ahead.temporary);
+      record(pass.start, allocated);
+      allocated.temporary = Bytes{};
+      if (makes_input_gradient(slot.pass))
+        allocated.logits = without(allocated.logits, back.logits);
       if (makes_weight_gradient(slot.pass)) {
-        held.activations = without(held.activations, back.activations);
+        allocated.activations = without(allocated.activations, back.activations);
       }
-      record(pass.end, held);
+      record(pass.end, allocated);
     }
-    held.activations = held.logits = Bytes{};
-    record(t_.step_time, held);
+    allocated.activations = allocated.logits = Bytes{};
+    record(t_.step_time, allocated);
   }
 
  private:
   /// Sums of many terms come back to zero only nearly.
-  static Bytes without(Bytes held, Bytes freed) { return max(Bytes{}, held - freed); }
+  static Bytes without(Bytes allocated, Bytes freed) { return max(Bytes{}, allocated - freed); }
 
-  void record(Seconds time, const MemoryKinds& held) {
+  void record(Seconds time, const MemoryKinds& allocated) {
     if (!samples_.empty() && samples_.back().rank == stage_ && samples_.back().time == time) {
-      samples_.back().held = held;
+      samples_.back().allocated = allocated;
       return;
     }
-    samples_.push_back({stage_, time, held});
+    samples_.push_back({stage_, time, allocated});
   }
 
   const Timeline& t_;

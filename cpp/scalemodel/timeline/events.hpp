@@ -67,7 +67,7 @@ std::vector<Event> critical_path(const Timeline& timeline);
 struct MemorySample {
   std::int32_t rank = 0;
   Seconds time;
-  MemoryKinds held;
+  MemoryKinds allocated;
 };
 
 /// One sample per change, by rank, then in time; the last one is the resident level.

@@ -79,7 +79,7 @@ struct ChunkCost {
   Traffic gather;           ///< parameters, before and under the first forward pass
   Traffic reduce;           ///< gradients, under and after the last backward pass
   Seconds encode;           ///< compressing the gradients, before they are reduced
-  Bytes activations;        ///< kept per micro-batch from forward to backward
+  Bytes activations;        ///< saved for backward, per micro-batch
   Bytes logits, temporary;  ///< live inside a pass
 
   int total_layers() const { return std::accumulate(layers.begin(), layers.end(), 0); }
@@ -116,9 +116,9 @@ struct StepCosts {
   bool transfers_block = true;    ///< kernels wait for them
   bool transfers_serial = false;  ///< receiving, too, keeps a stage from running and sending
   bool hide_gather = true, hide_reduce = true;
-  double reach = 1;       ///< share of compute that can hide communication
-  double contention = 0;  ///< slow-down of compute per second of hidden communication
-  Seconds overhead;       ///< once per step
+  double overlap_efficiency = 1;  ///< share of compute that can hide communication
+  double overlap_slowdown = 0;  ///< slowdown of compute, seconds per second of hidden communication
+  Seconds overhead;             ///< once per step
 
   const ChunkCost& chunk(int stage, int index) const {
     const auto first = static_cast<std::size_t>(stage) * static_cast<std::size_t>(chunks_per_stage);

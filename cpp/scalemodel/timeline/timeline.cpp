@@ -113,9 +113,9 @@ struct StageState {
   std::vector<int> weight_gradients_left;  ///< per chunk
   TrafficStream traffic;
   // What sending by need must know.
-  Seconds left_over;        ///< gradients still to reduce when the last kernel ended
-  Seconds critical;         ///< the bucket of them that the next step needs first
-  Seconds spare_cover{-1};  ///< of the first forward pass
+  Seconds left_over;               ///< gradients still to reduce when the last kernel ended
+  Seconds critical;                ///< the bucket of them that the next step needs first
+  Seconds spare_overlappable{-1};  ///< of the first forward pass
 };
 
 /// An input that a pass waits for.
@@ -177,7 +177,7 @@ class Simulation {
     std::vector<Seconds> times;
     for (const StageState& stage : stages_) {
       const Seconds late = max(Seconds{}, stage.left_over - stage.critical);
-      times.push_back(min(late, max(Seconds{}, stage.spare_cover)));
+      times.push_back(min(late, max(Seconds{}, stage.spare_overlappable)));
     }
     return times;
   }
@@ -343,7 +343,7 @@ class Simulation {
     const bool reduces = left != nullptr && --*left == 0;
     if (reduces) cost.compute += back.encode;
     cost.compute = slowdown_.empty() ? cost.compute : slowdown_[at(s)] * cost.compute;
-    const Seconds cover = max(Seconds{}, c_.reach * cost.compute - cost.hidden);
+    const Seconds overlappable = max(Seconds{}, c_.overlap_efficiency * cost.compute - cost.hidden);
 
     // Parameters first: the pass cannot start without its first bucket.
     Seconds hidden;
@@ -358,21 +358,21 @@ class Simulation {
     }
     if (gather != nullptr) {
       const double pieces = gather->buckets;
-      hidden = min(gather->remaining, (pieces - 1) / pieces * cover);
+      hidden = min(gather->remaining, (pieces - 1) / pieces * overlappable);
       pass.stall = gather->remaining - hidden;
     }
-    const Seconds older = min(stage.traffic.pending() - pass.stall, cover);
+    const Seconds older = min(stage.traffic.pending() - pass.stall, overlappable);
     const Seconds queued = max(hidden, older);
     Seconds own;
     if (reduces && c_.hide_reduce) {
       const double pieces = buckets(back.reduce);
-      const Seconds share = (pieces - 1) / pieces * cover;
-      own = min((pieces - 1) / pieces * back.reduce.time, min(share, cover - queued));
+      const Seconds share = (pieces - 1) / pieces * overlappable;
+      own = min((pieces - 1) / pieces * back.reduce.time, min(share, overlappable - queued));
     }
-    const double contention = options_.contention ? c_.contention : 0;
-    pass.compute = cost.compute + contention * (cost.hidden + queued + own);
+    const double overlap_slowdown = options_.contention ? c_.overlap_slowdown : 0;
+    pass.compute = cost.compute + overlap_slowdown * (cost.hidden + queued + own);
     pass.end = pass.start + pass.compute + cost.exposed() + pass.stall;
-    note_spare_cover(stage, slot, cover - queued);
+    note_spare_overlappable(stage, slot, overlappable - queued);
 
     // The stream's own work of the pass comes at its end.
     const Seconds until = pass.end - cost.on(Stream::dp).busy;
@@ -386,15 +386,16 @@ class Simulation {
     }
   }
 
-  static void note_spare_cover(StageState& stage, const PassSlot& slot, Seconds spare) {
-    if (stage.spare_cover < Seconds{} && runs_forward(slot.pass)) stage.spare_cover = spare;
+  static void note_spare_overlappable(StageState& stage, const PassSlot& slot, Seconds spare) {
+    if (stage.spare_overlappable < Seconds{} && runs_forward(slot.pass))
+      stage.spare_overlappable = spare;
   }
 
   /// Hands the outputs of a pass on.
   void send(int s, std::int32_t index) {
     const PassEvent& pass = result_.passes[at(index)];
     const PassSlot& slot = pass.slot;
-    // In a pair, the last layer's backward pass covers what is sent.
+    // In a pair, the last layer's backward pass hides what is sent.
     Seconds ready = pass.end;
     if (slot.pass == Pass::pair && !c_.transfers_block) {
       const ChunkCost& back = c_.chunk(s, slot.backward.chunk);

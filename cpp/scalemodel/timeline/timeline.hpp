@@ -61,7 +61,7 @@ struct PassEvent {
   std::int32_t before = -1;  ///< the pass it waited for, as an index into Timeline::passes
   Wait wait = Wait::none;
   Seconds ready, start, end;
-  Seconds compute;  ///< kernels, slow-down included
+  Seconds compute;  ///< kernels, slowdown included
   Seconds stall;    ///< of the pass, waiting for parameters after its first layer
 };
 
@@ -98,13 +98,13 @@ struct Timeline {
 };
 
 /// Most passes a timeline may hold.
-inline constexpr double kMostPasses = 4e6;
+inline constexpr double kMaxPasses = 4e6;
 
 /// Runs the step. One sweep in order of dependencies: each stage works off its fixed order, a pass
 /// starts when the stage is free and its input has arrived.
 ///
 /// Gradient and parameter traffic advances at full rate while kernels wait and, underneath
-/// kernels, by their reach; each second hidden slows them by the contention.
+/// kernels, by the overlap efficiency; each second hidden slows them by the overlap slowdown.
 /// Precondition: `slowdown` is empty or has one factor > 0 per stage.
 Timeline simulate(StepCosts costs, const TimelineOptions& options, std::vector<double> slowdown);
 

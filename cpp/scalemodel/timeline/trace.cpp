@@ -196,17 +196,17 @@ class TraceWriter {
     title("memory (bytes)");
     microseconds("ts", sample.time);
     text_ += R"(,"args":{)";
-    const MemoryKinds& held = sample.held;
+    const MemoryKinds& allocated = sample.allocated;
     const std::array<std::pair<std::string_view, Bytes>, 9> kinds{
-        {{"weights", held.weights},
-         {"gradients", held.gradients},
-         {"optimizer", held.optimizer},
-         {"activations", held.activations},
-         {"logits", held.logits},
-         {"temporary", held.temporary},
-         {"communication", held.communication},
-         {"gathered", held.gathered},
-         {"reserve", held.reserve}}};
+        {{"weights", allocated.weights},
+         {"gradients", allocated.gradients},
+         {"optimizer", allocated.optimizer},
+         {"activations", allocated.activations},
+         {"logits", allocated.logits},
+         {"temporary", allocated.temporary},
+         {"communication", allocated.communication},
+         {"gathered", allocated.gathered},
+         {"reserve", allocated.reserve}}};
     for (std::size_t i = 0; i < kinds.size(); ++i) {
       if (i > 0) text_ += ',';
       text_ += '"';

@@ -97,7 +97,7 @@ SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "globalbatchsize": ("global_batch",),
     "gbs": ("global_batch",),
     "batch": ("global_batch",),
-    "batchsize": ("global_batch", "most_sequences"),
+    "batchsize": ("global_batch", "max_running_sequences"),
     "trainbatchsize": ("global_batch",),
     "microbatchsize": ("micro_batch",),
     "mbs": ("micro_batch",),

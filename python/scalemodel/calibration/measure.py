@@ -246,7 +246,7 @@ class Bench:
         """Median seconds of one call with cold caches.
 
         Overwriting the cache before each call also keeps the device busy while the host queues
-        the events and the call, so that no host time is measured.
+        the events and the call, so that no CPU overhead is measured.
         """
         for _ in range(_WARM_UP):
             call()

@@ -320,7 +320,7 @@ class Transformer(Group):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenEmbedding(Group):
-    """Token table and, where `positions` is above 0, a learned position table.
+    """Token embedding and, where `positions` is above 0, a learned position table.
 
     Examples
     --------
@@ -373,7 +373,7 @@ class Head(Group):
     ----------
     hidden, outputs : int
     tied : bool
-        Weights are the token table's.
+        Weights are the token embedding's.
     loss, norm, bias : bool
     every_token : bool
         False: one token of a sample is classified.

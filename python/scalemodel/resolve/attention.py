@@ -28,6 +28,12 @@ PHASES: dict[str, type[Kernel]] = {
     "train_backward": _core.PrefillKernel,
 }
 _EVERY = 2**31
+_FORMER_KEYS = {
+    "most_splits": "max_splits",
+    "most_heads": "max_heads",
+    "most_group": "max_group",
+    "least_group": "min_group",
+}
 # Parts of one architecture whose bandwidths differ by more (natural logarithm) are another class:
 # cards against data-centre modules.
 _OTHER_MEMORY = math.log(3)
@@ -99,7 +105,8 @@ def _constants(reader: Reader, record: type[Kernel]) -> Kernel:
 
 
 def _entry(reader: Reader, accelerator: str, record: type[Kernel]) -> AttentionEntry:
-    groups = (reader.count("least_group", 1), reader.count("most_group", _EVERY))
+    reader.accept_former(_FORMER_KEYS)
+    groups = (reader.count("min_group", 1), reader.count("max_group", _EVERY))
     entry = AttentionEntry(
         accelerator=accelerator,
         kernel=reader.text("kernel", ""),

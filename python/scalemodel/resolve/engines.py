@@ -28,6 +28,12 @@ DEFAULT_ENGINE = "vllm_v1"
 _DIMENSIONS = {"_s": "s", "_bytes": "bytes"}
 _EXPERT_LABELS = ("kernel", "op", "dtype", "engine", "version", "always_gated")
 _DISPATCH_LABELS = ("mode", "op", "scope", "engine", "version", "follows_dtype")
+_FORMER_KEYS = {
+    "most_tokens": "max_batched_tokens",
+    "most_sequences": "max_running_sequences",
+    "splits_prompts": "chunked_prefill",
+    "mixes_phases": "mixed_batches",
+}
 _OTHER_ARCHITECTURE = 6.0  # in the unit of `kernel_tables.distance`
 _OTHER_ENGINE = 2.0  # in the unit of `kernel_tables.distance`
 
@@ -93,6 +99,7 @@ def engine(name: str | _core.Engine) -> _core.Engine:
     entry = catalog.find("engines", name)
     where = f"engines/{entry}.toml: engine"
     facts = Reader(engine_table(entry).get("engine", {}), where)
+    facts.accept_former(_FORMER_KEYS)
     given: dict[str, Any] = {}
     for row in _core.Engine.fields():
         field = str(row["name"])

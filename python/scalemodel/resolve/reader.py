@@ -124,6 +124,11 @@ class Reader:
         self.known.add(key)
         return Reader(self.table.get(key, {}), f"{self.where}.{key}".lstrip("."))
 
+    def accept_former(self, names: Mapping[str, str]) -> None:
+        """Takes keys by their former names, as entries written for an earlier version have them."""
+        given = {names[key]: cell for key, cell in self.table.items() if key in names}
+        self.table = {key: cell for key, cell in self.table.items() if key not in names} | given
+
     def finish(self, *further: str) -> None:
         """Every key was asked for; an unknown one is an error with the nearest known names."""
         for key in self.table:

@@ -248,7 +248,7 @@ def _nearest_limit(plan: Serving, candidate: Candidate) -> str:
     capacity = plan.deployment.capacity(task.input_tokens, task.output_tokens)
     values = {**state_values(plan.state, task), **candidate.values}
     nearest = slack_of(values, limits)[1]
-    if nearest and plan.state.concurrency + 1 <= capacity.most_sequences:
+    if nearest and plan.state.concurrency + 1 <= capacity.max_running_sequences:
         return nearest
     return CACHE if capacity.cached_sequences <= capacity.step_sequences else SEQUENCES
 

@@ -118,7 +118,7 @@ def _compared(promise: Promise) -> tuple[dict[str, Any], Serving | None]:
         "engine": promise.engine,
         "binds": "",
     }
-    steps = [engine_constants(promise.engine).most_tokens]  # as `serve` runs it
+    steps = [engine_constants(promise.engine).max_batched_tokens]  # as `serve` runs it
     try:
         plans = plans_for(promise, most_tokens=steps, top=1, progress=False)
     except ScaleModelError as error:

@@ -56,8 +56,8 @@ def deployment_for(
     return built, note
 
 
-#: What an engine is started with, and the fields of its record.
-ENGINE_LIMITS = {"max_batched_tokens": "most_tokens", "max_running_sequences": "most_sequences"}
+#: Limits that an engine is started with, fields of its record.
+ENGINE_LIMITS = ("max_batched_tokens", "max_running_sequences")
 
 
 def deployment_of(
@@ -84,12 +84,15 @@ def deployment_of(
     if not limits:
         return deployment_for(*question)
     constants = engine_constants(engine)
-    given: dict[str, Any] = {ENGINE_LIMITS[name]: value for name, value in limits.items()}
+    given: dict[str, Any] = dict(limits)
     if constants.tunes_limits:
         # The limit that is not given stays as the engine would have tuned it.
         built = deployment_for(*question)
         tuned = built[0].capacity(task.input_tokens, task.output_tokens)
-        own = {"most_tokens": tuned.most_tokens, "most_sequences": tuned.step_sequences}
+        own = {
+            "max_batched_tokens": tuned.max_batched_tokens,
+            "max_running_sequences": tuned.step_sequences,
+        }
         if all(own[name] == value for name, value in given.items()):
             return built  # What it tunes by itself, given, is the same engine.
         given = {name: max(1, int(value)) for name, value in own.items()} | given
@@ -180,7 +183,7 @@ class ServingPlan(ColumnAnswer):
         output = requests * task.output_tokens
         answer = {
             "concurrency": self.replicas * state.concurrency,
-            "max_concurrency": self.replicas * capacity.most_sequences,
+            "max_concurrency": self.replicas * capacity.max_running_sequences,
             "requests_per_s": requests,
             "output_tokens_per_s": output,
             "tokens_per_s": requests * (task.input_tokens + task.output_tokens),
@@ -193,7 +196,7 @@ class ServingPlan(ColumnAnswer):
             "utilisation_fraction": state.utilisation,
             "saturated": state.saturated,
             "accelerators": accelerators,
-            "max_batched_tokens": int(capacity.most_tokens),
+            "max_batched_tokens": int(capacity.max_batched_tokens),
             "max_running_sequences": int(capacity.step_sequences),
             "usd_per_million_output_tokens": 1e6 * price / output if price and output else None,
             "step_time_s": state.step_time_s,
@@ -216,8 +219,8 @@ class ServingPlan(ColumnAnswer):
         return self.deployment.step(
             sequences=self.state.concurrency,
             context=task.input_tokens + (task.output_tokens + 1) / 2,
-            queries=1 + task.speculative_tokens,
-            drafts=task.speculative_tokens,
+            query_tokens=1 + task.speculative_tokens,
+            draft_tokens=task.speculative_tokens,
         )
 
     def to_dict(self) -> dict[str, Any]:

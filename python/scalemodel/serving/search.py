@@ -233,7 +233,7 @@ def plans_for(
 ) -> ServingPlans:
     """The plans of `plan_serving` for a promise."""
     constants = engine_constants(promise.engine)
-    steps = [constants.most_tokens] if constants.tunes_limits else most_tokens
+    steps = [constants.max_batched_tokens] if constants.tunes_limits else most_tokens
     question = Question(
         promise,
         goal,

@@ -281,12 +281,12 @@ def serve(
         return Serving(*question, f"illegal:{reason}", **asked)
     deployment, note = deployment_of(chosen, where, task, plan, name, limits)
     capacity = deployment.capacity(task.input_tokens, task.output_tokens)
-    if capacity.most_sequences < 1:
+    if capacity.max_running_sequences < 1:
         return Serving(*question, "out_of_memory", note=note, **asked)
     if requests_per_s is not None:
         state = deployment.steady_state_at(task.mix, requests_per_s / copies)
     else:
-        most = capacity.most_sequences if concurrency is None else concurrency / copies
+        most = capacity.max_running_sequences if concurrency is None else concurrency / copies
         state = deployment.steady_state(task.mix, most)
     return Serving(*question, "ok", note=note, deployment=deployment, state=state, **asked)
 

@@ -48,7 +48,7 @@ class Inference:
         Proposed per sequence and step by a draft layer (multi-token prediction, EAGLE), and
         verified in one pass; 0: none.
     acceptance_fraction : float
-        Probability that a proposed token is kept when those before it were.
+        Probability that a draft token is accepted when those before it were.
     imbalance : float
         Load of the busiest expert rank over the mean, beyond that of random routing.
     input_spread, output_spread : float

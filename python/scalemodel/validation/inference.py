@@ -304,7 +304,7 @@ class ServingPredictor:
             constants = constants.replace(tunes_limits=False)
         if asked.concurrency is not None:
             most = int(max(1, min(asked.concurrency, 1e6)))
-            constants = constants.replace(most_sequences=most, tunes_limits=False)
+            constants = constants.replace(max_running_sequences=most, tunes_limits=False)
         deployment, note = self._deployment(model, cluster, asked, constants)
         notes = [*asked.notes, *([note] if note else [])]
         found = self._answer(asked, deployment)
@@ -329,7 +329,7 @@ class ServingPredictor:
         task = asked.task
         if asked.running is not None:
             state = deployment.steady_state(task.mix, asked.running, limited=False)
-            quiet = deployment.step(
+            decode_only = deployment.step(
                 sequences=state.concurrency,
                 context=task.input_tokens + (task.output_tokens + 1) / 2,
             )
@@ -337,11 +337,11 @@ class ServingPredictor:
                 output_tokens_s=state.requests_per_s * task.output_tokens,
                 ttft_ms=1e3 * state.ttft_s,
                 tpot_ms=1e3 * state.tpot_s,
-                itl_ms=1e3 * quiet.step_time_s,
+                itl_ms=1e3 * decode_only.step_time_s,
                 batch=state.concurrency,
             )
         capacity = deployment.capacity(task.input_tokens, task.output_tokens)
-        if capacity.most_sequences < 1:
+        if capacity.max_running_sequences < 1:
             raise SkippedRowError("illegal:out_of_memory")
         count = asked.requests
         arrivals = np.zeros(count)
@@ -353,7 +353,7 @@ class ServingPredictor:
         )
         rate = count * task.output_tokens / totals.makespan_s
         if asked.rate is None:
-            state = deployment.steady_state(task.mix, capacity.most_sequences)
+            state = deployment.steady_state(task.mix, capacity.max_running_sequences)
             ttft_s, tpot_s = state.ttft_s, state.tpot_s
         else:
             first, last = served[:, 1], served[:, 2]

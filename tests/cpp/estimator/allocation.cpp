@@ -129,17 +129,17 @@ TEST_CASE("evaluating group strategies on filled tables allocates nothing") {
   }
   CHECK(allocations - before == 0);
   CHECK(can_run == static_cast<int>(space.size()));
-  // The team that searches answers alike for any number of threads.
+  // The pool that searches answers alike for any number of threads.
   GroupSearchOptions options;
   options.objective.terms = {{find_group_column("step_time_s"), 1}};
   options.too_big = true;
   const GroupSearchResult alone = search_groups(filled, space, options, {});
   options.threads = 3;
   const GroupSearchResult together = search_groups(filled, space, options, {});
-  REQUIRE(alone.hits.size() == together.hits.size());
-  for (std::size_t i = 0; i < alone.hits.size(); ++i) {
-    CHECK(alone.hits[i].row == together.hits[i].row);
-    CHECK(alone.hits[i].estimate == together.hits[i].estimate);
+  REQUIRE(alone.candidates.size() == together.candidates.size());
+  for (std::size_t i = 0; i < alone.candidates.size(); ++i) {
+    CHECK(alone.candidates[i].row == together.candidates[i].row);
+    CHECK(alone.candidates[i].estimate == together.candidates[i].estimate);
   }
   CHECK(alone.counts.evaluated == space.size());
 }

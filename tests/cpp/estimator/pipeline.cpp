@@ -12,7 +12,7 @@ using testing::estimate;
 
 constexpr int kStages = 8;
 
-/// A step of a 96-layer decoder on eight stages with a token table too small to matter, so that
+/// A step of a 96-layer decoder on eight stages with a token embedding too small to matter, so that
 /// stages are equal to well within a percent.
 Estimate run(Schedule schedule, int micro_batches, int vpp = 1, int pp = kStages,
              Recompute recompute = Recompute::none) {

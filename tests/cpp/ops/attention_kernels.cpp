@@ -192,14 +192,14 @@ TEST_CASE("only a repeated call finds its operands in the last-level cache, if t
 
 TEST_CASE("splitting a long sequence pays when few tiles are at work") {
   DecodeKernel whole = cache_kernel();
-  whole.most_splits = 1;
+  whole.max_splits = 1;
   CHECK(decode(query(1, 131072)) < 0.2 * decode(query(1, 131072), whole));
   CHECK(decode(query(512, 2048)) == decode(query(512, 2048), whole));
 }
 
 TEST_CASE("a tile that serves fewer heads of a group needs more tiles") {
   DecodeKernel single = cache_kernel();
-  single.most_heads = 1;
+  single.max_heads = 1;
   CHECK(decode(query(64, 4096, 64, 1)) < decode(query(64, 4096, 64, 1), single));
   CHECK(decode(query(64, 4096, 8, 8)) == decode(query(64, 4096, 8, 8), single));
 }

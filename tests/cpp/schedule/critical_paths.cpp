@@ -107,7 +107,8 @@ TEST_CASE("traffic that hides under nothing stands before all passes of a stage 
 TEST_CASE("traffic that hides leaves its first and its last bucket") {
   PipelineTimes times = layer_times(10, 10, 10);
   PartTimes& layer = times.parts[0];
-  for (std::size_t pass = 0; pass < kCover; ++pass) layer[kCover + pass] = 0.5 * layer[pass];
+  for (std::size_t pass = 0; pass < kOverlappable; ++pass)
+    layer[kOverlappable + pass] = 0.5 * layer[pass];
   layer[kGathering] = layer[kReduction] = Seconds{1};
   const CriticalPaths paths(shape_of(Schedule::one_f_one_b, 2, {4, 4}), 6);
   // Stage 1 waits for activations anyway; stage 0 gathers and reduces a bucket of four in front of

@@ -34,9 +34,9 @@ SearchOptions options_of(std::initializer_list<std::pair<std::string_view, doubl
 }
 
 bool same(const SearchResult& a, const SearchResult& b) {
-  if (a.hits.size() != b.hits.size()) return false;
-  for (std::size_t i = 0; i < a.hits.size(); ++i) {
-    const Hit &x = a.hits[i], &y = b.hits[i];
+  if (a.candidates.size() != b.candidates.size()) return false;
+  for (std::size_t i = 0; i < a.candidates.size(); ++i) {
+    const Candidate &x = a.candidates[i], &y = b.candidates[i];
     if (x.score != y.score || x.row != y.row || !(x.strategy == y.strategy)) return false;
     if (!(x.estimate == y.estimate)) return false;
   }
@@ -76,11 +76,11 @@ TEST_CASE("pruning, threads and parts change nothing in the answer") {
       const SearchResult low = search(q.tables, space, {0, cut}, options, {});
       const SearchResult high = search(q.tables, space, {cut, space.size()}, options, {});
       CHECK(low.counts.evaluated + low.counts.pruned == cut);
-      if (!every.hits.empty()) {
-        const Hit& best = every.hits[0];
+      if (!every.candidates.empty()) {
+        const Candidate& best = every.candidates[0];
         const SearchResult& part = best.row < cut ? low : high;
-        REQUIRE(!part.hits.empty());
-        CHECK(part.hits[0].row == best.row);
+        REQUIRE(!part.candidates.empty());
+        CHECK(part.candidates[0].row == best.row);
       }
     }
   }
@@ -96,19 +96,19 @@ TEST_CASE("hits are ordered, keep the constraints and mean different strategies"
   options.constraints.push_back({find_column("power_w"), Comparison::greater, 1, nullptr});
   options.top = 40;
   const SearchResult result = search(tables, space, {0, space.size()}, options, {});
-  REQUIRE(result.hits.size() == 40);
-  for (std::size_t i = 0; i < result.hits.size(); ++i) {
-    const Hit& hit = result.hits[i];
-    CHECK(hit.estimate.verdict == Reason::ok);
-    CHECK(hit.score == -hit.estimate.tokens_per_s);
-    CHECK(evaluate(tables, hit.strategy).verdict == Reason::ok);
+  REQUIRE(result.candidates.size() == 40);
+  for (std::size_t i = 0; i < result.candidates.size(); ++i) {
+    const Candidate& candidate = result.candidates[i];
+    CHECK(candidate.estimate.verdict == Reason::ok);
+    CHECK(candidate.score == -candidate.estimate.tokens_per_s);
+    CHECK(evaluate(tables, candidate.strategy).verdict == Reason::ok);
     for (std::size_t k = 0; k < i; ++k) {
-      const Hit& better = result.hits[k];
-      CHECK(better.score <= hit.score);
-      const auto meaning = [&](const Hit& h) {
+      const Candidate& better = result.candidates[k];
+      CHECK(better.score <= candidate.score);
+      const auto meaning = [&](const Candidate& h) {
         return canonical(h.strategy, tables.model(), tables.cluster(), tables.task());
       };
-      CHECK(!(meaning(better) == meaning(hit)));
+      CHECK(!(meaning(better) == meaning(candidate)));
     }
   }
 }
@@ -135,19 +135,19 @@ TEST_CASE("a poll that says stop is obeyed") {
 }
 
 TEST_CASE("an exception of a worker reaches the caller") {
-  Team team(3, {}, 100);
-  CHECK_THROWS_AS(team.run(100, 1,
+  ThreadPool pool(3, {}, 100);
+  CHECK_THROWS_AS(pool.run(100, 1,
                            [](std::size_t, std::size_t item) {
                              if (item == 50) throw std::runtime_error("item 50");
                            }),
                   std::runtime_error);
 }
 
-TEST_CASE("a team does every item once") {
-  Team team(4, {}, 1000);
+TEST_CASE("a pool does every item once") {
+  ThreadPool pool(4, {}, 1000);
   std::vector<std::atomic<int>> done(1000);
   for (int round = 1; round <= 3; ++round) {
-    CHECK(team.run(done.size(), 7, [&](std::size_t, std::size_t item) { ++done[item]; }));
+    CHECK(pool.run(done.size(), 7, [&](std::size_t, std::size_t item) { ++done[item]; }));
     for (const auto& count : done) CHECK(count == round);
   }
 }

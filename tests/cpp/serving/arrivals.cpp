@@ -23,8 +23,8 @@ TEST_CASE("without prompts every step is decode-only, and a lone prompt waits fo
     for (const bool mixed : {true, false}) {
       PromptSteps steps = mixed_steps(most);
       steps.mixed = mixed;
-      steps.parts = std::ceil(1 / most);
-      steps.alone = steps.parts * steps.full;
+      steps.chunks = std::ceil(1 / most);
+      steps.alone = steps.chunks * steps.full;
       const Hertz rate{1e-12};
       const StepMoments moments = step_moments(steps, rate);
       CHECK(moments.decode_interval.base() == Approx(steps.decode_only.base()));
@@ -71,20 +71,20 @@ TEST_CASE("more prompts never shorten steps or waits, and each is computed once"
 
 TEST_CASE("steps of a deployment: exact at one prompt, cut ones in whole parts and a rest") {
   Engine engine = reference_engine();
-  engine.most_tokens = 1000;
+  engine.max_batched_tokens = 1000;
   const RequestMix mix{2600, 100, 0, 0, 0};
   const Instance one(dense_7b_shape(), 1, engine, {}, mix);
   const Demand demand(mix);
   const PromptSteps cut = StepsOfMix(one.times, one.capacity, demand).beside(200, 1);
   CHECK(cut.most == Approx(800.0 / 2600));
-  CHECK(cut.parts == 4);
+  CHECK(cut.chunks == 4);
   CHECK(cut.last == one.times.of(demand.work(200, 1, 200, 2600)).total);
   const Seconds first = one.times.of(demand.work(200, 1, 800, 1600)).total;
   CHECK(cut.alone.base() == Approx((3 * first + cut.last).base()));
   // In a row of prompts a step computes as much, in parts of prompts that attend to any place.
   CHECK(cut.full.base() == Approx(first.base()).epsilon(0.05));
   CHECK(cut.more.base() == Approx(cut.full.base() * 2600 / 800));
-  engine.splits_prompts = false;
+  engine.chunked_prefill = false;
   const Instance whole(dense_7b_shape(), 1, engine, {}, mix);
   const PromptSteps lone = StepsOfMix(whole.times, whole.capacity, demand).beside(200, 1);
   CHECK(lone.most == 1);
@@ -94,8 +94,8 @@ TEST_CASE("steps of a deployment: exact at one prompt, cut ones in whole parts a
 TEST_CASE("a rate that fills every slot is saturated, whoever is served first") {
   for (const bool mixes : {true, false}) {
     Engine engine = reference_engine();
-    engine.mixes_phases = mixes;
-    engine.most_sequences = 3;
+    engine.mixed_batches = mixes;
+    engine.max_running_sequences = 3;
     const RequestMix mix{1200, 250, 0, 0, 0};
     const Instance one(grouped_70b_shape(), 4, engine, {4, 1, 1, 1, 1}, mix);
     const SteadyState most = steady_state(one.times, one.capacity, mix, 3);
@@ -116,16 +116,16 @@ TEST_CASE("whoever starts by its prompt finds room beside answers of any age") {
   const RequestMix mix{100, 1900, 0, 0, 0};
   engine.admission = Admission::whole_output;
   const Instance careful(dense_7b_shape(), 1, engine, {}, mix);
-  CHECK(careful.capacity.most_admitted == careful.capacity.most_sequences);
+  CHECK(careful.capacity.max_admitted == careful.capacity.max_running_sequences);
   engine.admission = Admission::prompt;
   const Instance bold(dense_7b_shape(), 1, engine, {}, mix);
   const CacheCapacity& c = bold.capacity;
   // 7 blocks of 16 for 101 tokens; 1050 tokens on average take 65.625 and half a block.
-  CHECK(c.most_admitted == Approx(0.5 + (c.blocks - 7) / 66.125).epsilon(0.01));
-  CHECK(c.most_admitted > 1.5 * c.most_sequences);
-  engine.most_sequences = 5;
+  CHECK(c.max_admitted == Approx(0.5 + (c.blocks - 7) / 66.125).epsilon(0.01));
+  CHECK(c.max_admitted > 1.5 * c.max_running_sequences);
+  engine.max_running_sequences = 5;
   const Instance limited(dense_7b_shape(), 1, engine, {}, mix);
-  CHECK(limited.capacity.most_admitted == 5);
+  CHECK(limited.capacity.max_admitted == 5);
 }
 
 TEST_CASE("windows that are full hold as much at any age, to the last block") {
@@ -145,8 +145,8 @@ TEST_CASE("windows that are full hold as much at any age, to the last block") {
     const CacheCapacity c = Instance(shape, 1, engine, {}, mix).capacity;
     CAPTURE(blocks);
     REQUIRE(c.blocks == blocks);
-    CHECK(c.most_sequences == 3);
-    CHECK(c.most_admitted == 3);
+    CHECK(c.max_running_sequences == 3);
+    CHECK(c.max_admitted == 3);
   }
 }
 
@@ -154,7 +154,7 @@ TEST_CASE("equal holding times: the wait of many slots by simulation, of one by 
   Engine engine = reference_engine();
   engine.admission = Admission::whole_output;
   for (const int slots : {1, 2, 5, 12}) {
-    engine.most_sequences = slots;
+    engine.max_running_sequences = slots;
     const RequestMix mix{64, 400, 0, 0, 0};
     const Instance one(dense_7b_shape(), 1, engine, {}, mix);
     const SteadyState most = steady_state(one.times, one.capacity, mix, slots);
@@ -175,11 +175,12 @@ TEST_CASE("a finer rate never finds fewer inside") {
   for (const bool mixes : {true, false}) {
     for (const double input : {60.0, 1200.0, 9000.0}) {
       Engine engine = reference_engine();
-      engine.mixes_phases = mixes;
+      engine.mixed_batches = mixes;
       const RequestMix mix{input, 150, 0, 0, 0};
       const Instance one(experts_8x7b_shape(), 2, engine, {2, 1, 2, 1, 1}, mix);
       const double most =
-          steady_state(one.times, one.capacity, mix, one.capacity.most_sequences).requests_per_s;
+          steady_state(one.times, one.capacity, mix, one.capacity.max_running_sequences)
+              .requests_per_s;
       SteadyState last;
       for (double load = 0.01; load < 0.8; load += 0.01) {
         const SteadyState now = steady_state_at(one.times, one.capacity, mix, load * most);

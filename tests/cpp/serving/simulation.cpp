@@ -25,7 +25,7 @@ TEST_CASE("Little's law, order of events and a busy time within the run") {
   for (const bool mixes : {true, false}) {
     for (const Admission admission : {Admission::prompt, Admission::whole_output}) {
       Engine engine = reference_engine();
-      engine.mixes_phases = mixes;
+      engine.mixed_batches = mixes;
       engine.admission = admission;
       const RequestMix mix{800, 150, 0, 0, 0};
       const Instance one(dense_7b_shape(), 1, engine, {}, mix);
@@ -92,8 +92,8 @@ TEST_CASE("one request alone takes its steps one after another") {
 
 TEST_CASE("parts of prompts attend to as many tokens as the prompts do") {
   Engine engine = reference_engine();
-  engine.mixes_phases = false;
-  engine.most_tokens = 1000;
+  engine.mixed_batches = false;
+  engine.max_batched_tokens = 1000;
   const RequestMix mix{1500, 2, 0, 0, 0};
   const Instance one(dense_7b_shape(), 1, engine, {}, mix);
   const StreamResult result = run(one, {{Seconds{}, 1500, 2, false}, {Seconds{}, 1500, 2, false}});
@@ -113,11 +113,11 @@ TEST_CASE("parts of prompts attend to as many tokens as the prompts do") {
 TEST_CASE("the closed form is the mean of the stream where it is stable") {
   for (const bool mixes : {true, false}) {
     Engine engine = reference_engine();
-    engine.mixes_phases = mixes;
+    engine.mixed_batches = mixes;
     const RequestMix mix{1200, 250, 0, 0, 0};
     const Instance one(grouped_70b_shape(), 4, engine, {4, 1, 1, 1, 1}, mix);
     const SteadyState most =
-        steady_state(one.times, one.capacity, mix, one.capacity.most_sequences);
+        steady_state(one.times, one.capacity, mix, one.capacity.max_running_sequences);
     for (const double load : {0.1, 0.3, 0.6}) {
       const double rate = load * most.requests_per_s;
       const SteadyState expected = steady_state_at(one.times, one.capacity, mix, rate);
@@ -145,8 +145,8 @@ TEST_CASE("the closed form is the mean of the stream where it is stable") {
 
 TEST_CASE("a full cache evicts the last to come, and everyone is served in the end") {
   Engine engine = reference_engine();
-  engine.most_sequences = 4000;
-  engine.most_tokens = 100'000;
+  engine.max_running_sequences = 4000;
+  engine.max_batched_tokens = 100'000;
   engine.memory_fraction = 0.35;
   const RequestMix mix{100, 2000, 0, 0, 0};
   const Instance one(dense_7b_shape(), 1, engine, {}, mix);
@@ -208,12 +208,12 @@ TEST_CASE("the search finds what trying everything finds, whatever the threads")
       const StepTimes times(model, cluster, engine, kernels, layout, 1);
       for (const double tokens : steps) {
         Engine limited = engine;
-        limited.most_tokens = static_cast<int>(tokens);
+        limited.max_batched_tokens = static_cast<int>(tokens);
         const CacheCapacity capacity =
             cache_capacity(model, cluster, limited, kernels, layout, {mix.input, mix.output});
         double last = 0;
-        for (int step = 0; last < capacity.most_sequences; ++step) {
-          last = std::min(std::exp2(step / 16.0), capacity.most_sequences);
+        for (int step = 0; last < capacity.max_running_sequences; ++step) {
+          last = std::min(std::exp2(step / 16.0), capacity.max_running_sequences);
           const SteadyState s = steady_state(times, capacity, mix, last);
           if (s.tpot > limits.tpot) continue;
           const double instances = std::ceil(limits.rate / s.requests_per_s - 1e-9);

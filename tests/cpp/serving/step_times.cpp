@@ -39,8 +39,8 @@ TEST_CASE("the causes of a step add up, and nothing to do takes no time") {
     mixed.prompts = 2;
     mixed.prompt_tokens = 2000;
     mixed.prompt_keys = 1000;
-    mixed.queries = 3;
-    mixed.drafts = 2;
+    mixed.query_tokens = 3;
+    mixed.draft_tokens = 2;
     for (const StepWork& work : {mixed, decoding(1, 1), decoding(5000, 9000), prompting(7, 900)}) {
       const StepTime time = one.times.of(work);
       CHECK(time.total.base() > 0);

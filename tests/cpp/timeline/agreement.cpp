@@ -129,16 +129,16 @@ TEST_CASE("memory over time peaks where the estimate says, kind by kind") {
     Bytes total;
     for (const MemorySample& sample : memory_profile(timeline)) {
       if (sample.rank != e.fullest_stage) continue;
-      peak.activations = max(peak.activations, sample.held.activations);
-      peak.logits = max(peak.logits, sample.held.logits);
-      peak.temporary = max(peak.temporary, sample.held.temporary);
-      total = max(total, sample.held.total());
-      CHECK(sample.held.weights == e.memory_weights);
-      CHECK(sample.held.gradients == e.memory_gradients);
-      CHECK(sample.held.optimizer == e.memory_optimizer);
-      CHECK(sample.held.communication == e.memory_communication);
-      CHECK(sample.held.gathered == e.memory_gathered);
-      CHECK(sample.held.reserve == e.memory_reserve);
+      peak.activations = max(peak.activations, sample.allocated.activations);
+      peak.logits = max(peak.logits, sample.allocated.logits);
+      peak.temporary = max(peak.temporary, sample.allocated.temporary);
+      total = max(total, sample.allocated.total());
+      CHECK(sample.allocated.weights == e.memory_weights);
+      CHECK(sample.allocated.gradients == e.memory_gradients);
+      CHECK(sample.allocated.optimizer == e.memory_optimizer);
+      CHECK(sample.allocated.communication == e.memory_communication);
+      CHECK(sample.allocated.gathered == e.memory_gathered);
+      CHECK(sample.allocated.reserve == e.memory_reserve);
     }
     CAPTURE(q.name);
     CAPTURE(name_of(s.schedule));

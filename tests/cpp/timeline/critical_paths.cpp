@@ -18,14 +18,15 @@ struct Both {
   int micro_batches() const { return costs.micro_batches; }
 };
 
-PartTimes any_part(testing::Random& random, double size, double reach) {
+PartTimes any_part(testing::Random& random, double size, double overlap_efficiency) {
   PartTimes t;
   t[kForward] = Seconds{size * random.between(0.3, 1)};
   t[kWeightGradient] = Seconds{size * random.between(0.1, 0.8)};
   t[kInputGradient] = Seconds{size * random.between(0.3, 1.5)};
   t[kPairedForward] = t[kForward];
   t[kPairedBackward] = t[kInputGradient] + t[kWeightGradient];
-  for (std::size_t pass = 0; pass < kCover; ++pass) t[kCover + pass] = reach * t[pass];
+  for (std::size_t pass = 0; pass < kOverlappable; ++pass)
+    t[kOverlappable + pass] = overlap_efficiency * t[pass];
   return t;
 }
 
@@ -74,12 +75,12 @@ Both any_pipeline(testing::Random& random) {
   shape.transfers_block = random.flip();
   shape.transfers_serial = shape.transfers_block && random.flip();
 
-  const double reach = random.between(0.1, 1);
+  const double overlap_efficiency = random.between(0.1, 1);
   const bool gather_hides = random.flip(), reduce_hides = random.flip();
   PipelineTimes& times = both.times;
-  times.parts[0] = any_part(random, 1, reach);
-  times.parts[kEmbeddingPart] = any_part(random, random.between(0.01, 0.3), reach);
-  times.parts[kHeadPart] = any_part(random, random.between(0.1, 2), reach);
+  times.parts[0] = any_part(random, 1, overlap_efficiency);
+  times.parts[kEmbeddingPart] = any_part(random, random.between(0.01, 0.3), overlap_efficiency);
+  times.parts[kHeadPart] = any_part(random, random.between(0.1, 2), overlap_efficiency);
   for (const std::size_t part : {std::size_t{0}, kEmbeddingPart, kHeadPart}) {
     const double size = part == 0 ? 1 : random.between(0.1, 4);
     times.parts[part][gather_hides ? kGathering : kGatheringBefore] =
@@ -99,7 +100,7 @@ Both any_pipeline(testing::Random& random) {
   costs.transfers_serial = shape.transfers_serial;
   costs.hide_gather = gather_hides;
   costs.hide_reduce = reduce_hides;
-  costs.reach = reach;
+  costs.overlap_efficiency = overlap_efficiency;
   for (const StageClass& chunk : shape.chunks) {
     costs.chunks.push_back(chunk_cost(chunk, times, gather_hides, reduce_hides));
   }

@@ -122,9 +122,9 @@ TEST_CASE("memory is never negative, never beside its kinds, and ends at the res
       sane = sane && (sample.rank > rank || sample.time > now);
       rank = sample.rank;
       now = sample.time;
-      sane = sane && sample.held.activations >= Bytes{} && sample.held.logits >= Bytes{} &&
-             sample.held.temporary >= Bytes{};
-      ends[static_cast<std::size_t>(rank)] = sample.held;
+      sane = sane && sample.allocated.activations >= Bytes{} &&
+             sample.allocated.logits >= Bytes{} && sample.allocated.temporary >= Bytes{};
+      ends[static_cast<std::size_t>(rank)] = sample.allocated;
     }
     CHECK(sane);
     for (std::size_t s = 0; s < ends.size(); ++s) {

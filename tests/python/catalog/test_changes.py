@@ -14,6 +14,8 @@ import scalemodel as sm
 from scalemodel import catalog
 from scalemodel.calibration.entry import toml_text
 from scalemodel.resolve import stack as resolved_stack
+from scalemodel.resolve.attention import AttentionKernels
+from scalemodel.resolve.engines import engine
 
 TASK = sm.Training(global_batch=256, sequence=8192)
 PLAN = sm.Strategy(tp=8, pp=2)
@@ -114,3 +116,50 @@ def test_a_folder_of_entries_may_start_with_the_home_and_is_named_where_it_is_mi
     missing = re.escape(f"SCALEMODEL_CATALOG_PATH: no folder {tmp_path / 'other'}")
     with pytest.raises(sm.ScaleModelError, match=f"{missing}$"):
         sm.model("my_modle")
+
+
+FORMER_ENGINE_KEYS = {
+    "max_batched_tokens": "most_tokens",
+    "max_running_sequences": "most_sequences",
+    "chunked_prefill": "splits_prompts",
+    "mixed_batches": "mixes_phases",
+}
+FORMER_KERNEL_KEYS = {
+    "max_splits": "most_splits",
+    "max_heads": "most_heads",
+    "min_group": "least_group",
+    "max_group": "most_group",
+}
+
+
+def with_keys(table: Any, names: Mapping[str, str]) -> Any:
+    """A table of the catalogue, and those inside it, with keys by other names."""
+    if not isinstance(table, Mapping):
+        return table
+    return {names.get(key, key): with_keys(cell, names) for key, cell in table.items()}
+
+
+def test_entries_with_keys_by_former_names_mean_what_they_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped, decode = engine("sglang_2025"), AttentionKernels("B200").choose("decode").constants
+    for kind, name, names in (
+        ("engines", "sglang_2025", FORMER_ENGINE_KEYS),
+        ("kernels", "b200_attention", FORMER_KERNEL_KEYS),
+    ):
+        table = with_keys(catalog.load(kind, name), names)
+        assert set(names.values()) <= set(re.findall(r"\w+", toml_text(table)))
+        write(tmp_path, kind, name, toml_text(table))
+    monkeypatch.setenv("SCALEMODEL_CATALOG_PATH", str(tmp_path))
+    assert engine("sglang_2025") == shipped
+    assert not shipped.mixed_batches
+    assert AttentionKernels("B200").choose("decode").constants == decode
+
+
+def test_the_key_that_an_entry_gives_by_its_former_name_counts_over_its_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = 'name = "mine"\ntitle = "mine"\nbase = "vllm_v1"\n[engine]\nmost_tokens = 1000\n'
+    write(tmp_path, "engines", "mine", text)
+    monkeypatch.setenv("SCALEMODEL_CATALOG_PATH", str(tmp_path))
+    assert engine("mine") == engine("vllm_v1").replace(max_batched_tokens=1000)

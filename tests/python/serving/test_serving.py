@@ -215,7 +215,7 @@ def test_blocks_of_dense_models_by_hand(deployment: tuple[object, ...]) -> None:
     assert capacity.memory_weights_bytes == pytest.approx(held, rel=1e-6)
     assert capacity.block_bytes == block
     assert capacity.blocks == room // block
-    assert capacity.most_sequences == min(room // block // 75, 1024)  # 1200 tokens, 16 each
+    assert capacity.max_running_sequences == min(room // block // 75, 1024)  # 1200 tokens, 16 each
 
 
 def test_blocks_of_latent_attention_by_hand() -> None:

@@ -115,7 +115,7 @@ def test_kept_drafts_shorten_answers_as_by_hand(drafts: int, kept: float, tokens
     steps = math.ceil(300 / tokens)
     assert one.totals.steps == steps + 1
     step_s = plan.deployment.step(
-        sequences=1, context=1000 + 151, queries=1 + drafts, drafts=drafts
+        sequences=1, context=1000 + 151, query_tokens=1 + drafts, draft_tokens=drafts
     ).step_time_s
     assert one.finished_s[0] - one.first_token_s[0] == pytest.approx(steps * step_s, rel=0.01)
 

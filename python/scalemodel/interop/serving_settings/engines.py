@@ -349,7 +349,7 @@ def read_sglang(words: tuple[str, ...], engine: str, **known: Any) -> ServingSet
     if tokens == -1:
         reading.notes.append("chunked_prefill_size -1: predicted with prompts in chunks")
         tokens = None
-    if options.switch("enable_mixed_chunk") != constants.mixes_phases:
+    if options.switch("enable_mixed_chunk") != constants.mixed_batches:
         reading.notes.append("enable_mixed_chunk: predicted as the engine does by itself")
     reading.fixed(
         "mem_fraction_static", options.share("mem_fraction_static"), constants.memory_fraction
@@ -436,7 +436,7 @@ def read_tensorrt_llm(
         fraction = options.share("kv_cache_free_gpu_memory_fraction")
     reading.fixed("free_gpu_memory_fraction", fraction, constants.memory_fraction)
     reading.fixed("tokens_per_block", cache.get("tokens_per_block"), constants.block_tokens)
-    if options.switch("enable_chunked_prefill") != constants.splits_prompts:
+    if options.switch("enable_chunked_prefill") != constants.chunked_prefill:
         reading.notes.append("enable_chunked_prefill: predicted as the engine does by itself")
     drafts = _table(table, "speculative_config")
     layers, chain = drafts.get("num_nextn_predict_layers"), drafts.get("max_draft_len")

@@ -122,7 +122,7 @@ class Instance:
     @property
     def tokens(self) -> int:
         """Tokens of a step of the instance at most."""
-        return max(1, int(self._capacity.most_tokens))
+        return max(1, int(self._capacity.max_batched_tokens))
 
     @property
     def _capacity(self) -> Any:

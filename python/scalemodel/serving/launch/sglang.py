@@ -110,8 +110,8 @@ def options(instance: Instance, notes: list[str]) -> list[str]:
     running = share(instance.running, copies, "--max-running-requests", notes)
     tokens = share(instance.tokens, copies, "--chunked-prefill-size", notes)
     words = ["--context-length", str(instance.length), "--max-running-requests", str(running)]
-    words += ["--chunked-prefill-size", str(tokens if constants.splits_prompts else -1)]
-    if constants.mixes_phases:
+    words += ["--chunked-prefill-size", str(tokens if constants.chunked_prefill else -1)]
+    if constants.mixed_batches:
         words.append("--enable-mixed-chunk")
     words += ["--mem-fraction-static", f"{constants.memory_fraction:g}"]
     if not instance.latent:

@@ -59,12 +59,12 @@ def limits(instance: Instance, notes: list[str]) -> list[str]:
     running = share(instance.running, parts, "--max_batch_size", notes)
     tokens = share(instance.tokens, parts, "--max_num_tokens", notes)
     longest = math.ceil(instance.plan.task.input_tokens)
-    if not instance.constants.splits_prompts and tokens < longest:
+    if not instance.constants.chunked_prefill and tokens < longest:
         notes.append(f"--max_num_tokens {tokens} is raised to {longest}, the length of a prompt")
         tokens = longest
     words = ["--max_seq_len", str(instance.length), "--max_batch_size", str(running)]
     words += ["--max_num_tokens", str(tokens)]
-    if instance.constants.splits_prompts:
+    if instance.constants.chunked_prefill:
         words.append("--enable_chunked_prefill")
     return words
 

@@ -86,7 +86,7 @@ def options(instance: Instance, notes: list[str]) -> list[str]:
     words = ["--max-model-len", str(instance.length), "--max-num-seqs", str(running)]
     words += ["--max-num-batched-tokens", str(tokens)]
     words.append(
-        "--enable-chunked-prefill" if constants.splits_prompts else "--no-enable-chunked-prefill"
+        "--enable-chunked-prefill" if constants.chunked_prefill else "--no-enable-chunked-prefill"
     )
     words += ["--gpu-memory-utilization", f"{constants.memory_fraction:g}"]
     if not instance.latent:

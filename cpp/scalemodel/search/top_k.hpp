@@ -1,4 +1,4 @@
-// The best candidates of a search.
+// The k best candidates of a search, in a heap by score.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace scalemodel {
 
 /// The k best candidates seen, one of each kind of strategy (of type S) that means the same.
 template <class S>
-class Best {
+class TopK {
  public:
   struct Entry {
     double score = 0;
@@ -23,7 +23,7 @@ class Best {
     }
   };
 
-  explicit Best(std::size_t count) : count_(count) {}
+  explicit TopK(std::size_t count) : count_(count) {}
 
   /// Whether a candidate of this score could still enter.
   bool admits(double score, std::uint64_t row) const {

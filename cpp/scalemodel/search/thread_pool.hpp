@@ -1,4 +1,4 @@
-// Threads of one call: they take items one by one, none outlives the call.
+// A thread pool of one call: threads take items one by one, none outlives the call.
 #pragma once
 
 #include <atomic>
@@ -19,12 +19,12 @@ using Poll = std::function<bool(std::uint64_t, std::uint64_t)>;
 
 /// The calling thread and `threads - 1` helpers. Work is claimed item by item, so that which thread
 /// does what is chance: results must not depend on it.
-class Team {
+class ThreadPool {
  public:
-  Team(int threads, Poll poll, std::uint64_t total);
-  ~Team();
-  Team(const Team&) = delete;
-  Team& operator=(const Team&) = delete;
+  ThreadPool(int threads, Poll poll, std::uint64_t total);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const noexcept { return static_cast<int>(helpers_.size()) + 1; }
 

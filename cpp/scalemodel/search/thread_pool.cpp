@@ -1,4 +1,4 @@
-#include "scalemodel/search/team.hpp"
+#include "scalemodel/search/thread_pool.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -11,14 +11,14 @@ constexpr std::chrono::milliseconds kPollEvery{50};
 
 }  // namespace
 
-Team::Team(int threads, Poll poll, std::uint64_t total)
+ThreadPool::ThreadPool(int threads, Poll poll, std::uint64_t total)
     : poll_(std::move(poll)), total_(total), last_poll_(Clock::now()) {
   for (int i = 1; i < threads; ++i) {
     helpers_.emplace_back([this, i] { help(static_cast<std::size_t>(i)); });
   }
 }
 
-Team::~Team() {
+ThreadPool::~ThreadPool() {
   {
     const std::lock_guard lock(mutex_);
     leave_ = true;
@@ -26,7 +26,7 @@ Team::~Team() {
   wake_.notify_all();
 }
 
-void Team::help(std::size_t worker) {
+void ThreadPool::help(std::size_t worker) {
   std::uint64_t seen = 0;
   for (;;) {
     Job job;
@@ -46,7 +46,7 @@ void Team::help(std::size_t worker) {
   }
 }
 
-void Team::work(std::size_t worker, const Job& job) noexcept {
+void ThreadPool::work(std::size_t worker, const Job& job) noexcept {
   try {
     for (;;) {
       const std::size_t begin = next_.fetch_add(job.claim, std::memory_order_relaxed);
@@ -64,7 +64,7 @@ void Team::work(std::size_t worker, const Job& job) noexcept {
   }
 }
 
-void Team::wait_for_helpers() {
+void ThreadPool::wait_for_helpers() {
   std::unique_lock lock(mutex_);
   // The caller has no item left, but it must still hear an interrupt.
   while (!finished_.wait_for(lock, kPollEvery, [&] { return busy_ == 0; })) {
@@ -74,7 +74,7 @@ void Team::wait_for_helpers() {
   }
 }
 
-bool Team::stopped(std::size_t worker) {
+bool ThreadPool::stopped(std::size_t worker) {
   if (stop_.load(std::memory_order_relaxed)) return true;
   if (worker != 0 || !poll_) return false;
   const auto now = Clock::now();
@@ -84,8 +84,8 @@ bool Team::stopped(std::size_t worker) {
   return stop_.load();
 }
 
-bool Team::run(std::size_t items, std::size_t claim,
-               const std::function<void(std::size_t, std::size_t)>& body) {
+bool ThreadPool::run(std::size_t items, std::size_t claim,
+                     const std::function<void(std::size_t, std::size_t)>& body) {
   next_.store(0);
   const Job job{items, std::max<std::size_t>(1, claim), &body};
   if (!helpers_.empty()) {
