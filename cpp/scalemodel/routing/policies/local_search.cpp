@@ -15,6 +15,7 @@
 #include "scalemodel/routing/policies/plane_annealing.hpp"
 #include "scalemodel/routing/rates/drain_state.hpp"
 #include "scalemodel/routing/rates/job_objective.hpp"
+#include "scalemodel/routing/simulation/simulate.hpp"
 
 namespace scalemodel {
 namespace {
@@ -28,6 +29,8 @@ constexpr double kPlaneMovesPerBudget = 1'000'000, kDeductionShare = 0.3, kAssig
 constexpr int kRuns = 2;
 /// Limits of exhaustive search: routings, and routings times flows.
 constexpr std::int64_t kMaxExhaustiveRoutings = 4096, kMaxExhaustiveFlows = 100'000;
+/// Drain time over the shortest one that job values may cost: what the bounds leave open.
+constexpr double kLongerDrain = 1.03;
 /// Moves without gain, per movable flow, before the search restarts from the best choice.
 constexpr std::size_t kPatiencePerFlow = 16;
 /// One in this many decreases of job values is accepted, to leave local optima.
@@ -94,6 +97,24 @@ Choice best_of(const RoutingInstance& instance, RateModel model, const std::vect
     const auto values = objective.sorted_values(choice);
     if (best != nullptr && compare_sorted(values, best_values) < 0) continue;
     best_values.assign(values.begin(), values.end());
+    best = &choice;
+  }
+  return *best;
+}
+
+/// The choice whose slowest jobs complete a step first where all jobs start one at once and flows
+/// that end free their share; the first one of a tie.
+Choice first_to_complete(const RoutingInstance& instance, const std::vector<Choice>& all) {
+  const std::vector<JobSchedule> once(instance.flows.jobs, {1, 1, Seconds{}, Seconds{}});
+  std::vector<double> least;
+  const Choice* best = nullptr;
+  for (const Choice& choice : all) {
+    NetworkRun run = simulate_network(instance, single_path(choice), once, Seconds{});
+    std::ranges::reverse(run.end);  // the last job first
+    const bool sooner = std::ranges::lexicographical_compare(
+        run.end, least, [](double a, double b) { return a < b * (1 - kRounding); });
+    if (best != nullptr && !sooner) continue;
+    least = std::move(run.end);
     best = &choice;
   }
   return *best;
@@ -303,10 +324,16 @@ Choice local_search(const RoutingInstance& instance, RateModel model, const Sear
   const double least = drain_of(instance, all.back()).base();
   Choice found = raise_job_values(instance, model, best_of(instance, model, all, least), effort);
   if (!has_larger_values(instance, model, simple, found)) return found;
-  // The shortest drain time costs job values that greedy reaches: its drain time is the limit.
+  // The shortest drain time costs job values that greedy reaches: a little more of it may not.
+  const double longest = std::min(allowed, least * kLongerDrain);
   all.push_back(found);
-  return raise_job_values(instance, model, best_of(instance, model, all, allowed), effort,
-                          Seconds{allowed});
+  Choice other = raise_job_values(instance, model, best_of(instance, model, all, longest),
+                                  {effort.budget / 2, effort.seed}, Seconds{longest});
+  if (!has_larger_values(instance, model, simple, other)) return other;
+  // Values are rates of an instant; what counts is when the jobs complete their steps.
+  std::vector<Choice> candidates{std::move(found), std::move(other)};
+  if (allowed <= longest * (1 + kRounding)) candidates.push_back(simple);
+  return first_to_complete(instance, candidates);
 }
 
 bool has_larger_values(const RoutingInstance& instance, RateModel model, const Choice& choice,

@@ -15,9 +15,11 @@ struct SearchEffort {
 
 /// Lowers the longest time to drain a link (layer 1), then raises the sorted job values of the rate
 /// model (both layers) without a longer drain time. The result never has a longer drain time than
-/// `greedy` and never has lower job values: where the shortest drain time costs job values that
-/// greedy reaches, the limit is greedy's drain time. A small instance is searched exhaustively for
-/// the largest job values within greedy's drain time.
+/// `greedy`. Where the shortest drain time costs job values that greedy reaches, the drain time may
+/// grow by 3 %, never above greedy's; where that does not suffice, the choice whose jobs complete
+/// their steps first is the answer. So lower job values than greedy's come with a shorter drain
+/// time only. A small instance is searched exhaustively for the largest job values within greedy's
+/// drain time.
 Choice local_search(const RoutingInstance& instance, RateModel model, const SearchEffort& effort);
 
 /// Layer 1: the choice with the shortest drain time of the search, never longer than that of the

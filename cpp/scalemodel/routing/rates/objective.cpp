@@ -5,6 +5,10 @@
 #include <cstddef>
 #include <functional>
 #include <numeric>
+#include <optional>
+#include <utility>
+
+#include "scalemodel/routing/rates/packing_bound.hpp"
 
 namespace scalemodel {
 namespace {
@@ -22,16 +26,23 @@ double widest_path(const RoutingInstance& instance, std::size_t flow) {
   return widest;
 }
 
-double port_width(const RoutingInstance& instance, std::size_t flow, std::int32_t host_link) {
-  return host_link == PathSets::kNone ? widest_path(instance, flow)
-                                      : instance.graph.capacity(host_link).base();
-}
-
 /// Flows that leave, or that enter, one leaf, and the links between the leaf and the fabric.
 struct LeafDemand {
   std::vector<double> bytes;     ///< by flow
   std::vector<double> capacity;  ///< by link that is up, bytes/s
 };
+
+/// The flows of a leaf as times on one of its links; nothing where links differ.
+std::optional<LeafPacking> leaf_packing(const LeafDemand& leaf) {
+  const auto [low, high] = std::ranges::minmax_element(leaf.capacity);
+  if (leaf.bytes.empty() || *low < *high) return std::nullopt;
+  std::vector<double> times;
+  for (const double bytes : leaf.bytes) times.push_back(bytes / *high);
+  const double sum = std::accumulate(times.begin(), times.end(), 0.0);
+  const double least =
+      std::max(sum / static_cast<double>(leaf.capacity.size()), std::ranges::max(times));
+  return LeafPacking(times, leaf.capacity.size(), least);
+}
 
 /// Time of the q + 1 smallest among the q S + 1 largest flows on one link, the longest over q.
 Seconds pigeonhole_of(LeafDemand& leaf) {
@@ -75,6 +86,11 @@ std::vector<LeafDemand> leaf_demands(const RoutingInstance& instance) {
 
 }  // namespace
 
+double port_capacity(const RoutingInstance& instance, std::size_t flow, std::int32_t host_link) {
+  return host_link == PathSets::kNone ? widest_path(instance, flow)
+                                      : instance.graph.capacity(host_link).base();
+}
+
 std::vector<double> job_values(const Flows& flows, std::span<const double> rates) {
   std::vector<double> values(flows.jobs, kInfinity);
   for (std::size_t f = 0; f < flows.size(); ++f) {
@@ -112,8 +128,8 @@ std::vector<double> isolated_values(const RoutingInstance& instance) {
       const std::int32_t from = flows.source[*f], to = flows.destination[*f];
       sent[from] += flows.bytes[*f];
       received[to] += flows.bytes[*f];
-      port[from] = std::max(port[from], port_width(instance, *f, instance.paths.host_up[*f]));
-      port[to] = std::max(port[to], port_width(instance, *f, instance.paths.host_down[*f]));
+      port[from] = std::max(port[from], port_capacity(instance, *f, instance.paths.host_up[*f]));
+      port[to] = std::max(port[to], port_capacity(instance, *f, instance.paths.host_down[*f]));
     }
     for (auto f = begin; f != end; ++f) {
       const std::int32_t from = flows.source[*f], to = flows.destination[*f];
@@ -190,6 +206,7 @@ LoadBound load_bound(const RoutingInstance& instance) {
       bound.flows = std::max(bound.flows, 1);
     }
   }
+  std::vector<LeafPacking> packings;
   for (LeafDemand& leaf : leaf_demands(instance)) {
     if (leaf.capacity.empty()) continue;
     const auto links = static_cast<std::int32_t>(leaf.capacity.size());
@@ -199,7 +216,9 @@ LoadBound load_bound(const RoutingInstance& instance) {
     const double capacity = std::reduce(leaf.capacity.begin(), leaf.capacity.end());
     bound.spread = max(bound.spread, Seconds{bytes / capacity});
     bound.pigeonhole = max(bound.pigeonhole, pigeonhole_of(leaf));
+    if (auto packing = leaf_packing(leaf)) packings.push_back(*std::move(packing));
   }
+  if (!packings.empty()) bound.packing = Seconds{packing_bound(packings, bound.drain().base())};
   return bound;
 }
 

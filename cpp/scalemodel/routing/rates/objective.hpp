@@ -33,6 +33,10 @@ std::vector<double> job_values(const Flows& flows, std::span<const double> rates
 std::vector<double> allocated_values(const RoutingInstance& instance, const Routing& routing,
                                      WaterFilling& filling);
 
+/// Bytes per second of the port of a flow's NIC: of its only link, or, without one (kNone), of the
+/// widest path of the flow.
+double port_capacity(const RoutingInstance& instance, std::size_t flow, std::int32_t host_link);
+
 /// Steps per second of every job alone on a fabric without contention: only its NICs bound it.
 std::vector<double> isolated_values(const RoutingInstance& instance);
 
@@ -67,8 +71,10 @@ struct LoadBound {
   /// A leaf with more than q S flows on S equal links puts q + 1 of the largest q S + 1 on one
   /// of them.
   Seconds pigeonhole;
+  /// All flows of a leaf packed on its links, where these are equal (`packing_bound`).
+  Seconds packing;
 
-  Seconds drain() const { return max(spread, max(largest, pigeonhole)); }
+  Seconds drain() const { return max(max(spread, packing), max(largest, pigeonhole)); }
 };
 
 LoadBound load_bound(const RoutingInstance& instance);
