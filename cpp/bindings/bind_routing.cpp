@@ -228,6 +228,35 @@ Flows pattern_flows(const std::vector<PatternRow>& jobs) {
   return flows;
 }
 
+void add_times(py::dict& answer, const std::string& name, const TimeCounts& times) {
+  answer[py::str(name + "_job")] = array_of(times.job);
+  answer[py::str(name + "_time_s")] = array_of(times.time);
+  answer[py::str(name + "_count")] = array_of(times.count);
+}
+
+/// Completion times: of flows and steps with their counts, of groups in every collective, and by
+/// flow.
+void add_completions(py::dict& answer, const NetworkRun& run) {
+  add_times(answer, "flow", run.flow_times);
+  add_times(answer, "step", run.step_times);
+  answer["ring"] = array_of(run.ring);
+  answer["ring_epoch"] = array_of(run.ring_epoch);
+  answer["ring_start_s"] = array_of(run.ring_start);
+  answer["ring_end_s"] = array_of(run.ring_end);
+  std::vector<std::int64_t> count;
+  std::vector<double> sum, least, most;
+  for (const Completions& of_flow : run.flows) {
+    count.push_back(of_flow.count);
+    sum.push_back(of_flow.sum);
+    least.push_back(of_flow.least);
+    most.push_back(of_flow.most);
+  }
+  answer["completions"] = array_of(count);
+  answer["completion_sum_s"] = array_of(sum);
+  answer["completion_min_s"] = array_of(least);
+  answer["completion_max_s"] = array_of(most);
+}
+
 using ChangeRow = std::pair<double, const LinkGraph*>;  // time, graph from then on
 
 /// Runs the routing of the options; under the controller where it runs or something changes.
@@ -270,6 +299,7 @@ py::dict run_network(const LinkGraph& graph, const Flows& flows, const RouteOpti
   answer["phase"] = array_of(run.network.phase);
   answer["phase_start_s"] = array_of(run.network.phase_start);
   answer["phase_end_s"] = array_of(run.network.phase_end);
+  add_completions(answer, run.network);
   answer["delivered_bytes"] = array_of(run.network.delivered_bytes);
   answer["moved_bytes"] = array_of(run.network.moved_bytes);
   answer["events"] = run.network.events;

@@ -9,6 +9,7 @@ from scalemodel.plot.accuracy import validation
 from scalemodel.plot.canvas import save, style
 from scalemodel.plot.estimates import breakdown, memory
 from scalemodel.plot.network import (
+    completion_times,
     job_slowdowns,
     link_load_cdf,
     link_loads,
@@ -34,6 +35,7 @@ __all__ = [
     "bus_bandwidth",
     "cache_occupancy",
     "collective_table",
+    "completion_times",
     "crossovers",
     "gemm_efficiency",
     "gemm_table",

@@ -402,3 +402,67 @@ def network_efficiency(runs: Any, *, ax: Axes | None = None) -> Axes:
         if any(curves):
             ax.legend(loc="lower right")
     return ax
+
+
+def completion_times(runs: Any, *, of: str = "flow", ax: Axes | None = None) -> Axes:
+    """Draw which share of flows, steps, rings or collectives completes within how long.
+
+    Parameters
+    ----------
+    runs : DataFrame, or mapping of labels to them
+        What `simulate_network` returns.
+    of : {"flow", "step", "ring", "collective", "phase"}
+        What completes, as in `CompletionTimes.times`.
+    ax : Axes, optional
+        Default: a new figure.
+
+    Returns
+    -------
+    Axes
+        One step curve per run: the share of cases that complete within a time.
+
+    Raises
+    ------
+    ScaleModelError : not a run, an unknown kind, or nothing that completes.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> fabric = sm.Fabric.leaf_spine()
+    >>> jobs = sm.Traffic.paper_mix(fabric, jobs=2, ring=2)
+    >>> sm.plot.completion_times(sm.simulate_network(fabric, jobs, epochs=2)).get_xlabel()
+    'Completion time of a flow (s)'
+    """
+    listed = runs if isinstance(runs, Mapping) else {"": runs}
+    if not listed:
+        raise ScaleModelError("runs: at least one is needed")
+    curves = {}
+    for label, run in listed.items():
+        completion = getattr(run, "attrs", {}).get("completion")
+        if completion is None:
+            raise ScaleModelError(
+                "runs: no completion times; pass what sm.simulate_network returns",
+                code="missing_column",
+            )
+        times = completion.times(of).sort_values("time_s")
+        if not len(times):
+            raise ScaleModelError(f"runs: no {of} completes")
+        share = 100 * times["count"].cumsum() / times["count"].sum()
+        curves[str(label)] = (times["time_s"].to_numpy(), share.to_numpy())
+    ax = new_axis(ax, 5.2, 2.8)
+    with style():
+        for index, (label, (times_s, share)) in enumerate(curves.items()):
+            ax.step(
+                np.concatenate([times_s[:1], times_s]),
+                np.concatenate([[0.0], share]),
+                where="post",
+                color=COLOURS[index % len(COLOURS)],
+                linestyle=_LINES[index % len(_LINES)],
+                label=label_text(label),
+            )
+        ax.set_xlim(left=0)
+        ax.set_ylim(0, 102)
+        ax.set(xlabel=f"Completion time of a {of} (s)", ylabel="Share completed (%)")
+        if any(curves):
+            ax.legend(loc="lower right")
+    return ax

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from scalemodel.routing.completion import CompletionTimes
+from scalemodel.routing.enforcement import segment_lists, source_ports, write_segment_lists
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.network import NetworkReport
 from scalemodel.routing.paths import plan_paths
@@ -14,6 +16,7 @@ from scalemodel.routing.traffic import Traffic, traffic
 from scalemodel.routing.trees import pack_trees
 
 __all__ = [
+    "CompletionTimes",
     "Fabric",
     "NetworkReport",
     "RoutingReport",
@@ -22,7 +25,10 @@ __all__ = [
     "pack_trees",
     "plan_paths",
     "route",
+    "segment_lists",
     "simulate_network",
+    "source_ports",
     "time_shifts",
     "traffic",
+    "write_segment_lists",
 ]

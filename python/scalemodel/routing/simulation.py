@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.routing.completion import CompletionTimes
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.report import DISCONNECTED, OK
 from scalemodel.routing.route import as_fabric, as_traffic, options_of
@@ -98,13 +99,14 @@ def simulate_network(
     DataFrame, one row per collective, in the order in which they end
         Columns job (name), epoch, start_s, end_s, time_s, isolated_s (the job alone, bounded by its
         NICs, phase by phase), slowdown. ``attrs``: verdict (``illegal:disconnected`` where flows
-        wait for ever), events, solved_flows, and delivered_bytes and moved_bytes by job (flows
-        counted, and rates integrated). Where the controller runs or something changes also
-        ``controller``: for every instant at which paths or links changed, time_s, routed_flows,
-        moved_flows and
-        efficiency_fraction (until the next one: bytes moved over those of flows on their way were
-        their jobs alone); and assignment_s, the time spent choosing paths, measured. With phases
-        also ``phases``: job, epoch, phase, start_s and end_s of each.
+        wait for ever), completion (`CompletionTimes`: of flows, steps, rings and collectives, with
+        percentiles), events, solved_flows (classes of flows alike), and delivered_bytes and
+        moved_bytes by job (flows counted, and rates integrated). Where the controller runs or
+        something changes also ``controller``: for every instant at which paths or links changed,
+        time_s, routed_flows, moved_flows and efficiency_fraction (until the next one: bytes moved
+        over those of flows on their way were their jobs alone); and assignment_s, the time spent
+        choosing paths, measured. With phases also ``phases``: job, epoch, phase, start_s and end_s
+        of each.
 
     Raises
     ------
@@ -168,6 +170,7 @@ def simulate_network(
     frame["slowdown"] = frame["time_s"] / frame["isolated_s"]
     frame.attrs = {
         "verdict": DISCONNECTED if answer["disconnected"] else OK,
+        "completion": CompletionTimes(traffic, answer),
         **{name: answer[name] for name in ("events", "solved_flows")},
         **{name: answer[name].tolist() for name in ("delivered_bytes", "moved_bytes")},
     }

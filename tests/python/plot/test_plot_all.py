@@ -218,6 +218,10 @@ KINDS: dict[str, Kinds] = {
         "tables": lambda a: plot.job_slowdowns({"one": a.routed.jobs(), "two": a.routed}),
         "slowdowns": lambda a: plot.job_slowdowns(a.training_jobs.slowdowns()),
     },
+    "completion_times": {
+        "a run": lambda a: plot.completion_times(a.runs),
+        "several": lambda a: plot.completion_times({"one": a.runs, "two": a.runs}, of="ring"),
+    },
     "network_efficiency": {
         "a run": lambda a: plot.network_efficiency(a.runs),
         "several": lambda a: plot.network_efficiency({"one": a.runs, "two": a.runs}),

@@ -49,6 +49,25 @@ def test_the_curve_of_balanced_links_spreads_less(reports: dict[str, sm.RoutingR
     assert "(GB)" in ax.get_xlabel()
 
 
+def test_balanced_flows_complete_before_hashed_ones() -> None:
+    fabric = sm.Fabric.leaf_spine(leaves=8, spines=4, nics_per_leaf=4)
+    jobs = [{"pattern": "ring", "nics": list(range(0, 32, 2)), "size_bytes": 1e9}]
+    runs = {
+        policy: sm.simulate_network(fabric, jobs, policy=policy, epochs=2)
+        for policy in ("ecmp", "balanced")
+    }
+    ax = plot.completion_times(runs)
+    last = {line.get_label(): np.asarray(line.get_xdata())[-1] for line in ax.get_lines()}
+    for policy, run in runs.items():
+        assert last[policy] == run.attrs["completion"].times("flow").time_s.max()
+    assert last["balanced"] <= last["ecmp"]
+    assert all(np.asarray(line.get_ydata())[-1] == 100 for line in ax.get_lines())
+    with pytest.raises(ScaleModelError, match="of='packet'"):
+        plot.completion_times(runs, of="packet")
+    with pytest.raises(ScaleModelError, match="simulate_network"):
+        plot.completion_times({"no run": runs["ecmp"].to_numpy()})
+
+
 def test_bars_are_the_slowdowns_of_the_jobs(reports: dict[str, sm.RoutingReport]) -> None:
     ax = plot.job_slowdowns(reports)
     heights = [patch.get_height() for patch in ax.patches]  # type: ignore[attr-defined]

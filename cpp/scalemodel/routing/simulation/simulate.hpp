@@ -1,6 +1,7 @@
 // Collectives of jobs over time on shared links.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -33,6 +34,33 @@ struct RecordOf<JobSchedule> {
       field("compute_s", &T::compute, 0, 1e12, "from a collective to the next")};
 };
 
+/// Times in seconds, each with the number of cases that took as long (up to kRounding).
+struct TimeCounts {
+  std::vector<std::int32_t> job;
+  std::vector<double> time;
+  std::vector<std::int64_t> count;
+};
+
+/// Times from the start of a step to the end of a flow, over all of its steps.
+struct Completions {
+  std::int64_t count = 0;
+  double sum = 0, least = 0, most = 0;  ///< seconds
+
+  void add(double time, std::int64_t times) {
+    least = count == 0 ? time : std::min(least, time);
+    most = std::max(most, time);
+    sum += time * static_cast<double>(times);
+    count += times;
+  }
+  void add(const Completions& other) {
+    if (other.count == 0) return;
+    least = count == 0 ? other.least : std::min(least, other.least);
+    most = std::max(most, other.most);
+    sum += other.sum;
+    count += other.count;
+  }
+};
+
 struct NetworkRun {
   // By collective, in the order of their ends.
   std::vector<std::int32_t> job;
@@ -40,10 +68,16 @@ struct NetworkRun {
   // By phase of a collective in the order of their ends; empty where flows have no phases.
   std::vector<std::int32_t> phase_job, phase_epoch, phase;
   std::vector<double> phase_start, phase_end;
+  // By group (a ring, say) of a collective, in the order of their ends.
+  std::vector<std::int32_t> ring, ring_epoch;
+  std::vector<double> ring_start, ring_end;
+  TimeCounts flow_times;                ///< from the start of a step to the end of a part of a flow
+  TimeCounts step_times;                ///< from the start of a step to its end, by group
+  std::vector<Completions> flows;       ///< by flow: those of its parts
   std::vector<double> delivered_bytes;  ///< by job: sizes of the flows that ended
   std::vector<double> moved_bytes;      ///< by job: rates integrated over time
   std::int64_t events = 0;              ///< instants at which a flow ends or starts
-  std::int64_t solved_flows = 0;        ///< flows whose rates were solved, over all events
+  std::int64_t solved_flows = 0;        ///< classes of flows whose rates were solved, over events
   std::int64_t stalled_flows = 0;       ///< parts of flows that never end: their path stays down
 };
 
@@ -52,6 +86,11 @@ struct NetworkRun {
 /// the flows transfer nothing during the first `step_latency` of a step but already take their
 /// share of links. A flow that ends before the others of its group frees its share until the next
 /// step. A phase of a job ends with the last of its groups, a collective with its last phase.
+///
+/// Flows that behave alike are simulated once (`flow_classes`), and steps that repeat are counted:
+/// where all groups in flight start a step at one instant, what happens until they do so again
+/// repeats until one of them has no steps left or a collective starts. A ring alone on its links
+/// thus costs as much as one flow.
 ///
 /// Not modelled: convergence of transport protocols, incast, priority flow control, queues and the
 /// latency of packets. Flows whose ends differ by less than a relative 1e-12 end at one instant.
