@@ -10,6 +10,7 @@
 #include "scalemodel/routing/policies/colouring.hpp"
 #include "scalemodel/routing/policies/ecmp.hpp"
 #include "scalemodel/routing/policies/greedy.hpp"
+#include "scalemodel/routing/policies/hedera.hpp"
 #include "scalemodel/routing/policies/local_search.hpp"
 #include "scalemodel/routing/policies/spray.hpp"
 #include "scalemodel/routing/rates/water_filling.hpp"
@@ -69,9 +70,16 @@ Routing route(const RoutingInstance& instance, const RouteOptions& options) {
       return single_path(or_throw(colouring(instance), options.policy,
                                   "needs two tiers whose leaves share the same spines, or a "
                                   "fat tree without failures; balanced works on every fabric"));
+    case RoutingPolicy::modulo_colouring:
+      return single_path(or_throw(modulo_colouring(instance), options.policy,
+                                  "needs two tiers whose leaves share the same spines"));
     case RoutingPolicy::balanced:
       return single_path(balanced(instance, options.model, effort));
+    case RoutingPolicy::hedera:
+      return single_path(hedera(instance, {}, seed));
     case RoutingPolicy::annealing: {
+      // The routing paper's moves and energy are those of two tiers with spines as planes.
+      if (instance.graph.two_tier().leaves == 0) return single_path(hedera(instance, {}, seed));
       Annealing parameters;
       parameters.keep_best = options.keep_best;
       return single_path(annealing(instance, parameters, seed));

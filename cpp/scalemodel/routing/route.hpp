@@ -19,18 +19,20 @@ enum class RoutingPolicy : std::uint8_t {
   spray,         // packets of a flow over all of its paths
   greedy,        // the routing paper's: least loaded path, busiest switches first
   colouring,     // balanced edge colouring; two tiers whose leaves share their spines, fat trees
-  balanced,      // colouring or greedy for equal flows, otherwise local search
-  annealing,     // over destinations, with the routing paper's parameters
-  local_search,  // exact packing, annealing and exchanges for the two-layer objective
-  exhaustive,    // every routing of a small instance
+  modulo_colouring,  // the routing paper's: proper edge colouring, colour modulo spines
+  balanced,          // colouring or greedy for equal flows, otherwise local search
+  annealing,         // over destinations: the routing paper's on two tiers, Hedera's elsewhere
+  hedera,            // Hedera's annealing over destinations: natural demands, excess capacity
+  local_search,      // exact packing, annealing and exchanges for the two-layer objective
+  exhaustive,        // every routing of a small instance
 };
 
 template <>
 struct EnumNames<RoutingPolicy> {
   static constexpr std::string_view what = "policy";
-  static constexpr std::array<std::string_view, 9> names{"ecmp",      "subflow_ecmp", "spray",
-                                                         "greedy",    "colouring",    "balanced",
-                                                         "annealing", "local_search", "exhaustive"};
+  static constexpr std::array<std::string_view, 11> names{
+      "ecmp",     "subflow_ecmp", "spray",  "greedy",       "colouring", "modulo_colouring",
+      "balanced", "annealing",    "hedera", "local_search", "exhaustive"};
 };
 
 struct RouteOptions {

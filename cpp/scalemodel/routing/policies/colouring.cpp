@@ -315,6 +315,38 @@ std::optional<Choice> fat_tree_colouring(const RoutingInstance& instance) {
   return choice;
 }
 
+/// Spines that every flow with several paths may use: all flows the same ones. Nothing on fabrics
+/// without two tiers or where leaves reach different spines; 1 without such flows.
+std::optional<std::int32_t> shared_spines(const RoutingInstance& instance) {
+  const TwoTier& tiers = instance.graph.two_tier();
+  const PathSets& paths = instance.paths;
+  if (tiers.leaves == 0) return std::nullopt;
+  const auto planes_of = [&](std::int32_t set) {
+    return std::span(paths.via).subspan(paths.path_first[set], paths.paths(set));
+  };
+  std::span<const std::int32_t> shared;
+  for (std::int32_t set = 0; set + 1 < static_cast<std::int32_t>(paths.path_first.size()); ++set) {
+    const auto planes = planes_of(set);
+    if (planes.empty()) continue;
+    if (shared.empty()) shared = planes;
+    const bool all =
+        planes.size() == shared.size() && planes.size() == static_cast<std::size_t>(tiers.planes);
+    if (!all && !std::ranges::equal(planes, shared)) return std::nullopt;
+  }
+  return std::max(static_cast<std::int32_t>(shared.size()), 1);
+}
+
+/// Colours the flows and sends colour c over path c modulo `spines`.
+Choice coloured(const RoutingInstance& instance, std::int32_t colours, std::int32_t spines) {
+  const Edges edges(instance);
+  Choice choice(instance.size(), PathSets::kNone);
+  Numbers colour(edges.flow.size());
+  const std::int32_t leaves = instance.graph.two_tier().leaves;
+  balanced_colouring(leaves, leaves, edges.left, edges.right, colours, colour);
+  for (std::size_t e = 0; e < edges.flow.size(); ++e) choice[edges.flow[e]] = colour[e] % spines;
+  return choice;
+}
+
 }  // namespace
 
 void balanced_colouring(std::int32_t left_vertices, std::int32_t right_vertices,
@@ -355,28 +387,22 @@ void balanced_colouring(std::int32_t left_vertices, std::int32_t right_vertices,
 }
 
 std::optional<Choice> colouring(const RoutingInstance& instance) {
-  const TwoTier& tiers = instance.graph.two_tier();
-  const PathSets& paths = instance.paths;
   if (instance.graph.fat_tree_half() > 0) return fat_tree_colouring(instance);
-  if (tiers.leaves == 0) return std::nullopt;
+  const std::optional<std::int32_t> spines = shared_spines(instance);
+  if (!spines) return std::nullopt;
+  return coloured(instance, *spines, *spines);
+}
+
+std::optional<Choice> modulo_colouring(const RoutingInstance& instance) {
+  const std::optional<std::int32_t> spines = shared_spines(instance);
+  if (!spines) return std::nullopt;
   const Edges edges(instance);
-  const auto& [left, right, flow] = edges;
-  Choice choice(instance.size(), PathSets::kNone);
-  if (flow.empty()) return choice;
-  const auto planes_of = [&](std::int32_t set) {
-    return std::span(paths.via).subspan(paths.path_first[set], paths.paths(set));
-  };
-  const std::int32_t usable = instance.paths_of(flow.front());
-  const auto shared = planes_of(paths.set[flow.front()]);
-  for (std::int32_t set = 0; set + 1 < static_cast<std::int32_t>(paths.path_first.size()); ++set) {
-    if (paths.paths(set) == 0) continue;
-    if (paths.paths(set) == tiers.planes && usable == tiers.planes) continue;
-    if (!std::ranges::equal(planes_of(set), shared)) return std::nullopt;
+  Numbers degree(2 * static_cast<std::size_t>(instance.graph.nodes()), 0);
+  for (std::size_t e = 0; e < edges.flow.size(); ++e) {
+    ++degree[edges.left[e]];
+    ++degree[instance.graph.nodes() + edges.right[e]];
   }
-  Numbers colour(flow.size());
-  balanced_colouring(tiers.leaves, tiers.leaves, left, right, usable, colour);
-  for (std::size_t i = 0; i < flow.size(); ++i) choice[flow[i]] = colour[i];
-  return choice;
+  return coloured(instance, std::max(std::ranges::max(degree), 1), *spines);
 }
 
 }  // namespace scalemodel

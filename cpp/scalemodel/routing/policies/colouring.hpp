@@ -34,4 +34,10 @@ void balanced_colouring(std::int32_t left_vertices, std::int32_t right_vertices,
 /// tree is down.
 std::optional<Choice> colouring(const RoutingInstance& instance);
 
+/// The colouring baseline of arXiv 2503.05324: a proper edge colouring of the multigraph of leaves
+/// with as many colours as the largest degree; colour c takes spine c modulo the spines that are
+/// up. Without failures and with at most one flow per NIC and spine it is optimal; otherwise some
+/// spines get more colours than others. Nothing where `colouring` answers nothing, or on fat trees.
+std::optional<Choice> modulo_colouring(const RoutingInstance& instance);
+
 }  // namespace scalemodel
