@@ -27,8 +27,10 @@ POLICIES = (
     "spray",
     "greedy",
     "colouring",
+    "modulo_colouring",
     "balanced",
     "annealing",
+    "hedera",
     "local_search",
     "exhaustive",
     "milp",
@@ -130,6 +132,7 @@ def route(
     keep_best: bool = False,
     max_paths: int = 256,
     detours: int = 0,
+    time_limit_s: float = 60.0,
 ) -> RoutingReport: ...
 
 
@@ -149,6 +152,7 @@ def route(
     placement: str | Sequence[int] = "packed",
     rails: bool = True,
     overlap: Iterable[Iterable[str]] = (),
+    time_limit_s: float = 60.0,
 ) -> RoutingReport | NetworkReport:
     """Choose paths for the flows of jobs and judge them.
 
@@ -167,14 +171,16 @@ def route(
         a single one the whole cluster.
     policy : str
         ``ecmp`` (a hash decides), ``subflow_ecmp`` (several hashed parts), ``spray`` (packets over
-        all paths), ``greedy`` and ``annealing`` (those of arXiv 2503.05324), ``colouring`` (optimal
-        for equal flows on two tiers; fat trees too), ``balanced`` (colouring for equal flows,
-        otherwise local search), ``local_search``, ``exhaustive`` (small instances), ``milp`` (layer
-        1 proven by HiGHS; extra ``milp``).
+        all paths), ``greedy``, ``annealing`` and ``modulo_colouring`` (those of arXiv 2503.05324;
+        annealing elsewhere than on two tiers is Hedera's), ``hedera`` (annealing of destinations
+        over cores with natural demands, NSDI 2010), ``colouring`` (optimal for equal flows on two
+        tiers; fat trees too), ``balanced`` (colouring for equal flows, otherwise local search;
+        never drains later than greedy), ``local_search``, ``exhaustive`` (small instances),
+        ``milp`` (layer 1 proven by HiGHS; extra ``milp``).
     model : {"fair_share", "allocated"}
         Rate model that searches improve and that the report's objective uses.
     seed : int
-        Of annealing and local search: equal seeds give equal answers.
+        Of annealing, hedera and local search: equal seeds give equal answers.
     effort : float
         Of local search; 1 is about 50 ms.
     parts : int
@@ -184,6 +190,9 @@ def route(
     max_paths, detours : int
         Where the fabric has not two tiers: shortest paths per pair of switches at most, and further
         paths by way of another switch.
+    time_limit_s : float
+        ``milp``: the best paths by then, `balanced` ones at least; ``gap_fraction`` is what is not
+        proven.
     fabric : Fabric, optional
         Training jobs: the network of the cluster where it is not its own, with failures say.
     placement, rails
@@ -243,7 +252,8 @@ def route(
     if policy == "milp":
         from scalemodel.routing.milp import least_drain
 
-        columns = least_drain(on, traffic, max_paths=max_paths, detours=detours)
+        limits = {"max_paths": max_paths, "detours": detours}
+        columns = least_drain(on, traffic, time_limit_s=time_limit_s, **limits)
     else:
         columns = _core.route_flows(on.core, traffic.core, options, max_paths, detours)
     return RoutingReport(on, traffic, policy, model, columns)

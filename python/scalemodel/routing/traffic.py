@@ -227,25 +227,66 @@ class Traffic:
         >>> Traffic.paper_mix(Fabric.leaf_spine(), jobs=2, ring=2).names
         ['bloom', 'llama2_70b']
         """
-        entry = catalog.load("reference", "ring_jobs")
         if (jobs, ring) not in PAPER_MIXES:
             known = ", ".join(f"{count} x {size}" for count, size in PAPER_MIXES)
             raise ScaleModelError(f"jobs={jobs!r}, ring={ring!r}: must be one of {known}")
+        return cls.paper_jobs(
+            fabric,
+            [(name, ring) for name in PAPER_MIXES[jobs, ring]],
+            placement=placement,
+            seed=seed,
+            accelerator=accelerator,
+        )
+
+    @classmethod
+    def paper_jobs(
+        cls,
+        fabric: Fabric,
+        jobs: Sequence[tuple[str, int]],
+        *,
+        placement: str = "random_leaves",
+        seed: int = 0,
+        accelerator: str = "a100",
+    ) -> Traffic:
+        """Jobs of arXiv 2503.05324 by model and ring size: one alone, or sizes mixed.
+
+        Parameters
+        ----------
+        jobs : sequence of (model, copies)
+            Models of the catalogue's reference/ring_jobs; copies, the ring size, at least 1.
+        accelerator : str
+            Whose peak scales the computation between all-reduces.
+
+        Raises
+        ------
+        ScaleModelError : unknown model or accelerator, no copy, or no room.
+
+        Examples
+        --------
+        >>> alone = Traffic.paper_jobs(Fabric.leaf_spine(), [("gpt3", 8)])
+        >>> alone.names, alone.steps
+        (['gpt3'], [14])
+        >>> Traffic.paper_jobs(Fabric.leaf_spine(), [("bloom", 2), ("bloom", 4)]).steps
+        [2, 6]
+        """
+        entry = catalog.load("reference", "ring_jobs")
         peaks: Mapping[str, Any] = entry["peak"]
         if accelerator not in peaks:
             raise ScaleModelError(f"accelerator={accelerator!r}: {nearest(accelerator, peaks)}")
-        names = PAPER_MIXES[jobs, ring]
+        models = [name for name, item in entry.items() if hasattr(item, "keys") and "copy" in item]
         listed = []
-        for name in names:
+        for name, copies in jobs:
+            if name not in models:
+                raise ScaleModelError(f"jobs: model={name!r}: {nearest(name, models)}")
             numbers: dict[str, Any] = {field: value_of(item) for field, item in entry[name].items()}
-            listed.append(_core.RingJob(copies=ring, **numbers))
+            listed.append(_core.RingJob(copies=copies, **numbers))
         return cls.of_ring_jobs(
             fabric,
             listed,
             placement=placement,
             seed=seed,
             peak_flop_per_s=str(value_of(peaks[accelerator])),
-            names=names,
+            names=[name for name, _ in jobs],
         )
 
     @classmethod
