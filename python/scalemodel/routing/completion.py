@@ -20,7 +20,7 @@ KINDS = ("flow", "step", "ring", "collective", "phase")
 
 
 def _weighted_percentile(times: np.ndarray, counts: np.ndarray, percentile: float) -> float:
-    """The least time within which so many percent of the cases complete."""
+    """The least time within which that percentage of the cases completes."""
     order = np.argsort(times, kind="stable")
     below = np.cumsum(counts[order])
     place = int(np.searchsorted(below, percentile / 100 * below[-1] * (1 - 1e-12)))
@@ -119,7 +119,7 @@ class CompletionTimes:
         -------
         DataFrame, one row per job with cases, then one named "all"
             Columns job, cases, mean_s, min_s, one ``p<percentile>_s`` each (the least time within
-            which so many percent of the cases complete) and max_s.
+            which that percentage of the cases completes) and max_s.
 
         Raises
         ------
