@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,9 +14,9 @@
 #include "scalemodel/routing/policies/colouring.hpp"
 #include "scalemodel/routing/policies/greedy.hpp"
 #include "scalemodel/routing/policies/plane_annealing.hpp"
+#include "scalemodel/routing/rates/completion.hpp"
 #include "scalemodel/routing/rates/drain_state.hpp"
 #include "scalemodel/routing/rates/job_objective.hpp"
-#include "scalemodel/routing/simulation/simulate.hpp"
 
 namespace scalemodel {
 namespace {
@@ -105,16 +106,15 @@ Choice best_of(const RoutingInstance& instance, RateModel model, const std::vect
 /// The choice whose slowest jobs complete a step first where all jobs start one at once and flows
 /// that end free their share; the first one of a tie.
 Choice first_to_complete(const RoutingInstance& instance, const std::vector<Choice>& all) {
-  const std::vector<JobSchedule> once(instance.flows.jobs, {1, 1, Seconds{}, Seconds{}});
   std::vector<double> least;
   const Choice* best = nullptr;
   for (const Choice& choice : all) {
-    NetworkRun run = simulate_network(instance, single_path(choice), once, Seconds{});
-    std::ranges::reverse(run.end);  // the last job first
+    std::vector<double> ends = step_completions(instance, choice);
+    std::ranges::sort(ends, std::greater{});
     const bool sooner = std::ranges::lexicographical_compare(
-        run.end, least, [](double a, double b) { return a < b * (1 - kRounding); });
+        ends, least, [](double a, double b) { return a < b * (1 - kRounding); });
     if (best != nullptr && !sooner) continue;
-    least = std::move(run.end);
+    least = std::move(ends);
     best = &choice;
   }
   return *best;
