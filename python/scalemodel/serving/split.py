@@ -235,7 +235,7 @@ def _of_ranks(
     if layout.dp == 1:
         return limits
     if not constants.tunes_limits:
-        own = {name: int(getattr(constants, key)) for name, key in ENGINE_LIMITS.items()}
+        own = {name: int(getattr(constants, name)) for name in ENGINE_LIMITS}
         limits = own | limits
     return {name: value * layout.dp for name, value in limits.items()}
 
