@@ -6,10 +6,12 @@ links and network cards as fast as the original's rates imply if its terms are t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import scalemodel as sm
-from reference.madmax import FLOP_UTILISATION, MEMORY_UTILISATION, Question, Workload, product
+from scalemodel.studies.madmax_original import Question, Workload, product
+from scalemodel.studies.madmax_original.formulas import FLOP_UTILISATION, MEMORY_UTILISATION
 
 #: Physics the original has not.
 LEFT_OUT = {
@@ -128,6 +130,28 @@ def model_of(workload: Workload, divisor: int = 1) -> sm.ComposedModel:
             ),
         ],
     )
+
+
+def inference_s(question: Question) -> float:
+    """The engine's forward pass of a click model with tables spread over all, layers replicated.
+
+    Its only collective is the exchange of pooled rows, so network cards run at the original's rate
+    of all-to-alls.
+    """
+    all_to_all, _ = question.system.rates(question.gpus)
+    cluster = cluster_of(question)
+    fabric = cluster.core.fabric.replace(bandwidth_bytes_per_s=all_to_all[-1])
+    return sm.estimate(
+        model_of(question.workload),
+        replace(cluster, core=cluster.core.replace(fabric=fabric)),
+        sm.BatchInference(
+            global_batch=round(question.global_batch),
+            sequence=1,
+            precision=_PRECISIONS[question.workload.parameter_bytes],
+        ),
+        sm.GroupStrategy({"embedding": f"table_wise@{question.gpus}", "*": "ddp"}, queues="one"),
+        ablation=sm.Ablation(**{**LEFT_OUT, "pooled_exchange": True}),
+    ).step_time_s
 
 
 def _spelling(mesh: tuple[tuple[str, int], ...], names: dict[str, str]) -> str:

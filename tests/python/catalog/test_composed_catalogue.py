@@ -8,8 +8,8 @@ import pytest
 
 import scalemodel as sm
 from reference.madmax_engine import model_of
-from reference.madmax_inputs import WORKLOADS
 from scalemodel import catalog
+from scalemodel.studies.madmax_original import WORKLOADS
 
 NAMES = sorted(catalog.names("composed"))
 

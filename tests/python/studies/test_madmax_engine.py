@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from reference.madmax import Question, step
-from reference.madmax_engine import estimates, step_s
+from reference.madmax_engine import estimates, inference_s, step_s
 from reference.madmax_inputs import comparable_as, question_of
+from scalemodel.studies.madmax_original import Question, ask, step
 
 Row = dict[str, str]
 STRATEGIES = ("fsdp", "ddp", "tp+ddp", "fsdp+ddp")
@@ -85,6 +85,20 @@ def test_inference_of_replicated_recommendation_models(
     ]
     assert len(found) == 14
     assert found == pytest.approx([1.0] * 14, rel=0.01)
+
+
+@pytest.mark.parametrize("gpus", [32, 128, 2048])
+@pytest.mark.parametrize("model", ["dlrm_a", "dlrm_i", "dlrm_f"])
+def test_inference_of_spread_recommendation_models(model: str, gpus: int) -> None:
+    """With its un-pooled exchange mended, the original is the engine on click models too."""
+    asked = ask(f"dlrm/{model}", "zionex/zionex", gpus, f"ddp@{gpus}", 512 * gpus, task="inference")
+    mended = step(asked, ["pooled_exchange"]).step_s
+    # Rows for ranks of the own node cross NVLink, not the network cards that the original uses.
+    share = (gpus - 8) / (gpus - 1)
+    assert share * 0.999 <= inference_s(asked) / mended <= 1.001
+    if model == "dlrm_a" and gpus == 2048:
+        # Un-pooled rows are divided by the ranks twice: the original's exchange all but vanishes.
+        assert step(asked).step_s < 0.5 * mended
 
 
 def test_products_weights_and_flop(rows: list[tuple[Row, Question]]) -> None:

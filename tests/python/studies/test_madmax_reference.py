@@ -1,7 +1,8 @@
 """MAD-Max's own numbers from its formulas, and what each of its simplifications costs.
 
-The evaluator of ``tests/reference/madmax.py`` must give every timing of the original's table; then
-what it says when one formula is mended is the price of that formula, not of our reading of it.
+The evaluator of `scalemodel.studies.madmax_original` must give every timing of the original's
+table; then what it says when one formula is mended is the price of that formula, not of our
+reading of it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.madmax import CORRECTIONS, Question, mesh_of, step
-from reference.madmax_inputs import SYSTEMS, WORKLOADS, comparable_as, question_of
+from reference.madmax_inputs import comparable_as, question_of
+from scalemodel.studies.madmax_original import CORRECTIONS, Question, ask, step
 
 Rows = list[dict[str, str]]
 
@@ -32,59 +33,19 @@ TIMES_MS = {
 }
 
 
-def asked(
-    model: str,
-    system: str,
-    gpus: int,
-    dense: str,
-    batch: float,
-    *,
-    embedding: str = "",
-    task: str = "pretrain",
-    transformer: str = "",
-    early: bool = False,
-) -> Question:
-    """A question whose dense groups share a mesh unless ``transformer`` says otherwise."""
-    workload = WORKLOADS[model]
-    recommender = bool(workload.tables)
-    mesh = mesh_of(dense)
-    blocks = mesh_of(transformer or dense)
-    tables = mesh_of(embedding or f"{'mp' if recommender else 'ddp'}@{gpus}")
-
-    def local(of: tuple[tuple[str, int], ...], names: tuple[str, ...]) -> float:
-        ranks = 1
-        for name, degree in of:
-            ranks *= degree if name in names else 1
-        return batch / ranks
-
-    return Question(
-        workload=workload,
-        system=SYSTEMS[system],
-        gpus=gpus,
-        embedding=tables,
-        mlp=mesh if recommender else (),
-        transformer=blocks if workload.layers else (),
-        embedding_batch=local(tables, ("ddp",)),
-        mlp_batch=local(mesh, ("ddp", "fsdp")) if recommender else 0.0,
-        transformer_batch=local(blocks, ("ddp", "fsdp")) if workload.layers else 0.0,
-        task=task,
-        prefetch_all=early,
-    )
-
-
 ZIONEX, DC_A = "zionex/zionex", "dc_A/dc_A"
 
 #: A step of each family and kind of mesh, and the milliseconds the evaluator gives it.
 OWN_RESULTS = [
-    (asked("dlrm/dlrm_a", ZIONEX, 128, "ddp@128", 65536), 54.0024216),
-    (asked("dlrm/dlrm_a", ZIONEX, 128, "fsdp@128", 65536), 72.9618152),
-    (asked("dlrm/dlrm_a", ZIONEX, 8, "ddp@8", 4096), 28.8552948),
-    (asked("dlrm/dlrm_i", ZIONEX, 128, "tp@8+ddp@16", 65536, embedding="mp@8+ddp@16"), 18.7144599),
-    (asked("dlrm/dlrm_a", ZIONEX, 128, "fsdp@8+tp@16", 65536, embedding="ddp@8+mp@16"), 300.723645),
-    (asked("dlrm_moe/dlrm_a_moe", ZIONEX, 128, "ddp@8+tp@16", 65536), 139.451031),
-    (asked("dlrm_moe/dlrm_a_moe", ZIONEX, 128, "fsdp@128", 65536, task="inference"), 108.441199),
+    (ask("dlrm/dlrm_a", ZIONEX, 128, "ddp@128", 65536), 54.0024216),
+    (ask("dlrm/dlrm_a", ZIONEX, 128, "fsdp@128", 65536), 72.9618152),
+    (ask("dlrm/dlrm_a", ZIONEX, 8, "ddp@8", 4096), 28.8552948),
+    (ask("dlrm/dlrm_i", ZIONEX, 128, "tp@8+ddp@16", 65536, tables="mp@8+ddp@16"), 18.7144599),
+    (ask("dlrm/dlrm_a", ZIONEX, 128, "fsdp@8+tp@16", 65536, tables="ddp@8+mp@16"), 300.723645),
+    (ask("dlrm_moe/dlrm_a_moe", ZIONEX, 128, "ddp@8+tp@16", 65536), 139.451031),
+    (ask("dlrm_moe/dlrm_a_moe", ZIONEX, 128, "fsdp@128", 65536, task="inference"), 108.441199),
     (
-        asked(
+        ask(
             "dlrm_transformer/dlrm_a_transformer",
             ZIONEX,
             128,
@@ -94,12 +55,12 @@ OWN_RESULTS = [
         ),
         92.5785115,
     ),
-    (asked("llm/gpt3_175b", DC_A, 2048, "fsdp@2048", 2048), 16380.4267),
-    (asked("llm/llama_65b", DC_A, 2048, "fsdp@2048", 2048, early=True), 3045.4656),
-    (asked("llm/llama2_70b", DC_A, 2048, "tp@8+ddp@256", 2048, task="inference"), 2295.78826),
-    (asked("llm_moe/gpt4_1.8t", DC_A, 2048, "fsdp@8+tp@256", 2048), 613133.818),
-    (asked("vit/vit_10b", ZIONEX, 128, "ddp@128", 2048, early=True), 1577.11574),
-    (asked("vit/vit_120b", "cloud_A/cloud_A_h100.80", 128, "fsdp@8+ddp@16", 2048), 12401.2008),
+    (ask("llm/gpt3_175b", DC_A, 2048, "fsdp@2048", 2048), 16380.4267),
+    (ask("llm/llama_65b", DC_A, 2048, "fsdp@2048", 2048, early=True), 3045.4656),
+    (ask("llm/llama2_70b", DC_A, 2048, "tp@8+ddp@256", 2048, task="inference"), 2295.78826),
+    (ask("llm_moe/gpt4_1.8t", DC_A, 2048, "fsdp@8+tp@256", 2048), 613133.818),
+    (ask("vit/vit_10b", ZIONEX, 128, "ddp@128", 2048, early=True), 1577.11574),
+    (ask("vit/vit_120b", "cloud_A/cloud_A_h100.80", 128, "fsdp@8+ddp@16", 2048), 12401.2008),
 ]
 
 
@@ -157,7 +118,7 @@ MOE = "dlrm_moe/dlrm_a_moe"
 def speed_up(mesh: str, task: str, corrected: tuple[str, ...] = ()) -> float:
     """Of a dense mesh over fsdp for DLRM-A-MoE on 128 GPUs."""
     base, best = (
-        step(asked(MOE, ZIONEX, 128, dense, 65536, task=task), corrected).step_s
+        step(ask(MOE, ZIONEX, 128, dense, 65536, task=task), corrected).step_s
         for dense in ("fsdp@128", mesh)
     )
     return base / best
