@@ -8,6 +8,7 @@
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/collectives/collectives.hpp"
 #include "scalemodel/collectives/custom_all_reduce.hpp"
+#include "scalemodel/collectives/textbook.hpp"
 
 namespace scalemodel::bindings {
 namespace {
@@ -38,6 +39,53 @@ py::array_t<double> times_of(const NumberColumn& sizes, const Time& time) {
   const py::gil_scoped_release released;
   for (py::ssize_t i = 0; i < count; ++i) out[i] = time(Bytes{size[i]}).base();
   return times;
+}
+
+void require_textbook(TextbookAlgorithm algorithm, int ranks, double latency_s,
+                      double bandwidth_bytes_per_s, int groups) {
+  const auto require = [](bool legal, std::string_view what, double value, std::string_view must) {
+    if (legal) return;
+    std::string message(what);
+    message.append("=").append(py::str(py::float_(value))).append(": must be ").append(must);
+    throw MalformedQuestion(message);
+  };
+  require(ranks >= 1, "ranks", ranks, "at least 1");
+  require(latency_s >= 0, "latency_s", latency_s, "at least 0");
+  require(bandwidth_bytes_per_s > 0, "bandwidth_bytes_per_s", bandwidth_bytes_per_s, "above 0");
+  const bool torus = algorithm == TextbookAlgorithm::torus_all_reduce;
+  require(groups >= 1 && (!torus || ranks % groups == 0), "groups", groups,
+          "at least 1, and a divisor of the ranks for a torus");
+}
+
+void bind_textbook(py::module_& m) {
+  bind_record<LogGP>(m, "Parameters of the LogGP model; without gap_per_byte_s, of LogP.");
+  m.def(
+      "textbook_collective_s",
+      [](TextbookAlgorithm algorithm, double size_bytes, int ranks, double latency_s,
+         double bandwidth_bytes_per_s, int groups) {
+        require_textbook(algorithm, ranks, latency_s, bandwidth_bytes_per_s, groups);
+        const AlphaBeta link{Seconds{latency_s}, BytesPerSecond{bandwidth_bytes_per_s}};
+        return textbook_time(algorithm, Bytes{size_bytes}, ranks, link, groups);
+      },
+      py::kw_only(), py::arg("algorithm"), py::arg("size_bytes"), py::arg("ranks"),
+      py::arg("latency_s"), py::arg("bandwidth_bytes_per_s"), py::arg("groups") = 1,
+      "Seconds of a textbook algorithm where every message costs latency + size / bandwidth.");
+  m.def(
+      "loggp_s",
+      [](double size_bytes, int messages, const LogGP& model) {
+        return loggp_time(Bytes{size_bytes}, messages, model);
+      },
+      py::arg("size_bytes"), py::arg("messages"), py::arg("model"),
+      "Seconds until the last of messages sent back to back has been received.");
+  m.def(
+      "logp_broadcast_s",
+      [](int ranks, const LogGP& model) {
+        if (ranks < 1 || ranks > (1 << 24)) {
+          throw MalformedQuestion("ranks=" + std::to_string(ranks) + ": must be from 1 to 2^24");
+        }
+        return logp_broadcast_time(ranks, model);
+      },
+      py::arg("ranks"), py::arg("model"), "Seconds of the fastest broadcast of a short message.");
 }
 
 }  // namespace
@@ -92,6 +140,7 @@ void bind_collectives(py::module_& m) {
       },
       py::arg("size_bytes"), py::arg("ranks"), py::arg("stride"), py::arg("cluster"),
       "Seconds of one transfer between neighbours of a group.");
+  bind_textbook(m);
 }
 
 }  // namespace scalemodel::bindings

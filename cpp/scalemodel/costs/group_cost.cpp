@@ -233,7 +233,7 @@ void add_unit_costs(GroupCost& cost, const ShardedGroup& p, std::vector<UnitCost
   if (bucket > Bytes{}) cost.bucket = transfer(p, Collective::all_reduce, bucket, ddp);
   cost.bucket_each = (cost.parts & kBucketedEach) != 0;
   cost.gradients = Bytes{accumulated_bytes(p) * cost.reduced};
-  cost.optimizer = Bytes{state_bytes(q.task) * cost.updated};
+  cost.optimizer = Bytes{state_bytes(q.task, operand_bytes(q.conditions.storage)) * cost.updated};
 }
 
 /// Whether parameters of a group learn: adapters live in the GEMMs of transformer layers, and

@@ -71,6 +71,14 @@ double rows_from_memory(double rows, double draws, double row_bytes, Bytes cache
   return cached && Bytes{unique * row_bytes} < 0.5 * cache ? unique : draws;
 }
 
+/// Gradients of bags a rank reads from memory for `draws` rows that learn: tables are updated one
+/// after another, so a table's gradients are read once where they fit into the cache beside its
+/// rows.
+double gradients_from_memory(double bags, double draws, double bag_bytes, Bytes cache,
+                             bool cached) {
+  return cached && Bytes{bags * bag_bytes} < 0.5 * cache ? std::min(bags, draws) : draws;
+}
+
 struct Shards {
   double table = 1, row = 1, column = 1, replicas = 1;
 };
@@ -123,10 +131,12 @@ ReplicaGradients add_tables(TableCost& cost, TableTraffic& traffic, const TableU
     const double unique = expected_unique(rows, draws * shards.replicas);
     if (use.trained) {
       if (ablation.update_traffic) {
-        traffic.update +=
-            Bytes{balance.load * tables *
-                  (draws * (columns * set.output_bytes + 2 * kSortPasses * kIndexBytes) +
-                   unique * 2 * (row_bytes + state_bytes))};
+        const double bag_bytes = columns * set.output_bytes;
+        const double bags =
+            gradients_from_memory(served, draws, bag_bytes, cache, ablation.cached_tables);
+        traffic.update += Bytes{balance.load * tables *
+                                (bags * bag_bytes + draws * 2 * kSortPasses * kIndexBytes +
+                                 unique * 2 * (row_bytes + state_bytes))};
       } else {
         traffic.update += Bytes{balance.load * tables * draws * exact_row};
       }

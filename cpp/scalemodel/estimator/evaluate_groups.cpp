@@ -82,7 +82,7 @@ void set_totals(GroupEstimate& e, const GroupSums& s, const GroupQuestion& q,
   const double element = operand_bytes(q.conditions.storage);
   const double gradient = q.conditions.gradients_fp32 ? 4 : element;
   e.optimizer = memory_time(
-      update_bytes(s.updated, s.reduced, gradient, state_bytes(q.task), element),
+      update_bytes(s.updated, s.reduced, gradient, q.task, element),
       q.cluster.accelerator.elementwise.add_fraction * q.conditions.stack.memory_efficiency,
       q.cluster.accelerator);
 }

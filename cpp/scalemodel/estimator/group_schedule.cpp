@@ -394,7 +394,8 @@ void run_backward(const Step& step, const Order& s, Clocks& c, const Ready& star
   std::array<Ready, kMaxGroups> gradients;
   std::fill_n(gradients.begin(), step.groups, start);
   c.last = c.before_last = start.time;
-  // Indices of the next batch travel while this one learns.
+  // Indices of the next batch travel while this one learns, behind the first gradients of tables:
+  // those are waited for in this step.
   bool first = true;
   const auto next_group = [&](std::size_t g) -> const UnitCost* {
     while (g-- > 0) {
@@ -431,6 +432,7 @@ void run_backward(const Step& step, const Order& s, Clocks& c, const Ready& star
       const Seconds scattered = max(c.queue0, c.queue1);
       issue(c, s, cost.bucket, max(c.compute, scattered), dp);
     }
+    send_back(step, s, c, g, {c.done, c.done_cause}, gradients);
     if (first) {
       first = false;
       for (std::size_t t = 0; t < step.groups; ++t) {
@@ -441,7 +443,6 @@ void run_backward(const Step& step, const Order& s, Clocks& c, const Ready& star
         }
       }
     }
-    send_back(step, s, c, g, {c.done, c.done_cause}, gradients);
   }
 }
 

@@ -10,8 +10,8 @@ namespace scalemodel {
 /// What is gathered is cast from shards of the master weights; no other copy of the weights is
 /// kept.
 inline bool keeps_masters_only(const StepContext& c) {
-  return c.weights_sharded && c.stack().master_shards && c.task().master_bytes > 0 &&
-         !c.conditions.frozen_base;
+  return c.weights_sharded && c.stack().master_shards &&
+         separate_master_bytes(c.task(), c.storage_bytes) > 0 && !c.conditions.frozen_base;
 }
 
 /// Trainable parameters a rank holds optimizer states of.
@@ -31,9 +31,8 @@ inline Seconds optimizer_time(const StepContext& c, const StageCost& cost) {
   // copied out: 24 bytes each at two bytes stored.
   const bool copied = c.stack().reduces_fp32 && c.gradient_bytes < 4 && c.groups.dense_ranks > 1;
   const double copies = copied ? 8 * c.gradient_bytes + 8 : 0;
-  const Bytes bytes =
-      update_bytes(updated, held, c.gradient_bytes, state_bytes(c.task()), c.storage_bytes) +
-      Bytes{held * copies};
+  const Bytes bytes = update_bytes(updated, held, c.gradient_bytes, c.task(), c.storage_bytes) +
+                      Bytes{held * copies};
   const Accelerator& accelerator = c.cluster().accelerator;
   return memory_time(bytes, accelerator.elementwise.add_fraction * c.stack().memory_efficiency,
                      accelerator);

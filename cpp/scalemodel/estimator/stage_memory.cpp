@@ -41,7 +41,8 @@ void add_states(MemoryByKind& memory, const StepContext& c, const StageCost& cos
   // A lower bound must not copy either: it may stand for replicas that do not share states out.
   const bool copies = s.sharding != Sharding::ddp && !c.free_host;
   const double copy = copies ? stack.optimizer_copy.base() : 0;
-  memory.optimizer = Bytes{(state_bytes(c.task()) + copy) * updated_parameters(c, cost)};
+  memory.optimizer =
+      Bytes{(state_bytes(c.task(), c.storage_bytes) + copy) * updated_parameters(c, cost)};
   if (masters_only && (c.gathered || s.offload_weights)) {
     memory.weights = Bytes{c.task().master_bytes * updated_parameters(c, cost)};
     memory.optimizer = memory.optimizer - memory.weights;

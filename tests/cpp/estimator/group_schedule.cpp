@@ -200,12 +200,6 @@ class PlainStep {
       if (strategy_.buckets == Buckets::group && (last_pass_ || cost.bucket_each) && cost.trained) {
         pass_on(cost.bucket, {max(now_, max(queues_[0].time, queues_[1].time))}, dp);
       }
-      if (!indices_sent) {
-        indices_sent = true;
-        for (std::size_t t = 0; t < groups_; ++t) {
-          for (const Transfer& moved : costs_[t]->tables.indices) pass_on(moved, {}, exchange);
-        }
-      }
       const auto& producers = tables_.model().groups[g].waits_for;
       for (const int before : producers) {
         const auto b = static_cast<std::size_t>(before);
@@ -220,6 +214,12 @@ class PlainStep {
           there = pass_on(moved, there, exchange);
         }
         gradients[b] = later(gradients[b], there);
+      }
+      if (!indices_sent) {
+        indices_sent = true;
+        for (std::size_t t = 0; t < groups_; ++t) {
+          for (const Transfer& moved : costs_[t]->tables.indices) pass_on(moved, {}, exchange);
+        }
       }
     }
   }

@@ -1,0 +1,54 @@
+"""One published number and how it is predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scalemodel import catalog
+from scalemodel.base.units import parse_quantity, value_of
+
+
+def published(system: str, key: str, dimension: str = "") -> float:
+    """A number of ``reference/cited_systems.toml``, in base units.
+
+    Examples
+    --------
+    >>> published("zero", "stage3", "bytes")
+    1900000000.0
+    """
+    value = value_of(catalog.load("reference", "cited_systems")[system][key])
+    where = f"reference/cited_systems.{system}.{key}"
+    if dimension:
+        return parse_quantity(value, dimension, where)
+    assert isinstance(value, (int, float)), where
+    return float(value)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A number of a paper and the function that predicts it.
+
+    Attributes
+    ----------
+    system, key : str
+        Where the published number stands in ``reference/cited_systems.toml``.
+    what : str
+        What is claimed.
+    predict : callable
+        Gives the prediction, in the unit of the claim.
+    within : float
+        Largest error of a claim that counts as met.
+    dimension : str
+        Of the published value, such as ``"bytes"``; empty: a plain number.
+    reason : str
+        Why a claim that is missed is missed.
+    """
+
+    system: str
+    key: str
+    what: str
+    predict: Callable[[], float]
+    within: float = 0.1
+    dimension: str = ""
+    reason: str = ""
