@@ -47,7 +47,7 @@ def _searched(run: Run, stack: str, accelerators: int, batch_tokens: float) -> t
     """Tokens per second of the fastest strategy, and the strategy."""
     cluster = resolve.cluster("meta_rsc_1", accelerators=accelerators)
     task = Training(global_batch=round(batch_tokens / run.sequence), sequence=run.sequence)
-    best = search(run.model, cluster, task, stack=stack, top=1)[0]
+    best = search(run.model, cluster, task, stack=stack, top=1, progress=False)[0]
     return float(best.core.tokens_per_s), str(best.strategy)
 
 

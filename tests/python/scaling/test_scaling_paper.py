@@ -4,8 +4,8 @@ What the paper does not say is assumed, here and in the fourth notebook: two seq
 tokens per accelerator in one micro-batch; parameters sharded over all ranks, one layer gathered
 ahead; Llama's published modules with gradients reduced in BF16 (stack ``llama_fsdp_2024``, no
 constant of which is fitted to the paper); protocols as NCCL chooses; utilisation with 12 L h s.
-The power of computing and of waiting comes from the paper itself, so that only the share of the
-two is put to the test by its power figure.
+What an accelerator draws while it computes and while it waits comes from nodes measured in MLPerf
+Training v4.0, not from the paper.
 """
 
 from __future__ import annotations

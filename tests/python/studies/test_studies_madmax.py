@@ -35,7 +35,10 @@ def test_speed_ups_are_over_fsdp_and_the_best_is_at_least_one(
         plain = frame[(frame["layers"] == "fsdp") & (frame["experts"] == "")]
         fits = plain[plain["verdict"] == "ok"]
         assert fits.groupby("name")["speed_up"].max().eq(1).all()
-        assert madmax.best_over_fsdp(frame)["speed_up"].ge(1).all()
+        best = madmax.best_over_fsdp(frame).set_index("name")["speed_up"]
+        # Plain FSDP of the mixture of experts fits nowhere: what it would reach is the base.
+        assert set(frame["name"]) - set(fits["name"]) <= {"LLM-MoE"}
+        assert best[sorted(set(fits["name"]))].ge(1).all()
         assert frame["exposed_fraction"].dropna().between(0, 1).all()
 
 
@@ -85,7 +88,7 @@ def test_attention_makes_long_sequences_slower() -> None:
 
 
 def test_sequences_that_ranks_share_out_fit_where_whole_ones_do_not() -> None:
-    table = madmax.context_lengths([32768]).set_index("layers")
+    table = madmax.context_lengths([65536]).set_index("layers")
     assert table.loc["fsdp", "verdict"] == "out_of_memory"
     shared = table.loc["cp@8+fsdp"]
     assert shared["verdict"] == "ok"
@@ -113,6 +116,68 @@ def test_the_space_is_the_papers() -> None:
     one_node = madmax.plans(sm.compose("dlrm_a"), sm.cluster("zionex", nodes=1))
     assert len(one_node) == 3 * 3
     moe = madmax.plans(sm.compose("dlrm_a_moe"), sm.cluster("zionex", nodes=2))
-    assert len(moe) == 5 * 7 * 3
+    assert len(moe) == 5 * 7 * 4
     vision = madmax.plans(sm.compose("vit_l"), sm.cluster("zionex", nodes=2))
     assert len(vision) == 7 * 2
+
+
+def test_fine_tuning_is_faster_the_more_is_frozen() -> None:
+    table = madmax.fine_tuning()
+    for _, rows in table.groupby("name"):
+        assert rows["frozen"].iloc[0] == "nothing"
+        assert rows["speed_up"].ge(1).all()
+    gains = table.set_index(["name", "frozen"])["speed_up"]
+    assert gains["DLRM-A", "embedding, bottom MLP"] > gains["DLRM-A", "embedding"]
+    # Nothing runs backward below the lowest layer that learns: a third of the flop is left, and no
+    # gradient travels. The original keeps all flop, and freezes the upper layers.
+    assert gains["Llama2-70B", "lower half"] > 1.2
+    assert gains["Llama2-70B", "all but one layer"] > gains["Llama2-70B", "lower half"]
+
+
+def test_overlap_shortens_a_step_and_hides_no_more_than_there_is() -> None:
+    table = madmax.bars(["DLRM-A", "GPT-3", "ViT-10B"])
+    assert (table["step_time_s"] <= table["serialised_s"] * (1 + 1e-9)).all()
+    kinds = ["all_reduce_s", "all_gather_s", "reduce_scatter_s", "all_to_all_s"]
+    assert (table["exposed_s"] <= table[kinds].sum(axis=1) * (1 + 1e-9)).all()
+    by_name = table.set_index("name")
+    assert by_name.loc["DLRM-A", kinds].astype(float).idxmax() == "all_to_all_s"
+    assert by_name.loc["GPT-3", "all_to_all_s"] == 0
+
+
+def test_faster_memory_costs_more_of_it() -> None:
+    for _, front in madmax.throughput_memory(["DLRM-I", "ViT-10B"]).groupby("name"):
+        assert front["memory_bytes"].is_monotonic_increasing
+        assert front["samples_per_s"].is_monotonic_increasing
+        assert len(front) >= 2
+
+
+def test_accelerators_are_compared_on_one_model() -> None:
+    table = madmax.accelerators(["DLRM-A"]).set_index("accelerator")
+    assert set(table.index) == set(madmax.ACCELERATORS)
+    # NVLink between nodes relieves the exchange, which binds this model.
+    joined, apart = "H100 SuperPOD, NVLink between nodes", "H100"
+    assert table["speed_up"][joined] > 1.5 * table["speed_up"][apart]
+    assert table["exposed_fraction"][joined] < table["exposed_fraction"][apart]
+
+
+def test_a_fleet_waits_by_its_hours(exposed_best: pd.Series[float]) -> None:
+    """The published 14 to 32 % is a measurement; here is which mixes of the suite give it."""
+
+    def share(clicks: float) -> float:
+        hours = {"DLRM-A": clicks / 2, "DLRM-I": clicks / 2, "Llama2-70B": 1 - clicks}
+        return madmax.fleet_exposed(exposed_best, hours)
+
+    assert share(0.0) == pytest.approx(exposed_best["Llama2-70B"])
+    mixes = [step / 20 for step in range(21)]
+    inside = [clicks for clicks in mixes if 0.14 <= share(clicks) <= 0.32]
+    assert inside
+    assert share(mixes[-1]) > 0.32
+    with pytest.raises(ScaleModelError, match="'DLRM-Z': exposed says nothing"):
+        madmax.fleet_exposed(exposed_best, {"DLRM-Z": 1.0})
+    with pytest.raises(ScaleModelError, match="must not be negative"):
+        madmax.fleet_exposed(exposed_best, {"DLRM-A": -1.0})
+
+
+@pytest.fixture(scope="module")
+def exposed_best(training: pd.DataFrame) -> pd.Series[float]:
+    return madmax.exposed_communication(training).set_index("name")["best_fraction"]
