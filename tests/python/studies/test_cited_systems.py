@@ -14,7 +14,11 @@ from scalemodel.studies.cited_systems import CLAIMS, cited_systems, textbook_col
 from scalemodel.studies.cited_systems import training as claims_of_training
 
 #: Claims that the physics here does not reach; each says why.
-MISSED = {("p3", "largest gain of priorities"), ("cassini", "slowest step, 3 jobs on a link")}
+MISSED = {
+    ("p3", "largest gain of priorities"),
+    ("cassini", "slowest step, 3 jobs on a link"),
+    ("gshard", "steps per second of 4M tokens on 1,024 chips"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +36,7 @@ def test_claims_are_met_but_those_known_to_be_missed(
         )
     missed = table[~table.met]
     found = set(zip(missed.system, missed.claim, strict=True))
-    assert found <= MISSED | {("tictac", "largest gain of ordered transfers")}
+    assert found == MISSED
     assert (missed.reason != "").all()
     assert table.met.sum() >= 20
 

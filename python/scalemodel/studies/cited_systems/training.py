@@ -1,13 +1,21 @@
-"""Claims about steps and memory of training: ZeRO, Megatron-LM, GPipe, PipeDream, P3, TicTac."""
+"""Claims about training: ZeRO, Megatron-LM, GPipe, PipeDream, GShard, P3, TicTac, QSGD."""
 
 from __future__ import annotations
 
 from functools import cache, partial
+from typing import Any
 
 import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel._core import Strategy
 from scalemodel.estimator.estimate import Estimate, estimate
+from scalemodel.layer_groups import (
+    ComposedModel,
+    GroupStrategy,
+    TokenEmbedding,
+    Transformer,
+    compose,
+)
 from scalemodel.resolve import Model
 from scalemodel.resolve.tasks import Training
 from scalemodel.studies.cited_systems.claim import Claim
@@ -119,6 +127,52 @@ def lost_to_flushes(stages: int = 16) -> float:
     return 1 - steady_s / flushed_s
 
 
+# ------------------------------------------------------------------------------------------- GShard
+def _gshard() -> ComposedModel:
+    """36 layers of width 1,024 in all, every other one with 2,048 experts, two of a token."""
+    shape: dict[str, Any] = {"hidden": 1024, "heads": 16, "ffn": 8192, "tokens": 1024}
+    return compose(
+        "gshard_600b",
+        groups=[
+            TokenEmbedding(vocab=64000, hidden=1024, tokens=1024),
+            Transformer(name="dense", layers=18, **shape),
+            Transformer(name="moe", layers=18, experts=2048, experts_per_token=2, **shape),
+        ],
+    )
+
+
+def gshard_parameters() -> float:
+    """Parameters of GShard's largest model.
+
+    Examples
+    --------
+    >>> round(gshard_parameters() / 1e9)
+    619
+    """
+    return float(_gshard().parameters)
+
+
+def gshard_steps_per_s() -> float:
+    """Steps per second of 4M tokens on 1,024 chips of TPU v3, two experts on each.
+
+    Examples
+    --------
+    >>> gshard_steps_per_s() > 0.72
+    True
+    """
+    pod = {
+        "accelerator": "tpu_v3",
+        "node": {"accelerators": 4},
+        "scale_up": {"class": "tpu_ici", "bandwidth": "400 GB/s", "domain": 1024},
+    }
+    task = Training(
+        global_batch=4096, sequence=1024, precision="bf16", optimizer="sgd", master_bytes=0
+    )
+    plan = GroupStrategy({"*": "ddp", "experts": "ep"}, recompute=True)
+    est = estimate(_gshard(), resolve.cluster(pod, accelerators=1024), task, plan)
+    return 1 / est.core.step_time_s
+
+
 # --------------------------------------------------------------------------------- P3, TicTac, QSGD
 _FABRICS_GBIT = (5, 10, 20, 40, 60, 80, 100, 150, 200)
 
@@ -199,6 +253,16 @@ CLAIMS = (
     ),
     Claim("pipedream", "flush_low", "lost by GPipe, 16 stages", lost_to_flushes, 0.2),
     Claim("pipedream", "flush_high", "lost by GPipe, 16 stages", lost_to_flushes, 0.2),
+    Claim("gshard", "parameters", "parameters of 2,048 experts, 36 layers", gshard_parameters),
+    Claim(
+        "gshard",
+        "steps_per_s",
+        "steps per second of 4M tokens on 1,024 chips",
+        gshard_steps_per_s,
+        0.2,
+        reason="dispatch and combination are products with one-hot masks there, gathers here; and "
+        "an all-to-all crosses a torus as if it were a switch",
+    ),
     Claim(
         "qsgd",
         "resnet152",
