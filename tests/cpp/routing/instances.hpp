@@ -148,6 +148,57 @@ inline Flows cut_flows(const LinkGraph& graph, int active, int count, Bytes full
   return shuffled(flows, random);
 }
 
+/// Whole numbers from `low` to `high` that add up to `sum`, at random.
+inline std::vector<int> composition(int sum, int low, int high, SplitMix& random) {
+  while (true) {
+    std::vector<int> parts;
+    int left = sum;
+    while (left >= low) {
+      const int part = low + random.below(high - low + 1);
+      if (part > left) break;
+      parts.push_back(part);
+      left -= part;
+    }
+    if (left == 0) return parts;
+  }
+}
+
+/// Flows of few sizes, `low` to `high` units, that can fill every link with `full` units: on every
+/// spine each leaf sends a random composition of `full` and receives that of another leaf, and
+/// flows of one size join senders and receivers at random.
+inline Flows few_size_flows(const LinkGraph& graph, int full, int low, int high, Bytes unit,
+                            std::uint64_t seed) {
+  const TwoTier& tiers = graph.two_tier();
+  const std::int32_t under = graph.nics() / tiers.leaves;
+  SplitMix random(seed);
+  Flows flows;
+  for (std::int32_t spine = 0; spine < tiers.planes; ++spine) {
+    std::vector<std::vector<std::int32_t>> senders(high + 1), receivers(high + 1);
+    const std::int32_t turn = 1 + random.below(tiers.leaves - 1);
+    for (std::int32_t leaf = 0; leaf < tiers.leaves; ++leaf) {
+      for (const int size : composition(full, low, high, random)) {
+        senders[size].push_back(leaf);
+        receivers[size].push_back((leaf + turn) % tiers.leaves);
+      }
+    }
+    for (int size = low; size <= high; ++size) {
+      std::vector<std::int32_t>& to = receivers[size];
+      for (auto i = static_cast<std::int32_t>(to.size()) - 1; i > 0; --i) {
+        const std::int32_t j = random.below(i + 1);
+        const bool keeps_apart = senders[size][i] != to[j] && senders[size][j] != to[i];
+        if (keeps_apart) std::swap(to[i], to[j]);
+      }
+      for (std::size_t i = 0; i < to.size(); ++i) {
+        open_job(flows);
+        ++flows.groups;
+        flows.add(senders[size][i] * under + random.below(under),
+                  to[i] * under + random.below(under), size * unit);
+      }
+    }
+  }
+  return shuffled(flows, random);
+}
+
 /// Harder than `layered_flows`: sizes repeat nowhere, and most flows fit only few others. On each
 /// spine a cyclic order of the leaves carries `full` per link; then flows a -> b and c -> d of one
 /// spine give a part to new flows a -> d and c -> b, which changes no sum, until there are `count`

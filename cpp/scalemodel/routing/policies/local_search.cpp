@@ -11,6 +11,7 @@
 #include "scalemodel/base/random.hpp"
 #include "scalemodel/routing/exact/exact_packing.hpp"
 #include "scalemodel/routing/exact/exhaustive.hpp"
+#include "scalemodel/routing/exact/plane_extraction.hpp"
 #include "scalemodel/routing/policies/colouring.hpp"
 #include "scalemodel/routing/policies/greedy.hpp"
 #include "scalemodel/routing/policies/plane_annealing.hpp"
@@ -186,8 +187,10 @@ Choice lower_on_paths(const RoutingInstance& instance, const Choice& start, doub
   return state.longest() < least ? state.choice() : best;
 }
 
-/// Layer 1 on two tiers: an exact packing, otherwise annealing over the planes of flows.
+/// Layer 1 on two tiers: planes filled one after the other for few sizes, an exact packing,
+/// otherwise annealing over the planes of flows.
 Choice lower_on_planes(const RoutingInstance& instance, double bound, const SearchEffort& effort) {
+  if (auto extracted = extract_planes(instance, bound, effort.seed)) return *std::move(extracted);
   const FlowSets deduced = deduce_flow_sets(instance, bound, kDeductionShare * effort.budget);
   double left = effort.budget - deduced.effort;
   if (deduced.complete) {
