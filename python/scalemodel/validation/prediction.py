@@ -137,10 +137,17 @@ class Predictor:
         return Prediction(
             step_time_s=step_time_s,
             memory_gb=memory_bytes / _GIB,
-            fits=bool(estimate.fits),
+            fits=self._can_fit(question, precision, estimate),
             stack=question.stack,
             note="; ".join(notes),
             situation=situation_of(estimate),
+        )
+
+    def _can_fit(self, question: Question, precision: Precision, chosen: Estimate) -> bool:
+        """Whether the run fits as it was chosen, or with what a recipe's modules may stand for."""
+        return bool(chosen.fits) or any(
+            self._estimate(question, precision, recompute).fits
+            for recompute in question.spare_recomputations
         )
 
     def _recomputations(self, question: Question) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scalemodel.resolve import recipes
 from scalemodel.resolve.stack_choice import stack_for, unstated
 from scalemodel.resolve.tasks import Precision
 from scalemodel.validation.architecture import architecture
@@ -32,6 +33,9 @@ INPUT_COLUMNS = (
 
 _RECOMPUTATION = ("none", "selective", "full")  # lightest first
 _NOT_LANGUAGE = re.compile(r"\b(dlrm|dcn|vit|recommend\w*|diffusion|unet|resnet|image|vision)\b")
+# Published recipes of deep models interleave in 4 to 12 chunks, those of a hundred layers and more
+# in 8 (Llama 3.1 405B, Nemotron-4 340B) or 12 (GPT-3).
+_USUAL_CHUNKS = 8
 _BELIEVED_FLASH_SINCE = 2023  # FlashAttention appeared in mid-2022
 
 
@@ -39,7 +43,9 @@ _BELIEVED_FLASH_SINCE = 2023  # FlashAttention appeared in mid-2022
 class Question:
     """A row as arguments of `scalemodel.estimate`; equal questions get equal answers.
 
-    ``precisions`` and ``recomputations`` list what to try in turn where the row leaves a choice.
+    ``precisions`` and ``recomputations`` list what to try in turn where the row leaves a choice;
+    where a recipe chose, ``spare_recomputations`` lists what else would have been open: a recipe
+    may recompute modules that the engine keeps, so that they only tell whether the run can fit.
     """
 
     model: tuple[tuple[str, Any], ...]
@@ -55,6 +61,7 @@ class Question:
     precisions: tuple[Precision, ...]
     recomputations: tuple[str, ...]
     notes: tuple[str, ...]
+    spare_recomputations: tuple[str, ...] = ()
 
 
 # -------------------------------------------------------------------------------------- cluster
@@ -207,6 +214,9 @@ def recomputation(row: Row, notes: list[str]) -> tuple[tuple[str, ...], dict[str
         return ("full" if heavy else "selective",), extra
     if re.match(r"(none|no|false|off|0)\b", text) or text.startswith("offload"):
         return ("none",), extra
+    if re.search(r"fraction of (blocks|layers)", text):
+        # Some layers are run again as a whole; as few as memory asks for are assumed.
+        return ("none", "full"), extra
     if "selective" in text or re.search(r"core.?att|att\w* only", text):
         return ("selective",), extra
     if part := re.search(r"(\d+)\s*(?:of \d+\s*)?layers", text):
@@ -239,9 +249,9 @@ def _chunks(
 
     Scripts that interleave dense models unless told otherwise publish 1 where nothing was set.
     """
-    text = row.text("vpp").lower()
     stated = row.count("vpp")
-    wanted = stated if stated is not None else (2 if "interleav" in text else 1)
+    interleaved = "interleav" in row.text("vpp").lower()
+    wanted = stated if stated is not None else (_USUAL_CHUNKS if interleaved else 1)
     if stages == 1:
         return 1
     usual = None if row.count("moe_experts", least=0) else defaults.get("vpp")
@@ -309,6 +319,35 @@ def _strategy(
     }
 
 
+def _recipe(row: Row, method: str, model: Mapping[str, Any], accelerator: str) -> recipes.Recipe:
+    """What the published recipe of the row's framework does for such a model."""
+    year = row.number("year")
+    return recipes.recipe_for(
+        recipes.Run(
+            framework=row.text("framework"),
+            model_class=recipes.model_class(model),
+            accelerator=accelerator,
+            number_format=precisions(row, [])[0],
+            method=method,
+            year=None if year is None else round(year),
+        )
+    )
+
+
+def _followed(
+    row: Row, recipe: recipes.Recipe, open_choices: tuple[str, ...], notes: list[str]
+) -> tuple[tuple[str, ...], dict[str, bool]]:
+    """Recomputation and overlap by a recipe, as far as the row leaves them open."""
+    choices, overlap = open_choices, {}
+    if recipe.recompute and not row.text("recompute"):
+        choices = recipe.recompute
+        notes.append(f"recompute {' or '.join(choices)} by the recipe")
+    said = row.text("overlap").lower()
+    if recipe.overlap_tp is not None and (not said or "default" in said):
+        overlap["overlap_tp"] = recipe.overlap_tp
+    return choices, overlap
+
+
 def fill_batch(row: Row, micro_batch: int, data_parallel: int, notes: list[str]) -> int:
     """Sequences per step, filled up to whole micro-batches.
 
@@ -352,7 +391,9 @@ def question(row: Row, *, stack: str | None = None) -> Question:
     where = place(row, notes)
     node = where.node_accelerators
     strategy = _strategy(row, where.accelerators, node, model["layers"], unstated(stack), notes)
-    recomputations, extra = recomputation(row, notes)
+    left_open, extra = recomputation(row, notes)
+    recipe = _recipe(row, method, model, where.accelerator)
+    recomputations, overlap = _followed(row, recipe, left_open, notes)
     task: dict[str, Any] = {
         "global_batch": fill_batch(row, strategy["micro_batch"], strategy["dp"], notes),
         "sequence": sequence,
@@ -376,9 +417,10 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         accelerators=where.accelerators,
         method=method,
         task=frozen(task),
-        strategy=frozen(strategy | extra),
+        strategy=frozen(strategy | extra | overlap),
         stack=stack,
         precisions=precisions(row, notes),
         recomputations=recomputations,
         notes=tuple(notes),
+        spare_recomputations=tuple(r for r in left_open if r not in recomputations),
     )

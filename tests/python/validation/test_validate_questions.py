@@ -124,6 +124,7 @@ def test_a_sharding_is_read_with_the_ranks_that_share(
         ("full (inferred from the achieved flop/s)", ("full",)),
         ("selective (op-level SAC)", ("selective",)),
         ("modules: mla_up_proj/mlp/moe (from a recipe)", ("full",)),
+        ("selective (fraction of blocks)", ("none", "full")),
         ("modules: core_attn", ("selective",)),
         ("unknown", ("none", "selective", "full")),
         ("", ("none", "selective", "full")),
@@ -215,7 +216,10 @@ def test_nodes_divide_the_job() -> None:
 
 
 def test_chunks_and_batches() -> None:
-    assert strategy(vpp="interleaved (v not in table)")["vpp"] == 2
+    assert strategy(vpp="interleaved (v not in table)")["vpp"] == 8
+    deep = {"n_layers": "126", "pp": "16", "tp": "1", "n_gpus": "16", "dp": "1"}
+    assert strategy(**deep, vpp="interleaved")["vpp"] == 8  # one layer per chunk
+    assert strategy(**deep | {"n_layers": "64"}, vpp="interleaved")["vpp"] == 4
     assert strategy(vpp="interleaved", pp="1", dp="8")["vpp"] == 1
     assert strategy(vpp="unknown")["vpp"] == 1
     assert strategy(vpp="40")["vpp"] == 17  # embedding and head in chunks of their own
@@ -283,6 +287,10 @@ def test_a_row_needs_whole_positive_counts() -> None:
 
 
 # ---------------------------------------------------------------------------------------- stacks
+def test_plain_fsdp_is_not_torchtitan() -> None:
+    assert stacks.stack_for("fms-fsdp (PyTorch FSDP)", 2024) == "pytorch_fsdp"
+    assert stacks.stack_for("torchtitan (FSDP2)", 2024) == "torchtitan"
+    assert stacks.stack_for("llm-foundry/Composer (PyTorch FSDP)", 2023) == "llm_foundry_2023"
 
 
 def test_stacks_are_chosen_by_task_then_era_then_framework(

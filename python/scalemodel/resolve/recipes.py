@@ -1,0 +1,173 @@
+"""What published training recipes do where a run does not say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
+
+#: Classes of models, the most special first.
+MODEL_CLASSES = ("latent_experts", "windowed_experts", "experts", "dense")
+_RECOMPUTATIONS = ("none", "selective", "full")
+_KEYS = {
+    *("frameworks", "models", "accelerators", "formats", "tasks", "from", "to"),
+    *("recompute", "overlap_tp", "modules", "source"),
+}
+_RELEASE = re.compile(r"\b(\d{2}\.\d{2})\b")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a recipe is looked up by.
+
+    Attributes
+    ----------
+    framework : str
+        As printed, with or without a release.
+    model_class : str
+        One of `MODEL_CLASSES`.
+    accelerator : str
+        Name of a catalogue entry.
+    number_format : str
+        Of GEMMs.
+    method : str
+        ``pretrain``, ``full`` or ``lora``.
+    year : int, optional
+        Of publication.
+    """
+
+    framework: str
+    model_class: str
+    accelerator: str
+    number_format: str
+    method: str = "pretrain"
+    year: int | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a recipe does: each field is empty or None where it is silent.
+
+    Attributes
+    ----------
+    recompute : tuple of str
+        Recomputation to try in turn, the lightest first.
+    overlap_tp : bool, optional
+        Whether tensor-parallel communication is hidden.
+    source : str
+    """
+
+    recompute: tuple[str, ...] = ()
+    overlap_tp: bool | None = None
+    source: str = ""
+
+
+def model_class(architecture: Mapping[str, Any]) -> str:
+    """Class of a model that recipes tell apart, by its architecture alone.
+
+    Parameters
+    ----------
+    architecture : mapping
+        The ``[architecture]`` table of a model.
+
+    Examples
+    --------
+    >>> model_class({"layers": 32}), model_class({"experts": 8, "window": 128})
+    ('dense', 'windowed_experts')
+    """
+    if not architecture.get("experts"):
+        return "dense"
+    if architecture.get("kv_lora_rank"):
+        return "latent_experts"
+    return "windowed_experts" if architecture.get("window") else "experts"
+
+
+def _release(run: Run) -> float | None:
+    """Release that a framework's text names, else the year of publication."""
+    found = _RELEASE.search(run.framework)
+    return float(found.group(1)) if found else run.year
+
+
+def _within(table: Mapping[str, Any], run: Run) -> bool:
+    first, last = table.get("from"), table.get("to")
+    release = _release(run)
+    if first is None and last is None:
+        return True
+    if release is None:
+        return False
+    return (first is None or release >= first) and (last is None or release <= last)
+
+
+def _names(listed: Iterable[str], *values: str) -> bool:
+    wanted = tuple(listed)
+    return not wanted or any(value in wanted for value in values)
+
+
+def _matches(table: Mapping[str, Any], run: Run) -> bool:
+    framework = run.framework.lower()
+    architecture = catalog.load("accelerators", run.accelerator).get("architecture", "")
+    return (
+        any(part in framework for part in table["frameworks"])
+        and _names(table.get("models", ()), run.model_class)
+        and _names(table.get("accelerators", ()), run.accelerator, architecture)
+        and _names(table.get("formats", ()), run.number_format)
+        and _names(table.get("tasks", ()), run.method)
+        and _within(table, run)
+    )
+
+
+def check_recipe(table: Mapping[str, Any], where: str) -> None:
+    """Refuse an entry that could never match, or that says something unknown.
+
+    Raises
+    ------
+    ScaleModelError
+        Names the entry, the key and what would be legal.
+    """
+    legal: tuple[tuple[str, Iterable[str]], ...] = (
+        ("models", MODEL_CLASSES),
+        ("recompute", _RECOMPUTATIONS),
+    )
+    if unknown := sorted(set(table) - _KEYS):
+        raise ScaleModelError(f"{where}: {unknown[0]!r} is unknown; legal are {sorted(_KEYS)}")
+    for key in ("frameworks", "source"):
+        if not table.get(key):
+            raise ScaleModelError(f"{where}: {key} is missing")
+    for key, values in legal:
+        if wrong := sorted(set(table.get(key, ())) - set(values)):
+            raise ScaleModelError(f"{where}: {key}={wrong[0]!r}; legal are {', '.join(values)}")
+
+
+@catalog.kept(1)
+def recipes() -> tuple[Mapping[str, Any], ...]:
+    """The entries of ``reference/recipes.toml``, checked, in their order."""
+    listed = catalog.load("reference", "recipes")["recipes"]
+    for number, table in enumerate(listed, start=1):
+        check_recipe(table, f"reference/recipes.toml: recipe {number}")
+    return tuple(listed)
+
+
+@catalog.kept(1024)
+def recipe_for(run: Run) -> Recipe:
+    """What the published recipe of a framework does for such a run.
+
+    Examples
+    --------
+    >>> run = Run("Megatron-Bridge 26.04", "latent_experts", "b200", "fp8")
+    >>> recipe_for(run).recompute
+    ('none',)
+    >>> recipe_for(Run("a framework of one's own", "dense", "b200", "fp8"))
+    Recipe(recompute=(), overlap_tp=None, source='')
+    """
+    for table in recipes():
+        if _matches(table, run):
+            return Recipe(
+                recompute=tuple(table.get("recompute", ())),
+                overlap_tp=table.get("overlap_tp"),
+                source=str(table["source"]),
+            )
+    return Recipe()
