@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _PAGE = Path(__file__).with_name("page.html")
 # Names inside a drawing, and what points at them: unique on a page that holds several drawings.
 _NAMED = re.compile(r'(\bid="|xlink:href="#|url\(#)')
+# Between a number and its unit no line breaks.
+_NO_BREAK = "\u00a0"
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=[%A-Za-z])")
 _ROOT = re.compile(r'<svg [^>]*?(?P<size>width="[^"]*" height="[^"]*" viewBox="[^"]*")[^>]*>')
 
 
@@ -54,17 +57,19 @@ def listing(intro: str, items: Iterable[object]) -> str:
 
 
 def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table of plain texts; the first cell of a row names it.
+    r"""A table of plain texts; the first cell of a row names it.
 
     Examples
     --------
     >>> table("Degrees", ["knob", "value"], [("tp", 4)]).count("<td>4</td>")
     1
+    >>> "15.8\u00a0s" in table("Steps", ["strategy", "step"], [("tp 4", "15.8 s")])
+    True
     """
     head = "".join(f'<th scope="col">{safe(name)}</th>' for name in header)
     lines = "".join(
         f'<tr><th scope="row">{safe(first)}</th>'
-        + "".join(f"<td>{safe(cell)}</td>" for cell in rest)
+        + "".join(f"<td>{_BEFORE_UNIT.sub(_NO_BREAK, safe(cell))}</td>" for cell in rest)
         + "</tr>"
         for first, *rest in rows
     )
