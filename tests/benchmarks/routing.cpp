@@ -12,6 +12,7 @@
 #include "scalemodel/routing/policies/colouring.hpp"
 #include "scalemodel/routing/policies/ecmp.hpp"
 #include "scalemodel/routing/policies/greedy.hpp"
+#include "scalemodel/routing/policies/hedera.hpp"
 #include "scalemodel/routing/policies/local_search.hpp"
 #include "scalemodel/routing/rates/objective.hpp"
 #include "scalemodel/routing/rates/water_filling.hpp"
@@ -214,6 +215,22 @@ Flows cut_anywhere(const LinkGraph& graph, int active, int count, Bytes full, st
 }
 BENCHMARK_CAPTURE(planted_quality, cut, cut_anywhere)->Apply(planted_sizes);
 
+Flows links_of_twelve(const LinkGraph& graph, int, int, Bytes full, std::uint64_t seed) {
+  return testing::few_size_flows(graph, 12, 2, 7, full / 12, seed);
+}
+Flows links_of_forty(const LinkGraph& graph, int, int, Bytes full, std::uint64_t seed) {
+  return testing::few_size_flows(graph, 40, 2, 7, full / 40, seed);
+}
+
+/// Goal: within 5 % of the planted optimum where flows have six sizes, 2 to 7 units; links of 12
+/// units on 16 x 8 have no goal, since neither chains nor moves find the optimum there.
+void few_size_links(benchmark::internal::Benchmark* each) {
+  each->Args({64, 32, 64, 0})->Args({16, 16, 16, 0})->Args({16, 8, 16, 0});
+  each->Iterations(20)->Unit(benchmark::kMillisecond);
+}
+BENCHMARK_CAPTURE(planted_quality, twelve_units, links_of_twelve)->Apply(few_size_links);
+BENCHMARK_CAPTURE(planted_quality, forty_units, links_of_forty)->Apply(few_size_links);
+
 /// Sizes that repeat: no goal between three and five flows a link, where neither sums nor moves do.
 Flows cut_in_thousandths(const LinkGraph& graph, int active, int count, Bytes full,
                          std::uint64_t seed) {
@@ -239,6 +256,32 @@ void controlled_run(benchmark::State& state) {
   }
 }
 BENCHMARK(controlled_run)->Unit(benchmark::kMillisecond);
+
+/// Goal: 20 ms for all steps of one ring over 4,096 NICs, whose flows meet no other one.
+void large_ring(benchmark::State& state) {
+  const auto leaves = static_cast<int>(state.range(0)) / 32;
+  const LinkGraph graph = testing::clos(leaves, 32, 32);
+  const Flows flows = testing::full_ring(graph, 1);
+  const RoutingInstance instance(graph, flows);
+  const Routing routing = single_path(coloured(instance));
+  const std::vector<JobSchedule> schedules{{2 * (32 * leaves - 1), 1, Seconds{}, Seconds{}}};
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(simulate_network(instance, routing, schedules, Seconds{1e-9}));
+  }
+}
+BENCHMARK(large_ring)->Arg(1024)->Arg(4096)->Arg(16'384)->Unit(benchmark::kMillisecond);
+
+/// 1,024 hosts, every one sends to another one; Hedera's annealing with 500 iterations per NIC.
+void hedera_annealing(benchmark::State& state) {
+  FatTree spec;
+  spec.ports = 16;
+  spec.host.bandwidth = spec.fabric.bandwidth = testing::kPort;
+  const LinkGraph graph = fat_tree(spec);
+  const Flows flows = testing::full_ring(graph, 1);
+  const RoutingInstance instance(graph, flows);
+  for (auto _ : state) benchmark::DoNotOptimize(hedera(instance, {}, 1));
+}
+BENCHMARK(hedera_annealing)->Unit(benchmark::kMillisecond);
 
 void paper_annealing(benchmark::State& state) {
   const LinkGraph graph = paper_fabric();
