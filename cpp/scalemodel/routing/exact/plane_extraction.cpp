@@ -26,7 +26,7 @@ constexpr std::size_t kMaxSizes = 8;
 constexpr int kMaxChains = 3;           ///< between two leaves in one repair
 constexpr std::int32_t kRepairs = 150;  ///< of a plane; more where few planes are left
 /// Planes that cannot be filled, in all, where chains are long and where they are short.
-constexpr std::int32_t kFailures = 12, kFailuresOfShortChains = 4;
+constexpr std::int32_t kFailures = 30, kFailuresOfShortChains = 4;
 constexpr std::int32_t kRetries = 3;           ///< of one plane before the last one is emptied
 constexpr double kTemperature = 0.8;           ///< of repairs, in smallest differences of sizes
 constexpr std::int64_t kLastWork = 3'000'000;  ///< literal inspections for the last two planes
@@ -365,9 +365,12 @@ std::optional<Choice> extract_planes(const RoutingInstance& instance, double dra
         continue;
       }
     }
-    if (++failures % kRetries != 0 || filled.empty()) continue;
-    pool.insert(pool.end(), filled.back().begin(), filled.back().end());
-    filled.pop_back();
+    if (++failures % kRetries != 0) continue;
+    // One plane is emptied, then two, then three, and again.
+    for (std::int32_t i = 0; i < failures / kRetries % kRetries + 1 && !filled.empty(); ++i) {
+      pool.insert(pool.end(), filled.back().begin(), filled.back().end());
+      filled.pop_back();
+    }
   }
   return std::nullopt;
 }

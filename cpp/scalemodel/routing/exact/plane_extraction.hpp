@@ -21,9 +21,8 @@ namespace scalemodel {
 /// cannot be packed on the links of the other planes. The last two planes are assigned by
 /// `SpineAssignment`.
 ///
-/// Chains are long where the flows of a size are many per leaf: about as many planes as sizes,
-/// times two. With fewer planes the search often ends without an answer; it gives up after a few
-/// failures.
+/// Chains are long where the flows of a size are many per leaf: with about as many planes as twice
+/// the sizes, or more. With fewer planes the search seldom ends with an answer and soon gives up.
 std::optional<Choice> extract_planes(const RoutingInstance& instance, double drain_s,
                                      std::uint64_t seed);
 
