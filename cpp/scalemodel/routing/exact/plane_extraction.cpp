@@ -30,7 +30,7 @@ constexpr std::int32_t kFailures = 30, kFailuresOfShortChains = 4;
 constexpr std::int32_t kRetries = 3;           ///< of one plane before the last one is emptied
 constexpr double kTemperature = 0.8;           ///< of repairs, in smallest differences of sizes
 constexpr std::int64_t kLastWork = 3'000'000;  ///< literal inspections for the last two planes
-constexpr std::size_t kMaxHalves = 20'000, kMaxPackings = 4'000;  ///< listed for one side
+constexpr std::size_t kMaxSideHalves = 20'000, kMaxSidePackings = 4'000;  ///< listed for one side
 
 /// Flows between sides (uplinks of leaves, then downlinks) of equal links, by number.
 struct FewSizes {
@@ -306,7 +306,7 @@ std::optional<Numbers> split_in_two(const FewSizes& few, const Numbers& pool, Sp
     if (sum < kPlanes * full * (1 - kRounding)) continue;  // the links need not be full
     std::size_t work = 0;
     const auto found =
-        subsets_of_sum(sizes, full, kRounding * full, kMaxHalves, kMaxPackings, work);
+        subsets_of_sum(sizes, full, kRounding * full, kMaxSideHalves, kMaxSidePackings, work);
     if (!found || found->empty()) return std::nullopt;
     for (const SubsetOfSizes& packing : *found) {
       if (packing.size() < 2) continue;
