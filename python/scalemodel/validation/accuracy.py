@@ -25,6 +25,7 @@ from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator.uncertainty import Uncertainty
 from scalemodel.validation.accuracy_table import (
+    ELSEWHERE,
     WAYS,
     Accuracy,
     errors_of,
@@ -47,8 +48,9 @@ TARGET = 0.18  # left-out error above which the summary names a group
 _ACCURACY_COMMENT = """\
 Written by python -m scalemodel.validation.accuracy. Errors are predicted/measured - 1 of the step
 time. way: fitted = stacks of the catalogue; left_out = constants that have not seen the source;
-plain = without a named stack. constants: own = fitted to the stack's (other) runs; mean = mean of
-the other stacks. mape, p90: mean and 90th percentile of the size; bias: median; kendall_tau: rank
+plain = without a named stack; elsewhere = constants that have not seen the architecture.
+constants: own = fitted to the stack's (other) runs; mean = mean of the other stacks.
+mape, p90: mean and 90th percentile of the size; bias: median; kendall_tau: rank
 correlation; covered: share of rows inside their 80 % interval, made without their source.
 gain: plain less this error. macro: mean over groups (source, accelerator) of at least 5 rows;
 shared: over groups of stacks with runs from several sources. unseen: runs that no constant was
@@ -190,6 +192,13 @@ def readme_section(table: Mapping[str, Any]) -> str:
     if table.get("unseen"):
         lines += ["", *_unseen_section(table["unseen"])]
     covered = percent(float(left_out.get("covered_fraction", math.nan)))
+    new = totals[ELSEWHERE]
+    lines += [
+        "",
+        f"With the architecture left out instead of the source: {_cell(new, 'mape_fraction')} % of "
+        f"runs, {_cell(new, 'macro_mape_fraction')} % in the mean of groups, "
+        f"P90 {_cell(new, 'p90_fraction')} %.",
+    ]
     held = f"Of the left-out runs {covered} % lie inside their 80 % interval"
     return "\n".join([*lines, "", f"{held} ({table['date']}, {table['source']})."])
 
@@ -241,7 +250,7 @@ def summary(accuracy: Accuracy) -> str:
     lines = []
     for line in table_of(accuracy)["totals"]:
         parts = [
-            f"{line['way']!s:9}macro {percent(line['macro_mape_fraction'])} % of "
+            f"{line['way']!s:10}macro {percent(line['macro_mape_fraction'])} % of "
             f"{line['macro_groups']} groups",
             f"runs {percent(line['mape_fraction'])} %",
             f"median {percent(line['median_fraction'])} %",
@@ -291,7 +300,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         refit = fit_stacks(options.file)
         written = write_constants(refit, options.out.parent / "stacks")
         print("\n".join(f"written {path}" for path in written))
-        stacks = refitted(refit)
+        # What lies in the catalogue is read from it, and gives way where it was not fitted.
+        stacks = None if options.out == folder else refitted(refit)
     accuracy = measure(table, stacks)
     runs, date = described(file, accuracy), datetime.date.today().isoformat()
     options.out.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ from scalemodel.validation.fit import (
     measured_step_time_s,
     read_runs,
 )
-from scalemodel.validation.left_out import predict_left_out
+from scalemodel.validation.left_out import predict_elsewhere, predict_left_out
 from scalemodel.validation.prediction import Prediction, predict
 from scalemodel.validation.residuals import (
     Residual,
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 
 WAYS = ("fitted", "left_out", "plain")
+#: Constants that have not seen the architecture of the accelerator; a line of the totals only.
+ELSEWHERE = "elsewhere"
 
 
 class Scored(NamedTuple):
@@ -209,7 +211,9 @@ def measure(table: Table, stacks: Mapping[str, _core.Stack] | None = None) -> Ac
     labels = _labels(table, unseen=False)
     if not any(measured_s for *_, measured_s in labels):
         raise ScaleModelError("table: holds no measured run to score")
-    left_out = predict_left_out(table, read_runs(table))
+    runs = read_runs(table)
+    left_out = predict_left_out(table, runs)
+    elsewhere = predict_elsewhere(table, runs)
     plain = predict(table, stack="plain")
     fitted = predict(table, constants=stacks)
     residuals = _residuals(labels, [row.prediction for row in left_out])
@@ -228,6 +232,7 @@ def measure(table: Table, stacks: Mapping[str, _core.Stack] | None = None) -> Ac
             "fitted": _scored(labels, fitted, of("own"), lambda source: uncertainty),
             "left_out": _scored(labels, predicted, list(zip(names, origins, strict=True)), without),
             "plain": _scored(labels, plain, of("plain"), without),
+            ELSEWHERE: _scored(labels, elsewhere, of(""), without),
         },
         uncertainty=uncertainty,
         total_rows=len(table.rows),
@@ -310,7 +315,7 @@ def table_of(accuracy: Accuracy) -> dict[str, Any]:
 
     totals: list[dict[str, object]] = []
     shared = accuracy.shared_stacks()
-    for way in WAYS:
+    for way in (*WAYS, ELSEWHERE):
         rows = accuracy.rows[way]
         sizes = sorted(abs(row.error_fraction) for row in rows if row.error_fraction is not None)
         macro, groups = accuracy.macro(way)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.resolve.stack_choice import FITTED_CONSTANTS, with_plain_constants
 from scalemodel.validation.prediction import Predictor
 from scalemodel.validation.published import published_table
 from scalemodel.validation.rows import Row, SkippedRowError, Table, read_table
@@ -19,7 +20,7 @@ from scalemodel.validation.training import INPUT_COLUMNS, Question, question
 if TYPE_CHECKING:
     import pandas as pd
 
-CONSTANTS = ("gemm_efficiency", "memory_efficiency", "host_launch_s", "overlap_efficiency")
+CONSTANTS = FITTED_CONSTANTS
 
 #: What `measured_step_time_s` judges a row by, beside its time.
 JUDGED_COLUMNS = ("status", "complete", "quality", "fitted")
@@ -93,7 +94,7 @@ def read_runs(table: Table) -> list[Run]:
         except SkippedRowError:
             continue
     groups = Counter(group for _, _, group in asked)
-    predictor = Predictor()
+    predictor = Predictor(guarded=False)
     runs = []
     for case, step_time_s, group in asked:
         measured = _measured_run(predictor, case, step_time_s, groups[group] ** -0.5)
@@ -104,10 +105,7 @@ def read_runs(table: Table) -> list[Run]:
 
 def _start(name: str) -> _core.Stack:
     """The facts of a stack with the constants of the plain one: where runs say nothing."""
-    plain = resolve.stack("plain")
-    return resolve.stack(name).replace(
-        **{constant: getattr(plain, constant) for constant in CONSTANTS}
-    )
+    return with_plain_constants(resolve.stack(name))
 
 
 def fit(name: str, runs: Sequence[Run]) -> tuple[_core.Stack, list[float], list[float]]:

@@ -19,12 +19,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import scalemodel._core as _core
-from scalemodel import resolve
+from scalemodel import catalog, resolve
+from scalemodel.resolve.stack_choice import TRAVELLING_RUNS, with_plain_constants
 from scalemodel.validation.fit import CONSTANTS, Run, fit, read_runs
 from scalemodel.validation.prediction import Prediction, Predictor, check_columns
 from scalemodel.validation.rows import SkippedRowError, Table
 from scalemodel.validation.score import merged_source
-from scalemodel.validation.training import INPUT_COLUMNS, question
+from scalemodel.validation.training import INPUT_COLUMNS, Question, question
 
 _ORIGINS = {
     "own": "the stack's runs from other sources",
@@ -57,6 +58,7 @@ class Refits:
 
     def __post_init__(self) -> None:
         self._fits: dict[tuple[str, str], _core.Stack | None] = {}
+        self._elsewhere: dict[tuple[str, str], Constants] = {}
 
     def _fit(self, name: str, source: str) -> _core.Stack | None:
         own = [run for run in self.runs if run.question.stack == name]
@@ -76,14 +78,53 @@ class Refits:
         others = [fitted for other in names if (fitted := self._fit(other, source)) is not None]
         facts = resolve.stack(name)
         if not others:
-            plain = resolve.stack("plain")
-            given = {constant: getattr(plain, constant) for constant in CONSTANTS}
-            return Constants(facts.replace(**given), "plain")
+            return Constants(with_plain_constants(facts), "plain")
         means = {
             constant: sum(getattr(fitted, constant) for fitted in others) / len(others)
             for constant in CONSTANTS
         }
         return Constants(facts.replace(**means), "mean")
+
+    def without_architecture(self, architecture: str, name: str) -> Constants:
+        """The constants of a stack on an architecture when its runs there are left out."""
+        key = (name, architecture)
+        if key not in self._elsewhere:
+            own = [run for run in self.runs if run.question.stack == name]
+            kept = [run for run in own if architecture_of(run.question) != architecture]
+            self._elsewhere[key] = self._transferred(name, kept)
+        return self._elsewhere[key]
+
+    @staticmethod
+    def _transferred(name: str, runs: Sequence[Run]) -> Constants:
+        if len(runs) >= TRAVELLING_RUNS:
+            fitted, errors, _ = fit(name, runs)
+            if all(error > 0 for error in errors):  # none at an end of its range
+                return Constants(fitted, "own")
+        return Constants(with_plain_constants(resolve.stack(name)), "plain")
+
+
+def architecture_of(asked: Question) -> str:
+    """Architecture of the accelerators of a question."""
+    return str(catalog.load("accelerators", asked.accelerator)["architecture"])
+
+
+def predict_elsewhere(table: Table, runs: Sequence[Run]) -> list[Prediction]:
+    """One prediction per row, each by constants that have not seen its architecture."""
+    refits = Refits(runs)
+    predictors: dict[tuple[str, str], Predictor] = {}
+    found = []
+    for row in table.select(INPUT_COLUMNS):
+        try:
+            asked = question(row)
+        except SkippedRowError as skipped:
+            found.append(Prediction(skip_reason=str(skipped)))
+            continue
+        key = (architecture_of(asked), asked.stack)
+        if key not in predictors:
+            stacks = {asked.stack: refits.without_architecture(*key).stack}
+            predictors[key] = Predictor(stacks)
+        found.append(predictors[key].predict(asked))
+    return found
 
 
 def predict_left_out(table: Table, runs: Sequence[Run] | None = None) -> list[LeftOutRow]:

@@ -15,6 +15,7 @@ from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import stack_of
 from scalemodel.estimator.uncertainty import Situation, Uncertainty, situation_of
 from scalemodel.resolve import Cluster, Model
+from scalemodel.resolve.stack_choice import holds_on, with_plain_constants
 from scalemodel.resolve.tasks import FineTuning, Training
 from scalemodel.validation import composed
 from scalemodel.validation.architecture import ARCHITECTURE_COLUMNS
@@ -73,10 +74,16 @@ class Predictor:
     ----------
     stacks : mapping of str to _core.Stack, optional
         Constants to take in place of the catalogue's, by name of a stack.
+    guarded : bool
+        Whether the catalogue's fitted constants give way to plain ones on architectures where
+        they do not hold (`scalemodel.resolve.stack_choice.holds_on`); those of `stacks` never do.
     """
 
-    def __init__(self, stacks: Mapping[str, _core.Stack] | None = None) -> None:
+    def __init__(
+        self, stacks: Mapping[str, _core.Stack] | None = None, *, guarded: bool = True
+    ) -> None:
         self._stacks = dict(stacks or {})
+        self._guarded = guarded
         self._models: dict[object, Model] = {}
         self._clusters: dict[object, Cluster] = {}
         self._answers: dict[Question, Prediction] = {}
@@ -116,6 +123,8 @@ class Predictor:
 
     def _with_precision(self, question: Question, precision: Precision) -> Prediction:
         notes = list(question.notes)
+        if self._is_stranger(question):
+            notes.append(f"plain constants: those of {question.stack} were not fitted there")
         if precision != question.precisions[0]:
             notes.append(f"precision {precision}: no {question.precisions[0]} on this accelerator")
         for recompute in self._recomputations(question):
@@ -143,6 +152,22 @@ class Predictor:
             situation=situation_of(estimate),
         )
 
+    def _constants(self, question: Question) -> _core.Stack:
+        """The stack of a question; the catalogue's fitted constants only where they hold."""
+        given = self._stacks.get(question.stack)
+        if given is not None:
+            return given
+        constants = resolve.stack(question.stack)
+        return with_plain_constants(constants) if self._is_stranger(question) else constants
+
+    def _is_stranger(self, question: Question) -> bool:
+        """Whether the constants of a question were fitted on other architectures only."""
+        return (
+            self._guarded
+            and question.stack not in self._stacks
+            and not holds_on(question.stack, question.accelerator)
+        )
+
     def _can_fit(self, question: Question, precision: Precision, chosen: Estimate) -> bool:
         """Whether the run fits as it was chosen, or with what a recipe's modules may stand for."""
         return bool(chosen.fits) or any(
@@ -155,7 +180,7 @@ class Predictor:
 
         Megatron-Core refuses to overlap the exchange of experts and to run whole layers again.
         """
-        constants = self._stacks.get(question.stack) or resolve.stack(question.stack)
+        constants = self._constants(question)
         ranks = dict(question.strategy).get("ep", 1)
         pairs = constants.overlap_ep_between and ranks > question.node_accelerators
         left = tuple(r for r in question.recomputations if not (pairs and r == "full"))
@@ -182,7 +207,7 @@ class Predictor:
         arguments = dict(question.task)
         if question.method != "pretrain":
             arguments["method"] = question.method
-        constants = self._stacks.get(question.stack, question.stack)
+        constants = self._constants(question)
         try:
             model, cluster = self._model(question), self._cluster(question)
             task = task_of(precision=precision, **arguments)

@@ -264,7 +264,7 @@ def test_one_command_writes_both_tables_and_the_readme(
     folder = tmp_path / "new" / "reference"
     code = accuracy.main([str(few), "--out", str(folder), "--readme", str(readme)])
     assert code == 0
-    assert "left_out macro" in capsys.readouterr().out
+    assert "left_out  macro" in capsys.readouterr().out
     table = catalog.read_toml(folder / "accuracy.toml")
     expected = accuracy.table_of(small)
     assert {name: table[name] for name in expected} == expected
@@ -297,3 +297,12 @@ def test_a_table_without_measured_runs_is_refused(tmp_path: Path) -> None:
     path.write_text("gpu,n_gpus,global_batch,seq_len,micro_batch,model\nH100,8,8,4096,1,gpt2\n")
     with pytest.raises(ScaleModelError, match="no measured run"):
         accuracy.measure(read_table(path))
+
+
+def test_an_architecture_left_out_is_met_within_a_tenth() -> None:
+    totals = {line["way"]: line for line in catalog.load("reference", "accuracy")["totals"]}
+    elsewhere = totals["elsewhere"]
+    assert elsewhere["rows"] == totals["fitted"]["rows"]
+    assert elsewhere["mape_fraction"] < 0.09
+    assert elsewhere["macro_mape_fraction"] < 0.105
+    assert elsewhere["mape_fraction"] > totals["fitted"]["mape_fraction"]

@@ -1,0 +1,103 @@
+"""Where fitted constants of a stack hold, and what they become elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from scalemodel import catalog, resolve
+from scalemodel.resolve.stack_choice import (
+    FITTED_CONSTANTS,
+    TRAVELLING_RUNS,
+    Fitted,
+    fitted,
+    holds_on,
+    with_plain_constants,
+)
+from scalemodel.validation.fit import measured_step_time_s
+from scalemodel.validation.left_out import architecture_of
+from scalemodel.validation.prediction import Predictor
+from scalemodel.validation.published import published_table
+from scalemodel.validation.rows import SkippedRowError
+from scalemodel.validation.training import Question, question
+
+MANY = {"hopper": TRAVELLING_RUNS}
+
+
+def test_constants_hold_where_they_were_fitted() -> None:
+    few = Fitted({"hopper": 3}, ("gemm_efficiency",))
+    assert few.holds_on("hopper", "NVIDIA")
+    assert not few.holds_on("blackwell", "NVIDIA")
+
+
+def test_many_runs_travel_unless_a_constant_is_at_a_bound() -> None:
+    assert Fitted(MANY).holds_on("blackwell", "NVIDIA")
+    assert not Fitted({"hopper": TRAVELLING_RUNS - 1}).holds_on("blackwell", "NVIDIA")
+    assert not Fitted(MANY, ("memory_efficiency",)).holds_on("blackwell", "NVIDIA")
+
+
+def test_no_stack_crosses_vendors() -> None:
+    assert not Fitted(MANY).holds_on("cdna3", "AMD")
+    for name in catalog.names("stacks"):
+        if fitted(name).runs and "cdna3" not in fitted(name).runs:
+            assert not holds_on(name, "mi300x")
+
+
+@pytest.mark.parametrize("name", catalog.names("stacks"))
+def test_facts_stay_where_constants_do_not(name: str) -> None:
+    own, plain = resolve.stack(name), resolve.stack("plain")
+    elsewhere = with_plain_constants(own).to_dict()
+    for field, value in own.to_dict().items():
+        expected = getattr(plain, field) if field in FITTED_CONSTANTS else value
+        assert elsewhere[field] == expected
+
+
+@pytest.mark.parametrize("name", catalog.names("stacks"))
+def test_a_constant_at_its_bound_names_what_it_stands_for(name: str) -> None:
+    text = catalog.path_of("stacks", name).read_text(encoding="utf-8")
+    at_a_bound = re.findall(r"^(\w+) = .*at the bound of its physical range", text, re.MULTILINE)
+    assert sorted(at_a_bound) == sorted(fitted(name).bounded)
+    named = catalog.load("stacks", name).get("fitted", {}).get("bounded", {})
+    assert all(len(words.split()) > 5 for words in named.values())
+
+
+def questions() -> list[tuple[Question, str]]:
+    table = published_table("training")
+    found = []
+    for row in table.select(table.header):
+        try:
+            asked = question(row)
+        except SkippedRowError:
+            continue
+        if measured_step_time_s(row) is not None:
+            found.append((asked, row.text("fitted")))
+    return found
+
+
+def test_every_stack_records_the_runs_it_was_fitted_to() -> None:
+    counted: dict[str, Counter[str]] = {}
+    for asked, use in questions():
+        if use in ("yes", "accelerator"):
+            counted.setdefault(asked.stack, Counter())[architecture_of(asked)] += 1
+    for name in catalog.names("stacks"):
+        if name != "plain":
+            assert dict(fitted(name).runs) == dict(counted.get(name, {})), name
+
+
+def test_a_row_says_when_its_stack_is_a_stranger_there() -> None:
+    run = next(asked for asked, _ in questions() if asked.stack == "mlperf_nemo_2024")
+    strange = next(
+        asked
+        for asked, _ in questions()
+        if asked.stack == "mlperf_nemo_2024" and asked.accelerator == "mi300x"
+    )
+    assert "plain constants" not in Predictor().predict(run).note
+    guarded = Predictor().predict(strange)
+    assert "plain constants" in guarded.note
+    stacks = {strange.stack: with_plain_constants(resolve.stack(strange.stack))}
+    by_hand = Predictor(stacks).predict(strange)
+    assert guarded.step_time_s == by_hand.step_time_s
+    own = Predictor(guarded=False).predict(strange)
+    assert own.step_time_s != guarded.step_time_s
