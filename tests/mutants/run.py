@@ -204,6 +204,8 @@ class CppBuild:
                 command[-1] = str(mutated_unit(source, ROOT / mutant.file, overlay))
             first_include = next(i for i, word in enumerate(command) if word.startswith("-I"))
             command.insert(first_include, f"-I{scratch / 'cpp'}")
+            # A mutant may leave an argument unused.
+            command.insert(command.index("-o"), "-Wno-error")
             status, output = run(command, cwd=entry["directory"])
             if status != 0:
                 return None, output

@@ -227,8 +227,10 @@ Seconds handed_on_early(const StepContext& c, const StageCost& cost) {
 PipelineDuration critical_path(const StepContext& c, const Stages& all,
                                std::array<GatherTimes, kMaxLayerKinds>& gathers) {
   const CriticalPaths& paths = *c.stages.paths;
-  // Gradients that every chunk reduces for itself hide under no other chunk.
-  const bool whole = c.degrees.vpp == 1 || c.strategy.sharding != Sharding::zero2;
+  // Gradients that every chunk reduces for itself hide under no other chunk; those of one replica
+  // are not reduced.
+  const bool alone = c.groups.dense_ranks == 1 && c.groups.expert_ranks == 1;
+  const bool whole = c.degrees.vpp == 1 || c.strategy.sharding != Sharding::zero2 || alone;
   const bool alike = c.tables.model().kinds.size() == 1 && !c.stages.mirrored;
   PipelineTimes times = whole && alike && all.first.layers > 0 && all.last.layers > 0
                             ? times_of_stages(c, all)

@@ -200,4 +200,5 @@ class CompletionTimes:
         flows = self.traffic.core.columns()
         job = np.zeros(int(flows["group"].max()) + 1 if len(flows["group"]) else 1, dtype=np.int32)
         job[flows["group"]] = flows["job"]
-        return job[self.columns["ring"]]
+        of_rings: np.ndarray = job[self.columns["ring"]]
+        return of_rings

@@ -252,8 +252,9 @@ def route(
     if policy == "milp":
         from scalemodel.routing.milp import least_drain
 
-        limits = {"max_paths": max_paths, "detours": detours}
-        columns = least_drain(on, traffic, time_limit_s=time_limit_s, **limits)
+        columns = least_drain(
+            on, traffic, time_limit_s=time_limit_s, max_paths=max_paths, detours=detours
+        )
     else:
         columns = _core.route_flows(on.core, traffic.core, options, max_paths, detours)
     return RoutingReport(on, traffic, policy, model, columns)

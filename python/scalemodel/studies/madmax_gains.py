@@ -94,7 +94,7 @@ def original_strategies(
 def _best_of_engine(inference: bool, own_experts: bool) -> tuple[str, float]:
     table = madmax.strategies(["DLRM-A-MoE"], inference=inference)
     fits = table[(table.verdict == "ok") & ((table.experts == "") | own_experts)]
-    best = fits.loc[fits.step_time_s.idxmin()]
+    best = fits.sort_values("step_time_s", kind="stable").iloc[0]
     experts = f", experts {best.experts}" if best.experts else ""
     return f"{best.layers}{experts}", float(best.speed_up)
 

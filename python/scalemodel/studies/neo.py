@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
@@ -155,7 +155,7 @@ def throughput(names: Sequence[str] | None = None) -> pd.DataFrame:
         own = next(g.tables for g in compose(run.model).groups if isinstance(g, EmbeddingTables))
         for tables in run.tables or (own,):
             found, asked = _answer(run, tables), published.number(run.published)
-            row = {"name": name, "tables": tables, "published_samples_per_s": asked}
+            row: dict[str, Any] = {"name": name, "tables": tables, "published_samples_per_s": asked}
             row["samples_per_s"] = found.pop("samples_per_s")
             row["error_fraction"] = row["samples_per_s"] / asked - 1
             rows.append(row | found)

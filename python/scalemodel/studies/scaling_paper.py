@@ -7,7 +7,7 @@ Llama's published modules (stack ``llama_fsdp_2024``): what the paper does not s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scalemodel import resolve
@@ -35,7 +35,7 @@ STACK = "llama_fsdp_2024"
 _SEQUENCE, _SEQUENCES_EACH, _NODE = 4096, 2, 8
 
 #: What is asked of an estimate, and the columns it gets.
-_ASKED = {
+_ASKED: dict[str, Callable[[Estimate], Any]] = {
     "verdict": lambda est: est.verdict,
     "tokens_per_s_per_accelerator": lambda est: est.core.tokens_per_s / est.cluster.accelerators,
     "mfu_fraction": lambda est: est.mfu_fraction,

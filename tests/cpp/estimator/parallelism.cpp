@@ -97,6 +97,20 @@ TEST_CASE("ZeRO-2 and ZeRO-3 repeat their traffic with every micro-batch, ZeRO-1
   CHECK(traffic(Sharding::zero2, 4) > 1.5 * traffic(Sharding::zero2, 1));
 }
 
+TEST_CASE("ZeRO-2 of one replica is ZeRO-1, in interleaved pipelines too") {
+  const Cluster cluster = testing::reference_cluster(16);
+  Strategy s = degrees(2, 8);
+  s.vpp = 5;
+  s.placement = static_cast<Placement>(23);  // pp-dp-cp-tp: tensor ranks in different nodes
+  REQUIRE(name_of(s.placement) == "pp-dp-cp-tp");
+  const auto step = [&](Sharding sharding) {
+    s.sharding = sharding;
+    return estimate(testing::grouped_70b_shape(), cluster, testing::training(24, 4096), s)
+        .step_time;
+  };
+  CHECK(about_equal(step(Sharding::zero2), step(Sharding::zero1), 1e-12));
+}
+
 TEST_CASE("HSDP over all replicas is ZeRO-3, exactly") {
   int compared = 0;
   testing::for_random_estimates(

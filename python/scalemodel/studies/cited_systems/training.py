@@ -51,7 +51,12 @@ _BATCH_OF_A_REPLICA, _SEQUENCE, _VOCABULARY = 8, 1024, 51200
 
 def _gpt(tp: int) -> Model:
     hidden, heads, layers = _SHAPES[tp]
-    architecture = {"layers": layers, "hidden": hidden, "heads": heads, "ffn": 4 * hidden}
+    architecture: dict[str, Any] = {
+        "layers": layers,
+        "hidden": hidden,
+        "heads": heads,
+        "ffn": 4 * hidden,
+    }
     architecture |= {"vocab": _VOCABULARY, "position": "learned", "positions": _SEQUENCE}
     return resolve.model(
         {"name": f"megatron_2019_tp{tp}", "architecture": {**architecture, "gated": False}}

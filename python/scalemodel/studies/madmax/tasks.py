@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.layer_groups import ComposedModel, GroupEstimate, compose
@@ -119,7 +119,7 @@ def bars(names: Sequence[str] | None = None, *, inference: bool = False) -> pd.D
             continue
         core = est.core
         exposed_s = core.exposed_fraction * core.step_time_s
-        row = {"name": name, "layers": meshes(est.strategy)[1]}
+        row: dict[str, Any] = {"name": name, "layers": meshes(est.strategy)[1]}
         row |= {"compute_s": core.step_time_s - exposed_s}
         row |= {kind: getattr(core, kind) for kind in kinds}
         row["serialised_s"] = row["compute_s"] + core.communication_s

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.studies.madmax_original.sizes import (
@@ -50,7 +51,13 @@ def _vit(layers: int, hidden: int, image: int = 224, patch: int = 16) -> Workloa
     )
 
 
-_BLOCKS = {"family": "DLRM_Transformer", "layers": 4, "hidden": 512, "ffn": 2048, "sequence": 80}
+_BLOCKS: dict[str, Any] = {
+    "family": "DLRM_Transformer",
+    "layers": 4,
+    "hidden": 512,
+    "ffn": 2048,
+    "sequence": 80,
+}
 _DLRM = {
     "dlrm_a": _dlrm(10, 3994, 4096, 2_080_000, 94, 15),
     "dlrm_a_small": _dlrm(10, 3994, 4096, 130_000, 94, 15),
