@@ -19,7 +19,8 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 
 std::size_t count_distinct(Colours colours) {
   std::ranges::sort(colours);
-  return static_cast<std::size_t>(std::ranges::unique(colours).begin() - colours.begin());
+  // Clang 14 cannot read the subrange that the ranges version returns with libstdc++ 12.
+  return static_cast<std::size_t>(std::unique(colours.begin(), colours.end()) - colours.begin());
 }
 
 /// Numbers colours in the order of their first members.
