@@ -178,6 +178,20 @@ def test_the_stack_that_is_read_keeps_the_numbers_that_were_asked_for(framework:
                 assert getattr(read.stack, row["name"]) == getattr(base, row["name"])
 
 
+@pytest.mark.parametrize("scheduler", [None, "slurm", "jobset"])
+def test_a_script_says_which_release_was_meant(scheduler: str | None) -> None:
+    """Releases differ in numbers that no setting states: reading needs no more than the script."""
+    cluster, task = sm.cluster("dgx_h200", nodes=4), sm.Training(global_batch=384, sequence=8192)
+    asked = {"framework": "megatron_bridge", "stack": "megatron_bridge_2025_11", "top": 1}
+    (est,) = sm.search("qwen3_30b_a3b", cluster, task, **asked)
+    launched = sm.launch(est, "megatron_bridge", scheduler=scheduler)
+    read = sm.read_settings("megatron_bridge", launched.script())
+    other = sm.estimate(read.model, cluster, read.task, read.strategy, stack=read.stack)
+    assert other.step_time_s == pytest.approx(est.step_time_s, rel=0.01)
+    renamed = launched.script().replace("megatron_bridge_2025_11", "a_stack_of_nowhere")
+    assert sm.read_settings("megatron_bridge", renamed).stack != read.stack
+
+
 @pytest.mark.parametrize("stack", catalog.names("stacks"))
 def test_any_stack_can_be_launched_and_says_where_it_differs(stack: str) -> None:
     """Within 1 %, or notes that name the difference."""

@@ -25,7 +25,7 @@ from scalemodel.interop.settings.differences import differences, refused
 from scalemodel.interop.settings.launches import Launch
 from scalemodel.interop.settings.question import Job, Settings, job_of
 from scalemodel.interop.settings.schedulers import SCHEDULERS
-from scalemodel.interop.settings.sources import values_of
+from scalemodel.interop.settings.sources import stack_of_script, values_of
 from scalemodel.resolve.stacks import stack_text
 from scalemodel.search.framework_rules import FRAMEWORKS
 
@@ -178,8 +178,8 @@ def read_settings(
     accelerators : int
         Of the job, where the settings do not tell; needed for the groups of a hybrid sharding.
     stack : str or Stack, optional
-        Kernels and numbers of the software, which no setting states. Default: the latest stack of
-        the framework, or the plain one.
+        Kernels and numbers of the software, which no setting states. Default: the one that a script
+        of `launch` was predicted with, else the latest of the framework, or the plain one.
 
     Returns
     -------
@@ -204,5 +204,7 @@ def read_settings(
     reader = _READERS[_known("framework", framework, FRAMEWORKS)]
     if isinstance(accelerators, bool) or not isinstance(accelerators, int) or accelerators < 0:
         raise ScaleModelError(f"accelerators={accelerators!r}: must be a whole number from 0")
-    base = resolve.stack(_USUAL_STACK[framework] if stack is None else stack)
+    if stack is None:
+        stack = stack_of_script(framework, source) or _USUAL_STACK[framework]
+    base = resolve.stack(stack)
     return reader(values_of(framework, source), accelerators, base)

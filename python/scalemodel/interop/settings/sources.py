@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.reading import LARGEST_DOCUMENT, parse_json, read_text
 from scalemodel.base.safe_text import plain
@@ -47,17 +48,9 @@ def values_of(framework: str, source: object) -> dict[str, Any]:
 def _table(framework: str, source: object) -> dict[str, Any]:
     if isinstance(source, Mapping):
         return dict(source)
-    if isinstance(source, Path):
-        return _parsed(read_text(source, argument=f"{framework}: "), str(source), framework)
-    if isinstance(source, str):
-        if _is_text(source):
-            if len(source) > LARGEST_DOCUMENT:
-                raise ScaleModelError(
-                    f"{framework}: the text has more than {LARGEST_DOCUMENT:,} signs",
-                    code="unreadable_file",
-                )
-            return _parsed(source, "", framework)
-        return _parsed(read_text(source, argument=f"{framework}: "), source, framework)
+    if isinstance(source, (str, Path)):
+        text, path = _read(framework, source)
+        return _parsed(text, path, framework)
     if isinstance(source, Sequence) and not isinstance(source, (bytes, bytearray)):
         return from_tokens([str(word) for word in source])
     if hasattr(source, "__dict__"):
@@ -66,6 +59,41 @@ def _table(framework: str, source: object) -> dict[str, Any]:
         f"{framework}: source={source!r}: must be a mapping, a namespace, a path or a text",
         code="malformed_setting",
     )
+
+
+def _read(framework: str, source: str | Path) -> tuple[str, str]:
+    """A text and the path of its file; no path where the source is the text."""
+    if isinstance(source, Path) or not _is_text(source):
+        return read_text(source, argument=f"{framework}: "), str(source)
+    if len(source) > LARGEST_DOCUMENT:
+        raise ScaleModelError(
+            f"{framework}: the text has more than {LARGEST_DOCUMENT:,} signs",
+            code="unreadable_file",
+        )
+    return source, ""
+
+
+def stack_of_script(framework: str, source: object) -> str:
+    r"""The catalogue's stack a script of `launch` was predicted with; empty where it says none.
+
+    Releases of a framework differ in numbers that no setting states, so the script's first line
+    says which was meant.
+
+    Examples
+    --------
+    >>> line = "# predicted: 6.466 s a step, 133 GiB per accelerator, software stack maxtext"
+    >>> stack_of_script("megatron", line + "\ntorchrun pretrain_gpt.py")
+    'maxtext'
+    """
+    if isinstance(source, (str, Path)):
+        text, _ = _read(framework, source)
+    else:
+        text = str(getattr(source, "predicted", ""))
+    for line in text.splitlines():
+        if line.lstrip("# \t").startswith("predicted: "):
+            name = line.rpartition(" software stack ")[2].strip()
+            return name if name in catalog.names("stacks") else ""
+    return ""
 
 
 def _is_text(source: str) -> bool:
