@@ -141,16 +141,25 @@ def link_load_cdf(reports: Any, *, ax: Axes | None = None) -> Axes:
     2
     """
     tables = _named(reports, "links", _LINK_COLUMNS)
+    curves = {}
+    for label, links in tables.items():
+        loads = np.sort(1e-9 * _between_switches(links)["load_bytes"].to_numpy())
+        loads = loads[loads > 0]
+        if not loads.size:
+            raise ScaleModelError("links: none between switches carries anything")
+        curves[label] = (loads, 100 * np.arange(1, loads.size + 1) / loads.size)
+    ax = _draw_shares(curves, ax)
+    ax.set(xlabel="Load of one step (GB)", ylabel="Share of loaded links (%)")
+    return ax
+
+
+def _draw_shares(curves: Mapping[str, tuple[Any, Any]], ax: Axes | None) -> Axes:
+    """One step curve per label: percentages of cases at or below ascending values."""
     ax = new_axis(ax, 5.2, 2.8)
     with style():
-        for index, (label, links) in enumerate(tables.items()):
-            loads = np.sort(1e-9 * _between_switches(links)["load_bytes"].to_numpy())
-            loads = loads[loads > 0]
-            if not loads.size:
-                raise ScaleModelError("links: none between switches carries anything")
-            share = 100 * np.arange(1, loads.size + 1) / loads.size
+        for index, (label, (values, share)) in enumerate(curves.items()):
             ax.step(
-                np.concatenate([loads[:1], loads]),
+                np.concatenate([values[:1], values]),
                 np.concatenate([[0.0], share]),
                 where="post",
                 color=COLOURS[index % len(COLOURS)],
@@ -159,8 +168,7 @@ def link_load_cdf(reports: Any, *, ax: Axes | None = None) -> Axes:
             )
         ax.set_xlim(left=0)
         ax.set_ylim(0, 102)
-        ax.set(xlabel="Load of one step (GB)", ylabel="Share of loaded links (%)")
-        if any(tables):
+        if any(curves):
             ax.legend(loc="lower right")
     return ax
 
@@ -449,20 +457,6 @@ def completion_times(runs: Any, *, of: str = "flow", ax: Axes | None = None) -> 
             raise ScaleModelError(f"runs: no {of} completes")
         share = 100 * times["count"].cumsum() / times["count"].sum()
         curves[str(label)] = (times["time_s"].to_numpy(), share.to_numpy())
-    ax = new_axis(ax, 5.2, 2.8)
-    with style():
-        for index, (label, (times_s, share)) in enumerate(curves.items()):
-            ax.step(
-                np.concatenate([times_s[:1], times_s]),
-                np.concatenate([[0.0], share]),
-                where="post",
-                color=COLOURS[index % len(COLOURS)],
-                linestyle=_LINES[index % len(_LINES)],
-                label=label_text(label),
-            )
-        ax.set_xlim(left=0)
-        ax.set_ylim(0, 102)
-        ax.set(xlabel=f"Completion time of a {of} (s)", ylabel="Share completed (%)")
-        if any(curves):
-            ax.legend(loc="lower right")
+    ax = _draw_shares(curves, ax)
+    ax.set(xlabel=f"Completion time of a {of} (s)", ylabel="Share completed (%)")
     return ax
