@@ -9,6 +9,7 @@ import scalemodel as sm
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.studies import madmax
+from scalemodel.studies.madmax_original.inputs import SYSTEMS
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +106,26 @@ def test_money_is_hours_times_price_and_hours_are_samples_over_rate() -> None:
         assert row["accelerator_hours"] == pytest.approx(hours)
         assert row["cost_usd"] == pytest.approx(hours * usd)
         assert row["energy_j"] > 0
+
+
+def test_all_clouds_of_the_paper_cost_what_its_sheets_say() -> None:
+    """Fourteen instances, by its own formulas: the cheapest and the fastest of its front."""
+    table = madmax.cloud_costs([128, 512])
+    assert set(table.instance) == set(madmax.CLOUDS)
+    families = {name for name in SYSTEMS if name.startswith("cloud_")}
+    assert {instance.original for instance in madmax.CLOUDS.values()} == families
+    cheapest = table.loc[table.original_cost_usd.idxmin()]
+    assert cheapest.instance == "Azure ND A100 v4 (40 GB)"
+    assert cheapest.original_cost_usd == pytest.approx(828, rel=0.01)
+    assert cheapest.original_samples_per_s == pytest.approx(0.73e6, rel=0.01)
+    fastest = table.loc[table.original_samples_per_s.idxmax()]
+    assert fastest.instance == "AWS p5 (H100)"
+    assert fastest.original_cost_usd == pytest.approx(4202, rel=0.01)
+    # Nodes without NVLink between their GPUs, and NICs of a few Gbit/s, come last in both.
+    slow = table[table.accelerators == 512].set_index("instance")
+    least = slow.samples_per_s.sort_values().index[:2]
+    assert "Azure NCv3 (V100 16 GB, no NVLink)" in least
+    assert slow.original_samples_per_s.idxmin() == "Azure NCv3 (V100 16 GB, no NVLink)"
 
 
 def test_a_name_outside_the_suite_is_refused() -> None:

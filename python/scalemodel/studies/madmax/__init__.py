@@ -8,12 +8,11 @@ hardware and longer contexts change, what a training run costs in a cloud. Every
 
 from __future__ import annotations
 
+from scalemodel.studies.madmax.clouds import CLOUDS, cloud_costs
 from scalemodel.studies.madmax.machines import (
     ACCELERATORS,
-    CLOUDS,
     RESOURCES,
     accelerators,
-    cloud_costs,
     context_lengths,
     resource_scaling,
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scalemodel import catalog, resolve
+from scalemodel import resolve
 from scalemodel._core import Ablation
 from scalemodel.codesign.vary import Hardware
 from scalemodel.estimator.estimate import estimate
@@ -154,95 +154,6 @@ def context_lengths(
             rows.append((sequence, mesh, full.verdict, full.tokens_per_s, bare.tokens_per_s))
     columns = ["sequence", "layers", "verdict", "tokens_per_s", "without_scores_tokens_per_s"]
     return pd.DataFrame(rows, columns=columns)
-
-
-@dataclass(frozen=True)
-class Instance:
-    """A cloud instance: a cluster of the catalogue, its list price, what its cards compute in."""
-
-    cluster: str
-    price: str
-    precision: Precision = "tf32"
-
-
-#: How click models train.
-_CLICKS = SUITE["DLRM-A"]
-
-#: Instances the paper compares, by their clusters and prices in the catalogue.
-CLOUDS: dict[str, Instance] = {
-    "AWS p3dn (V100 32 GB)": Instance("aws_p3dn", "aws_p3dn_2023", "fp32"),
-    "AWS p4d (A100 40 GB)": Instance("aws_p4d", "aws_p4d_2024"),
-    "AWS p4de (A100 80 GB)": Instance("aws_p4de", "aws_p4de_2023"),
-    "AWS p5 (H100)": Instance("aws_p5", "aws_p5_2024"),
-    "Azure NDv2 (V100 32 GB)": Instance("azure_ndv2", "azure_ndv2_2023", "fp32"),
-    "Azure ND A100 v4 (40 GB)": Instance("azure_nd_a100_v4", "azure_nd_a100_v4_2024"),
-    "Azure NDm A100 v4 (80 GB)": Instance("azure_ndm_a100_v4", "azure_ndm_a100_v4_2023"),
-    "GCP A2 (16 A100 40 GB)": Instance("gcp_a2", "gcp_a2_mega_2023"),
-}
-
-
-def cloud_costs(
-    accelerators: Sequence[int] = (64, 128, 256, 512),
-    *,
-    model: str = "dlrm_a",
-    global_batch: int = 65536,
-    samples: float = 5e9,
-) -> pd.DataFrame:
-    """What a training run takes on cloud instances: time, accelerator hours, money, energy.
-
-    Parameters
-    ----------
-    accelerators : sequence of int
-        Sizes; a size that does not fill whole nodes is left out.
-    model : str
-        Of the catalogue's composed models.
-    global_batch : int
-    samples : float
-        Of the whole run.
-
-    Returns
-    -------
-    DataFrame, one row per instance and size at which a strategy fits
-        Columns instance, accelerators, layers, ``samples_per_s``, ``accelerator_hours``,
-        ``cost_usd``, ``energy_j`` of the fastest strategy that fits.
-
-    Examples
-    --------
-    >>> table = cloud_costs([128])
-    >>> set(table.columns) >= {"instance", "samples_per_s", "cost_usd", "energy_j"}
-    True
-    """
-    import pandas as pd
-
-    composed, rows = compose(model), []
-    for label, instance in CLOUDS.items():
-        price = catalog.load("prices", instance.price)["usd_per_accelerator_hour"]["value"]
-        base = {"base": instance.cluster, "price": {"usd_per_accelerator_hour": price}}
-        task = replace(_CLICKS, global_batch=global_batch, precision=instance.precision).task()
-        for size in accelerators:
-            if size % resolve.cluster(base, nodes=1).accelerators:
-                continue
-            found = estimates(
-                composed, resolve.cluster(base, accelerators=size), task, _CLICKS.stack
-            )
-            fits = (one for one in found if one.verdict == "ok")
-            est = min(fits, key=lambda one: one.core.step_time_s, default=None)
-            if est is None:
-                continue
-            steps = samples / global_batch
-            rows.append(
-                {
-                    "instance": label,
-                    "accelerators": size,
-                    "tables": meshes(est.strategy)[0],
-                    "layers": meshes(est.strategy)[1],
-                    "samples_per_s": est.samples_per_s,
-                    "accelerator_hours": size * steps * est.core.step_time_s / 3600,
-                    "cost_usd": steps * est.core.cost_usd,
-                    "energy_j": steps * est.core.energy_j,
-                }
-            )
-    return pd.DataFrame(rows)
 
 
 #: Accelerators of the paper's comparison: clusters of the catalogue and what they compute in. One
