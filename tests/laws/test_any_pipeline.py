@@ -67,6 +67,71 @@ def test_the_closed_form_follows_the_timeline() -> None:
     assert max(off) <= 0.05
 
 
+@pytest.mark.parametrize(
+    ("model", "cluster", "nodes", "batch", "sequence", "strategy", "stack"),
+    [
+        # Stages of one layer and of two hand on unlike parts of a pair early.
+        (
+            "qwen2_57b_a14b",
+            "gcp_a2",
+            4,
+            108,
+            4096,
+            sm.Strategy(tp=2, pp=16, ep=2, schedule="dualpipe"),
+            "mlperf_nemo_2023",
+        ),
+        # The slowest stage has the LM head and no expert.
+        (
+            "gpt_oss_20b",
+            "aws_p4de",
+            32,
+            592,
+            2048,
+            sm.Strategy(pp=16, ep=2, recompute="full"),
+            "aleph_alpha_2023",
+        ),
+        # Few tokens of many experts: the gradients of weights take longest, as does their traffic.
+        (
+            "llama4_maverick",
+            "dgx_h200",
+            32,
+            20,
+            512,
+            sm.Strategy(tp=8, pp=16, ep=2, schedule="zero_bubble", recompute="selective"),
+            "llama_fsdp_2024",
+        ),
+        # Less traffic than passes, fewer micro-batches than stages twice over.
+        (
+            "megatron_530b",
+            "aws_p4de",
+            32,
+            92,
+            512,
+            sm.Strategy(tp=4, pp=16, schedule="zero_bubble"),
+            "plain",
+        ),
+    ],
+)
+def test_unlike_stages_run_as_the_timeline_says(
+    model: str,
+    cluster: str,
+    nodes: int,
+    batch: int,
+    sequence: int,
+    strategy: sm.Strategy,
+    stack: str,
+) -> None:
+    estimate = sm.estimate(
+        model,
+        sm.cluster(cluster, nodes=nodes),
+        sm.Training(global_batch=batch, sequence=sequence),
+        strategy,
+        stack=stack,
+    )
+    assert not estimate.illegal
+    assert estimate.timeline().step_time_s == pytest.approx(estimate.step_time_s, rel=0.01)
+
+
 def test_no_pipeline_is_faster_than_one_micro_batch_alone() -> None:
     alone = 0
     for estimate, _ in pipelines():

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "scalemodel/base/index.hpp"
 #include "scalemodel/schedule/pipeline.hpp"
 
 namespace scalemodel {
@@ -265,16 +266,29 @@ void Tables::tabulate(const Strategy& strategy) {
   if (first_violation(strategy, d, model_, cluster_, task_) == Reason::ok) tabulate(strategy, d);
 }
 
+void Tables::tabulate_bound(const Strategy& strategy) {
+  const Degrees d = resolve_degrees(strategy, cluster_, task_);
+  if (first_violation(strategy, d, model_, cluster_, task_) == Reason::ok) add(strategy, d);
+}
+
 void Tables::tabulate(const Strategy& strategy, const Degrees& d) {
+  const StageLayout& stages = add(strategy, d);
+  if (stages.paths != nullptr) stages.paths->find();
+}
+
+const StageLayout& Tables::add(const Strategy& strategy, const Degrees& d) {
   const Key stage = stage_key(strategy, d);
-  if (stage_index_.find(stage) < 0) {
+  std::int32_t layouts = stage_index_.find(stage);
+  if (layouts < 0) {
     stages_.push_back(stages_of(strategy, d));
-    stage_index_.insert(stage, static_cast<std::int32_t>(stages_.size()) - 1);
+    layouts = static_cast<std::int32_t>(stages_.size()) - 1;
+    stage_index_.insert(stage, layouts);
   }
+  const StageLayout& stages = stages_[at(layouts)];
   const Setting& setting = setting_of(strategy);
   const LayerLayout layout = layout_of(strategy, d);
   const Key key = cell_key(strategy, layout);
-  if (cell_index_.find(key) >= 0) return;
+  if (cell_index_.find(key) >= 0) return stages;
   Cell cell;
   for (std::size_t k = 0; k < model_.kinds.size(); ++k) {
     cell.layers[k] =
@@ -287,6 +301,7 @@ void Tables::tabulate(const Strategy& strategy, const Degrees& d) {
   cell.boundary = Bytes{tokens / d.tp * model_.hidden * operand_bytes(setting.conditions.storage)};
   cells_.push_back(cell);
   cell_index_.insert(key, static_cast<std::int32_t>(cells_.size()) - 1);
+  return stages;
 }
 
 const Cell* Tables::find_cell(const Strategy& strategy, const Degrees& degrees) const noexcept {

@@ -45,6 +45,8 @@ class Tables {
 
   /// Fills what `strategy` needs. Cheap when it is there already.
   void tabulate(const Strategy& strategy);
+  /// The same for a lower bound, which needs no paths of its pipeline.
+  void tabulate_bound(const Strategy& strategy);
   /// The same with degrees that are not what the strategy resolves to. Precondition: it can run.
   void tabulate(const Strategy& strategy, const Degrees& degrees);
 
@@ -102,6 +104,7 @@ class Tables {
   static Key cell_key(const Strategy& strategy, const LayerLayout& layout) noexcept;
   static Key stage_key(const Strategy& strategy, const Degrees& degrees) noexcept;
   StageLayout stages_of(const Strategy& strategy, const Degrees& degrees) const;
+  const StageLayout& add(const Strategy& strategy, const Degrees& degrees);
   LayerLayout layout_of(const Strategy& strategy, const Degrees& degrees) const noexcept;
 
   Model model_;

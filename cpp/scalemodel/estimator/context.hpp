@@ -23,6 +23,7 @@ struct StepContext {
   bool gathered;              ///< parameters live sharded and are gathered layer by layer
   bool weights_sharded;       ///< the same but in a lower bound, which pays for no gathering
   bool free_host;             ///< lower bound: transfers to and from host memory cost nothing
+  bool one_stage = false;     ///< lower bound: stages wait for no other but at the ends of a step
   RecentDurations* recent = nullptr;  ///< of the same stages, if kept
 
   const Cluster& cluster() const { return tables.cluster(); }

@@ -55,6 +55,10 @@ struct Freedom {
   bool offloads_weights = false, offloads_activations = false, offloads_optimizer = false;
 };
 
+/// What bounds the duration of a pipeline: its critical paths, or, without looking for them, what
+/// each stage takes for itself.
+enum class PipelineBound { critical_paths, one_stage };
+
 /// The estimate of a strategy whose step is known to take `step_time`: what it is longer or shorter
 /// by are waits for the pipeline. Preconditions as of `evaluate`; `estimate` is of this strategy.
 Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate estimate,
@@ -64,9 +68,11 @@ Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate e
 /// and data-parallel overlap, as `freedom` says: no member has a shorter step, uses less memory or
 /// energy, costs less, or yields more tokens per second or a higher MFU. Data-parallel and host
 /// traffic cost nothing here, and everything that may be sharded is. The other fields mean
-/// nothing. Preconditions as of `evaluate`.
+/// nothing. Preconditions as of `evaluate`, but with `PipelineBound::one_stage` a tabulated bound
+/// is enough.
 Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
-                     const Cell& cell, const StageLayout& stages, const Freedom& freedom) noexcept;
+                     const Cell& cell, const StageLayout& stages, const Freedom& freedom,
+                     PipelineBound pipeline) noexcept;
 
 template <>
 struct RecordOf<Estimate> {

@@ -177,27 +177,61 @@ PipelineTimes times_of_stages(const StepContext& c, const Stages& all) {
   return times;
 }
 
+/// Gradients and parameters that a stage sends once per step, in as many buckets as layers.
+struct Sent {
+  double parameters = 0, layers = 1;
+};
+
+/// Of one kind, by the layers of the stage that sends most of it.
+Sent most_sent(const StepContext& c, double LayerCost::* trainable) {
+  Sent most;
+  for (const StageClass& stage : c.stages.classes) {
+    double parameters = 0;
+    for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
+      parameters += stage.layers[k] * c.cell.layers[k].*trainable;
+    }
+    if (parameters > most.parameters) {
+      most = {parameters, static_cast<double>(stage.total_layers())};
+    }
+  }
+  return most;
+}
+
 /// Every part's share of the gradients and parameters that the slowest stage sends once per step.
-/// Experts travel in groups of their own.
+/// Experts travel in groups of their own. How long takes what the slowest stage has none of, the
+/// stage that sends most of it tells.
 void set_traffic(const StepContext& c, const Stages& all, PipelineTimes& times) {
+  if (c.gathered) return;
   const StepTraffic& traffic = all.traffic;
-  const double dense = all.slowest.trainable_dense, expert = all.slowest.trainable_expert;
+  const StageCost& slowest = all.slowest;
   const double layers = std::max(1, all.slowest_class->total_layers());
-  const bool gather = traffic.gather > Seconds{}, reduce = traffic.reduce > Seconds{};
+  Sent dense{slowest.trainable_dense, layers}, expert{slowest.trainable_expert, layers};
+  const bool lacks_dense = !(dense.parameters > 0), lacks_experts = !(expert.parameters > 0);
+  if (lacks_dense) dense = most_sent(c, &LayerCost::trainable_dense);
+  if (lacks_experts && c.tables.model().routed()) {
+    expert = most_sent(c, &LayerCost::trainable_expert);
+  }
+  const bool lacks =
+      (lacks_dense && dense.parameters > 0) || (lacks_experts && expert.parameters > 0);
+  const bool gather = traffic.gather > Seconds{} || (lacks && c.strategy.sharding != Sharding::ddp);
+  const bool reduce =
+      traffic.reduce > Seconds{} || (lacks && c.strategy.sharding != Sharding::zero2);
   if (!gather && !reduce) return;
   const PassTime gathering = traffic.hide_gather ? kGathering : kGatheringBefore;
   const PassTime reduction = traffic.hide_reduce ? kReduction : kReductionAfter;
-  const auto rates = [](Seconds of_all, Seconds of_experts, double first, double second) {
-    return std::pair{first > 0 ? (1 / first) * (of_all - of_experts) : Seconds{},
-                     second > 0 ? (1 / second) * of_experts : Seconds{}};
+  // Of a parameter: of all of the slowest stage less its experts is of the others.
+  const auto rates = [&](auto time, Seconds of_all) {
+    const Seconds of_experts =
+        expert.parameters > 0 ? time(c, 0.0, expert.parameters, expert.layers) : Seconds{};
+    const Seconds of_dense = lacks_dense     ? time(c, dense.parameters, 0.0, dense.layers)
+                             : lacks_experts ? of_all
+                                             : of_all - of_experts;
+    return std::pair{dense.parameters > 0 ? (1 / dense.parameters) * of_dense : Seconds{},
+                     expert.parameters > 0 ? (1 / expert.parameters) * of_experts : Seconds{}};
   };
-  const auto expert_time = [&](auto time) {
-    return expert > 0 ? time(c, 0.0, expert, layers) : Seconds{};
-  };
-  const std::pair gather_rates =
-      rates(traffic.gather, gather ? expert_time(gather_time) : Seconds{}, dense, expert);
-  const std::pair reduce_rates =
-      rates(traffic.reduce, reduce ? expert_time(reduce_time) : Seconds{}, dense, expert);
+  const std::pair none{Seconds{}, Seconds{}};
+  const std::pair gather_rates = gather ? rates(gather_time, traffic.gather) : none;
+  const std::pair reduce_rates = reduce ? rates(reduce_time, traffic.reduce) : none;
   const auto set = [&](std::size_t part, double dense_part, double expert_part) {
     PartTimes& t = times.parts[part];
     if (gather) t[gathering] = dense_part * gather_rates.first + expert_part * gather_rates.second;
@@ -216,9 +250,10 @@ void set_traffic(const StepContext& c, const Stages& all, PipelineTimes& times) 
 
 /// How long before its end a pair of DualPipe hands on what it made: the last layer's backward pass
 /// hides what is sent.
-Seconds handed_on_early(const StepContext& c, const StageCost& cost) {
+Seconds handed_on_early(const StepContext& c, const StageCost& cost, const StageClass& stage) {
   if (!c.stages.mirrored || !transfers_overlap(c)) return Seconds{};
-  const double layers = std::max(1, c.tables.model().layers() / c.degrees.pp);
+  // A micro-batch passes one of the stage's two chunks.
+  const double layers = std::max(1.0, 0.5 * stage.total_layers());
   return (cost.backward.compute + cost.recompute.compute) / layers;
 }
 
@@ -235,7 +270,8 @@ PipelineDuration critical_path(const StepContext& c, const Stages& all,
   PipelineTimes times = whole && alike && all.first.layers > 0 && all.last.layers > 0
                             ? times_of_stages(c, all)
                             : pipeline_times(c, *all.slowest_class, gathers);
-  times.early = handed_on_early(c, all.slowest);
+  times.early = handed_on_early(c, all.slowest, *all.slowest_class);
+  if (c.one_stage) return paths.at_least(times, c.degrees.micro_batches, all.busy);
   set_traffic(c, all, times);
   return paths.duration(times, c.degrees.micro_batches, all.busy, c.recent);
 }
@@ -341,7 +377,8 @@ Bytes reported_memory(const Estimate& estimate, const MemoryPolicy& stack) noexc
 }
 
 Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
-                     const Cell& cell, const StageLayout& stages, const Freedom& freedom) noexcept {
+                     const Cell& cell, const StageLayout& stages, const Freedom& freedom,
+                     PipelineBound pipeline) noexcept {
   Strategy best = strategy;
   best.sharding = freedom.shards_gradients ? Sharding::zero2 : Sharding::zero1;
   best.offload_weights = freedom.offloads_weights;
@@ -355,6 +392,7 @@ Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degre
   g.expert_shard_ranks = g.expert_ranks;
   c.weights_sharded = freedom.shards_weights;
   c.free_host = true;
+  c.one_stage = pipeline == PipelineBound::one_stage;
   Extremes extremes;
   Estimate bound = estimate_of(c, &extremes);
   bound.step_time = kBoundMargin * bound.step_time;

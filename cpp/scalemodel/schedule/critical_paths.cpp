@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "scalemodel/schedule/path_search.hpp"
+#include "scalemodel/schedule/stage_paths.hpp"
 
 namespace scalemodel {
 
@@ -147,18 +148,28 @@ void RecentDurations::add(const LongestPath::Sums& sums, double micro_batches, S
   oldest_ = (oldest_ + 1) % entries_.size();
 }
 
-CriticalPaths::CriticalPaths(const PipelineShape& shape, int micro_batches)
-    : pp_(shape.pp), micro_batches_(micro_batches) {
-  const bool repeats = micro_batches >= (kGroups - 1) * shape.pp;
-  detail::FoundPaths found = detail::find_paths(shape, micro_batches, repeats);
+CriticalPaths::CriticalPaths(PipelineShape shape, int micro_batches)
+    : shape_(std::move(shape)), pp_(shape_.pp), micro_batches_(micro_batches) {
+  const detail::StagePaths stages(shape_);
+  stage_paths_ = LongestPath(std::array{stages.to, stages.on});
+}
+
+void CriticalPaths::search() const {
+  const std::lock_guard lock(searching_);
+  if (found_.load(std::memory_order_relaxed)) return;
+  const int micro_batches = static_cast<int>(micro_batches_);
+  const bool repeats = micro_batches >= (kGroups - 1) * shape_.pp;
+  detail::FoundPaths found = detail::find_paths(shape_, micro_batches, repeats);
+  detail::StagePaths stages(shape_);
   std::array<std::vector<PipelinePath>, kKinds> kinds;
   kinds[kQuiet] = std::move(found.quiet);
   kinds[kFurther] = std::move(found.further);
   kinds[kHiding] = std::move(found.hiding);
   kinds[kBlocking] = std::move(found.blocking);
-  kinds[kToStage] = std::move(found.to_stage);
-  kinds[kOnStage] = std::move(found.on_stage);
+  kinds[kToStage] = std::move(stages.to);
+  kinds[kOnStage] = std::move(stages.on);
   paths_ = LongestPath(kinds);
+  found_.store(true, std::memory_order_release);
 }
 
 CriticalPaths::Quiet CriticalPaths::quiet(const LongestPath::Sums& sums, double micro_batches,
@@ -182,6 +193,7 @@ CriticalPaths::Quiet CriticalPaths::quiet(const LongestPath::Sums& sums, double 
 
 PipelineDuration CriticalPaths::duration(const PipelineTimes& times, double micro_batches,
                                          Seconds slowest, RecentDurations* recent) const noexcept {
+  find();
   const LongestPath::Sums sums(paths_, times);
   if (recent != nullptr) {
     const PipelineDuration* known = recent->find(sums, micro_batches, slowest);
@@ -205,6 +217,15 @@ PipelineDuration CriticalPaths::duration(const PipelineTimes& times, double micr
   return duration;
 }
 
+PipelineDuration CriticalPaths::at_least(const PipelineTimes& times, double micro_batches,
+                                         Seconds slowest) const noexcept {
+  constexpr std::size_t kTo = 0, kOn = 1;
+  const LongestPath::Sums sums(stage_paths_, times);
+  const PathTimes stage = stage_paths_.longest(kTo, kOn, micro_batches, sums);
+  const Seconds passes = max(stage.passes, micro_batches * slowest);
+  return {passes, max(stage.with_hops, passes) - passes, Seconds{}};
+}
+
 std::shared_ptr<const CriticalPaths> critical_paths(const PipelineShape& shape, int micro_batches) {
   static constexpr std::size_t kMaxKept = 4096;
   static std::mutex guard;
@@ -219,15 +240,11 @@ std::shared_ptr<const CriticalPaths> critical_paths(const PipelineShape& shape, 
     key.insert(key.end(), chunk.layers.begin(), chunk.layers.end());
     key.push_back((chunk.embedding ? 2 : 0) + (chunk.head ? 1 : 0));
   }
-  {
-    const std::lock_guard lock(guard);
-    const auto found = known.find(key);
-    if (found != known.end()) return found->second;
-  }
-  // Found outside of the lock: two threads that ask for the same find the same.
-  auto paths = std::make_shared<const CriticalPaths>(shape, micro_batches);
   const std::lock_guard lock(guard);
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
   if (known.size() >= kMaxKept) known.clear();
+  const auto paths = std::make_shared<const CriticalPaths>(shape, micro_batches);
   known.emplace(std::move(key), paths);
   return paths;
 }

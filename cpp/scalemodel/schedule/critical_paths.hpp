@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -104,17 +106,30 @@ class RecentDurations {
 /// critical paths, hence convex and piecewise linear in these times: a path is a count of every
 /// part's passes and of hops. The paths are found once, by running the passes in order at typical
 /// times; an evaluation takes the longest of them, exact where the same path is critical and short
-/// of it by little in between. Once a few groups of pp micro-batches have passed they repeat:
-/// further ones last as one more group says, at least as long as on the slowest stage.
+/// of it by little in between, but never less than along any one stage. Once a few groups of pp
+/// micro-batches have passed they repeat: further ones last as one more group says, at least as
+/// long as on the slowest stage.
 class CriticalPaths {
  public:
   /// `micro_batches`: as of `representative`.
-  CriticalPaths(const PipelineShape& shape, int micro_batches);
+  CriticalPaths(PipelineShape shape, int micro_batches);
 
-  /// Precondition: representative(pp, micro_batches) is what the paths were found for.
-  /// `slowest`: the passes of a micro-batch on the slowest stage. `recent`: of this pipeline.
+  /// Looks for the paths, which takes milliseconds, where that was not done yet. Any thread may
+  /// ask.
+  void find() const {
+    if (!found_.load(std::memory_order_acquire)) search();
+  }
+
+  /// Precondition: representative(pp, micro_batches) is what the paths are of. Finds them where
+  /// they are not known. `slowest`: the passes of a micro-batch on the slowest stage. `recent`: of
+  /// this pipeline.
   PipelineDuration duration(const PipelineTimes& times, double micro_batches, Seconds slowest,
                             RecentDurations* recent = nullptr) const noexcept;
+
+  /// No less than this, as the passes of each stage say without the others'; the traffic of a step
+  /// left out. Needs no paths to be found.
+  PipelineDuration at_least(const PipelineTimes& times, double micro_batches,
+                            Seconds slowest) const noexcept;
 
   /// Micro-batches of the shortest step whose groups repeat as in one of `micro_batches`.
   static int representative(int pp, int micro_batches) noexcept {
@@ -136,11 +151,17 @@ class CriticalPaths {
   };
   Quiet quiet(const LongestPath::Sums& sums, double micro_batches, Seconds slowest) const noexcept;
 
-  LongestPath paths_;
+  void search() const;
+
+  PipelineShape shape_;
   double pp_, micro_batches_;
+  LongestPath stage_paths_;  ///< to each stage and on it
+  mutable std::mutex searching_;
+  mutable std::atomic<bool> found_{false};
+  mutable LongestPath paths_;  ///< once they are found
 };
 
-/// The critical paths of a pipeline, found when first asked for. Any thread may ask.
+/// The critical paths of a pipeline, one object for all who ask. Any thread may.
 std::shared_ptr<const CriticalPaths> critical_paths(const PipelineShape& shape, int micro_batches);
 
 }  // namespace scalemodel

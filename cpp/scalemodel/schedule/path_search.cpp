@@ -4,12 +4,14 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <iterator>
+#include <queue>
 #include <span>
-#include <tuple>
 #include <utility>
 
 #include "scalemodel/base/index.hpp"
 #include "scalemodel/schedule/pipeline_run.hpp"
+#include "scalemodel/schedule/stage_paths.hpp"
 #include "scalemodel/schedule/typical_times.hpp"
 
 namespace scalemodel::detail {
@@ -51,19 +53,37 @@ struct SampledTimes {
     }
   }
 
-  Lanes lasts(const PipelinePath& path) const {
-    Lanes sum = plus(plus(Lanes{}, hop, path.hops), early, path.early);
+  std::array<std::array<Lanes, kPassTimes>, kPipelineParts> parts;
+  Lanes hop, early;
+};
+
+/// What a path counts, without what it has not: it is summed up at every sample.
+class CountedPath {
+ public:
+  explicit CountedPath(const PipelinePath& path) : path_(path) {
     for (std::size_t part = 0; part < kPipelineParts; ++part) {
       for (std::size_t time = 0; time < kPassTimes; ++time) {
         const double count = path.parts[part][time];
-        if (count != 0) sum = plus(sum, parts[part][time], count);
+        if (count != 0) counts_.push_back({part, time, count});
       }
     }
+  }
+
+  Lanes lasts(const SampledTimes& samples) const {
+    Lanes sum = plus(plus(Lanes{}, samples.hop, path_.hops), samples.early, path_.early);
+    for (const Count& c : counts_) sum = plus(sum, samples.parts[c.part][c.time], c.count);
     return sum;
   }
 
-  std::array<std::array<Lanes, kPassTimes>, kPipelineParts> parts;
-  Lanes hop, early;
+  const PipelinePath& path() const { return path_; }
+
+ private:
+  struct Count {
+    std::size_t part, time;
+    double count;
+  };
+  PipelinePath path_;
+  std::vector<Count> counts_;
 };
 
 /// Tells when a pass ends at each sample of a batch.
@@ -176,8 +196,8 @@ class PathSearch {
  public:
   /// `known`: paths that need not be found again.
   PathSearch(const PassSequence& sequence, StepTrafficKind traffic,
-             std::vector<PipelinePath> known = {})
-      : sequence_(sequence), traffic_(traffic), known_(std::move(known)) {}
+             std::span<const PipelinePath> known = {})
+      : sequence_(sequence), traffic_(traffic), known_(known.begin(), known.end()) {}
 
   /// Adds the paths of samples that last longer than on all that are known or found, and marks
   /// these samples.
@@ -186,14 +206,14 @@ class PathSearch {
     LaneClock clock(sequence_, samples);
     const Lanes ends = PipelineRun(sequence_, clock, traffic_).end();
     Lanes longest;
-    for (const PipelinePath& path : known_) longest = later(longest, samples.lasts(path));
+    for (const CountedPath& path : known_) longest = later(longest, path.lasts(samples));
     least_.push_back(least(ends, longest));
-    for (const PipelinePath& path : found_) longest = later(longest, samples.lasts(path));
+    for (const CountedPath& path : found_) longest = later(longest, path.lasts(samples));
     for (std::size_t i = 0; i < Lanes::kCount; ++i) {
       if (longest.of[i] >= least_.back().of[i]) continue;
       TracingClock tracing(sequence_, batch[i]);
-      found_.push_back(tracing.path_to(PipelineRun(sequence_, tracing, traffic_).end()));
-      longest = later(longest, samples.lasts(found_.back()));
+      found_.emplace_back(tracing.path_to(PipelineRun(sequence_, tracing, traffic_).end()));
+      longest = later(longest, found_.back().lasts(samples));
       missing[i] = true;
     }
   }
@@ -201,31 +221,41 @@ class PathSearch {
   /// Those that together are as long as all at every sample: always the one that is so at most of
   /// the samples left. `samples`: all that were added.
   std::vector<PipelinePath> fewest(std::span<const SampledTimes> samples) const {
-    std::vector<Covered> covers;
-    covers.reserve(found_.size());
-    for (const PipelinePath& path : found_) covers.push_back(covered(path, samples));
-    Covered left(samples.size(), kAll);
+    Covered left((samples.size() + kBatches - 1) / kBatches, ~std::uint64_t{});
     const auto take = [&](const Covered& covered) {
-      for (std::size_t i = 0; i < left.size(); ++i) {
-        left[i] = static_cast<std::uint16_t>(left[i] & ~covered[i]);
-      }
+      for (std::size_t i = 0; i < left.size(); ++i) left[i] &= ~covered[i];
     };
-    for (const PipelinePath& path : known_) take(covered(path, samples));
-    std::vector<PipelinePath> kept;
-    while (true) {
-      std::size_t best = 0;
-      int most = 0;
-      for (std::size_t path = 0; path < covers.size(); ++path) {
-        int count = 0;
-        for (std::size_t i = 0; i < left.size(); ++i) {
-          count += std::popcount(static_cast<std::uint16_t>(left[i] & covers[path][i]));
-        }
-        if (count > most) std::tie(best, most) = std::pair{path, count};
-      }
-      if (most == 0) return kept;
-      kept.push_back(found_[best]);
-      take(covers[best]);
+    const auto count = [&](const Covered& covered) {
+      int covers = 0;
+      for (std::size_t i = 0; i < left.size(); ++i) covers += std::popcount(left[i] & covered[i]);
+      return covers;
+    };
+    for (const CountedPath& path : known_) take(covered(path, samples));
+    std::vector<Covered> covers;
+    // How many samples a path covered when it was last looked at, never less than it covers now.
+    using Candidate = std::pair<int, std::size_t>;
+    const auto worse = [](const Candidate& a, const Candidate& b) {
+      return a.first < b.first || (a.first == b.first && a.second > b.second);
+    };
+    std::priority_queue<Candidate, std::vector<Candidate>, decltype(worse)> candidates(worse);
+    for (const CountedPath& path : found_) {
+      covers.push_back(covered(path, samples));
+      candidates.emplace(count(covers.back()), covers.size() - 1);
     }
+    std::vector<PipelinePath> kept;
+    while (!candidates.empty()) {
+      const std::size_t path = candidates.top().second;
+      candidates.pop();
+      const Candidate now{count(covers[path]), path};
+      if (now.first == 0) continue;
+      if (!candidates.empty() && worse(now, candidates.top())) {
+        candidates.push(now);
+        continue;
+      }
+      kept.push_back(found_[path].path());
+      take(covers[path]);
+    }
+    return kept;
   }
 
  private:
@@ -241,28 +271,27 @@ class PathSearch {
     return least;
   }
 
-  /// A bit per sample, a number per batch.
-  using Covered = std::vector<std::uint16_t>;
-  static constexpr std::uint16_t kAll = 0xFFFF;
-  static_assert(Lanes::kCount == 16);
+  /// A bit per sample.
+  using Covered = std::vector<std::uint64_t>;
+  static constexpr std::size_t kBatches = 64 / Lanes::kCount;  ///< in a number
 
   /// Samples at which a path is the longest.
-  Covered covered(const PipelinePath& path, std::span<const SampledTimes> samples) const {
-    Covered covered;
+  Covered covered(const CountedPath& path, std::span<const SampledTimes> samples) const {
+    Covered covered((samples.size() + kBatches - 1) / kBatches);
     for (std::size_t batch = 0; batch < samples.size(); ++batch) {
-      const Lanes lasts = samples[batch].lasts(path);
-      unsigned bits = 0;
+      const Lanes lasts = path.lasts(samples[batch]);
+      std::uint64_t bits = 0;
       for (std::size_t i = 0; i < Lanes::kCount; ++i) {
-        bits |= static_cast<unsigned>(lasts.of[i] >= least_[batch].of[i]) << i;
+        bits |= static_cast<std::uint64_t>(lasts.of[i] >= least_[batch].of[i]) << i;
       }
-      covered.push_back(static_cast<std::uint16_t>(bits));
+      covered[batch / kBatches] |= bits << (batch % kBatches * Lanes::kCount);
     }
     return covered;
   }
 
   const PassSequence& sequence_;
   StepTrafficKind traffic_;
-  std::vector<PipelinePath> known_, found_;
+  std::vector<CountedPath> known_, found_;
   std::vector<Lanes> least_;  ///< that a path must last at every sample
 };
 
@@ -271,7 +300,7 @@ void search(std::span<PathSearch* const> searches, std::size_t turns, std::size_
             StepTrafficKind traffic, std::vector<SampledTimes>& samples) {
   // Samples in a row without a new path, and in all: more of a small pipeline, which is soon run
   // and all of whose chunks matter.
-  const std::size_t enough = std::clamp<std::size_t>(24'576 / turns, 48, 384), most = 8 * enough;
+  const std::size_t enough = std::clamp<std::size_t>(49'152 / turns, 96, 768), most = 8 * enough;
   TypicalTimes typical(kinds, traffic);
   std::size_t explained = 0;
   while (explained < enough && samples.size() * Lanes::kCount < most) {
@@ -283,58 +312,6 @@ void search(std::span<PathSearch* const> searches, std::size_t turns, std::size_
     for (const bool is_missing : missing) explained = is_missing ? 0 : explained + 1;
   }
 }
-
-void add_pass(PipelinePath& path, const StageClass& chunk, PassTime pass) {
-  for (std::size_t part = 0; part < kPipelineParts; ++part) {
-    path.parts[part][pass] += PassSequence::count(chunk, part);
-  }
-}
-
-/// Along the passes of one stage, none of which begins before the one in front of it has ended:
-/// from the first micro-batch's way to the stage, where it takes one, to the last one's way back.
-struct StagePaths {
-  std::vector<PipelinePath> to, on;  ///< to it and back; a micro-batch on it
-
-  explicit StagePaths(const PipelineShape& shape) {
-    // Where passes run in pairs, some of them run alone: which do is not known without a run.
-    if (traits_of(shape.schedule).two_directions) return;
-    const std::size_t per_stage = shape.chunks.size() / at(shape.pp);
-    PipelinePath way;
-    for (int s = 0; s < shape.pp; ++s) {
-      const std::span chunks = std::span(shape.chunks).subspan(at(s) * per_stage, per_stage);
-      PipelinePath one;
-      for (const StageClass& chunk : chunks) {
-        for (const PassTime pass : {kForward, kInputGradient, kWeightGradient}) {
-          add_pass(one, chunk, pass);
-        }
-      }
-      const double sends =
-          2.0 * static_cast<double>(per_stage) - (s == 0 ? 1 : 0) - (s + 1 == shape.pp ? 1 : 0);
-      one.hops = shape.transfers_block ? (shape.transfers_serial ? 2 : 1) * sends : 0;
-      add(way, one);
-      add_pass(way, chunks.front(), kForward);
-      way.hops += 1;
-      // Deferred gradients of weights end after the way back.
-      if (traits_of(shape.schedule).splits_backward) continue;
-      // What blocks its sender counts as a hop of that stage.
-      add_pass(way, chunks.front(), kInputGradient);
-      add_pass(way, chunks.front(), kWeightGradient);
-      way.hops += s == 0 && shape.transfers_block ? 0 : 1;
-    }
-  }
-
- private:
-  /// Of stages alike the last one has the longest way.
-  void add(const PipelinePath& way, const PipelinePath& one) {
-    const auto known = std::ranges::find(on, one);
-    if (known == on.end()) {
-      on.push_back(one);
-      to.push_back(way);
-    } else {
-      to[at(known - on.begin())] = way;
-    }
-  }
-};
 
 std::size_t kinds_of(const PipelineShape& shape) {
   std::size_t kinds = 1;
@@ -355,11 +332,18 @@ FoundPaths find_paths(const PipelineShape& shape, int micro_batches, bool repeat
   FoundPaths paths;
   std::vector<SampledTimes> samples;
   {
-    PathSearch quiet(sequence, StepTrafficKind::none), further(longer, StepTrafficKind::none);
+    const StagePaths stages(shape);
+    const std::vector<PipelinePath> along = stages.of(micro_batches),
+                                    along_longer = stages.of(micro_batches + shape.pp);
+    PathSearch quiet(sequence, StepTrafficKind::none, along);
+    PathSearch further(longer, StepTrafficKind::none,
+                       repeats ? along_longer : std::vector<PipelinePath>{});
     search(std::array{&quiet, &further}, sequence.turns.size(), kinds, StepTrafficKind::none,
            samples);
     paths.quiet = quiet.fewest(samples);
     paths.further = further.fewest(samples);
+    std::ranges::copy(along, std::back_inserter(paths.quiet));
+    if (repeats) std::ranges::copy(along_longer, std::back_inserter(paths.further));
   }
   const auto with = [&](StepTrafficKind traffic) {
     samples.clear();
@@ -369,9 +353,6 @@ FoundPaths find_paths(const PipelineShape& shape, int micro_batches, bool repeat
   };
   paths.hiding = with(StepTrafficKind::hiding);
   paths.blocking = with(StepTrafficKind::blocking);
-  StagePaths stages(shape);
-  paths.to_stage = std::move(stages.to);
-  paths.on_stage = std::move(stages.on);
   return paths;
 }
 

@@ -13,8 +13,6 @@ struct FoundPaths {
   std::vector<PipelinePath> further;   ///< the same with another group of micro-batches
   std::vector<PipelinePath> hiding;    ///< with traffic that hides under passes
   std::vector<PipelinePath> blocking;  ///< with any traffic
-  /// Along one stage: to it and back, and, path by path, a micro-batch on it.
-  std::vector<PipelinePath> to_stage, on_stage;
 };
 
 /// `repeats`: groups of micro-batches do, so that `further` is looked for.

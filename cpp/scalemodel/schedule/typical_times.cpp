@@ -8,7 +8,7 @@ namespace scalemodel::detail {
 PipelineTimes TypicalTimes::next() {
   ++index_;
   dimension_ = 0;
-  const double forward = between(0.15, 0.5), weight = any(0.03, 0.8) * (1 - forward);
+  const double forward = between(0.15, 0.5);
   const double alone = any(1, 2.5), overlap_efficiency = between(0.05, 0.95);
   const bool sends = traffic_ != StepTrafficKind::none;
   const double gather = sends ? sometimes(0.7, 0.01, 60) : 0;
@@ -17,12 +17,14 @@ PipelineTimes TypicalTimes::next() {
   const double which = traffic_ == StepTrafficKind::blocking ? 3 * fraction() : 3;
   const PassTime gathering = which > 1 && which < 3 ? kGatheringBefore : kGathering;
   const PassTime reduction = which < 2 ? kReductionAfter : kReduction;
-  const auto part = [&](double ahead, double back, double parameters) {
+  const auto weights = [&] { return any(0.03, 0.8) * (1 - forward); };
+  const double weight = weights();
+  const auto part = [&](double ahead, double back, double parameters, double weight_gradient) {
     PartTimes t;
     t[kPairedForward] = Seconds{ahead * forward};
     t[kPairedBackward] = Seconds{back * (1 - forward)};
     t[kForward] = alone * t[kPairedForward];
-    t[kWeightGradient] = Seconds{back * weight};
+    t[kWeightGradient] = Seconds{back * weight_gradient};
     t[kInputGradient] = alone * (t[kPairedBackward] - t[kWeightGradient]);
     t[kForwardOverlappable] = overlap_efficiency * t[kForward];
     t[kInputGradientOverlappable] = overlap_efficiency * t[kInputGradient];
@@ -35,12 +37,13 @@ PipelineTimes TypicalTimes::next() {
   };
   PipelineTimes times;
   const double embedding = any(0.01, 2), head = any(0.02, 20);
-  times.parts[kEmbeddingPart] = part(embedding, embedding * any(0.05, 3), any(0.1, 20));
-  times.parts[kHeadPart] = part(head, head * any(0.05, 2), any(0.1, 20));
+  times.parts[kEmbeddingPart] = part(embedding, embedding * any(0.05, 3), any(0.1, 20), weight);
+  times.parts[kHeadPart] = part(head, head * any(0.05, 2), any(0.1, 20), weight);
   times.hop = Seconds{any(0.001, 3)};
   for (std::size_t k = 0; k < kinds_; ++k) {
-    const double size = k == 0 ? 1 : any(0.2, 8), parameters = k == 0 ? 1 : any(0.03, 30);
-    times.parts[k] = part(size, size, parameters);
+    const double size = k == 0 ? 1 : any(0.2, 30), parameters = k == 0 ? 1 : any(0.03, 120);
+    // A few tokens of many experts take as long for the gradients of weights as for all else.
+    times.parts[k] = part(size, size, parameters, k == 0 ? weight : weights());
   }
   times.early = times.parts[0][kPairedBackward];
   return times;
@@ -48,8 +51,9 @@ PipelineTimes TypicalTimes::next() {
 
 /// In [0, 1), another dimension with every call.
 double TypicalTimes::fraction() {
-  static constexpr std::array<double, 21> primes{2,  3,  5,  7,  11, 13, 17, 19, 23, 29, 31,
-                                                 37, 41, 43, 47, 53, 59, 61, 67, 71, 73};
+  static constexpr std::array<double, 30> primes{2,  3,  5,  7,  11, 13,  17,  19,  23,  29,
+                                                 31, 37, 41, 43, 47, 53,  59,  61,  67,  71,
+                                                 73, 79, 83, 89, 97, 101, 103, 107, 109, 113};
   const double multiple = index_ * std::sqrt(primes[dimension_++]);
   return multiple - std::floor(multiple);
 }

@@ -21,9 +21,13 @@ struct Located {
   const StageLayout* stages = nullptr;
 };
 
-Located locate(Tables& tables, const Strategy& strategy) {
+Located locate(Tables& tables, const Strategy& strategy, PipelineBound needed) {
   if (tables.cells() >= kMaxCells) tables.clear();
-  tables.tabulate(strategy);
+  if (needed == PipelineBound::one_stage) {
+    tables.tabulate_bound(strategy);
+  } else {
+    tables.tabulate(strategy);
+  }
   Located at;
   at.degrees = resolve_degrees(strategy, tables.cluster(), tables.task());
   at.cell = tables.find_cell(strategy, at.degrees);
@@ -39,7 +43,7 @@ void evaluate_group(Tables& tables, const Point& point, const Options& options,
   const std::uint64_t last = std::min(rows.last, point.first_row + group.end);
   if (first >= last) return;
   const Strategy leader = joined(point.degrees, options.rows[group.begin]);
-  const Located at = locate(tables, leader);
+  const Located at = locate(tables, leader, PipelineBound::critical_paths);
   RecentDurations recent;
   for (std::uint64_t row = first; row < last; ++row) {
     const Strategy strategy = joined(point.degrees, options.rows[row - point.first_row]);
@@ -92,11 +96,11 @@ PointRange points_of(const Enumeration& space, RowRange rows) {
 
 /// Bound of a group's scores; kInfinity where no member can be an answer at all.
 double bound_of(Tables& tables, const Point& point, const Options& all, const OptionGroup& group,
-                const SearchOptions& options) {
+                const SearchOptions& options, PipelineBound pipeline) {
   const Strategy leader = joined(point.degrees, all.rows[group.begin]);
-  const Located at = locate(tables, leader);
+  const Located at = locate(tables, leader, pipeline);
   const Estimate bound =
-      lower_bound(tables, leader, at.degrees, *at.cell, *at.stages, group.freedom);
+      lower_bound(tables, leader, at.degrees, *at.cell, *at.stages, group.freedom, pipeline);
   if (!options.too_big && bound.memory > bound.memory_capacity) return kInfinity;
   for (const Constraint& constraint : options.constraints) {
     if (constraint.bounded() && !constraint.holds(bound)) return kInfinity;
@@ -147,7 +151,8 @@ class PrunedSearch {
         BoundedGroup& bounded = bounded_groups_[starts[item] + g];
         bounded.point = static_cast<std::uint32_t>(first + item);
         bounded.group = static_cast<std::uint32_t>(g);
-        bounded.bound = bound_of(workers_[worker].tables, point, all, all.groups[g], options_);
+        bounded.bound = bound_of(workers_[worker].tables, point, all, all.groups[g], options_,
+                                 PipelineBound::one_stage);
       }
     });
   }
@@ -168,11 +173,19 @@ class PrunedSearch {
             SearchWorker& searcher = workers_[worker];
             const Point& point = space_.points()[bounded.point];
             const Options& all = space_.options(point);
-            evaluate_group(searcher.tables, point, all, all.groups[bounded.group], rows_,
+            const OptionGroup& group = all.groups[bounded.group];
+            const std::uint64_t rows = rows_of(bounded);
+            pool_.add_done(rows);
+            // Only what may still be among the best is worth a look for its critical paths.
+            if (beyond(bound_of(searcher.tables, point, all, group, options_,
+                                PipelineBound::critical_paths))) {
+              searcher.counts.pruned += rows;
+              return;
+            }
+            evaluate_group(searcher.tables, point, all, group, rows_,
                            [&](std::uint64_t row, const Strategy& s, const Estimate& e) {
                              judge(searcher, options_, row, s, e);
                            });
-            pool_.add_done(rows_of(bounded));
           });
       if (!complete) return false;
       for (const SearchWorker& searcher : workers_) {

@@ -47,19 +47,40 @@ TEST_CASE("no strategy of a group beats the group's lower bound") {
       q.tables.tabulate(first);
       const Degrees d = resolve_degrees(first, q.tables.cluster(), q.tables.task());
       if (is_illegal(evaluate(q.tables, first).verdict)) continue;
-      const Estimate bound = lower_bound(q.tables, first, d, *q.tables.find_cell(first, d),
-                                         *q.tables.find_stages(first, d), freedom_of(members));
-      CHECK(bound.step_time > Seconds{});
+      const auto bound_by = [&](PipelineBound pipeline) {
+        return lower_bound(q.tables, first, d, *q.tables.find_cell(first, d),
+                           *q.tables.find_stages(first, d), freedom_of(members), pipeline);
+      };
+      const Estimate bound = bound_by(PipelineBound::critical_paths);
+      const Estimate loose = bound_by(PipelineBound::one_stage);
+      CHECK(loose.step_time > Seconds{});
+      CHECK(loose.step_time <= (1 + 1e-12) * bound.step_time);
       for (const Strategy& s : members) {
         const Estimate e = evaluate(q.tables, s);
         if (is_illegal(e.verdict) && e.verdict != Reason::offload) continue;
         INFO(q.name);
         check_bounded(bound, e);
+        check_bounded(loose, e);
         ++checked;
       }
     }
   }
   CHECK(checked > 1000);
+}
+
+TEST_CASE("a bound by one stage needs no critical paths") {
+  Tables tables(make_decoder(gpt3_shape()), reference_cluster(64), training(64, 2048),
+                reference_stack());
+  const Strategy s = degrees(8, 8);
+  tables.tabulate_bound(s);
+  const Degrees d = resolve_degrees(s, tables.cluster(), tables.task());
+  const Estimate bound =
+      lower_bound(tables, s, d, *tables.find_cell(s, d), *tables.find_stages(s, d), freedom_of({s}),
+                  PipelineBound::one_stage);
+  tables.tabulate(s);
+  const Estimate e = evaluate(tables, s);
+  CHECK(bound.step_time <= e.step_time);
+  CHECK(bound.step_time / e.step_time > 0.99);
 }
 
 TEST_CASE("a strategy without data parallelism or offload nearly reaches its bound") {
@@ -69,8 +90,9 @@ TEST_CASE("a strategy without data parallelism or offload nearly reaches its bou
   q.tables.tabulate(s);
   const Degrees d = resolve_degrees(s, q.tables.cluster(), q.tables.task());
   const Estimate e = evaluate(q.tables, s);
-  const Estimate bound = lower_bound(q.tables, s, d, *q.tables.find_cell(s, d),
-                                     *q.tables.find_stages(s, d), freedom_of({s}));
+  const Estimate bound =
+      lower_bound(q.tables, s, d, *q.tables.find_cell(s, d), *q.tables.find_stages(s, d),
+                  freedom_of({s}), PipelineBound::critical_paths);
   CHECK(bound.step_time / e.step_time > 0.999);
   CHECK(bound.memory / e.memory > 0.999);
 }
