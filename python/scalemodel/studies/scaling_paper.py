@@ -29,6 +29,7 @@ __all__ = [
     "model_parallel_grid",
     "model_sizes",
     "strong_scaling",
+    "tensor_parallel_onset",
 ]
 
 STACK = "llama_fsdp_2024"
@@ -122,6 +123,62 @@ def model_parallel_grid(
     base = alone.set_index(["accelerators", "sharding"])["tokens_per_s_per_accelerator"]
     own = [base[key] for key in zip(frame["accelerators"], frame["sharding"], strict=True)]
     return frame.assign(gain_fraction=frame["tokens_per_s_per_accelerator"] / own - 1)
+
+
+def tensor_parallel_onset(
+    sequences: Sequence[int] = (1024, 2048, 4096),
+    *,
+    each: Sequence[int] = (1, 2),
+    sizes: Sequence[int] = (128, 256, 512, 1024, 2048),
+) -> pd.DataFrame:
+    """From how many accelerators on tensor parallelism by two beats pure sharding.
+
+    Both shard parameters over all ranks and take the batch at once. What decides is the compute
+    that an accelerator has between two gathers: the less it is, the earlier a shorter ring pays.
+
+    Parameters
+    ----------
+    sequences : sequence of int
+        Tokens of a sequence.
+    each : sequence of int
+        Sequences of an accelerator.
+    sizes : sequence of int
+        H100s, in rising order.
+
+    Returns
+    -------
+    DataFrame, one row per length and number of sequences
+        Columns sequence, ``sequences_each``, ``tokens_each``, one ``gain_<size>`` per size (tokens
+        per second over pure sharding, less one) and ``ahead_from`` (None: nowhere).
+
+    Raises
+    ------
+    ScaleModelError : a size that does not fill nodes.
+
+    Examples
+    --------
+    >>> table = tensor_parallel_onset([2048], each=[1], sizes=[128, 256])
+    >>> int(table.ahead_from.iloc[0])
+    256
+    """
+    import pandas as pd
+
+    rows = []
+    for sequence in sequences:
+        for count in each:
+            row: dict[str, Any] = {"sequence": sequence, "sequences_each": count}
+            row["tokens_each"] = sequence * count
+            ahead = None
+            for size in sizes:
+                rates = []
+                for tp in (1, 2):
+                    plan = Strategy(tp=tp, sharding="zero3", micro_batch=tp * count)
+                    task = {"global_batch": count * size, "sequence": sequence}
+                    rates.append(_step("llama2_7b", "dgx_h100", size, plan, **task).tokens_per_s)
+                row[f"gain_{size}"] = rates[1] / rates[0] - 1
+                ahead = size if ahead is None and rates[1] > rates[0] else ahead
+            rows.append(row | {"ahead_from": ahead})
+    return pd.DataFrame(rows).astype({"ahead_from": "Int64"})
 
 
 def contexts(

@@ -38,6 +38,21 @@ def test_the_grid_has_every_pair_up_to_its_product(grid: pd.DataFrame) -> None:
     assert (one[(one.tp == 1) & (one.pp == 1)].gain_fraction == 0).all()
 
 
+def test_tensor_parallelism_pays_the_earlier_the_less_is_computed_between_gathers(
+    summary_line: Callable[[str], None],
+) -> None:
+    table = scaling_paper.tensor_parallel_onset()
+    by_tokens = table.groupby("tokens_each").ahead_from.agg(["min", "max"])
+    summary_line(
+        "tp 2 ahead of pure sharding from: "
+        + ", ".join(f"{row['min']} with {tokens:,} tokens" for tokens, row in by_tokens.iterrows())
+    )
+    assert by_tokens["min"].is_monotonic_increasing
+    assert by_tokens["min"][2048] <= 256 < by_tokens["min"][8192]
+    gains = table.filter(like="gain_")
+    assert (gains.diff(axis=1).iloc[:, 1:] > 0).all(axis=None)
+
+
 def test_long_contexts_need_ranks_that_share_them() -> None:
     table = scaling_paper.contexts().set_index(["sequence", "cp"])
     assert table.verdict[32768, 1] == "out_of_memory"

@@ -142,6 +142,17 @@ def test_the_space_is_the_papers() -> None:
     assert len(vision) == 7 * 2
 
 
+def test_a_task_is_faster_the_less_of_a_step_it_has() -> None:
+    names = ["DLRM-A", "DLRM-F", "Llama2-70B", "ViT-10B"]
+    table = madmax.tasks(names)
+    rates = table.pivot(index="name", columns="task", values="samples_per_s")
+    assert set(rates.index) == set(names)
+    assert (rates["pre-training"] < rates["fine-tuning"]).all()
+    assert (rates["fine-tuning"] < rates["inference"]).all()
+    # A forward pass is a third of a step or less: backward and optimizer are the rest.
+    assert rates.loc["Llama2-70B", "inference"] > 3 * rates.loc["Llama2-70B", "pre-training"]
+
+
 def test_fine_tuning_is_faster_the_more_is_frozen() -> None:
     table = madmax.fine_tuning()
     for _, rows in table.groupby("name"):

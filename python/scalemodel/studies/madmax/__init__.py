@@ -24,7 +24,13 @@ from scalemodel.studies.madmax.suite import (
     plans,
     strategies,
 )
-from scalemodel.studies.madmax.tasks import bars, fine_tuning, fleet_exposed, throughput_memory
+from scalemodel.studies.madmax.tasks import (
+    bars,
+    fine_tuning,
+    fleet_exposed,
+    tasks,
+    throughput_memory,
+)
 
 __all__ = [
     "ACCELERATORS",
@@ -43,5 +49,6 @@ __all__ = [
     "plans",
     "resource_scaling",
     "strategies",
+    "tasks",
     "throughput_memory",
 ]

@@ -78,10 +78,10 @@ class Workload:
         return resolve.cluster(self.cluster, nodes=self.nodes)
 
 
-def _recommender(model: str) -> Workload:
+def _recommender(model: str, nodes: int = 16) -> Workload:
     # Software that pipelines lookups, exchanges and dense layers; one state a weight (AdaGrad).
     return Workload(
-        model, "zionex", 16, 65536, precision="tf32", stack="hugectr", optimizer="sgd_momentum"
+        model, "zionex", nodes, 65536, precision="tf32", stack="hugectr", optimizer="sgd_momentum"
     )
 
 
@@ -100,6 +100,7 @@ SUITE: dict[str, Workload] = {
     "DLRM-A": _recommender("dlrm_a"),
     "DLRM-A-MoE": _recommender("dlrm_a_moe"),
     "DLRM-A-Transformer": _recommender("dlrm_a_transformer"),
+    "DLRM-F": _recommender("dlrm_f", nodes=256),  # tables of 12T parameters fill 2,048 GPUs
     "DLRM-I": _recommender("dlrm_i"),
     "DLRM-I-MoE": _recommender("dlrm_i_moe"),
     "DLRM-I-Transformer": _recommender("dlrm_i_transformer"),

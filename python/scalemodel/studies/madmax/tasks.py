@@ -83,6 +83,51 @@ def fine_tuning(names: Sequence[str] = ("DLRM-A", "Llama2-70B")) -> pd.DataFrame
     return frame.assign(speed_up=whole / frame["step_time_s"])
 
 
+def tasks(names: Sequence[str] | None = None) -> pd.DataFrame:
+    """Pre-training, fine-tuning and inference of the same models, the best strategy for each.
+
+    Fine-tuning trains what `fine_tuning` freezes least of: all but the embedding of a click model,
+    the upper half of the blocks of any other.
+
+    Parameters
+    ----------
+    names : sequence of str, optional
+        Of `SUITE`; default: all.
+
+    Returns
+    -------
+    DataFrame, one row per model and task with a strategy that fits
+        Columns name, task, tables, layers, experts, ``samples_per_s``, ``exposed_fraction``,
+        ``memory_bytes``, ``speed_up`` over pre-training.
+
+    Raises
+    ------
+    ScaleModelError : an unknown model.
+
+    Examples
+    --------
+    >>> tasks(["DLRM-A"]).task.tolist()
+    ['pre-training', 'fine-tuning', 'inference']
+    """
+    import pandas as pd
+
+    rows = []
+    for name, workload in named(names, SUITE).items():
+        model = compose(workload.model)
+        frozen = list(_frozen(model).values())[1]
+        asked = {"pre-training": model, "fine-tuning": frozen, "inference": model}
+        for task, variant in asked.items():
+            est = _fastest(variant, workload, inference=task == "inference")
+            if est is None:
+                continue
+            row = (name, task, *meshes(est.strategy), est.samples_per_s)
+            rows.append((*row, est.core.exposed_fraction, est.core.memory_bytes))
+    columns = ["name", "task", "tables", "layers", "experts", "samples_per_s"]
+    frame = pd.DataFrame(rows, columns=[*columns, "exposed_fraction", "memory_bytes"])
+    first = frame.groupby("name", sort=False)["samples_per_s"].transform("first")
+    return frame.assign(speed_up=frame["samples_per_s"] / first)
+
+
 def bars(names: Sequence[str] | None = None, *, inference: bool = False) -> pd.DataFrame:
     """Two bars of a step: operations one after another, and overlapped as they run.
 

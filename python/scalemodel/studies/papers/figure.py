@@ -1,0 +1,87 @@
+"""One figure of a study: what it was published as, and how it is computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scalemodel import catalog
+from scalemodel.base.units import parse_quantity, value_of
+
+ENTRY = "studied_papers"
+
+
+def published(paper: str, key: str, dimension: str = "") -> float:
+    """A number of ``reference/studied_papers.toml``, in base units.
+
+    Examples
+    --------
+    >>> published("scaling", "throughput_change"), published("routing", "assignment", "s")
+    (-0.3722, 0.01)
+    """
+    value = value_of(catalog.load("reference", ENTRY)[paper][key])
+    where = f"reference/{ENTRY}.{paper}.{key}"
+    if dimension:
+        return parse_quantity(value, dimension, where)
+    assert isinstance(value, (int, float)), where
+    return float(value)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a paper's study.
+
+    Attributes
+    ----------
+    study : int
+        Number of the study within its paper.
+    name, what : str
+        The study; what the figure is.
+    predict : callable
+        Computes it.
+    asked : callable, optional
+        Computes what was published, or what the original's own formulas say.
+    within : float
+        Largest error of a figure that is met, of the published one.
+    holds : callable, optional
+        Where no number was published: whether the prediction is as the paper says.
+    words : str
+        What `holds` asks, in words.
+    reason : str
+        Why a figure that is not met is not met.
+    """
+
+    study: int
+    name: str
+    what: str
+    predict: Callable[[], float]
+    asked: Callable[[], float] | None = None
+    within: float = 0.1
+    holds: Callable[[float], bool] | None = None
+    words: str = ""
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        assert (self.asked is None) != (self.holds is None), self.what
+        assert (self.holds is None) == (self.words == ""), self.what
+
+    def answer(self) -> dict[str, object]:
+        """A row of `scalemodel.studies.papers.figures`."""
+        found = float(self.predict())
+        asked = float(self.asked()) if self.asked else None
+        error = found / asked - 1 if asked else None
+        if self.holds:
+            met = bool(self.holds(found))
+        else:
+            assert asked is not None
+            met = abs(found - asked) <= self.within * abs(asked) + 1e-12
+        return {
+            "study": self.study,
+            "name": self.name,
+            "figure": self.what,
+            "published": self.words or asked,
+            "predicted": found,
+            "error_fraction": error,
+            "met": met,
+            "reason": "" if met else self.reason,
+        }
