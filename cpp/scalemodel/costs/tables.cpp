@@ -13,15 +13,19 @@ namespace {
 ModelFlop model_flop(const Model& model, const Task& task) {
   ModelFlop flop;
   const double tokens = task.sequence;
-  const auto add = [&](const LayerKind& kind) {
+  std::vector<double> layers(model.kinds.size());
+  for (const std::uint8_t kind : model.layer_kind) ++layers[kind];
+  layers[model.layer_kind.back()] += model.mtp_layers;
+  for (std::size_t k = 0; k < layers.size(); ++k) {
+    const LayerKind& kind = model.kinds[k];
     // GEMMs of a layer: two flop per parameter that a token is multiplied with, norms left out.
-    flop.layers += Flop{2 * tokens * (kind.active_parameters() - kind.norm_parameters)};
+    flop.layers += Flop{layers[k] * 2 * tokens * (kind.active_parameters() - kind.norm_parameters)};
     for (const Unit& unit : kind.units) {
-      for (const LayerOperator& op : unit.operators) flop.attention += op.activation_flop(tokens);
+      for (const LayerOperator& op : unit.operators) {
+        flop.attention += layers[k] * op.activation_flop(tokens);
+      }
     }
-  };
-  for (const std::uint8_t kind : model.layer_kind) add(model.kinds[kind]);
-  for (int i = 0; i < model.mtp_layers; ++i) add(model.kinds[model.layer_kind.back()]);
+  }
   flop.layers += Flop{2 * tokens * model.mtp_layers * model.mtp_projection_parameters};
   flop.layers += flop.attention;
   const double heads = 1.0 + model.mtp_layers;
