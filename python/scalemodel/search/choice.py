@@ -12,7 +12,7 @@ from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import MEMORY_COLUMNS, tables_for
-from scalemodel.search.framework_rules import Case
+from scalemodel.search.framework_cases import Case
 from scalemodel.search.frameworks import accepts, startable
 from scalemodel.search.objective import holds, limits_of
 from scalemodel.search.progress import Progress, watched

@@ -8,14 +8,10 @@ framework says, so that a search seldom meets a strategy that is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import scalemodel._core as _core
-from scalemodel.estimator.evaluation import tables_for
-from scalemodel.resolve import Cluster, Model
-from scalemodel.resolve.tasks import FineTuning, Training
+from scalemodel.resolve.tasks import FineTuning
+from scalemodel.search.framework_cases import Case, Rule
 
 #: Frameworks that build their models from Megatron-Core.
 MEGATRON_CORE: Final = ("megatron", "megatron_bridge", "nemo")
@@ -23,6 +19,8 @@ FRAMEWORKS: Final = (*MEGATRON_CORE, "torchtitan", "deepspeed", "accelerate")
 
 #: Facts of a stack that Megatron-Core's overlap of the expert exchange stands for.
 OVERLAP_OF_EXPERTS: Final = ("overlap_ep", "overlap_ep_between")
+#: Facts of a stack that torch.compile of the model stands for.
+COMPILED: Final = ("fused_norm", "fused_activation", "fused_rope")
 
 _CORE: Final = "NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py"
 _ARGUMENTS: Final = "NVIDIA/Megatron-LM, megatron/training/arguments.py: validate_args"
@@ -32,88 +30,6 @@ _TITAN_TRAINER: Final = "pytorch/torchtitan, torchtitan/trainer.py"
 _PIPELINING: Final = "pytorch/pytorch, torch/distributed/pipelining/schedules.py"
 _DEEPSPEED: Final = "deepspeedai/DeepSpeed, deepspeed/runtime/"
 _ACCELERATE: Final = "huggingface/accelerate, src/accelerate/parallelism_config.py"
-
-
-@dataclass(frozen=True)
-class Case:
-    """A strategy of a question, as rules ask about it.
-
-    Attributes
-    ----------
-    model, cluster, task, strategy, stack
-        The question.
-    layout : bool
-        Whether the layers of every pipeline stage are written out, so that they need not divide.
-    """
-
-    model: Model
-    cluster: Cluster
-    task: Training
-    strategy: _core.Strategy
-    stack: _core.Stack
-    layout: bool = True
-
-    @property
-    def shape(self) -> Any:
-        """The architecture."""
-        return self.model.shape
-
-    @property
-    def degrees(self) -> _core.Degrees:
-        """Degrees, those left open filled in."""
-        return _core.resolve_degrees(self.strategy, self.cluster.core, self.task.core)
-
-    @property
-    def micro_batches(self) -> float:
-        """Passes of a replica through the model in one step."""
-        dp, whole = self.degrees.dp, self.task.global_batch
-        sequences = whole // dp if self.task.batch_is_limit else whole / dp
-        return float(sequences / self.strategy.micro_batch)
-
-    @property
-    def precision(self) -> str:
-        """Format of the linear layers."""
-        chosen = self.strategy.linear_precision
-        return self.task.precision if chosen == "task" else str(chosen)
-
-    @property
-    def kv_heads(self) -> int:
-        """Groups of queries; as many as heads where every head has its own keys."""
-        shape = self.shape
-        return int(shape.heads if shape.kv_lora_rank else shape.kv_heads or shape.heads)
-
-    def uses(self, *facts: str) -> bool:
-        """Whether the estimate takes another time without facts that the stack has."""
-        held = [name for name in facts if getattr(self.stack, name)]
-        if not held:
-            return False
-        without = self.stack.replace(**dict.fromkeys(held, False))
-        times = [
-            tables_for(self.model, self.cluster, self.task, stack).estimate(self.strategy)
-            for stack in (self.stack, without)
-        ]
-        return bool(times[0].step_time_s != times[1].step_time_s)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What a framework refuses.
-
-    Attributes
-    ----------
-    name : str
-    says : str
-        What must hold.
-    source : str
-        Where the framework says so.
-    breaks : callable
-        Whether a case breaks it.
-    """
-
-    name: str
-    says: str
-    source: str
-    breaks: Callable[[Case], bool]
 
 
 # -------------------------------------------------------------------------------- Megatron-Core
@@ -366,6 +282,22 @@ _TORCHTITAN: Final = (
         lambda case: (
             case.strategy.pp > 1 and case.strategy.pp * case.strategy.vpp > int(case.shape.layers)
         ),
+    ),
+    Rule(
+        "pipeline",
+        "Qwen3 and GPT-OSS (norms of queries and keys, or attention sinks) are not split: pp = 1",
+        "pytorch/torchtitan, torchtitan/models/qwen3/__init__.py: pipelining_fn",
+        lambda case: (
+            case.strategy.pp > 1
+            and bool(case.shape.qk_norm or case.shape.qk_norm_full or case.shape.attention_sinks)
+        ),
+    ),
+    Rule(
+        "async_tensor_parallel",
+        "overlapping tensor parallelism needs torch.compile of the model (fused norms, activations "
+        "and rotations of the stack)",
+        "pytorch/torchtitan, torchtitan/distributed/tensor_parallel.py: maybe_enable_async_tp",
+        lambda case: case.overlaps_tp and not all(getattr(case.stack, name) for name in COMPILED),
     ),
     Rule(
         "expert_mesh",

@@ -11,12 +11,8 @@ from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.tasks import Training
-from scalemodel.search.framework_rules import (
-    FRAMEWORKS,
-    RULES,
-    Case,
-    Rule,
-)
+from scalemodel.search.framework_cases import Case, Rule
+from scalemodel.search.framework_rules import FRAMEWORKS, RULES
 from scalemodel.search.ranking import Question, Ranking
 from scalemodel.search.space import Space
 

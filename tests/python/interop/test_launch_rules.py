@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import scalemodel as sm
 from scalemodel import resolve
-from scalemodel.interop.settings import megatron_core
 from scalemodel.interop.settings.layouts import chunk_layers, layout_text
-from scalemodel.interop.settings.question import job_of
-from scalemodel.search.framework_rules import FRAMEWORKS, MEGATRON_CORE, RULES, Case
+from scalemodel.search.framework_cases import Case
+from scalemodel.search.framework_rules import FRAMEWORKS, MEGATRON_CORE, RULES
 from scalemodel.search.frameworks import (
     _SAID,
     KNOBS,
@@ -190,6 +187,30 @@ def test_other_frameworks_refuse_what_theirs_do(framework: str, plan: Any, name:
     assert names(framework, case(tiny(), dp=32, sharding="zero1")) == []
 
 
+def test_torchtitan_splits_some_models_only_and_overlaps_compiled_ones() -> None:
+    split = {"pp": 2, "dp": 16, "sharding": "zero3"}
+    assert names("torchtitan", case(tiny(), **split)) == []
+    for kind in ({"qk_norm": True}, {"attention_sinks": True}):
+        assert names("torchtitan", case(tiny(**kind), **split)) == ["pipeline"]
+        assert names("torchtitan", case(tiny(**kind), dp=32, sharding="zero3")) == []
+    rings = {"tp": 2, "sharding": "zero3", "overlap_tp": "ring"}
+    compiled = resolve.stack("torchtitan_2025")
+    assert compiled.fused_norm
+    assert compiled.fused_activation
+    for fused in (True, False):
+        stack: Any = compiled.replace(fused_norm=fused, fused_rope=True)
+        asked = Case(tiny(), CLUSTER, TASK, sm.Strategy(**rings), stack)
+        assert names("torchtitan", asked) == ([] if fused else ["async_tensor_parallel"])
+        assert names("torchtitan", case(tiny(), **{**rings, "overlap_tp": "off"})) == []
+
+
+def test_megatron_scores_before_it_chooses_a_single_expert() -> None:
+    for chosen, first in ((1, True), (2, False)):
+        model = tiny(experts=8, experts_per_token=chosen)
+        est = sm.estimate(model, CLUSTER, TASK, sm.Strategy(ep=8))
+        assert ("--moe-router-pre-softmax" in sm.launch(est, "megatron").command) == first
+
+
 def test_knobs_without_a_setting_are_named() -> None:
     assert unsaid("megatron", sm.Strategy(tp=2, regather=False)) == ["regather"]
     assert unsaid("megatron", sm.Strategy(tp=1, regather=False)) == []
@@ -288,58 +309,6 @@ def test_spaces_that_a_framework_cannot_say_are_refused_by_name() -> None:
 
 
 # ------------------------------------------- the frameworks' own checks, where they are installed
-def offered(framework: str, count: int) -> list[sm.Estimate]:
-    """Strategies that searches offer for a framework."""
-    stacks = {
-        "megatron": ("megatron_lm_2025", "megatron_bridge_2025_11"),
-        "torchtitan": ("torchtitan_2025",),
-        "deepspeed": ("plain",),
-    }[framework]
-    models = {"deepspeed": ("llama3_8b", "gpt3_20b")}.get(
-        framework, ("llama3_70b", "mixtral_8x7b", "deepseek_v3", "qwen3_30b_a3b", "gpt3_175b")
-    )
-    found: list[sm.Estimate] = []
-    for model in models:
-        for stack in stacks:
-            for name in ("dgx_h100", "dgx_b200"):
-                best = sm.search(
-                    *(model, sm.cluster(name, nodes=32)),
-                    sm.Training(global_batch=1024, sequence=4096),
-                    stack=stack,
-                    framework=framework,
-                    top=count // (len(models) * len(stacks) * 2),
-                )
-                found += list(best)
-    return found
-
-
-@pytest.mark.slow
-def test_megatron_core_takes_a_thousand_strategies(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("megatron.core", reason="megatron-core is not installed")
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    from megatron.core.transformer import MLATransformerConfig, TransformerConfig
-    from megatron.core.transformer import transformer_config as module
-
-    # What a machine without accelerators lacks is taken for there: Transformer Engine.
-    monkeypatch.setattr(module, "is_te_min_version", lambda *_, **__: True)
-    strategies = offered("megatron", 1000)
-    assert len(strategies) >= 900
-    for est in strategies:
-        job = job_of(est)
-        kind = MLATransformerConfig if job.model.shape.kv_lora_rank else TransformerConfig
-        known = {field.name for field in dataclasses.fields(kind)}
-        settings = megatron_core.settings_of(job, [])
-        named = {one.name: one.value for one in settings if one.name in known}
-        silu = torch.nn.functional.silu if job.model.shape.gated else torch.nn.functional.gelu
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            kind(
-                **{**named, "apply_rope_fusion": False, "activation_func": silu},
-                pipeline_dtype=torch.bfloat16,
-                params_dtype=torch.bfloat16,
-            )
-
-
 def test_megatron_core_takes_what_the_rules_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its configuration lets four bad layouts through, which fail later."""
     pytest.importorskip("megatron.core", reason="megatron-core is not installed")
@@ -377,53 +346,3 @@ def test_layouts_are_those_that_megatron_core_parses() -> None:
             parsed = module.PipelineParallelLayerLayout(text, pp)
             parsed.validate_layer_layout(num_layers=layers, mtp_num_layers=1)
             assert parsed.virtual_pipeline_model_parallel_size == vpp
-
-
-@pytest.mark.slow
-def test_deepspeed_takes_a_thousand_strategies(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = pytest.importorskip("deepspeed.runtime.config", reason="DeepSpeed is not installed")
-    import json
-
-    monkeypatch.setattr(config.dist, "get_rank", lambda: 0)
-    strategies = offered("deepspeed", 1000)
-    assert len(strategies) >= 300
-    for est in strategies:
-        replicas = job_of(est).dp
-
-        class Ranks:
-            @staticmethod
-            def get_data_parallel_world_size(ranks: int = replicas) -> int:
-                return ranks
-
-        table = json.loads(sm.launch(est, "deepspeed").files["ds_config.json"])
-        parsed = config.DeepSpeedConfig(table, mpu=Ranks())
-        assert parsed.train_batch_size == est.task.global_batch
-
-
-@pytest.mark.slow
-def test_torchtitan_takes_a_thousand_strategies(tmp_path: Path) -> None:
-    manager = pytest.importorskip("torchtitan.config.manager", reason="torchtitan is not installed")
-    if not hasattr(pytest.importorskip("torchtitan.config"), "JobConfig"):
-        pytest.skip("this torchtitan takes no TOML")
-    from torchtitan.distributed.parallel_dims import ParallelDims
-
-    strategies = offered("torchtitan", 1000)
-    assert len(strategies) >= 700
-    path = tmp_path / "torchtitan.toml"
-    for est in strategies:
-        launched = sm.launch(est, "torchtitan")
-        path.write_text(launched.files["torchtitan.toml"], encoding="utf-8")
-        job = manager.ConfigManager().parse_args([f"--job.config_file={path}", *launched.run])
-        mesh = job.parallelism
-        ParallelDims(
-            dp_replicate=mesh.data_parallel_replicate_degree,
-            dp_shard=mesh.data_parallel_shard_degree,
-            cp=mesh.context_parallel_degree,
-            tp=mesh.tensor_parallel_degree,
-            pp=mesh.pipeline_parallel_degree,
-            ep=mesh.expert_parallel_degree,
-            etp=mesh.expert_tensor_parallel_degree,
-            world_size=est.cluster.accelerators,
-        )
-        replicas = mesh.data_parallel_replicate_degree * mesh.data_parallel_shard_degree
-        assert job.training.global_batch_size % (job.training.local_batch_size * replicas) == 0

@@ -11,7 +11,8 @@ from scalemodel.estimator.evaluation import stack_of
 from scalemodel.interop.settings.facts import FACTS, MEANINGS
 from scalemodel.interop.settings.question import Settings
 from scalemodel.resolve.tasks import Training
-from scalemodel.search.framework_rules import RULES, Case
+from scalemodel.search.framework_cases import Case
+from scalemodel.search.framework_rules import RULES
 
 #: Differences of step time or memory that are worth a note, as a fraction.
 _WORTH: Final = 1e-3

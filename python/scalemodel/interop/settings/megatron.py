@@ -46,6 +46,8 @@ def _flags(setting: Setting, gated: bool) -> list[str]:
         return ["--tokenizer-type", "NullTokenizer", "--vocab-size", str(int(str(value)) - 1)]
     if name == "num_query_groups":
         return ["--group-query-attention", "--num-query-groups", str(value)]
+    if name == "cross_entropy_fusion_impl":  # arguments.py refuses Transformer Engine's since 0.17
+        value = "native"
     if name == "bias_activation_fusion":
         off = "--no-bias-swiglu-fusion" if gated else "--no-bias-gelu-fusion"
         return [] if value else [off]

@@ -120,6 +120,10 @@ def _experts(job: Job) -> list[Setting]:
         "model",
         num_moe_experts=shape.experts,
         moe_router_topk=shape.experts_per_token,
+        # A softmax over the one expert that was chosen would be 1: transformer_config.py.
+        moe_router_pre_softmax=True
+        if shape.experts_per_token == 1 and not shape.router_bias
+        else None,
         moe_ffn_hidden_size=width,
         moe_shared_expert_intermediate_size=shape.shared_experts * (shape.shared_ffn or width)
         or None,

@@ -13,7 +13,7 @@ from scalemodel.interop.settings.launches import RENDEZVOUS
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
-from scalemodel.search.framework_rules import Case
+from scalemodel.search.framework_cases import Case
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,7 @@ class Job:
     @property
     def overlaps_tp(self) -> bool:
         """Whether tensor-parallel communication is hidden, by the strategy or else by the stack."""
-        plan = self.strategy
-        if plan.tp == 1 or not plan.sequence_parallel:
-            return False
-        if plan.overlap_tp != "stack":
-            return plan.overlap_tp != "off"
-        if not self.stack.overlap_tp:
-            return False
-        return self.case.uses("overlap_tp") or not self.stack.overlap_tp_in_node
+        return self.case.overlaps_tp
 
     @property
     def gradients_fp32(self) -> bool:

@@ -18,6 +18,7 @@ from scalemodel.interop.settings.layouts import chunk_layers, counts_ends
 from scalemodel.interop.settings.question import Job, Settings
 from scalemodel.resolve import Model
 from scalemodel.resolve.tasks import Training
+from scalemodel.search.framework_rules import COMPILED
 
 _FILE: Final = "torchtitan.toml"
 _SCHEDULE: Final = {
@@ -53,14 +54,14 @@ FLAVORS: Final = {
     "gpt_oss_20b": ("gpt_oss", "20b"),
     "gpt_oss_120b": ("gpt_oss", "120b"),
 }
-#: Facts that torch.compile of the model stands for.
-_COMPILED: Final = ("fused_norm", "fused_activation", "fused_rope")
 #: What only the owner of the job knows.
 _RUN: Final = (
     *("--training.steps=1000", "--training.dataset=c4_test", "--optimizer.lr=1e-4"),
     *("--lr_scheduler.warmup_steps=100", "--metrics.log_freq=1", "--job.dump_folder=./outputs"),
 )
-_HEAD: Final = "# Settings of the run (steps, data, learning rate) are options of the command.\n"
+_HEAD: Final = (
+    "# torchtitan 0.2. Steps, data and learning rate of the run are options of the command.\n"
+)
 #: Sections whose names are short: they are read with their section's name.
 _SECTIONS: Final = {"compile": "compile", "model": "model", "activation_checkpoint": "checkpoint"}
 #: Sections that say nothing about cost and use the names of others.
@@ -154,7 +155,7 @@ def _options(job: Job) -> dict[str, object]:
         if plan.ep > 1 and job.stack.deduplicated_dispatch:
             options["parallelism.expert_parallel_comm_backend"] = "deepep"
     options["parallelism.enable_async_tensor_parallel"] = job.overlaps_tp
-    components = ["model"] if all(getattr(job.stack, name) for name in _COMPILED) else []
+    components = ["model"] if all(getattr(job.stack, name) for name in COMPILED) else []
     components += ["loss"] if job.stack.fused_loss else []
     options["compile.enable"] = bool(components)
     options["compile.components"] = components
@@ -228,7 +229,7 @@ def _facts(given: Given, held: list[int]) -> dict[str, object]:
     exchange = given.text("expert_parallel_comm_backend", default="standard")
     deduplicated = exchange in ("deepep", "hybridep")
     return {
-        **dict.fromkeys(_COMPILED, model),
+        **dict.fromkeys(COMPILED, model),
         "fused_loss": compiled and "loss" in components,
         "overlap_tp": given.flag("enable_async_tensor_parallel"),
         "deduplicated_dispatch": deduplicated,

@@ -1,0 +1,1 @@
+"""What tests ask of training frameworks and serving engines, where they are installed."""

@@ -1,0 +1,57 @@
+"""Passes configurations of DeepSpeed through its own configuration classes.
+
+Run by an interpreter that has ``deepspeed``. Reads a list of jobs as JSON, and writes one line for
+each: an empty one, or what is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from typing import Any
+
+warnings.simplefilter("ignore")
+
+
+class Ranks:
+    """What DeepSpeed asks about the groups of a job."""
+
+    def __init__(self, replicas: int) -> None:
+        self.replicas = replicas
+
+    def get_data_parallel_world_size(self) -> int:
+        """Replicas of the model."""
+        return self.replicas
+
+
+def check(job: dict[str, Any]) -> None:
+    """Read the configuration as `deepspeed.initialize` does; no key may be unknown."""
+    from deepspeed.runtime import config
+    from deepspeed.runtime.tensor_parallel import config as tensor_parallel
+
+    config.dist.get_rank = lambda: 0
+    table = json.loads(job["files"]["ds_config.json"])
+    degrees = table.get("tensor_parallel", {}).get("autotp_size", 1)
+    replicas = job["world"] // (degrees * table.get("sequence_parallel_size", 1))
+    read = config.DeepSpeedConfig(table, mpu=Ranks(replicas))
+    assert read.train_batch_size == table["train_batch_size"]
+    assert read.gradient_accumulation_steps == table["gradient_accumulation_steps"]
+    assert read.zero_optimization_stage == table["zero_optimization"]["stage"]
+    assert tensor_parallel.get_tensor_parallel_config(table).autotp_size in (0, degrees)
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the framework prints is no answer
+    for job in json.load(sys.stdin):
+        says = ""
+        try:
+            check(job)
+        except (SystemExit, Exception) as error:
+            says = f"{type(error).__name__}: {error}"
+        print(json.dumps(says), file=answers, flush=True)
+
+
+main()

@@ -1,0 +1,75 @@
+"""Passes commands of Megatron-LM through its own argument checks.
+
+Run by an interpreter that has ``megatron-core`` with its ``megatron.training`` (0.17 and later).
+Reads a list of commands as JSON, and writes one line for each: an empty one, or what is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import types
+import typing
+import warnings
+from typing import Any
+
+import typing_extensions
+
+warnings.simplefilter("ignore")
+if not hasattr(typing, "override"):  # Python 3.11
+    typing.override = typing_extensions.override
+
+
+def _pretend(command: dict[str, Any]) -> None:
+    """What this machine lacks is taken for there: the accelerators, and Transformer Engine."""
+    import torch
+
+    capability = tuple(command["capability"])
+    device = types.SimpleNamespace(major=capability[0], minor=capability[1])
+    torch.cuda.get_device_capability = lambda *_: capability
+    torch.cuda.get_device_properties = lambda *_: device
+    os.environ.update(command["environment"])
+    os.environ.update(RANK="0", WORLD_SIZE=str(command["world"]), LOCAL_RANK="0")
+
+
+def check(command: dict[str, Any]) -> None:
+    """Parse, validate and build the configuration, as ``pretrain_gpt.py`` does."""
+    from megatron.training import arguments
+
+    _pretend(command)
+    words = command["words"]
+    sys.argv = words[words.index("pretrain_gpt.py") :]
+    args = arguments.parse_args()
+    arguments.validate_args(args)
+    arguments.core_transformer_config_from_args(args)
+
+
+def _have_transformer_engine() -> None:
+    """Every module has its own name of the same question."""
+    from megatron.core.models.common.embeddings import rope_utils
+    from megatron.training import arguments  # noqa: F401
+
+    rope_utils.fused_apply_rotary_pos_emb = rope_utils.fused_apply_rotary_pos_emb_thd = object()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("megatron") and hasattr(module, "is_te_min_version"):
+            module.is_te_min_version = lambda *_, **__: True
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the framework prints is no answer
+    _have_transformer_engine()
+    for command in json.load(sys.stdin):
+        says = ""
+        before = dict(os.environ)
+        try:
+            check(command)
+        except (SystemExit, Exception) as error:
+            says = f"{type(error).__name__}: {error}"
+        os.environ.clear()
+        os.environ.update(before)
+        print(json.dumps(says), file=answers, flush=True)
+
+
+main()

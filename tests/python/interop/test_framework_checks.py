@@ -1,0 +1,57 @@
+"""What searches offer for a framework is taken by the framework's own argument checks.
+
+The strategies are drawn at random over models, clusters, lengths, formats, schedules and parts of
+the space; each is written as a script, a shell starts it, and the framework's parser and
+configuration classes read what it is given. See `frameworks.tools` for where the frameworks are
+looked for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import scalemodel as sm
+from frameworks import draws, tools
+
+#: Module that must be there, and the program that asks it.
+CHECKS = {
+    "megatron": ("megatron.training", "megatron_check.py"),
+    "torchtitan": ("torchtitan.config.job_config", "torchtitan_check.py"),
+    "deepspeed": ("deepspeed", "deepspeed_check.py"),
+}
+
+
+def refused(framework: str, count: int, seed: int, folder: Path) -> list[str]:
+    """What a framework refuses of strategies that searches offer for it."""
+    module, program = CHECKS[framework]
+    python = tools.interpreter_with(module)
+    asked, told = [], []
+    for number, est in enumerate(draws.offered(framework, count, seed)):
+        launched = sm.launch(est, framework)
+        assert not any("refuses" in note for note in launched.notes)
+        asked.append(tools.job_of(launched.script(), folder / str(number), est.cluster))
+        told.append(f"{est.model.name}, {est.cluster!r}, {est.task!r}, {est.strategy!r}")
+    said = tools.answers(python, program, asked)
+    return [f"{what}\n  {answer}" for what, answer in zip(told, said, strict=True) if answer]
+
+
+@pytest.mark.parametrize("framework", CHECKS)
+def test_a_framework_takes_a_few_strategies(framework: str, tmp_path: Path) -> None:
+    assert refused(framework, 8, 3, tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", CHECKS)
+def test_a_framework_takes_every_strategy_that_is_offered(framework: str, tmp_path: Path) -> None:
+    assert refused(framework, tools.drawn(350), tools.seed(7), tmp_path) == []
+
+
+@pytest.mark.parametrize("framework", CHECKS)
+def test_draws_are_of_every_kind_and_the_same_each_time(framework: str) -> None:
+    """Without any framework: what a seed gives, gives again."""
+    first, again = (list(draws.offered(framework, 12, 5, each=3)) for _ in range(2))
+    assert [est.strategy for est in first] == [est.strategy for est in again]
+    assert len({est.model.name for est in first}) >= 3
+    assert len({est.strategy for est in first}) >= 6
