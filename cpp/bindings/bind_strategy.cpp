@@ -1,11 +1,53 @@
+#include <string>
+
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
+#include "scalemodel/schedule/asynchronous.hpp"
 #include "scalemodel/strategy/legal.hpp"
 #include "scalemodel/strategy/stack.hpp"
 #include "scalemodel/strategy/strategy.hpp"
 #include "scalemodel/strategy/task.hpp"
 
 namespace scalemodel::bindings {
+
+namespace {
+
+void require_stage(int stages, int stage) {
+  if (stages >= 1 && stage >= 0 && stage < stages) return;
+  throw MalformedQuestion("stage=" + std::to_string(stage) + ": must be from 0 to stages - 1 of " +
+                          std::to_string(stages));
+}
+
+void bind_asynchronous(py::module_& m) {
+  m.def(
+      "weight_versions",
+      [](int stages, int stage, bool double_buffered) {
+        require_stage(stages, stage);
+        return weight_versions(stages, stage, double_buffered);
+      },
+      py::arg("stages"), py::arg("stage"), py::kw_only(), py::arg("double_buffered") = false,
+      "Versions of its weights that a stage of an asynchronous pipeline keeps.");
+  m.def(
+      "asynchronous_stage_bytes",
+      [](int stages, int stage, double weight_bytes, double state_bytes, double activation_bytes,
+         bool double_buffered) {
+        require_stage(stages, stage);
+        return asynchronous_stage_bytes(stages, stage, Bytes{weight_bytes}, Bytes{state_bytes},
+                                        Bytes{activation_bytes}, double_buffered);
+      },
+      py::arg("stages"), py::arg("stage"), py::kw_only(), py::arg("weight_bytes"),
+      py::arg("state_bytes"), py::arg("activation_bytes"), py::arg("double_buffered") = false,
+      "Memory of a stage of an asynchronous pipeline: stashed weights, states, activations.");
+  m.def(
+      "asynchronous_s",
+      [](double slowest_s, int micro_batches) {
+        return asynchronous_time(Seconds{slowest_s}, micro_batches);
+      },
+      py::arg("slowest_s"), py::arg("micro_batches"),
+      "Seconds of micro-batches in the steady state of a pipeline without flushes.");
+}
+
+}  // namespace
 
 void bind_strategy(py::module_& m) {
   bind_record<Strategy>(m, R"(How a model is laid out on a cluster.
@@ -27,6 +69,7 @@ Strategy(tp=8, pp=8, vpp=2)
       .def_readonly("shard", &Degrees::shard, "Ranks over which the sharding partitions.");
   m.def("resolve_degrees", &resolve_degrees, py::arg("strategy"), py::arg("cluster"),
         py::arg("task"), "What a strategy left open, on this cluster.");
+  bind_asynchronous(m);
 }
 
 }  // namespace scalemodel::bindings

@@ -1,8 +1,8 @@
 """Claims that cited systems make of themselves, predicted.
 
-Every claim is one number of a paper (``reference/cited_systems.toml``) and a function that computes
-it with this package. `cited_systems` sets both side by side. Nothing is fitted to a claim: one that
-is missed says by how much, and why.
+Every claim is one number of a paper (``reference/cited_systems.toml``, ``cited_runs.toml``) and a
+function that computes it with this package. `cited_systems` sets both side by side. Nothing is
+fitted to a claim: one that is missed says by how much, and why.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError, nearest
-from scalemodel.studies.cited_systems import network, training
-from scalemodel.studies.cited_systems.claim import Claim, published
+from scalemodel.studies.cited_systems import fabrics, network, runs, training
+from scalemodel.studies.cited_systems.claim import Claim
 from scalemodel.studies.cited_systems.network import textbook_collectives
 
 if TYPE_CHECKING:
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["CLAIMS", "Claim", "cited_systems", "textbook_collectives"]
 
-CLAIMS: tuple[Claim, ...] = (*training.CLAIMS, *network.CLAIMS)
+CLAIMS: tuple[Claim, ...] = (
+    *training.CLAIMS,
+    *runs.CLAIMS,
+    *network.CLAIMS,
+    *fabrics.CLAIMS,
+)
 
 
 def cited_systems(systems: Sequence[str] | None = None) -> pd.DataFrame:
@@ -30,7 +35,7 @@ def cited_systems(systems: Sequence[str] | None = None) -> pd.DataFrame:
     Parameters
     ----------
     systems : sequence of str, optional
-        Tables of ``reference/cited_systems.toml``, such as ``"zero"``; default: all.
+        Tables of the reference entries, such as ``"zero"``; default: all.
 
     Returns
     -------
@@ -56,14 +61,17 @@ def cited_systems(systems: Sequence[str] | None = None) -> pd.DataFrame:
     for name in systems or ():
         if name not in known:
             raise ScaleModelError(f"systems: {name!r}: makes no claim; {nearest(name, known)}")
-    sources = catalog.list_catalog("reference", "cited_systems").set_index("key")["source"]
+    entries = {claim.entry for claim in CLAIMS}
+    sources = {
+        name: catalog.list_catalog("reference", name).set_index("key")["source"] for name in entries
+    }
     source, rows = "", []
     for claim in CLAIMS:
-        said = str(sources[f"{claim.system}.{claim.key}"])
+        said = str(sources[claim.entry][f"{claim.system}.{claim.key}"])
         source = f"{source.split(';')[0]}; {said}" if said.startswith("same") else said
         if systems is not None and claim.system not in systems:
             continue
-        asked = published(claim.system, claim.key, claim.dimension)
+        asked = claim.published()
         predicted = claim.predict()
         error = predicted / asked - 1
         met = abs(error) <= claim.within + 1e-9

@@ -9,16 +9,16 @@ from scalemodel import catalog
 from scalemodel.base.units import parse_quantity, value_of
 
 
-def published(system: str, key: str, dimension: str = "") -> float:
-    """A number of ``reference/cited_systems.toml``, in base units.
+def published(system: str, key: str, dimension: str = "", *, entry: str = "cited_systems") -> float:
+    """A number of ``reference/cited_systems.toml`` or another entry, in base units.
 
     Examples
     --------
     >>> published("zero", "stage3", "bytes")
     1900000000.0
     """
-    value = value_of(catalog.load("reference", "cited_systems")[system][key])
-    where = f"reference/cited_systems.{system}.{key}"
+    value = value_of(catalog.load("reference", entry)[system][key])
+    where = f"reference/{entry}.{system}.{key}"
     if dimension:
         return parse_quantity(value, dimension, where)
     assert isinstance(value, (int, float)), where
@@ -32,7 +32,7 @@ class Claim:
     Attributes
     ----------
     system, key : str
-        Where the published number stands in ``reference/cited_systems.toml``.
+        Where the published number stands in its entry.
     what : str
         What is claimed.
     predict : callable
@@ -43,6 +43,8 @@ class Claim:
         Of the published value, such as ``"bytes"``; empty: a plain number.
     reason : str
         Why a claim that is missed is missed.
+    entry : str
+        Of the catalogue's reference data, where the published number stands.
     """
 
     system: str
@@ -52,3 +54,8 @@ class Claim:
     within: float = 0.1
     dimension: str = ""
     reason: str = ""
+    entry: str = "cited_systems"
+
+    def published(self) -> float:
+        """The published number, in base units."""
+        return published(self.system, self.key, self.dimension, entry=self.entry)

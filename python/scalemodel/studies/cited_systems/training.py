@@ -128,8 +128,26 @@ def lost_to_flushes(stages: int = 16) -> float:
     True
     """
     flushed_s = sum(_busy_and_bubble_s(stages, stages, "full"))
-    steady_s, _ = _busy_and_bubble_s(stages, stages, "none")
-    return 1 - steady_s / flushed_s
+    busy_s, _ = _busy_and_bubble_s(stages, stages, "none")
+    return float(1 - _core.asynchronous_s(busy_s / stages, stages) / flushed_s)
+
+
+def stashed_over_replicated(stages: int = 16) -> float:
+    """Weights and activations of the first stage over those of a replica under data parallelism.
+
+    The first stage keeps as many versions of its weights, and as many activations, as there are
+    stages: those of the whole model.
+
+    Examples
+    --------
+    >>> stashed_over_replicated(4)
+    1.0
+    """
+    share = 1 / stages
+    kept = _core.asynchronous_stage_bytes(
+        stages, 0, weight_bytes=share, state_bytes=0.0, activation_bytes=share
+    )
+    return float(kept / 2)
 
 
 # ------------------------------------------------------------------------------------------- GShard
@@ -258,6 +276,12 @@ CLAIMS = (
     ),
     Claim("pipedream", "flush_low", "lost by GPipe, 16 stages", lost_to_flushes, 0.2),
     Claim("pipedream", "flush_high", "lost by GPipe, 16 stages", lost_to_flushes, 0.2),
+    Claim(
+        "pipedream",
+        "memory",
+        "first stage with stashed weights, replicated",
+        stashed_over_replicated,
+    ),
     Claim("gshard", "parameters", "parameters of 2,048 experts, 36 layers", gshard_parameters),
     Claim(
         "gshard",
