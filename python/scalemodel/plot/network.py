@@ -417,8 +417,8 @@ def completion_times(runs: Any, *, of: str = "flow", ax: Axes | None = None) -> 
 
     Parameters
     ----------
-    runs : DataFrame, or mapping of labels to them
-        What `simulate_network` returns.
+    runs : DataFrame or RoutingReport, or mapping of labels to them
+        What `simulate_network` returns, or `route`, whose paths then run one collective.
     of : {"flow", "step", "ring", "collective", "phase"}
         What completes, as in `CompletionTimes.times`.
     ax : Axes, optional
@@ -446,10 +446,12 @@ def completion_times(runs: Any, *, of: str = "flow", ax: Axes | None = None) -> 
         raise ScaleModelError("runs: at least one is needed")
     curves = {}
     for label, run in listed.items():
-        completion = getattr(run, "attrs", {}).get("completion")
+        routed = getattr(run, "completion", None)
+        attached = getattr(run, "attrs", {}).get("completion")
+        completion = routed() if callable(routed) else attached
         if completion is None:
             raise ScaleModelError(
-                "runs: no completion times; pass what sm.simulate_network returns",
+                "runs: no completion times; pass what sm.simulate_network or sm.route returns",
                 code="missing_column",
             )
         times = completion.times(of).sort_values("time_s")

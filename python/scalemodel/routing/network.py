@@ -453,8 +453,9 @@ def route_jobs(
         core = _demands(rows, job, ports, fabric.nics)
         traffic = Traffic(core, names, [1] * len(names), [0.0] * len(names))
         columns = _core.route_flows(fabric.core, core, options, max_paths, detours)
-        report = RoutingReport(fabric, traffic, policy, model, columns)
-        added = _added_latency_s(fabric, report, (max_paths, detours))
+        limits = max_paths, detours
+        report = RoutingReport(fabric, traffic, policy, model, columns, options, limits)
+        added = _added_latency_s(fabric, report, limits)
         phase = str(rows["phase"].iloc[0])
         mixed = tuple(beside.get((communicator, pattern, n), 1.0) for n in range(len(names)))
         known = any((communicator, pattern, n) in beside for n in range(len(names)))

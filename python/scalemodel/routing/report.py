@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.traffic import Traffic
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import ArrayLike
+
+    from scalemodel.routing.completion import CompletionTimes
 
 OK, DISCONNECTED = "ok", "illegal:disconnected"
 
@@ -35,6 +40,10 @@ class RoutingReport:
         How paths were chosen; rate model of the objective (fair_share or allocated).
     columns : mapping
         What the engine answered, arrays and numbers in base units.
+    options : RouteOptions, optional
+        Of the router, with which `completion` chooses the same paths again.
+    limits : tuple of int
+        ``max_paths`` and ``detours`` of `route`.
 
     Examples
     --------
@@ -50,6 +59,8 @@ class RoutingReport:
     policy: str
     model: str
     columns: Mapping[str, Any] = field(repr=False)
+    options: _core.RouteOptions | None = field(default=None, repr=False)
+    limits: tuple[int, int] = field(default=(256, 0), repr=False)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RoutingReport) and (
@@ -168,6 +179,58 @@ class RoutingReport:
         frame["parts"] = np.diff(first)
         frame["rate_bytes_per_s"] = self.columns["rate_bytes_per_s"]
         return frame
+
+    def completion(
+        self, *, epochs: int = 1, start_s: ArrayLike = 0.0, step_latency_s: float = 1e-9
+    ) -> CompletionTimes:
+        """When flows, steps, rings and collectives end on these paths, run step by step.
+
+        What the report says of rates is a snapshot of all flows at once; here flows that end early
+        free their share, and a ring takes its next step when all of its flows have arrived.
+
+        Parameters
+        ----------
+        epochs : int
+            Collectives of every job.
+        start_s, step_latency_s
+            As in `simulate_network`.
+
+        Returns
+        -------
+        CompletionTimes
+            ``summary("flow")``, ``summary("ring")`` and the like have percentiles.
+
+        Raises
+        ------
+        ScaleModelError : paths of the solver (``milp``), which the simulation does not choose.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> fabric = sm.Fabric.leaf_spine()
+        >>> report = sm.route(fabric, sm.Traffic.paper_mix(fabric, jobs=2, ring=2))
+        >>> times = report.completion().summary("flow").set_index("job")
+        >>> bool(times.p50_s["all"] <= times.p99_s["all"] == times.max_s["all"])
+        True
+        """
+        from scalemodel.routing.completion import CompletionTimes
+        from scalemodel.routing.simulation import schedules_of
+
+        if self.options is None or self.policy == "milp":
+            raise ScaleModelError(
+                f"policy={self.policy!r}: is not simulated; balanced is as good or better"
+            )
+        answer = _core.run_network(
+            self.fabric.core,
+            self.traffic.core,
+            self.options,
+            schedules_of(self.traffic, epochs, start_s),
+            step_latency_s,
+            *self.limits,
+            _core.Controller(),
+            [],
+        )
+        return CompletionTimes(self.traffic, answer)
 
     def links(self) -> pd.DataFrame:
         """One row per directed link.

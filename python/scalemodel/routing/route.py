@@ -204,7 +204,9 @@ def route(
     Returns
     -------
     RoutingReport
-        Of training jobs: a NetworkReport, for ``network=`` of `estimate`, `sweep` and `search`.
+        ``jobs()``, ``flows()``, ``links()``, and ``completion()``: when flows, rings and
+        collectives end. Of training jobs: a NetworkReport, for ``network=`` of `estimate`, `sweep`
+        and `search`.
 
     Raises
     ------
@@ -257,4 +259,4 @@ def route(
         )
     else:
         columns = _core.route_flows(on.core, traffic.core, options, max_paths, detours)
-    return RoutingReport(on, traffic, policy, model, columns)
+    return RoutingReport(on, traffic, policy, model, columns, options, (max_paths, detours))

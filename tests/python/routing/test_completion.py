@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -84,3 +85,32 @@ def test_a_run_without_paths_completes_nothing() -> None:
     assert times.flows().completions.tolist() == [0, 0]
     assert times.flows().mean_s.isna().all()
     assert times.summary("flow").empty
+
+
+@pytest.mark.parametrize("policy", ["ecmp", "balanced", "hedera", "spray"])
+def test_a_report_runs_on_its_own_paths(policy: str) -> None:
+    fabric = sm.Fabric.leaf_spine()
+    jobs = sm.Traffic.paper_mix(fabric, jobs=3, ring=4, seed=1)
+    report = sm.route(fabric, jobs, policy=policy)
+    runs = sm.simulate_network(fabric, jobs, policy=policy, epochs=2)
+    for of in ("flow", "step", "ring", "collective"):
+        ours, simulated = (
+            found.summary(of) for found in (report.completion(epochs=2), runs.attrs["completion"])
+        )
+        assert ours.equals(simulated)
+    again = pickle.loads(pickle.dumps(report))
+    assert again == report
+    assert again.completion().summary("ring").equals(report.completion().summary("ring"))
+
+
+def test_reports_are_drawn_and_the_solvers_paths_are_refused() -> None:
+    pytest.importorskip("scipy")
+    fabric = sm.Fabric.leaf_spine(leaves=4, spines=2, nics_per_leaf=2)
+    jobs = [{"pattern": "ring", "nics": [0, 2, 4, 6], "size_bytes": 1e9}]
+    reports = {policy: sm.route(fabric, jobs, policy=policy) for policy in ("ecmp", "balanced")}
+    ax = sm.plot.completion_times(reports, of="ring")
+    assert ax.get_xlabel() == "Completion time of a ring (s)"
+    assert len(ax.get_lines()) == 2
+    proven = sm.route(fabric, jobs, policy="milp")
+    with pytest.raises(sm.ScaleModelError, match="policy='milp': is not simulated"):
+        proven.completion()
