@@ -10,14 +10,14 @@ import numpy as np
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.routing.completion import CompletionTimes
 from scalemodel.routing.fabric import Fabric
+from scalemodel.routing.schedules import schedules_of
 from scalemodel.routing.traffic import Traffic
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
-
-    from scalemodel.routing.completion import CompletionTimes
 
 OK, DISCONNECTED = "ok", "illegal:disconnected"
 
@@ -213,9 +213,6 @@ class RoutingReport:
         >>> bool(times.p50_s["all"] <= times.p99_s["all"] == times.max_s["all"])
         True
         """
-        from scalemodel.routing.completion import CompletionTimes
-        from scalemodel.routing.simulation import schedules_of
-
         if self.options is None or self.policy == "milp":
             raise ScaleModelError(
                 f"policy={self.policy!r}: is not simulated; balanced is as good or better"

@@ -9,7 +9,7 @@ import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.route import as_fabric, as_traffic, options_of
-from scalemodel.routing.simulation import schedules_of
+from scalemodel.routing.schedules import schedules_of
 from scalemodel.routing.traffic import Traffic
 
 if TYPE_CHECKING:

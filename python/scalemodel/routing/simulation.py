@@ -14,6 +14,7 @@ from scalemodel.routing.completion import CompletionTimes
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.report import DISCONNECTED, OK
 from scalemodel.routing.route import as_fabric, as_traffic, options_of
+from scalemodel.routing.schedules import schedules_of
 from scalemodel.routing.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -22,22 +23,6 @@ if TYPE_CHECKING:
     from scalemodel.resolve import Cluster
 
 FORECASTS = ("active", "announced", "admitted")
-
-
-def schedules_of(traffic: Traffic, epochs: int, start_s: ArrayLike) -> list[_core.JobSchedule]:
-    """What every job of the traffic repeats."""
-    starts = np.asarray(start_s, dtype=float)
-    if starts.shape not in ((), (traffic.jobs,)):
-        raise ScaleModelError(f"start_s: must be one number, or one per job ({traffic.jobs})")
-    return [
-        _core.JobSchedule(steps=steps, epochs=epochs, start_s=float(start), compute_s=compute)
-        for steps, start, compute in zip(
-            traffic.steps,
-            np.broadcast_to(starts, (traffic.jobs,)),
-            traffic.compute_s,
-            strict=True,
-        )
-    ]
 
 
 def simulate_network(
