@@ -16,8 +16,8 @@ def published(paper: str, key: str, dimension: str = "") -> float:
 
     Examples
     --------
-    >>> published("scaling", "throughput_change"), published("routing", "assignment", "s")
-    (-0.3722, 0.01)
+    >>> published("scaling", "throughput_fall"), published("routing", "assignment", "s")
+    (0.3722, 0.01)
     """
     value = value_of(catalog.load("reference", ENTRY)[paper][key])
     where = f"reference/{ENTRY}.{paper}.{key}"

@@ -107,7 +107,7 @@ def _least_context() -> float:
 def _mean_return() -> float:
     """What an accelerator added to the first size brought on average, as published."""
     times = SIZES[-1] / SIZES[0]
-    return (times * (1 + _of_paper("throughput_change")) - 1) / (times - 1)
+    return (times * (1 - _of_paper("throughput_fall")) - 1) / (times - 1)
 
 
 def _generation(column: str) -> float:
@@ -180,7 +180,7 @@ FIGURES = (
         "weak scaling",
         "throughput, 128 to 2,048",
         partial(_change, "tokens_per_s_per_accelerator"),
-        lambda: _of_paper("throughput_change"),
+        lambda: -_of_paper("throughput_fall"),
         0.15,
     ),
     Figure(
@@ -188,7 +188,7 @@ FIGURES = (
         "power",
         "of an accelerator, 128 to 2,048",
         partial(_change, "power_w"),
-        lambda: _of_paper("power_change"),
+        lambda: -_of_paper("power_fall"),
         0.15,
     ),
     Figure(
@@ -196,7 +196,7 @@ FIGURES = (
         "tokens of a joule",
         "128 to 2,048",
         partial(_change, "accelerator_tokens_per_j"),
-        lambda: _of_paper("energy_change"),
+        lambda: -_of_paper("energy_fall"),
         0.15,
     ),
     Figure(
