@@ -14,6 +14,7 @@ from scalemodel import catalog, resolve
 from scalemodel._core import Strategy
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator.estimate import estimate
+from scalemodel.layer_groups import GroupEstimate, GroupStrategy, compose
 from scalemodel.resolve.accelerators import accelerator_table
 from scalemodel.resolve.power import clock_power, serving_power
 from scalemodel.resolve.reader import Reader
@@ -23,6 +24,7 @@ from scalemodel.validation.rows import Row, SkippedRowError, Table
 
 if TYPE_CHECKING:
     from scalemodel.estimator.estimate import Estimate
+    from scalemodel.resolve import Cluster
 
 OUTPUT_COLUMNS = (
     "predicted_power_w_per_gpu",
@@ -146,10 +148,32 @@ def _workload(label: str) -> Reader | None:
     return Reader(catalog.load("workloads", name), f"workloads/{name}")
 
 
-def _estimate(workload: Reader, accelerator: str, nodes: int, per_node: int) -> Estimate:
+def _composed(workload: Reader, cluster: Cluster) -> GroupEstimate:
+    """A step of a model of layer groups: samples of the least batch, more where ranks need them."""
+    least = workload.count("least_batch")
+    each = math.ceil(least / cluster.accelerators)
+    task = Training(
+        global_batch=each * cluster.accelerators,
+        sequence=workload.count("sequence"),
+        precision=cast(Any, workload.text("precision", "bf16")),
+        optimizer=cast(Any, workload.text("optimizer", "adam")),
+    )
+    meshes = {"*": workload.text("layers", "ddp")}
+    if "tables" in workload.table:
+        meshes["embedding"] = workload.text("tables", "table_wise")
+    plan = GroupStrategy(meshes, buckets=cast(Any, workload.text("buckets", "unit")))
+    model = compose(workload.text("model", ""))
+    return estimate(model, cluster, task, plan, stack=workload.text("stack", "plain"))
+
+
+def _estimate(
+    workload: Reader, accelerator: str, nodes: int, per_node: int
+) -> Estimate | GroupEstimate:
     cluster = resolve.cluster(
         {"accelerator": accelerator, "node": {"accelerators": per_node}}, nodes=nodes
     )
+    if "layers" in workload.table:
+        return _composed(workload, cluster)
     tp = min(workload.count("tp", 1), cluster.accelerators)
     pp = workload.count("pp", 1)
     cp = min(workload.count("cp", 1), max(1, cluster.accelerators // (tp * pp)))
@@ -207,14 +231,17 @@ def _training_watts(label: str, accelerator: str, nodes: int, per_node: int) -> 
         watts, note = _unknown_workload(power, nodes)
         return watts, f"{est.verdict} as published; {note}"
     if "run" not in workload.table:
-        return est.power_w, "laid out as published runs of this workload"
+        return est.core.power_w, "laid out as published runs of this workload"
     run = workload.sub("run")
     doublings = math.log2(est.task.global_batch / workload.count("least_batch"))
     samples = run.number("samples") + doublings * run.number("samples_per_doubling")
     steps_s = samples / est.task.global_batch * est.step_time_s
     outside_s = run.quantity("outside", "s")
-    watts = _core.mean_over_run_w(est.power_w, steps_s, power.idle_w, outside_s)
-    return watts, f"{steps_s:.0f} s of steps, idle for {outside_s:.0f} s of start and evaluation"
+    # Between steps contexts are open and clocks are up, as where serving waits for its CPU.
+    open_w = serving_power(accelerator_table(accelerator)).floor_fraction * power.limit_w
+    watts = _core.mean_over_run_w(est.core.power_w, steps_s, open_w, outside_s)
+    note = f"{steps_s:.0f} s of steps, {outside_s:.0f} s of start and evaluation with clocks up"
+    return watts, note
 
 
 @catalog.kept(256)

@@ -200,10 +200,14 @@ def test_measured_node_power(corpora: Path) -> None:
         frame["predicted_node_power_w"],
         strict=True,
     ):
-        if any(name in workload for name in ("DLRM", "LoRA", "GPT-3")):
+        if any(name in workload for name in ("BERT", "DLRM", "LoRA", "GPT-3")):
             errors.append(predicted / float(measured) - 1)
-    assert len(errors) == 5
-    assert np.abs(errors).mean() <= 0.08
+    assert len(errors) == 6
+    assert np.abs(errors).mean() <= 0.06
+    # A run of 64 nodes waits for longer than it trains, with clocks up.
+    assert np.abs(errors).max() <= 0.10
+    single = frame[frame["nodes"] == "1"].set_index("workload")["predicted_node_power_w"]
+    assert single["BERT"] != single["DLRM-dcnv2"] != single["ResNet-50"]
     scores = power_score.score(frame)
     assert scores.pooled.mape_fraction <= 0.06
     # Published: 5.87 % less power per accelerator on 2,048 than on 128.
