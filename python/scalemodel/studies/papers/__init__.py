@@ -42,7 +42,7 @@ def figures(paper: str) -> pd.DataFrame:
 
     Raises
     ------
-    ScaleModelError : an unknown paper.
+    ScaleModelError : an unknown paper, or ``"routing"`` without scipy (extra ``milp``).
 
     Examples
     --------
