@@ -24,11 +24,11 @@ py::list operator_rows(const Tables& tables, const Strategy& strategy, std::size
   return rows;
 }
 
-py::tuple fit_stack_to(const Stack& start, const std::vector<MeasuredRun>& runs) {
+py::tuple fit_stack_to(const Stack& start, const std::vector<MeasuredRun>& runs, double pull) {
   StackFit fit;
   {
     const py::gil_scoped_release release;
-    fit = fit_stack(start, runs);
+    fit = fit_stack(start, runs, pull);
   }
   return py::make_tuple(fit.stack, fit.standard_errors, fit.predicted);
 }
@@ -39,24 +39,26 @@ void bind_estimator(py::module_& m) {
   bind_record<Estimate>(m, "One step by cause and kind.");
   py::class_<MeasuredRun>(m, "MeasuredRun", "A measured training step.")
       .def(py::init([](const Model& model, const Cluster& cluster, const Task& task,
-                       const std::vector<Strategy>& strategies, double step_time_s, double weight) {
+                       const std::vector<Strategy>& strategies, double step_time_s, double weight,
+                       const std::optional<Stack>& facts) {
              const bool usable = std::isfinite(step_time_s) && step_time_s > 0 &&
                                  std::isfinite(weight) && weight > 0 && !strategies.empty();
              if (!usable) {
                throw MalformedQuestion(
                    "step_time_s, weight, strategies: must be positive and not empty");
              }
-             Tables tables(model, cluster, task, Stack{});
+             Tables tables(model, cluster, task, facts.value_or(Stack{}));
              for (const Strategy& strategy : strategies) {
                if (is_illegal(evaluate(tables, strategy).verdict)) {
                  throw MalformedQuestion("strategies: one of them cannot run");
                }
              }
-             return MeasuredRun{model, cluster, task, strategies, Seconds{step_time_s}, weight};
+             return MeasuredRun{model,  cluster, task, strategies, Seconds{step_time_s},
+                                weight, facts};
            }),
            py::arg("model"), py::arg("cluster"), py::arg("task"), py::arg("strategies"),
-           py::arg("step_time_s"), py::arg("weight") = 1.0);
-  m.def("fit_stack", &fit_stack_to, py::arg("start"), py::arg("runs"),
+           py::arg("step_time_s"), py::arg("weight") = 1.0, py::arg("facts") = py::none());
+  m.def("fit_stack", &fit_stack_to, py::arg("start"), py::arg("runs"), py::arg("pull") = 0.0,
         "Fitted stack, standard errors of its four constants, predicted seconds of the runs.");
   m.def(
       "reported_memory_bytes",

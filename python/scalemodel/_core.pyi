@@ -2654,7 +2654,7 @@ class Stack:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, dropout: bool = False, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, batch_first: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, cuda_graphs: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fp8_attention: bool = False, dropout: bool = False, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, batch_first: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2694,6 +2694,11 @@ class Stack:
         slowdown of compute, seconds per second of hidden communication
         """
     @property
+    def cuda_graphs(self) -> bool:
+        """
+        layers launched as CUDA graphs: the CPU launches single experts only
+        """
+    @property
     def deduplicated_between(self) -> bool:
         """
         one copy of a token per scale-up domain
@@ -2729,6 +2734,11 @@ class Stack:
         scores of experts in FP32
         """
     @property
+    def fp8_attention(self) -> bool:
+        """
+        attention of narrow runs in FP8
+        """
+    @property
     def fragmentation_fraction(self) -> float:
         """
         share lost by the allocator, of the memory it hands out and takes back
@@ -2742,6 +2752,11 @@ class Stack:
     def fused_activation(self) -> bool:
         """
         activations in one kernel
+        """
+    @property
+    def fused_expert_bias(self) -> bool:
+        """
+        biases of experts inside their GEMMs
         """
     @property
     def fused_experts(self) -> bool:
@@ -3156,7 +3171,7 @@ class MeasuredRun:
     """
     A measured training step.
     """
-    def __init__(self, model: LayeredModel, cluster: Cluster, task: Task, strategies: collections.abc.Sequence[Strategy], step_time_s: typing.SupportsFloat | typing.SupportsIndex, weight: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+    def __init__(self, model: LayeredModel, cluster: Cluster, task: Task, strategies: collections.abc.Sequence[Strategy], step_time_s: typing.SupportsFloat | typing.SupportsIndex, weight: typing.SupportsFloat | typing.SupportsIndex = 1.0, facts: Stack | None = None) -> None:
         ...
 class Tables:
     """
@@ -5649,7 +5664,7 @@ def fit_roofline_gemm(accelerator: Accelerator, precision: str, m: typing.Annota
     """
     Constants of the roofline form: record, fields, predicted_s, held_out_s.
     """
-def fit_stack(start: Stack, runs: collections.abc.Sequence[MeasuredRun]) -> tuple:
+def fit_stack(start: Stack, runs: collections.abc.Sequence[MeasuredRun], pull: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> tuple:
     """
     Fitted stack, standard errors of its four constants, predicted seconds of the runs.
     """

@@ -155,17 +155,21 @@ class LayerBuilder {
   }
 
   Seconds host(double kernels) const { return kernels * conditions_.stack.host_launch; }
-  /// The CPU queues kernels ahead, but those of single experts only once it knows their rows.
+  /// Launches that the CPU queues ahead: none where graphs hold them.
+  Seconds queued(double kernels) const {
+    return conditions_.stack.cuda_graphs ? Seconds{} : host(kernels);
+  }
+  /// Single experts are launched only once the CPU knows their rows.
   Seconds forward() const {
-    return max(forward_, host(kernels_forward_)) + host(expert_launches_forward_);
+    return max(forward_, queued(kernels_forward_)) + host(expert_launches_forward_);
   }
   /// Input and weight gradients keep their own launch floor: a schedule may defer the latter.
   Seconds backward() const {
-    return max(backward_ - weight_gradient_, host(kernels_backward_ - kernels_weight_)) +
+    return max(backward_ - weight_gradient_, queued(kernels_backward_ - kernels_weight_)) +
            host(expert_launches_backward_) + weight_gradient();
   }
   Seconds weight_gradient() const {
-    return max(weight_gradient_, host(kernels_weight_)) + host(expert_launches_weight_);
+    return max(weight_gradient_, queued(kernels_weight_)) + host(expert_launches_weight_);
   }
   /// Accelerator idle for want of launches: what is in flight goes on meanwhile.
   Seconds idle_forward() const { return forward() - forward_; }

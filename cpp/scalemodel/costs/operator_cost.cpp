@@ -33,6 +33,21 @@ void add_split_gate(const Pricing& p, const LayerOperator& op, double rows,
                         0, 1);
 }
 
+/// Biases behind the experts that their router's probabilities weight, expert by expert, in FP32:
+/// bytes a value. Forward: product 4, sum 2 + 4 + 4, joined 8, cast 6. Back: cast 6 and 6, halves
+/// joined 4, gradients of bias 12 and probability 12. Counted in Megatron-Core's _apply_bias
+/// (NVIDIA/Megatron-LM, megatron/core/transformer/moe/experts.py).
+constexpr double kBiasForwardBytes = 28, kBiasBackwardBytes = 40;
+constexpr int kBiasForwardKernels = 2, kBiasBackwardKernels = 5;  ///< of each expert
+
+void add_expert_bias(const Pricing& p, const LayerOperator& op, double values) {
+  if (op.bias <= 0 || op.cut != Cut::depth || p.conditions().stack.fused_expert_bias) return;
+  const int experts = static_cast<int>(p.shard.batch);
+  p.builder.elementwise("expert_bias", Bytes{kBiasForwardBytes * values},
+                        Bytes{kBiasBackwardBytes * values}, p.add_fraction(),
+                        kBiasForwardKernels * experts + 2, kBiasBackwardKernels * experts + 2);
+}
+
 /// Adds a GEMM with `rows` of the rank; parameters of its adapters, if it has some.
 double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
   const Conditions& conditions = p.conditions();
@@ -61,6 +76,7 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
   } else {
     p.builder.linear(op.name, rows / shard.batch, columns, depth, options);
   }
+  if (grouped) add_expert_bias(p, op, rows * columns);
   const bool adapts = p.context.adapts && (op.adapts || conditions.lora_everywhere);
   if (!adapts) return 0;
   return add_adapter(p.builder, conditions, p.context.timers.storage, rows, columns, depth);
@@ -110,6 +126,8 @@ void add_attention(const Pricing& p, const LayerOperator& op) {
   work.queries = p.context.attention.queries;
   work.keys = p.context.attention.keys;
   work.dropout = p.conditions().dropout;
+  work.narrow =
+      p.conditions().stack.fp8_attention && p.conditions().precision != p.conditions().storage;
   p.builder.attention(attention_time(work, p.conditions().attention, p.context.cluster.accelerator,
                                      p.conditions().storage, p.context.timers.storage));
 }

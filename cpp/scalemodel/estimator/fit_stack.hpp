@@ -1,6 +1,7 @@
 // The free constants of a software stack from measured training steps.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "scalemodel/base/quantity.hpp"
@@ -18,6 +19,7 @@ struct MeasuredRun {
   std::vector<Strategy> strategies;
   Seconds step_time;
   double weight = 1;
+  std::optional<Stack> facts;  ///< the stack as this run used it; else the one that is fitted
 };
 
 struct StackFit {
@@ -28,7 +30,8 @@ struct StackFit {
 
 /// Fits gemm_efficiency, memory_efficiency, host_launch and overlap_efficiency of `start`,
 /// everything else of it kept, to log(predicted / measured). Ranges: .5-1.1, .35-1.1, 0-12 us, 0-1;
-/// a prior keeps a constant the runs cannot see where `start` has it.
-StackFit fit_stack(const Stack& start, const std::vector<MeasuredRun>& runs);
+/// a prior holds a constant where `start` has it, `pull` / sqrt(runs) strong per range: the fewer
+/// the runs the closer.
+StackFit fit_stack(const Stack& start, const std::vector<MeasuredRun>& runs, double pull = 0);
 
 }  // namespace scalemodel

@@ -45,6 +45,7 @@ struct AttentionWork {
   double window = 0;  ///< 0: full
   bool causal = true;
   bool dropout = false;
+  bool narrow = false;  ///< queries, keys, values and probabilities are multiplied in FP8
 };
 
 /// Query-key pairs a head computes, on average over the ranks of a sequence split in `keys /

@@ -41,6 +41,7 @@ struct KernelEfficiency {
   Seconds host_launch;           ///< CPU overhead of a kernel launch; a layer cannot run faster
   double kernel_spread = 0;      ///< standard deviation of ranks' kernel times over their mean
   Seconds step_overhead;         ///< data loading, logging, clipping: once per step
+  bool cuda_graphs = false;      ///< layers are launched as graphs, single experts still one by one
 
   bool operator==(const KernelEfficiency&) const = default;
 };
@@ -51,6 +52,7 @@ struct KernelFusion {
   bool fused_norm = true, fused_activation = true, fused_rope = true, fused_loss = false;
   bool fused_accumulation = true;  ///< weight gradients add up inside their GEMMs
   bool split_gate = false;         ///< gate and up are GEMMs of their own
+  bool fp8_attention = false;      ///< narrow runs multiply queries, keys and values in FP8 too
   bool dropout = false;
 
   bool operator==(const KernelFusion&) const = default;
@@ -77,6 +79,7 @@ struct ExpertPolicy {
   bool grouped_launch = false;         ///< the GEMMs of all experts are one kernel
   bool drops_tokens = false;           ///< experts have a capacity: rows are known in advance
   bool fused_experts = false;          ///< activation and quantisation are inside the GEMMs
+  bool fused_expert_bias = true;       ///< biases of experts are added inside their GEMMs
   bool deduplicated_dispatch = false;  ///< one copy of a token per rank, not one per expert
   bool deduplicated_between = false;   ///< one per domain where experts span several
   bool pads_experts = false;           ///< rows are copied into whole blocks of narrow formats
@@ -150,11 +153,15 @@ struct RecordOf<Stack> {
       field<T>("fused_activation", &T::fused_activation, "activations in one kernel"),
       field<T>("fused_rope", &T::fused_rope, "rotary embedding in one kernel"),
       field<T>("fused_loss", &T::fused_loss, "cross-entropy in one kernel"),
+      field<T>("cuda_graphs", &T::cuda_graphs,
+               "layers launched as CUDA graphs: the CPU launches single experts only"),
       field<T>("grouped_launch", &T::grouped_launch, "all experts in one kernel"),
       field<T>("drops_tokens", &T::drops_tokens,
                "experts have a capacity: tokens beyond it are dropped"),
       field<T>("fused_experts", &T::fused_experts,
                "experts with activation and quantisation fused"),
+      field<T>("fused_expert_bias", &T::fused_expert_bias, "biases of experts inside their GEMMs"),
+      field<T>("fp8_attention", &T::fp8_attention, "attention of narrow runs in FP8"),
       field<T>("dropout", &T::dropout, "dropout is applied, its masks saved for backward"),
       field<T>("gradients_fp32", &T::gradients_fp32, "gradients accumulated and reduced in FP32"),
       field<T>("overlap_grad_reduce", &T::overlap_grad_reduce,

@@ -91,6 +91,46 @@ TEST_CASE("fused experts pay neither for an activation nor for quantising") {
   CHECK(fused.saved == apart.saved);
 }
 
+TEST_CASE("biases of experts cost passes over their outputs where nothing fuses them") {
+  ExpertCase c;
+  c.stack.fused_expert_bias = false;
+  CHECK(operator_of(c, "expert_bias").forward == Seconds{});  // the model has none
+  c.shape.expert_bias = true;
+  const OperatorCost apart = operator_of(c, "expert_bias");
+  const double copies = static_cast<double>(c.task.sequence) * c.shape.experts_per_token;
+  CHECK(about_equal(apart.bytes, Bytes{28 * copies * c.shape.hidden}));
+  CHECK(apart.backward > apart.forward);
+  c.stack.fused_expert_bias = true;
+  CHECK(operator_of(c, "expert_bias").forward == Seconds{});
+}
+
+TEST_CASE("graphs take launches from the host, but not those of single experts") {
+  ExpertCase c;
+  c.stack.host_launch = 1 * unit::ms;  // the host is all that counts
+  const LayerCost eager = expert_layer_of(c);
+  c.stack.cuda_graphs = true;
+  const LayerCost graphs = expert_layer_of(c);
+  CHECK(graphs.forward.compute < eager.forward.compute);
+  CHECK(graphs.forward.compute > 8 * 2 * 4 * c.stack.host_launch);
+  c.stack.grouped_launch = true;  // nothing is left to the host
+  const LayerCost whole = expert_layer_of(c);
+  c.stack.host_launch = Seconds{};
+  CHECK(about_equal(whole.forward.compute, expert_layer_of(c).forward.compute));
+  CHECK(about_equal(whole.backward.compute, expert_layer_of(c).backward.compute));
+}
+
+TEST_CASE("attention in FP8 is faster where linear layers are narrow too") {
+  ExpertCase c;
+  c.stack.attention = AttentionKernel::flash3;
+  const OperatorCost wide = operator_of(c, "attention");
+  c.stack.fp8_attention = true;
+  const OperatorCost narrow = operator_of(c, "attention");
+  CHECK(narrow.forward < wide.forward);
+  CHECK(narrow.backward < wide.backward);
+  c.task.precision = Precision::bf16;
+  CHECK(operator_of(c, "attention").forward == wide.forward);
+}
+
 TEST_CASE("rows are permuted once more for ranks, less where copies are shared") {
   ExpertCase c;
   const Bytes eight = operator_of(c, "permute").bytes;

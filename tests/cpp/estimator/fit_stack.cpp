@@ -64,6 +64,39 @@ TEST_CASE("a stack that fits already stays as it is") {
   CHECK(fit.stack.memory_efficiency == Approx(start.memory_efficiency).epsilon(1e-3));
 }
 
+TEST_CASE("a run keeps the facts that it has of its own") {
+  Stack planted = testing::reference_stack();
+  planted.gemm_efficiency = 0.8;
+  Stack unfused = planted;
+  unfused.fused_norm = unfused.fused_activation = false;
+  std::vector<MeasuredRun> runs = runs_of(planted);
+  for (MeasuredRun run : runs_of(unfused)) {
+    run.facts = unfused;
+    runs.push_back(run);
+  }
+  const StackFit fit = fit_stack(testing::reference_stack(), runs);
+  CHECK(fit.stack.gemm_efficiency == Approx(0.8).epsilon(0.03));
+  CHECK(fit.stack.fused_norm == testing::reference_stack().fused_norm);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    CAPTURE(i);
+    CHECK(fit.predicted[i] / runs[i].step_time == Approx(1).epsilon(0.01));
+  }
+}
+
+TEST_CASE("the fewer the runs, the closer a pulled fit stays to where it starts") {
+  Stack planted = testing::reference_stack();
+  planted.gemm_efficiency = 0.7;
+  const std::vector<MeasuredRun> runs = runs_of(planted);
+  const Stack start = testing::reference_stack();
+  const auto fitted = [&](std::size_t count, double pull) {
+    const std::vector<MeasuredRun> some(runs.begin(), runs.begin() + static_cast<long>(count));
+    return fit_stack(start, some, pull).stack.gemm_efficiency;
+  };
+  CHECK(fitted(runs.size(), 0.5) > fitted(runs.size(), 0));
+  CHECK(fitted(4, 0.5) > fitted(runs.size(), 0.5));
+  CHECK(fitted(4, 1e4) == Approx(start.gemm_efficiency).epsilon(1e-3));
+}
+
 TEST_CASE("of several strategies the first that fits in memory is taken") {
   MeasuredRun run = runs_of(testing::reference_stack()).front();
   Strategy too_big = degrees(1);
