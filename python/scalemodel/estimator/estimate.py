@@ -131,7 +131,7 @@ class Estimate(Evaluation):
         >>> sm.estimate("llama3_8b", sm.cluster("dgx_h100"), task).extrapolates
         ()
         >>> sm.estimate("llama3_8b", sm.cluster({"accelerator": "MI300X"}), task).extrapolates[0]
-        'no measured run on architecture cdna3'
+        'no measured run on accelerators of AMD'
         """
         return extrapolations(self)
 

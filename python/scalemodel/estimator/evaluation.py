@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import scalemodel._core as _core
-from scalemodel import catalog, resolve
+from scalemodel import catalog
 from scalemodel.base.answer import EngineAnswer, by_cause, verdict_text
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import size_text
 from scalemodel.resolve.clusters import Cluster
 from scalemodel.resolve.models import Model
+from scalemodel.resolve.stack_choice import stack_on
 from scalemodel.resolve.stacks import StackLike
 from scalemodel.resolve.tasks import Training
 
@@ -48,7 +50,14 @@ MEMORY_COLUMNS = (
 @catalog.kept(128)
 def tables_for(model: Model, cluster: Cluster, task: Training, stack: StackLike) -> _core.Tables:
     """The cost tables of a question, built once and kept for the strategies to come."""
-    return _core.Tables(model.core, cluster.core, task.core, resolve.stack(stack))
+    return _core.Tables(model.core, cluster.core, task.core, stack_at(stack, cluster))
+
+
+def stack_at(stack: StackLike, cluster: Cluster) -> _core.Stack:
+    """The stack as it is on a cluster: facts that exist there, constants that hold there."""
+    entry = cluster.table.get("accelerator")
+    known = entry if isinstance(entry, Mapping) else {}
+    return stack_on(stack, str(known.get("architecture", "")), str(known.get("vendor", "")))
 
 
 class Evaluation(EngineAnswer):
@@ -286,7 +295,7 @@ def operator_rows(est: Evaluation) -> list[dict[str, Any]]:
 
 def stack_of(est: Evaluation) -> _core.Stack:
     """The constants of the software stack of an estimate."""
-    return resolve.stack(est.stack)
+    return stack_at(est.stack, est.cluster)
 
 
 def decoder_estimate(est: Asked, argument: str = "est") -> Asked:

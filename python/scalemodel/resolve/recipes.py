@@ -7,16 +7,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.resolve.stack_choice import FITTED_CONSTANTS
 
 #: Classes of models, the most special first.
 MODEL_CLASSES = ("latent_experts", "windowed_experts", "experts", "dense")
+_RANKS = ("one", "several")
 _RECOMPUTATIONS = ("none", "selective", "full")
 _KEYS = {
     *("frameworks", "models", "accelerators", "formats", "tasks", "from", "to"),
-    *("recompute", "overlap_tp", "modules", "source"),
+    *("tp", "pp", "cp"),
+    *("recompute", "overlap_tp", "attention", "stack", "modules", "source"),
 }
+_FACTS = frozenset(row["name"] for row in _core.Stack.fields()) - set(FITTED_CONSTANTS)
 _RELEASE = re.compile(r"\b(\d{2}\.\d{2})\b")
 
 
@@ -27,7 +32,7 @@ class Run:
     Attributes
     ----------
     framework : str
-        As printed, with or without a release.
+        As printed, with or without a release; the task's text may follow.
     model_class : str
         One of `MODEL_CLASSES`.
     accelerator : str
@@ -38,6 +43,8 @@ class Run:
         ``pretrain``, ``full`` or ``lora``.
     year : int, optional
         Of publication.
+    tp, pp, cp : int
+        Ranks that a layer, the layers and a sequence are divided over.
     """
 
     framework: str
@@ -46,11 +53,14 @@ class Run:
     number_format: str
     method: str = "pretrain"
     year: int | None = None
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a recipe does: each field is empty or None where it is silent.
+    """What recipes do: each field is empty or None where all of them are silent.
 
     Attributes
     ----------
@@ -58,12 +68,19 @@ class Recipe:
         Recomputation to try in turn, the lightest first.
     overlap_tp : bool, optional
         Whether tensor-parallel communication is hidden.
-    source : str
+    attention : str
+        Kernel of attention.
+    stack : tuple of (str, object)
+        Facts in which the run departs from its stack, by name.
+    sources : tuple of str
+        Of all recipes that match.
     """
 
     recompute: tuple[str, ...] = ()
     overlap_tp: bool | None = None
-    source: str = ""
+    attention: str = ""
+    stack: tuple[tuple[str, object], ...] = ()
+    sources: tuple[str, ...] = ()
 
 
 def model_class(architecture: Mapping[str, Any]) -> str:
@@ -107,6 +124,10 @@ def _names(listed: Iterable[str], *values: str) -> bool:
     return not wanted or any(value in wanted for value in values)
 
 
+def _ranks(table: Mapping[str, Any], key: str, ranks: int) -> bool:
+    return key not in table or (table[key] == "several") == (ranks > 1)
+
+
 def _matches(table: Mapping[str, Any], run: Run) -> bool:
     framework = run.framework.lower()
     architecture = catalog.load("accelerators", run.accelerator).get("architecture", "")
@@ -116,6 +137,7 @@ def _matches(table: Mapping[str, Any], run: Run) -> bool:
         and _names(table.get("accelerators", ()), run.accelerator, architecture)
         and _names(table.get("formats", ()), run.number_format)
         and _names(table.get("tasks", ()), run.method)
+        and all(_ranks(table, key, getattr(run, key)) for key in ("tp", "pp", "cp"))
         and _within(table, run)
     )
 
@@ -140,6 +162,10 @@ def check_recipe(table: Mapping[str, Any], where: str) -> None:
     for key, values in legal:
         if wrong := sorted(set(table.get(key, ())) - set(values)):
             raise ScaleModelError(f"{where}: {key}={wrong[0]!r}; legal are {', '.join(values)}")
+    if wrong := sorted({table.get(key, "one") for key in ("tp", "pp", "cp")} - set(_RANKS)):
+        raise ScaleModelError(f"{where}: {wrong[0]!r} ranks; legal are {', '.join(_RANKS)}")
+    if wrong := sorted(set(table.get("stack", {})) - _FACTS):
+        raise ScaleModelError(f"{where}: stack: {wrong[0]!r} is no fact of a stack")
 
 
 @catalog.kept(1)
@@ -153,7 +179,9 @@ def recipes() -> tuple[Mapping[str, Any], ...]:
 
 @catalog.kept(1024)
 def recipe_for(run: Run) -> Recipe:
-    """What the published recipe of a framework does for such a run.
+    """What the published recipes of a framework do for such a run.
+
+    Of all recipes that match, the first that speaks of something decides it.
 
     Examples
     --------
@@ -161,13 +189,17 @@ def recipe_for(run: Run) -> Recipe:
     >>> recipe_for(run).recompute
     ('none',)
     >>> recipe_for(Run("a framework of one's own", "dense", "b200", "fp8"))
-    Recipe(recompute=(), overlap_tp=None, source='')
+    Recipe(recompute=(), overlap_tp=None, attention='', stack=(), sources=())
     """
-    for table in recipes():
-        if _matches(table, run):
-            return Recipe(
-                recompute=tuple(table.get("recompute", ())),
-                overlap_tp=table.get("overlap_tp"),
-                source=str(table["source"]),
-            )
-    return Recipe()
+    matching = [table for table in recipes() if _matches(table, run)]
+    facts: dict[str, object] = {}
+    for table in reversed(matching):
+        facts |= table.get("stack", {})
+    overlaps = [table["overlap_tp"] for table in matching if "overlap_tp" in table]
+    return Recipe(
+        recompute=next((tuple(t["recompute"]) for t in matching if t.get("recompute")), ()),
+        overlap_tp=overlaps[0] if overlaps else None,
+        attention=next((t["attention"] for t in matching if t.get("attention")), ""),
+        stack=tuple(sorted(facts.items())),
+        sources=tuple(str(table["source"]) for table in matching),
+    )

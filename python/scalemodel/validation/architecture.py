@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,6 +126,19 @@ def _catalogue_architecture(name: str) -> dict[str, Any] | None:
     return None
 
 
+#: What no column tells of a model.
+_UNLISTED = ("qkv_bias", "out_bias", "expert_bias", "router_bias", "attention_sinks")
+_SIZES = ("hidden", "heads", "vocab", "experts")
+
+
+def _unlisted(row: Row, table: Mapping[str, Any]) -> dict[str, Any]:
+    """What no column tells, from the catalogue's model of that name if it has the row's sizes."""
+    known = _catalogue_architecture(row.text("model")) or {}
+    if any(known.get(size, 0) != table.get(size, 0) for size in _SIZES):
+        return {}
+    return {key: known[key] for key in _UNLISTED if key in known}
+
+
 def architecture(row: Row, notes: list[str]) -> dict[str, Any]:
     """Architecture of a row: its columns, then the catalogue entry of its model name.
 
@@ -175,6 +189,8 @@ def architecture(row: Row, notes: list[str]) -> dict[str, Any]:
         if family.position == "learned":
             table["positions"] = row.required_count("seq_len")
     table |= _experts(row, ffn if ffn is not None else base["ffn"])
+    if not base:
+        table |= _unlisted(row, table)
     dense = table.get("first_dense_layers", 0)
     if row.text("params_B").lower() == "proxy" and dense > 1:
         # The full model has dozens of layers behind these; a few-layer proxy of it keeps one.

@@ -8,14 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
-from scalemodel import resolve
+from scalemodel import catalog, resolve
 from scalemodel._core import Strategy
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import stack_of
 from scalemodel.estimator.uncertainty import Situation, Uncertainty, situation_of
 from scalemodel.resolve import Cluster, Model
-from scalemodel.resolve.stack_choice import holds_on, with_plain_constants
+from scalemodel.resolve.stack_choice import (
+    facts_on,
+    holds_on,
+    with_constants,
+    with_plain_constants,
+)
 from scalemodel.resolve.tasks import FineTuning, Training
 from scalemodel.validation import composed
 from scalemodel.validation.architecture import ARCHITECTURE_COLUMNS
@@ -154,11 +159,18 @@ class Predictor:
 
     def _constants(self, question: Question) -> _core.Stack:
         """The stack of a question; the catalogue's fitted constants only where they hold."""
+        architecture = catalog.load("accelerators", question.accelerator)["architecture"]
+        constants = facts_on(question.stack, architecture)
         given = self._stacks.get(question.stack)
         if given is not None:
-            return given
-        constants = resolve.stack(question.stack)
-        return with_plain_constants(constants) if self._is_stranger(question) else constants
+            constants = with_constants(constants, given)
+        elif self._is_stranger(question):
+            constants = with_plain_constants(constants)
+        return constants.replace(**dict(question.facts))
+
+    def constants(self, question: Question) -> _core.Stack:
+        """The stack that a question is answered with, the facts of its run included."""
+        return self._constants(question)
 
     def _is_stranger(self, question: Question) -> bool:
         """Whether the constants of a question were fitted on other architectures only."""

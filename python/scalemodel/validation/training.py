@@ -46,6 +46,7 @@ class Question:
     ``precisions`` and ``recomputations`` list what to try in turn where the row leaves a choice;
     where a recipe chose, ``spare_recomputations`` lists what else would have been open: a recipe
     may recompute modules that the engine keeps, so that they only tell whether the run can fit.
+    ``facts`` are those of the stack that the run, or its recipe, has otherwise.
     """
 
     model: tuple[tuple[str, Any], ...]
@@ -62,6 +63,7 @@ class Question:
     recomputations: tuple[str, ...]
     notes: tuple[str, ...]
     spare_recomputations: tuple[str, ...] = ()
+    facts: tuple[tuple[str, Any], ...] = ()
 
 
 # -------------------------------------------------------------------------------------- cluster
@@ -198,9 +200,15 @@ def _sharding(row: Row, data_parallel: int, node: int, notes: list[str]) -> dict
     return {"sharding": "hsdp", "shard_degree": degree}
 
 
+def _stated_recomputation(row: Row) -> str:
+    """What a run says of recomputation; a note that it was not stated says nothing."""
+    text = row.text("recompute").lower()
+    return "" if "not stated" in text else text
+
+
 def recomputation(row: Row, notes: list[str]) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Recomputation to try in turn, and the strategy fields that belong to it."""
-    text = row.text("recompute").lower()
+    text = _stated_recomputation(row)
     offload = "offload" in text or bool(
         re.search(r"offload\s*=\s*true", row.text("other_flags").lower())
     )
@@ -319,17 +327,24 @@ def _strategy(
     }
 
 
-def _recipe(row: Row, method: str, model: Mapping[str, Any], accelerator: str) -> recipes.Recipe:
+def _recipe(
+    row: Row,
+    method: str,
+    model: Mapping[str, Any],
+    accelerator: str,
+    strategy: Mapping[str, Any],
+) -> recipes.Recipe:
     """What the published recipe of the row's framework does for such a model."""
     year = row.number("year")
     return recipes.recipe_for(
         recipes.Run(
-            framework=row.text("framework"),
+            framework=f"{row.text('framework')} {row.text('task')}",
             model_class=recipes.model_class(model),
             accelerator=accelerator,
             number_format=precisions(row, [])[0],
             method=method,
             year=None if year is None else round(year),
+            **{key: strategy[key] for key in ("tp", "pp", "cp")},
         )
     )
 
@@ -339,13 +354,35 @@ def _followed(
 ) -> tuple[tuple[str, ...], dict[str, bool]]:
     """Recomputation and overlap by a recipe, as far as the row leaves them open."""
     choices, overlap = open_choices, {}
-    if recipe.recompute and not row.text("recompute"):
+    if recipe.recompute and not _stated_recomputation(row):
         choices = recipe.recompute
         notes.append(f"recompute {' or '.join(choices)} by the recipe")
     said = row.text("overlap").lower()
     if recipe.overlap_tp is not None and (not said or "default" in said):
         overlap["overlap_tp"] = recipe.overlap_tp
     return choices, overlap
+
+
+#: Facts of a stack that the texts of a row may state: pattern, field, value.
+_STATED_FACTS: tuple[tuple[str, str, bool], ...] = (
+    (r"deep[-_ ]?ep|hybrid[-_ ]?ep|fused dispatch", "deduplicated_dispatch", True),
+    (r"deep[-_ ]?ep|hybrid[-_ ]?ep|fused dispatch", "deduplicated_between", True),
+    (r"grouped[-_ ]?(gemm|mm|mlp)", "grouped_launch", True),
+    (r"\bdropless", "drops_tokens", False),
+    (r"token[-_ ]?drop", "drops_tokens", True),
+    (r"full[-_ ]iteration", "grouped_launch", True),
+    (r"cuda[-_ ]?graph|full[-_ ]iteration", "cuda_graphs", True),
+)
+
+
+def _facts(row: Row, recipe: recipes.Recipe) -> dict[str, object]:
+    """What the run says of its software, and what its recipe says where the run is silent."""
+    facts = dict(recipe.stack)
+    text = "; ".join((row.text("other_flags"), row.text("overlap"))).lower()
+    for pattern, field, value in _STATED_FACTS:
+        if re.search(pattern, text):
+            facts[field] = value
+    return facts
 
 
 def fill_batch(row: Row, micro_batch: int, data_parallel: int, notes: list[str]) -> int:
@@ -392,12 +429,16 @@ def question(row: Row, *, stack: str | None = None) -> Question:
     node = where.node_accelerators
     strategy = _strategy(row, where.accelerators, node, model["layers"], unstated(stack), notes)
     left_open, extra = recomputation(row, notes)
-    recipe = _recipe(row, method, model, where.accelerator)
+    recipe = _recipe(row, method, model, where.accelerator, strategy)
     recomputations, overlap = _followed(row, recipe, left_open, notes)
+    kernel = _attention_kernel(row)
+    if recipe.attention and kernel in ("stack", "flash3"):  # no more than the name of a library
+        kernel = recipe.attention
+        notes.append(f"attention {kernel} by the recipe")
     task: dict[str, Any] = {
         "global_batch": fill_batch(row, strategy["micro_batch"], strategy["dp"], notes),
         "sequence": sequence,
-        "attention": _attention_kernel(row),
+        "attention": kernel,
         "gradient_precision": _gradient_precision(row),
     }
     flags = row.text("other_flags").lower()
@@ -423,4 +464,5 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         recomputations=recomputations,
         notes=tuple(notes),
         spare_recomputations=tuple(r for r in left_open if r not in recomputations),
+        facts=frozen(_facts(row, recipe)),
     )

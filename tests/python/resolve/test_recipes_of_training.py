@@ -18,10 +18,13 @@ from scalemodel.resolve.recipes import (
     recipe_for,
     recipes,
 )
+from scalemodel.validation.prediction import Predictor
 from scalemodel.validation.rows import Row
 from scalemodel.validation.training import question
 
 BRIDGE = Run("Megatron-Bridge 26.04", "dense", "gb200", "fp8")
+#: A part of each architecture that recipes name.
+PARTS = {"tpu": "tpu_v5p", "blackwell": "b200", "hopper": "h100_sxm_80"}
 LATENT = {
     "framework": "Megatron-Bridge 26.04",
     "head_dim": "MLA qk128+64 v128",
@@ -51,6 +54,21 @@ def test_recipes_tell_accelerators_formats_and_releases_apart() -> None:
     assert recipe_for(replace(later, number_format="bf16")).recompute == ("selective",)
 
 
+def test_the_first_recipe_that_speaks_of_something_decides_it() -> None:
+    fused = Run("Megatron-Bridge 26.06", "windowed_experts", "gb200", "fp8")
+    assert dict(recipe_for(fused).stack)["fused_expert_bias"] is True
+    point = recipe_for(replace(fused, framework="Megatron-Bridge 26.06.01"))
+    assert dict(point.stack)["fused_expert_bias"] is False
+    assert dict(point.stack)["fp8_attention"] is True
+    assert point.recompute == recipe_for(fused).recompute == ("none",)
+
+
+def test_recipes_tell_layouts_apart() -> None:
+    run = Run("Megatron-Bridge 26.02", "experts", "gb200", "fp8")
+    assert "cuda_graphs" not in dict(recipe_for(run).stack)
+    assert dict(recipe_for(replace(run, pp=8)).stack)["cuda_graphs"] is True
+
+
 def test_a_framework_without_a_recipe_is_left_alone() -> None:
     assert recipe_for(replace(BRIDGE, framework="llm-foundry")) == Recipe()
     assert recipe_for(replace(BRIDGE, method="lora")) == Recipe()
@@ -64,15 +82,22 @@ def test_tensor_parallel_exchange_of_experts_is_exposed() -> None:
 def test_every_entry_can_be_reached_and_cites() -> None:
     for number, table in enumerate(recipes(), start=1):
         check_recipe(table, f"recipe {number}")
+        first = table.get("from", table.get("to", 26.02))
+        named = any(letter.isdigit() for letter in table["frameworks"][0])
+        accelerator = table.get("accelerators", ["h100_sxm_80"])[0]
         asked = Run(
-            framework=f"{table['frameworks'][0]} {table.get('from', 26.02):.2f}",
+            framework=table["frameworks"][0] + ("" if named or first > 2000 else f" {first:.2f}"),
             model_class=table.get("models", ["dense"])[0],
-            accelerator={"tpu": "tpu_v5p"}.get(
-                (found := table.get("accelerators", ["h100_sxm_80"])[0]), found
-            ),
+            accelerator=PARTS.get(accelerator, accelerator),
             number_format=table.get("formats", ["bf16"])[0],
+            method=table.get("tasks", ["pretrain"])[0],
+            year=round(first) if first > 2000 else None,
+            **{key: 2 if table.get(key) == "several" else 1 for key in ("tp", "pp", "cp")},
         )
-        assert recipe_for(asked).source == table["source"]
+        found = recipe_for(asked)
+        assert table["source"] in found.sources
+        if found.sources[0] == table["source"]:
+            assert dict(found.stack).items() >= table.get("stack", {}).items()
 
 
 @pytest.mark.parametrize(
@@ -82,6 +107,8 @@ def test_every_entry_can_be_reached_and_cites() -> None:
         ({"models": ["huge"]}, "huge"),
         ({"source": ""}, "source"),
         ({"rows": [1]}, "rows"),
+        ({"pp": "four"}, "four"),
+        ({"stack": {"gemm_efficiency": 1}}, "gemm_efficiency"),
     ],
 )
 def test_a_wrong_entry_is_refused_by_name(change: dict[str, object], named: str) -> None:
@@ -108,3 +135,24 @@ def test_what_a_run_states_wins_over_its_recipe() -> None:
 def test_the_name_of_a_model_is_no_part_of_its_recipe() -> None:
     named, other = (question(Row(LLAMA | LATENT | {"model": text})) for text in ("one", "another"))
     assert named == other
+
+
+def test_facts_of_a_run_come_from_its_recipe_and_from_what_it_says() -> None:
+    silent = question(Row(LLAMA | LATENT | {"framework": "Megatron-Bridge 26.06"}))
+    assert dict(silent.facts)["fused_experts"] is False
+    said = {"other_flags": "DeepEP; grouped GEMM; CUDA graphs", "framework": "torchtitan"}
+    spoken = dict(question(Row(LLAMA | LATENT | said)).facts)
+    assert spoken == dict.fromkeys(
+        ("deduplicated_dispatch", "deduplicated_between", "grouped_launch", "cuda_graphs"), True
+    )
+    drop = {"other_flags": "tokendrop; force-balanced dropless"}
+    assert dict(question(Row(LLAMA | LATENT | drop)).facts)["drops_tokens"] is True
+
+
+def test_facts_change_the_prediction_of_a_run() -> None:
+    row = LLAMA | LATENT | {"other_flags": "grouped GEMM", "framework": "torchtitan"}
+    with_facts, without = question(Row(row)), question(Row(row | {"other_flags": ""}))
+    predictor = Predictor()
+    stacks = [predictor.constants(asked) for asked in (with_facts, without)]
+    assert [stack.grouped_launch for stack in stacks] == [True, False]
+    assert predictor.predict(with_facts) != predictor.predict(without)

@@ -7,13 +7,17 @@ from collections import Counter
 
 import pytest
 
+import scalemodel as sm
 from scalemodel import catalog, resolve
+from scalemodel.estimator.evaluation import stack_of
 from scalemodel.resolve.stack_choice import (
     FITTED_CONSTANTS,
     TRAVELLING_RUNS,
     Fitted,
+    facts_on,
     fitted,
     holds_on,
+    stack_on,
     with_plain_constants,
 )
 from scalemodel.validation.fit import measured_step_time_s
@@ -61,6 +65,7 @@ def test_a_constant_at_its_bound_names_what_it_stands_for(name: str) -> None:
     assert sorted(at_a_bound) == sorted(fitted(name).bounded)
     named = catalog.load("stacks", name).get("fitted", {}).get("bounded", {})
     assert all(len(words.split()) > 5 for words in named.values())
+    assert not at_a_bound
 
 
 def questions() -> list[tuple[Question, str]]:
@@ -101,3 +106,30 @@ def test_a_row_says_when_its_stack_is_a_stranger_there() -> None:
     assert guarded.step_time_s == by_hand.step_time_s
     own = Predictor(guarded=False).predict(strange)
     assert own.step_time_s != guarded.step_time_s
+
+
+def test_kernels_of_one_architecture_are_no_fact_of_another() -> None:
+    assert facts_on("megatron_bridge_2026_06", "blackwell").fused_experts
+    hopper = facts_on("megatron_bridge_2026_06", "hopper")
+    assert not hopper.fused_experts
+    assert not hopper.grouped_launch
+    for name in catalog.names("stacks"):
+        only = catalog.load("stacks", name).get("only", {})
+        assert set(only) <= set(catalog.load("stacks", name)["stack"])
+
+
+def test_an_estimate_takes_constants_only_where_they_hold() -> None:
+    task, strategy = sm.Training(global_batch=64, sequence=4096), sm.Strategy(tp=2)
+    own, plain = resolve.stack("llm_foundry_2023"), resolve.stack("plain")
+    for name, expected in (("H100", own), ("MI300X", plain)):
+        cluster = sm.cluster({"accelerator": name})
+        est = sm.estimate("llama3_8b", cluster, task, strategy, stack="llm_foundry_2023")
+        assert stack_of(est).gemm_efficiency == expected.gemm_efficiency, name
+        assert stack_of(est).attention == own.attention
+        told = [text for text in est.extrapolates if "stack" in text]
+        assert bool(told) == (expected is plain), name
+    by_hand = stack_on("llm_foundry_2023", "cdna3", "AMD")
+    cluster = sm.cluster({"accelerator": "MI300X"})
+    named = sm.estimate("llama3_8b", cluster, task, strategy, stack="llm_foundry_2023")
+    given = sm.estimate("llama3_8b", cluster, task, strategy, stack=by_hand)
+    assert named.step_time_s == given.step_time_s
