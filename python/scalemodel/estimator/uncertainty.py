@@ -17,10 +17,15 @@ from scalemodel import catalog
 from scalemodel.base.text import time_text
 from scalemodel.estimator.evaluation import Evaluation
 from scalemodel.resolve.reader import Reader
+from scalemodel.resolve.stack_choice import fitted
+from scalemodel.resolve.tasks import FineTuning
 
 #: Upper ends of the buckets of job size, in accelerators: a node, a rack row, a hall.
 SCALES = (8, 128, 1024)
 
+#: Runs below which a kind of run is as good as unmeasured.
+FEW_RUNS = 20
+_KINDS = {"dense": "a dense model", "experts": "experts", "tuning": "fine-tuning"}
 _CLASSES = {"fp32": "32bit", "tf32": "32bit", "fp16": "16bit", "bf16": "16bit"}
 
 
@@ -59,6 +64,11 @@ class Situation(NamedTuple):
         Class of the number format.
     accelerators, sequence : int
     parameters : float
+    kind : str
+        What is trained and how: ``"dense"``, ``"experts"``, or ``"tuning"`` of whatever model.
+    vendor : str
+    strange : bool
+        Whether the constants of the stack were fitted on other architectures only.
     """
 
     constants: str
@@ -68,20 +78,29 @@ class Situation(NamedTuple):
     accelerators: int
     sequence: int
     parameters: float
+    kind: str = ""
+    vendor: str = ""
+    strange: bool = False
 
 
 def situation_of(est: Evaluation) -> Situation:
     """The situation of an estimate."""
     entry = est.cluster.table.get("accelerator")
-    architecture = entry.get("architecture", "") if isinstance(entry, Mapping) else ""
+    known = entry if isinstance(entry, Mapping) else {}
+    architecture = str(known.get("architecture", ""))
+    tuned = isinstance(est.task, FineTuning)
+    runs = fitted(catalog.find("stacks", est.stack)).runs if isinstance(est.stack, str) else {}
     return Situation(
         constants="plain" if est.stack == "plain" else "named",
         accelerator=est.cluster.accelerator,
-        architecture=str(architecture),
+        architecture=architecture,
         precision=precision_class(str(est.task.precision)),
         accelerators=est.cluster.accelerators,
         sequence=int(est.task.sequence),
         parameters=float(est.model.parameters),
+        kind="tuning" if tuned else "experts" if est.model.shape.experts else "dense",
+        vendor=str(known.get("vendor", "")),
+        strange=bool(runs) and architecture not in runs,
     )
 
 
@@ -100,6 +119,7 @@ class CellKey(NamedTuple):
     architecture: str = ""
     precision: str = ""
     scale: int = -1
+    kind: str = ""
 
 
 @lru_cache(maxsize=4096)
@@ -108,16 +128,23 @@ def keys_of(situation: Situation) -> tuple[CellKey, ...]:
 
     Examples
     --------
-    >>> s = Situation("plain", "h100_sxm_80", "hopper", "fp8", 64, 8192, 8e9)
-    >>> [tuple(key)[1:] for key in keys_of(s)]
-    [('hopper', 'fp8', 128), ('hopper', 'fp8', -1), ('hopper', '', -1), ('', '', -1)]
+    >>> s = Situation("plain", "h100_sxm_80", "hopper", "fp8", 64, 8192, 8e9, "dense")
+    >>> [tuple(key)[1:] for key in keys_of(s)][:3]
+    [('hopper', 'fp8', 128, 'dense'), ('hopper', 'fp8', -1, 'dense'), ('hopper', '', -1, 'dense')]
+    >>> [tuple(key)[1:] for key in keys_of(s)][3:5]
+    [('', '', -1, 'dense'), ('hopper', 'fp8', 128, '')]
     """
     s = situation
-    return (
-        CellKey(s.constants, s.architecture, s.precision, scale_of(s.accelerators)),
-        CellKey(s.constants, s.architecture, s.precision),
-        CellKey(s.constants, s.architecture),
-        CellKey(s.constants),
+    kinds = (s.kind, "") if s.kind else ("",)
+    return tuple(
+        CellKey(s.constants, *alike, kind)
+        for kind in kinds
+        for alike in (
+            (s.architecture, s.precision, scale_of(s.accelerators)),
+            (s.architecture, s.precision, -1),
+            (s.architecture, "", -1),
+            ("", "", -1),
+        )
     )
 
 
@@ -133,7 +160,7 @@ class Cell(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What has been measured with one accelerator and class of number formats."""
+    """What has been measured with one accelerator, class of number formats and kind of run."""
 
     accelerator: str
     architecture: str
@@ -142,6 +169,8 @@ class Seen(NamedTuple):
     accelerators: int
     sequence: int
     parameters: float
+    kind: str = ""
+    vendor: str = ""
 
 
 @dataclass(frozen=True)
@@ -172,12 +201,20 @@ class Uncertainty:
         s = situation
         found: dict[str, str] = {}
         alike = [item for item in self.seen if item.architecture == s.architecture]
+        if s.vendor and not any(item.vendor == s.vendor for item in self.seen):
+            found["vendor"] = f"no measured run on accelerators of {s.vendor}"
         if not alike:
             found["architecture"] = f"no measured run on architecture {s.architecture or 'unknown'}"
         if not any(item.accelerator == s.accelerator for item in self.seen):
             found["accelerator"] = f"no measured run on {s.accelerator}"
         if alike and not any(item.precision == s.precision for item in alike):
             found["precision"] = f"no measured {s.precision} run on {s.architecture}"
+        known = sum(item.rows for item in self.seen if item.kind == s.kind)
+        if s.kind and known < FEW_RUNS:
+            count = f"only {known} measured runs" if known else "no measured run"
+            found["kind"] = f"{count} of {_KINDS.get(s.kind, s.kind)}"
+        if s.strange:
+            found["constants"] = f"no run of its stack was measured on {s.architecture}"
         found.update(
             _beyond(
                 self.seen,
@@ -223,7 +260,7 @@ def read(path: Path) -> Uncertainty:
     """The uncertainty that a file such as ``reference/uncertainty.toml`` holds."""
     table = catalog.read_toml(path)
     cells = {
-        CellKey(item["constants"], item["architecture"], item["precision"], item["scale"]): Cell(
+        CellKey(*(item[key] for key in CellKey._fields)): Cell(
             item["factor"], item["rows"], item["sources"]
         )
         for item in table["cells"]

@@ -58,8 +58,9 @@ fitted to, which came after all others, by the stacks of the catalogue."""
 _UNCERTAINTY_COMMENT = """\
 Written by python -m scalemodel.validation.accuracy. cells: the factor between a predicted step time
 and either end of its interval, for runs alike in constants (named stack or plain), accelerator
-architecture, precision class and scale (largest number of accelerators; 0: beyond 1024); an empty
-text and -1 stand for any. seen: the largest runs measured. widening: what logarithms of factors
+architecture, precision class, scale (largest number of accelerators; 0: beyond 1024) and kind (of a
+dense model, of experts, tuning of either); an empty text and -1 stand for any. seen: the largest
+runs measured. widening: what logarithms of factors
 are multiplied with where a question lies beyond all of them."""
 _BEGIN, _END = "<!-- accuracy: begin -->", "<!-- accuracy: end -->"
 

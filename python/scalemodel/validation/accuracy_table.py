@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import scalemodel._core as _core
@@ -184,6 +184,13 @@ def _residuals(
     )
 
 
+def as_strange(prediction: Prediction, strange: bool = True) -> Prediction:
+    """A prediction whose constants have, or have not, seen the architecture."""
+    if prediction.situation is None:
+        return prediction
+    return replace(prediction, situation=prediction.situation._replace(strange=strange))
+
+
 def refitted(fitted: pd.DataFrame) -> dict[str, _core.Stack]:
     """Stacks with the constants of `fit_stacks`."""
     return {
@@ -216,8 +223,10 @@ def measure(table: Table, stacks: Mapping[str, _core.Stack] | None = None) -> Ac
     elsewhere = predict_elsewhere(table, runs)
     plain = predict(table, stack="plain")
     fitted = predict(table, constants=stacks)
-    residuals = _residuals(labels, [row.prediction for row in left_out])
+    elsewhere = [as_strange(prediction) for prediction in elsewhere]
+    residuals = _residuals(labels, [as_strange(row.prediction, False) for row in left_out])
     residuals += _residuals(labels, plain)
+    residuals += _residuals(labels, elsewhere)
     uncertainty = uncertainty_of(residuals)
     without = uncertainties_without(residuals)
     names = [prediction.stack for prediction in fitted]

@@ -22,7 +22,7 @@ from scalemodel.validation.prediction import Prediction
 
 COVERAGE = 0.8
 LEAST_ROWS = 20
-LEAST_SOURCES = 4  # rows of fewer sources say little about the next one
+LEAST_SOURCES = 2  # rows of fewer sources say little about the next one
 _LARGEST_SHARE = 0.2  # of the rows, taken as what lies beyond all others
 
 
@@ -81,6 +81,9 @@ def _spreads(residuals: Iterable[Residual]) -> dict[CellKey, Cell]:
             continue
         sizes = [abs(item.log_ratio) for item in rows]
         bound = _core.conformal_bound(sizes, [item.weight for item in rows], COVERAGE)
+        # The next source is one more draw beside `sources` of them, whose spread is known from as
+        # many: as wide as a prediction interval is over a spread.
+        bound *= math.sqrt((sources + 1) / (sources - 1))
         if 0 < bound < math.inf:
             cells[key] = Cell(math.exp(bound), len(rows), sources)
     return cells
@@ -140,9 +143,11 @@ def _largest(residuals: Sequence[Residual], of: Callable[[Situation], float]) ->
 def _widening(residuals: Sequence[Residual], usual: float) -> dict[str, list[list[float]]]:
     """For each kind of extrapolation and each part left out, scores over the usual stretch."""
     kinds = {
+        "vendor": _each(residuals, lambda s: s.vendor),
         "architecture": _each(residuals, lambda s: s.architecture),
         "accelerator": _each(residuals, lambda s: s.accelerator),
         "precision": _each(residuals, lambda s: (s.architecture, s.precision)),
+        "kind": _each(residuals, lambda s: s.kind),
         "accelerators": _largest(residuals, lambda s: s.accelerators),
         "sequence": _largest(residuals, lambda s: s.sequence),
         "parameters": _largest(residuals, lambda s: s.parameters),
@@ -157,10 +162,10 @@ def _widening(residuals: Sequence[Residual], usual: float) -> dict[str, list[lis
 
 
 def _seen(residuals: Iterable[Residual]) -> tuple[Seen, ...]:
-    rows: dict[tuple[str, str, str], list[Situation]] = defaultdict(list)
+    rows: dict[tuple[str, str, str, str, str], list[Situation]] = defaultdict(list)
     for item in residuals:
         s = item.situation
-        rows[s.architecture, s.accelerator, s.precision].append(s)
+        rows[s.architecture, s.accelerator, s.precision, s.kind, s.vendor].append(s)
     return tuple(
         Seen(
             accelerator=accelerator,
@@ -170,15 +175,33 @@ def _seen(residuals: Iterable[Residual]) -> tuple[Seen, ...]:
             accelerators=max(s.accelerators for s in found),
             sequence=max(s.sequence for s in found),
             parameters=max(s.parameters for s in found),
+            kind=kind,
+            vendor=vendor,
         )
-        for (architecture, accelerator, precision), found in sorted(rows.items())
+        for (architecture, accelerator, precision, kind, vendor), found in sorted(rows.items())
     )
 
 
+def _strange(residuals: Sequence[Residual]) -> list[Part]:
+    """For every architecture: what constants that have not seen it say, scored by all others."""
+
+    def part(architecture: str) -> Part:
+        return lambda s: (not s.strange, s.strange and s.architecture == architecture)
+
+    found = dict.fromkeys(item.situation.architecture for item in residuals)
+    return [part(architecture) for architecture in found]
+
+
 def uncertainty_of(residuals: Sequence[Residual]) -> Uncertainty:
-    """Intervals from residuals of left-out runs: of named stacks, and of the plain one."""
+    """Intervals from residuals of left-out runs: of named stacks, and of the plain one.
+
+    Residuals of strange constants, which have not seen the architecture, tell only how much wider
+    an interval is with such constants.
+    """
     cells: dict[CellKey, Cell] = {}
     widening: dict[str, list[list[float]]] = defaultdict(list)
+    strange = [item for item in residuals if item.situation.strange]
+    residuals = [item for item in residuals if not item.situation.strange]
     for constants in dict.fromkeys(item.situation.constants for item in residuals):
         own = [item for item in residuals if item.situation.constants == constants]
         stretch = _stretch([_scores(own, lambda situation: (True, True))])
@@ -188,6 +211,11 @@ def uncertainty_of(residuals: Sequence[Residual]) -> Uncertainty:
             cells[key] = cell._replace(factor=cell.factor**stretch)
         for kind, parts in _widening(own, stretch).items():
             widening[kind] += parts
+        strangers = [item for item in strange if item.situation.constants == constants]
+        for part in _strange(strangers):
+            scores = [score / stretch for score in _scores([*own, *strangers], part)]
+            if len(scores) >= MACRO_ROWS:
+                widening["constants"].append(scores)
     named = [item for item in residuals if item.situation.constants != "plain"]
     factors = {kind: max(1.0, _stretch(parts) or 1.0) for kind, parts in widening.items()}
     return Uncertainty(COVERAGE, cells, _seen(named or residuals), factors)

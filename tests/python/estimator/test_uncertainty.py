@@ -40,6 +40,9 @@ SITUATIONS = st.builds(
     accelerators=st.integers(1, 1_000_000),
     sequence=st.integers(1, 10_000_000),
     parameters=st.floats(1e6, 1e14),
+    kind=st.sampled_from(["dense", "experts", "tuning", ""]),
+    vendor=st.sampled_from(["NVIDIA", "AMD", ""]),
+    strange=st.booleans(),
 )
 
 
@@ -173,7 +176,7 @@ def test_the_committed_cells_are_sound() -> None:
         assert CellKey(constants) in known.cells
     assert all(factor >= 1 for factor in known.widening.values())
     kinds = {"architecture", "accelerator", "precision", "accelerators", "sequence", "parameters"}
-    assert set(known.widening) == kinds
+    assert set(known.widening) == kinds | {"vendor", "kind", "constants"}
     accelerators = {catalog.find("accelerators", item.accelerator) for item in known.seen}
     assert {"a100_sxm_80", "h100_sxm_80", "b200"} <= accelerators
 
@@ -222,8 +225,22 @@ def test_the_order_of_residuals_does_not_matter(seed: int) -> None:
 
 
 def test_few_sources_promise_nothing() -> None:
-    assert uncertainty_of(drawn(1, sources=3)).cells == {}
+    assert uncertainty_of(drawn(1, sources=2)).cells == {}
+    few, many = (uncertainty_of(drawn(1, sources=count)).factor(HOPPER) for count in (3, 12))
+    assert few is not None
+    assert many is not None
     assert uncertainty_of([]).factor(HOPPER) is None
+
+
+def test_what_an_interval_cannot_know_is_named() -> None:
+    known = uncertainty_of([*drawn(1), *(tuned(item) for item in drawn(2, sources=2, rows=4))])
+    assert not known.reasons(HOPPER)
+    new = HOPPER._replace(vendor="AMD", kind="tuning", strange=True)
+    assert {"vendor", "kind", "constants"} <= set(known.reasons(new))
+
+
+def tuned(item: Residual) -> Residual:
+    return item._replace(situation=HOPPER._replace(kind="tuning", vendor="NVIDIA"))
 
 
 def test_a_source_is_no_part_of_its_own_interval() -> None:
