@@ -50,7 +50,7 @@ def check(job: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "torchtitan.toml"
         path.write_text(job["files"]["torchtitan.toml"], encoding="utf-8")
-        words = [word for word in job["words"] if word.startswith("--")]
+        words = job["words"][job["words"].index("torchtitan.train") + 1 :]
         words = [word for word in words if not word.startswith("--job.config_file")]
         read = ConfigManager().parse_args([f"--job.config_file={path}", *words])
     mesh = read.parallelism

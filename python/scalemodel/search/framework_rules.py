@@ -124,10 +124,13 @@ _MEGATRON_CORE: Final = (
     ),
     Rule(
         "expert_bias",
-        "experts with biases need etp = 1",
+        "experts beside layers with biases need etp = 1",
         _CORE,
         lambda case: (
-            int(case.shape.experts) > 0 and bool(case.shape.mlp_bias) and case.degrees.etp > 1
+            # One switch adds the biases of all linear layers: attention's output counts as well.
+            int(case.shape.experts) > 0
+            and bool(case.shape.mlp_bias or case.shape.out_bias)
+            and case.degrees.etp > 1
         ),
     ),
     Rule(

@@ -70,6 +70,8 @@ BAD: list[tuple[str, sm.Model, dict[str, Any]]] = [
         tiny(experts=8, experts_per_token=2),
         {"tp": 2, "sequence_parallel": False},
     ),
+    ("expert_bias", tiny(experts=8, experts_per_token=2, mlp_bias=True), {"tp": 2}),
+    ("expert_bias", tiny(experts=8, experts_per_token=2, out_bias=True), {"ep": 4, "etp": 2}),
     ("offload_optimizer", tiny(), {"offload_optimizer": True, "sharding": "ddp"}),
     ("offload_activations", tiny(), {"offload_activations": True, "pp": 2}),
 ]

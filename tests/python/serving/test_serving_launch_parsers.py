@@ -1,22 +1,22 @@
 """Commands of engines, read by the parsers of the engines themselves.
 
-An engine rarely lives beside this package: ``SCALEMODEL_ENGINES_PYTHON`` names an interpreter that
-has it.
+See `frameworks.tools` for where the engines are looked for.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import scalemodel as sm
+from frameworks import tools
+from frameworks.serving_draws import plans
+
 GOLDEN = Path(__file__).parents[2] / "golden/launch"
-PYTHON = os.environ.get("SCALEMODEL_ENGINES_PYTHON", sys.executable)
 
 VLLM = """
 import importlib, json, sys
@@ -47,37 +47,41 @@ for words in json.load(sys.stdin):
 """
 
 
+def starts(script: str, start: list[str]) -> list[list[str]]:
+    """Words behind the program wherever a script starts it."""
+    found = []
+    for line in script.splitlines():
+        words = shlex.split(line, comments=True)
+        for at in range(len(words)):
+            if words[at : at + len(start)] == start:
+                found.append(words[at + len(start) :])
+    return found
+
+
 def commands(start: list[str]) -> list[list[str]]:
     """Words behind the program in every golden script that starts it."""
+    scripts = [path.read_text(encoding="utf-8") for path in sorted(GOLDEN.glob("*.sh"))]
+    return [words for script in scripts for words in starts(script, start)]
+
+
+def random_commands(engine: str, start: list[str]) -> list[list[str]]:
+    """One command of each of many plans at random."""
     found = []
-    for path in sorted(GOLDEN.glob("*.sh")):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            words = shlex.split(line, comments=True)
-            for at in range(len(words)):
-                if words[at : at + len(start)] == start:
-                    found.append(words[at + len(start) :])
+    for plan in plans(tools.drawn(250), [engine], first=100_000 * tools.seed(1)):
+        found += starts(sm.launch_serving(plan).script(), start)[:1]
+    assert len(found) == tools.drawn(250)
     return found
 
 
 def parsed(module: str, program: str, found: list[list[str]]) -> list[list[object]]:
     """What the parser of an engine makes of commands."""
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    environment.pop("PYTHONPATH", None)
-    known = subprocess.run(
-        [PYTHON, "-c", f"import importlib.util as u; assert u.find_spec({module!r})"],
-        check=False,
-        capture_output=True,
-        env=environment,
-    )
-    if known.returncode:
-        pytest.skip(f"{module} is not installed for {Path(PYTHON).name}")
     run = subprocess.run(
-        [PYTHON, "-c", program],
+        [tools.interpreter_with(module), "-c", program],
         check=False,
         input=json.dumps(found),
         capture_output=True,
         text=True,
-        env=environment,
+        env=tools.environment(),
     )
     assert run.returncode == 0, run.stderr[-2000:]
     lines = [line for line in run.stdout.splitlines() if line.startswith("PARSED ")]
@@ -100,3 +104,19 @@ def test_sglang_parses_its_commands() -> None:
     llama = ["meta-llama/Meta-Llama-3-70B-Instruct", 4, 1, 256, 8192, 2500, "fp8_e4m3", False]
     assert llama in read
     assert len(read) == len(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "module, program, engine, start",
+    [
+        ("vllm", VLLM, "vllm_v1", ["vllm", "serve"]),
+        ("sglang", SGLANG, "sglang_2025", ["-m", "sglang.launch_server"]),
+    ],
+)
+def test_engines_parse_commands_of_plans_at_random(
+    module: str, program: str, engine: str, start: list[str]
+) -> None:
+    tools.interpreter_with(module)
+    found = random_commands(engine, start)
+    assert len(parsed(module, program, found)) == len(found)
