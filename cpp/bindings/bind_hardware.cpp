@@ -10,6 +10,7 @@ void bind_hardware(py::module_& m) {
   bind_record<GemmKernels>(m, "How matrix multiplications run on an accelerator.");
   bind_record<AttentionKernels>(m, "Rates of flash-attention kernels.");
   bind_record<ElementwiseKernels>(m, "Rates of memory-bound kernels.");
+  bind_record<ScanKernels>(m, "Constants of the scans of recurrent mixers.");
   bind_record<PowerPhases>(m, "Power of an accelerator by phase.");
   bind_record<Accelerator>(m, "An accelerator.");
   bind_record<CollectiveFit>(m, "Constants of one collective inside a domain.");

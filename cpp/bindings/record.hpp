@@ -115,6 +115,9 @@ M convert(const Field<T, M>& field, const py::object& value) {
     return checked_number(field, value, "a number");
   } else if constexpr (IsQuantity<M>::value) {
     return M{checked_number(field, value, "a number")};
+  } else if constexpr (std::is_same_v<M, std::string>) {
+    if (!PyUnicode_Check(value.ptr())) reject(field, value, "a text");
+    return value.cast<std::string>();
   } else if constexpr (Record<M>) {
     if (!py::isinstance<M>(value)) reject(field, value, "a " + std::string(RecordOf<M>::name));
     return value.cast<M>();
@@ -218,6 +221,8 @@ py::list field_rows() {
       kind = "int";
     } else if constexpr (std::is_same_v<M, double> || IsQuantity<M>::value) {
       kind = "float";
+    } else if constexpr (std::is_same_v<M, std::string>) {
+      kind = "text";
     }
     py::dict row;
     row["name"] = py::str(field.name.data(), field.name.size());
@@ -320,6 +325,8 @@ struct type_caster<scalemodel::bindings::Argument<M>> {
       return const_name("int");
     } else if constexpr (std::is_same_v<M, double> || scalemodel::bindings::IsQuantity<M>::value) {
       return const_name("float");
+    } else if constexpr (std::is_same_v<M, std::string>) {
+      return const_name("str");
     } else if constexpr (scalemodel::Record<M>) {
       return make_caster<M>::name;
     } else if constexpr (requires { requires scalemodel::Record<typename M::value_type>; }) {

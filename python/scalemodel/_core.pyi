@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'accelerator_share_kg', 'amortised', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'canonical', 'check_serving_layout', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'recorded_group', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_best', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_versions', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'canonical', 'check_serving_layout', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'kernel_work', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'recorded_group', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_best', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -313,6 +313,60 @@ class ElementwiseKernels:
         """
         fraction of memory bandwidth
         """
+class ScanKernels:
+    """
+    Constants of the scans of recurrent mixers.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: ScanKernels) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, compute_fraction: float = 1.0, memory_fraction: float = 1.0, step_s: float = 0.0, launch_s: float = 0.0, backward: float = 2.5) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> ScanKernels:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def backward(self) -> float:
+        """
+        work of the backward pass over the forward one
+        """
+    @property
+    def compute_fraction(self) -> float:
+        """
+        fraction of 16-bit peak
+        """
+    @property
+    def launch_s(self) -> float:
+        """
+        fixed time of a scan
+        """
+    @property
+    def memory_fraction(self) -> float:
+        """
+        fraction of memory bandwidth
+        """
+    @property
+    def step_s(self) -> float:
+        """
+        one chunk after another of a sequence
+        """
 class PowerPhases:
     """
     Power of an accelerator by phase.
@@ -377,7 +431,7 @@ class Accelerator:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, peak_flop_per_s: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0), multiprocessors: int = 0, clock_hz: float = 0.0, memory_capacity_bytes: float = 0.0, memory_bandwidth_bytes_per_s: float = 0.0, l2_bytes: float = 0.0, host_bandwidth_bytes_per_s: float = 0.0, gemm: GemmKernels = ..., attention: AttentionKernels = ..., elementwise: ElementwiseKernels = ..., power: PowerPhases = ...) -> None:
+    def __init__(self, *, peak_flop_per_s: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0), multiprocessors: int = 0, clock_hz: float = 0.0, memory_capacity_bytes: float = 0.0, memory_bandwidth_bytes_per_s: float = 0.0, l2_bytes: float = 0.0, host_bandwidth_bytes_per_s: float = 0.0, gemm: GemmKernels = ..., attention: AttentionKernels = ..., elementwise: ElementwiseKernels = ..., scan: ScanKernels = ..., power: PowerPhases = ...) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -445,6 +499,11 @@ class Accelerator:
     def power(self) -> PowerPhases:
         """
         power by phase
+        """
+    @property
+    def scan(self) -> ScanKernels:
+        """
+        constants of recurrent scans
         """
 class CollectiveFit:
     """
@@ -1821,6 +1880,70 @@ class LookupKernel:
         """
         of memory bandwidth
         """
+class WorkKernel:
+    """
+    Constants of a kernel by what it works on.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: WorkKernel) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, launch_s: float = 0.0, step_s: float = 0.0, piece_s: float = 0.0, rate_flop_per_s: float = 0.0, bandwidth_bytes_per_s: float = 0.0, cached_speedup: float = 1.0, blend: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> WorkKernel:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def bandwidth_bytes_per_s(self) -> float:
+        """
+        memory traffic
+        """
+    @property
+    def blend(self) -> float:
+        """
+        exponent of the smooth maximum
+        """
+    @property
+    def cached_speedup(self) -> float:
+        """
+        operands in the last-level cache
+        """
+    @property
+    def launch_s(self) -> float:
+        """
+        fixed time of a call
+        """
+    @property
+    def piece_s(self) -> float:
+        """
+        one piece of other work
+        """
+    @property
+    def rate_flop_per_s(self) -> float:
+        """
+        arithmetic
+        """
+    @property
+    def step_s(self) -> float:
+        """
+        one step of a chain
+        """
 class PrefillKernel:
     """
     Constants of an attention kernel that works through prompts.
@@ -2129,7 +2252,7 @@ class DecoderShape:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, layers: int = 0, hidden: int = 0, vocab: int = 0, position: str = 'rope', positions: int = 0, tied_embeddings: bool = False, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, q_lora_rank: int = 0, kv_lora_rank: int = 0, qk_rope_head_dim: int = 0, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, head_bias: bool = False, qk_norm: bool = False, qk_norm_full: bool = False, attention_sinks: bool = False, window: int = 0, full_attention_every: int = 0, ffn: int = 0, gated: bool = False, norm: str = 'rmsnorm', norms_per_layer: int = 2, parallel_block: bool = False, embedding_norm: bool = False, experts: int = 0, experts_per_token: int = 0, shared_experts: int = 0, expert_ffn: int = 0, shared_ffn: int = 0, router_bias: bool = False, expert_bias: bool = False, shared_expert_gate: bool = False, first_dense_layers: int = 0, moe_every: int = 1, mtp_layers: int = 0) -> None:
+    def __init__(self, *, layers: int = 0, hidden: int = 0, vocab: int = 0, position: str = 'rope', positions: int = 0, tied_embeddings: bool = False, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, q_lora_rank: int = 0, kv_lora_rank: int = 0, qk_rope_head_dim: int = 0, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, head_bias: bool = False, qk_norm: bool = False, qk_norm_full: bool = False, attention_sinks: bool = False, window: int = 0, full_attention_every: int = 0, mixers: str = '', feed_forwards: str = '', window_heads: int = 0, window_kv_heads: int = 0, window_head_dim: int = 0, window_v_head_dim: int = 0, attention_gate: str = 'none', shared_values: bool = False, index_heads: int = 0, index_dim: int = 0, index_topk: int = 0, near_ratio: int = 0, far_ratio: int = 0, output_groups: int = 0, output_rank: int = 0, recurrence: str = 'none', scan_heads: int = 0, scan_groups: int = 0, scan_key_dim: int = 0, scan_value_dim: int = 0, scan_chunk: int = 0, scan_rank: int = 0, conv_width: int = 0, scan_norm: bool = False, scan_bias: bool = False, conv_bias: bool = False, ffn: int = 0, gated: bool = False, norm: str = 'rmsnorm', norms_per_layer: int = 2, parallel_block: bool = False, embedding_norm: bool = False, experts: int = 0, experts_per_token: int = 0, shared_experts: int = 0, expert_ffn: int = 0, shared_ffn: int = 0, router_bias: bool = False, expert_bias: bool = False, shared_expert_gate: bool = False, expert_latent: int = 0, zero_experts: int = 0, first_dense_layers: int = 0, moe_every: int = 1, mtp_layers: int = 0, residual_streams: int = 1, attention_residuals: int = 0, layer_embedding: int = 0, layer_embedding_rows: int = 0, kv_shared_layers: int = 0, residual_rank: int = 0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2144,9 +2267,29 @@ class DecoderShape:
         Field names and values.
         """
     @property
+    def attention_gate(self) -> str:
+        """
+        gate on the output of attention
+        """
+    @property
+    def attention_residuals(self) -> int:
+        """
+        layers between snapshots of the stream that later layers mix in; 0 = none
+        """
+    @property
     def attention_sinks(self) -> bool:
         """
         one learned logit per head
+        """
+    @property
+    def conv_bias(self) -> bool:
+        """
+        bias of its convolution
+        """
+    @property
+    def conv_width(self) -> int:
+        """
+        tokens of its short convolution
         """
     @property
     def embedding_norm(self) -> bool:
@@ -2164,6 +2307,11 @@ class DecoderShape:
         width of a routed expert; 0 = ffn
         """
     @property
+    def expert_latent(self) -> int:
+        """
+        width that routed experts read and write; 0 = hidden
+        """
+    @property
     def experts(self) -> int:
         """
         routed experts; 0 = dense
@@ -2172,6 +2320,16 @@ class DecoderShape:
     def experts_per_token(self) -> int:
         """
         routed experts of a token
+        """
+    @property
+    def far_ratio(self) -> int:
+        """
+        tokens of a compressed key, layers H
+        """
+    @property
+    def feed_forwards(self) -> str:
+        """
+        feed-forward block of every layer, a letter each: D dense, E experts, - none
         """
     @property
     def ffn(self) -> int:
@@ -2214,6 +2372,21 @@ class DecoderShape:
         width of the residual stream
         """
     @property
+    def index_dim(self) -> int:
+        """
+        size of an indexer's head
+        """
+    @property
+    def index_heads(self) -> int:
+        """
+        heads of the indexer that selects keys
+        """
+    @property
+    def index_topk(self) -> int:
+        """
+        keys of a query that are selected
+        """
+    @property
     def kv_heads(self) -> int:
         """
         key and value heads; 0 = heads
@@ -2224,9 +2397,29 @@ class DecoderShape:
         latent key-value rank; 0 = no latent
         """
     @property
+    def kv_shared_layers(self) -> int:
+        """
+        last layers that use keys and values of earlier ones
+        """
+    @property
+    def layer_embedding(self) -> int:
+        """
+        values of a token that every layer looks up; 0 = none
+        """
+    @property
+    def layer_embedding_rows(self) -> int:
+        """
+        rows of that table
+        """
+    @property
     def layers(self) -> int:
         """
         transformer layers
+        """
+    @property
+    def mixers(self) -> str:
+        """
+        mixer of every layer, a letter each: F full attention, W window, I selected keys, S selection of the layer before, C and H compressed keys, R recurrent, P attention beside recurrent, - none
         """
     @property
     def mlp_bias(self) -> bool:
@@ -2244,6 +2437,11 @@ class DecoderShape:
         multi-token-prediction modules
         """
     @property
+    def near_ratio(self) -> int:
+        """
+        tokens of a compressed key, layers C
+        """
+    @property
     def norm(self) -> str:
         """
         norm
@@ -2257,6 +2455,16 @@ class DecoderShape:
     def out_bias(self) -> bool:
         """
         bias on the attention output
+        """
+    @property
+    def output_groups(self) -> int:
+        """
+        groups of a low-rank attention output
+        """
+    @property
+    def output_rank(self) -> int:
+        """
+        rank of a group's attention output
         """
     @property
     def parallel_block(self) -> bool:
@@ -2299,9 +2507,64 @@ class DecoderShape:
         bias on query, key, value
         """
     @property
+    def recurrence(self) -> str:
+        """
+        kind of the recurrent mixer
+        """
+    @property
+    def residual_rank(self) -> int:
+        """
+        rank of a learned residual; 0 = none
+        """
+    @property
+    def residual_streams(self) -> int:
+        """
+        residual streams that blocks mix
+        """
+    @property
     def router_bias(self) -> bool:
         """
         one number per expert
+        """
+    @property
+    def scan_bias(self) -> bool:
+        """
+        biases of its projections
+        """
+    @property
+    def scan_chunk(self) -> int:
+        """
+        tokens of a chunk; 0 = one by one
+        """
+    @property
+    def scan_groups(self) -> int:
+        """
+        heads of its keys and queries; 0 = scan_heads
+        """
+    @property
+    def scan_heads(self) -> int:
+        """
+        heads of the recurrent mixer
+        """
+    @property
+    def scan_key_dim(self) -> int:
+        """
+        size of its key or state
+        """
+    @property
+    def scan_norm(self) -> bool:
+        """
+        norm inside the recurrent mixer
+        """
+    @property
+    def scan_rank(self) -> int:
+        """
+        rank of its gates or time steps; 0 = full
+        """
+    @property
+    def scan_value_dim(self) -> int:
+        """
+        values of its head
         """
     @property
     def shared_expert_gate(self) -> bool:
@@ -2317,6 +2580,11 @@ class DecoderShape:
     def shared_ffn(self) -> int:
         """
         width of a shared expert; 0 = expert_ffn
+        """
+    @property
+    def shared_values(self) -> bool:
+        """
+        keys serve as values in layers without a window
         """
     @property
     def tied_embeddings(self) -> bool:
@@ -2337,6 +2605,31 @@ class DecoderShape:
     def window(self) -> int:
         """
         sliding window, tokens; 0 = none
+        """
+    @property
+    def window_head_dim(self) -> int:
+        """
+        query and key size of window layers; 0 = head_dim
+        """
+    @property
+    def window_heads(self) -> int:
+        """
+        query heads of window layers; 0 = heads
+        """
+    @property
+    def window_kv_heads(self) -> int:
+        """
+        key and value heads of window layers; 0 = kv_heads
+        """
+    @property
+    def window_v_head_dim(self) -> int:
+        """
+        value size of window layers; 0 = v_head_dim
+        """
+    @property
+    def zero_experts(self) -> int:
+        """
+        experts that pass tokens on, among those a router chooses from
         """
 class LayeredModel:
     """
@@ -5728,6 +6021,10 @@ def judge_routing(graph: LinkGraph, flows: Flows, path: typing.Annotated[numpy.t
     """
     Rates, job values, loads and bounds of given paths.
     """
+def kernel_work(kind: str, sizes: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float64]]) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Flop, bytes, steps and pieces of calls of a kind of kernel, a row per call.
+    """
 def least_loss_split(law: LossLaw, budget_flop: typing.SupportsFloat | typing.SupportsIndex) -> tuple[float, float]:
     """
     Parameters and tokens of least loss.
@@ -5983,6 +6280,10 @@ def variables() -> str:
 def weight_versions(stages: typing.SupportsInt | typing.SupportsIndex, stage: typing.SupportsInt | typing.SupportsIndex, *, double_buffered: bool = False) -> int:
     """
     Versions of its weights that a stage of an asynchronous pipeline keeps.
+    """
+def work_kernel_time_s(kernel: WorkKernel, l2_bytes: typing.SupportsFloat | typing.SupportsIndex, work: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds of calls of a kernel, one per row of `kernel_work`.
     """
 def young_interval_s(write_s: typing.SupportsFloat | typing.SupportsIndex, mttf_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """

@@ -6,6 +6,7 @@
 #include "scalemodel/costs/layer_cost.hpp"
 #include "scalemodel/ops/attention.hpp"
 #include "scalemodel/ops/memory_bound.hpp"
+#include "scalemodel/ops/scan.hpp"
 
 namespace scalemodel {
 
@@ -125,7 +126,7 @@ class LayerBuilder {
     note({"router", tokens, experts, hidden, 1, forward, backward, Bytes{}});
   }
 
-  void attention(const AttentionTime& time) {
+  void attention(std::string_view name, const AttentionTime& time) {
     forward_ += time.forward;
     backward_ += time.backward;
     attention_forward_ += time.forward;
@@ -134,7 +135,17 @@ class LayerBuilder {
     const int kernels = is_flash(conditions_.attention) ? 1 : 5;
     kernels_forward_ += kernels;
     kernels_backward_ += 2 * kernels;
-    note({"attention", 0, 0, 0, 0, time.forward, time.backward, Bytes{}});
+    note({name, 0, 0, 0, 0, time.forward, time.backward, Bytes{}});
+  }
+
+  /// The scan of a recurrent mixer: cumulated decays, states of chunks, their chain, the output.
+  void scan(const ScanTime& time) {
+    constexpr double kKernels = 5;
+    forward_ += time.forward;
+    backward_ += time.backward;
+    kernels_forward_ += kKernels;
+    kernels_backward_ += 2 * kKernels;
+    note({"scan", 0, 0, 0, 0, time.forward, time.backward, Bytes{}});
   }
 
   /// Kernels too short to cost an accelerator anything: they cost CPU overhead only.

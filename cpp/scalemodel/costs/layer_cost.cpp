@@ -126,11 +126,24 @@ void add_gather_copies(LayerBuilder& builder, const Model& model, const LayerKin
                       cluster.accelerator.elementwise.add_fraction, 2);
 }
 
+/// A scan sees whole sequences: what it reads is exchanged for a share of the heads before it, and
+/// what it writes behind it, each way (Megatron-LM, context parallelism of Mamba layers).
+void add_scan_exchange(Phase& forward, Phase& backward, LayerBuilder& builder,
+                       const RecurrentShape& recurrence, const LayerLayout& layout,
+                       const LocalSizes& size) {
+  const RecurrentShape local = recurrence.sharded(layout.tp);
+  const Bytes sent{size.tokens * (local.projected() + local.inner()) * size.element};
+  const Seconds time =
+      builder.message({Communicator::cp, Collective::all_to_all, sent, layout.cp_group, 1, 1});
+  builder.communicate("scan_exchange", time, time, sent);
+  forward.cp += time;
+  backward.cp += time;
+}
+
 /// Context-parallel exchange of keys and values (or of heads, all-to-all).
 void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
                           const LayerLayout& layout, const LocalSizes& size,
                           const Conditions& conditions) {
-  if (layout.cp == 1) return;
   const double cp = layout.cp;
   if (layout.context == ContextParallel::ring) {
     // Each block is an attention of its own, and its result is merged with those before.
@@ -177,9 +190,9 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
     }
   }
   builder.communicate("context_parallel", total_forward, total_backward, kv);
-  forward.cp = f.exposed;
+  forward.cp += f.exposed;
   forward.hidden += f.hidden;
-  backward.cp = b.exposed;
+  backward.cp += b.exposed;
   backward.hidden += b.hidden;
 }
 
@@ -196,7 +209,7 @@ void add_expert_parallel(LayerCost& cost, LayerBuilder& builder, const Model& mo
       spans ? conditions.stack.deduplicated_between : conditions.stack.deduplicated_dispatch;
   const int targets = spans ? layout.ep_group.domains : layout.ep;
   const double sent = dispatched_copies(ff.experts_per_token, targets, deduplicated);
-  const Bytes copies{size.tokens / layout.tp * sent * model.hidden * size.element *
+  const Bytes copies{size.tokens / layout.tp * sent * ff.expert_width(model.hidden) * size.element *
                      conditions.imbalance};
   // Dispatch and combine in either pass.
   Seconds one_way =
@@ -300,7 +313,12 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   cost.backward.compute = builder.backward();
   cost.weight_gradient = builder.weight_gradient();
   add_tensor_parallel(cost.forward, cost.backward, builder, model, kind, layout, size, conditions);
-  add_context_parallel(cost.forward, cost.backward, builder, layout, size, conditions);
+  if (layout.cp > 1 && kind.recurrence.present()) {
+    add_scan_exchange(cost.forward, cost.backward, builder, kind.recurrence, layout, size);
+  }
+  if (layout.cp > 1 && kind.attention.present()) {
+    add_context_parallel(cost.forward, cost.backward, builder, layout, size, conditions);
+  }
   add_expert_parallel(cost, builder, model, kind, layout, size, conditions);
 
   set_recomputation(cost, builder, conditions);

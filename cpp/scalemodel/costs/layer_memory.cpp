@@ -22,6 +22,8 @@ struct LocalLayer {
     return unit.routed() ? routed_rows(kind, layout, size, conditions) : size.tokens;
   }
   double stream() const { return size.split_tokens * model.hidden; }
+  /// What lies between layers: as many streams as the model mixes.
+  double streams() const { return model.streams * stream(); }
 };
 
 /// Bytes that an operator of the residual stream's own block saves for backward.
@@ -32,13 +34,18 @@ double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) 
     case OperatorKind::gemm:
       // Latents are saved before and after their norms; scores of experts are in FP32.
       if (op.routes) return size.split_tokens * op.columns * 4;
+      if (op.of_token) return size.split_tokens * std::min(op.columns, op.depth) * input;
       return op.adapts && op.cut == Cut::none ? size.tokens * op.columns * 2 * e : 0;
     case OperatorKind::attention: {
       const AttentionShape& a = op.attention;
-      const double kv = std::ceil(a.kv_heads / tp) * (a.head_dim + a.v_head_dim);
-      return size.tokens * (a.heads / tp * a.head_dim + kv) * e +
-             size.tokens * a.heads / tp * (a.v_head_dim * input + 4);
+      const double ranks = op.cut == Cut::columns ? tp : 1;
+      const double kv = std::ceil(a.kv_heads / ranks) * (a.head_dim + a.v_head_dim) / a.ratio;
+      const double chosen = a.index_heads > 0 ? 4.0 * a.selected : 0;  // ids of selected keys
+      return size.tokens * (a.heads / ranks * a.head_dim + kv) * e +
+             size.tokens * a.heads / ranks * (a.v_head_dim * input + 4) + size.tokens * chosen;
     }
+    case OperatorKind::scan:
+      return size.tokens * op.recurrence.sharded(tp).saved_values() * e;
     case OperatorKind::activation: {
       const double width = op.local_columns(tp), up = op.gated ? 2 * width : width;
       const bool once = l.conditions.stack.fused_activation || !op.gated;
@@ -48,6 +55,7 @@ double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) 
       return l.conditions.fused_norm ? 0 : op.copies * l.stream() * 8;  // FP32 copies
     case OperatorKind::residual:
       return l.conditions.dropout ? l.stream() : 0;  // masks
+    case OperatorKind::convolution:
     case OperatorKind::latent_norm:
     case OperatorKind::rotary:
     case OperatorKind::elementwise:
@@ -66,11 +74,11 @@ Bytes saved_everything(const LocalLayer& l) {
   const bool kept_whole = l.layout.sequence_parallel && !l.layout.regather;
   double bytes = 0;
   for (const Unit& unit : l.kind.units) {
-    if (unit.reads_stream) bytes += l.stream() * (e + input);  // inputs of norm and GEMM
+    if (unit.reads_stream) bytes += l.stream() * (l.model.streams * e + input);  // norm and GEMM
     if (unit.reads_stream && !unit.routed() && kept_whole) {
       bytes += (size.tokens * h - l.stream()) * input;
     }
-    if (unit.routed()) bytes += l.rows(unit) * h * (input + e);  // permuted; before weighting
+    if (unit.routed()) bytes += l.rows(unit) * unit.width_in * (input + e);  // permuted; unweighted
     for (const LayerOperator& op : unit.operators) bytes += saved_by(l, unit, op);
   }
   return Bytes{bytes};
@@ -132,13 +140,16 @@ Bytes every_second_gemm(const LocalLayer& l) {
       for (const ColumnPart& part : op.parts) count(op.local_columns(part, l.layout.tp));
     }
   };
-  const auto attends = [](const LayerOperator& op) { return op.kind == OperatorKind::attention; };
+  const auto attends = [](const LayerOperator& op) {
+    return op.kind == OperatorKind::attention || op.kind == OperatorKind::scan;
+  };
   for (const Unit& unit : l.kind.units) {
     const auto core = std::ranges::find_if(unit.operators, attends);
     if (core == unit.operators.end()) continue;
     count_gemms(unit, false);
     const AttentionShape& a = core->attention;
     attended += static_cast<double>(a.heads) / l.layout.tp * (a.v_head_dim * l.size.element + 4);
+    attended += core->recurrence.inner() / l.layout.tp * l.size.element;
   }
   for (const bool routers : {true, false}) {
     for (const Unit& unit : l.kind.units) {
@@ -205,7 +216,7 @@ LayerBytes layer_bytes(const Model& model, const LayerKind& kind, const LayerLay
   const LocalLayer layer{model, kind, layout, size, conditions};
   const Bytes everything = saved_everything(layer);
   const Bytes maps = score_maps(layout, size, conditions);
-  const Bytes stream{layer.stream() * size.element};
+  const Bytes stream{layer.streams() * size.element};
   LayerBytes bytes;
   bytes.saved[static_cast<std::size_t>(Recompute::none)] = everything + maps;
   bytes.saved[static_cast<std::size_t>(Recompute::full)] = stream;

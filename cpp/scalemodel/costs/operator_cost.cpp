@@ -92,6 +92,10 @@ void add_elementwise(const Pricing& p, const LayerOperator& op, double rows) {
   switch (op.kind) {
     case OperatorKind::gemm:
     case OperatorKind::attention:
+    case OperatorKind::scan:
+      break;
+    case OperatorKind::convolution:  // reads and writes its channels; backward both gradients too
+      builder.elementwise(op.name, 2 * stream, 5 * stream, p.add_fraction());
       break;
     case OperatorKind::norm:
       // Norms of one block are kernels of their own over the same stream.
@@ -128,8 +132,17 @@ void add_attention(const Pricing& p, const LayerOperator& op) {
   work.dropout = p.conditions().dropout;
   work.narrow =
       p.conditions().stack.fp8_attention && p.conditions().precision != p.conditions().storage;
-  p.builder.attention(attention_time(work, p.conditions().attention, p.context.cluster.accelerator,
+  p.builder.attention(op.name,
+                      attention_time(work, p.conditions().attention, p.context.cluster.accelerator,
                                      p.conditions().storage, p.context.timers.storage));
+}
+
+/// A rank scans whole sequences, of its share of the heads where context ranks split them.
+void add_scan(const Pricing& p, const LayerOperator& op) {
+  const AttentionWork& whole = p.context.attention;
+  const double context = whole.keys / whole.queries;
+  const ScanWork work{op.recurrence.sharded(p.shard.tp * context), whole.batch, whole.keys};
+  p.builder.scan(scan_time(work, p.context.cluster.accelerator, p.element()));
 }
 
 /// Rows brought into the order of their experts and back, `rows` bytes once. One rank, or one copy
@@ -178,11 +191,15 @@ double add_operators(LayerBuilder& builder, const Unit& unit, const UnitShard& s
       if (context.attention_core) add_attention(pricing, op);
       continue;
     }
+    if (op.kind == OperatorKind::scan) {
+      if (context.attention_core) add_scan(pricing, op);
+      continue;
+    }
     const bool gemm = op.kind == OperatorKind::gemm;
     // The router and what lies between blocks see the rank's shard of the sequence; latents are
     // made of the whole of it.
-    const bool between =
-        op.cut == Cut::none && (gemm ? op.routes : op.kind != OperatorKind::latent_norm);
+    const bool between = op.cut == Cut::none &&
+                         (gemm ? op.routes || op.of_token : op.kind != OperatorKind::latent_norm);
     const double rows = op.rows * (unit.on_copies(op) ? shard.rows
                                    : between          ? shard.split_tokens
                                                       : shard.tokens);

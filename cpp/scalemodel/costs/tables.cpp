@@ -15,7 +15,7 @@ ModelFlop model_flop(const Model& model, const Task& task) {
   const double tokens = task.sequence;
   std::vector<double> layers(model.kinds.size());
   for (const std::uint8_t kind : model.layer_kind) ++layers[kind];
-  layers[model.layer_kind.back()] += model.mtp_layers;
+  layers[model.mtp_kind] += model.mtp_layers;
   for (std::size_t k = 0; k < layers.size(); ++k) {
     const LayerKind& kind = model.kinds[k];
     // GEMMs of a layer: two flop per parameter that a token is multiplied with, norms left out.
@@ -302,7 +302,8 @@ const StageLayout& Tables::add(const Strategy& strategy, const Degrees& d) {
   cell.head = head_cost(model_, layout, setting.conditions, cluster_, setting.timers);
   const double tokens = static_cast<double>(d.micro_batch) * task_.sequence / d.cp;
   // Tensor ranks send a part each and gather it on the other side (arXiv 2104.04473, 4.1).
-  cell.boundary = Bytes{tokens / d.tp * model_.hidden * operand_bytes(setting.conditions.storage)};
+  cell.boundary = Bytes{tokens / d.tp * (model_.streams * model_.hidden) *
+                        operand_bytes(setting.conditions.storage)};
   cells_.push_back(cell);
   cell_index_.insert(key, static_cast<std::int32_t>(cells_.size()) - 1);
   return stages;

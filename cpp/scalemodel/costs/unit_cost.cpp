@@ -123,11 +123,22 @@ void add_tensor_transfers(UnitCost& cost, const ShardedGroup& p, const Unit& uni
 void add_context_transfers(UnitCost& cost, const ShardedGroup& p, const Unit& unit, double tp) {
   const GroupShape group = shape_of(p, p.mesh, Parallelism::cp);
   if (group.ranks <= 1) return;
-  double width = 0;
+  double width = 0, exchanged = 0;
   for (const LayerOperator& op : unit.operators) {
+    if (op.kind == OperatorKind::scan) {
+      const RecurrentShape local = op.recurrence.sharded(tp);
+      exchanged += local.projected() + local.inner();
+    }
     if (op.kind != OperatorKind::attention) continue;
     const AttentionShape& a = op.attention;
     width += std::max(1.0, a.kv_heads / tp) * (a.head_dim + a.v_head_dim);
+  }
+  if (exchanged > 0) {
+    // A scan sees whole sequences: tokens are exchanged for a share of the heads, and back.
+    const Bytes sent{p.samples * p.own_tokens * exchanged * p.element};
+    cost.context_gather = transfer(p, Collective::all_to_all, sent, group);
+    cost.context_reduce = cost.context_gather;
+    return;
   }
   if (width <= 0) return;
   const Bytes whole{p.samples * p.tokens * width * p.element};

@@ -52,7 +52,7 @@ std::vector<StageClass> chunks_of(const Model& model, const std::vector<int>& la
     chunks[s].stage_layers = layers[s];
   }
   chunks.front().embedding = chunks.back().head = true;
-  chunks.back().layers[model.layer_kind.back()] += model.mtp_layers;
+  chunks.back().layers[model.mtp_kind] += model.mtp_layers;
   return chunks;
 }
 

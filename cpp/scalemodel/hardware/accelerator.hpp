@@ -69,6 +69,17 @@ struct ElementwiseKernels {
   bool operator==(const ElementwiseKernels&) const = default;
 };
 
+/// Scans of recurrent mixers (see ops/scan.hpp).
+struct ScanKernels {
+  double compute_fraction = 1;  ///< of the 16-bit peak
+  double memory_fraction = 1;   ///< of memory bandwidth
+  Seconds step;                 ///< one chunk after another of the same sequence
+  Seconds launch;               ///< of the three to five kernels of a scan together
+  double backward = 2.5;        ///< work of the backward pass over that of the forward one
+
+  bool operator==(const ScanKernels&) const = default;
+};
+
 /// Power drawn by phase of a step (see power/phases.hpp).
 struct PowerPhases {
   Watts limit;  ///< sustained power limit (TDP)
@@ -90,6 +101,7 @@ struct Accelerator {
   GemmKernels gemm;
   AttentionKernels attention;
   ElementwiseKernels elementwise;
+  ScanKernels scan;
   PowerPhases power;
 
   constexpr FlopPerSecond peak_of(Precision precision) const {
@@ -178,6 +190,18 @@ struct RecordOf<ElementwiseKernels> {
 };
 
 template <>
+struct RecordOf<ScanKernels> {
+  static constexpr std::string_view name = "ScanKernels";
+  using T = ScanKernels;
+  static constexpr std::tuple fields{
+      field("compute_fraction", &T::compute_fraction, 1e-6, 2, "fraction of 16-bit peak"),
+      field("memory_fraction", &T::memory_fraction, 1e-6, 2, "fraction of memory bandwidth"),
+      field("step_s", &T::step, 0, 1, "one chunk after another of a sequence"),
+      field("launch_s", &T::launch, 0, 1, "fixed time of a scan"),
+      field("backward", &T::backward, 0, 100, "work of the backward pass over the forward one")};
+};
+
+template <>
 struct RecordOf<PowerPhases> {
   static constexpr std::string_view name = "PowerPhases";
   using T = PowerPhases;
@@ -203,6 +227,7 @@ struct RecordOf<Accelerator> {
       field("gemm", &T::gemm, "matrix multiplication constants"),
       field("attention", &T::attention, "attention constants"),
       field("elementwise", &T::elementwise, "memory-bound kernel constants"),
+      field("scan", &T::scan, "constants of recurrent scans"),
       field("power", &T::power, "power by phase")};
 };
 

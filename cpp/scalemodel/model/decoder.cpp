@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "scalemodel/base/error.hpp"
@@ -12,6 +13,83 @@ namespace {
 
 [[noreturn]] void malformed(const char* field, int value, const std::string& legal) {
   throw MalformedQuestion(std::string(field) + "=" + std::to_string(value) + ": " + legal);
+}
+
+constexpr std::string_view kMixers = "FWISCHRP-", kFeedForwards = "DE-";
+
+[[noreturn]] void malformed_pattern(const char* field, const std::string& pattern,
+                                    const std::string& legal) {
+  constexpr std::size_t kShown = 40;
+  const std::string shown = pattern.size() > kShown ? pattern.substr(0, kShown) + "..." : pattern;
+  throw MalformedQuestion(std::string(field) + "='" + shown + "': " + legal);
+}
+
+/// Letters of every layer: those of the pattern, over and over.
+void check_pattern(const char* field, const std::string& pattern, std::string_view letters,
+                   int layers) {
+  if (pattern.size() > static_cast<std::size_t>(layers)) {
+    malformed_pattern(field, pattern,
+                      std::to_string(pattern.size()) +
+                          " letters, must be at most one of layers=" + std::to_string(layers));
+  }
+  if (pattern.find_first_not_of(letters) != std::string::npos) {
+    malformed_pattern(field, pattern, "must be letters of " + std::string(letters));
+  }
+}
+
+bool has(const std::string& pattern, std::string_view letters) {
+  return pattern.find_first_of(letters) != std::string::npos;
+}
+
+char letter(const std::string& pattern, int layer) {
+  return pattern[static_cast<std::size_t>(layer) % pattern.size()];
+}
+
+char mixer_of(const DecoderShape& shape, int layer) {
+  if (!shape.mixers.empty()) return letter(shape.mixers, layer);
+  const bool full = shape.full_attention_every > 0 && (layer + 1) % shape.full_attention_every == 0;
+  return full ? 'F' : 'W';
+}
+
+char feed_forward_of(const DecoderShape& shape, int layer) {
+  if (!shape.feed_forwards.empty()) return letter(shape.feed_forwards, layer);
+  const bool routed =
+      shape.experts > 0 && layer >= shape.first_dense_layers && (layer + 1) % shape.moe_every == 0;
+  return routed ? 'E' : 'D';
+}
+
+/// What the letters of the patterns ask for is described.
+void check_patterns(const DecoderShape& shape) {
+  check_pattern("mixers", shape.mixers, kMixers, shape.layers);
+  check_pattern("feed_forwards", shape.feed_forwards, kFeedForwards, shape.layers);
+  const auto need = [](bool asked, const char* field, int value, const char* by) {
+    if (asked && value < 1) malformed(field, value, std::string("must be at least 1 for ") + by);
+  };
+  const bool scans = has(shape.mixers, "RP"), indexes = has(shape.mixers, "ISC");
+  if (scans && shape.recurrence == Recurrence::none) {
+    throw MalformedQuestion("recurrence=none: must be a kind for mixers R and P");
+  }
+  need(scans, "scan_heads", shape.scan_heads, "mixers R and P");
+  need(scans, "scan_value_dim", shape.scan_value_dim, "mixers R and P");
+  need(scans && shape.recurrence != Recurrence::convolution, "scan_key_dim", shape.scan_key_dim,
+       "mixers R and P");
+  if (scans && shape.scan_groups > 0 && shape.scan_heads % shape.scan_groups != 0) {
+    malformed("scan_groups", shape.scan_groups,
+              "must divide scan_heads=" + std::to_string(shape.scan_heads));
+  }
+  need(indexes, "index_topk", shape.index_topk, "mixers I, S and C");
+  need(indexes, "index_heads", shape.index_heads, "mixers I, S and C");
+  need(indexes, "index_dim", shape.index_dim, "mixers I, S and C");
+  need(has(shape.mixers, "C"), "near_ratio", shape.near_ratio, "mixers C");
+  need(has(shape.mixers, "H"), "far_ratio", shape.far_ratio, "mixers H");
+  need(shape.output_groups > 0, "output_rank", shape.output_rank, "output_groups");
+  need(has(shape.feed_forwards, "E"), "experts", shape.experts, "feed_forwards E");
+  const int window_heads = shape.window_heads > 0 ? shape.window_heads : shape.heads;
+  const int window_kv = shape.window_kv_heads > 0 ? shape.window_kv_heads : shape.kv_heads;
+  if (window_heads % window_kv != 0) {
+    malformed("window_kv_heads", window_kv,
+              "must divide the heads of window layers, " + std::to_string(window_heads));
+  }
 }
 
 DecoderShape with_defaults(DecoderShape shape) {
@@ -43,8 +121,11 @@ void check(const DecoderShape& shape) {
     }
   }
   const bool has_dense_layer =
-      shape.experts == 0 || shape.first_dense_layers > 0 || shape.moe_every > 1;
+      shape.feed_forwards.empty()
+          ? shape.experts == 0 || shape.first_dense_layers > 0 || shape.moe_every > 1
+          : has(shape.feed_forwards, "D");
   if (has_dense_layer && shape.ffn < 1) malformed("ffn", shape.ffn, "must be at least 1");
+  check_patterns(shape);
   if (shape.position == Position::learned && shape.positions < 1) {
     malformed("positions", shape.positions, "a learned position table needs at least 1 row");
   }
@@ -59,14 +140,14 @@ double norm_width(Norm norm, double width) { return norm_vectors(norm) * width; 
 LayerKind make_kind(const LayerShape& layer) {
   LayerKind kind;
   kind.attention = layer.attention;
+  kind.recurrence = layer.recurrence;
   kind.feed_forward = layer.feed_forward;
   kind.units = layer_units(layer);
   for (const Unit& unit : kind.units) {
-    const bool attends = &unit == &kind.units.front();
     for (const LayerOperator& op : unit.operators) {
       if (op.kind == OperatorKind::norm) {
         kind.norm_parameters += op.parameters();
-      } else if (attends) {
+      } else if (unit.mixes) {
         kind.attention_parameters += op.parameters();
       } else if (unit.on_copies(op)) {
         kind.expert_parameters += unit.experts * op.parameters();
@@ -79,7 +160,43 @@ LayerKind make_kind(const LayerShape& layer) {
 }
 
 bool is_of(const LayerKind& kind, const LayerShape& layer) {
-  return kind.attention == layer.attention && kind.feed_forward == layer.feed_forward;
+  return kind.attention == layer.attention && kind.recurrence == layer.recurrence &&
+         kind.feed_forward == layer.feed_forward;
+}
+
+/// Position of a kind of layer, which is added if there is none like it. Throws where an
+/// evaluation has no room for one more.
+std::uint8_t kind_of(Model& model, const LayerShape& listed) {
+  const auto found =
+      std::ranges::find_if(model.kinds, [&](const LayerKind& k) { return is_of(k, listed); });
+  const auto at = static_cast<std::uint8_t>(found - model.kinds.begin());
+  if (found != model.kinds.end()) return at;
+  if (model.kinds.size() == kMaxLayerKinds) {
+    throw MalformedQuestion("mixers: layers of more than " + std::to_string(kMaxLayerKinds) +
+                            " kinds; must be at most that many different ones");
+  }
+  model.kinds.push_back(make_kind(listed));
+  return at;
+}
+
+/// The block of a multi-token-prediction module: like the last layer; of models whose layers hold a
+/// mixer or a feed-forward block alone, attention and experts.
+std::uint8_t mtp_kind(Model& model, const DecoderShape& shape) {
+  const LayerKind& last = model.kinds[model.layer_kind.back()];
+  const bool whole =
+      (last.attention.present() || last.recurrence.present()) && last.feed_forward.present();
+  if (shape.mtp_layers == 0 || whole) return model.layer_kind.back();
+  const char feed_forward = shape.experts > 0 ? 'E' : 'D';
+  return kind_of(model, layer_shape(shape, 'F', feed_forward, false));
+}
+
+/// Tables beside the token embedding: values of a token that layers look up, with what brings the
+/// token's own values to their width, and streams of the stream (Gemma 3n).
+double layer_embedding_parameters(const DecoderShape& shape) {
+  if (shape.layer_embedding == 0) return 0;
+  const double h = shape.hidden, looked_up = 1.0 * shape.layers * shape.layer_embedding;
+  const double rows = shape.layer_embedding_rows > 0 ? shape.layer_embedding_rows : shape.vocab;
+  return (rows + h) * looked_up + 2.0 * (shape.residual_streams - 1) * h * h;
 }
 
 }  // namespace
@@ -103,8 +220,9 @@ Model make_decoder(const DecoderShape& card) {
   model.hidden = shape.hidden;
   model.vocab = shape.vocab;
   model.tied_embeddings = shape.tied_embeddings;
+  model.streams = shape.residual_streams;
   const double h = shape.hidden, vocab = shape.vocab;
-  model.embedding_parameters = vocab * h;
+  model.embedding_parameters = vocab * h + layer_embedding_parameters(shape);
   if (shape.position == Position::learned) model.embedding_parameters += shape.positions * h;
   if (shape.embedding_norm) model.embedding_parameters += norm_width(shape.norm, h);
   model.head_parameters = (shape.tied_embeddings ? 0 : vocab * h) + (shape.head_bias ? vocab : 0);
@@ -113,16 +231,12 @@ Model make_decoder(const DecoderShape& card) {
   model.mtp_projection_parameters = 2 * h * h + 3 * norm_width(shape.norm, h);
   model.layer_kind.reserve(static_cast<std::size_t>(shape.layers));
   for (int layer = 0; layer < shape.layers; ++layer) {
-    const bool routed = shape.experts > 0 && layer >= shape.first_dense_layers &&
-                        (layer + 1) % shape.moe_every == 0;
-    const bool full =
-        shape.full_attention_every > 0 && (layer + 1) % shape.full_attention_every == 0;
-    const LayerShape listed = layer_shape(shape, routed, full);
-    const auto found =
-        std::ranges::find_if(model.kinds, [&](const LayerKind& k) { return is_of(k, listed); });
-    model.layer_kind.push_back(static_cast<std::uint8_t>(found - model.kinds.begin()));
-    if (found == model.kinds.end()) model.kinds.push_back(make_kind(listed));
+    const bool reuses_keys = layer >= shape.layers - shape.kv_shared_layers;
+    model.layer_kind.push_back(kind_of(
+        model,
+        layer_shape(shape, mixer_of(shape, layer), feed_forward_of(shape, layer), reuses_keys)));
   }
+  model.mtp_kind = mtp_kind(model, shape);
   return model;
 }
 

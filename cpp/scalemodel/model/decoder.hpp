@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <tuple>
 
 #include "scalemodel/base/enum_names.hpp"
@@ -28,6 +29,15 @@ struct EnumNames<Norm> {
                                                          "nonparametric"};
 };
 
+/// What the output of attention is multiplied by: nothing, one number per head, one per value.
+enum class OutputGate : std::uint8_t { none, heads, values };
+
+template <>
+struct EnumNames<OutputGate> {
+  static constexpr std::string_view what = "output gate";
+  static constexpr std::array<std::string_view, 3> names{"none", "heads", "values"};
+};
+
 /// Learned vectors of a norm: its scale, and a bias.
 constexpr int norm_vectors(Norm norm) {
   switch (norm) {
@@ -45,6 +55,12 @@ constexpr int norm_vectors(Norm norm) {
 /// A decoder as model cards describe it. Zero or false where a feature is absent.
 struct DecoderShape {
   int layers = 0, hidden = 0, vocab = 0;
+  /// One letter per layer, repeated to the number of layers. Mixers: F full attention, W with its
+  /// window, I over keys that an indexer of the layer selects, S over those of the layer before, C
+  /// over selected and H over all compressed keys beside the window, R recurrent, P attention and
+  /// recurrent side by side, - none. Feed-forward blocks: D dense, E experts, - none. Empty: by
+  /// `window` and `full_attention_every`, by `first_dense_layers` and `moe_every`.
+  std::string mixers, feed_forwards;
   Position position = Position::rope;
   int positions = 0;  ///< rows of a learned position table
   bool tied_embeddings = false;
@@ -55,7 +71,18 @@ struct DecoderShape {
   bool qk_norm = false, qk_norm_full = false, attention_sinks = false;
   int window = 0;                ///< sliding window, tokens
   int full_attention_every = 0;  ///< every n-th layer ignores the window
-  int ffn = 0;                   ///< width of one gate or up matrix
+  /// Heads of layers with a window, where they differ; 0: as in the others.
+  int window_heads = 0, window_kv_heads = 0, window_head_dim = 0, window_v_head_dim = 0;
+  OutputGate attention_gate = OutputGate::none;
+  bool shared_values = false;  ///< without a window keys serve as values
+  int index_heads = 0, index_dim = 0, index_topk = 0;
+  int near_ratio = 0, far_ratio = 0;       ///< tokens of a compressed key: of layers C and H
+  int output_groups = 0, output_rank = 0;  ///< low-rank output of compressed attention
+  Recurrence recurrence = Recurrence::none;
+  int scan_heads = 0, scan_groups = 0, scan_key_dim = 0, scan_value_dim = 0;
+  int scan_chunk = 0, scan_rank = 0, conv_width = 0;
+  bool scan_norm = false, scan_bias = false, conv_bias = false;
+  int ffn = 0;  ///< width of one gate or up matrix
   bool gated = false;
   Norm norm = Norm::rmsnorm;
   int norms_per_layer = 2;
@@ -63,8 +90,13 @@ struct DecoderShape {
   int experts = 0, experts_per_token = 0, shared_experts = 0;
   int expert_ffn = 0, shared_ffn = 0;
   bool router_bias = false, expert_bias = false, shared_expert_gate = false;
+  int expert_latent = 0, zero_experts = 0;
   int first_dense_layers = 0, moe_every = 1;
   int mtp_layers = 0;  ///< multi-token-prediction modules beside the main stack
+  int residual_streams = 1;
+  int attention_residuals = 0;  ///< layers between snapshots of the stream that later ones read
+  int layer_embedding = 0, layer_embedding_rows = 0;
+  int kv_shared_layers = 0, residual_rank = 0;
 
   bool operator==(const DecoderShape&) const = default;
 };
@@ -102,6 +134,41 @@ struct RecordOf<DecoderShape> {
       field("window", &T::window, 0, 1e8, "sliding window, tokens; 0 = none"),
       field("full_attention_every", &T::full_attention_every, 0, 10'000,
             "every n-th layer ignores the window"),
+      field(
+          "mixers", &T::mixers,
+          "mixer of every layer, a letter each: F full attention, W window, "
+          "I selected keys, S selection of the layer before, C and H compressed keys, R recurrent, "
+          "P attention beside recurrent, - none"),
+      field("feed_forwards", &T::feed_forwards,
+            "feed-forward block of every layer, a letter each: D dense, E experts, - none"),
+      field("window_heads", &T::window_heads, 0, 1e6, "query heads of window layers; 0 = heads"),
+      field("window_kv_heads", &T::window_kv_heads, 0, 1e6,
+            "key and value heads of window layers; 0 = kv_heads"),
+      field("window_head_dim", &T::window_head_dim, 0, 1e6,
+            "query and key size of window layers; 0 = head_dim"),
+      field("window_v_head_dim", &T::window_v_head_dim, 0, 1e6,
+            "value size of window layers; 0 = v_head_dim"),
+      field("attention_gate", &T::attention_gate, "gate on the output of attention"),
+      field("shared_values", &T::shared_values, "keys serve as values in layers without a window"),
+      field("index_heads", &T::index_heads, 0, 1e6, "heads of the indexer that selects keys"),
+      field("index_dim", &T::index_dim, 0, 1e6, "size of an indexer's head"),
+      field("index_topk", &T::index_topk, 0, 1e8, "keys of a query that are selected"),
+      field("near_ratio", &T::near_ratio, 0, 1e6, "tokens of a compressed key, layers C"),
+      field("far_ratio", &T::far_ratio, 0, 1e6, "tokens of a compressed key, layers H"),
+      field("output_groups", &T::output_groups, 0, 1e6, "groups of a low-rank attention output"),
+      field("output_rank", &T::output_rank, 0, 1e6, "rank of a group's attention output"),
+      field("recurrence", &T::recurrence, "kind of the recurrent mixer"),
+      field("scan_heads", &T::scan_heads, 0, 1e7, "heads of the recurrent mixer"),
+      field("scan_groups", &T::scan_groups, 0, 1e7,
+            "heads of its keys and queries; 0 = scan_heads"),
+      field("scan_key_dim", &T::scan_key_dim, 0, 1e6, "size of its key or state"),
+      field("scan_value_dim", &T::scan_value_dim, 0, 1e6, "values of its head"),
+      field("scan_chunk", &T::scan_chunk, 0, 1e6, "tokens of a chunk; 0 = one by one"),
+      field("scan_rank", &T::scan_rank, 0, 1e6, "rank of its gates or time steps; 0 = full"),
+      field("conv_width", &T::conv_width, 0, 1000, "tokens of its short convolution"),
+      field("scan_norm", &T::scan_norm, "norm inside the recurrent mixer"),
+      field("scan_bias", &T::scan_bias, "biases of its projections"),
+      field("conv_bias", &T::conv_bias, "bias of its convolution"),
       field("ffn", &T::ffn, 0, kMany, "width of one gate or up matrix"),
       field("gated", &T::gated, "three matrices instead of two"),
       field("norm", &T::norm, "norm"),
@@ -116,9 +183,22 @@ struct RecordOf<DecoderShape> {
       field("router_bias", &T::router_bias, "one number per expert"),
       field("expert_bias", &T::expert_bias, "biases inside experts"),
       field("shared_expert_gate", &T::shared_expert_gate, "gate on the shared expert"),
+      field("expert_latent", &T::expert_latent, 0, kMany,
+            "width that routed experts read and write; 0 = hidden"),
+      field("zero_experts", &T::zero_experts, 0, 1e5,
+            "experts that pass tokens on, among those a router chooses from"),
       field("first_dense_layers", &T::first_dense_layers, 0, 10'000, "leading dense layers"),
       field("moe_every", &T::moe_every, 1, 10'000, "every n-th layer has experts"),
-      field("mtp_layers", &T::mtp_layers, 0, 100, "multi-token-prediction modules")};
+      field("mtp_layers", &T::mtp_layers, 0, 100, "multi-token-prediction modules"),
+      field("residual_streams", &T::residual_streams, 1, 64, "residual streams that blocks mix"),
+      field("attention_residuals", &T::attention_residuals, 0, 10'000,
+            "layers between snapshots of the stream that later layers mix in; 0 = none"),
+      field("layer_embedding", &T::layer_embedding, 0, 1e6,
+            "values of a token that every layer looks up; 0 = none"),
+      field("layer_embedding_rows", &T::layer_embedding_rows, 0, 1e8, "rows of that table"),
+      field("kv_shared_layers", &T::kv_shared_layers, 0, 10'000,
+            "last layers that use keys and values of earlier ones"),
+      field("residual_rank", &T::residual_rank, 0, 1e6, "rank of a learned residual; 0 = none")};
 };
 
 }  // namespace scalemodel

@@ -1,8 +1,11 @@
 #include "scalemodel/model/layer_units.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "scalemodel/model/group_units.hpp"
+#include "scalemodel/model/recurrent_units.hpp"
 
 namespace scalemodel {
 namespace {
@@ -19,15 +22,37 @@ void add_norms(Unit& unit, const LayerShape& layer, int norms) {
   unit.operators.push_back(norm);
 }
 
-void finish(Unit& unit) {
-  count_parameters(unit);
-  count_saved(unit);
+/// Streams that every block mixes (hyper-connections: arXiv 2409.19606; with the mixing matrices of
+/// arXiv 2512.24880, m (m + 2) rows over all streams), once read and once written, and snapshots of
+/// the stream that it mixes in.
+void add_stream_mixing(Unit& unit, const LayerShape& layer) {
+  const double m = layer.streams, h = layer.hidden;
+  if (layer.streams > 1) {
+    LayerOperator mix = passing(OperatorKind::elementwise, "hyper_connection", m * h);
+    constexpr double kPasses = 2.5;
+    mix.depth = kPasses;
+    mix.bias =
+        layer.layer_embedding > 0 ? m * h + m * m * (m + 1) + m * h : (2 + m) * m * (m * h + 1) + 3;
+    unit.operators.push_back(mix);
+  }
+  if (layer.snapshots) {
+    LayerOperator mix = passing(OperatorKind::elementwise, "snapshots", h);
+    constexpr double kSnapshots = 4;  // on average, of up to eight
+    mix.depth = kSnapshots + 1;
+    mix.bias = 2 * h;
+    unit.operators.push_back(mix);
+  }
 }
 
 LayerOperator& project(Unit& unit, std::string_view name, double columns, double depth, Cut cut) {
   LayerOperator& op = unit.operators.emplace_back(gemm(name, columns, depth, cut));
   op.adapts = true;
   return op;
+}
+
+/// A projection that every tensor rank has whole.
+LayerOperator& add_whole(Unit& unit, std::string_view name, double columns, double depth) {
+  return unit.operators.emplace_back(gemm(name, columns, depth, Cut::none));
 }
 
 /// Multi-head latent attention: DeepSeek-AI, arXiv 2405.04434, section 2.1. Every tensor rank has
@@ -53,32 +78,88 @@ void add_latent_projections(Unit& unit, const LayerShape& layer) {
   unit.operators.push_back(norms);
 }
 
-/// Queries, keys and values of every head in one GEMM.
+/// Queries, keys and values of every head in one GEMM, as far as the layer has its own.
 void add_head_projections(Unit& unit, const LayerShape& layer) {
   const AttentionShape& a = layer.attention;
-  const double q = static_cast<double>(a.heads) * a.head_dim;
-  const double k = static_cast<double>(a.kv_heads) * a.head_dim;
-  const double v = static_cast<double>(a.kv_heads) * a.v_head_dim;
-  LayerOperator& qkv = project(unit, "qkv", q + k + v, layer.hidden, Cut::columns);
-  qkv.parts = {{q, 0}, {k, a.kv_heads}, {v, a.kv_heads}};
-  const double normed = layer.qk_norm ? 2.0 * a.head_dim : 0;
-  const double normed_full = layer.qk_norm_full ? q + k : 0;
-  qkv.bias = (layer.qkv_bias ? q + k + v : 0) + layer.norm_vectors * (normed + normed_full);
+  const double h = layer.hidden, q = static_cast<double>(a.heads) * a.head_dim;
+  const double k = a.reuses_keys ? 0 : static_cast<double>(a.kv_heads) * a.head_dim;
+  const double v =
+      a.reuses_keys || a.shared_values ? 0 : static_cast<double>(a.kv_heads) * a.v_head_dim;
+  const bool low_rank = a.q_lora_rank > 0;
+  if (low_rank) {
+    project(unit, "q_down", a.q_lora_rank, h, Cut::none);
+    project(unit, "q_up", q, a.q_lora_rank, Cut::columns);
+    LayerOperator norm = passing(OperatorKind::latent_norm, "latent_norms", a.q_lora_rank);
+    norm.bias = a.q_lora_rank;
+    unit.operators.push_back(norm);
+  }
+  const double queries = low_rank ? 0 : q;
+  if (queries + k + v > 0) {
+    LayerOperator& qkv = project(unit, "qkv", queries + k + v, h, Cut::columns);
+    qkv.parts = {{queries, 0}, {k, a.kv_heads}, {v, a.kv_heads}};
+    qkv.shares_input = low_rank;
+    const double normed = layer.qk_norm ? (a.reuses_keys ? 1.0 : 2.0) * a.head_dim : 0;
+    const double normed_full = layer.qk_norm_full ? q + k : 0;
+    qkv.bias = (layer.qkv_bias ? q + k + v : 0) + layer.norm_vectors * (normed + normed_full);
+  }
+}
+
+/// The indexer of sparse attention (DeepSeek-AI, DeepSeek-V3.2, arXiv 2512.02556, section 2.1):
+/// queries of a few narrow heads, one key a token, and a weight per head; every tensor rank has all
+/// of it. Beside grouped heads (MiniMax-M3) queries come from the stream and heads weigh alike. Of
+/// compressed keys it makes its own.
+void add_indexer(Unit& unit, const LayerShape& layer) {
+  const AttentionShape& a = layer.attention;
+  if (a.index_heads == 0) return;
+  const double h = layer.hidden, heads = a.index_heads, dim = a.index_dim;
+  const bool weighs = a.q_lora_rank > 0;
+  LayerOperator& q = add_whole(unit, "index_q", heads * dim, weighs ? a.q_lora_rank : h);
+  q.shares_input = !weighs;
+  double keys = dim + (weighs ? heads : 0);
+  double learned = 2 * dim;
+  if (a.ratio > 1) {
+    keys = 4 * dim + heads;
+    learned = 2.0 * a.ratio * dim + dim;
+  }
+  LayerOperator& k = add_whole(unit, "index_k", keys, h);
+  k.shares_input = true;
+  k.bias = learned;
+  LayerOperator scores = passing(OperatorKind::attention, "indexer", 0);
+  scores.attention.heads = a.index_heads;
+  scores.attention.kv_heads = 1;
+  scores.attention.head_dim = a.index_dim;
+  scores.attention.ratio = a.ratio;
+  scores.causal = layer.causal;
+  unit.operators.push_back(scores);
+}
+
+/// Keys that each stand for `ratio` tokens (DeepSeek-AI, DeepSeek-V4): a projection of values and
+/// one of weights, pooled; with an indexer blocks overlap and both are twice as wide.
+void add_compressor(Unit& unit, const LayerShape& layer) {
+  const AttentionShape& a = layer.attention;
+  if (a.ratio <= 1) return;
+  const double width = (a.index_heads > 0 ? 2.0 : 1.0) * a.head_dim;
+  LayerOperator& op = add_whole(unit, "compressor", 2 * width, layer.hidden);
+  op.shares_input = true;
+  op.bias = a.ratio * width + a.head_dim;
+  LayerOperator pool = passing(OperatorKind::elementwise, "pooling", 2 * width);
+  pool.depth = 1;
+  unit.operators.push_back(pool);
 }
 
 /// What a block of experts adds for every token: the router, in front of everything.
 void add_router(Unit& unit, const LayerShape& layer) {
-  const double experts = layer.feed_forward.experts;
+  const double experts = layer.feed_forward.experts + layer.feed_forward.zero_experts;
   LayerOperator router = gemm("router", experts, layer.hidden, Cut::none);
   router.routes = true;
   router.bias = layer.router_bias ? experts : 0;
   unit.operators.push_back(router);
 }
 
-/// Two or three matrices with an activation between them.
-void add_mlp(Unit& unit, const LayerShape& layer, int width, bool biased) {
+/// Two or three matrices with an activation between them, from `h` values to as many.
+void add_mlp(Unit& unit, const LayerShape& layer, double h, int width, bool biased) {
   const FeedForwardShape& ff = layer.feed_forward;
-  const double h = layer.hidden, w = width;
+  const double w = width;
   LayerOperator up = gemm("mlp_up", ff.gated ? 2 * w : w, h, Cut::columns);
   if (ff.gated) up.parts = {{w, 0}, {w, 0}};
   up.bias = biased ? up.columns : 0;
@@ -91,19 +172,22 @@ void add_mlp(Unit& unit, const LayerShape& layer, int width, bool biased) {
   unit.operators.push_back(std::move(down));
 }
 
-/// The block that reads the residual stream: its norms come first, its addition last.
-Unit begun_block(std::string_view name, const LayerShape& layer, int norms) {
-  Unit unit;
-  unit.name = name;
-  unit.starts = false;
-  unit.width_in = unit.width_out = layer.hidden;
-  add_norms(unit, layer, norms);
-  return unit;
+/// A projection between the stream and the narrower values that experts work on: of the token.
+void project_latent(Unit& unit, std::string_view name, double columns, double depth) {
+  LayerOperator& op = unit.operators.emplace_back(gemm(name, columns, depth, Cut::none));
+  op.of_token = true;
 }
 
 Unit dense_unit(const LayerShape& layer, int width, bool biased, int norms) {
   Unit unit = begun_block("feed_forward", layer, norms);
-  add_mlp(unit, layer, width, biased);
+  add_mlp(unit, layer, layer.hidden, width, biased);
+  if (layer.layer_embedding > 0) {
+    // What the layer looks up, gated by the stream and added to it.
+    const double h = layer.hidden, looked_up = layer.layer_embedding;
+    unit.operators.push_back(gemm("layer_gate", looked_up, h, Cut::none));
+    unit.operators.push_back(gemm("layer_projection", h, looked_up, Cut::none));
+    unit.operators.back().bias = h;
+  }
   unit.operators.push_back(passing(OperatorKind::residual, "residual", layer.hidden));
   unit.cut_limit = width;
   return unit;
@@ -117,32 +201,104 @@ Unit expert_unit(const LayerShape& layer, bool beside, int norms) {
   unit.experts_per_token = ff.experts_per_token;
   unit.reads_stream = !beside;
   add_router(unit, layer);
-  add_mlp(unit, layer, ff.width, layer.expert_bias);
+  const double width = ff.expert_width(layer.hidden);
+  unit.width_in = unit.width_out = static_cast<int>(width);
+  if (ff.latent > 0) project_latent(unit, "latent_down", width, layer.hidden);
+  add_mlp(unit, layer, width, ff.width, layer.expert_bias);
+  if (ff.latent > 0) project_latent(unit, "latent_up", layer.hidden, width);
   if (!beside) unit.operators.push_back(passing(OperatorKind::residual, "residual", layer.hidden));
   unit.cut_limit = ff.width;
-  finish(unit);
+  finish_unit(unit);
   // Rows in the order of their experts and what comes back; probabilities of the router in FP32;
   // of the token itself, the norm's input and output.
   const double h = layer.hidden;
-  unit.saved_whole = 2 * h;
-  unit.saved_token = 2.0 * ff.experts + (beside ? 0 : 2 * h);
+  unit.saved_whole = 2 * width;
+  unit.saved_token = 2.0 * ff.experts + ff.latent + (beside ? 0 : 2 * h);
   return unit;
 }
 
 }  // namespace
 
-LayerShape layer_shape(const DecoderShape& s, bool routed, bool full_attention) {
+Unit begun_block(std::string_view name, const LayerShape& layer, int norms) {
+  Unit unit;
+  unit.name = name;
+  unit.starts = false;
+  unit.width_in = unit.width_out = layer.hidden;
+  add_norms(unit, layer, norms);
+  if (norms > 0) add_stream_mixing(unit, layer);
+  return unit;
+}
+
+void finish_unit(Unit& unit) {
+  count_parameters(unit);
+  count_saved(unit);
+}
+
+namespace {
+
+/// Attention of a layer by the letter of its mixer.
+AttentionShape attention_shape(const DecoderShape& s, char mixer) {
+  AttentionShape a{s.heads,
+                   s.kv_heads,
+                   s.head_dim,
+                   s.v_head_dim,
+                   s.q_lora_rank,
+                   s.kv_lora_rank,
+                   s.qk_rope_head_dim,
+                   0,
+                   s.position == Position::rope};
+  a.output_groups = s.output_groups;
+  a.output_rank = s.output_rank;
+  const bool compressed = s.output_groups > 0;
+  a.shared_values = s.shared_values && (compressed || mixer != 'W');
+  if (mixer == 'W') {
+    a.window = s.window;
+    if (s.window_heads > 0) a.heads = s.window_heads;
+    if (s.window_kv_heads > 0) a.kv_heads = s.window_kv_heads;
+    if (s.window_head_dim > 0) a.head_dim = a.v_head_dim = s.window_head_dim;
+    if (s.window_v_head_dim > 0) a.v_head_dim = s.window_v_head_dim;
+  }
+  if (mixer == 'I' || mixer == 'S' || mixer == 'C') a.selected = s.index_topk;
+  if (mixer == 'I' || mixer == 'C') {
+    a.index_heads = s.index_heads;
+    a.index_dim = s.index_dim;
+  }
+  if (mixer == 'C' || mixer == 'H') {
+    a.window = s.window;
+    a.ratio = mixer == 'C' ? s.near_ratio : s.far_ratio;
+  }
+  return a;
+}
+
+RecurrentShape recurrent_shape(const DecoderShape& s) {
+  RecurrentShape shape;
+  shape.kind = s.recurrence;
+  shape.heads = s.scan_heads;
+  shape.groups = s.scan_groups > 0 ? s.scan_groups : s.scan_heads;
+  shape.key_dim = s.scan_key_dim;
+  shape.value_dim = s.scan_value_dim;
+  shape.conv_width = s.conv_width;
+  shape.chunk = s.scan_chunk;
+  shape.rank = s.scan_rank;
+  return shape;
+}
+
+/// The experts that a token meets and that compute something: of experts alike, the share of those.
+int computing_experts(const DecoderShape& s) {
+  const double all = static_cast<double>(s.experts) + s.zero_experts;
+  return std::max(1, static_cast<int>(std::lround(s.experts_per_token * s.experts / all)));
+}
+
+}  // namespace
+
+LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, bool reuses_keys) {
   LayerShape layer;
   layer.hidden = s.hidden;
-  layer.attention = {s.heads,
-                     s.kv_heads,
-                     s.head_dim,
-                     s.v_head_dim,
-                     s.q_lora_rank,
-                     s.kv_lora_rank,
-                     s.qk_rope_head_dim,
-                     full_attention ? 0 : s.window,
-                     s.position == Position::rope};
+  if (mixer != '-' && mixer != 'R') {
+    layer.attention = attention_shape(s, mixer);
+    layer.attention.reuses_keys = reuses_keys;
+  }
+  if (mixer == 'R' || mixer == 'P') layer.recurrence = recurrent_shape(s);
   layer.norms = s.norms_per_layer;
   layer.norm_vectors = norm_vectors(s.norm);
   layer.qkv_bias = s.qkv_bias;
@@ -154,46 +310,106 @@ LayerShape layer_shape(const DecoderShape& s, bool routed, bool full_attention) 
   layer.expert_bias = s.expert_bias;
   layer.router_bias = s.router_bias;
   layer.shared_expert_gate = s.shared_expert_gate;
+  layer.attention_gate = s.attention_gate;
+  layer.scan_norm = s.scan_norm;
+  layer.scan_bias = s.scan_bias;
+  layer.conv_bias = s.conv_bias;
+  layer.streams = s.residual_streams;
+  layer.snapshots = s.attention_residuals > 0;
+  layer.layer_embedding = s.layer_embedding;
+  layer.residual_rank = s.residual_rank;
   FeedForwardShape& ff = layer.feed_forward;
   ff.gated = s.gated;
+  if (feed_forward == '-') return layer;
+  const bool routed = feed_forward == 'E';
   ff.width = routed ? s.expert_ffn : s.ffn;
   if (!routed) return layer;
   ff.experts = s.experts;
-  ff.experts_per_token = s.experts_per_token;
+  ff.experts_per_token = computing_experts(s);
   ff.shared_width = s.shared_experts * s.shared_ffn;
+  ff.latent = s.expert_latent;
+  ff.zero_experts = s.zero_experts;
   return layer;
 }
+
+namespace {
+
+/// Scores, softmax and weighted values: over the keys of the layer, and over compressed ones.
+void add_cores(Unit& unit, const LayerShape& layer) {
+  const AttentionShape& a = layer.attention;
+  LayerOperator core = passing(OperatorKind::attention, "attention", 0, Cut::columns);
+  core.attention = a;
+  core.attention.kv_heads = a.latent() ? a.heads : a.kv_heads;
+  core.causal = layer.causal;
+  core.bias = layer.attention_sinks ? a.heads : 0;
+  if (a.ratio > 1) {
+    LayerOperator near = core;
+    near.attention.selected = 0;
+    near.attention.ratio = 1;
+    unit.operators.push_back(near);
+    core.name = "compressed_attention";
+    core.attention.window = 0;
+    core.bias = 0;
+  }
+  unit.operators.push_back(core);
+}
+
+/// The projection of all heads back to the stream, behind their gate.
+void add_attention_output(Unit& unit, const LayerShape& layer) {
+  const AttentionShape& a = layer.attention;
+  const double h = layer.hidden, values = static_cast<double>(a.heads) * a.v_head_dim;
+  if (layer.attention_gate != OutputGate::none) {
+    const bool whole = layer.attention_gate == OutputGate::values;
+    project(unit, "attention_gate", whole ? values : a.heads, h, Cut::columns).shares_input = true;
+    LayerOperator gate = passing(OperatorKind::elementwise, "output_gate", values, Cut::columns);
+    gate.depth = whole ? 3 : 2;
+    unit.operators.push_back(gate);
+  }
+  double depth = values;
+  if (a.output_groups > 0) {
+    const double groups = a.output_groups;
+    project(unit, "output_groups", groups * a.output_rank, values / groups, Cut::columns)
+        .reads_attention = true;
+    depth = groups * a.output_rank;
+  }
+  LayerOperator& out = project(unit, "attention_out", h, depth, Cut::depth);
+  out.reads_attention = a.output_groups == 0;
+  out.bias = layer.out_bias ? h : 0;
+}
+
+}  // namespace
 
 Unit attention_unit(const LayerShape& layer) {
   const AttentionShape& a = layer.attention;
   Unit unit = begun_block("attention", layer, (layer.norms + 1) / 2);
   unit.starts = true;
+  unit.mixes = true;
   if (a.latent()) {
     add_latent_projections(unit, layer);
   } else {
     add_head_projections(unit, layer);
   }
+  add_compressor(unit, layer);
+  add_indexer(unit, layer);
   const int key_heads = a.latent() ? a.heads : a.kv_heads;
   if (a.rotary) {
     const double q = static_cast<double>(a.heads) * a.head_dim;
-    const double k = static_cast<double>(key_heads) * a.head_dim;
+    const double k = a.reuses_keys ? 0 : static_cast<double>(key_heads) * a.head_dim;
     LayerOperator rope = passing(OperatorKind::rotary, "rope", q + k, Cut::columns);
     rope.parts = {{q, 0}, {k, key_heads}};
     unit.operators.push_back(std::move(rope));
   }
-  LayerOperator core = passing(OperatorKind::attention, "attention", 0, Cut::columns);
-  core.attention = a;
-  core.attention.kv_heads = key_heads;
-  core.causal = layer.causal;
-  core.bias = layer.attention_sinks ? a.heads : 0;
-  unit.operators.push_back(core);
-  LayerOperator& out = project(unit, "attention_out", layer.hidden,
-                               static_cast<double>(a.heads) * a.v_head_dim, Cut::depth);
-  out.reads_attention = true;
-  out.bias = layer.out_bias ? layer.hidden : 0;
+  add_cores(unit, layer);
+  add_attention_output(unit, layer);
+  if (layer.residual_rank > 0) {  // a learned residual beside the block
+    const double h = layer.hidden, rank = layer.residual_rank;
+    unit.operators.push_back(gemm("residual_down", rank, h, Cut::none));
+    unit.operators.push_back(gemm("residual_up", h, rank, Cut::none));
+    unit.operators.back().bias = h;
+  }
   unit.operators.push_back(passing(OperatorKind::residual, "residual", layer.hidden));
   unit.head_limit = a.heads;
-  finish(unit);
+  finish_unit(unit);
   return unit;
 }
 
@@ -202,7 +418,7 @@ std::vector<Unit> feed_forward_units(const LayerShape& layer) {
   const int norms = layer.norms / 2;
   std::vector<Unit> units;
   if (!ff.routed()) {
-    finish(units.emplace_back(dense_unit(layer, ff.width, layer.mlp_bias, norms)));
+    finish_unit(units.emplace_back(dense_unit(layer, ff.width, layer.mlp_bias, norms)));
     return units;
   }
   const bool shares = ff.shared_width > 0;
@@ -211,15 +427,21 @@ std::vector<Unit> feed_forward_units(const LayerShape& layer) {
     if (layer.shared_expert_gate) {  // one number a token: parameters, hardly any time
       shared.operators.back().bias += layer.hidden;
     }
-    finish(shared);
+    finish_unit(shared);
   }
   units.push_back(expert_unit(layer, shares, norms));
   return units;
 }
 
 std::vector<Unit> layer_units(const LayerShape& layer) {
-  std::vector<Unit> units{attention_unit(layer)};
-  for (Unit& unit : feed_forward_units(layer)) units.push_back(std::move(unit));
+  std::vector<Unit> units;
+  const bool attends = layer.attention.present();
+  if (attends) units.push_back(attention_unit(layer));
+  if (layer.recurrence.present()) units.push_back(recurrent_unit(layer, attends));
+  if (layer.feed_forward.present()) {
+    for (Unit& unit : feed_forward_units(layer)) units.push_back(std::move(unit));
+  }
+  if (!units.empty()) units.front().starts = true;
   return units;
 }
 

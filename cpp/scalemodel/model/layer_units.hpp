@@ -2,6 +2,7 @@
 // A new kind of attention or of experts is a list of operators here.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "scalemodel/model/decoder.hpp"
@@ -13,7 +14,8 @@ namespace scalemodel {
 /// A transformer layer, with what only its parameters tell.
 struct LayerShape {
   int hidden = 0;
-  AttentionShape attention;
+  AttentionShape attention;   ///< no heads: none
+  RecurrentShape recurrence;  ///< a mixer in the place of attention, or beside it
   FeedForwardShape feed_forward;
   int norms = 2;         ///< over the residual stream
   int norm_vectors = 1;  ///< learned vectors of a norm: its scale, and a bias
@@ -23,10 +25,23 @@ struct LayerShape {
   bool attention_sinks = false;                ///< one learned logit per head
   bool mlp_bias = false, shared_bias = false, expert_bias = false, router_bias = false;
   bool shared_expert_gate = false;
+  OutputGate attention_gate = OutputGate::none;
+  bool scan_norm = false, scan_bias = false, conv_bias = false;
+  int streams = 1;          ///< residual streams that a block mixes
+  bool snapshots = false;   ///< blocks mix in snapshots of the stream
+  int layer_embedding = 0;  ///< values of a token that the layer looks up
+  int residual_rank = 0;    ///< of a learned residual
 };
 
-/// A layer of a decoder: with routed experts or dense, with its sliding window or without.
-LayerShape layer_shape(const DecoderShape& card, bool routed, bool full_attention);
+/// A layer of a decoder by the letters of its mixer and its feed-forward block (see DecoderShape).
+/// `reuses_keys`: those of an earlier layer.
+LayerShape layer_shape(const DecoderShape& card, char mixer, char feed_forward, bool reuses_keys);
+
+/// A block that reads the residual stream: its norms come first.
+Unit begun_block(std::string_view name, const LayerShape& layer, int norms);
+
+/// Sums up parameters and saved values.
+void finish_unit(Unit& unit);
 
 Unit attention_unit(const LayerShape& layer);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -9,21 +10,29 @@
 
 namespace scalemodel {
 
+inline constexpr std::size_t kMaxLayerKinds = 4;  ///< different layers of one model
+
 struct FeedForwardShape {
   int width = 0;  ///< dense: one gate or up matrix; experts: of one routed expert
   bool gated = false;
   int experts = 0;  ///< 0: dense
   int experts_per_token = 0;
   int shared_width = 0;  ///< all shared experts together
+  int latent = 0;        ///< width that routed experts read and write; 0: that of the stream
+  int zero_experts = 0;  ///< that pass tokens on as they are, beside `experts`
 
+  bool present() const { return width > 0; }
   bool routed() const { return experts > 0; }
   int matrices() const { return gated ? 3 : 2; }
+  /// Values of a token that go to its experts and come back.
+  int expert_width(int hidden) const { return latent > 0 ? latent : hidden; }
   bool operator==(const FeedForwardShape&) const = default;
 };
 
 /// One kind of transformer layer.
 struct LayerKind {
-  AttentionShape attention;
+  AttentionShape attention;   ///< no heads: the layer has none
+  RecurrentShape recurrence;  ///< of a layer that has one
   FeedForwardShape feed_forward;
   std::vector<Unit> units;
   // Sums over the operators of the units.
@@ -47,13 +56,15 @@ struct LayerKind {
 
 struct Model {
   int hidden = 0, vocab = 0;
+  int streams = 1;  ///< residual streams of `hidden` values
   bool tied_embeddings = false;
   std::vector<LayerKind> kinds;
   std::vector<std::uint8_t> layer_kind;  ///< kind of each layer, in order
   double embedding_parameters = 0;       ///< token and position tables, embedding norm
   double head_parameters = 0;            ///< without the final norm; 0 extra when tied
   double final_norm_parameters = 0;
-  int mtp_layers = 0;                    ///< each repeats the last kind plus head and embedding use
+  int mtp_layers = 0;                    ///< each repeats a kind plus head and embedding use
+  std::uint8_t mtp_kind = 0;             ///< that kind
   double mtp_projection_parameters = 0;  ///< of one module: concatenated inputs to hidden
 
   int layers() const { return static_cast<int>(layer_kind.size()); }

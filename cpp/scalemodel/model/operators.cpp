@@ -5,8 +5,9 @@
 namespace scalemodel {
 
 double AttentionShape::cached_values(double tp) const {
+  if (reuses_keys) return 0;
   if (latent()) return kv_lora_rank + rope_head_dim;
-  return std::ceil(kv_heads / tp) * (head_dim + v_head_dim);
+  return std::ceil(kv_heads / tp) * (head_dim + (shared_values ? 0 : v_head_dim)) / ratio;
 }
 
 double LayerOperator::local_columns(const ColumnPart& part, double tp) const {
@@ -31,17 +32,26 @@ double LayerOperator::local_parameters(double tp) const {
 
 AttentionWork LayerOperator::attention_work(double tp) const {
   AttentionWork work;
-  work.heads = attention.heads / tp;
-  work.kv_heads = std::ceil(attention.kv_heads / tp);
+  const double ranks = cut == Cut::columns ? tp : 1;
+  work.heads = attention.heads / ranks;
+  work.kv_heads = std::ceil(attention.kv_heads / ranks);
   work.head_dim = attention.head_dim;
   work.v_head_dim = attention.v_head_dim;
-  work.window = attention.window;
+  if (attention.latent() && attention.selected > 0) {
+    // Keys that are chosen one by one are read as latents, by all heads.
+    work.kv_heads = 1;
+    work.head_dim = attention.kv_lora_rank + attention.rope_head_dim;
+    work.v_head_dim = attention.kv_lora_rank;
+  }
+  work.window = attention.attended_where(true);
+  work.ratio = attention.ratio;
   work.causal = causal;
   return work;
 }
 
 Flop LayerOperator::activation_flop(double tokens) const {
   if (weightless) return Flop{2 * tokens * rows * copies * columns * depth};
+  if (kind == OperatorKind::scan) return scan_flop({recurrence, 1, tokens});
   if (kind != OperatorKind::attention) return Flop{};
   AttentionWork work = attention_work(1);
   work.queries = work.keys = tokens;
@@ -78,6 +88,9 @@ void count_saved(Unit& unit) {
         unit.saved_cut += a.heads * each + a.kv_heads * each;
         break;
       }
+      case OperatorKind::scan:
+        unit.saved_cut += op.recurrence.saved_values();
+        break;
       case OperatorKind::norm:
       case OperatorKind::latent_norm:
         cut += rows * op.columns;
@@ -85,6 +98,7 @@ void count_saved(Unit& unit) {
       case OperatorKind::activation:
         cut += rows * op.columns * (op.gated ? 2 : 1);
         break;
+      case OperatorKind::convolution:  // what it reads and writes is the scan's
       case OperatorKind::residual:
       case OperatorKind::rotary:
       case OperatorKind::elementwise:

@@ -12,6 +12,7 @@
 #include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/ops/attention.hpp"
+#include "scalemodel/ops/scan.hpp"
 
 namespace scalemodel {
 
@@ -21,11 +22,24 @@ struct AttentionShape {
   int q_lora_rank = 0, kv_lora_rank = 0, rope_head_dim = 0;
   int window = 0;
   bool rotary = false;
+  int selected = 0;  ///< keys of a query that an indexer chooses; 0: all
+  int ratio = 1;     ///< tokens that share one compressed key
+  /// Low-rank queries, compressed attention: a low-rank output in groups of heads.
+  int output_groups = 0, output_rank = 0;
+  bool shared_values = false;  ///< keys serve as values
+  bool reuses_keys = false;    ///< keys and values are those of an earlier layer
+  /// The indexer of a layer that has one of its own.
+  int index_heads = 0, index_dim = 0;
 
+  bool present() const { return heads > 0; }
   bool latent() const { return kv_lora_rank > 0; }
   /// Tokens of a sequence that are attended to, or cached, where only some software knows windows;
   /// 0: all of them.
   int window_where(bool known) const { return known ? window : 0; }
+  /// Tokens that a query attends to at most: those that are selected, or those of the window.
+  int attended_where(bool known) const {
+    return selected > 0 ? selected * ratio : window_where(known);
+  }
   /// Values of one token that the KV cache of one of `tp` ranks keeps.
   double cached_values(double tp) const;
   bool operator==(const AttentionShape&) const = default;
@@ -34,6 +48,8 @@ struct AttentionShape {
 enum class OperatorKind : std::uint8_t {
   gemm,         ///< matrix multiplication, with a weight unless it is `weightless`
   attention,    ///< scores, softmax and weighted values
+  convolution,  ///< short and causal, over `columns` channels, `depth` tokens wide
+  scan,         ///< the state of a recurrent mixer, from chunk to chunk
   norm,         ///< over `columns` values; `copies` of them in a block
   latent_norm,  ///< both norms of latent attention, over `columns` values in all
   residual,     ///< addition of a branch of `columns` values
@@ -46,9 +62,9 @@ enum class OperatorKind : std::uint8_t {
 template <>
 struct EnumNames<OperatorKind> {
   static constexpr std::string_view what = "kind of operator";
-  static constexpr std::array<std::string_view, 9> names{"gemm",        "attention",   "norm",
-                                                         "latent_norm", "residual",    "activation",
-                                                         "rotary",      "elementwise", "loss"};
+  static constexpr std::array<std::string_view, 11> names{
+      "gemm",     "attention",  "convolution", "scan",        "norm", "latent_norm",
+      "residual", "activation", "rotary",      "elementwise", "loss"};
 };
 
 /// How tensor-parallel ranks shard an operator: every rank does all of it, a part of the columns,
@@ -73,7 +89,8 @@ struct LayerOperator {
   bool gated = false;       ///< activation: of a gate and an up projection
   bool adapts = false;      ///< attention projections: low-rank adapters sit here by default
   bool weightless = false;  ///< GEMM of two activations: two GEMMs back, none for weights
-  bool routes = false;  ///< scores of the experts: of the token itself, in the storage precision
+  bool routes = false;    ///< scores of the experts: of the token itself, in the storage precision
+  bool of_token = false;  ///< in a block of experts: of the token itself, not of its copies
   /// Reads what the first GEMM of its unit reads: an engine multiplies both at once.
   bool shares_input = false;
   bool reads_attention = false;  ///< the output of attention, which attention itself saves
@@ -84,6 +101,7 @@ struct LayerOperator {
   double bias = 0;                ///< parameters beside the weight
   AttentionShape attention;
   bool causal = true;
+  RecurrentShape recurrence;  ///< of a scan
 
   bool has_weight() const { return kind == OperatorKind::gemm && !weightless; }
   double weights() const { return has_weight() ? columns * depth : 0; }
@@ -117,6 +135,7 @@ struct Unit {
   bool opens = true;     ///< tensor ranks read the whole input: its gradient is a sum over them
   bool closes = true;    ///< tensor ranks hold partial sums of the output
   bool gathers = false;  ///< tensor ranks hold columns of an output that must be whole
+  bool mixes = false;    ///< tokens with each other: attention, a recurrent mixer
   /// The block of the residual stream is this unit's; false: it runs beside the unit before it.
   bool reads_stream = true;
   double saved_cut = 0, saved_whole = 0;  ///< values saved for the backward pass, of each copy
@@ -129,7 +148,7 @@ struct Unit {
   /// Operators of the copies of a token that its experts receive: their GEMMs and activations.
   bool on_copies(const LayerOperator& op) const {
     const bool computes = op.kind == OperatorKind::gemm || op.kind == OperatorKind::activation;
-    return routed() && computes && !op.routes;
+    return routed() && computes && !op.routes && !op.of_token;
   }
 };
 

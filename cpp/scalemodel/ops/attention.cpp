@@ -51,9 +51,9 @@ double head_dim_penalty(double head_dim) {
 }
 
 double area(const AttentionWork& work, double diagonal) {
-  const double parts = work.keys / work.queries;
+  const double parts = work.keys / work.queries * work.ratio;
   const double s = work.keys;
-  if (!work.causal) return work.queries * s;
+  if (!work.causal) return work.queries * s / work.ratio;
   if (work.window > 0 && work.window < s) {
     return (s * work.window - work.window * work.window / 2 + s * diagonal / 2) / parts;
   }
@@ -100,7 +100,7 @@ AttentionTime attention_time(const AttentionWork& work, AttentionKernel kernel,
     const FlopPerSecond peak =
         accelerator.peak_of(precision) / (even ? 1 : head_dim_penalty(work.head_dim));
     const Bytes in_out{element * work.batch * width *
-                       (work.queries * work.heads + work.keys * work.kv_heads)};
+                       (work.queries * work.heads + work.keys / work.ratio * work.kv_heads)};
     const Seconds memory = memory_time(in_out, accelerator.elementwise.add_fraction, accelerator);
     const Seconds launch = accelerator.attention.launch;
     const bool narrow = work.narrow && kernel == AttentionKernel::flash3;

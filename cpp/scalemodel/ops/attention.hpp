@@ -43,6 +43,7 @@ struct AttentionWork {
   double heads = 0, kv_heads = 0;
   double head_dim = 0, v_head_dim = 0;
   double window = 0;  ///< 0: full
+  double ratio = 1;   ///< tokens that share one compressed key
   bool causal = true;
   bool dropout = false;
   bool narrow = false;  ///< queries, keys, values and probabilities are multiplied in FP8
@@ -50,7 +51,7 @@ struct AttentionWork {
 
 /// Query-key pairs a head computes, on average over the ranks of a sequence split in `keys /
 /// queries` balanced parts. Causal: s (s + 128)/2, the 128 being the diagonal blocks; a sliding
-/// window w < s: s w - w^2/2 + 64 s.
+/// window w < s: s w - w^2/2 + 64 s. Of `ratio` tokens one is a key: that much less.
 double attention_area(const AttentionWork& work) noexcept;
 
 /// Flop of the forward pass, 2 b h (d + dv) area without the diagonal blocks: what model flop

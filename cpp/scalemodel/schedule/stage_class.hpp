@@ -4,9 +4,9 @@
 #include <array>
 #include <cstddef>
 
-namespace scalemodel {
+#include "scalemodel/model/model.hpp"
 
-inline constexpr std::size_t kMaxLayerKinds = 4;
+namespace scalemodel {
 
 /// Stages of a pipeline that hold the same layers, and the embedding or the LM head alike.
 struct StageClass {

@@ -43,8 +43,8 @@ std::vector<StageClass> chunks_in_order(const Model& model, int count, bool ends
   }
   chunks.front().embedding = true;
   chunks.back().head = true;
-  // Multi-token-prediction modules follow the last layer and look like it.
-  chunks.back().layers[model.layer_kind.back()] += model.mtp_layers;
+  // Multi-token-prediction modules follow the last layer.
+  chunks.back().layers[model.mtp_kind] += model.mtp_layers;
   return chunks;
 }
 

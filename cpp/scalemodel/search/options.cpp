@@ -290,7 +290,8 @@ Signature signature_of(const Space& space, const Strategy& point, const Degrees&
   s.expert_replicas = replicates_experts(d, model);
   s.splits_sequence = (task.sequence / d.cp) % d.tp == 0;
   for (const LayerKind& kind : model.kinds) {
-    s.splits_heads = s.splits_heads && kind.attention.heads % (d.tp * d.cp) == 0;
+    s.splits_heads = s.splits_heads && kind.attention.heads % (d.tp * d.cp) == 0 &&
+                     kind.recurrence.heads % (d.tp * d.cp) == 0;
   }
   set_shards(s, space, point, d.dp * d.cp, cluster, task);
   const auto& layers = space.of<&Strategy::recompute_layers>();

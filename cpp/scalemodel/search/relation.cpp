@@ -5,6 +5,13 @@
 namespace scalemodel {
 namespace {
 
+/// Of the layers that attend, the most heads.
+int max_heads(const Model& model, int AttentionShape::* heads) {
+  int most = 0;
+  for (const LayerKind& kind : model.kinds) most = std::max(most, kind.attention.*heads);
+  return most;
+}
+
 double value_of(Variable variable, const Degrees& d, const Model& model, const Cluster& cluster,
                 const Task& task) {
   switch (variable) {
@@ -37,9 +44,9 @@ double value_of(Variable variable, const Degrees& d, const Model& model, const C
     case Variable::hidden:
       return model.hidden;
     case Variable::heads:
-      return model.kinds.front().attention.heads;
+      return max_heads(model, &AttentionShape::heads);
     case Variable::kv_heads:
-      return model.kinds.front().attention.kv_heads;
+      return max_heads(model, &AttentionShape::kv_heads);
     case Variable::experts: {
       int experts = 0;
       for (const LayerKind& kind : model.kinds)

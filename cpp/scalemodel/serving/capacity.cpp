@@ -31,11 +31,13 @@ Bytes activation_bytes(const Model& model, const Engine& engine, const ServingLa
     const AttentionShape& a = kind.attention;
     const FeedForwardShape& ff = kind.feed_forward;
     const double attention = 2.0 * a.heads * (a.head_dim + a.v_head_dim) / layout.tp;
+    const double mixer = 2.0 * kind.recurrence.projected() / layout.tp;
     const double rows = ff.routed() ? ff.experts_per_token : 1;
     const double split = ff.routed() ? layout.stage_ranks() : layout.tp;
-    const double wide = rows * (ff.matrices() * (static_cast<double>(ff.width) / split) +
-                                (ff.routed() ? 2.0 * model.hidden / layout.ep : 0.0));
-    widest = std::max({widest, attention, wide});
+    const double wide =
+        rows * (ff.matrices() * (static_cast<double>(ff.width) / split) +
+                (ff.routed() ? 2.0 * ff.expert_width(model.hidden) / layout.ep : 0.0));
+    widest = std::max({widest, attention, mixer, wide});
   }
   const double sampled = std::min(tokens, static_cast<double>(engine.max_running_sequences));
   return Bytes{tokens * (2.0 * model.hidden + widest) * kElement +
@@ -50,10 +52,16 @@ CacheBlocks::CacheBlocks(const Model& model, const Engine& engine, const Serving
                          const ServingLayout& layout)
     : block_tokens_(engine.block_tokens), ranks_(layout.cp) {
   const std::vector<double> layers = stage_layers(model, layout.pp);
-  double token = 0;
+  constexpr double kWindowBytes = 2;  // of a convolution's window, in 16 bits
+  double token = 0, state = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     for (const Unit& unit : model.kinds[i].units) {
       for (const LayerOperator& op : unit.operators) {
+        if (op.kind == OperatorKind::scan) {
+          const RecurrentShape local = op.recurrence.sharded(layout.tp);
+          state += layers[i] *
+                   (local.state_values() * kStateBytes + local.window_values() * kWindowBytes);
+        }
         if (op.kind != OperatorKind::attention) continue;
         const AttentionShape& a = op.attention;
         const double bytes = layers[i] * a.cached_values(layout.tp) * operand_bytes(kernels.cache);
@@ -63,11 +71,13 @@ CacheBlocks::CacheBlocks(const Model& model, const Engine& engine, const Serving
     }
   }
   for (LayerShare& group : layer_shares_) group.share /= token;
-  block_ = Bytes{token * block_tokens_};
+  // Without a layer that attends a block is the state of a sequence.
+  block_ = Bytes{token > 0 ? token * block_tokens_ : state};
+  if (state > 0) state_ = state / block_.base();
 }
 
 double CacheBlocks::of(double tokens) const noexcept {
-  double blocks = 0;
+  double blocks = state_;
   for (const LayerShare& layers : layer_shares_) {
     const double kept = layers.window > 0 ? std::min(tokens, layers.window) : tokens;
     blocks += layers.share * std::ceil(kept / (ranks_ * block_tokens_));
@@ -76,7 +86,7 @@ double CacheBlocks::of(double tokens) const noexcept {
 }
 
 double CacheBlocks::mean(double tokens) const noexcept {
-  double blocks = 0;
+  double blocks = state_;
   for (const LayerShare& layers : layer_shares_) {
     const double kept = layers.window > 0 ? std::min(tokens, layers.window) : tokens;
     blocks += layers.share * (kept / (ranks_ * block_tokens_) + 0.5);

@@ -65,7 +65,8 @@ class CacheBlocks {
 
   Bytes block() const noexcept { return block_; }
   /// Blocks of one rank for a sequence of `tokens`. Layers with a window, where the engine drops
-  /// what is behind it, hold no more than the window and count as their share of a block.
+  /// what is behind it, hold no more than the window and count as their share of a block; states of
+  /// recurrent mixers, one size however long the sequence, as blocks that hold as many bytes.
   double of(double tokens) const noexcept;
   /// The same for sequences of `tokens` on average: half of the last block is empty.
   double mean(double tokens) const noexcept;
@@ -75,6 +76,7 @@ class CacheBlocks {
   struct LayerShare {
     double share, window;
   };
+  double state_ = 0;  ///< blocks that hold the states of one sequence
   Bytes block_;
   double block_tokens_ = 1;
   double ranks_ = 1;  ///< over which a sequence is sharded

@@ -12,6 +12,7 @@ Reason check_layout(const Model& model, const ServingLayout& layout,
   bool routed = false;
   for (const LayerKind& kind : model.kinds) {
     if (kind.attention.heads % layout.tp != 0) return Reason::tp_heads;
+    if (kind.recurrence.heads % layout.tp != 0) return Reason::tp_heads;
     const FeedForwardShape& ff = kind.feed_forward;
     if (!ff.routed()) {
       if (ff.width % layout.tp != 0) return Reason::tp_ffn;

@@ -88,6 +88,9 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
     for (const Unit& unit : model.kinds[i].units) {
       for (const LayerOperator& op : unit.operators) {
         if (op.kind == OperatorKind::attention) add_attention(op, layers[i]);
+        if (op.kind == OperatorKind::scan) {
+          scans_.push_back({op.recurrence.sharded(layout.tp), layers[i]});
+        }
       }
     }
   }
@@ -98,7 +101,7 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
         tokens_[at] = added(tokens_[at], layers[i], layer_tokens(model.kinds[i], count));
       }
     }
-    draft_[at] = layer_tokens(model.kinds[model.layer_kind.back()], count);
+    draft_[at] = layer_tokens(model.kinds[model.mtp_kind], count);
     head_[at] = head_time(count);
     const auto sum = [](const TokenCost& c) {
       return c.linear + c.experts + c.elementwise + c.tp + c.ep;
@@ -151,7 +154,7 @@ double StepTimes::written_bytes() const noexcept {
 Seconds StepTimes::exchange(const FeedForwardShape& ff, double tokens) const {
   const int ranks = layout_.stage_ranks();
   const GroupShape group = group_shape(cluster_, ranks, 1);
-  const double elements = tokens * hidden_;
+  const double width = ff.latent > 0 ? ff.latent : hidden_, elements = tokens * width;
   Seconds time =
       collective_time(Collective::all_gather, Bytes{elements * written_bytes()}, group, cluster_) +
       collective_time(Collective::reduce_scatter, Bytes{elements * kElement}, group, cluster_);
@@ -159,7 +162,7 @@ Seconds StepTimes::exchange(const FeedForwardShape& ff, double tokens) const {
                                               kernels_.combine.network_rate > BytesPerSecond{});
   if (kernels_.sends_tokens && reaches && layout_.ep > 1) {
     const DispatchWork work{tokens / ranks,
-                            hidden_,
+                            width,
                             static_cast<double>(ff.experts_per_token),
                             static_cast<double>(ff.experts),
                             static_cast<double>(layout_.ep),
@@ -182,7 +185,7 @@ void StepTimes::add_attention(const LayerOperator& op, double layers) {
   kind.call.latent = a.kv_lora_rank;
   kind.call.rotary = a.latent() ? a.rope_head_dim : 0;
   kind.call.work = op.attention_work(layout_.tp);
-  kind.call.work.window = a.window_where(engine_.uses_windows);
+  kind.call.work.window = a.attended_where(engine_.uses_windows);
   kind.decode = decode_case(kind.call, 1);
   attention_.push_back(kind);
 }
@@ -246,9 +249,13 @@ void StepTimes::add_elementwise(TokenCost& cost, const LayerOperator& op, double
       cost.elementwise +=
           elementwise_time(op.depth * m * columns * kElement, fractions.add_fraction);
       break;
+    case OperatorKind::convolution:
+      cost.elementwise += elementwise_time(2 * m * columns * kElement, fractions.add_fraction);
+      break;
     case OperatorKind::gemm:
     case OperatorKind::attention:  // of the phases, not of the tokens
-    case OperatorKind::residual:   // fused with the norm behind it
+    case OperatorKind::scan:
+    case OperatorKind::residual:  // fused with the norm behind it
     case OperatorKind::loss:
       break;
   }
@@ -257,7 +264,7 @@ void StepTimes::add_elementwise(TokenCost& cost, const LayerOperator& op, double
 /// Experts of a layer: `m` tokens of a rank, `tokens` of the whole instance.
 void StepTimes::add_experts(TokenCost& cost, const FeedForwardShape& ff, double m,
                             double tokens) const {
-  const double h = hidden_;
+  const double h = ff.latent > 0 ? ff.latent : hidden_;
   ExpertLayer layer;
   layer.load = random_load(ff, tokens, layout_.ep, imbalance_);
   layer.tokens = tokens;
@@ -339,7 +346,31 @@ Seconds StepTimes::prefill(const StepWork& work) const noexcept {
     call.work.keys = std::max(call.work.queries, work.prompt_keys);
     time += kind.layers * prefill_time(call, kernels_.prefill, cluster_.accelerator);
   }
+  if (!scans_.empty()) time += prefill_scans(work);
   return time / engine_.kernel_efficiency;
+}
+
+/// Chunks of a prompt carry the state from one to the next: each is a scan of its own.
+Seconds StepTimes::prefill_scans(const StepWork& work) const noexcept {
+  const double prompts = std::max(1.0, work.prompts / layout_.dp);
+  const double tokens = std::max(1.0, work.prompt_tokens / (prompts * layout_.dp));
+  Seconds time;
+  for (const ScanKind& kind : scans_) {
+    time += kind.layers *
+            scan_time({kind.shape, prompts, tokens}, cluster_.accelerator, kElement).forward;
+  }
+  return time;
+}
+
+/// Every running sequence reads and writes its state, once for all of its new tokens.
+Seconds StepTimes::decode_scans(const StepWork& work) const noexcept {
+  const double batch = std::max(1.0, work.sequences / layout_.dp);
+  Seconds time;
+  for (const ScanKind& kind : scans_) {
+    time += kind.layers *
+            scan_decode_time({kind.shape, batch, work.query_tokens}, cluster_.accelerator);
+  }
+  return time;
 }
 
 /// Several new tokens of a sequence share one pass over its keys, as grouped heads do.
@@ -360,6 +391,7 @@ Seconds StepTimes::decode(const StepWork& work) const noexcept {
                               : decode_case(kind.call, work.query_tokens).time(batch, keys);
     time += kind.layers * layer;
   }
+  if (!scans_.empty()) time += decode_scans(work);
   return time / engine_.kernel_efficiency;
 }
 

@@ -124,6 +124,12 @@ class StepTimes {
     double cached_values = 0;  ///< of one token on one rank
   };
 
+  /// A recurrent mixer: its scan of prompts, its state in decoding.
+  struct ScanKind {
+    RecurrentShape shape;  ///< of one rank
+    double layers = 0;
+  };
+
   void add_attention(const LayerOperator& op, double layers);
   void add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator& op,
                 double rank_tokens) const;
@@ -140,6 +146,8 @@ class StepTimes {
   Seconds exchange(const FeedForwardShape& ff, double tokens) const;
   Seconds head_time(double sequences) const;
   Seconds prefill(const StepWork& work) const noexcept;
+  Seconds prefill_scans(const StepWork& work) const noexcept;
+  Seconds decode_scans(const StepWork& work) const noexcept;
   Seconds decode(const StepWork& work) const noexcept;
   DecodeCase decode_case(AttentionCall call, double queries) const noexcept;
   Seconds context_exchange(const StepWork& work) const noexcept;
@@ -157,6 +165,7 @@ class StepTimes {
   Seconds host_fixed_, host_each_;  ///< per step, and per sequence and step
   bool host_hides_ = false;         ///< behind the device
   std::vector<AttentionKind> attention_;
+  std::vector<ScanKind> scans_;
   std::array<TokenCost, kPoints> tokens_{};
   std::array<TokenCost, kPoints> draft_{};
   std::array<Seconds, kPoints> tokens_total_{}, draft_total_{};  ///< sums of the causes

@@ -8,10 +8,13 @@ namespace {
 Reason attention_violation(const Strategy& strategy, const Degrees& d, const Model& model) {
   for (const LayerKind& kind : model.kinds) {
     if (kind.attention.heads % d.tp != 0) return Reason::tp_heads;
+    if (kind.recurrence.heads % d.tp != 0) return Reason::tp_heads;
     if (strategy.context == ContextParallel::all_to_all &&
         kind.attention.heads % (d.tp * d.cp) != 0) {
       return Reason::cp_heads;
     }
+    // A scan sees its whole sequence: context ranks exchange it for heads, however they attend.
+    if (kind.recurrence.heads % (d.tp * d.cp) != 0) return Reason::cp_heads;
   }
   return Reason::ok;
 }

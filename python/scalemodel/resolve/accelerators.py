@@ -158,6 +158,23 @@ def _power(reader: Reader) -> _core.PowerPhases:
     return power
 
 
+def _scan(reader: Reader) -> _core.ScanKernels:
+    """Scans of recurrent mixers: an accelerator without its own takes the mean of those known."""
+    usual = Reader(catalog.load("reference", "scan_kernels")["scan"], "reference.scan_kernels")
+    scan = _core.ScanKernels(
+        **{
+            name: reader.number(name, usual.number(name))
+            for name in ("compute_fraction", "memory_fraction", "backward")
+        },
+        **{
+            f"{name}_s": reader.quantity(name, "s", usual.quantity(name, "s"))
+            for name in ("step", "launch")
+        },
+    )
+    reader.finish()
+    return scan
+
+
 def _peak(compute: Reader, precision: str) -> float:
     """The dense peak of a format; 0 where the accelerator lacks it."""
     peak = compute.quantity(precision, "flop_per_s", 0.0)
@@ -210,6 +227,7 @@ def build_accelerator(table: Table) -> _core.Accelerator:
             softmax_fraction=elementwise.fraction("softmax_fraction"),
             launch_s=elementwise.quantity("launch", "s"),
         ),
+        scan=_scan(top.sub("scan")),
         power=_power(top.sub("power")),
     )
     host.known.add("serving_slowdown")  # read with the kernels of serving engines

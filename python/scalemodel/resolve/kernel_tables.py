@@ -15,7 +15,7 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.units import value_of
 from scalemodel.resolve.reader import Reader
 
-_DIMENSIONS = {"_bytes_per_s": "bytes_per_s", "_s": "s"}
+_DIMENSIONS = {"_bytes_per_s": "bytes_per_s", "_flop_per_s": "flop_per_s", "_s": "s"}
 _PLAIN_BYTES = ("weight_bytes", "value_bytes")  # per element: a ratio, written without a unit
 
 # Formats that kernels treat alike, by how unlike they are, in the unit of `distance`.

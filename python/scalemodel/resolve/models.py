@@ -135,7 +135,7 @@ def _name_of_file(where: str) -> str:
     return path.parent.name if path.name == "config.json" else path.stem
 
 
-def _model_from_table(table: Table, where: str) -> Model:
+def _model_from_table(table: Table, where: str, *, approximate: bool = False) -> Model:
     if "architecture" in table and isinstance(table["architecture"], Mapping):
         for key in table:
             if key not in _MODEL_KEYS:
@@ -152,16 +152,19 @@ def _model_from_table(table: Table, where: str) -> Model:
             hub=hub_id(table),
             checkpoint=entry_format(table),
         )
-    architecture, unknown = architecture_from_config(table)
+    architecture, unknown = architecture_from_config(table, approximate=approximate)
     if unknown:
         warnings.warn(
             f"{where}: keys not understood and left out: {', '.join(unknown)}", stacklevel=4
         )
     name = str(table.get("_name_or_path") or _name_of_file(where) or table.get("model_type"))
+    read_as = str(architecture["source"]).partition(", an unknown family ")[2]
+    if read_as:
+        warnings.warn(f"{where}: an unknown family {read_as}", stacklevel=4)
     return Model(
         name=name,
         shape=_shape(architecture, where),
-        title=name,
+        title=f"{name} ({read_as})" if read_as else name,
         family=str(table.get("model_type", "")),
         hub=name if is_hub_id(name) else "",
         checkpoint=checkpoint_format(table),
@@ -204,7 +207,7 @@ def _no_model(source: object) -> ScaleModelError:
 
 
 @named_arguments
-def model(source: str | Path | Table | Model) -> Model:
+def model(source: str | Path | Table | Model, *, approximate: bool = False) -> Model:
     """A model from the catalogue, a TOML file, a Hugging Face ``config.json`` or a dictionary.
 
     Parameters
@@ -214,6 +217,9 @@ def model(source: str | Path | Table | Model) -> Model:
         that holds one; a mapping with an ``architecture`` table or the contents of a
         ``config.json``. A name of the catalogue wins over a file or folder of that name: write
         ``./llama3_8b`` for the folder.
+    approximate : bool
+        Read a ``config.json`` of an unknown family as the nearest shape that is known. A warning
+        and the title say which.
 
     Raises
     ------
@@ -231,10 +237,11 @@ def model(source: str | Path | Table | Model) -> Model:
     if isinstance(source, Model):
         return source
     if isinstance(source, Mapping):
-        return _model_from_table(source, str(source.get("name", "model")))
+        where = str(source.get("name", "model"))
+        return _model_from_table(source, where, approximate=approximate)
     if isinstance(source, (str, Path)):
         try:
-            return _model_of_text(source)
+            return _model_of_text(source, approximate)
         except ScaleModelError as error:
             if error.code == "unreadable_file" and not os.path.exists(source):
                 raise no_file("model", source, error) from None
@@ -242,14 +249,15 @@ def model(source: str | Path | Table | Model) -> Model:
     raise _no_model(source)
 
 
-def _model_of_text(source: str | Path) -> Model:
+def _model_of_text(source: str | Path, approximate: bool = False) -> Model:
     """The model of a name or a path."""
     text = str(source)
     path = Path(text)
     if is_path(source, (".toml",), _KINDS):
         return _model_from_table(catalog.read_toml(path), text)
     if is_path(source, (".json",), _KINDS):
-        return _model_from_table(read_json(path), text)
+        return _model_from_table(read_json(path), text, approximate=approximate)
     if is_folder(source, "config.json", _KINDS):
-        return _model_from_table(read_json(path / "config.json"), text)
+        table = read_json(path / "config.json")
+        return _model_from_table(table, text, approximate=approximate)
     return _catalogue_model(_entry_name(text), text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.validation.operators.score import OperatorScores
 from scalemodel.validation.operators.score import score as _score_operators
-from scalemodel.validation.operators.table import OPERATOR_KINDS, available_kinds
+from scalemodel.validation.operators.table import OPERATOR_KINDS, WORK_KINDS, available_kinds
 from scalemodel.validation.power_score import PowerScores
 from scalemodel.validation.published import published_tables
 from scalemodel.validation.rows import Table, cell_text, number_in, read_table
@@ -32,7 +32,7 @@ __all__ = [
     "write_csv",
 ]
 
-KINDS = ("training", "inference", "power", *OPERATOR_KINDS)
+KINDS = ("training", "inference", "power", *OPERATOR_KINDS, *WORK_KINDS)
 
 
 def _check_kind(kind: str) -> None:
@@ -236,7 +236,7 @@ def scores_of(
         from scalemodel.validation.inference_score import score as score_inference
 
         return score_inference(frame)
-    return _score_operators(kind, frame) if kind in OPERATOR_KINDS else score(frame)
+    return _score_operators(kind, frame) if kind in (*OPERATOR_KINDS, *WORK_KINDS) else score(frame)
 
 
 def _left_out(table: Table) -> tuple[list[Prediction], list[Bounds]]:

@@ -139,18 +139,34 @@ def _unlisted(row: Row, table: Mapping[str, Any]) -> dict[str, Any]:
     return {key: known[key] for key in _UNLISTED if key in known}
 
 
+#: Multi-token prediction as recipes of hybrid models train it: one block, run twice a step, each
+#: time with the whole head (NVIDIA-NeMo/Megatron-Bridge, perf_recipes/nemotronh, mtp_num_layers).
+_REPEATED_PREDICTION = 2
+
+
+def _hybrid(row: Row, notes: list[str]) -> dict[str, Any]:
+    """Architecture of a model with recurrent mixers: columns cannot tell it, its name can."""
+    found = _catalogue_architecture(row.text("model"))
+    if found is None:
+        raise SkippedRowError("unsupported:architecture")
+    notes.append("architecture of the named model")
+    if found.get("mtp_layers"):
+        found["mtp_layers"] = _REPEATED_PREDICTION
+    return found
+
+
 def architecture(row: Row, notes: list[str]) -> dict[str, Any]:
     """Architecture of a row: its columns, then the catalogue entry of its model name.
 
     Raises
     ------
     SkippedRowError
-        The columns are incomplete and no catalogue model has the name, or the columns say that
-        the layers are not a transformer's.
+        The columns are incomplete, or say that the layers are not a transformer's, and no
+        catalogue model has the name.
     """
     note = row.text("arch_note").lower()
     if "mamba" in note or row.text("model_family").lower() == "hybrid":
-        raise SkippedRowError("unsupported:architecture")
+        return _hybrid(row, notes)
     base: dict[str, Any] = {}
     incomplete = [name for name in ARCHITECTURE_COLUMNS if row.number(name) is None]
     if incomplete:

@@ -120,5 +120,15 @@ def published_tables(kind: str) -> tuple[Table, ...]:
     ----------
     kind : str
         As in `scalemodel.validate`.
+
+    Raises
+    ------
+    ScaleModelError
+        The package carries no measurements of the kind.
     """
+    if kind not in PARTS:
+        raise ScaleModelError(
+            f"kind={kind!r}: the package carries no measurements of it; give a file (path=)",
+            code="missing_table",
+        )
     return tuple(published_table(name) for name in PARTS[kind])

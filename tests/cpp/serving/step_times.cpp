@@ -153,6 +153,9 @@ TEST_CASE("serving prices every operator of a layer's list, but those that its k
       more.weightless = weightless && more.kind == OperatorKind::gemm;
       more.columns = more.depth = 256;
       more.attention = model.kinds.front().attention;
+      more.recurrence.kind = Recurrence::mamba2;
+      more.recurrence.heads = more.recurrence.groups = 8;
+      more.recurrence.key_dim = more.recurrence.value_dim = 64;
       Model longer = model;
       longer.kinds.front().units.front().operators.push_back(more);
       const bool fused = more.kind == OperatorKind::residual || more.kind == OperatorKind::loss;

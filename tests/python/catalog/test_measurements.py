@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.validation import KINDS, published, scores_of, validate
+from scalemodel.validation import published, scores_of, validate
 from scalemodel.validation.errors import percent
 from scalemodel.validation.operators.table import OPERATOR_KINDS
 from scalemodel.validation.prediction import OUTPUT_COLUMNS
@@ -111,7 +111,7 @@ def validated(kind: str) -> pd.DataFrame:
     return validate(kind)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", published.PARTS)
 def test_no_file_is_needed(kind: str) -> None:
     frame = validated(kind)
     assert len(frame) == sum(len(table.rows) for table in published.published_tables(kind))

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import scalemodel._core as _core
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -21,24 +23,14 @@ ENTRIES: dict[str, dict[str, Any]] = {
     if path.name.endswith(".toml")
 }
 
-COUNTS = {
-    "layers", "hidden", "vocab", "positions", "heads", "kv_heads", "head_dim", "v_head_dim",
-    "q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "window", "full_attention_every", "ffn",
-    "norms_per_layer", "experts", "experts_per_token", "shared_experts", "expert_ffn",
-    "shared_ffn", "first_dense_layers", "moe_every", "mtp_layers",
-}  # fmt: skip
-FLAGS = {
-    "tied_embeddings", "qkv_bias", "out_bias", "mlp_bias", "qk_norm", "qk_norm_full", "gated",
-    "parallel_block", "embedding_norm", "router_bias", "expert_bias", "shared_expert_gate",
-    "attention_sinks", "head_bias",
-}  # fmt: skip
-CHOICES = {
-    "position": {"rope", "learned", "alibi", "none"},
-    "norm": {"rmsnorm", "layernorm", "layernorm_nobias", "nonparametric"},
-}
+FIELDS = {row["name"]: row for row in _core.DecoderShape.fields()}
+COUNTS = {name for name, row in FIELDS.items() if row["kind"] == "int"}
+FLAGS = {name for name, row in FIELDS.items() if row["kind"] == "bool"}
+CHOICES = {name: set(row["choices"]) for name, row in FIELDS.items() if row["kind"] == "choice"}
+TEXTS = {name for name, row in FIELDS.items() if row["kind"] == "text"}
 REQUIRED = {
     "source", "layers", "hidden", "vocab", "position", "tied_embeddings", "heads", "kv_heads",
-    "head_dim", "ffn", "gated", "norm", "norms_per_layer",
+    "head_dim", "gated", "norm", "norms_per_layer",
 }  # fmt: skip
 
 each_entry = pytest.mark.parametrize("name", ENTRIES)
@@ -76,7 +68,7 @@ def test_only_keys_of_the_schema(name: str) -> None:
     known |= {"checkpoint"}
     assert set(entry) <= known
     architecture = entry["architecture"]
-    assert set(architecture) <= COUNTS | FLAGS | set(CHOICES) | {"source"}
+    assert set(architecture) <= COUNTS | FLAGS | TEXTS | set(CHOICES) | {"source"}
     assert set(architecture) >= REQUIRED
     assert architecture["source"]
     for key, value in architecture.items():
@@ -107,6 +99,7 @@ def test_the_shape_is_consistent(name: str) -> None:
     assert ("experts" in a) == ("expert_ffn" in a) == ("experts_per_token" in a)
     assert a.get("experts_per_token", 0) <= a.get("experts", 0)
     assert a.get("first_dense_layers", 0) < a["layers"]
+    assert "ffn" in a or "experts" in a or set(a["feed_forwards"]) == {"-"}
     if "kv_lora_rank" in a:
         assert {"q_lora_rank", "qk_rope_head_dim", "v_head_dim"} <= set(a)
     if "full_attention_every" in a:

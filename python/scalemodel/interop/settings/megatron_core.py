@@ -54,7 +54,7 @@ def architecture(job: Job, notes: list[str]) -> list[Setting]:
         position_embedding_type=_POSITION[shape.position],
         vocab_size=shape.vocab,
         make_vocab_size_divisible_by=1,
-        ffn_hidden_size=shape.ffn or shape.expert_ffn,
+        ffn_hidden_size=shape.ffn or shape.expert_ffn or 4 * shape.hidden,
         normalization=_NORM.get(shape.norm, "LayerNorm"),
     )
     if shape.kv_lora_rank:
@@ -101,11 +101,19 @@ def _note_architecture(job: Job, notes: list[str]) -> None:
         ("embedding_norm", "a norm after the embedding"),
         ("attention_sinks", "attention sinks"),
         ("head_bias", "a bias on the head"),
+        ("mixers", "mixers that differ from layer to layer"),
+        ("feed_forwards", "feed-forward blocks that differ from layer to layer"),
+        ("shared_values", "keys that serve as values"),
+        ("expert_latent", "experts behind a narrower projection"),
+        ("zero_experts", "experts that compute nothing"),
+        ("layer_embedding", "embeddings of every layer"),
     ):
         if getattr(shape, name):
             notes.append(f"not expressed: {what}")
     if shape.position == "alibi":
         notes.append("not expressed: ALiBi positions")
+    if shape.attention_gate != "none":
+        notes.append("not expressed: a gate on the output of attention")
 
 
 def _experts(job: Job) -> list[Setting]:

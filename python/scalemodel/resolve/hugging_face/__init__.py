@@ -12,6 +12,12 @@ from collections.abc import Mapping
 from typing import Final, NoReturn
 
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.resolve.hugging_face.decoders import (
+    ALIASES,
+    DECODERS,
+    family_of,
+    nearest_family,
+)
 from scalemodel.resolve.hugging_face.families import FAMILIES, WRAPPERS
 from scalemodel.resolve.hugging_face.reading import Config, shown
 from scalemodel.resolve.hugging_face.steps import Architecture, check_experts, complete_heads
@@ -42,16 +48,37 @@ _DEFAULTS: Final[Mapping[str, object]] = {
     "mtp_layers": 0,
     "attention_sinks": False,
     "head_bias": False,
+    "mixers": "",
+    "feed_forwards": "",
+    "attention_gate": "none",
+    "shared_values": False,
+    "expert_latent": 0,
+    "zero_experts": 0,
+    "residual_streams": 1,
+    "attention_residuals": 0,
+    "scan_norm": False,
+    "scan_bias": False,
+    "conv_bias": False,
+    "scan_rank": 0,
+    "near_ratio": 0,
+    "far_ratio": 0,
+    "layer_embedding": 0,
+    "residual_rank": 0,
+    "kv_shared_layers": 0,
 }
 
 
-def architecture_from_config(config: Mapping[str, object]) -> tuple[Architecture, list[str]]:
+def architecture_from_config(
+    config: Mapping[str, object], *, approximate: bool = False
+) -> tuple[Architecture, list[str]]:
     """Architecture table of a Hugging Face ``config.json``.
 
     Parameters
     ----------
     config : mapping
         The parsed file. Of a model with a vision tower only ``text_config`` is read.
+    approximate : bool
+        Read an unknown family as the nearest known shape, which ``source`` of the result names.
 
     Returns
     -------
@@ -79,17 +106,21 @@ def architecture_from_config(config: Mapping[str, object]) -> tuple[Architecture
     outer = Config(config)
     model_type = outer.text("model_type")
     unknown: list[str] = []
-    if model_type in WRAPPERS:
+    if model_type in WRAPPERS or outer.value("text_config")[1] is not None:
         inner = outer.section("text_config", inherit=("tie_word_embeddings",))
-        inner.text("model_type", default="")
-        family = FAMILIES[WRAPPERS[model_type]]
     else:
         inner = outer
-        if model_type not in FAMILIES:
+    text_type = inner.text("model_type", default="") if inner is not outer else model_type
+    known = family_of(WRAPPERS.get(model_type, model_type), text_type)
+    source = f"Hugging Face config.json, {model_type}"
+    if known is None:
+        if not approximate:
             _unknown_family(model_type)
-        family = FAMILIES[model_type]
+        shape, known = nearest_family(inner.raw)
+        source += f", an unknown family read as {shape}"
+    family = known
 
-    architecture: Architecture = {"source": f"Hugging Face config.json, {model_type}"}
+    architecture: Architecture = {"source": source}
     architecture |= family.fixed
     for name, count in family.counts.items():
         value = inner.count(count)
@@ -110,7 +141,7 @@ def architecture_from_config(config: Mapping[str, object]) -> tuple[Architecture
 
 
 def _unknown_family(model_type: str) -> NoReturn:
-    known = sorted({*FAMILIES, *WRAPPERS})
+    known = sorted({*FAMILIES, *WRAPPERS, *DECODERS, *ALIASES})
     near = difflib.get_close_matches(model_type, known, n=3, cutoff=0.5)
     listed = near + [name for name in known if name not in near]
     raise ScaleModelError(

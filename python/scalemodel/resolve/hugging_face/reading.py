@@ -19,52 +19,79 @@ _LARGEST_LAYERS: Final = 10_000
 # Keys that change neither flop nor bytes worth counting: token ids, dropout, initialisation,
 # rotary parameters, router arithmetic, training losses, bookkeeping of the library.
 _COSTLESS: Final = frozenset({
-    "activation_dropout", "activation_function", "alibi_bias_max",
-    "apply_residual_connection_post_layernorm", "architectures", "attention_dropout",
-    "attention_multiplier", "attention_probs_dropout_prob", "attention_softmax_in_fp32",
-    "attn_dropout", "attn_impl", "attn_logit_softcapping", "attn_output_multiplier",
-    "attn_pdrop", "attn_scale", "attn_temperature_tuning", "attn_uses_sequence_id", "auto_map",
+    "activation_dropout", "activation_function", "activation_situ_beta",
+    "activation_situ_linear_beta", "add_full_attention_sink_bias", "add_swa_attention_sink_bias",
+    "alibi_bias_max", "altup_active_idx", "altup_coef_clip", "altup_correct_scale",
+    "altup_lr_multiplier", "apply_residual_connection_post_layernorm", "architectures",
+    "attention_dropout", "attention_in_multiplier", "attention_multiplier",
+    "attention_out_multiplier", "attention_probs_dropout_prob", "attention_softmax_in_fp32",
+    "attention_value_scale", "attn_dropout", "attn_impl", "attn_logit_softcapping",
+    "attn_output_multiplier", "attn_pdrop", "attn_rotary_emb", "attn_scale",
+    "attn_temperature_tuning", "attn_uses_sequence_id", "audio_token_id", "auto_map",
     "aux_loss_alpha", "bad_words_ids", "begin_suppress_tokens", "bias_dropout_fusion",
     "boi_token_id", "boi_token_index", "bos_token_id", "cache_implementation",
-    "chunk_size_feed_forward", "classifier_dropout", "clip_qkv", "cross_attention_hidden_size",
-    "decoder_start_token_id", "diversity_penalty", "do_layer_norm_before", "do_sample",
-    "dropout", "dtype", "early_stopping", "emb_pdrop", "emb_scale", "embd_pdrop",
-    "embedding_dropout", "embedding_fraction", "embedding_multiplier",
-    "embedding_multiplier_scale", "encoder_no_repeat_ngram_size", "eoi_token_id",
-    "eoi_token_index", "eos_token_id", "ep_size", "exponential_decay_length_penalty",
-    "ffn_act_fn", "final_logit_softcapping", "finetuning_task", "floor_scale",
-    "for_llm_compression", "forced_bos_token_id", "forced_eos_token_id", "fused_cross_entropy",
-    "gradient_checkpointing", "hidden_act", "hidden_activation", "hidden_dropout",
-    "hidden_dropout_prob", "id2label", "image_token_id", "image_token_index",
-    "inference_runner", "init_config", "init_device", "init_std", "initial_context_length",
-    "initializer_range", "is_decoder", "is_encoder_decoder", "label2id", "layer_norm_eps",
-    "layer_norm_epsilon", "layer_norm_rms_epsilon", "layerdrop", "length_penalty",
-    "local_rope_theta", "logit_scale", "logit_softcapping", "logits_scaling",
-    "masked_softmax_fusion", "max_attn_value", "max_batch_size", "max_length",
-    "max_position_embeddings", "max_seq_len", "max_sequence_length", "min_length",
-    "mm_tokens_per_image", "model_max_length", "model_type", "moe_jitter_eps",
-    "moe_loss_weight", "moe_normalize_expert_weights", "n_ctx", "n_group", "n_positions",
-    "no_repeat_ngram_size", "norm_eps", "norm_epsilon", "norm_topk_prob", "num_beam_groups",
-    "num_beams", "num_labels", "num_return_sequences", "offset_alibi",
+    "chunk_size_feed_forward", "classifier_dropout", "clip_qkv", "compress_rope_theta",
+    "conv_use_xavier_init", "cross_attention_hidden_size", "decoder_start_token_id",
+    "diversity_penalty", "do_layer_norm_before", "do_sample", "dropout", "dtype", "early_stopping",
+    "emb_pdrop", "emb_scale", "embd_pdrop", "embedding_dropout", "embedding_fraction",
+    "embedding_multiplier", "embedding_multiplier_scale", "encoder_no_repeat_ngram_size",
+    "eoi_token_id", "eoi_token_index", "eos_token_id", "ep_size", "expert_dtype",
+    "exponential_decay_length_penalty", "ffn_act_fn", "final_logit_softcapping", "finetuning_task",
+    "floor_scale", "for_llm_compression", "forced_bos_token_id", "forced_eos_token_id",
+    "full_attn_alpha_factor", "full_attn_beta_factor", "fused_cross_entropy",
+    "gradient_checkpointing", "hc_eps", "hc_sinkhorn_iters", "hidden_act", "hidden_activation",
+    "hidden_dropout", "hidden_dropout_prob", "id2label", "image_grid_pinpoints",
+    "image_seq_length", "image_token_id", "image_token_index", "img_token_compression_config",
+    "indexer_rope_interleave", "inference_runner", "init_config", "init_device", "init_std",
+    "initial_context_length", "initializer_range", "is_decoder", "is_encoder_decoder",
+    "key_multiplier", "label2id", "latent_moe_use_norm", "layer_norm_eps", "layer_norm_epsilon",
+    "layer_norm_rms_epsilon", "layerdrop", "layernorm_epsilon", "layernorm_full_attention_alpha",
+    "layernorm_full_attention_beta", "layernorm_linear_attention_alpha",
+    "layernorm_linear_attention_beta", "layernorm_mlp_alpha", "layernorm_mlp_beta",
+    "length_penalty", "linear_attn_alpha_factor", "linear_attn_beta_factor", "lm_head_multiplier",
+    "local_rope_theta", "logit_scale", "logit_softcapping", "logits_scaling", "mamba_dt_min",
+    "mamba_hidden_act", "mamba_norm_before_gate", "mamba_ssm_cache_dtype", "mamba_ssm_dtype",
+    "mamba_use_mlp", "masked_softmax_fusion", "max_attn_value", "max_batch_size", "max_length",
+    "max_position_embeddings", "max_seq_len", "max_sequence_length", "min_length", "mla_use_nope",
+    "mlp_alpha_factor", "mlp_beta_factor", "mlp_multipliers", "mm_tokens_per_image",
+    "model_max_length", "model_type", "moe_capacity", "moe_gate", "moe_jitter_eps",
+    "moe_loss_weight", "moe_norm_min", "moe_normalize_expert_weights", "moe_renormalize",
+    "moe_router_activation_func", "moe_router_dtype", "moe_router_enable_expert_bias",
+    "moe_router_topk_scaling_factor", "moe_shared_expert_overlap", "moe_use_aux_free",
+    "moe_use_aux_free_bias", "mtp_layers_block_type", "multimodal_projector_bias", "n_ctx",
+    "n_group", "n_positions", "no_repeat_ngram_size", "norm_eps", "norm_epsilon", "norm_head",
+    "norm_topk_prob", "num_beam_groups", "num_beams", "num_expert_group", "num_hash_layers",
+    "num_labels", "num_logits_to_keep", "num_return_sequences", "num_reward_heads", "offset_alibi",
     "original_max_position_embeddings", "output_attentions", "output_hidden_states",
     "output_multiplier_scale", "output_past", "output_router_logits", "output_scores",
-    "pad_token_id", "partial_rotary_factor", "pre_allocate_kv_cache", "prefix", "prefix_lm",
-    "pretraining_tp", "problem_type", "query_pre_attn_scalar", "remove_invalid_values",
-    "reorder_and_upcast_attn", "repetition_penalty", "resid_pdrop", "residual_multiplier",
-    "return_dict", "return_dict_in_generate", "rms_norm_eps", "rope_dail_config",
-    "rope_hf_config", "rope_impl", "rope_local_base_freq", "rope_parameters", "rope_pct",
-    "rope_percent", "rope_scaling", "rope_theta", "rotary", "rotary_dim", "rotary_emb_base",
-    "rotary_pct", "routed_scaling_factor", "router_aux_loss_coef", "router_jitter_noise",
-    "runner_max_seq_len", "runner_max_sequence_length", "scale_attention_softmax_in_fp32",
-    "scale_attn_by_inverse_layer_idx", "scale_attn_weights", "scoring_func", "sep_token_id",
-    "seq_aux", "seq_length", "skip_bias_add", "skip_bias_add_qkv", "slow_but_exact",
-    "softmax_scale", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
-    "summary_type", "summary_use_proj", "suppress_tokens", "swiglu_limit",
-    "task_specific_params", "temperature", "tf_legacy_loss", "tokenizer_class",
-    "tokenizer_name", "top_k", "top_p", "topk_group", "topk_method", "torch_dtype",
-    "torchscript", "transformers_version", "typical_p", "uniform_expert_assignment",
-    "unk_token_id", "use_bfloat16", "use_cache", "use_cache_quantization", "use_mrope",
-    "use_return_dict", "validate_runner_input", "verbose", "z_loss_coefficient",
+    "pad_token_id", "partial_rotary_factor", "position_embedding_type", "postnorm",
+    "pre_allocate_kv_cache", "prefix", "prefix_lm", "pretraining_tp", "problem_type",
+    "process_image_mode", "projector_hidden_act", "projector_hidden_size", "qk_norm_type",
+    "query_pre_attn_scalar", "remove_invalid_values", "reorder_and_upcast_attn",
+    "repetition_penalty", "rescale_prenorm_residual", "resid_pdrop", "residual_in_fp32",
+    "residual_multiplier", "return_dict", "return_dict_in_generate", "rms_norm_eps",
+    "rope_dail_config", "rope_hf_config", "rope_impl", "rope_interleave", "rope_local_base_freq",
+    "rope_parameters", "rope_pct", "rope_percent", "rope_scaling", "rope_theta", "rotary",
+    "rotary_dim", "rotary_emb_base", "rotary_pct", "route_norm", "route_scale",
+    "routed_scaling_factor", "router_aux_loss_coef", "router_bias_update_rate", "router_dtype",
+    "router_jitter_noise", "router_scaling_factor", "runner_max_seq_len",
+    "runner_max_sequence_length", "scale_attention_softmax_in_fp32",
+    "scale_attn_by_inverse_layer_idx", "scale_attn_weights", "score_func", "scoring_func",
+    "sep_token_id", "seq_aux", "seq_length", "skip_bias_add", "skip_bias_add_qkv",
+    "slow_but_exact", "softmax_scale", "spatial_merge_size", "ssm_dtype", "ssm_in_multiplier",
+    "ssm_multipliers", "ssm_out_multiplier", "summary_activation", "summary_first_dropout",
+    "summary_proj_to_labels", "summary_type", "summary_use_proj", "suppress_tokens",
+    "swa_rope_theta", "swiglu_alpha", "swiglu_limit", "task_specific_params", "temperature",
+    "tf_legacy_loss", "theta", "time_step_floor", "time_step_limit", "time_step_max",
+    "time_step_min", "time_step_rank", "tokenizer_class", "tokenizer_name", "top_k", "top_p",
+    "topk_group", "topk_method", "torch_dtype", "torchscript", "transformers_version", "typical_p",
+    "uniform_expert_assignment", "unk_token_id", "use_bfloat16", "use_bidirectional_attention",
+    "use_cache", "use_cache_quantization", "use_gemma_norm", "use_grouped_topk",
+    "use_mamba_kernels", "use_mrope", "use_return_dict", "use_routing_bias",
+    "validate_runner_input", "verbose", "video_token_id", "vision_end_token_id",
+    "vision_feature_layer", "vision_feature_select_strategy", "vision_soft_tokens_per_image",
+    "vision_start_token_id", "vision_token_id", "z_loss_coefficient",
+    "zero_expert_type",
 })  # fmt: skip
 
 
@@ -83,9 +110,9 @@ def count_at(*names: str, default: int | None = _REQUIRED, minimum: int = 1) -> 
     return Count(names, default, minimum)
 
 
-def layers_at(*names: str) -> Count:
+def layers_at(*names: str, default: int | None = _REQUIRED) -> Count:
     """A number of layers."""
-    return Count(names, largest=_LARGEST_LAYERS)
+    return Count(names, default, largest=_LARGEST_LAYERS)
 
 
 def rows_at(*names: str, default: int | None = _REQUIRED) -> Count:
@@ -110,6 +137,11 @@ class Config:
         self._path = path
         self._inherited = inherited or {}
         self._used: set[str] = set()
+
+    @property
+    def raw(self) -> Mapping[str, object]:
+        """The mapping as it was given."""
+        return self._raw
 
     def value(self, *names: str) -> tuple[str, object]:
         """Path and value of the first of `names` that is set; the value is None if none is."""

@@ -12,6 +12,17 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.validation.operators import OperatorPrediction
 from scalemodel.validation.rows import Row, Table
 
+#: Kernels that are predicted by what they work on: one module for all of them.
+WORK_KINDS = (
+    "linear_attention",
+    "mamba2",
+    "sparse_attention",
+    "msa",
+    "mhc",
+    "moe_fused_a2a",
+    "encoder_attention",
+)
+#: Kinds of which the package carries measurements.
 OPERATOR_KINDS = ("gemm", "attention", "moe", "elementwise", "collectives")
 OUTPUT_COLUMNS = ("predicted_time_us", "predicted_note", "skip_reason")
 
@@ -45,12 +56,16 @@ class RowPredictor(Protocol):
 def available_kinds() -> tuple[str, ...]:
     """Kinds of operators whose rows can be predicted."""
     package = "scalemodel.validation.operators"
-    return tuple(kind for kind in OPERATOR_KINDS if importlib.util.find_spec(f"{package}.{kind}"))
+    known = tuple(kind for kind in OPERATOR_KINDS if importlib.util.find_spec(f"{package}.{kind}"))
+    return (*known, *WORK_KINDS)
 
 
 def predictor_of(kind: str) -> RowPredictor:
     """The module that predicts rows of `kind`."""
-    return cast(RowPredictor, importlib.import_module(f"scalemodel.validation.operators.{kind}"))
+    package = "scalemodel.validation.operators"
+    if kind in WORK_KINDS:
+        return cast(RowPredictor, importlib.import_module(f"{package}.mixers").Predictor(kind))
+    return cast(RowPredictor, importlib.import_module(f"{package}.{kind}"))
 
 
 def required_columns(predictor: RowPredictor, header: Sequence[str]) -> tuple[str, ...]:

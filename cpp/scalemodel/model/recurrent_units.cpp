@@ -1,0 +1,163 @@
+#include "scalemodel/model/recurrent_units.hpp"
+
+#include "scalemodel/model/group_units.hpp"
+
+namespace scalemodel {
+namespace {
+
+using building::gemm;
+using building::passing;
+
+/// A recurrent mixer while its operators are listed.
+struct Listing {
+  Unit& unit;
+  const LayerShape& layer;
+  const RecurrentShape& shape;
+  double hidden, inner, keys, heads;
+
+  LayerOperator& project(std::string_view name, double columns, double depth, Cut cut) const {
+    LayerOperator& op = unit.operators.emplace_back(gemm(name, columns, depth, cut));
+    op.adapts = true;
+    return op;
+  }
+  /// A narrow projection of the stream that every tensor rank has whole.
+  void add_whole(std::string_view name, double columns) const {
+    unit.operators.emplace_back(gemm(name, columns, hidden, Cut::none)).shares_input = true;
+  }
+  /// A kernel over the values of the rank's heads, with what it learns.
+  void pass(std::string_view name, double columns, double passes, double learned) const {
+    LayerOperator op = passing(OperatorKind::elementwise, name, columns, Cut::columns);
+    op.depth = passes;
+    op.bias = learned;
+    unit.operators.push_back(op);
+  }
+  void convolve() const {
+    const double channels = shape.conv_channels();
+    LayerOperator op = passing(OperatorKind::convolution, "convolution", channels, Cut::columns);
+    op.depth = shape.conv_width;
+    op.bias = channels * (shape.conv_width + (layer.conv_bias ? 1 : 0));
+    unit.operators.push_back(op);
+  }
+  /// `learned`: decays, time-step biases and skips.
+  void scan(double learned) const {
+    LayerOperator op = passing(OperatorKind::scan, "scan", inner, Cut::columns);
+    op.recurrence = shape;
+    op.bias = learned;
+    unit.operators.push_back(op);
+  }
+};
+
+/// Dao and Gu, arXiv 2405.21060, section 7: gate, input, both projections of the state and the
+/// time steps in one GEMM.
+void list_mamba2(const Listing& l) {
+  LayerOperator& in = l.project("mixer_in", l.shape.projected(), l.hidden, Cut::columns);
+  in.parts = {{2 * l.inner, 0}, {2 * l.keys, l.shape.groups}, {l.heads, 0}};
+  in.bias = l.layer.scan_bias ? in.columns : 0;
+  l.convolve();
+  l.scan(3 * l.heads);
+  l.pass("gated_norm", l.inner, 3, l.layer.scan_norm ? l.inner : 0);
+}
+
+/// Gu and Dao, arXiv 2312.00752: the state's projections depend on the convolved input.
+void list_mamba1(const Listing& l) {
+  const double state = l.shape.key_dim, rank = l.shape.rank;
+  LayerOperator& in = l.project("mixer_in", 2 * l.inner, l.hidden, Cut::columns);
+  in.bias = l.layer.scan_bias ? in.columns : 0;
+  l.convolve();
+  LayerOperator& steps = l.project("state_projections", rank + 2 * state, l.inner, Cut::depth);
+  steps.bias = l.layer.scan_norm ? rank + 2 * state : 0;
+  l.project("time_steps", l.inner, rank, Cut::columns).bias = l.inner;
+  l.scan(l.inner * state + l.inner);
+  l.pass("gate", l.inner, 3, 0);
+}
+
+/// Yang et al., arXiv 2412.06464: queries, keys, values and the gate, then a decay and a step size
+/// per head.
+void list_gated_delta(const Listing& l) {
+  LayerOperator& in = l.project("mixer_in", l.shape.projected(), l.hidden, Cut::columns);
+  in.parts = {{2 * l.keys, l.shape.groups}, {2 * l.inner + 2 * l.heads, 0}};
+  l.convolve();
+  l.scan(2 * l.heads);
+  l.pass("gated_norm", l.inner, 3, l.shape.value_dim);
+}
+
+/// Kimi Team, arXiv 2510.26692: a decay per channel from a low rank, the gate from one or in full.
+void list_kimi_delta(const Listing& l) {
+  const double head = l.shape.value_dim;
+  LayerOperator& in = l.project("mixer_in", 2 * l.keys + l.inner + l.heads, l.hidden, Cut::columns);
+  in.parts = {{2 * l.keys, l.shape.groups}, {l.inner + l.heads, 0}};
+  l.add_whole("decay_down", head);
+  l.project("decay_up", l.inner, head, Cut::columns);
+  if (l.shape.rank > 0) {
+    l.add_whole("gate_down", l.shape.rank);
+    l.project("gate_up", l.inner, l.shape.rank, Cut::columns);
+  } else {
+    l.project("gate", l.inner, l.hidden, Cut::columns).shares_input = true;
+  }
+  l.convolve();
+  l.scan(l.inner + l.heads);
+  l.pass("gated_norm", l.inner, 3, head);
+}
+
+/// Qin et al., arXiv 2401.04658: linear attention whose decay is fixed per head.
+void list_lightning(const Listing& l) {
+  LayerOperator& in = l.project("mixer_in", 2 * l.keys + l.inner, l.hidden, Cut::columns);
+  in.parts = {{2 * l.keys, l.shape.groups}, {l.inner, 0}};
+  l.project("gate", l.inner, l.hidden, Cut::columns).shares_input = true;
+  l.scan(0);
+  l.pass("gated_norm", l.inner, 3, l.inner);
+}
+
+/// A short convolution between two gates (Liquid AI, LFM2, arXiv 2511.23404).
+void list_convolution(const Listing& l) {
+  LayerOperator& in = l.project("mixer_in", 3 * l.inner, l.hidden, Cut::columns);
+  in.bias = l.layer.scan_bias ? in.columns : 0;
+  l.convolve();
+  l.scan(0);
+}
+
+void list_mixer(const Listing& l) {
+  switch (l.shape.kind) {
+    case Recurrence::none:
+      return;
+    case Recurrence::mamba1:
+      return list_mamba1(l);
+    case Recurrence::mamba2:
+      return list_mamba2(l);
+    case Recurrence::gated_delta:
+      return list_gated_delta(l);
+    case Recurrence::kimi_delta:
+      return list_kimi_delta(l);
+    case Recurrence::lightning:
+      return list_lightning(l);
+    case Recurrence::convolution:
+      return list_convolution(l);
+  }
+}
+
+}  // namespace
+
+Unit recurrent_unit(const LayerShape& layer, bool beside) {
+  const RecurrentShape& shape = layer.recurrence;
+  Unit unit = begun_block("mixer", layer, beside ? 0 : (layer.norms + 1) / 2);
+  unit.starts = !beside;
+  unit.reads_stream = !beside;
+  unit.mixes = true;
+  const Listing listing{unit,
+                        layer,
+                        shape,
+                        static_cast<double>(layer.hidden),
+                        shape.inner(),
+                        shape.keys(),
+                        static_cast<double>(shape.heads)};
+  list_mixer(listing);
+  LayerOperator& out = listing.project("mixer_out", layer.hidden, shape.inner(), Cut::depth);
+  out.reads_attention = true;
+  out.bias = layer.scan_bias ? layer.hidden : 0;
+  if (!beside) unit.operators.push_back(passing(OperatorKind::residual, "residual", layer.hidden));
+  unit.head_limit = shape.heads;
+  finish_unit(unit);
+  return unit;
+}
+
+}  // namespace scalemodel

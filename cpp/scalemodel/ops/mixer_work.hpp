@@ -1,0 +1,145 @@
+// What kernels of recurrent mixers, sparse attention and what stands around them work on, from the
+// sizes that tables of measurements give.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "scalemodel/ops/scan.hpp"
+#include "scalemodel/ops/work_kernel.hpp"
+
+namespace scalemodel {
+
+/// Sequences of a kernel's call: new tokens of each, and keys that its last token attends to.
+struct CallSizes {
+  double batch = 1, tokens = 1, keys = 1;
+
+  double queries() const { return batch * tokens; }
+  /// Keys of a mean query: causal.
+  double mean_keys() const { return keys - tokens + tokens / 2; }
+};
+
+/// A short convolution over `channels`. Kernels compute tiles of 512 tokens (TensorRT-LLM; others
+/// lose nothing on short sequences, which their constants say). `updates`: of running sequences,
+/// which keep `width` - 1 tokens of every channel.
+inline KernelWork convolution_work(const CallSizes& call, double channels, double width,
+                                   bool updates) noexcept {
+  constexpr double kTile = 512;
+  const double window = updates ? 4 * call.batch * channels * (width - 1) : 0;
+  return {0, 4 * call.queries() * channels + window, updates ? call.tokens : call.batch,
+          call.batch * channels * std::ceil(call.tokens / kTile)};
+}
+
+/// The scan of prompts: its arithmetic in whole chunks, what each token brings, chunk states.
+inline KernelWork scan_kernel_work(const RecurrentShape& s, const CallSizes& call) noexcept {
+  constexpr double kElement = 2, kWide = 4;
+  const ScanWork scan{s, call.batch, call.tokens};
+  const double chunks = std::ceil(call.tokens / std::max(1, s.chunk)), tokens = call.queries();
+  const double pieces = call.batch * chunks * s.heads;
+  if (s.kind == Recurrence::mamba2) {
+    return {scan_flop(scan).base(), scan_bytes(scan, kElement).base(), chunks, pieces};
+  }
+  // The gate of the output is another kernel's; decays of KDA are per channel, in FP32.
+  const double decays = s.kind == Recurrence::kimi_delta ? kWide * s.keys() : 0;
+  const double each = kElement * (2 * s.keys() + 2 * s.inner()) + 2 * kWide * s.heads + decays;
+  const double states = call.batch * chunks * s.state_values() * kStateBytes;
+  return {scan_flop(scan).base(), tokens * each + states, chunks, pieces};
+}
+
+/// One step of running sequences: their states, read and written, and one more per token that is
+/// verified (`keeps`), should the engine have to go back to it.
+inline KernelWork update_work(const RecurrentShape& s, const CallSizes& call, bool keeps) noexcept {
+  constexpr double kElement = 2, kWide = 4, kFlop = 8;
+  const double tokens = call.queries(), state = call.batch * s.state_values() * kStateBytes;
+  const double decays = s.kind == Recurrence::kimi_delta ? kWide * s.keys() : 0;
+  const double each = kElement * (2 * s.keys() + 2 * s.inner()) + 2 * kWide * s.heads + decays;
+  return {tokens * kFlop * s.state_values(),
+          tokens * each + (2 + (keeps ? call.tokens : 0)) * state, call.tokens,
+          call.batch * s.heads};
+}
+
+/// Attention of a vision tower: whole squares of 128 x 128, heads padded to 64, 96 or 128.
+inline KernelWork encoder_work(const CallSizes& call, double heads, double head_dim) noexcept {
+  constexpr double kTile = 128;
+  const double padded = head_dim <= 64 ? 64 : head_dim <= 96 ? 96 : 128 * std::ceil(head_dim / 128);
+  const double tiles = std::ceil(call.tokens / kTile), rows = tiles * kTile;
+  return {4 * call.batch * heads * rows * rows * padded, 8 * call.queries() * heads * head_dim,
+          tiles, call.batch * heads * tiles};
+}
+
+/// Mixing of `streams` residual streams on both sides of a layer's two blocks.
+inline KernelWork stream_mixing_work(double tokens, double hidden, double streams) noexcept {
+  const double wide = hidden * streams;
+  return {2 * tokens * wide * streams * (streams + 2), 6 * tokens * wide, 1, tokens};
+}
+
+/// Experts with the exchange of their tokens in one kernel, on the busiest rank of `ranks`:
+/// weights of the experts that get a token, in 4 bits with a scale of 16, and rows that leave in 8
+/// bits and come back in 16. `imbalance`: its rows over the mean.
+inline KernelWork fused_experts_work(double tokens_of_rank, double hidden, double width,
+                                     double experts_per_token, double experts, double ranks,
+                                     double imbalance) noexcept {
+  constexpr double kWeight = 0.53, kMoved = 3;
+  const double pairs = tokens_of_rank * experts_per_token * imbalance, local = experts / ranks;
+  const double active =
+      local * (1 - std::exp(-tokens_of_rank * ranks * experts_per_token / experts));
+  return {6 * pairs * hidden * width,
+          active * 3 * hidden * width * kWeight + pairs * hidden * kMoved, 1, pairs * hidden};
+}
+
+/// An attention module that attends to few keys, on one rank.
+struct SparseShape {
+  double hidden = 0, heads = 0, kv_heads = 1;
+  double projected = 0;      ///< weights of its projections, the indexer's apart
+  double indexer = 0;        ///< weights of the indexer; 0: it has none
+  double index_width = 0;    ///< heads times width of the indexer
+  double key_width = 0;      ///< of a score and its weighted value
+  double cached_values = 0;  ///< of one key
+  double selected = 0;       ///< keys of a query; 0: all
+  double window = 0;         ///< further keys, the nearest
+  double ratio = 1;          ///< tokens that share one key
+  double weight_bytes = 2, cache_bytes = 2;
+
+  /// Keys that a query of `call` attends to on average, of those that share a key.
+  double attended(const CallSizes& call) const {
+    const double all = call.mean_keys() / ratio;
+    const double far = selected > 0 ? std::min(all, selected) : all;
+    return far + std::min(call.mean_keys(), window);
+  }
+};
+
+/// The whole module: projections, indexer, attention to the chosen keys. Pieces are scores of the
+/// indexer, in thousands.
+inline KernelWork sparse_module_work(const SparseShape& s, const CallSizes& call) noexcept {
+  constexpr double kThousand = 1e-3;
+  const double tokens = call.queries(), keys = s.attended(call);
+  const double read = call.tokens == 1 ? keys : call.keys / s.ratio;
+  const bool indexes = s.indexer > 0;
+  return {tokens * (2 * (s.projected + s.indexer) + 2 * s.heads * s.key_width * keys),
+          s.weight_bytes * (s.projected + s.indexer) + 4 * tokens * s.hidden +
+              call.batch * s.cache_bytes * read * s.cached_values,
+          1, indexes ? kThousand * tokens * call.mean_keys() / s.ratio : 0};
+}
+
+/// Its parts: attention to the chosen keys, scores of the indexer, the choice of the highest.
+inline KernelWork sparse_core_work(const SparseShape& s, const CallSizes& call) noexcept {
+  const double tokens = call.queries(), keys = s.attended(call);
+  return {tokens * 2 * s.heads * s.key_width * keys,
+          2 * tokens * s.heads * s.key_width + s.cache_bytes * tokens * keys * s.cached_values, 1,
+          tokens};
+}
+
+inline KernelWork index_scores_work(const SparseShape& s, const CallSizes& call) noexcept {
+  constexpr double kScore = 4, kKey = 132;
+  const double tokens = call.queries(), keys = call.mean_keys() / s.ratio;
+  return {tokens * 2 * s.index_width * keys,
+          kScore * tokens * keys + kKey * call.batch * call.keys / s.ratio, 1, tokens};
+}
+
+inline KernelWork choice_work(const SparseShape& s, const CallSizes& call) noexcept {
+  constexpr double kScore = 4;
+  const double tokens = call.queries(), keys = call.mean_keys() / s.ratio;
+  return {0, kScore * tokens * keys, keys, tokens};
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,91 @@
+// Mixers whose state has one size however long the sequence: state spaces, gated delta rules,
+// linear attention. A sequence is scanned in chunks; within a chunk GEMMs, between them a chain.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "scalemodel/base/enum_names.hpp"
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/hardware/accelerator.hpp"
+
+namespace scalemodel {
+
+/// What updates the state. `mamba1`, `mamba2`: selective state spaces (arXiv 2312.00752,
+/// 2405.21060); `gated_delta`: a delta rule with one decay per head (arXiv 2412.06464);
+/// `kimi_delta`: with one per channel (arXiv 2510.26692); `lightning`: linear attention with a
+/// fixed decay (arXiv 2401.04658); `convolution`: gated convolutions, whose state is their window.
+enum class Recurrence : std::uint8_t {
+  none,
+  mamba1,
+  mamba2,
+  gated_delta,
+  kimi_delta,
+  lightning,
+  convolution
+};
+
+template <>
+struct EnumNames<Recurrence> {
+  static constexpr std::string_view what = "recurrence";
+  static constexpr std::array<std::string_view, 7> names{
+      "none", "mamba1", "mamba2", "gated_delta", "kimi_delta", "lightning", "convolution"};
+};
+
+/// Sizes of a recurrent mixer. `groups` heads share keys and queries (B and C of a state space).
+struct RecurrentShape {
+  Recurrence kind = Recurrence::none;
+  int heads = 0, groups = 0;
+  int key_dim = 0;    ///< of a head: state size of a state space
+  int value_dim = 0;  ///< of a head: its channels
+  int conv_width = 0;
+  int chunk = 0;  ///< tokens of a chunk of the scan
+  int rank = 0;   ///< of low-rank gates and time steps
+
+  /// What one of `tp` ranks holds: a part of the heads; of few groups a copy of one.
+  RecurrentShape sharded(double tp) const;
+  bool present() const { return kind != Recurrence::none; }
+  double inner() const { return static_cast<double>(heads) * value_dim; }  ///< values of a token
+  double keys() const { return static_cast<double>(groups) * key_dim; }
+  /// Channels that the short convolution runs over.
+  double conv_channels() const;
+  /// Values of the projection that the mixer reads of each token.
+  double projected() const;
+  /// Values that one token saves for the backward pass, beside the input of the layer.
+  double saved_values() const;
+  /// Values of the state of one sequence, and of its convolution's window.
+  double state_values() const;
+  double window_values() const;
+  bool operator==(const RecurrentShape&) const = default;
+};
+
+/// One scan on one rank.
+struct ScanWork {
+  RecurrentShape shape;  ///< heads and groups of the rank
+  double batch = 1;      ///< sequences
+  double tokens = 0;     ///< of each
+};
+
+/// Flop of the forward pass over whole chunks. Per token and head, chunk Q, state N, head P: state
+/// spaces 4 N P + 2 Q P, and 2 Q N per group (arXiv 2405.21060, section 7); delta rules 6 N P +
+/// Q (6 N + 4 P) + Q^2; linear attention 4 N P + 4 Q N; Mamba-1 9 N per channel.
+Flop scan_flop(const ScanWork& work) noexcept;
+
+/// Bytes of the forward pass: what is read and written of each token, and the states of chunks,
+/// written in FP32 and read back.
+Bytes scan_bytes(const ScanWork& work, double element) noexcept;
+
+struct ScanTime {
+  Seconds forward, backward;
+};
+
+/// t = launch + max( flop/(e_c P) + bytes/(e_m W), chunks step ).
+ScanTime scan_time(const ScanWork& work, const Accelerator& accelerator, double element) noexcept;
+
+/// Reads and writes the states of `work.batch` sequences, `work.tokens` new tokens of each.
+Seconds scan_decode_time(const ScanWork& work, const Accelerator& accelerator) noexcept;
+
+/// Bytes of a value of a state: FP32.
+inline constexpr double kStateBytes = 4;
+
+}  // namespace scalemodel

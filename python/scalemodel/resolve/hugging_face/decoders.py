@@ -1,0 +1,176 @@
+"""Families that are read by meaning: what their code fixes beside what their files say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.resolve.hugging_face import peculiar
+from scalemodel.resolve.hugging_face.families import FAMILIES, Family
+from scalemodel.resolve.hugging_face.meaning import decoder
+from scalemodel.resolve.hugging_face.steps import Step
+
+_BIASES: Final = (
+    (("qkv_bias", "out_bias"), "attention_bias", False),
+    (("mlp_bias",), "mlp_bias", False),
+)
+
+
+def _family(
+    *steps: Step,
+    tied: bool = False,
+    read: Step | None = None,
+    bias: bool = True,
+    **fixed: object,
+) -> Family:
+    """A decoder with rotary positions, RMSNorm and gated blocks unless `fixed` says else."""
+    usual: dict[str, object] = {
+        "position": "rope",
+        "norm": "rmsnorm",
+        "gated": True,
+        "norms_per_layer": 2,
+    }
+    return Family(
+        usual | fixed,
+        {},
+        ((("tied_embeddings",), "tie_word_embeddings", tied), *(_BIASES if bias else ())),
+        (read or decoder(), *steps),
+    )
+
+
+_PLAIN: Final = _family()
+_QK_NORM: Final = _family(qk_norm=True)
+_LATENT: Final = _family(router_bias=True)
+_GEMMA: Final = _family(tied=True, qk_norm=True, norms_per_layer=4)
+_GATED_DELTA: Final = _family(qk_norm=True, attention_gate="values")
+_GATED_DELTA_EXPERTS: Final = _family(
+    qk_norm=True, attention_gate="values", shared_expert_gate=True
+)
+_STATE_SPACE: Final = _family(read=decoder(mixers="R", alone=True), tied=True, bias=False)
+_KIMI: Final = _family(router_bias=True, position="none")
+_COMPRESSED: Final = _family(router_bias=True, feed_forwards="E")
+
+#: Family by ``model_type`` of the text part.
+DECODERS: Final[Mapping[str, Family]] = {
+    "afmoe": _family(qk_norm=True, attention_gate="values", norms_per_layer=4),
+    "apertus": _family(qk_norm=True, gated=False),
+    "bailing_moe": _PLAIN,
+    "bailing_moe_linear": _QK_NORM,
+    "bailing_moe_v2": _QK_NORM,
+    "bamba": _PLAIN,
+    "cohere2": _family(tied=True, norm="layernorm_nobias", norms_per_layer=1, parallel_block=True),
+    "deepseek_ref": _COMPRESSED,
+    "deepseek_v32": _LATENT,
+    "deepseek_v4": _COMPRESSED,
+    "dots1": _QK_NORM,
+    "ernie4_5": _family(peculiar.one_bias, tied=True, bias=False),
+    "ernie4_5_moe": _family(peculiar.one_bias, tied=True, bias=False, router_bias=True),
+    "exaone4": _QK_NORM,
+    "exaone_moe": _QK_NORM,
+    "falcon_h1": _family(peculiar.falcon_h1, read=decoder(mixers="P")),
+    "falcon_mamba": _family(
+        read=decoder(mixers="R", alone=True), tied=True, bias=False, scan_norm=False
+    ),
+    "gemma3n_text": _family(peculiar.layer_embeddings, tied=True, qk_norm=True, norms_per_layer=4),
+    "gemma4_text": _family(
+        peculiar.dense_beside_experts, tied=True, qk_norm=True, norms_per_layer=4
+    ),
+    "glm4_moe_lite": _LATENT,
+    "glm_moe_dsa": _LATENT,
+    "granitemoe": _PLAIN,
+    "granitemoehybrid": _family(tied=True),
+    "granitemoeshared": _PLAIN,
+    "hunyuan_v1_dense": _QK_NORM,
+    "hunyuan_v1_moe": _QK_NORM,
+    "hy_v3": _QK_NORM,
+    "jamba": _family(scan_norm=True),
+    "kimi_linear": _KIMI,
+    "lfm2": _family(peculiar.adjusted_width, tied=True, qk_norm=True),
+    "lfm2_moe": _family(tied=True, qk_norm=True),
+    "longcat_flash": _family(peculiar.two_blocks_a_layer, router_bias=True),
+    "mamba": _STATE_SPACE,
+    "mamba2": _STATE_SPACE,
+    "mimo": _family(peculiar.query_bias, bias=False),
+    "mimo_v2_flash": _family(attention_sinks=True),
+    "minimax": _PLAIN,
+    "minimax_m1": _PLAIN,
+    "minimax_m2": _family(qk_norm_full=True),
+    "minimax_m3": _QK_NORM,
+    "minimax_m3_text": _QK_NORM,
+    "minimax_text_01": _PLAIN,
+    "ministral": _PLAIN,
+    "ministral3": _PLAIN,
+    "mistral4": _LATENT,
+    "nemotron-nas": _family(peculiar.searched_blocks),
+    "nemotron_h": _family(norms_per_layer=2),
+    "olmo3": _family(qk_norm_full=True),
+    "qwen3_5_moe_text": _GATED_DELTA_EXPERTS,
+    "qwen3_5_text": _GATED_DELTA,
+    "qwen3_next": _GATED_DELTA_EXPERTS,
+    "seed_oss": _family(peculiar.query_bias, bias=False),
+    "solar_open": _PLAIN,
+    "step3p5": _family(qk_norm=True, attention_gate="heads"),
+    "step3p7": _family(qk_norm=True, attention_gate="heads"),
+}
+
+#: Models whose text part stands in a section, or goes by another name -> family of that part.
+ALIASES: Final[Mapping[str, str]] = {
+    "gemma3n": "gemma3n_text",
+    "gemma4": "gemma4_text",
+    "kimi_k25": "kimi_k2",
+    "kimi_k3": "kimi_linear",
+    "minimax_m3_vl": "minimax_m3",
+    "mistral3": "mistral",
+    "pixtral": "mistral",
+    "qwen2_5_vl": "qwen2",
+    "qwen2_vl": "qwen2",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "qwen3_vl": "qwen3",
+    "qwen3_vl_moe": "qwen3_moe",
+    "qwen3_vl_moe_text": "qwen3_moe",
+    "qwen3_vl_text": "qwen3",
+    "qwen2_5_vl_text": "qwen2",
+    "qwen2_vl_text": "qwen2",
+    "deepseek_vl_v2": "deepseek_v2",
+}
+
+
+def family_of(*names: str) -> Family | None:
+    """The family of the first of these names that is known."""
+    for name in names:
+        meant = ALIASES.get(name, name)
+        found = FAMILIES.get(meant) or DECODERS.get(meant)
+        if found is not None:
+            return found
+    return None
+
+
+def nearest_family(config: object) -> tuple[str, Family]:
+    """The known shape that an unknown family is most like, by what its file has keys for.
+
+    Examples
+    --------
+    >>> nearest_family({"kv_lora_rank": 512, "n_routed_experts": 64})[0]
+    'latent attention with experts'
+    """
+    if not isinstance(config, Mapping):
+        raise ScaleModelError(f"config.json={config!r}: must be a table")
+    mixer = "attention"
+    for key, name in (
+        ("kv_lora_rank", "latent attention"),
+        ("linear_num_value_heads", "gated delta rules"),
+        ("linear_attn_config", "delta rules"),
+        ("ssm_state_size", "state spaces"),
+        ("mamba_d_state", "state spaces"),
+        ("state_size", "state spaces"),
+    ):
+        if config.get(key) is not None:
+            mixer = name
+            break
+    routed = any(isinstance(config.get(k), int) for k in ("num_experts", "n_routed_experts",
+                                                          "num_local_experts"))  # fmt: skip
+    heads = config.get("num_attention_heads") is not None
+    family = _PLAIN if heads else _STATE_SPACE
+    return mixer + (" with experts" if routed else ""), family

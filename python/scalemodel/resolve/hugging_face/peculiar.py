@@ -1,0 +1,127 @@
+"""What single families of 2025-26 do that no key of theirs says."""
+
+from __future__ import annotations
+
+from scalemodel.resolve.hugging_face.reading import Config, count_at, malformed, rows_at
+from scalemodel.resolve.hugging_face.steps import Architecture
+
+
+def _whole(architecture: Architecture, name: str) -> int:
+    value = architecture.get(name, 0)
+    assert isinstance(value, int)
+    return value
+
+
+def one_bias(config: Config, architecture: Architecture) -> None:
+    """One switch for all biases."""
+    biased = config.flag("use_bias", False)
+    architecture |= dict.fromkeys(("qkv_bias", "out_bias", "mlp_bias"), biased)
+
+
+def query_bias(config: Config, architecture: Architecture) -> None:
+    """A bias on queries, keys and values, and another switch for the output."""
+    architecture["qkv_bias"] = config.flag("attention_bias", True)
+    architecture["out_bias"] = config.flag("attention_out_bias", False)
+    architecture["mlp_bias"] = config.flag("mlp_bias", False)
+
+
+def falcon_h1(config: Config, architecture: Architecture) -> None:
+    """The norm inside the mixer is off unless switched on."""
+    architecture["scan_norm"] = config.flag("mamba_rms_norm", False)
+
+
+def adjusted_width(config: Config, architecture: Architecture) -> None:
+    """Two thirds of the stated width, rounded up to whole blocks, where the file says so."""
+    block = config.number("block_multiple_of", default=256, minimum=1)
+    name, factor = config.value("block_ffn_dim_multiplier")
+    if config.flag("block_auto_adjust_ff_dim", True):
+        if factor is not None and (
+            isinstance(factor, bool) or not isinstance(factor, (int, float))
+        ):
+            raise malformed(name, factor, "a number")
+        width = int(2 * _whole(architecture, "ffn") / 3)
+        width = int((1.0 if factor is None else float(factor)) * width)
+        architecture["ffn"] = block * -(-width // block)
+
+
+def dense_beside_experts(config: Config, architecture: Architecture) -> None:
+    """Gemma 4: the dense block of a layer runs beside its experts, as a shared one does."""
+    config.flag("enable_moe_block", True)
+    if architecture.get("experts"):
+        architecture |= {
+            "shared_experts": 1,
+            "shared_ffn": _whole(architecture, "ffn")
+            or config.number("intermediate_size", default=0),
+            "norms_per_layer": 7,
+        }
+    config.flag("use_double_wide_mlp", False)
+    width = config.number("hidden_size_per_layer_input", default=0)
+    rows = config.count(rows_at("vocab_size_per_layer_input", default=None))
+    shared = config.number("num_kv_shared_layers", default=0)
+    architecture["kv_shared_layers"] = shared
+    if width and rows:
+        architecture |= {"layer_embedding": width, "layer_embedding_rows": rows}
+
+
+def layer_embeddings(config: Config, architecture: Architecture) -> None:
+    """Gemma 3n: every layer looks up values of its own; streams and a learned residual."""
+    architecture["layer_embedding"] = config.number("hidden_size_per_layer_input", default=0)
+    rows = config.count(rows_at("vocab_size_per_layer_input", default=None))
+    architecture["layer_embedding_rows"] = rows or architecture["vocab"]
+    architecture["residual_streams"] = config.number("altup_num_inputs", default=1, minimum=1)
+    architecture["residual_rank"] = config.number("laurel_rank", default=0)
+    architecture["kv_shared_layers"] = config.number("num_kv_shared_layers", default=0)
+    config.items("activation_sparsity_pattern")
+
+
+def two_blocks_a_layer(config: Config, architecture: Architecture) -> None:
+    """LongCat: two attentions and two dense blocks a layer, and experts beside the first of them.
+
+    Written as two layers: the experts' shared block is the first dense one.
+    """
+    layers = _whole(architecture, "layers")
+    architecture |= {
+        "layers": 2 * layers,
+        "feed_forwards": "ED",
+        "shared_experts": 1,
+        "shared_ffn": config.count(count_at("ffn_hidden_size", "intermediate_size")),
+    }
+    architecture["ffn"] = architecture["shared_ffn"]
+
+
+def searched_blocks(config: Config, architecture: Architecture) -> list[str]:
+    """Nemotron-NAS: every layer has a width of its own, or lacks a block.
+
+    Widths are read as their mean over the layers that have a block, so that parameters and
+    arithmetic agree in all, if not layer by layer.
+    """
+    blocks = config.items("block_configs") or ()
+    layers, hidden = _whole(architecture, "layers"), _whole(architecture, "hidden")
+    if len(blocks) != layers:
+        raise malformed("block_configs", blocks, f"a list of {layers} tables, one per layer")
+    mixers, feed_forwards, widths, groups, linear = "", "", [], [], 0
+    for block in blocks:
+        section = Config(block, "block_configs.")
+        attention, ffn = section.section("attention"), section.section("ffn")
+        lacks = attention.flag("no_op", False) or attention.flag("replace_with_linear", False)
+        linear += attention.flag("replace_with_linear", False)
+        mixers += "-" if lacks else "F"
+        if not lacks:
+            groups.append(attention.number("n_heads_in_group", default=1, minimum=1))
+        if ffn.flag("no_op", False):
+            feed_forwards += "-"
+            continue
+        multiple = ffn.value("ffn_mult")[1]
+        if isinstance(multiple, (int, float)) and not isinstance(multiple, bool):
+            widths.append(256 * -(-int(2 * multiple * hidden / 3) // 256))
+        feed_forwards += "D"
+    if not widths or not groups:
+        raise malformed("block_configs", blocks, "a list with some attention and some blocks")
+    architecture |= {
+        "mixers": mixers,
+        "feed_forwards": feed_forwards,
+        "kv_heads": _whole(architecture, "heads") // groups[0],
+        "ffn": round(sum(widths) / len(widths)),
+    }
+    alike = len(set(widths)) == 1 and len(set(groups)) == 1 and not linear
+    return [] if alike else ["block_configs (widths read as their mean)"]
