@@ -125,13 +125,14 @@ void bind_collectives(py::module_& m) {
       "Name of the fastest algorithm that the library would consider.");
   m.def(
       "custom_all_reduce_times_s",
-      [](const NumberColumn& size_bytes, int ranks, double bandwidth_bytes_per_s,
+      [](const NumberColumn& size_bytes, int ranks, const ScaleUp& scale_up,
          const CustomAllReduce& kernel) {
+        const GroupShape group{.ranks = ranks, .per_domain = ranks};
         return times_of(size_bytes, [&](Bytes size) {
-          return custom_all_reduce_time(size, ranks, BytesPerSecond{bandwidth_bytes_per_s}, kernel);
+          return custom_all_reduce_time(size, group, scale_up, kernel);
         });
       },
-      py::arg("size_bytes"), py::arg("ranks"), py::arg("bandwidth_bytes_per_s"), py::arg("kernel"),
+      py::arg("size_bytes"), py::arg("ranks"), py::arg("scale_up"), py::arg("kernel"),
       "Seconds of an engine's own all-reduce inside a domain, for every size of an array.");
   m.def(
       "p2p_time_s",

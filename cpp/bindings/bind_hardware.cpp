@@ -16,6 +16,7 @@ void bind_hardware(py::module_& m) {
   bind_record<CollectiveFit>(m, "Constants of one collective inside a domain.");
   bind_record<InSwitchFit>(m, "Constants of reduction inside the switch of a domain.");
   bind_record<MeasuredCurve>(m, "Measured times of one collective on one shape of group.");
+  bind_record<HostLevels>(m, "Switches and sockets of a host, and what crosses between them.");
   bind_record<ScaleUp>(m, "The network inside a scale-up domain.");
   bind_record<NetworkShares>(m, "Parts of the ideal bandwidth that each axis gets.");
   bind_record<Fabric>(m, "The network between domains.");

@@ -151,7 +151,7 @@ py::tuple search_plans(const Model& model, const Cluster& cluster, const Engine&
                        ServingGoal goal, double ttft, double tpot, double rate, int top,
                        int threads) {
   for (const double tokens : max_batched_tokens) checked("max_batched_tokens", tokens, 1, 1e7);
-  checked("imbalance", imbalance, 1, 1e4);
+  if (imbalance != 0) checked("imbalance", imbalance, 1, 1e4);
   checked("per_octave", per_octave, 1, 1e5);
   checked("top", top, 1, 1e6);
   checked("threads", threads, 1, 1024);
@@ -179,7 +179,7 @@ void bind_deployment(py::module_& m) {
              if (reason != Reason::ok) {
                throw MalformedQuestion("layout: illegal: " + std::string(name_of(reason)));
              }
-             checked("imbalance", imbalance, 1, 1e4);
+             if (imbalance != 0) checked("imbalance", imbalance, 1, 1e4);
              return Deployment(model, cluster, engine, kernels, layout, imbalance);
            }),
            py::arg("model"), py::arg("cluster"), py::arg("engine"), py::arg("kernels"),

@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'InSwitchFit', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'canonical', 'check_serving_layout', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'kernel_work', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'recorded_group', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_best', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'Deployment', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'canonical', 'check_serving_layout', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'kernel_work', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'reasons', 'recorded_group', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_best', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -677,6 +677,55 @@ class MeasuredCurve:
         """
         measured times; 0 = unused
         """
+class HostLevels:
+    """
+    Switches and sockets of a host, and what crosses between them.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: HostLevels) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, switched: int = 0, beyond_switch_bytes_per_s: float = 0.0, socket: int = 0, beyond_socket_bytes_per_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> HostLevels:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def beyond_socket_bytes_per_s(self) -> float:
+        """
+        of all that crosses between sockets, one direction
+        """
+    @property
+    def beyond_switch_bytes_per_s(self) -> float:
+        """
+        of all that crosses between switches, one direction
+        """
+    @property
+    def socket(self) -> int:
+        """
+        accelerators of one socket; 0 = all
+        """
+    @property
+    def switched(self) -> int:
+        """
+        accelerators below one switch; 0 = all
+        """
 class ScaleUp:
     """
     The network inside a scale-up domain.
@@ -692,7 +741,7 @@ class ScaleUp:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, domain: int = 1, bandwidth_bytes_per_s: float = 0.0, all_reduce: CollectiveFit = ..., all_gather: CollectiveFit = ..., reduce_scatter: CollectiveFit = ..., all_to_all: CollectiveFit = ..., p2p_latency_s: float = 0.0, p2p_fraction: float = 0.0, in_switch: InSwitchFit = ..., carries_fabric: bool = False) -> None:
+    def __init__(self, *, domain: int = 1, bandwidth_bytes_per_s: float = 0.0, all_reduce: CollectiveFit = ..., all_gather: CollectiveFit = ..., reduce_scatter: CollectiveFit = ..., all_to_all: CollectiveFit = ..., p2p_latency_s: float = 0.0, p2p_fraction: float = 0.0, in_switch: InSwitchFit = ..., carries_fabric: bool = False, levels: HostLevels = ...) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -740,6 +789,11 @@ class ScaleUp:
     def in_switch(self) -> InSwitchFit:
         """
         reduction inside the switch
+        """
+    @property
+    def levels(self) -> HostLevels:
+        """
+        switches and sockets of a host
         """
     @property
     def p2p_fraction(self) -> float:
@@ -3634,7 +3688,7 @@ class Engine:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, sequence_host_s: float = 0.0, pipeline_host_s: float = 0.0, request_host_s: float = 0.0, overlaps_host: bool = False, mixed_batches: bool = True, chunked_prefill: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, admission: str = 'prompt', block_tokens: int = 16, max_batched_tokens: int = 8192, max_running_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, sequence_host_s: float = 0.0, pipeline_host_s: float = 0.0, request_host_s: float = 0.0, overlaps_host: bool = False, mixed_batches: bool = True, chunked_prefill: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, limits_per_rank: bool = True, expert_spread: float = 0.0, admission: str = 'prompt', block_tokens: int = 16, max_batched_tokens: int = 8192, max_running_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3669,6 +3723,11 @@ class Engine:
         of eight ranks for one another, per collective
         """
     @property
+    def expert_spread(self) -> float:
+        """
+        standard deviation of an expert's load over its mean
+        """
+    @property
     def fraction_of_free(self) -> bool:
         """
         that share is of what weights leave, not of all memory
@@ -3682,6 +3741,11 @@ class Engine:
     def kernel_efficiency(self) -> float:
         """
         kernels in a tight loop over the same inside a step
+        """
+    @property
+    def limits_per_rank(self) -> bool:
+        """
+        limits of a step hold for each data-parallel rank
         """
     @property
     def max_batched_tokens(self) -> int:
@@ -5863,7 +5927,7 @@ def conformal_bound(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float
     """
     What the next value does not exceed with that probability; infinite for too few values.
     """
-def custom_all_reduce_times_s(size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.SupportsInt | typing.SupportsIndex, bandwidth_bytes_per_s: typing.SupportsFloat | typing.SupportsIndex, kernel: CustomAllReduce) -> numpy.typing.NDArray[numpy.float64]:
+def custom_all_reduce_times_s(size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.SupportsInt | typing.SupportsIndex, scale_up: ScaleUp, kernel: CustomAllReduce) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of an engine's own all-reduce inside a domain, for every size of an array.
     """

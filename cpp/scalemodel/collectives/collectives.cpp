@@ -54,10 +54,20 @@ Seconds slower(Seconds a, Seconds b) {
   return std::sqrt(std::sqrt(std::sqrt(1 + fourth * fourth))) * high;
 }
 
+/// Slowdown by ranks that cross the host, where links are PCIe and its levels are not stated.
+double host_loss(const CollectiveFit& fit, int ranks, const ScaleUp& scale_up) {
+  return scale_up.levels.switched > 0 ? 1 : 1 + fit.host_share * std::max(0, ranks - 2);
+}
+
 /// Loss of a ring's bandwidth branch among `ranks` ranks of a domain: the share that a rank moves
-/// although it is its own (felt in small groups), and host crossings where links are PCIe.
-double ring_loss(const CollectiveFit& fit, int ranks) {
-  return 1 + fit.own_share / ranks + fit.host_share * std::max(0, ranks - 2);
+/// although it is its own (felt in small groups), and host crossings.
+double ring_loss(const CollectiveFit& fit, int ranks, const ScaleUp& scale_up) {
+  return fit.own_share / ranks + host_loss(fit, ranks, scale_up);
+}
+
+/// A rate inside a domain, not above what crosses between switches and sockets.
+BytesPerSecond bounded(BytesPerSecond rate, BytesPerSecond crossing) {
+  return crossing > BytesPerSecond{} && crossing < rate ? crossing : rate;
 }
 
 /// Inside one scale-up domain, with w = f S (n-1)/n bytes on the bus and f (n-1) ring steps:
@@ -65,19 +75,28 @@ double ring_loss(const CollectiveFit& fit, int ranks) {
 ///     t = smooth min( a1 + f (n-1) l1 + w h/(b1 L),  a2 + f (n-1) l2 + x + sqrt(c x) ),
 ///     x = w (h + k/n)/(b2 L),  h = 1 + host share (n-2),  never below the wire's w/L
 ///
+/// In a host of stated levels h is 1, and no rate is above that of the slowest level crossed.
 /// The root is pipeline fill; the branches stand for NCCL's latency (LL) and bandwidth (Simple)
 /// protocols. Form and constants fitted to published nccl-tests runs.
-Seconds ring_inside(Collective op, Bytes size, int ranks, const ScaleUp& scale_up) {
+Seconds ring_inside(Collective op, Bytes size, const GroupShape& group, const ScaleUp& scale_up) {
   const CollectiveFit& fit = fit_of(op, scale_up);
+  const int ranks = group.ranks;
   const double steps = passes(op) * (ranks - 1);
-  const Seconds wire = ((steps / ranks) * size) / scale_up.bandwidth;
-  const double host = 1 + fit.host_share * std::max(0, ranks - 2);
-  const Seconds x = (ring_loss(fit, ranks) / fit.bandwidth_fraction2) * wire;
+  const Bytes on_wire = (steps / ranks) * size;
+  const Seconds wire = on_wire / scale_up.bandwidth;
+  const BytesPerSecond crossing = crossing_bandwidth(scale_up, group);
+  const double host = host_loss(fit, ranks, scale_up), loss = ring_loss(fit, ranks, scale_up);
+  const Seconds least = crossing > BytesPerSecond{} ? max(wire, on_wire / crossing) : wire;
+  const auto moved = [&](double fraction, double slowdown) {
+    const Seconds free = (slowdown / fraction) * wire;
+    return crossing > BytesPerSecond{} ? max(free, least) : free;
+  };
+  const Seconds x = moved(fit.bandwidth_fraction2, loss);
   const Seconds latency_branch =
-      fit.start1 + steps * fit.per_rank1 + (host / fit.bandwidth_fraction1) * wire;
+      fit.start1 + steps * fit.per_rank1 + moved(fit.bandwidth_fraction1, host);
   const Seconds bandwidth_branch =
       fit.start2 + steps * fit.per_rank2 + x + geometric_mean(fit.pipeline_fill, x);
-  return max(wire, faster(latency_branch, bandwidth_branch));
+  return max(least, faster(latency_branch, bandwidth_branch));
 }
 
 /// Bytes a rank sends or receives, whichever is more, when the switch reduces and multicasts: an
@@ -129,7 +148,9 @@ BytesPerSecond ports_of(const GroupShape& group, const Fabric& fabric) {
 /// Rate of a ring inside a domain, without its latency.
 BytesPerSecond ring_rate(Collective op, const GroupShape& group, const ScaleUp& scale_up) {
   const CollectiveFit& fit = fit_of(op, scale_up);
-  return (fit.bandwidth_fraction2 / ring_loss(fit, group.per_domain)) * scale_up.bandwidth;
+  const double loss = ring_loss(fit, group.per_domain, scale_up);
+  return bounded((fit.bandwidth_fraction2 / loss) * scale_up.bandwidth,
+                 crossing_bandwidth(scale_up, group));
 }
 
 /// Bytes that every domain of a ring sends to the next one.
@@ -268,24 +289,28 @@ GroupShape rail(const GroupShape& group) {
           .share = group.share};
 }
 
+/// The ranks of a group in one of its domains.
+GroupShape inside(const GroupShape& group) {
+  return {.ranks = group.per_domain, .per_domain = group.per_domain, .apart = group.apart};
+}
+
 /// Inside domains first, then along rails, with a p-th of the buffer each:
 /// all-reduce = reduce-scatter inside, all-reduce along the rail, all-gather inside; an all-to-all
 /// exchanges inside so that every message leaves from the rail it arrives on, N - 1 messages.
 Seconds hierarchical(Collective op, Bytes size, const GroupShape& group, const Cluster& cluster) {
   const ScaleUp& up = cluster.scale_up;
-  const GroupShape along = rail(group);
-  const int p = group.per_domain;
-  const Bytes share = size / static_cast<double>(p);
+  const GroupShape along = rail(group), within = inside(group);
+  const Bytes share = size / static_cast<double>(group.per_domain);
   switch (op) {
     case Collective::all_reduce:
-      return ring_inside(Collective::reduce_scatter, size, p, up) +
+      return ring_inside(Collective::reduce_scatter, size, within, up) +
              min(spanning_ring(op, share, along, cluster), spanning_tree(share, along, cluster)) +
-             ring_inside(Collective::all_gather, size, p, up);
+             ring_inside(Collective::all_gather, size, within, up);
     case Collective::all_gather:
     case Collective::reduce_scatter:
-      return spanning_ring(op, share, along, cluster) + ring_inside(op, size, p, up);
+      return spanning_ring(op, share, along, cluster) + ring_inside(op, size, within, up);
     case Collective::all_to_all:
-      return ring_inside(op, size, p, up) + spanning_all_to_all(size, along, cluster);
+      return ring_inside(op, size, within, up) + spanning_all_to_all(size, along, cluster);
   }
   return Seconds{};
 }
@@ -380,7 +405,7 @@ Seconds collective_time(Collective op, Bytes size, const GroupShape& group,
            measured;
   }
   if (group.domains > 1) return best_spanning(op, size, group, cluster);
-  const Seconds ring = ring_inside(op, size, group.ranks, cluster.scale_up);
+  const Seconds ring = ring_inside(op, size, group, cluster.scale_up);
   if (op == Collective::all_to_all || !switch_reduces(cluster.scale_up)) return ring;
   return min(ring, nvls_inside(op, size, group.ranks, cluster.scale_up));
 }
@@ -394,7 +419,7 @@ Seconds collective_time(Collective op, Bytes size, const GroupShape& group, cons
       return collective_time(op, size, group, cluster);
     case Algorithm::ring:
       return spans ? spanning_ring(op, size, group, cluster)
-                   : ring_inside(op, size, group.ranks, cluster.scale_up);
+                   : ring_inside(op, size, group, cluster.scale_up);
     case Algorithm::tree:
       return spanning_tree(size, group, cluster);
     case Algorithm::nvls:
@@ -409,7 +434,7 @@ Seconds collective_time(Collective op, Bytes size, const GroupShape& group, cons
       return hierarchical(op, size, group, cluster);
     case Algorithm::direct:
       return spans ? spanning_all_to_all(size, group, cluster)
-                   : ring_inside(op, size, group.ranks, cluster.scale_up);
+                   : ring_inside(op, size, group, cluster.scale_up);
   }
   return Seconds{};
 }
@@ -435,8 +460,9 @@ Algorithm best_algorithm(Collective op, Bytes size, const GroupShape& group,
 Seconds p2p_time(Bytes size, const GroupShape& group, const Cluster& cluster) noexcept {
   if (group.ranks <= 1 || size <= Bytes{}) return Seconds{};
   if (group.domains == 1) {
-    return cluster.scale_up.p2p_latency +
-           size / (cluster.scale_up.p2p_fraction * cluster.scale_up.bandwidth);
+    const ScaleUp& up = cluster.scale_up;
+    return up.p2p_latency +
+           size / bounded(up.p2p_fraction * up.bandwidth, crossing_bandwidth(up, group));
   }
   return cluster.fabric.p2p_latency +
          size / (cluster.fabric.p2p_fraction * fabric_bandwidth(cluster.fabric, group));

@@ -5,6 +5,7 @@
 
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/base/record.hpp"
+#include "scalemodel/fabric/levels.hpp"
 
 namespace scalemodel {
 
@@ -43,17 +44,25 @@ struct RecordOf<CustomAllReduce> {
 ///     t = max( host floor, min( a1 + l1 (n-1) + h S (n-1)/(b1 L),
 ///                               a2 + l2 (n-1) + 2 h S (n-1)/(n b2 L) ) )
 ///
-/// h = 1 + host share (n-2); without it every pair is joined at full link rate (a switch). A group
-/// of one rank costs nothing.
-constexpr Seconds custom_all_reduce_time(Bytes size, int ranks, BytesPerSecond bandwidth,
+/// h = 1 + host share (n-2); without it every pair is joined at full link rate (a switch), and in a
+/// host of stated levels no rate is above that of the slowest one crossed. A group of one rank
+/// costs nothing.
+constexpr Seconds custom_all_reduce_time(Bytes size, const GroupShape& group, const ScaleUp& up,
                                          const CustomAllReduce& kernel) noexcept {
+  const int ranks = group.ranks;
   if (ranks <= 1 || size <= Bytes{}) return Seconds{};
   const double others = ranks - 1;
-  size = (1 + kernel.host_share * (others - 1)) * size;
-  const Seconds one_shot = kernel.start1 + others * kernel.per_rank1 +
-                           (others * size) / (kernel.bandwidth_fraction1 * bandwidth);
+  const BytesPerSecond crossing = crossing_bandwidth(up, group);
+  const auto moved = [&](double passes, double fraction) {
+    const Bytes bytes = passes * size;
+    const double host = up.levels.switched > 0 ? 1 : 1 + kernel.host_share * (others - 1);
+    const Seconds free = (host * bytes) / (fraction * up.bandwidth);
+    return crossing > BytesPerSecond{} ? max(free, bytes / crossing) : free;
+  };
+  const Seconds one_shot =
+      kernel.start1 + others * kernel.per_rank1 + moved(others, kernel.bandwidth_fraction1);
   const Seconds two_shot = kernel.start2 + others * kernel.per_rank2 +
-                           (2 * others / ranks * size) / (kernel.bandwidth_fraction2 * bandwidth);
+                           moved(2 * others / ranks, kernel.bandwidth_fraction2);
   return max(kernel.host_floor, min(one_shot, two_shot));
 }
 

@@ -14,6 +14,7 @@ struct GroupShape {
   int domains = 1;
   bool leaves_pod = false;  ///< whether some pair communicates over the oversubscribed tier
   double share = 1;         ///< share of the fabric's bandwidth of its slowest flow, 0 to 1
+  int apart = 1;            ///< accelerators from one rank to the next inside a domain
 
   bool operator==(const GroupShape&) const = default;
 };
@@ -29,7 +30,24 @@ constexpr GroupShape group_shape(const Cluster& cluster, int degree, int stride,
   shape.leaves_pod =
       cluster.fabric.pod > 0 && static_cast<long long>(degree) * stride > cluster.fabric.pod;
   shape.share = share;
+  shape.apart = stride;
   return shape;
+}
+
+/// What a group moves between the switches and sockets of a host, at most; none of its levels
+/// crossed: 0. Groups that lie between its ranks cross at the same time, and share the path.
+constexpr BytesPerSecond crossing_bandwidth(const ScaleUp& up, const GroupShape& group) noexcept {
+  const HostLevels& levels = up.levels;
+  const long long reach = static_cast<long long>(group.per_domain - 1) * group.apart + 1;
+  BytesPerSecond least;
+  const auto crosses = [&](int below, BytesPerSecond beyond) {
+    if (group.per_domain < 2 || below <= 0 || reach <= below) return;
+    const BytesPerSecond share = beyond / std::min(group.apart, below);
+    if (least <= BytesPerSecond{} || share < least) least = share;
+  };
+  crosses(levels.switched, levels.beyond_switch);
+  crosses(levels.socket, levels.beyond_socket);
+  return least;
 }
 
 /// Bandwidth per accelerator on the fabric for a communicator, one direction.

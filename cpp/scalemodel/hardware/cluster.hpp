@@ -34,6 +34,18 @@ struct InSwitchFit {
   bool operator==(const InSwitchFit&) const = default;
 };
 
+/// Levels of a host inside a domain: accelerators below one PCIe switch, root port or NVLink bridge
+/// reach each other at the rate of their links, those of one socket and of the whole host share a
+/// path. Without levels every pair is joined alike.
+struct HostLevels {
+  int switched = 0;              ///< accelerators below one switch; 0 = all of the domain
+  BytesPerSecond beyond_switch;  ///< of all that crosses between switches at once, one direction
+  int socket = 0;                ///< accelerators of one socket; 0 = all of the domain
+  BytesPerSecond beyond_socket;  ///< the same between sockets
+
+  bool operator==(const HostLevels&) const = default;
+};
+
 /// The network that joins accelerators into one domain (NVLink and its like).
 struct ScaleUp {
   int domain = 1;            ///< accelerators joined; may exceed a node
@@ -43,6 +55,7 @@ struct ScaleUp {
   double p2p_fraction = 0;  ///< of the bandwidth, one large transfer
   InSwitchFit in_switch;
   bool carries_fabric = false;  ///< adapters share the links (PCIe)
+  HostLevels levels;
 
   bool operator==(const ScaleUp&) const = default;
 };
@@ -108,6 +121,19 @@ struct RecordOf<InSwitchFit> {
 };
 
 template <>
+struct RecordOf<HostLevels> {
+  static constexpr std::string_view name = "HostLevels";
+  using T = HostLevels;
+  static constexpr std::tuple fields{
+      field("switched", &T::switched, 0, 1e6, "accelerators below one switch; 0 = all"),
+      field("beyond_switch_bytes_per_s", &T::beyond_switch, 0, 1e15,
+            "of all that crosses between switches, one direction"),
+      field("socket", &T::socket, 0, 1e6, "accelerators of one socket; 0 = all"),
+      field("beyond_socket_bytes_per_s", &T::beyond_socket, 0, 1e15,
+            "of all that crosses between sockets, one direction")};
+};
+
+template <>
 struct RecordOf<ScaleUp> {
   static constexpr std::string_view name = "ScaleUp";
   using T = ScaleUp;
@@ -121,7 +147,8 @@ struct RecordOf<ScaleUp> {
       field("p2p_latency_s", &T::p2p_latency, 0, 1, "one transfer"),
       field("p2p_fraction", &T::p2p_fraction, 1e-4, 2, "of the bandwidth, one large transfer"),
       field("in_switch", &T::in_switch, "reduction inside the switch"),
-      field("carries_fabric", &T::carries_fabric, "adapters share the links")};
+      field("carries_fabric", &T::carries_fabric, "adapters share the links"),
+      field("levels", &T::levels, "switches and sockets of a host")};
 };
 
 template <>

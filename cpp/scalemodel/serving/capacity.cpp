@@ -161,8 +161,9 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
   capacity.block = blocks.block();
   capacity.weights = weight_bytes(model, kernels, layout);
   capacity.reserve = engine.reserve;
-  capacity.max_batched_tokens = engine.max_batched_tokens;
-  capacity.step_sequences = engine.max_running_sequences;
+  const double limited = engine.limits_per_rank ? layout.dp : 1;
+  capacity.max_batched_tokens = limited * engine.max_batched_tokens;
+  capacity.step_sequences = limited * engine.max_running_sequences;
   const Bytes memory = cluster.accelerator.memory_capacity;
   const double per_sequence = blocks.of(lengths.input + lengths.output);
   const auto fill = [&](double tokens) {
@@ -173,16 +174,18 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
     capacity.blocks = std::max(0.0, std::floor(room / capacity.block));
     capacity.cached_sequences = layout.dp * std::floor(capacity.blocks / per_sequence + 1e-9);
   };
-  fill(engine.tunes_limits ? 0 : engine.max_batched_tokens);
+  fill(engine.tunes_limits ? 0 : capacity.max_batched_tokens);
   if (engine.tunes_limits) {
     // The tool knows memory and lengths before activations, and is optimistic on purpose.
-    const double raw = std::min(capacity.cached_sequences, kTunedSequences) / layout.pp;
+    const double cached = capacity.cached_sequences / limited;
+    const double raw = std::min(cached, kTunedSequences) / layout.pp;
     const double grain = raw < 256 ? 32 : raw < 1024 ? 128 : 256;
-    capacity.step_sequences = layout.pp * std::max(kTunedLeast, rounded_up(raw, grain));
+    const double instances = limited * layout.pp;
+    capacity.step_sequences = instances * std::max(kTunedLeast, rounded_up(raw, grain));
     const double tokens = std::min(raw * (1 + lengths.input / lengths.output), kTunedTokens);
     const double steps = tokens < 4096 ? 256 : tokens < 8192 ? 512 : 1024;
     capacity.max_batched_tokens =
-        layout.pp * std::max(kTunedTokensLeast, rounded_up(tokens, steps));
+        instances * std::max(kTunedTokensLeast, rounded_up(tokens, steps));
     fill(capacity.max_batched_tokens);
   }
   capacity.cache = capacity.blocks * capacity.block;

@@ -45,6 +45,8 @@ struct Engine {
   bool window_cache = false;    ///< layers with a sliding window drop what is behind it
   bool tunes_limits = false;    ///< limits of a step follow from memory and request lengths
   bool fused_quantisation = false;  ///< norms and activations write the narrow format
+  bool limits_per_rank = true;      ///< limits of a step are those of each data-parallel rank
+  double expert_spread = 0;         ///< standard deviation of an expert's load over its mean
   Admission admission = Admission::prompt;
   int block_tokens = 16;             ///< tokens of a KV cache block
   int max_batched_tokens = 8192;     ///< tokens of a step, >= 1
@@ -106,6 +108,10 @@ struct RecordOf<Engine> {
       field("window_cache", &T::window_cache, "sliding windows bound the KV cache"),
       field("tunes_limits", &T::tunes_limits, "limits follow from memory and request lengths"),
       field("fused_quantisation", &T::fused_quantisation, "norms write the narrow format"),
+      field("limits_per_rank", &T::limits_per_rank,
+            "limits of a step hold for each data-parallel rank"),
+      field("expert_spread", &T::expert_spread, 0, 10,
+            "standard deviation of an expert's load over its mean"),
       field("admission", &T::admission, "what must fit before a request starts"),
       field("block_tokens", &T::block_tokens, 1, 1e5, "tokens of a KV cache block"),
       field("max_batched_tokens", &T::max_batched_tokens, 1, 1e7, "tokens of a step, at most"),

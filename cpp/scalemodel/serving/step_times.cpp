@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "scalemodel/base/order_statistics.hpp"
 #include "scalemodel/collectives/collectives.hpp"
 #include "scalemodel/fabric/levels.hpp"
 #include "scalemodel/ops/expert_load.hpp"
@@ -18,6 +19,12 @@ constexpr double kNormPasses = 3;
 constexpr double kRotaryPasses = 2;
 /// Logits in FP32 are written, then read for the scale, the maximum and the draw.
 constexpr double kSamplingPasses = 4;
+
+/// Load of the busiest of `ranks` over the mean. Experts differ in how often they are chosen, with
+/// a standard deviation of `spread` means; a rank holds the sum of several of them.
+double rank_imbalance(double spread, double experts, int ranks) {
+  return std::min<double>(ranks, 1 + spread * expected_maximum(ranks) * std::sqrt(ranks / experts));
+}
 
 /// Rows of the busiest rank where every token chooses its experts independently of the others:
 /// an expert stays idle with probability (1 - k/E)^tokens.
@@ -103,11 +110,12 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
     }
     draft_[at] = layer_tokens(model.kinds[model.mtp_kind], count);
     head_[at] = head_time(count);
-    const auto sum = [](const TokenCost& c) {
-      return c.linear + c.experts + c.elementwise + c.tp + c.ep;
-    };
-    tokens_total_[at] = sum(tokens_[at]);
-    draft_total_[at] = sum(draft_[at]);
+    const auto own = [](const TokenCost& c) { return c.linear + c.elementwise + c.tp; };
+    const auto shared = [](const TokenCost& c) { return c.experts + c.ep; };
+    own_total_[at] = own(tokens_[at]);
+    shared_total_[at] = shared(tokens_[at]);
+    tokens_total_[at] = own_total_[at] + shared_total_[at];
+    draft_total_[at] = own(draft_[at]) + shared(draft_[at]);
   }
 }
 
@@ -138,8 +146,7 @@ Seconds StepTimes::all_reduce(Bytes bytes, int ranks) const {
   const Seconds library = collective_time(Collective::all_reduce, bytes, group, cluster_);
   if (!kernels_.own_all_reduce || group.domains > 1) return wait(ranks) + library;
   return wait(ranks) +
-         min(library, custom_all_reduce_time(bytes, ranks, cluster_.scale_up.bandwidth,
-                                             kernels_.all_reduce));
+         min(library, custom_all_reduce_time(bytes, group, cluster_.scale_up, kernels_.all_reduce));
 }
 
 /// Bytes of an element as norms and activations leave it for the next GEMM.
@@ -266,7 +273,9 @@ void StepTimes::add_experts(TokenCost& cost, const FeedForwardShape& ff, double 
                             double tokens) const {
   const double h = ff.latent > 0 ? ff.latent : hidden_;
   ExpertLayer layer;
-  layer.load = random_load(ff, tokens, layout_.ep, imbalance_);
+  const double imbalance =
+      imbalance_ > 0 ? imbalance_ : rank_imbalance(engine_.expert_spread, ff.experts, layout_.ep);
+  layer.load = random_load(ff, tokens, layout_.ep, imbalance);
   layer.tokens = tokens;
   layer.topk = ff.experts_per_token;
   layer.experts = ff.experts;
@@ -337,12 +346,11 @@ Seconds StepTimes::head_time(double sequences) const {
 
 Seconds StepTimes::prefill(const StepWork& work) const noexcept {
   Seconds time;
-  // Data-parallel ranks are taken to carry as many prompts each: engines hold them back for that.
-  const double prompts = std::max(1.0, work.prompts / layout_.dp);
+  const double all = std::max(1.0, work.prompts), prompts = std::max(1.0, all / layout_.dp);
   for (const AttentionKind& kind : attention_) {
     AttentionCall call = kind.call;
     call.work.batch = prompts;
-    call.work.queries = std::max(1.0, work.prompt_tokens / (prompts * layout_.dp * layout_.cp));
+    call.work.queries = std::max(1.0, work.prompt_tokens / (all * layout_.cp));
     call.work.keys = std::max(call.work.queries, work.prompt_keys);
     time += kind.layers * prefill_time(call, kernels_.prefill, cluster_.accelerator);
   }
@@ -433,6 +441,14 @@ double StepTimes::tokens(const StepWork& stage) const noexcept {
   return stage.sequences * stage.query_tokens + stage.prompt_tokens / layout_.cp;
 }
 
+/// Tokens of the fullest data-parallel rank, times their number: sequences are spread over them,
+/// and so are prompts where there are as many, but one prompt is computed by one rank.
+double StepTimes::tokens_by_rank(const StepWork& stage) const noexcept {
+  const double all = std::max(1.0, stage.prompts);
+  const double waiting = std::max(1.0, layout_.dp / all);
+  return stage.sequences * stage.query_tokens + waiting * stage.prompt_tokens / layout_.cp;
+}
+
 Seconds StepTimes::between_stages(double tokens) const noexcept {
   if (layout_.pp == 1) return Seconds{};
   const GroupShape group = group_shape(cluster_, layout_.pp, layout_.stage_ranks());
@@ -453,7 +469,13 @@ StepTime StepTimes::of(const StepWork& whole) const noexcept {
   const auto cost_at = [](const auto& grid, const Position& p) {
     return added(added({}, 1 - p.share, grid[p.index]), p.share, grid[p.index + 1]);
   };
-  const TokenCost cost = cost_at(tokens_, position(count));
+  const double by_rank = tokens_by_rank(work);
+  TokenCost cost = cost_at(tokens_, position(by_rank));
+  if (by_rank > count) {
+    const TokenCost all = cost_at(tokens_, position(count));
+    cost.experts = all.experts;
+    cost.ep = all.ep;
+  }
   time.linear = stages * cost.linear;
   time.experts = stages * cost.experts;
   time.elementwise = stages * cost.elementwise;
@@ -468,7 +490,7 @@ StepTime StepTimes::of(const StepWork& whole) const noexcept {
     time.draft = stages * (work.draft_tokens *
                            (at(draft_total_, work.sequences) + at(head_, work.sequences)));
   }
-  time.pp = between_stages(count);
+  time.pp = between_stages(by_rank);
   const Seconds device = time.linear + time.experts + time.elementwise + time.prefill_attention +
                          time.decode_attention + time.head + time.draft + time.tp + time.ep +
                          time.cp + time.pp;
@@ -489,14 +511,16 @@ Seconds StepTimes::total(const StepWork& whole, Seconds attention) const noexcep
   const StepWork work = of_stage(whole);
   const double count = tokens(work);
   if (count <= 0) return Seconds{};
-  Seconds stage =
-      at(tokens_total_, count) + at(head_, work.sequences * work.query_tokens + work.prompts);
+  const double by_rank = layout_.dp > 1 ? tokens_by_rank(work) : count;
+  Seconds stage = at(head_, work.sequences * work.query_tokens + work.prompts);
+  stage += by_rank > count ? at(own_total_, by_rank) + at(shared_total_, count)
+                           : at(tokens_total_, count);
   if (work.draft_tokens > 0 && work.sequences > 0) {
     stage += work.draft_tokens * (at(draft_total_, work.sequences) + at(head_, work.sequences));
   }
   if (layout_.cp > 1) stage += context_exchange(work);
   Seconds device = layout_.pp * stage + attention;
-  if (layout_.pp > 1) device += between_stages(count);
+  if (layout_.pp > 1) device += between_stages(by_rank);
   return device + host(whole, device);
 }
 

@@ -69,7 +69,8 @@ struct RecordOf<StepTime> {
 /// Costs of one (model, cluster, engine, kernels, layout, imbalance).
 class StepTimes {
  public:
-  /// Preconditions: check_layout(...) is ok, imbalance >= 1.
+  /// `imbalance` of the experts' ranks, beyond that of random routing; 0: as experts are chosen in
+  /// service. Preconditions: check_layout(...) is ok, imbalance 0 or >= 1.
   StepTimes(const Model& model, const Cluster& cluster, const Engine& engine,
             const ServingKernels& kernels, const ServingLayout& layout, double imbalance);
 
@@ -153,6 +154,7 @@ class StepTimes {
   Seconds context_exchange(const StepWork& work) const noexcept;
   StepWork of_stage(StepWork work) const noexcept;
   double tokens(const StepWork& stage) const noexcept;
+  double tokens_by_rank(const StepWork& stage) const noexcept;
   Seconds between_stages(double tokens) const noexcept;
   Seconds host(const StepWork& whole, Seconds device) const noexcept;
 
@@ -169,6 +171,7 @@ class StepTimes {
   std::array<TokenCost, kPoints> tokens_{};
   std::array<TokenCost, kPoints> draft_{};
   std::array<Seconds, kPoints> tokens_total_{}, draft_total_{};  ///< sums of the causes
+  std::array<Seconds, kPoints> own_total_{}, shared_total_{};  ///< without experts; of these alone
   std::array<Seconds, kPoints> head_{};
 };
 

@@ -203,6 +203,7 @@ Cluster ablated(const Cluster& cluster, const Ablation& ablation) {
       fit->own_share = fit->host_share = 0;
     }
     up.p2p_fraction = fabric.p2p_fraction = ablation.network_fraction;
+    up.levels = HostLevels{};
     fabric.bandwidth_fraction = fabric.all_to_all_fraction = ablation.network_fraction;
   }
   if (!ablation.latency) {

@@ -121,12 +121,38 @@ def custom_all_reduce(
     )
 
 
+def _levels(reader: Reader) -> _core.HostLevels:
+    """Switches and sockets of a host; a level that is not named joins all."""
+    levels = _core.HostLevels(
+        switched=reader.count("switched", 0),
+        beyond_switch_bytes_per_s=reader.quantity("beyond_switch", "bytes_per_s", 0.0),
+        socket=reader.count("socket", 0),
+        beyond_socket_bytes_per_s=reader.quantity("beyond_socket", "bytes_per_s", 0.0),
+    )
+    reader.finish()
+    for size, beyond in (
+        (levels.switched, levels.beyond_switch_bytes_per_s),
+        (levels.socket, levels.beyond_socket_bytes_per_s),
+    ):
+        if (size > 0) != (beyond > 0):
+            raise ScaleModelError(f"{reader.where}: a level needs its size and its bandwidth")
+    if levels.socket and not 0 < levels.switched <= levels.socket:
+        raise ScaleModelError(f"{reader.where}.socket: needs switches inside it")
+    return levels
+
+
 def build_scale_up(reader: Reader) -> _core.ScaleUp:
-    """The network inside a domain, with the constants of its link class."""
+    """The network inside a domain, with the constants of its link class.
+
+    ``levels`` says what joins the accelerators of a host where it is not one switch: ``switched``
+    of them below one PCIe switch or on one bridge, ``socket`` of them on one socket, and what
+    crosses between these at once, ``beyond_switch`` and ``beyond_socket``.
+    """
     link_class = reader.text("class", "pcie5")
     built = _core.ScaleUp(
         domain=reader.count("domain"),
         bandwidth_bytes_per_s=reader.quantity("bandwidth", "bytes_per_s"),
+        levels=_levels(reader.sub("levels")),
         **_collectives(catalog.find("interconnects", link_class)),
     )
     reader.finish()

@@ -387,6 +387,9 @@ TEST_CASE("a full table of curves is searched to its end") {
 
 TEST_CASE("an engine's all-reduce is one-shot when small and two-shot when large") {
   const BytesPerSecond link = 450 * (unit::GB / unit::s);
+  ScaleUp links;
+  links.bandwidth = link;
+  const auto in_domain = [](int ranks) { return GroupShape{.ranks = ranks, .per_domain = ranks}; };
   CustomAllReduce kernel;
   kernel.start1 = 3 * unit::us;
   kernel.per_rank1 = 0.1 * unit::us;
@@ -398,16 +401,17 @@ TEST_CASE("an engine's all-reduce is one-shot when small and two-shot when large
   eager.host_floor = 30 * unit::us;
   CustomAllReduce crossing = kernel;
   crossing.host_share = 0.7;
-  CHECK(custom_all_reduce_time(1 * unit::GB, 1, link, kernel) == Seconds{});
+  CHECK(custom_all_reduce_time(1 * unit::GB, in_domain(1), links, kernel) == Seconds{});
   for (const int ranks : {2, 4, 8}) {
     Seconds before;
     for (double size = 1; size < 1e10; size *= 1.7) {
-      const Seconds now = custom_all_reduce_time(Bytes{size}, ranks, link, kernel);
+      const GroupShape group = in_domain(ranks);
+      const Seconds now = custom_all_reduce_time(Bytes{size}, group, links, kernel);
       CHECK(at_most(before, now));
       CHECK(now >= (2.0 * (ranks - 1) / ranks * Bytes{size}) / link);
-      const Seconds slow = custom_all_reduce_time(Bytes{size}, ranks, link, crossing);
+      const Seconds slow = custom_all_reduce_time(Bytes{size}, group, links, crossing);
       CHECK((ranks == 2 ? about_equal(slow, now) : slow > now));
-      CHECK(custom_all_reduce_time(Bytes{size}, ranks, link, eager) == max(now, eager.host_floor));
+      CHECK(custom_all_reduce_time(Bytes{size}, group, links, eager) == max(now, eager.host_floor));
       before = now;
     }
   }

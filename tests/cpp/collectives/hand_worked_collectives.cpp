@@ -108,8 +108,42 @@ TEST_CASE("by hand: a two-shot all-reduce moves a share of every buffer twice") 
   kernel.start2 = 10 * unit::us;
   kernel.per_rank2 = 1 * unit::us;
   kernel.bandwidth_fraction2 = 0.5;
-  const BytesPerSecond link = 450 * (unit::GB / unit::s);
-  CHECK(us(custom_all_reduce_time(90 * unit::MB, 8, link, kernel)) == Approx(717));
+  ScaleUp links;
+  links.bandwidth = 450 * (unit::GB / unit::s);
+  const GroupShape eight{.ranks = 8, .per_domain = 8};
+  CHECK(us(custom_all_reduce_time(90 * unit::MB, eight, links, kernel)) == Approx(717));
+}
+
+TEST_CASE("by hand: a ring in a host of two sockets goes at the pace of what joins them") {
+  // Two switches of two cards in each of two sockets: 5 GB/s between switches, 2 between sockets.
+  Cluster c = round_cluster();
+  c.scale_up.in_switch = {};
+  c.scale_up.p2p_latency = Seconds{};
+  c.scale_up.levels = {.switched = 2,
+                       .beyond_switch = 5 * (unit::GB / unit::s),
+                       .socket = 4,
+                       .beyond_socket = 2 * (unit::GB / unit::s)};
+  const auto crossing = [&](int ranks, int stride) {
+    return crossing_bandwidth(c.scale_up, group_shape(c, ranks, stride)) / (unit::GB / unit::s);
+  };
+  CHECK(crossing(2, 1) == 0);
+  CHECK(crossing(3, 1) == 5);
+  CHECK(crossing(8, 1) == 2);
+  // Pairs of neighbours' neighbours: two of them cross at once. Pairs across sockets: four.
+  CHECK(crossing(2, 2) == 2.5);
+  CHECK(crossing(2, 4) == 0.5);
+  const auto time = [&](Collective op, Bytes size, int ranks) {
+    return us(collective_time(op, size, group_shape(c, ranks, 1), c));
+  };
+  // All-gather of 800 MB on 4 ranks: 600 MB cross at 5 GB/s. All-reduce of 80 MB on 8: 140 MB at 2.
+  CHECK(time(Collective::all_gather, 800 * unit::MB, 4) == Approx(120'000));
+  CHECK(time(Collective::all_reduce, 80 * unit::MB, 8) == Approx(70'000));
+  // One transfer across sockets, and the engines' own kernel: 2 x 7/8 x 80 MB at 2 GB/s.
+  CHECK(us(p2p_time(2 * unit::MB, group_shape(c, 8, 1), c)) == Approx(1000));
+  CustomAllReduce kernel;
+  kernel.start1 = Seconds{1};
+  const GroupShape eight = group_shape(c, 8, 1);
+  CHECK(us(custom_all_reduce_time(80 * unit::MB, eight, c.scale_up, kernel)) == Approx(70'000));
 }
 
 }  // namespace

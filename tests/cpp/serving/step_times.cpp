@@ -122,6 +122,41 @@ TEST_CASE("ranks of data-parallel attention have a host each") {
   CHECK(ranks.times.of(decoding(400, 500)).host == engine.step_host + 100 * engine.sequence_host);
 }
 
+TEST_CASE("one prompt is computed by one data-parallel rank, as many as ranks by all of them") {
+  const Instance one(dense_7b_shape(), 1, reference_engine(), {}, kMix);
+  const Instance four(dense_7b_shape(), 4, reference_engine(), {1, 1, 1, 4, 1}, kMix);
+  const auto linear = [](const Instance& instance, double prompts) {
+    return instance.times.of(prompting(prompts, 1000)).linear.base();
+  };
+  // Ranks that repeat a dense model have nothing to exchange: four prompts on four take as long as
+  // one on one, and one prompt alone no less.
+  CHECK(linear(four, 1) == Approx(linear(one, 1)).epsilon(0.01));
+  CHECK(linear(four, 4) == Approx(linear(one, 1)).epsilon(0.01));
+  CHECK(linear(four, 8) == Approx(linear(one, 2)).epsilon(0.01));
+  const StepTime alone = four.times.of(prompting(1, 1000));
+  CHECK(alone.prefill_attention == one.times.of(prompting(1, 1000)).prefill_attention);
+  CHECK(four.times.total(prompting(1, 1000)) == alone.total);
+}
+
+TEST_CASE("ranks that hold few experts are loaded unevenly where these are") {
+  // By hand: 16 experts on 4 ranks, a spread of 2 means: 1 + 2 x 1.03 x sqrt(4/16) = 2.03 times the
+  // mean, 1.03 being the expected largest of four normal draws.
+  Engine engine = reference_engine();
+  const Model model = make_decoder(experts_8x7b_shape());
+  const Cluster cluster = reference_cluster(8);
+  const auto experts = [&](double imbalance, const ServingLayout& layout) {
+    const StepTimes times(model, cluster, engine, reference_kernels(), layout, imbalance);
+    return times.of(prompting(8, 1000)).experts;
+  };
+  const ServingLayout spread{1, 1, 4, 4, 1}, whole{4, 1, 1, 1, 1};
+  CHECK(experts(0, spread) == experts(1, spread));
+  engine.expert_spread = 2;
+  const double expected = 1 + 2 * 1.0294 * std::sqrt(4.0 / 8);
+  CHECK(experts(0, spread) / experts(expected, spread) == Approx(1).epsilon(0.01));
+  CHECK(experts(0, spread) > 1.5 * experts(1, spread));
+  CHECK(experts(0, whole) == experts(1, whole));
+}
+
 TEST_CASE("tokens are gathered for their experts as the norm before wrote them") {
   Engine engine = reference_engine();
   ServingKernels narrow = reference_kernels();

@@ -153,7 +153,42 @@ def test_bridged_pairs_fall_back_to_their_slots() -> None:
     pairs = {**NODE, "gpu": "A100-80GB", "interconnect": "pairwise NVLink3 + PCIe"}
     slots = {**NODE, "gpu": "A100-80GB", "interconnect": "PCIe4"}
     assert time_us(pairs, gpus="2") < 0.5 * time_us(slots, gpus="2")
-    assert 2 * time_us(pairs, gpus="2") < time_us(pairs, gpus="4") == time_us(slots, gpus="4")
+    # Every second hop of a ring is a bridge: a slot carries one direction, and more of it is left.
+    assert 2 * time_us(pairs, gpus="2") < time_us(pairs, gpus="4") < time_us(slots, gpus="4")
+
+
+def test_short_calls_of_a_plain_log_wait_for_their_process() -> None:
+    log = {**NODE, "bytes": "1024", "dtype": "float"}
+    hidden = time_us(log, nccl="2.27.3")
+    assert hidden == time_us(log, dtype="half")
+    assert time_us(log) == pytest.approx(math.hypot(40, hidden))
+    exchange = time_us({**log, "op": "alltoall"}, nccl="2.27.3")
+    assert time_us({**log, "op": "alltoall"}) == pytest.approx(math.hypot(80, exchange))
+    large = {**log, "bytes": str(1024 * MIB)}
+    assert time_us(large) == pytest.approx(time_us(large, nccl="2.27.3"), rel=1e-3)
+    between = {**NODES, "bytes": "1024", "dtype": "float"}
+    assert time_us(between) == time_us(between, nccl="2.27.3")
+
+
+def test_hosts_and_networks_that_rows_describe() -> None:
+    box = {**NODE, "gpu": "L40S", "interconnect": "PCIe4", "nccl": "2.27.3"}
+    switched = {**box, "interconnect": "PCIe4 switch"}
+    assert time_us(box, gpus="2") == time_us(switched, gpus="2")
+    assert time_us(box, gpus="4") > 2.5 * time_us(switched, gpus="4")
+    assert time_us(box, gpus="8") > 2 * time_us(box, gpus="4")
+    large = {**NODES, "bytes": str(1024 * MIB)}
+    untuned = ask(large, interconnect="NVLink4/NVSwitch + NDR400 IB (untuned)")
+    assert untuned.time_us is not None
+    assert untuned.time_us > 2 * time_us(large)
+    assert "untuned network" in untuned.note
+
+
+def test_oneccl_counts_what_one_rank_gives() -> None:
+    card = {**NODE, "gpu": "Intel-Arc-Pro-B60", "interconnect": "PCIe5", "op": "all_gather"}
+    own = time_us(card, gpus="4", nccl="2021.17.2")
+    assert own > 2.5 * time_us(card, gpus="4", nccl="2.27.3")
+    # Eight lanes of PCIe 5, whatever the row says of the slot.
+    assert time_us(card, gpus="2", nccl="2.27") > 64 * MIB / 2 / 31.5e3
 
 
 def test_kernels_of_engines_are_chosen_by_release_and_host() -> None:
@@ -221,8 +256,9 @@ def test_collectives_of_cards_on_pcie_are_met(errors: list[tuple[dict[str, str],
         return not row["algo"] and row["gpu"].startswith(("L40S", "RTX"))
 
     assert mape(errors, lambda row: library(row) and row["gpu"].startswith("RTX")) < 0.08
-    # The host of the L40S timings is a slow one from three cards on, and is not followed there.
-    assert mape(errors, lambda row: library(row) and row["gpus"] == "2") < 0.12
+    for cards in ("2", "4", "8"):
+        assert mape(errors, lambda row, n=cards: library(row) and row["gpus"] == n) < 0.25
+    assert mape(errors, lambda row: row["gpu"].startswith("Intel")) < 0.08
 
 
 def test_collectives_between_nodes_are_met(errors: list[tuple[dict[str, str], float]]) -> None:

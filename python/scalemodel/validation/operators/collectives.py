@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,22 @@ import numpy as np
 import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.units import parse_quantity, value_of
 from scalemodel.resolve import Cluster
 from scalemodel.resolve.networks import custom_all_reduce
+from scalemodel.resolve.reader import Reader
 from scalemodel.validation.operators import OperatorPrediction
 from scalemodel.validation.rows import Row, SkippedRowError
 
 REQUIRED: tuple[str, ...] = ("gpu", "gpus", "op", "bytes")
-OPTIONAL: tuple[str, ...] = ("nodes", "gpus_per_node", "interconnect", "dtype", "nccl", "algo")
+OPTIONAL: tuple[str, ...] = (
+    "nodes",
+    "gpus_per_node",
+    "interconnect",
+    "dtype",
+    "nccl",
+    "algo",
+)
 
 _P2P = "p2p"
 _OPERATIONS = {
@@ -49,6 +58,8 @@ _SCALE_UP = (
     ("pcie{}", r"pcie\s?(?:gen\s?)?(\d)"),
     ("infinity_fabric", r"infinity.?fabric|xgmi"),
 )
+# oneCCL counts its releases by the year.
+_ONECCL = re.compile(r"20\d\d\.")
 #: NVSwitch generations join the NVLink generation one above.
 _NVSWITCH = re.compile(r"nvswitch\s?(\d)")
 _FABRICS = (
@@ -89,6 +100,7 @@ class _Group:
     kernel: str = ""
     engine_version: str = ""
     switch_reduces: bool = True
+    host_s: float = 0.0  # CPU time of a call that shows
 
 
 @dataclass(frozen=True)
@@ -158,14 +170,14 @@ def _times_s(group: _Group, sizes_bytes: np.ndarray[Any, np.dtype[np.float64]]) 
         )
         if kernel is None or group.op != "all_reduce" or group.per_domain < group.ranks:
             raise SkippedRowError("unsupported:kernel")
-        bandwidth = core.scale_up.bandwidth_bytes_per_s
-        return _core.custom_all_reduce_times_s(sizes_bytes, group.ranks, bandwidth, kernel)
+        return _core.custom_all_reduce_times_s(sizes_bytes, group.ranks, core.scale_up, kernel)
     try:
-        return _core.collective_times_s(
+        times_s = _core.collective_times_s(
             group.op, sizes_bytes, group.ranks, 1, core, group.algorithm
         )
     except ValueError:
         raise SkippedRowError("unsupported:algo") from None
+    return np.hypot(times_s, group.host_s)
 
 
 def _link_class(group: _Group) -> str:
@@ -188,8 +200,8 @@ def _cluster(
         "name": "row",
         "accelerator": accelerator,
         "node": {"accelerators": per_domain},
-        "scale_up": dict(scale_up),
-        "fabric": dict(fabric),
+        "scale_up": _thawed(scale_up),
+        "fabric": _thawed(fabric),
     }
     try:
         return resolve.cluster(table, accelerators=ranks)
@@ -221,42 +233,108 @@ def _read(row: Row) -> _Reading:
         raise SkippedRowError("illegal:gpus")
     links = row.text("interconnect").lower()
     inside, _, outside = links.partition("+")
-    if "pairwise" in inside:  # bridges join two cards; beyond them the slots carry all
-        inside = inside if ranks <= 2 else re.sub(r".*nvlink\s?(\d).*", _slot, inside)
-        outside = outside.partition("+")[2]
     per_domain, nodes = _placement(row, ranks, links, notes)
     accelerator = _accelerator(row, inside, notes)
-    scale_up = _scale_up(inside, per_domain)
+    scale_up = _scale_up(inside, per_domain, accelerator)
+    if "pairwise" in inside:
+        outside = outside.partition("+")[2]
+        scale_up["levels"] = _bridges(inside)
+    else:
+        scale_up |= _host(accelerator, inside, notes)
     in_node = row.count("gpus_per_node") or max(per_domain, 8)
     fabric = _fabric(outside if "+" in links else links, accelerator, nodes, in_node, notes)
+    if nodes > 1:
+        fabric |= _network(links, notes)
     buffers = 1.0
+    if op == "all_gather" and _ONECCL.match(row.text("nccl")):
+        buffers = ranks
+        notes.append("oneCCL counts what one rank gives")
     if named in _ONE_BUFFER:  # no rank keeps a shard: the whole buffer passes every link
         buffers = ranks / (ranks - 1)
         notes.append(f"{named} as a ring {op} of one buffer")
     kernel, algorithm, version = _kernel(row)
+    host_s = 0.0
+    plain_log = not row.text("nccl") and row.text("dtype").lower() in ("float", "float32", "fp32")
+    if plain_log and nodes == 1 and op != _P2P and not kernel:
+        host_s = _call_s(op)
     narrow = _NARROW_REDUCTION.search(row.text("dtype").lower()) is not None
     return _Reading(
         _Group(
             accelerator=accelerator,
             ranks=ranks,
             per_domain=per_domain,
-            scale_up=scale_up,
-            fabric=fabric,
+            scale_up=_frozen(scale_up),
+            fabric=_frozen(fabric),
             op=op,
             algorithm="ring" if named in _ONE_BUFFER else algorithm,
             kernel=kernel,
             engine_version=version,
             # The switch adds floating-point numbers only; moving data knows no type.
             switch_reduces=not (narrow and op in ("all_reduce", "reduce_scatter")),
+            host_s=host_s,
         ),
         buffers,
         "; ".join(notes),
     )
 
 
-def _slot(found: re.Match[str]) -> str:
-    """PCIe generation of the servers of an NVLink generation: 3 and 4, 4 and 5."""
-    return f"pcie{min(5, int(found.group(1)) + 1)}"
+def _frozen(table: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """A table as a key."""
+    return tuple(
+        sorted((key, _frozen(v) if isinstance(v, Mapping) else v) for key, v in table.items())
+    )
+
+
+def _thawed(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    return {key: _thawed(v) if isinstance(v, tuple) else v for key, v in items}
+
+
+def _host(accelerator: str, inside: str, notes: list[str]) -> dict[str, Any]:
+    """Levels of the host of cards that nothing but their slots joins, where one is known."""
+    if "switch" in inside or _scale_up_class(inside) not in ("", "pcie"):
+        return {}
+    for host in catalog.load("reference", "timed_collectives")["host"]:
+        if host["accelerator"] == accelerator:
+            notes.append(f"in the host of {host['cluster']}")
+            return {"levels": catalog.load("clusters", host["cluster"])["scale_up"]["levels"]}
+    return {}
+
+
+def _scale_up_class(inside: str) -> str:
+    """Kind of the links that a text names, without its generation."""
+    found = (name for name, pattern in _SCALE_UP if re.search(pattern, inside))
+    return next(found, "").rstrip("{}0123456789")
+
+
+def _network(links: str, notes: list[str]) -> dict[str, Any]:
+    """What words beside the adapters say of a network."""
+    for network in catalog.load("reference", "timed_collectives")["network"]:
+        if any(word in links for word in network["words"]):
+            notes.append(f"{network['class']} network: {network['source']}")
+            return {"class": network["class"]}
+    return {}
+
+
+def _call_s(op: str) -> float:
+    """CPU time of a call that one process issues to every accelerator of a node."""
+    reader = Reader(catalog.load("reference", "timed_collectives")["launch"], "launch")
+    calls = reader.number("exchange_calls") if op == "all_to_all" else 1
+    return calls * reader.quantity("call", "s")
+
+
+def _bridges(inside: str) -> dict[str, Any]:
+    """Levels of a host whose cards are joined in pairs: beyond them the slots carry all.
+
+    Servers of NVLink 3 have PCIe 4, those of NVLink 4 PCIe 5.
+    """
+    reader = Reader(catalog.load("reference", "timed_collectives")["bridges"], "bridges")
+    named = re.search(r"nvlink\s?(\d)", inside)
+    slot = _PCIE_BANDWIDTH[min(5, int(named.group(1)) + 1) if named else 4]
+    beyond = reader.number("slot_fraction") * parse_quantity(slot, "bytes_per_s", "slot")
+    return {
+        "switched": reader.count("accelerators"),
+        "beyond_switch": f"{beyond:.12g} B/s",
+    }
 
 
 def _placement(row: Row, ranks: int, links: str, notes: list[str]) -> tuple[int, int]:
@@ -289,7 +367,7 @@ def _accelerator(row: Row, inside: str, notes: list[str]) -> str:
     raise SkippedRowError(f"unknown_accelerator:{label}")
 
 
-def _scale_up(inside: str, per_domain: int) -> tuple[tuple[str, Any], ...]:
+def _scale_up(inside: str, per_domain: int, accelerator: str) -> dict[str, Any]:
     """Link class as the row names it; otherwise the accelerator's own."""
     table: dict[str, Any] = {"domain": per_domain}
     named = ""
@@ -301,20 +379,23 @@ def _scale_up(inside: str, per_domain: int) -> tuple[tuple[str, Any], ...]:
     switch = _NVSWITCH.search(inside)
     if not named and switch is not None:
         named = f"nvlink{int(switch.group(1)) + (1 if switch.group(1) == '1' else 0)}"
+    own = catalog.load("accelerators", accelerator).get("scale_up", {})
+    if named.startswith("pcie") and str(value_of(own.get("class", ""))).startswith(named):
+        return table  # The accelerator knows how many lanes it has.
     if named.startswith("pcie"):
         generation = min(5, max(3, int(named[4:])))
         table |= {"class": f"pcie{generation}", "bandwidth": _PCIE_BANDWIDTH[generation]}
     elif named in _LINK_BANDWIDTH:
         table |= {"class": named, "bandwidth": _LINK_BANDWIDTH[named]}
-    return tuple(sorted(table.items()))
+    return table
 
 
 def _fabric(
     outside: str, accelerator: str, nodes: int, in_node: int, notes: list[str]
-) -> tuple[tuple[str, Any], ...]:
+) -> dict[str, Any]:
     """Class and rate per accelerator; adapters count per node unless the text says per GPU."""
     if nodes == 1:
-        return ()
+        return {}
     counted, port, node = (
         pattern.search(outside) for pattern in (_COUNTED_RATE, _PORT_RATE, _NODE_RATE)
     )
@@ -329,7 +410,7 @@ def _fabric(
         notes.append(f"network {rate:g} Gbit/s per accelerator assumed")
     named = (name for name, pattern in _FABRICS if re.search(pattern, outside))
     fabric_class = next(named, "infiniband")
-    return (("bandwidth", f"{rate:.12g} Gbit/s"), ("class", fabric_class))
+    return {"bandwidth": f"{rate:.12g} Gbit/s", "class": fabric_class}
 
 
 #: Network rate of the usual server of an accelerator, Gbit/s each.
