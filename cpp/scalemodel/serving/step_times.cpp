@@ -360,8 +360,8 @@ Seconds StepTimes::prefill(const StepWork& work) const noexcept {
 
 /// Chunks of a prompt carry the state from one to the next: each is a scan of its own.
 Seconds StepTimes::prefill_scans(const StepWork& work) const noexcept {
-  const double prompts = std::max(1.0, work.prompts / layout_.dp);
-  const double tokens = std::max(1.0, work.prompt_tokens / (prompts * layout_.dp));
+  const double all = std::max(1.0, work.prompts), prompts = std::max(1.0, all / layout_.dp);
+  const double tokens = std::max(1.0, work.prompt_tokens / all);
   Seconds time;
   for (const ScanKind& kind : scans_) {
     time += kind.layers *

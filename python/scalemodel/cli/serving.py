@@ -58,7 +58,7 @@ def add_serve(commands: Any) -> None:
         add_field(task, row, required=row["name"] in ("input_tokens", "output_tokens"))
     task.add_argument("--precision", default="bf16", metavar="NAME", help="of the weights")
     task.add_argument("--kv-precision", default="bf16", metavar="NAME", help="of the cache")
-    task.add_argument("--imbalance", type=number, default=1.0, metavar="X", help="of the experts")
+    task.add_argument("--imbalance", type=number, metavar="X", help="of the experts")
     for side in ("input", "output"):
         task.add_argument(
             f"--{side}-spread",

@@ -65,7 +65,7 @@ WEIGHT_FORMATS: Mapping[str, WeightFormat] = {
     "fp8": WeightFormat("fp8", "fp8", "fp8", "int8"),
     "fp8_block": WeightFormat("fp8_block", "fp8_block", "fp8", "int8"),
     "fp4": WeightFormat("nvfp4", "nvfp4", "fp4", "int4"),
-    "int8": WeightFormat("int8_wo", "bfloat16", "bf16"),
+    "int8": WeightFormat("int8_wo", "int8_wo", "bf16"),
     "int4": WeightFormat("int4_wo", "int4_wo", "bf16"),
     "mxfp4": WeightFormat("bf16", "w4a16_mxfp4", "bf16"),
 }
@@ -292,7 +292,20 @@ def _expert_constants(
 ) -> dict[str, Any]:
     """GEMMs of experts."""
     stored = asked.get("formats", {}).get(form.experts, form.experts)
-    experts, measured = _experts(accelerator, stored, asked)
+    # Kernels that widen 8-bit weights are those that widen 4-bit ones, with twice as much to read.
+    widened = "int4_wo" if stored == "int8_wo" else stored
+    experts, measured = _experts(accelerator, widened, asked)
+    if widened != stored:
+        experts = experts.replace(weight_bytes=GEMM_TYPES[stored].weight_bytes)
+    # Releases that run another kernel than the one that was timed, on some architectures.
+    built_for = str(accelerator_table(accelerator).get("architecture", ""))
+    paces = Reader(asked.get("pace", {}), "kernels.experts.pace")
+    pace = paces.number(f"{built_for}_{stored}", 1.0)
+    if pace != 1:
+        experts = experts.replace(
+            compute_fraction=pace * experts.compute_fraction,
+            memory_fraction=pace * experts.memory_fraction,
+        )
     same_format = form.linear == form.experts or form.experts == "bfloat16"
     as_linear = bool(asked.get("else_linear") and not measured and same_format)
     return {"experts": experts, "experts_as_linear": as_linear}

@@ -92,7 +92,7 @@ class Question:
             engine_constants(asked.engine),
             kernels,
             asked.task.mix,
-            float(asked.task.imbalance),
+            asked.task.rank_imbalance,
             list(self.layouts) if only is None else [only[0]],
             list(self.steps) if only is None else [only[1]],
             per_octave,

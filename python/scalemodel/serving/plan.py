@@ -77,7 +77,7 @@ def deployment_of(
         cluster,
         task.precision,
         task.kv_precision,
-        float(task.imbalance),
+        task.rank_imbalance,
         layout,
         engine,
     )
@@ -85,6 +85,10 @@ def deployment_of(
         return deployment_for(*question)
     constants = engine_constants(engine)
     given: dict[str, Any] = dict(limits)
+    if constants.limits_per_rank:
+        # Limits that are given are those of the instance; so is then the one that is not.
+        own = {name: layout.dp * getattr(constants, name) for name in ENGINE_LIMITS}
+        constants = constants.replace(**own, limits_per_rank=False)
     if constants.tunes_limits:
         # The limit that is not given stays as the engine would have tuned it.
         built = deployment_for(*question)

@@ -32,6 +32,12 @@ from scalemodel.serving.stream import (
     simulate,
 )
 from scalemodel.serving.task import Inference, number_from_to
+from scalemodel.serving.uncertainty import (
+    QUANTITIES,
+    ServingInterval,
+    ServingSituation,
+    interval_around,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,6 +144,41 @@ class Serving(ServingPlan):
         vllm serve ... --tensor-parallel-size 4 ...
         """
         return launch_command(self)
+
+    def interval(self, quantity: str = "rate") -> ServingInterval | None:
+        """Where a measurement would lie four times in five, by comparable published runs.
+
+        Runs are comparable by load (requests that arrive, a number kept running, as much as fits),
+        kind of model (dense or experts) and accelerator architecture. None for a plan that does not
+        run or settle.
+
+        Parameters
+        ----------
+        quantity : str
+            ``"rate"`` of output tokens per second, ``"ttft"`` or ``"tpot"`` in seconds.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = sm.Inference(input_tokens=1000, output_tokens=200)
+        >>> plan = sm.serve("llama3_8b", "dgx_h100", task, requests_per_s=16)
+        >>> plan.interval("tpot").low < plan.tpot_s < plan.interval("tpot").high
+        True
+        """
+        if quantity not in QUANTITIES:
+            raise ScaleModelError(f"quantity={quantity!r}: must be one of {', '.join(QUANTITIES)}")
+        if not self.fits:
+            return None
+        predicted = {"rate": self.output_tokens_per_s, "ttft": self.ttft_s, "tpot": self.tpot_s}
+        held = self.asked_concurrency is not None
+        load = "running" if held else "offline" if self.asked_rate is None else "online"
+        entry = self.cluster.table.get("accelerator")
+        situation = ServingSituation(
+            load,
+            "experts" if self.model.shape.experts else "dense",
+            str(entry.get("architecture", "")) if isinstance(entry, Mapping) else "",
+        )
+        return interval_around(situation, quantity, predicted[quantity])
 
     def explain(self) -> pd.DataFrame:
         """Where the time of a step without prompts goes: one row per cause, largest first.

@@ -49,8 +49,10 @@ class Inference:
         verified in one pass; 0: none.
     acceptance_fraction : float
         Probability that a draft token is accepted when those before it were.
-    imbalance : float
-        Load of the busiest expert rank over the mean, beyond that of random routing.
+    imbalance : float, optional
+        Load of the busiest expert rank over the mean, beyond that of random routing; 1 where
+        experts are balanced. When left out, what the spread of experts' loads in service gives
+        for the number of ranks.
     input_spread, output_spread : float
         Standard deviation of the logarithm of the lengths, log-normal about their means; 0: all
         requests are of one length. Streams of requests draw them; steady states take the means.
@@ -72,7 +74,7 @@ class Inference:
     prefix_hit_fraction: float = 0.0
     speculative_tokens: int = 0
     acceptance_fraction: float = 0.7
-    imbalance: float = 1.0
+    imbalance: float | None = None
     input_spread: float = 0.0
     output_spread: float = 0.0
     mix: _core.RequestMix = field(init=False, repr=False, compare=False)
@@ -82,12 +84,18 @@ class Inference:
             object.__setattr__(self, name, choice(getattr(self, name), tuple(legal)))
         _one_of("precision", self.precision, WEIGHT_FORMATS)
         _one_of("kv_precision", self.kv_precision, CACHE_FORMATS)
-        number_from_to("imbalance", self.imbalance, 1, 1e4)
+        if self.imbalance is not None:
+            number_from_to("imbalance", self.imbalance, 1, 1e4)
         for name in ("input_spread", "output_spread"):
             number_from_to(name, getattr(self, name), 0, _MOST_SPREAD)
         names = [str(row["name"]) for row in _core.RequestMix.fields()]
         given = {name: getattr(self, name) for name in names}
         object.__setattr__(self, "mix", _core.RequestMix(**given))
+
+    @property
+    def rank_imbalance(self) -> float:
+        """`imbalance` as the engine takes it: 0 where it follows from the spread of the experts."""
+        return 0.0 if self.imbalance is None else float(self.imbalance)
 
     def replace(self, **changes: Any) -> Inference:
         """A copy with the given fields changed."""

@@ -206,7 +206,7 @@ def _inference(table: Table, engine: str | None) -> pd.DataFrame:
     frame = pd.DataFrame(table.rows, columns=list(table.header), dtype=object)
     for name in inference.OUTPUT_COLUMNS:
         values = [getattr(item, name.removeprefix("predicted_")) for item in predictions]
-        text = name in ("predicted_engine", "predicted_note", "skip_reason")
+        text = name.endswith(("_engine", "_note", "_situation", "skip_reason"))
         frame[name] = pd.Series(values, dtype=object if text else "float64")
     if "avg_batch" not in table.header:
         return frame

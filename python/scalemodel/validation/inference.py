@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,9 +17,12 @@ from scalemodel.base.units import value_of
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for, engine_table
 from scalemodel.resolve.engines import engine as engine_constants
+from scalemodel.serving.padding import padded
 from scalemodel.serving.plan import deployment_for, ranks_of
-from scalemodel.serving.stream import poisson_arrivals
 from scalemodel.serving.task import CachePrecision, Inference, WeightPrecision
+from scalemodel.serving.uncertainty import ServingSituation, interval_around
+from scalemodel.validation.labels import understood
+from scalemodel.validation.lengths import arrivals, drawn, varies
 from scalemodel.validation.power import PROMPT_TOKENS
 from scalemodel.validation.rows import Row, SkippedRowError, Table
 
@@ -52,6 +54,13 @@ OUTPUT_COLUMNS = (
     "predicted_tpot_ms",
     "predicted_itl_ms",
     "predicted_batch",
+    "predicted_output_tokens_s_low",
+    "predicted_output_tokens_s_high",
+    "predicted_ttft_ms_low",
+    "predicted_ttft_ms_high",
+    "predicted_tpot_ms_low",
+    "predicted_tpot_ms_high",
+    "predicted_situation",
     "predicted_engine",
     "predicted_note",
     "skip_reason",
@@ -78,12 +87,8 @@ _FORMATS: tuple[tuple[str, WeightPrecision], ...] = (
     ("half", "fp16"),
     ("16bit", "bf16"),
 )
-# Words of a name that say how a model was tuned or stored, not how it is built.
-_TUNING = re.compile(
-    r"[-_ ](instruct|thinking|chat|base|it|hf|fp8|bf16|fp4|nvfp4|awq|gptq|dynamic|\d{4})"
-    r"(?=$|[-_ ])",
-    re.IGNORECASE,
-)
+#: Predicted numbers with an interval, by the quantity it is made for.
+_INTERVALS = {"output_tokens_s": "rate", "ttft_ms": "ttft", "tpot_ms": "tpot"}
 _DEFAULT_REQUESTS = 1000
 _SEED = 0
 
@@ -100,6 +105,22 @@ class ServingPrediction:
     engine: str = ""
     note: str = ""
     skip_reason: str = ""
+    compared: ServingSituation | None = None
+
+    @property
+    def situation(self) -> str:
+        """What comparable runs share with this one, as a text."""
+        return "" if self.compared is None else " ".join(self.compared)
+
+    def __getattr__(self, name: str) -> float | None:
+        """Ends of intervals, as ``ttft_ms_low``."""
+        quantity, _, end = name.rpartition("_")
+        if end not in ("low", "high") or quantity not in _INTERVALS:
+            raise AttributeError(name)
+        if self.compared is None:
+            return None
+        found = interval_around(self.compared, _INTERVALS[quantity], getattr(self, quantity))
+        return None if found is None else getattr(found, end)
 
 
 @dataclass
@@ -114,6 +135,8 @@ class ServingQuestion:
     node_accelerators: int
     accelerators: int
     requests: int
+    replicas: int = 1  # with a host, a scheduler and limits each
+    varied: tuple[bool, bool] = (False, False)  # whether prompts and answers differ in length
     rate: float | None = None  # None: offline; inf: all at once, seen by waiting clients
     concurrency: float | None = None
     running: float | None = None  # mean batch, where it was measured
@@ -132,9 +155,8 @@ def format_of(text: str) -> WeightPrecision | None:
     return next((known for word, known in _FORMATS if word in lowered), None)
 
 
-@catalog.kept(1024)
 def model_of(name: str) -> str:
-    """Catalogue entry of a served model: its name, less who published it and how it was tuned.
+    """Catalogue entry of a served model, less who published it and how it was tuned or stored.
 
     Raises
     ------
@@ -145,16 +167,14 @@ def model_of(name: str) -> str:
     >>> model_of("Qwen/Qwen3-30B-A3B-Thinking-2507"), model_of("LLaMA v3.1 70B")
     ('qwen3_30b_a3b', 'llama3_1_70b')
     """
-    plain = re.sub(r"\s*\(.*\)\s*$", "", name.split("/")[-1])
-    stripped = plain
-    while (shorter := _TUNING.sub("", stripped)) != stripped:
-        stripped = shorter
-    for candidate in dict.fromkeys((name, plain, stripped, re.sub(r"\bv(?=\d)", "", stripped))):
-        try:
-            return catalog.find("models", candidate)
-        except ScaleModelError:
-            continue
-    raise SkippedRowError(f"unknown_architecture:{name}")
+    return _model_of(name)[0]
+
+
+def _model_of(name: str) -> tuple[str, str]:
+    try:
+        return understood("models", name)
+    except ScaleModelError:
+        raise SkippedRowError(f"unknown_architecture:{name}") from None
 
 
 def _layout(
@@ -185,6 +205,14 @@ def _layout(
     if stated:
         ep = tp * (dp or 1)
     return _core.ServingLayout(tp=tp, pp=pp, dp=dp or 1, cp=cp, ep=ep or 1)
+
+
+def _replicas(layout: _core.ServingLayout) -> tuple[_core.ServingLayout, int]:
+    """Data-parallel ranks that share no experts are instances of their own."""
+    split = layout.tp * layout.cp
+    if layout.dp == 1 or layout.ep > split or split % layout.ep:
+        return layout, 1
+    return layout.replace(dp=1), int(layout.dp)
 
 
 def _positive(row: Row, column: str) -> float:
@@ -227,10 +255,11 @@ def question(row: Row, *, power: bool, engine_name: str | None = None) -> Servin
         if not row.text(column):
             raise SkippedRowError(f"missing:{column}")
     try:
-        accelerator = catalog.find("accelerators", row.text("gpu"))
+        accelerator, read = understood("accelerators", row.text("gpu"))
     except ScaleModelError:
         raise SkippedRowError(f"unknown_accelerator:{row.text('gpu')}") from None
-    model, notes = model_of(row.text("model")), []
+    model, also = _model_of(row.text("model"))
+    notes = [note for note in (read, also) if note]
     accelerators = row.required_count("num_gpus" if power else "n_gpus")
     name = engine_name or _engine_of(row)
     if not engine_name and not row.text("engine"):
@@ -250,6 +279,7 @@ def question(row: Row, *, power: bool, engine_name: str | None = None) -> Servin
     layout = _layout(row, accelerators, routed, defaults)
     if ranks_of(layout) != accelerators:
         raise SkippedRowError("illegal:mesh")
+    layout, replicas = _replicas(layout)
     if power:
         given, output = row.number("isl"), _positive(row, "avg_output_len")
         if given is None:
@@ -268,6 +298,11 @@ def question(row: Row, *, power: bool, engine_name: str | None = None) -> Servin
         node_accelerators=row.count("gpus_per_node") or 8,
         accelerators=accelerators,
         requests=row.count("num_requests") or _DEFAULT_REQUESTS,
+        replicas=replicas,
+        varied=(
+            not power and varies(input_tokens, row.text("scenario")),
+            not power and varies(output, row.text("scenario")),
+        ),
         notes=notes,
     )
     found.concurrency = row.number("concurrency_or_batch")
@@ -294,7 +329,8 @@ class ServingPredictor:
 
     def predict(self, asked: ServingQuestion) -> ServingPrediction:
         """The prediction of one question; a refusal where it has no answer."""
-        model, cluster = resolve.model(asked.model), self._cluster(asked)
+        cluster = self._cluster(asked)
+        model, padding = padded(resolve.model(asked.model), asked.layout)
         reason = str(_core.check_serving_layout(model.core, asked.layout, cluster.core))
         if reason != "ok":
             raise SkippedRowError(f"illegal:{reason}")
@@ -303,12 +339,18 @@ class ServingPredictor:
             # Only a benchmark knows its requests beforehand; a server is set up for all.
             constants = constants.replace(tunes_limits=False)
         if asked.concurrency is not None:
-            most = int(max(1, min(asked.concurrency, 1e6)))
+            ranks = asked.replicas * (asked.layout.dp if constants.limits_per_rank else 1)
+            most = math.ceil(max(1, min(asked.concurrency, 1e6)) / ranks)
             constants = constants.replace(max_running_sequences=most, tunes_limits=False)
         deployment, note = self._deployment(model, cluster, asked, constants)
-        notes = [*asked.notes, *([note] if note else [])]
+        notes = [*asked.notes, *(text for text in (padding, note) if text)]
         found = self._answer(asked, deployment)
-        return replace(found, engine=asked.engine, note="; ".join(notes))
+        compared = ServingSituation(
+            load="running" if asked.running else "offline" if asked.rate is None else "online",
+            kind="experts" if model.shape.experts else "dense",
+            architecture=str(catalog.load("accelerators", asked.accelerator)["architecture"]),
+        )
+        return replace(found, engine=asked.engine, note="; ".join(notes), compared=compared)
 
     def _deployment(
         self, model: Model, cluster: Cluster, asked: ServingQuestion, constants: _core.Engine
@@ -319,7 +361,7 @@ class ServingPredictor:
             cluster,
             task.precision,
             task.kv_precision,
-            float(task.imbalance),
+            task.rank_imbalance,
             asked.layout,
             asked.engine,
             constants,
@@ -328,37 +370,47 @@ class ServingPredictor:
     def _answer(self, asked: ServingQuestion, deployment: _core.Deployment) -> ServingPrediction:
         task = asked.task
         if asked.running is not None:
-            state = deployment.steady_state(task.mix, asked.running, limited=False)
+            each = asked.running / asked.replicas
+            state = deployment.steady_state(task.mix, each, limited=False)
             decode_only = deployment.step(
                 sequences=state.concurrency,
                 context=task.input_tokens + (task.output_tokens + 1) / 2,
             )
             return ServingPrediction(
-                output_tokens_s=state.requests_per_s * task.output_tokens,
+                output_tokens_s=asked.replicas * state.requests_per_s * task.output_tokens,
                 ttft_ms=1e3 * state.ttft_s,
                 tpot_ms=1e3 * state.tpot_s,
                 itl_ms=1e3 * decode_only.step_time_s,
-                batch=state.concurrency,
+                batch=asked.replicas * state.concurrency,
             )
         capacity = deployment.capacity(task.input_tokens, task.output_tokens)
         if capacity.max_running_sequences < 1:
             raise SkippedRowError("illegal:out_of_memory")
-        count = asked.requests
-        arrivals = np.zeros(count)
+        count, random = asked.requests, np.random.default_rng(_SEED)
+        came = np.zeros(count)
         if asked.rate is not None and math.isfinite(asked.rate):
-            arrivals = poisson_arrivals(count, asked.rate, _SEED)
-        lengths = np.ones(count)
-        served, totals = deployment.simulate(
-            task.mix, arrivals, task.input_tokens * lengths, task.output_tokens * lengths
+            came = arrivals(count, asked.rate, random)
+        prompts, answers = (
+            drawn(mean, part, count, random) if varied else np.full(count, float(mean))
+            for mean, part, varied in zip(
+                (task.input_tokens, task.output_tokens),
+                ("prompts", "answers"),
+                asked.varied,
+                strict=True,
+            )
         )
-        rate = count * task.output_tokens / totals.makespan_s
+        served, totals = deployment.simulate(
+            task.mix, came, prompts, answers, replicas=asked.replicas, balance="round_robin"
+        )
+        rate = float(answers.sum()) / totals.makespan_s
         if asked.rate is None:
             state = deployment.steady_state(task.mix, capacity.max_running_sequences)
             ttft_s, tpot_s = state.ttft_s, state.tpot_s
         else:
             first, last = served[:, 1], served[:, 2]
-            ttft_s = float(np.mean(first - arrivals))
-            tpot_s = float(np.mean((last - first) / max(1.0, task.output_tokens - 1)))
+            ttft_s = float(np.mean(first - came))
+            # Over all tokens: benchmarks average gaps, and long answers have more of them.
+            tpot_s = float(np.sum(last - first) / np.sum(np.maximum(1.0, answers - 1)))
         return ServingPrediction(
             output_tokens_s=rate,
             ttft_ms=1e3 * ttft_s,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scalemodel.serving.uncertainty import ServingSituation
 from scalemodel.validation.errors import (
     GroupErrors,
     cells_of,
@@ -22,6 +24,7 @@ from scalemodel.validation.errors import (
 from scalemodel.validation.inference import model_of
 from scalemodel.validation.operators.score import short_source
 from scalemodel.validation.rows import SkippedRowError
+from scalemodel.validation.serving_intervals import ServedResidual, coverage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +42,17 @@ _POWER = (
 )
 
 
+#: Measured columns by the quantity that intervals are made for.
+_QUANTITIES = {
+    "output_tokens_s": "rate",
+    "tokens_per_s": "rate",
+    "ttft_ms": "ttft",
+    "tpot_ms": "tpot",
+    "median_itl_ms": "tpot",
+}
+_LABELS = ("source", "gpu", "model", "scenario", "qps_target", "task")
+
+
 class Run(NamedTuple):
     """One measured run."""
 
@@ -47,6 +61,7 @@ class Run(NamedTuple):
     model: str
     situation: str  # offline, online, at once; the kind of requests in the power schema
     pairs: tuple[tuple[float | None, float | None], ...]  # measured, predicted
+    compared: tuple[str, ...] = ()  # load, kind and architecture, of a predicted run
 
 
 @dataclass(frozen=True)
@@ -72,6 +87,7 @@ class InferenceScores:
     rows: int
     rows_predicted: int
     skip_reasons: dict[str, int]
+    inside: dict[str, tuple[int, int]]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and dicts; NaN becomes None."""
@@ -104,22 +120,36 @@ def _situation(scenario: str, rate: str) -> str:
 def _runs(frame: pd.DataFrame, wanted: Sequence[tuple[str, str]]) -> list[Run]:
     power = wanted is _POWER
     labels = zip(
-        *(
-            cells_of(frame, name)
-            for name in ("source", "gpu", "model", "scenario", "qps_target", "task")
-        ),
+        *(cells_of(frame, name) for name in (*_LABELS, "predicted_situation")),
         strict=True,
     )
     pairs = [list(zip(cells_of(frame, a), cells_of(frame, b), strict=True)) for a, b in wanted]
     found = []
-    for place, (source, gpu, model, scenario, rate, task) in enumerate(labels):
+    for place, (source, gpu, model, scenario, rate, task, compared) in enumerate(labels):
         numbers = tuple((positive(each[place][0]), positive(each[place][1])) for each in pairs)
         if numbers[0][0] is None:
             continue
         situation = str(task) if power else _situation(str(scenario), str(rate))
         origin = short_source(str(source)).split(" ")[0]
-        found.append(Run(origin, str(gpu), _architecture(str(model)), situation, numbers))
+        alike = tuple(str(compared).split()) if isinstance(compared, str) else ()
+        found.append(Run(origin, str(gpu), _architecture(str(model)), situation, numbers, alike))
     return found
+
+
+def residuals(frame: pd.DataFrame) -> list[ServedResidual]:
+    """What was measured over what was predicted, by the quantities that intervals are made for."""
+    return [
+        ServedResidual(
+            (run.gpu, run.model),
+            ServingSituation(*run.compared),
+            quantity,
+            math.log(measured / own),
+        )
+        for runs, wanted in _schemas(frame)
+        for run in runs
+        for (column, _), (measured, own) in zip(wanted, run.pairs, strict=True)
+        if (quantity := _QUANTITIES.get(column)) and run.compared and measured and own
+    ]
 
 
 def _schemas(frame: pd.DataFrame) -> list[tuple[list[Run], Sequence[tuple[str, str]]]]:
@@ -181,6 +211,7 @@ def score(frame: pd.DataFrame) -> InferenceScores:
         rows=len(frame),
         rows_predicted=len(frame) - sum(reasons.values()),
         skip_reasons=reasons,
+        inside={" ".join(key): count for key, count in coverage(residuals(frame)).items()},
     )
 
 
@@ -205,5 +236,9 @@ def _report(scores: InferenceScores) -> list[str]:
         f"pooled: MAPE {percent(pooled.mape_fraction)}, bias {percent(pooled.bias_fraction)}, "
         f"P90 {percent(pooled.p90_fraction)}"
     )
+    for name, (inside, rows) in scores.inside.items():
+        lines.append(
+            f"inside the 80 % interval of other groups, {name}: {share_text(inside, rows)}"
+        )
     lines.append(f"coverage: {share_text(scores.rows_predicted, scores.rows)}")
     return lines + skip_lines(scores.skip_reasons)

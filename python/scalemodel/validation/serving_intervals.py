@@ -1,0 +1,140 @@
+"""Intervals of served runs: made of published residuals, and checked on groups left out."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import scalemodel._core as _core
+from scalemodel.serving.uncertainty import QUANTITIES, Factors, ServingSituation, factor_of
+
+COVERAGE = 0.8
+LEAST_ROWS = 12
+LEAST_GROUPS = {"rate": 3}  # of others two: few sources publish times to tokens
+_HEAD = """# Written by python -m scalemodel.validation.serving_accuracy. The factor between a
+# predicted rate of output tokens, time to the first token or time per token and either end of its
+# interval, for runs alike in load, kind of model and accelerator architecture; an empty text stands
+# for any.
+"""
+
+
+class ServedResidual(NamedTuple):
+    """One measured quantity of a run: ln(measured / predicted), and whom it resembles."""
+
+    group: tuple[str, str]  # accelerator, model
+    situation: ServingSituation
+    quantity: str
+    log_ratio: float
+
+
+def _spreads(residuals: Iterable[ServedResidual]) -> dict[tuple[str, str, str, str], float]:
+    """Logarithms of the cells' factors, from enough rows of enough groups."""
+    members: dict[tuple[str, str, str, str], list[ServedResidual]] = defaultdict(list)
+    for item in residuals:
+        for key in item.situation.keys(item.quantity):
+            members[key].append(item)
+    cells = {}
+    for key, rows in members.items():
+        counts: dict[tuple[str, str], int] = defaultdict(int)
+        for row in rows:
+            counts[row.group] += 1
+        # Below saturation the rate is that of the requests: their runs say nothing of a limit.
+        if key[:2] == ("rate", "online"):
+            continue
+        if len(rows) < LEAST_ROWS or len(counts) < LEAST_GROUPS.get(key[0], 2):
+            continue
+        weights = [counts[row.group] ** -0.5 for row in rows]
+        bound = _core.conformal_bound([abs(row.log_ratio) for row in rows], weights, COVERAGE)
+        if 0 < bound < math.inf:
+            cells[key] = bound
+    return cells
+
+
+def _scored(
+    residuals: Sequence[ServedResidual],
+) -> list[tuple[ServedResidual, float]]:
+    """Residuals with the bound that the runs of other groups give; those without one are gone."""
+    groups = dict.fromkeys(item.group for item in residuals)
+    spreads = {
+        group: _spreads(item for item in residuals if item.group != group) for group in groups
+    }
+    found = []
+    for item in residuals:
+        bound = factor_of(item.situation, item.quantity, spreads[item.group])
+        if bound is not None:
+            found.append((item, bound))
+    return found
+
+
+def _stretch(scored: Iterable[tuple[ServedResidual, float]]) -> dict[str, float]:
+    """What bounds must be multiplied with to hold 80 % of the runs of a group without its help."""
+    scores: dict[str, list[float]] = defaultdict(list)
+    for item, bound in scored:
+        scores[item.quantity].append(abs(item.log_ratio) / bound)
+    return {
+        quantity: max(1.0, _core.conformal_bound(found, [1.0] * len(found), COVERAGE))
+        for quantity, found in scores.items()
+    }
+
+
+def cells_of(residuals: Sequence[ServedResidual]) -> Factors:
+    """Factors by cell, stretched so that those made without a group hold 80 % of its runs."""
+    stretch = _stretch(_scored(residuals))
+    return {
+        key: math.exp(stretch.get(key[0], 1.0) * bound)
+        for key, bound in _spreads(residuals).items()
+    }
+
+
+def coverage(residuals: Sequence[ServedResidual]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Runs inside and runs by quantity and load, each in an interval its group did not make.
+
+    Examples
+    --------
+    >>> coverage([])
+    {}
+    """
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    scored = _scored(residuals)
+    for group in dict.fromkeys(item.group for item, _ in scored):
+        stretch = _stretch(pair for pair in scored if pair[0].group != group)
+        for item, bound in scored:
+            if item.group != group:
+                continue
+            key = (item.quantity, item.situation.load)
+            inside, rows = found.get(key, (0, 0))
+            held = abs(item.log_ratio) <= stretch.get(item.quantity, 1.0) * bound
+            found[key] = (inside + held, rows + 1)
+    return found
+
+
+def text_of(cells: Factors, residuals: Sequence[ServedResidual], date: str) -> str:
+    """The file of the catalogue."""
+    runs = sum(item.quantity == "rate" for item in residuals)
+    lines = [
+        _HEAD + 'name = "serving_uncertainty"',
+        'title = "How far measured serving strays from predictions"',
+        f'date = "{date}"',
+        f'source = "{runs} published serving runs of {len({r.group for r in residuals})} '
+        'accelerators and models"',
+        "",
+        "cells = [",
+    ]
+    for (quantity, load, kind, architecture), factor in sorted(
+        cells.items(), key=lambda item: (QUANTITIES.index(item[0][0]), item[0][1:])
+    ):
+        lines.append(
+            f'  {{ quantity = "{quantity}", load = "{load}", kind = "{kind}", '
+            f'architecture = "{architecture}", factor = {factor:.4f} }},'
+        )
+    lines += [
+        "]",
+        "",
+        "[interval]",
+        f"coverage_fraction = {{ value = {COVERAGE}, "
+        'unit = "of measured runs", source = "chosen" }',
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,196 @@
+"""What rows of served runs mean: labels, lengths, replicas, padding; and their intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import scalemodel as sm
+from scalemodel.serving.padding import padded
+from scalemodel.serving.uncertainty import ServingSituation, factor_of, interval_around
+from scalemodel.validation.inference import ServingPrediction, ServingPredictor, question
+from scalemodel.validation.labels import understood
+from scalemodel.validation.lengths import arrivals, drawn, varies
+from scalemodel.validation.rows import Row
+from scalemodel.validation.serving_intervals import ServedResidual, cells_of, coverage
+
+RUN = {
+    "model": "Llama 3.1 8B",
+    "gpu": "H100",
+    "n_gpus": "1",
+    "isl": "1000",
+    "osl": "500",
+    "precision": "fp8",
+    "engine": "vLLM 0.11",
+    "num_requests": "400",
+}
+
+
+def ask(**changes: str) -> ServingPrediction:
+    return ServingPredictor().predict(question(Row({**RUN, **changes}), power=False))
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "entry"),
+    [
+        ("accelerators", "8x NVIDIA H100 SXM5 80GB HBM3 GPU", "h100_sxm_80"),
+        ("accelerators", "AMD Instinct MI300X OAM 192GB", "mi300x"),
+        ("accelerators", "4x H100", "h100_sxm_80"),
+        ("models", "neuralmagic/70B-Llama-3.1-Instruct-FP8-KV", "llama3_1_70b"),
+        ("models", "Meta-Llama-3.1-70B-Instruct-quantized.w4a16", "llama3_1_70b"),
+        ("models", "TheBloke/Llama-2-13B-chat-AWQ", "llama2_13b"),
+        ("models", "Qwen2.5-72B-Instruct-GPTQ-Int4", "qwen2_5_72b"),
+        ("models", "LLaMA v3.1 70B", "llama3_1_70b"),
+    ],
+)
+def test_labels_are_read_loosely(kind: str, label: str, entry: str) -> None:
+    assert understood(kind, label)[0] == entry
+
+
+@pytest.mark.parametrize("label", ["Llama-3", "Qwen/Qwen3-VL-8B-Instruct", "3-8B", "instruct", ""])
+def test_what_may_be_another_model_is_none(label: str) -> None:
+    with pytest.raises(sm.ScaleModelError):
+        understood("models", label)
+
+
+def test_what_was_understood_is_said() -> None:
+    loose = ask(gpu="4x NVIDIA H100 SXM5 80GB GPU", model="8B-Llama-3.1-Instruct-FP8-KV")
+    assert loose.output_tokens_s == ask().output_tokens_s
+    assert "read as h100_sxm_80" in loose.note
+    assert "read as llama3_1_8b" in loose.note
+
+
+def test_means_of_a_data_set_are_told_from_fixed_lengths() -> None:
+    assert [varies(n) for n in (16, 128, 500, 2048, 20000)] == [False] * 5
+    assert [varies(n) for n in (202, 214, 467, 211.3)] == [True] * 4
+    assert varies(512, "ShareGPT, 4 requests/s")
+
+
+def test_lengths_have_the_mean_and_the_spread_of_conversations() -> None:
+    lengths = drawn(200, "answers", 20_000, np.random.default_rng(1))
+    assert lengths.mean() == pytest.approx(200, rel=0.01)
+    assert lengths.std() / lengths.mean() == pytest.approx(0.77, rel=0.05)
+    assert lengths.min() >= 1
+    times = arrivals(500, 8.0, np.random.default_rng(1))
+    assert times[-1] == pytest.approx(500 / 8)
+    assert (np.diff(times) > 0).all()
+
+
+def test_the_longest_answers_drain_a_burst() -> None:
+    burst = {"scenario": "online", "qps_target": "inf", "isl": "200"}
+    fixed = ask(osl="216", **burst).output_tokens_s
+    mixed = ask(osl="214", **burst).output_tokens_s
+    assert fixed is not None
+    assert mixed is not None
+    assert mixed < 0.85 * fixed
+
+
+@pytest.mark.parametrize("engine", ["vLLM 0.11", "TensorRT-LLM 1.0"])
+def test_replicas_have_a_host_and_limits_each(engine: str) -> None:
+    rates = []
+    for copies in (1, 4, 16, 64):
+        found = ask(
+            engine=engine,
+            n_gpus=str(copies),
+            tp="1",
+            dp=str(copies),
+            num_requests=str(400 * copies),
+        )
+        assert found.output_tokens_s is not None
+        rates.append(found.output_tokens_s / copies)
+    assert max(rates) / min(rates) < 1.02
+
+
+def test_limits_hold_for_each_rank_of_data_parallel_attention() -> None:
+    model, cluster = "deepseek_v3", sm.cluster("dgx_h200", nodes=4)
+    task = sm.Inference(input_tokens=200, output_tokens=200, precision="fp8")
+    one = sm.serve(model, cluster, task, sm.ServingLayout(tp=8, dp=2, ep=16), replicas=1)
+    two = sm.serve(model, cluster, task, sm.ServingLayout(tp=8, dp=4, ep=32), replicas=1)
+    assert one.verdict == two.verdict == "ok"
+    assert two.max_running_sequences == 2 * one.max_running_sequences == 4096
+    assert two.max_batched_tokens == 2 * one.max_batched_tokens
+    given = sm.serve(
+        model, cluster, task, sm.ServingLayout(tp=8, dp=4, ep=32), max_running_sequences=512
+    )
+    assert given.max_running_sequences == 512
+    assert given.max_batched_tokens == two.max_batched_tokens
+
+
+def test_heads_that_do_not_divide_are_padded() -> None:
+    model = sm.model("qwen2_5_7b")  # 28 heads, 4 of keys and values
+    same, nothing = padded(model, sm.ServingLayout(tp=4))
+    assert same is model
+    assert nothing == ""
+    wide, note = padded(model, sm.ServingLayout(tp=8))
+    assert wide.shape.heads == 32
+    assert wide.shape.kv_heads == 4
+    assert wide.shape.hidden == model.shape.hidden
+    assert "heads 28 padded to 32" in note
+    found = ask(model="Qwen2.5-7B", n_gpus="8", tp="8", precision="bf16")
+    assert found.output_tokens_s is not None
+    assert "padded" in found.note
+
+
+def test_narrow_experts_stay_narrow_without_products_of_their_format() -> None:
+    row = {"model": "Mixtral 8x7B", "gpu": "A100-80GB", "tp": "1", "precision": "fp8"}
+    assert ask(**row).output_tokens_s is not None  # 47 GB, not 94
+    task = sm.Inference(input_tokens=500, output_tokens=200, precision="int8")
+    plan = sm.serve("mixtral_8x7b", "dgx_a100", task, concurrency=1, replicas=1)
+    assert plan.memory_weights_bytes < 50e9
+    wide = sm.serve(
+        "mixtral_8x7b", "dgx_a100", task.replace(precision="bf16"), sm.ServingLayout(tp=2)
+    )
+    assert wide.verdict == "ok"
+    oss = sm.serve("gpt_oss_120b", "dgx_a100", task.replace(precision="mxfp4"))
+    assert oss.verdict == "ok"
+
+
+def test_four_bit_weights_are_the_fastest_alone() -> None:
+    """One sequence reads every weight once a step: fewer bytes, shorter steps."""
+    times = [
+        sm.serve(
+            "llama3_8b",
+            "dgx_h100",
+            sm.Inference(input_tokens=1000, output_tokens=200, precision=precision),
+            concurrency=1,
+        ).tpot_s
+        for precision in ("int4", "fp8", "bf16")
+    ]
+    assert times == sorted(times)
+
+
+# ----------------------------------------------------------------------------------- intervals
+def _residuals(spread: float, groups: int = 8, rows: int = 25) -> list[ServedResidual]:
+    random = np.random.default_rng(2)
+    situation = ServingSituation("offline", "dense", "hopper")
+    return [
+        ServedResidual((f"gpu{g}", "model"), situation, "rate", float(spread * random.normal()))
+        for g in range(groups)
+        for _ in range(rows)
+    ]
+
+
+def test_intervals_hold_what_they_say_of_groups_left_out() -> None:
+    residuals = _residuals(0.1)
+    inside, rows = coverage(residuals)["rate", "offline"]
+    assert rows == 200
+    assert 0.75 <= inside / rows <= 0.9
+    cells = cells_of(residuals)
+    wide = cells_of(_residuals(0.2))
+    key = ("rate", "offline", "dense", "hopper")
+    assert np.log(wide[key]) == pytest.approx(2 * np.log(cells[key]))
+    # Another architecture borrows the widest cell that covers it.
+    other = ServingSituation("online", "experts", "cdna3")
+    assert factor_of(other, "rate", cells) == cells["rate", "", "", ""]
+    assert factor_of(other, "ttft", cells) is None
+
+
+def test_predictions_carry_their_intervals() -> None:
+    found = ask()
+    assert found.output_tokens_s is not None
+    interval = interval_around(
+        ServingSituation("offline", "dense", "hopper"), "rate", found.output_tokens_s
+    )
+    assert interval is not None
+    assert found.output_tokens_s_low == interval.low < found.output_tokens_s < interval.high
+    assert found.situation == "offline dense hopper"
