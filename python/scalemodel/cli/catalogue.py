@@ -32,7 +32,10 @@ def add_validate(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.set_defaults(run=_validate)
-    kinds = "training, inference, gemm, attention, moe, elementwise, collectives or power"
+    kinds = (
+        "training, inference, gemm, attention, moe, elementwise, collectives, power, "
+        "linear_attention, mamba2, sparse_attention, msa, mhc, moe_fused_a2a or encoder_attention"
+    )
     parser.add_argument("--kind", required=True, metavar="KIND", help=kinds)
     parser.add_argument("file", nargs="?", metavar="FILE", help="CSV (default: the catalogue's)")
     parser.add_argument("--out", metavar="FILE", help="write the rows with their predictions")

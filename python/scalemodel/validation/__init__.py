@@ -62,9 +62,10 @@ def validate(
     ----------
     kind : str
         What a row is: ``"training"`` a step of a training run; ``"inference"`` a serving run;
-        ``"gemm"``, ``"attention"``, ``"moe"``, ``"elementwise"`` a kernel; ``"collectives"`` a
-        collective operation; ``"power"`` the watts of a node that trains or of an accelerator that
-        serves.
+        ``"gemm"``, ``"attention"``, ``"moe"``, ``"elementwise"``, ``"linear_attention"``,
+        ``"mamba2"``, ``"sparse_attention"``, ``"msa"``, ``"mhc"``, ``"moe_fused_a2a"``,
+        ``"encoder_attention"`` a kernel; ``"collectives"`` a collective operation; ``"power"`` the
+        watts of a node that trains or of an accelerator that serves.
     path : path, optional
         CSV file (UTF-8, comma, quoted). Without it, the published measurements that the package
         carries (`scalemodel.validation.published`). Where these have tables of different columns,
