@@ -27,7 +27,7 @@ constexpr bool takes(std::index_sequence<I...>) {
   return requires { T{(static_cast<void>(I), Anything{})...}; };
 }
 
-template <class T, std::size_t Count = 64>
+template <class T, std::size_t Count = 128>
 constexpr std::size_t member_count() {
   if constexpr (Count == 0 || takes<T>(std::make_index_sequence<Count>{})) {
     return Count;
