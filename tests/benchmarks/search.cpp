@@ -209,7 +209,8 @@ void bound_group(benchmark::State& state) {
   Freedom freedom;
   freedom.shards_gradients = freedom.shards_weights = freedom.offloads_optimizer = true;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(lower_bound(q.tables, s, d, cell, stages, freedom));
+    benchmark::DoNotOptimize(
+        lower_bound(q.tables, s, d, cell, stages, freedom, PipelineBound::critical_paths));
   }
 }
 BENCHMARK(bound_group)->Arg(0)->Arg(1);

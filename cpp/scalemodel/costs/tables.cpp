@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "scalemodel/base/index.hpp"
+#include "scalemodel/ops/memory_bound.hpp"
 #include "scalemodel/schedule/pipeline.hpp"
 
 namespace scalemodel {
@@ -31,6 +32,40 @@ ModelFlop model_flop(const Model& model, const Task& task) {
   const double heads = 1.0 + model.mtp_layers;
   flop.forward = flop.layers + Flop{2 * tokens * heads * model.vocab * model.hidden};
   return flop;
+}
+
+/// Whether bytes move at all: a rate that is not stated is none, and takes for ever.
+bool states_rates(const Cluster& cluster, const Stack& stack) {
+  const Accelerator& accelerator = cluster.accelerator;
+  const Bytes size = 1 * unit::MiB;
+  Seconds sum = host_transfer_time(size, accelerator) +
+                memory_time(size, accelerator.elementwise.add_fraction * stack.memory_efficiency,
+                            accelerator);
+  const auto add_group = [&](const GroupShape& group) {
+    sum += p2p_time(size, group, cluster);
+    for (const Collective op :
+         {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+      sum += collective_time(op, size, group, cluster);
+    }
+  };
+  if (cluster.scale_up.domain > 1) add_group({2, 2, 1});
+  if (cluster.accelerators > cluster.scale_up.domain) add_group({2, 1, 2});
+  return std::isfinite(sum.base());
+}
+
+bool is_timed(const Cell& cell) {
+  Seconds sum;
+  const auto add = [&](const Phase& phase) { sum += phase.total() + phase.hidden; };
+  for (const LayerCost& layer : cell.layers) {
+    add(layer.forward);
+    add(layer.backward);
+    for (const Phase& again : layer.recompute) add(again);
+  }
+  for (const EndCost* end : {&cell.embedding, &cell.head}) {
+    add(end->forward);
+    add(end->backward);
+  }
+  return std::isfinite(sum.base());
 }
 
 std::uint64_t mix(std::uint64_t x) {
@@ -165,7 +200,8 @@ Tables::Tables(Model model, Cluster cluster, Task task, Stack stack)
       cluster_(cluster),
       task_(task),
       stack_(stack),
-      flop_(model_flop(model_, task_)) {
+      flop_(model_flop(model_, task_)),
+      rates_stated_(states_rates(cluster_, stack_)) {
   setting_index_.fill(-1);
 }
 
@@ -270,29 +306,45 @@ void Tables::tabulate(const Strategy& strategy) {
   if (first_violation(strategy, d, model_, cluster_, task_) == Reason::ok) tabulate(strategy, d);
 }
 
+void Tables::tabulate(const Strategy& strategy, const Degrees& d) {
+  const Tabulated filled = tabulate_bound(strategy, d);
+  if (filled.stages->paths != nullptr) filled.stages->paths->find();
+}
+
 void Tables::tabulate_bound(const Strategy& strategy) {
   const Degrees d = resolve_degrees(strategy, cluster_, task_);
-  if (first_violation(strategy, d, model_, cluster_, task_) == Reason::ok) add(strategy, d);
-}
-
-void Tables::tabulate(const Strategy& strategy, const Degrees& d) {
-  const StageLayout& stages = add(strategy, d);
-  if (stages.paths != nullptr) stages.paths->find();
-}
-
-const StageLayout& Tables::add(const Strategy& strategy, const Degrees& d) {
-  const Key stage = stage_key(strategy, d);
-  std::int32_t layouts = stage_index_.find(stage);
-  if (layouts < 0) {
-    stages_.push_back(stages_of(strategy, d));
-    layouts = static_cast<std::int32_t>(stages_.size()) - 1;
-    stage_index_.insert(stage, layouts);
+  if (first_violation(strategy, d, model_, cluster_, task_) == Reason::ok) {
+    tabulate_bound(strategy, d);
   }
-  const StageLayout& stages = stages_[at(layouts)];
-  const Setting& setting = setting_of(strategy);
+}
+
+Tabulated Tables::tabulate_bound(const Strategy& strategy, const Degrees& d) {
+  const Key pipeline = stage_key(strategy, d);
+  std::int32_t stages = stage_index_.find(pipeline);
+  if (stages < 0) {
+    stages = static_cast<std::int32_t>(stages_.size());
+    stages_.push_back(stages_of(strategy, d));
+    stage_index_.insert(pipeline, stages);
+  }
   const LayerLayout layout = layout_of(strategy, d);
   const Key key = cell_key(strategy, layout);
-  if (cell_index_.find(key) >= 0) return stages;
+  std::int32_t cell = cell_index_.find(key);
+  if (cell < 0) {
+    cell = static_cast<std::int32_t>(cells_.size());
+    cells_.push_back(make_cell(strategy, d, layout));
+    cell_index_.insert(key, cell);
+  }
+  return {&cells_[at(cell)], &stages_[at(stages)]};
+}
+
+bool Tables::share_cell(const Strategy& a, const Strategy& b) noexcept {
+  return a.placement == b.placement && a.context == b.context &&
+         a.sequence_parallel == b.sequence_parallel && a.regather == b.regather &&
+         a.overlap_tp == b.overlap_tp && a.linear_precision == b.linear_precision;
+}
+
+Cell Tables::make_cell(const Strategy& strategy, const Degrees& d, const LayerLayout& layout) {
+  const Setting& setting = setting_of(strategy);
   Cell cell;
   for (std::size_t k = 0; k < model_.kinds.size(); ++k) {
     cell.layers[k] =
@@ -304,9 +356,8 @@ const StageLayout& Tables::add(const Strategy& strategy, const Degrees& d) {
   // Tensor ranks send a part each and gather it on the other side (arXiv 2104.04473, 4.1).
   cell.boundary = Bytes{tokens / d.tp * (model_.streams * model_.hidden) *
                         operand_bytes(setting.conditions.storage)};
-  cells_.push_back(cell);
-  cell_index_.insert(key, static_cast<std::int32_t>(cells_.size()) - 1);
-  return stages;
+  cell.timed = is_timed(cell);
+  return cell;
 }
 
 const Cell* Tables::find_cell(const Strategy& strategy, const Degrees& degrees) const noexcept {

@@ -23,7 +23,14 @@ namespace scalemodel {
 struct Cell {
   std::array<LayerCost, kMaxLayerKinds> layers{};
   EndCost embedding, head;
-  Bytes boundary;  ///< what one rank sends to the next stage per micro-batch
+  Bytes boundary;      ///< what one rank sends to the next stage per micro-batch
+  bool timed = false;  ///< every time is a number: rates are stated for all that runs
+};
+
+/// What strategies of the same degrees inside and between stages share.
+struct Tabulated {
+  const Cell* cell = nullptr;
+  const StageLayout* stages = nullptr;
 };
 
 /// What one rank sends in one micro-batch: a layer of every kind, the embedding and the LM head.
@@ -45,10 +52,14 @@ class Tables {
 
   /// Fills what `strategy` needs. Cheap when it is there already.
   void tabulate(const Strategy& strategy);
-  /// The same for a lower bound, which needs no paths of its pipeline.
-  void tabulate_bound(const Strategy& strategy);
   /// The same with degrees that are not what the strategy resolves to. Precondition: it can run.
   void tabulate(const Strategy& strategy, const Degrees& degrees);
+  /// The same for a lower bound, which needs no paths of its pipeline.
+  void tabulate_bound(const Strategy& strategy);
+  /// What that fills stays where it is until more is filled. Precondition as above.
+  Tabulated tabulate_bound(const Strategy& strategy, const Degrees& degrees);
+  /// Whether two strategies of the same degrees and schedule share their cell in any case.
+  static bool share_cell(const Strategy& a, const Strategy& b) noexcept;
 
   /// Layouts of the degrees inside a stage; null before `tabulate`.
   const Cell* find_cell(const Strategy& strategy, const Degrees& degrees) const noexcept;
@@ -67,6 +78,8 @@ class Tables {
   /// Conditions in the precision of a strategy. Precondition: tabulated.
   const Conditions& conditions(const Strategy& strategy) const noexcept;
   const ModelFlop& flop() const noexcept { return flop_; }
+  /// Whether the cluster states every rate at which it moves bytes.
+  bool rates_stated() const noexcept { return rates_stated_; }
   std::size_t cells() const noexcept { return cells_.size(); }
   /// Forgets every cell, to bound memory; pointers to them end here.
   void clear();
@@ -104,7 +117,7 @@ class Tables {
   static Key cell_key(const Strategy& strategy, const LayerLayout& layout) noexcept;
   static Key stage_key(const Strategy& strategy, const Degrees& degrees) noexcept;
   StageLayout stages_of(const Strategy& strategy, const Degrees& degrees) const;
-  const StageLayout& add(const Strategy& strategy, const Degrees& degrees);
+  Cell make_cell(const Strategy& strategy, const Degrees& degrees, const LayerLayout& layout);
   LayerLayout layout_of(const Strategy& strategy, const Degrees& degrees) const noexcept;
 
   Model model_;
@@ -114,6 +127,7 @@ class Tables {
   std::vector<Setting> settings_;
   std::array<std::int8_t, kPrecisions> setting_index_;
   ModelFlop flop_;
+  bool rates_stated_;
   std::vector<Cell> cells_;
   std::vector<StageLayout> stages_;
   Index cell_index_, stage_index_;

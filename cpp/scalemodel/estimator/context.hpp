@@ -2,10 +2,11 @@
 #pragma once
 
 #include "scalemodel/costs/tables.hpp"
-#include "scalemodel/schedule/critical_paths.hpp"
 #include "scalemodel/schedule/pipeline.hpp"
 
 namespace scalemodel {
+
+class SharedTerms;
 
 /// What an evaluation reads again and again.
 struct StepContext {
@@ -23,8 +24,8 @@ struct StepContext {
   bool gathered;              ///< parameters live sharded and are gathered layer by layer
   bool weights_sharded;       ///< the same but in a lower bound, which pays for no gathering
   bool free_host;             ///< lower bound: transfers to and from host memory cost nothing
-  bool one_stage = false;     ///< lower bound: stages wait for no other but at the ends of a step
-  RecentDurations* recent = nullptr;  ///< of the same stages, if kept
+  PipelineBound pipeline = PipelineBound::critical_paths;  ///< lower bound: how close
+  SharedTerms* shared = nullptr;                           ///< with strategies before, if kept
 
   const Cluster& cluster() const { return tables.cluster(); }
   const Stack& stack() const { return tables.stack(); }

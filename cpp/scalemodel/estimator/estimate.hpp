@@ -40,11 +40,13 @@ struct Estimate {
 /// the verdict is filled.
 Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept;
 
-/// The same for a legal strategy whose degrees, cell and stages are known: a search finds them
-/// once for all strategies that share them. `recent`: durations of these stages' pipeline.
+/// The same for a legal strategy whose degrees, cell and stages are known.
 Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
-                  const Cell& cell, const StageLayout& stages,
-                  RecentDurations* recent = nullptr) noexcept;
+                  const Cell& cell, const StageLayout& stages) noexcept;
+
+/// What is asked of an estimate or of a bound: all of it, or of strategies that do not fit in
+/// memory nothing but that and why.
+enum class Asked : bool { all, times_that_fit };
 
 /// The memory of an estimate as the log of a stack states it.
 Bytes reported_memory(const Estimate& estimate, const MemoryPolicy& stack) noexcept;
@@ -55,10 +57,6 @@ struct Freedom {
   bool offloads_weights = false, offloads_activations = false, offloads_optimizer = false;
 };
 
-/// What bounds the duration of a pipeline: its critical paths, or, without looking for them, what
-/// each stage takes for itself.
-enum class PipelineBound { critical_paths, one_stage };
-
 /// The estimate of a strategy whose step is known to take `step_time`: what it is longer or shorter
 /// by are waits for the pipeline. Preconditions as of `evaluate`; `estimate` is of this strategy.
 Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate estimate,
@@ -67,12 +65,12 @@ Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate e
 /// A bound for every strategy that differs from `strategy` only in sharding, shard degree, offload
 /// and data-parallel overlap, as `freedom` says: no member has a shorter step, uses less memory or
 /// energy, costs less, or yields more tokens per second or a higher MFU. Data-parallel and host
-/// traffic cost nothing here, and everything that may be sharded is. The other fields mean
-/// nothing. Preconditions as of `evaluate`, but with `PipelineBound::one_stage` a tabulated bound
-/// is enough.
+/// traffic cost nothing here, and everything that may be sharded is. The verdict tells whether some
+/// member may fit in memory. The other fields mean nothing. Preconditions as of `evaluate`, but
+/// without critical paths a tabulated bound is enough.
 Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                      const Cell& cell, const StageLayout& stages, const Freedom& freedom,
-                     PipelineBound pipeline) noexcept;
+                     PipelineBound pipeline, Asked asked = Asked::all) noexcept;
 
 template <>
 struct RecordOf<Estimate> {

@@ -5,6 +5,7 @@
 #include "scalemodel/economics/step.hpp"
 #include "scalemodel/estimator/estimate.hpp"
 #include "scalemodel/estimator/pass_times.hpp"
+#include "scalemodel/estimator/sibling_evaluator.hpp"
 #include "scalemodel/estimator/stage_memory.hpp"
 #include "scalemodel/estimator/step_traffic.hpp"
 #include "scalemodel/estimator/stragglers.hpp"
@@ -87,60 +88,14 @@ constexpr double kBoundMargin = 1 - 1e-9;
 /// A step and its busy time are sums of as many terms as it has passes.
 constexpr double kSumRounding = 1e-12;
 
-/// What a lower bound needs to know of the stages beside the estimate.
-struct Extremes {
-  Seconds least_compute{kInfinity};  ///< of a micro-batch on any stage
-};
-
-void add_extremes(Extremes& extremes, Seconds compute) {
-  extremes.least_compute = min(extremes.least_compute, compute);
-}
-
-/// Passes of one stage.
-struct StagePasses {
-  PartTimes times;
-  int layers = 0;    ///< 0: there is no such stage
-  double of_layers;  ///< their share: the rest is of the model's ends
-};
-
-/// What the stages make of a step together.
-struct Stages {
-  StageCost slowest;  ///< of the busiest stage
-  Seconds busy;       ///< that it is with a micro-batch
-  StepTraffic traffic;
-  const StageClass* slowest_class = nullptr;
-  // One stage with the embedding, one with the head and one with neither.
-  StagePasses first, last, inner;
-  std::array<GatherTimes, kMaxLayerKinds> gathers;
-};
-
-/// Goes through the stages; what the fullest and the slowest of them need is set in the estimate.
-Stages run_stages(const StepContext& c, Estimate& e, Extremes* extremes) {
-  const double overlap_slowdown = c.stack().contention;
-  Stages all;
-  if (c.gathered) all.gathers = layer_gather_times(c);
-  double most_sent = -1;
+/// Time and memory of what a step does to parameters and their states. Sets the verdict.
+void set_states(const StepContext& c, Estimate& e) {
   Bytes peak{-1};
   for (const StageClass& stage : c.stages.classes) {
-    const StageCost cost = stage_cost(c, stage, all.gathers);
-    const Seconds busy = cost.busy(overlap_slowdown);
-    if (extremes != nullptr) add_extremes(*extremes, cost.passes().compute);
-    if (c.stages.paths != nullptr) {
-      StagePasses& kept = stage.head ? all.last : stage.embedding ? all.first : all.inner;
-      kept = {part_times(c, cost, 1), stage.total_layers(), 1 - cost.ends / busy};
-    }
-    // The busiest stage paces the others, however few its micro-batches are; of equals the one that
-    // sends most once per step.
-    const double sent = cost.trainable_dense + cost.trainable_expert;
-    if (all.slowest_class == nullptr || busy > all.busy || (busy == all.busy && sent > most_sent)) {
-      most_sent = sent;
-      all.busy = busy;
-      all.slowest = cost;
-      all.slowest_class = &stage;
-    }
-    e.optimizer = max(e.optimizer, optimizer_time(c, cost));
-    e.exposed_offload = max(e.exposed_offload, optimizer_transfer(c, cost));
-    const MemoryByKind memory = stage_memory(c, stage, cost);
+    const StageParameters parameters = stage_parameters(c, stage);
+    e.optimizer = max(e.optimizer, optimizer_time(c, parameters));
+    e.exposed_offload = max(e.exposed_offload, optimizer_transfer(c, parameters));
+    const MemoryByKind memory = stage_memory(c, stage, parameters);
     const Bytes allocated = memory.allocated() + memory.fragments(c.stack());
     if (allocated > peak) {
       peak = allocated;
@@ -148,14 +103,19 @@ Stages run_stages(const StepContext& c, Estimate& e, Extremes* extremes) {
     }
     e.host_memory = max(e.host_memory, c.cluster().node_accelerators * memory.host);
   }
-  all.traffic = step_traffic(c, *all.slowest_class, all.slowest);
-  return all;
+  if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;
+  if (e.host_memory > c.cluster().host_memory) e.verdict = Reason::offload;
 }
+
+/// One stage with the embedding, one with the head and one with neither.
+struct StagesWithEnds {
+  StagePasses first, last, inner;
+};
 
 /// Passes of layers and ends, where all layers are of one kind, from stages with and without ends.
 /// Two stages have both an end: a layer takes its share of the one whose end takes less of it, but
 /// leaves nothing of the other less than nothing.
-PipelineTimes times_of_stages(const StepContext& c, const Stages& all) {
+PipelineTimes times_of_stages(const StepContext& c, const StagesWithEnds& all) {
   PipelineTimes times;
   PartTimes& layer = times.parts[0];
   const auto take_from = [&](const StagePasses& passes) {
@@ -197,12 +157,69 @@ Sent most_sent(const StepContext& c, double LayerCost::* trainable) {
   return most;
 }
 
+/// How long before its end a pair of DualPipe hands on what it made: the last layer's backward pass
+/// hides what is sent.
+Seconds handed_on_early(const StepContext& c, const StageCost& cost, const StageClass& stage) {
+  if (!c.stages.mirrored || !transfers_overlap(c)) return Seconds{};
+  // A micro-batch passes one of the stage's two chunks.
+  const double layers = std::max(1.0, 0.5 * stage.total_layers());
+  return (cost.backward.compute + cost.recompute.compute) / layers;
+}
+
+/// Whether stages without and with ends tell what layers and ends take.
+bool tells_ends(const StepContext& c) {
+  // Gradients that every chunk reduces for itself hide under no other chunk; those of one replica
+  // are not reduced.
+  const bool alone = c.groups.dense_ranks == 1 && c.groups.expert_ranks == 1;
+  const bool whole = c.degrees.vpp == 1 || c.strategy.sharding != Sharding::zero2 || alone;
+  return whole && c.tables.model().kinds.size() == 1 && !c.stages.mirrored;
+}
+
+bool waits_for_stages(const StepContext& c) {
+  return c.stages.paths != nullptr && c.pipeline != PipelineBound::busiest_stage;
+}
+
+/// Goes through the stages.
+void run_stages(const StepContext& c, PipelinePasses& all) {
+  const double overlap_slowdown = c.stack().contention;
+  std::array<GatherTimes, kMaxLayerKinds> gathers{};
+  if (c.gathered) gathers = layer_gather_times(c);
+  const bool waits = waits_for_stages(c), by_ends = waits && tells_ends(c);
+  StagesWithEnds ends;
+  double most_sent = -1;
+  all.slowest_class = nullptr;
+  all.least_compute = Seconds{kInfinity};
+  for (const StageClass& stage : c.stages.classes) {
+    const StageCost cost = stage_cost(c, stage, gathers);
+    const Seconds busy = cost.busy(overlap_slowdown);
+    all.least_compute = min(all.least_compute, cost.passes().compute);
+    if (by_ends) {
+      StagePasses& kept = stage.head ? ends.last : stage.embedding ? ends.first : ends.inner;
+      kept = {part_times(c, cost, 1), stage.total_layers(), 1 - cost.ends / busy};
+    }
+    // The busiest stage paces the others, however few its micro-batches are; of equals the one that
+    // sends most once per step.
+    const double sent = cost.trainable_dense + cost.trainable_expert;
+    if (all.slowest_class == nullptr || busy > all.busy || (busy == all.busy && sent > most_sent)) {
+      most_sent = sent;
+      all.busy = busy;
+      all.slowest = cost;
+      all.slowest_class = &stage;
+    }
+  }
+  if (!waits) return;
+  all.times = ends.first.layers > 0 && ends.last.layers > 0
+                  ? times_of_stages(c, ends)
+                  : pipeline_times(c, *all.slowest_class, gathers);
+  all.times.early = handed_on_early(c, all.slowest, *all.slowest_class);
+}
+
 /// Every part's share of the gradients and parameters that the slowest stage sends once per step.
 /// Experts travel in groups of their own. How long takes what the slowest stage has none of, the
 /// stage that sends most of it tells.
-void set_traffic(const StepContext& c, const Stages& all, PipelineTimes& times) {
+void set_traffic(const StepContext& c, const PipelinePasses& all, const StepTraffic& traffic,
+                 PipelineTimes& times) {
   if (c.gathered) return;
-  const StepTraffic& traffic = all.traffic;
   const StageCost& slowest = all.slowest;
   const double layers = std::max(1, all.slowest_class->total_layers());
   Sent dense{slowest.trainable_dense, layers}, expert{slowest.trainable_expert, layers};
@@ -248,45 +265,52 @@ void set_traffic(const StepContext& c, const Stages& all, PipelineTimes& times) 
   set(kHeadPart, end_parameters(c, end).trainable, 0);
 }
 
-/// How long before its end a pair of DualPipe hands on what it made: the last layer's backward pass
-/// hides what is sent.
-Seconds handed_on_early(const StepContext& c, const StageCost& cost, const StageClass& stage) {
-  if (!c.stages.mirrored || !transfers_overlap(c)) return Seconds{};
-  // A micro-batch passes one of the stage's two chunks.
-  const double layers = std::max(1.0, 0.5 * stage.total_layers());
-  return (cost.backward.compute + cost.recompute.compute) / layers;
-}
-
 /// From the first pass, or the gathering of its parameters, to the end of the last one and of the
 /// reduction of its gradients.
-PipelineDuration critical_path(const StepContext& c, const Stages& all,
-                               std::array<GatherTimes, kMaxLayerKinds>& gathers) {
-  const CriticalPaths& paths = *c.stages.paths;
-  // Gradients that every chunk reduces for itself hide under no other chunk; those of one replica
-  // are not reduced.
-  const bool alone = c.groups.dense_ranks == 1 && c.groups.expert_ranks == 1;
-  const bool whole = c.degrees.vpp == 1 || c.strategy.sharding != Sharding::zero2 || alone;
-  const bool alike = c.tables.model().kinds.size() == 1 && !c.stages.mirrored;
-  PipelineTimes times = whole && alike && all.first.layers > 0 && all.last.layers > 0
-                            ? times_of_stages(c, all)
-                            : pipeline_times(c, *all.slowest_class, gathers);
-  times.early = handed_on_early(c, all.slowest, *all.slowest_class);
-  if (c.one_stage) return paths.at_least(times, c.degrees.micro_batches, all.busy);
-  set_traffic(c, all, times);
-  return paths.duration(times, c.degrees.micro_batches, all.busy, c.recent);
+PipelineDuration critical_path(const StepContext& c, const PipelinePasses& all,
+                               const StepTraffic& traffic) {
+  if (c.pipeline == PipelineBound::one_stage) {
+    return c.stages.paths->at_least(all.times, c.degrees.micro_batches, all.busy);
+  }
+  PipelineTimes times = all.times;
+  set_traffic(c, all, traffic, times);
+  return c.stages.paths->duration(times, c.degrees.micro_batches, all.busy,
+                                  c.shared != nullptr ? &c.shared->durations : nullptr);
 }
 
-Estimate estimate_of(const StepContext& c, Extremes* extremes) {
-  Estimate e;
-  const Cluster& cluster = c.cluster();
-  const Degrees& d = c.degrees;
-  e.dp = d.dp;
-  e.memory_capacity = cluster.accelerator.memory_capacity;
-  const double overlap_slowdown = c.stack().contention;
-  Stages all = run_stages(c, e, extremes);
-  const StageCost& slowest = all.slowest;
-  const StepTraffic& traffic = all.traffic;
+/// Whether passes hide no traffic but that of their layers.
+bool passes_alone(const StepContext& c) {
+  const Strategy& s = c.strategy;
+  return !c.gathered && s.sharding != Sharding::zero2 &&
+         (c.free_host || (!s.offload_weights && !s.offload_activations));
+}
 
+StepPasses times_of(const StepContext& c, const PipelinePasses& all) {
+  StepPasses step{all.slowest, all.busy, all.least_compute, {}, {}};
+  step.traffic = step_traffic(c, *all.slowest_class, all.slowest);
+  if (waits_for_stages(c)) step.lasts = critical_path(c, all, step.traffic);
+  return step;
+}
+
+/// What strategies share is worked out for the first of them.
+StepPasses step_times(const StepContext& c) {
+  SharedTerms* shared = c.shared;
+  if (shared == nullptr || !passes_alone(c)) {
+    PipelinePasses all;
+    run_stages(c, all);
+    return times_of(c, all);
+  }
+  if (!shared->has_alone) run_stages(c, shared->alone);
+  shared->has_alone = true;
+  return times_of(c, shared->alone);
+}
+
+/// What takes time while the micro-batches pass and between the first and the last of them.
+void set_step_time(const StepContext& c, const StepPasses& step, Estimate& e) {
+  const double overlap_slowdown = c.stack().contention;
+  const Degrees& d = c.degrees;
+  const StageCost& slowest = step.slowest;
+  const StepTraffic& traffic = step.traffic;
   const double m = d.micro_batches;
   const Phase passes = slowest.passes();
   e.compute = m * (passes.compute + overlap_slowdown * slowest.hidden()) +
@@ -300,31 +324,60 @@ Estimate estimate_of(const StepContext& c, Extremes* extremes) {
   e.exposed_ep = m * passes.ep + unpaired_ep;
   e.exposed_offload += m * slowest.offload_exposed;
   e.exposed_dp = m * slowest.gather_exposed + traffic.at_ends;
-  if (c.stages.paths == nullptr) {
+  if (c.stages.pp == 1) {
     e.exposed_dp += c.gathered ? Seconds{} : traffic.gather + traffic.reduce - traffic.hidden;
   } else {
-    const PipelineDuration lasts = critical_path(c, all, all.gathers);
-    const Seconds busy = m * all.busy + (1 - overlap_slowdown) * unpaired_ep;
-    const Seconds idle = lasts.passes - busy;
+    const Seconds busy = m * step.busy + (1 - overlap_slowdown) * unpaired_ep;
+    const Seconds idle = step.lasts.passes - busy;
     e.bubble = idle > kSumRounding * busy ? idle : Seconds{};
-    e.exposed_pp = lasts.hops;
-    e.exposed_dp += lasts.traffic;
+    e.exposed_pp = step.lasts.hops;
+    e.exposed_dp += step.lasts.traffic;
   }
   e.bubble += ((d.pp - 1) * overlap_slowdown) * traffic.drain_hidden;
   const Straggling late = expected_straggling(c.stack().kernel_spread, d, c.gathered);
-  e.bubble += (late.stage * (passes.compute / all.busy)) * e.bubble;
+  e.bubble += (late.stage * (passes.compute / step.busy)) * e.bubble;
   e.compute += (m * late.anywhere) * passes.compute;
   e.overhead = c.stack().step_overhead;
   e.hidden = max(Seconds{}, m * slowest.hidden() - unpaired_ep + traffic.hidden);
   e.step_time = e.compute + e.exposed_tp + e.exposed_cp + e.exposed_ep + e.exposed_pp +
                 e.exposed_dp + e.exposed_offload + e.bubble + e.optimizer + e.overhead;
   e.micro_batches = m;
+}
+
+Estimate states_of(const StepContext& c) {
+  Estimate e;
+  e.dp = c.degrees.dp;
+  e.memory_capacity = c.cluster().accelerator.memory_capacity;
+  set_states(c, e);
+  return e;
+}
+
+/// Whether every rate that a step needs is stated for certain.
+bool rates_stated(const StepContext& c) { return c.tables.rates_stated() && c.cell.timed; }
+
+Estimate estimate_of(const StepContext& c, Asked asked) {
+  Estimate e = states_of(c);
+  if (asked == Asked::times_that_fit && e.verdict != Reason::ok && rates_stated(c)) return e;
+  if (c.shared == nullptr) {
+    set_step_time(c, step_times(c), e);
+  } else {
+    if (!c.shared->has_step) c.shared->step = step_times(c);
+    c.shared->has_step = true;
+    set_step_time(c, c.shared->step, e);
+  }
   set_utilisation(e, c);
   set_energy_and_cost(e, c);
-  if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;
-  if (e.host_memory > cluster.host_memory) e.verdict = Reason::offload;
   if (!is_finite(e)) e = without_rate(e);
   return e;
+}
+
+/// Whether strategies differ at most in the offload of optimizer states, if they differ only in
+/// what `Freedom` speaks of.
+bool share_steps(const Strategy& a, const Strategy& b) {
+  return a.sharding == b.sharding && a.shard_degree == b.shard_degree &&
+         a.overlap_grad_reduce == b.overlap_grad_reduce &&
+         a.overlap_param_gather == b.overlap_param_gather &&
+         a.offload_weights == b.offload_weights && a.offload_activations == b.offload_activations;
 }
 
 }  // namespace
@@ -344,10 +397,33 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
 }
 
 Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
-                  const Cell& cell, const StageLayout& stages, RecentDurations* recent) noexcept {
-  StepContext c = make_context(tables, strategy, degrees, cell, stages);
-  c.recent = recent;
-  return estimate_of(c, nullptr);
+                  const Cell& cell, const StageLayout& stages) noexcept {
+  return estimate_of(make_context(tables, strategy, degrees, cell, stages), Asked::all);
+}
+
+void SiblingEvaluator::start(const Tables& tables, const Cell& cell, const StageLayout& stages) {
+  tables_ = &tables;
+  cell_ = &cell;
+  stages_ = &stages;
+  context_.reset();
+  shared_.reset();
+}
+
+Estimate SiblingEvaluator::operator()(const Strategy& strategy, Asked asked) noexcept {
+  if (!context_ || !share_steps(last_, strategy)) shared_.has_step = false;
+  const bool same_groups = context_ && last_.sharding == strategy.sharding &&
+                           last_.shard_degree == strategy.shard_degree;
+  last_ = strategy;
+  if (same_groups) {
+    const Sharding meant = context_->strategy.sharding;
+    context_->strategy = strategy;
+    context_->strategy.sharding = meant;
+  } else {
+    const Degrees degrees = resolve_degrees(strategy, tables_->cluster(), tables_->task());
+    context_.emplace(make_context(*tables_, strategy, degrees, *cell_, *stages_));
+    context_->shared = &shared_;
+  }
+  return estimate_of(*context_, asked);
 }
 
 Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate estimate,
@@ -378,7 +454,7 @@ Bytes reported_memory(const Estimate& estimate, const MemoryPolicy& stack) noexc
 
 Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                      const Cell& cell, const StageLayout& stages, const Freedom& freedom,
-                     PipelineBound pipeline) noexcept {
+                     PipelineBound pipeline, Asked asked) noexcept {
   Strategy best = strategy;
   best.sharding = freedom.shards_gradients ? Sharding::zero2 : Sharding::zero1;
   best.offload_weights = freedom.offloads_weights;
@@ -392,13 +468,18 @@ Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degre
   g.expert_shard_ranks = g.expert_ranks;
   c.weights_sharded = freedom.shards_weights;
   c.free_host = true;
-  c.one_stage = pipeline == PipelineBound::one_stage;
-  Extremes extremes;
-  Estimate bound = estimate_of(c, &extremes);
-  bound.step_time = kBoundMargin * bound.step_time;
-  bound.compute = kBoundMargin * c.degrees.micro_batches * extremes.least_compute;
+  c.pipeline = pipeline;
+  Estimate bound = states_of(c);
   bound.memory = kBoundMargin * bound.memory;
   bound.host_memory = Bytes{};
+  bound.verdict = bound.memory > bound.memory_capacity ? Reason::out_of_memory : Reason::ok;
+  if (asked == Asked::times_that_fit && bound.verdict != Reason::ok && rates_stated(c))
+    return bound;
+  const StepPasses step = step_times(c);
+  set_step_time(c, step, bound);
+  if (!std::isfinite(bound.step_time.base())) bound = without_rate(bound);
+  bound.step_time = kBoundMargin * bound.step_time;
+  bound.compute = kBoundMargin * c.degrees.micro_batches * step.least_compute;
   bound.exposed_tp = bound.exposed_cp = bound.exposed_ep = bound.exposed_pp = Seconds{};
   bound.exposed_dp = bound.exposed_offload = bound.optimizer = Seconds{};
   set_utilisation(bound, c);

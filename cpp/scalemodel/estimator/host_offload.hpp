@@ -24,9 +24,9 @@ inline void add_host_traffic(StageCost& cost, const StepContext& c, const StageC
 }
 
 /// Offloaded optimizer states travel in and out of the accelerator once per step.
-inline Seconds optimizer_transfer(const StepContext& c, const StageCost& cost) {
+inline Seconds optimizer_transfer(const StepContext& c, const StageParameters& stage) {
   if (c.free_host || !c.strategy.offload_optimizer) return Seconds{};
-  const Bytes states{updated_parameters(c, cost) * state_bytes(c.task(), c.storage_bytes)};
+  const Bytes states{updated_parameters(c, stage) * state_bytes(c.task(), c.storage_bytes)};
   return 2 * host_transfer_time(states, c.cluster().accelerator);
 }
 

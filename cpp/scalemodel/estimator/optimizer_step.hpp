@@ -15,18 +15,18 @@ inline bool keeps_masters_only(const StepContext& c) {
 }
 
 /// Trainable parameters a rank holds optimizer states of.
-inline double updated_parameters(const StepContext& c, const StageCost& cost) {
-  if (c.strategy.sharding == Sharding::ddp) return cost.trainable_dense + cost.trainable_expert;
-  return cost.trainable_dense / c.groups.dense_shard_ranks +
-         cost.trainable_expert / c.groups.expert_shard_ranks;
+inline double updated_parameters(const StepContext& c, const StageParameters& stage) {
+  if (c.strategy.sharding == Sharding::ddp) return stage.trainable_dense + stage.trainable_expert;
+  return stage.trainable_dense / c.groups.dense_shard_ranks +
+         stage.trainable_expert / c.groups.expert_shard_ranks;
 }
 
 /// Reading and writing of everything an update touches.
-inline Seconds optimizer_time(const StepContext& c, const StageCost& cost) {
-  const double updated = updated_parameters(c, cost);
+inline Seconds optimizer_time(const StepContext& c, const StageParameters& stage) {
+  const double updated = updated_parameters(c, stage);
   const double held = c.gathered || c.strategy.sharding == Sharding::zero2
                           ? updated
-                          : cost.trainable_dense + cost.trainable_expert;
+                          : stage.trainable_dense + stage.trainable_expert;
   // Gradients that are all-reduced in another format are flattened, divided, cast, cast back and
   // copied out: 24 bytes each at two bytes stored.
   const bool copied = c.stack().reduces_fp32 && c.gradient_bytes < 4 && c.groups.dense_ranks > 1;

@@ -181,7 +181,7 @@ inline Seconds exposed_traffic(Seconds traffic, Seconds overlappable, double buc
 /// ZeRO-2 keeps only a shard of the gradients, so every micro-batch reduces them chunk by chunk,
 /// each under its own backward pass.
 inline void add_repeated_reduction(StageCost& cost, const StepContext& c, const StageClass& stage,
-                                   double share, const EndParameters& ends) {
+                                   double share) {
   const bool hide = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
   const double chunks = chunks_of(c, stage);
   const double layers = std::max(1.0, stage.total_layers() / chunks);
@@ -194,7 +194,8 @@ inline void add_repeated_reduction(StageCost& cost, const StepContext& c, const 
   cost.backward.hidden += reduce - exposed;
   // Token embedding and LM head reduce theirs in the chunks that they are in.
   const double trainable = cost.trainable_dense + cost.trainable_expert;
-  if (trainable > 0) cost.ends += (ends.trainable / trainable) * exposed;
+  if (trainable <= 0) return;
+  cost.ends += (end_parameters(c, stage).trainable / trainable) * exposed;
 }
 
 }  // namespace scalemodel

@@ -7,6 +7,7 @@
 
 #include "scalemodel/estimator/host_offload.hpp"
 #include "scalemodel/estimator/parameter_gathering.hpp"
+#include "scalemodel/estimator/shared_terms.hpp"
 
 namespace scalemodel {
 
@@ -32,10 +33,13 @@ inline void expose_expert_exchange(StageCost& cost, const StepContext& c, const 
   }
 }
 
-inline StageCost stage_cost(const StepContext& c, const StageClass& stage,
-                            std::array<GatherTimes, kMaxLayerKinds>& gathers) {
-  // A DualPipe stage holds two chunks and runs half of the micro-batches through each.
-  const double share = c.stages.mirrored ? 0.5 : 1;
+/// A DualPipe stage holds two chunks and runs half of the micro-batches through each.
+inline double share_of_passes(const StepContext& c) { return c.stages.mirrored ? 0.5 : 1; }
+
+/// Without traffic of parameters and gradients and to host memory: what strategies of one cell that
+/// recompute alike share.
+inline StageCost layer_passes(const StepContext& c, const StageClass& stage) {
+  const double share = share_of_passes(c);
   const double recomputed = recompute_share(c.strategy, stage);
   const auto mode = static_cast<std::size_t>(c.strategy.recompute);
   StageCost cost;
@@ -47,10 +51,6 @@ inline StageCost stage_cost(const StepContext& c, const StageClass& stage,
     cost.backward = cost.backward + share * n * layer.backward;
     cost.recompute = cost.recompute + share * n * recomputed * layer.recompute[mode];
     cost.weight_gradient += share * n * layer.weight_gradient;
-    cost.dense += n * layer.dense_parameters;
-    cost.expert += n * layer.expert_parameters;
-    cost.trainable_dense += n * layer.trainable_dense;
-    cost.trainable_expert += n * layer.trainable_expert;
   }
   if (c.degrees.ep > 1 && !pairs_micro_batches(c)) {
     expose_expert_exchange(cost, c, stage, share);
@@ -63,14 +63,20 @@ inline StageCost stage_cost(const StepContext& c, const StageClass& stage,
   };
   if (stage.embedding) add_end(c.cell.embedding);
   if (stage.head) add_end(c.cell.head);
-  const EndParameters ends = end_parameters(c, stage);
-  cost.dense += ends.all;
-  cost.trainable_dense += ends.trainable;
+  static_cast<StageParameters&>(cost) = stage_parameters(c, stage);
+  return cost;
+}
+
+inline StageCost stage_cost(const StepContext& c, const StageClass& stage,
+                            std::array<GatherTimes, kMaxLayerKinds>& gathers) {
+  const double share = share_of_passes(c);
+  const auto alone = [&] { return layer_passes(c, stage); };
+  StageCost cost = c.shared != nullptr ? c.shared->passes(stage, alone) : alone();
   if (c.gathered) {
     add_parameter_gathering(cost, c, stage, gathers, share);
   }
   add_host_traffic(cost, c, stage, share);
-  if (c.strategy.sharding == Sharding::zero2) add_repeated_reduction(cost, c, stage, share, ends);
+  if (c.strategy.sharding == Sharding::zero2) add_repeated_reduction(cost, c, stage, share);
   if (c.stages.mirrored) {
     // DualPipe runs one direction's dispatch and combine under the other direction's compute.
     const Seconds ep = cost.forward.ep + cost.backward.ep + cost.recompute.ep;

@@ -11,7 +11,7 @@ namespace scalemodel {
 namespace {
 
 /// Parameters, their gradients and optimizer states.
-void add_states(MemoryByKind& memory, const StepContext& c, const StageCost& cost) {
+void add_states(MemoryByKind& memory, const StepContext& c, const StageParameters& parameters) {
   const Strategy& s = c.strategy;
   const MemoryPolicy& stack = c.stack();
   const DataParallelGroups& g = c.groups;
@@ -30,21 +30,24 @@ void add_states(MemoryByKind& memory, const StepContext& c, const StageCost& cos
   // leaves them with the optimizer unless weights may go to the host.
   const bool masters_only = keeps_masters_only(c);
   if (!masters_only) {
-    memory.weights = Bytes{weight_bytes * shared(cost.dense, cost.expert, c.weights_sharded)};
+    memory.weights =
+        Bytes{weight_bytes * shared(parameters.dense, parameters.expert, c.weights_sharded)};
   }
   const bool gradients_sharded = c.gathered || s.sharding == Sharding::zero2;
-  memory.gradients = Bytes{c.gradient_bytes *
-                           shared(cost.trainable_dense, cost.trainable_expert, gradients_sharded)};
+  memory.gradients =
+      Bytes{c.gradient_bytes *
+            shared(parameters.trainable_dense, parameters.trainable_expert, gradients_sharded)};
   if (stack.narrow_gradients && c.gradient_bytes > c.storage_bytes) {
-    memory.gradients += Bytes{c.storage_bytes * (cost.trainable_dense + cost.trainable_expert)};
+    memory.gradients +=
+        Bytes{c.storage_bytes * (parameters.trainable_dense + parameters.trainable_expert)};
   }
   // A lower bound must not copy either: it may stand for replicas that do not share states out.
   const bool copies = s.sharding != Sharding::ddp && !c.free_host;
   const double copy = copies ? stack.optimizer_copy.base() : 0;
   memory.optimizer =
-      Bytes{(state_bytes(c.task(), c.storage_bytes) + copy) * updated_parameters(c, cost)};
+      Bytes{(state_bytes(c.task(), c.storage_bytes) + copy) * updated_parameters(c, parameters)};
   if (masters_only && (c.gathered || s.offload_weights)) {
-    memory.weights = Bytes{c.task().master_bytes * updated_parameters(c, cost)};
+    memory.weights = Bytes{c.task().master_bytes * updated_parameters(c, parameters)};
     memory.optimizer = memory.optimizer - memory.weights;
   }
 }
@@ -122,17 +125,18 @@ void move_to_host(MemoryByKind& memory, const Strategy& s, const StageClass& sta
 }  // namespace
 
 MemoryByKind stage_memory(const StepContext& c, const StageClass& stage,
-                          const StageCost& cost) noexcept {
+                          const StageParameters& parameters) noexcept {
   MemoryByKind memory;
-  add_states(memory, c, cost);
+  add_states(memory, c, parameters);
   const double held = add_activations(memory, c, stage);
   add_working_sets(memory, c, stage);
   move_to_host(memory, c.strategy, stage, held);
   return memory;
 }
 
-MemoryKinds peak_memory(const StepContext& c, const StageClass& stage, const StageCost& cost) {
-  const MemoryByKind memory = stage_memory(c, stage, cost);
+MemoryKinds peak_memory(const StepContext& c, const StageClass& stage,
+                        const StageParameters& parameters) {
+  const MemoryByKind memory = stage_memory(c, stage, parameters);
   return {memory.weights,       memory.gradients, memory.optimizer,
           memory.activations,   memory.logits,    memory.temporary,
           memory.communication, memory.gathered,  c.stack().reserve + memory.fragments(c.stack())};

@@ -23,9 +23,10 @@ struct MemoryByKind {
 };
 
 MemoryByKind stage_memory(const StepContext& c, const StageClass& stage,
-                          const StageCost& cost) noexcept;
+                          const StageParameters& parameters) noexcept;
 
 /// The same with what the allocator reserves.
-MemoryKinds peak_memory(const StepContext& c, const StageClass& stage, const StageCost& cost);
+MemoryKinds peak_memory(const StepContext& c, const StageClass& stage,
+                        const StageParameters& parameters);
 
 }  // namespace scalemodel

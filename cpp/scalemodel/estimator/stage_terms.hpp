@@ -8,8 +8,14 @@
 
 namespace scalemodel {
 
+/// Parameters that a rank of a stage holds, and those of them that learn.
+struct StageParameters {
+  double dense = 0, expert = 0;
+  double trainable_dense = 0, trainable_expert = 0;
+};
+
 /// One pipeline stage, one micro-batch.
-struct StageCost {
+struct StageCost : StageParameters {
   Phase forward, backward, recompute;
   Seconds weight_gradient;
   Seconds gather_exposed;  ///< sharded parameters
@@ -18,8 +24,6 @@ struct StageCost {
   Seconds first_gather, last_reduce;        ///< of sharded parameters: without a neighbour to hide
   Seconds ends;                             ///< part of the passes for token embedding and LM head
   Seconds paired_forward, paired_backward;  ///< exposed by passes that no other one runs beside
-  double dense = 0, expert = 0;             ///< parameters
-  double trainable_dense = 0, trainable_expert = 0;
 
   Phase passes() const { return forward + backward + recompute; }
   Seconds hidden() const { return passes().hidden; }
@@ -55,6 +59,23 @@ inline EndParameters end_parameters(const StepContext& c, const StageClass& stag
   if (stage.embedding || copy) add(c.cell.embedding);
   if (stage.head) add(c.cell.head);
   return ends;
+}
+
+inline StageParameters stage_parameters(const StepContext& c, const StageClass& stage) {
+  StageParameters sum;
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    if (stage.layers[k] == 0) continue;
+    const LayerCost& layer = c.cell.layers[k];
+    const double n = stage.layers[k];
+    sum.dense += n * layer.dense_parameters;
+    sum.expert += n * layer.expert_parameters;
+    sum.trainable_dense += n * layer.trainable_dense;
+    sum.trainable_expert += n * layer.trainable_expert;
+  }
+  const EndParameters ends = end_parameters(c, stage);
+  sum.dense += ends.all;
+  sum.trainable_dense += ends.trainable;
+  return sum;
 }
 
 /// Share of a stage's layers that is recomputed.

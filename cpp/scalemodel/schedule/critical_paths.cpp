@@ -132,19 +132,20 @@ PathTimes LongestPath::exactly(std::size_t row, std::size_t columns,
   return {Seconds{lasts}, Seconds{lasts + sums.exact_[0] * counts[0]}};
 }
 
-const PipelineDuration* RecentDurations::find(const LongestPath::Sums& sums, double micro_batches,
-                                              Seconds slowest) const noexcept {
+const RecentDurations::Entry* RecentDurations::find(const LongestPath::Sums& sums,
+                                                    std::size_t columns, double micro_batches,
+                                                    Seconds slowest) const noexcept {
   for (const Entry& entry : entries_) {
-    if (entry.micro_batches == micro_batches && entry.slowest == slowest && entry.sums == sums) {
-      return &entry.duration;
+    if (entry.micro_batches == micro_batches && entry.slowest == slowest &&
+        entry.sums.agree(sums, columns)) {
+      return &entry;
     }
   }
   return nullptr;
 }
 
-void RecentDurations::add(const LongestPath::Sums& sums, double micro_batches, Seconds slowest,
-                          const PipelineDuration& duration) noexcept {
-  entries_[oldest_] = {sums, micro_batches, slowest, duration};
+void RecentDurations::add(const Entry& entry) noexcept {
+  entries_[oldest_] = entry;
   oldest_ = (oldest_ + 1) % entries_.size();
 }
 
@@ -169,13 +170,16 @@ void CriticalPaths::search() const {
   kinds[kToStage] = std::move(stages.to);
   kinds[kOnStage] = std::move(stages.on);
   paths_ = LongestPath(kinds);
+  for (const Kind kind : {kQuiet, kFurther, kToStage, kOnStage}) {
+    quiet_columns_ = std::max(quiet_columns_, paths_.columns(kind));
+  }
   found_.store(true, std::memory_order_release);
 }
 
-CriticalPaths::Quiet CriticalPaths::quiet(const LongestPath::Sums& sums, double micro_batches,
-                                          Seconds slowest) const noexcept {
+QuietTimes CriticalPaths::quiet(const LongestPath::Sums& sums, double micro_batches,
+                                Seconds slowest) const noexcept {
   const double groups = (micro_batches - micro_batches_) / pp_;
-  Quiet lasts{paths_.longest(kQuiet, sums), {}};
+  QuietTimes lasts{paths_.longest(kQuiet, sums), {}};
   PathTimes another, stage;
   if (groups > 0) {
     another = paths_.longest(kFurther, sums);
@@ -195,11 +199,13 @@ PipelineDuration CriticalPaths::duration(const PipelineTimes& times, double micr
                                          Seconds slowest, RecentDurations* recent) const noexcept {
   find();
   const LongestPath::Sums sums(paths_, times);
+  const RecentDurations::Entry* alike = nullptr;
   if (recent != nullptr) {
-    const PipelineDuration* known = recent->find(sums, micro_batches, slowest);
-    if (known != nullptr) return *known;
+    const auto* same = recent->find(sums, paths_.columns(), micro_batches, slowest);
+    if (same != nullptr) return same->duration;
+    alike = recent->find(sums, quiet_columns_, micro_batches, slowest);
   }
-  const Quiet lasts = quiet(sums, micro_batches, slowest);
+  const QuietTimes lasts = alike != nullptr ? alike->quiet : quiet(sums, micro_batches, slowest);
   const Seconds with_hops = lasts.first.with_hops + lasts.further.with_hops;
   const Seconds passes = min(with_hops, lasts.first.passes + lasts.further.passes);
   bool hides = false, blocks = false;
@@ -213,7 +219,7 @@ PipelineDuration CriticalPaths::duration(const PipelineTimes& times, double micr
     all = max(all, busy.with_hops + lasts.further.with_hops);
   }
   const PipelineDuration duration{passes, with_hops - passes, all - with_hops};
-  if (recent != nullptr) recent->add(sums, micro_batches, slowest, duration);
+  if (recent != nullptr) recent->add({sums, micro_batches, slowest, lasts, duration});
   return duration;
 }
 

@@ -38,10 +38,10 @@ class LongestPath {
       std::copy_n(other.exact_.begin(), columns_, exact_.begin());
       return *this;
     }
-    /// From the back, where the traffic is, in which strategies differ most often.
-    bool operator==(const Sums& other) const noexcept {
-      if (columns_ != other.columns_) return false;
-      std::size_t same = columns_;
+    /// Whether the first `columns` are the same. From the back, where the traffic is, in which
+    /// strategies differ most often.
+    bool agree(const Sums& other, std::size_t columns) const noexcept {
+      std::size_t same = columns;
       while (same > 0 && exact_[same - 1] == other.exact_[same - 1]) --same;
       return same == 0;
     }
@@ -51,6 +51,10 @@ class LongestPath {
     std::size_t columns_ = 0;
     std::array<double, kPassTimes * kPipelineParts + 2> exact_;
   };
+
+  std::size_t columns() const noexcept { return columns_; }
+  /// Those of them that paths of a kind need: the first ones.
+  std::size_t columns(std::size_t which) const noexcept { return kinds_[which].columns; }
 
   PathTimes longest(std::size_t which, const Sums& sums) const noexcept;
   /// The longest of two kinds' paths, row with row, the second taken `times` times.
@@ -82,25 +86,41 @@ class LongestPath {
   std::vector<float> rough_;   ///< the same rows, `kRows` after `kRows`, column after column
 };
 
+/// A pipeline without traffic: the step that its paths were found for, and by how much further
+/// micro-batches lengthen it.
+struct QuietTimes {
+  PathTimes first, further;
+};
+
 /// The last few durations of one pipeline: strategies of a search differ often in nothing that its
-/// passes feel.
+/// passes feel, or in traffic alone.
 class RecentDurations {
  public:
-  const PipelineDuration* find(const LongestPath::Sums& sums, double micro_batches,
-                               Seconds slowest) const noexcept;
-  void add(const LongestPath::Sums& sums, double micro_batches, Seconds slowest,
-           const PipelineDuration& duration) noexcept;
-
- private:
   struct Entry {
     LongestPath::Sums sums;
     double micro_batches = 0;  ///< none in an empty entry
     Seconds slowest;
+    QuietTimes quiet;
     PipelineDuration duration;
   };
+
+  /// Forgets all of them: another pipeline follows.
+  void reset() noexcept {
+    for (Entry& entry : entries_) entry.micro_batches = 0;
+  }
+  /// Of these times, as far as the first `columns` count them; null if there is none.
+  const Entry* find(const LongestPath::Sums& sums, std::size_t columns, double micro_batches,
+                    Seconds slowest) const noexcept;
+  void add(const Entry& entry) noexcept;
+
+ private:
   std::array<Entry, 4> entries_;
   std::size_t oldest_ = 0;
 };
+
+/// What bounds the duration of a pipeline: its critical paths, or, without looking for them, what
+/// each stage takes from the first micro-batch to the last, or the passes of the busiest one alone.
+enum class PipelineBound : std::uint8_t { critical_paths, one_stage, busiest_stage };
 
 /// Duration of a pipeline as a function of the times of its parts. It is the longest of its
 /// critical paths, hence convex and piecewise linear in these times: a path is a count of every
@@ -144,12 +164,8 @@ class CriticalPaths {
   /// which many micro-batches may make the longest: to it and back, and a micro-batch on it.
   enum Kind : std::size_t { kQuiet, kFurther, kHiding, kBlocking, kToStage, kOnStage, kKinds };
 
-  /// Without traffic: of the step that the paths were found for, and by how much further
-  /// micro-batches lengthen it.
-  struct Quiet {
-    PathTimes first, further;
-  };
-  Quiet quiet(const LongestPath::Sums& sums, double micro_batches, Seconds slowest) const noexcept;
+  QuietTimes quiet(const LongestPath::Sums& sums, double micro_batches,
+                   Seconds slowest) const noexcept;
 
   void search() const;
 
@@ -158,7 +174,8 @@ class CriticalPaths {
   LongestPath stage_paths_;  ///< to each stage and on it
   mutable std::mutex searching_;
   mutable std::atomic<bool> found_{false};
-  mutable LongestPath paths_;  ///< once they are found
+  mutable LongestPath paths_;              ///< once they are found
+  mutable std::size_t quiet_columns_ = 0;  ///< that `quiet` reads
 };
 
 /// The critical paths of a pipeline, one object for all who ask. Any thread may.

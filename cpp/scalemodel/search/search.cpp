@@ -1,7 +1,10 @@
 #include "scalemodel/search/search.hpp"
 
 #include <algorithm>
+#include <span>
+#include <tuple>
 
+#include "scalemodel/estimator/sibling_evaluator.hpp"
 #include "scalemodel/search/top_k.hpp"
 
 namespace scalemodel {
@@ -14,41 +17,51 @@ constexpr std::size_t kBlock = 256;
 /// Option groups whose bounds are held at once.
 constexpr std::size_t kBoundsHeld = std::size_t{1} << 21;
 
-/// The members of an option group at one point, with what they share.
-struct Located {
-  Degrees degrees;
-  const Cell* cell = nullptr;
-  const StageLayout* stages = nullptr;
-};
+/// Finds what the option groups of one point share. Neighbours share most of it.
+class PointTables {
+ public:
+  PointTables(Tables& tables, const Point& point, const Options& options)
+      : tables_(tables), point_(point), options_(options) {}
 
-Located locate(Tables& tables, const Strategy& strategy, PipelineBound needed) {
-  if (tables.cells() >= kMaxCells) tables.clear();
-  if (needed == PipelineBound::one_stage) {
-    tables.tabulate_bound(strategy);
-  } else {
-    tables.tabulate(strategy);
+  /// The first member of `group`, to which all else belongs until the next is asked for.
+  const Strategy& find(const OptionGroup& group) {
+    const Strategy last = leader_;
+    leader_ = joined(point_.degrees, options_.rows[group.begin]);
+    const bool known = tabulated_.cell != nullptr;
+    if (!known || last.sharding != leader_.sharding || last.shard_degree != leader_.shard_degree) {
+      degrees_ = resolve_degrees(leader_, tables_.cluster(), tables_.task());
+    }
+    if (known && Tables::share_cell(last, leader_)) return leader_;
+    if (tables_.cells() >= kMaxCells) tables_.clear();
+    tabulated_ = tables_.tabulate_bound(leader_, degrees_);
+    return leader_;
   }
-  Located at;
-  at.degrees = resolve_degrees(strategy, tables.cluster(), tables.task());
-  at.cell = tables.find_cell(strategy, at.degrees);
-  at.stages = tables.find_stages(strategy, at.degrees);
-  return at;
-}
+  const Degrees& degrees() const { return degrees_; }
+  const Cell& cell() const { return *tabulated_.cell; }
+  const StageLayout& stages() const { return *tabulated_.stages; }
+
+ private:
+  Tables& tables_;
+  const Point& point_;
+  const Options& options_;
+  Strategy leader_;
+  Degrees degrees_;
+  Tabulated tabulated_;
+};
 
 /// Evaluates the rows of one group that lie in `rows`; `take(row, strategy, estimate)`.
 template <class Take>
-void evaluate_group(Tables& tables, const Point& point, const Options& options,
-                    const OptionGroup& group, RowRange rows, Take&& take) {
+void evaluate_group(const Tables& tables, PointTables& at, SiblingEvaluator& evaluate,
+                    const Point& point, const Options& options, const OptionGroup& group,
+                    RowRange rows, Asked asked, Take&& take) {
   const std::uint64_t first = std::max(rows.first, point.first_row + group.begin);
   const std::uint64_t last = std::min(rows.last, point.first_row + group.end);
   if (first >= last) return;
-  const Strategy leader = joined(point.degrees, options.rows[group.begin]);
-  const Located at = locate(tables, leader, PipelineBound::critical_paths);
-  RecentDurations recent;
+  at.find(group);
+  evaluate.start(tables, at.cell(), at.stages());
   for (std::uint64_t row = first; row < last; ++row) {
     const Strategy strategy = joined(point.degrees, options.rows[row - point.first_row]);
-    const Degrees degrees = resolve_degrees(strategy, tables.cluster(), tables.task());
-    take(row, strategy, evaluate(tables, strategy, degrees, *at.cell, *at.stages, &recent));
+    take(row, strategy, evaluate(strategy, asked));
   }
 }
 
@@ -57,7 +70,25 @@ struct SearchWorker {
   Tables tables;
   TopK<Strategy> best;
   SearchCounts counts;
+  SiblingEvaluator evaluate;
 };
+
+/// What becomes of strategies that do not fit no search asks but one that ranks them.
+Asked asked_of(const SearchOptions& options) {
+  return options.too_big ? Asked::all : Asked::times_that_fit;
+}
+
+void judge(SearchWorker& worker, const SearchOptions& options, std::uint64_t row,
+           const Strategy& strategy, const Estimate& estimate);
+
+/// Judges the rows of one group that lie in `rows`.
+void search_group(SearchWorker& worker, PointTables& at, const Point& point, const Options& all,
+                  const OptionGroup& group, RowRange rows, const SearchOptions& options) {
+  evaluate_group(worker.tables, at, worker.evaluate, point, all, group, rows, asked_of(options),
+                 [&](std::uint64_t row, const Strategy& s, const Estimate& e) {
+                   judge(worker, options, row, s, e);
+                 });
+}
 
 void judge(SearchWorker& worker, const SearchOptions& options, std::uint64_t row,
            const Strategy& strategy, const Estimate& estimate) {
@@ -82,6 +113,10 @@ void judge(SearchWorker& worker, const SearchOptions& options, std::uint64_t row
 struct BoundedGroup {
   double bound = 0;
   std::uint32_t point = 0, group = 0;
+
+  bool operator<(const BoundedGroup& other) const {
+    return std::tie(bound, point, group) < std::tie(other.bound, other.point, other.group);
+  }
 };
 
 /// Points whose rows meet a range.
@@ -95,13 +130,12 @@ PointRange points_of(const Enumeration& space, RowRange rows) {
 }
 
 /// Bound of a group's scores; kInfinity where no member can be an answer at all.
-double bound_of(Tables& tables, const Point& point, const Options& all, const OptionGroup& group,
+double bound_of(const Tables& tables, PointTables& at, const OptionGroup& group,
                 const SearchOptions& options, PipelineBound pipeline) {
-  const Strategy leader = joined(point.degrees, all.rows[group.begin]);
-  const Located at = locate(tables, leader, pipeline);
-  const Estimate bound =
-      lower_bound(tables, leader, at.degrees, *at.cell, *at.stages, group.freedom, pipeline);
-  if (!options.too_big && bound.memory > bound.memory_capacity) return kInfinity;
+  const Strategy& leader = at.find(group);
+  const Estimate bound = lower_bound(tables, leader, at.degrees(), at.cell(), at.stages(),
+                                     group.freedom, pipeline, asked_of(options));
+  if (!options.too_big && bound.verdict == Reason::out_of_memory) return kInfinity;
   for (const Constraint& constraint : options.constraints) {
     if (constraint.bounded() && !constraint.holds(bound)) return kInfinity;
   }
@@ -123,7 +157,7 @@ class PrunedSearch {
         groups += space_.options(space_.points()[last]).groups.size();
         ++last;
       }
-      if (!bound_window(first, last) || !evaluate_best_first()) return false;
+      if (!bound_window(first, last) || !evaluate_window()) return false;
       first = last;
     }
     return true;
@@ -147,45 +181,74 @@ class PrunedSearch {
     return pool_.run(last - first, 1, [&](std::size_t worker, std::size_t item) {
       const Point& point = space_.points()[first + item];
       const Options& all = space_.options(point);
+      Tables& tables = workers_[worker].tables;
+      PointTables at(tables, point, all);
       for (std::size_t g = 0; g < all.groups.size(); ++g) {
         BoundedGroup& bounded = bounded_groups_[starts[item] + g];
         bounded.point = static_cast<std::uint32_t>(first + item);
         bounded.group = static_cast<std::uint32_t>(g);
-        bounded.bound = bound_of(workers_[worker].tables, point, all, all.groups[g], options_,
-                                 PipelineBound::one_stage);
+        bounded.bound = bound_of(tables, at, all.groups[g], options_, PipelineBound::busiest_stage);
       }
+    });
+  }
+
+  /// In batches of the best bounds, which a look at all stages of a pipeline makes closer: most
+  /// groups are worse than what was found without one.
+  bool evaluate_window() {
+    std::size_t batch = kFirstBatch;
+    for (auto from = bounded_groups_.begin(); from != bounded_groups_.end(); batch *= 4) {
+      const auto left = static_cast<std::size_t>(bounded_groups_.end() - from);
+      const auto to = from + static_cast<std::ptrdiff_t>(std::min(batch, left));
+      if (to != bounded_groups_.end()) std::nth_element(from, to, bounded_groups_.end());
+      if (beyond(std::min_element(from, to)->bound)) {
+        skip(std::span(from, bounded_groups_.end()));
+        return true;
+      }
+      const std::span groups(from, to);
+      if (!bound_closer(groups) || !evaluate_best_first(groups)) return false;
+      from = to;
+    }
+    return true;
+  }
+
+  bool bound_closer(std::span<BoundedGroup> groups) {
+    return pool_.run(groups.size(), 16, [&](std::size_t worker, std::size_t item) {
+      BoundedGroup& bounded = groups[item];
+      if (beyond(bounded.bound)) return;
+      const Point& point = space_.points()[bounded.point];
+      const Options& all = space_.options(point);
+      Tables& tables = workers_[worker].tables;
+      PointTables at(tables, point, all);
+      bounded.bound =
+          bound_of(tables, at, all.groups[bounded.group], options_, PipelineBound::one_stage);
     });
   }
 
   /// In rounds: within one the threshold is fixed, so that what is skipped does not depend on who
   /// was faster.
-  bool evaluate_best_first() {
-    std::ranges::sort(bounded_groups_, [](const BoundedGroup& a, const BoundedGroup& b) {
-      return std::tie(a.bound, a.point, a.group) < std::tie(b.bound, b.point, b.group);
-    });
+  bool evaluate_best_first(std::span<BoundedGroup> groups) {
+    std::sort(groups.begin(), groups.end());
     std::size_t done = 0, round = kFirstRound;
-    while (done < bounded_groups_.size() && !beyond(bounded_groups_[done].bound)) {
-      std::size_t end = std::min(bounded_groups_.size(), done + round);
-      while (beyond(bounded_groups_[end - 1].bound)) --end;
+    while (done < groups.size() && !beyond(groups[done].bound)) {
+      std::size_t end = std::min(groups.size(), done + round);
+      while (beyond(groups[end - 1].bound)) --end;
       const bool complete =
           pool_.run(end - done, 1 + round / 256, [&](std::size_t worker, std::size_t item) {
-            const BoundedGroup& bounded = bounded_groups_[done + item];
+            const BoundedGroup& bounded = groups[done + item];
             SearchWorker& searcher = workers_[worker];
             const Point& point = space_.points()[bounded.point];
             const Options& all = space_.options(point);
             const OptionGroup& group = all.groups[bounded.group];
             const std::uint64_t rows = rows_of(bounded);
             pool_.add_done(rows);
+            PointTables at(searcher.tables, point, all);
             // Only what may still be among the best is worth a look for its critical paths.
-            if (beyond(bound_of(searcher.tables, point, all, group, options_,
+            if (beyond(bound_of(searcher.tables, at, group, options_,
                                 PipelineBound::critical_paths))) {
               searcher.counts.pruned += rows;
               return;
             }
-            evaluate_group(searcher.tables, point, all, group, rows_,
-                           [&](std::uint64_t row, const Strategy& s, const Estimate& e) {
-                             judge(searcher, options_, row, s, e);
-                           });
+            search_group(searcher, at, point, all, group, rows_, options_);
           });
       if (!complete) return false;
       for (const SearchWorker& searcher : workers_) {
@@ -194,16 +257,22 @@ class PrunedSearch {
       done = end;
       round = std::min(2 * round, kLastRound);
     }
+    skip(groups.subspan(done));
+    return true;
+  }
+
+  void skip(std::span<const BoundedGroup> groups) {
     std::uint64_t skipped = 0;
-    for (; done < bounded_groups_.size(); ++done) skipped += rows_of(bounded_groups_[done]);
+    for (const BoundedGroup& bounded : groups) skipped += rows_of(bounded);
     workers_[0].counts.pruned += skipped;
     pool_.add_done(skipped);
-    return true;
   }
 
   bool beyond(double bound) const { return bound == kInfinity || bound > best_.threshold(); }
 
-  static constexpr std::size_t kFirstRound = 64, kLastRound = 8192;
+  static constexpr std::size_t kFirstRound = 64, kLastRound = 1024;
+  /// Groups whose bounds are made closer together, four times as many with every batch.
+  static constexpr std::size_t kFirstBatch = 2048;
 
   const Enumeration& space_;
   RowRange rows_;
@@ -221,13 +290,11 @@ bool search_exhaustively(const Enumeration& space, RowRange rows, const SearchOp
     SearchWorker& searcher = workers[worker];
     const Point& point = space.points()[points.first + item];
     const Options& all = space.options(point);
+    PointTables at(searcher.tables, point, all);
     for (const OptionGroup& group : all.groups) {
       if (pool.stopped(worker)) return;
       const std::uint64_t before = searcher.counts.evaluated;
-      evaluate_group(searcher.tables, point, all, group, rows,
-                     [&](std::uint64_t row, const Strategy& s, const Estimate& e) {
-                       judge(searcher, options, row, s, e);
-                     });
+      search_group(searcher, at, point, all, group, rows, options);
       pool.add_done(searcher.counts.evaluated - before);
     }
   });
@@ -246,7 +313,7 @@ SearchResult search(const Tables& tables, const Enumeration& space, RowRange row
                     const SearchOptions& options, const Poll& poll) {
   ThreadPool pool(options.threads, poll, rows.size());
   std::vector<SearchWorker> workers(static_cast<std::size_t>(pool.threads()),
-                                    {tables, TopK<Strategy>(options.top), {}});
+                                    {tables, TopK<Strategy>(options.top), {}, {}});
   const bool prune = options.prune && options.objective.bounded();
   SearchResult result;
   result.finished = prune ? PrunedSearch(space, rows, options, pool, workers).run()
@@ -270,9 +337,10 @@ bool sweep(const Tables& tables, const Enumeration& space, RowRange rows, int th
   struct Sweeper {
     Tables tables;
     RowBlock block;
+    SiblingEvaluator evaluate;
   };
   ThreadPool pool(threads, poll, rows.size());
-  std::vector<Sweeper> workers(static_cast<std::size_t>(pool.threads()), {tables, {}});
+  std::vector<Sweeper> workers(static_cast<std::size_t>(pool.threads()), {tables, {}, {}});
   const PointRange points = points_of(space, rows);
   return pool.run(points.last - points.first, 1, [&](std::size_t worker, std::size_t item) {
     Tables& own = workers[worker].tables;
@@ -286,9 +354,10 @@ bool sweep(const Tables& tables, const Enumeration& space, RowRange rows, int th
     };
     const Point& point = space.points()[points.first + item];
     const Options& all = space.options(point);
+    PointTables at(own, point, all);
     for (const OptionGroup& group : all.groups) {
       if (pool.stopped(worker)) return;
-      evaluate_group(own, point, all, group, rows,
+      evaluate_group(own, at, workers[worker].evaluate, point, all, group, rows, Asked::all,
                      [&](std::uint64_t row, const Strategy& s, const Estimate& e) {
                        if (block.strategies.empty()) block.first = row;
                        block.strategies.push_back(s);
