@@ -186,6 +186,11 @@ def _peak(compute: Reader, precision: str) -> float:
     return peak
 
 
+def sheet_peak(table: Table, precision: str) -> float:
+    """The data sheet's FLOP per second in one format, of an entry's tables; 0 where it has none."""
+    return _peak(Reader(table, "").sub("compute"), precision)
+
+
 def build_accelerator(table: Table) -> _core.Accelerator:
     """The engine's accelerator of an entry's tables."""
     top = Reader(table, "")

@@ -10,7 +10,7 @@ import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.units import parse_quantity, value_of
-from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
+from scalemodel.resolve.accelerators import accelerator_table, sheet_peak
 from scalemodel.resolve.attention import AttentionKernels, version_of
 from scalemodel.resolve.clusters import Cluster
 from scalemodel.resolve.kernel_tables import (
@@ -437,7 +437,7 @@ def kernels_for(
     constants, note = serving_kernels(lender, engine_name, weights, cache, group, latent)
     constants = constants.replace(math=_product_format(cluster, weights, constants.math))
     index = _core.precisions().index(constants.math)
-    sheet = build_accelerator(accelerator_table(lender)).peak_flop_per_s[index]
+    sheet = sheet_peak(accelerator_table(lender), constants.math)
     own = cluster.core.accelerator.peak_flop_per_s[index]
     if sheet > 0 and own not in (0, sheet):
         narrow = constants.linear_format

@@ -113,7 +113,6 @@ _IDLE: Final = {
     "context": "cp",
     "split_p2p": "pp",
     "schedule": "pp",
-    "etp": "ep",
 }
 
 

@@ -22,7 +22,8 @@ from scalemodel.validation.prediction import Prediction
 
 COVERAGE = 0.8
 LEAST_ROWS = 20
-LEAST_SOURCES = 2  # rows of fewer sources say little about the next one
+#: Rows of fewer sources say little about the next one: of runs as large as its, and of all.
+LEAST_SOURCES_OF_SCALE, LEAST_SOURCES = 4, 2
 _LARGEST_SHARE = 0.2  # of the rows, taken as what lies beyond all others
 
 
@@ -77,7 +78,8 @@ def _spreads(residuals: Iterable[Residual]) -> dict[CellKey, Cell]:
     cells = {}
     for key, rows in members.items():
         sources = len({item.source for item in rows})
-        if len(rows) < LEAST_ROWS or sources < LEAST_SOURCES:
+        least = LEAST_SOURCES if key.scale < 0 else LEAST_SOURCES_OF_SCALE
+        if len(rows) < LEAST_ROWS or sources < least:
             continue
         sizes = [abs(item.log_ratio) for item in rows]
         bound = _core.conformal_bound(sizes, [item.weight for item in rows], COVERAGE)

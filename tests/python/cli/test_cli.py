@@ -191,7 +191,7 @@ def test_the_interval_and_what_extrapolates_are_printed(run: Any) -> None:
     assert "extrapolates" not in inside
     arguments = ["estimate", "llama3_8b", "--cluster", "mi300x_node", "--global-batch", "64"]
     beyond = run(*arguments, "--sequence", "4096")
-    assert "extrapolates: no measured run on architecture cdna3" in beyond.out
+    assert "extrapolates: no measured run on accelerators of AMD" in beyond.out
 
 
 def test_formats_carry_verdicts_too(run: Any) -> None:

@@ -27,7 +27,9 @@ def fsdp_flop_per_s(accelerators: int, sequences_each: int) -> float:
     cluster = resolve.cluster("dgx_a100", accelerators=accelerators)
     task = Training(global_batch=sequences_each * accelerators, sequence=2048)
     plan = Strategy(sharding="zero3", micro_batch=sequences_each, recompute="full")
-    est = estimate("gpt3_175b", cluster, task, plan, stack="pytorch_fsdp")
+    # The paper's PyTorch, of before 2.1, repeated a layer to its end.
+    stack = resolve.stack("pytorch_fsdp").replace(early_stop=False)
+    est = estimate("gpt3_175b", cluster, task, plan, stack=stack)
     peaks = cluster.core.accelerator.peak_flop_per_s
     return float(est.core.hfu_fraction * peaks[_core.precisions().index("bf16")])
 
