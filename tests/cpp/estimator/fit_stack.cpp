@@ -18,7 +18,8 @@ std::vector<MeasuredRun> runs_of(const Stack& stack) {
                     task,
                     {strategy},
                     Seconds{},
-                    1};
+                    1,
+                    {}};
     run.step_time = testing::estimate(shape, run.cluster, task, strategy, stack).step_time;
     runs.push_back(run);
   };
