@@ -35,7 +35,7 @@ struct LayerShape {
 
 /// A layer of a decoder by the letters of its mixer and its feed-forward block (see DecoderShape).
 /// `reuses_keys`: those of an earlier layer.
-LayerShape layer_shape(const DecoderShape& card, char mixer, char feed_forward, bool reuses_keys);
+LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, bool reuses_keys);
 
 /// A block that reads the residual stream: its norms come first.
 Unit begun_block(std::string_view name, const LayerShape& layer, int norms);

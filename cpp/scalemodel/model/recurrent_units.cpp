@@ -121,17 +121,23 @@ void list_mixer(const Listing& l) {
     case Recurrence::none:
       return;
     case Recurrence::mamba1:
-      return list_mamba1(l);
+      list_mamba1(l);
+      break;
     case Recurrence::mamba2:
-      return list_mamba2(l);
+      list_mamba2(l);
+      break;
     case Recurrence::gated_delta:
-      return list_gated_delta(l);
+      list_gated_delta(l);
+      break;
     case Recurrence::kimi_delta:
-      return list_kimi_delta(l);
+      list_kimi_delta(l);
+      break;
     case Recurrence::lightning:
-      return list_lightning(l);
+      list_lightning(l);
+      break;
     case Recurrence::convolution:
-      return list_convolution(l);
+      list_convolution(l);
+      break;
   }
 }
 

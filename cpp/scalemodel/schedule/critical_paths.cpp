@@ -21,6 +21,7 @@ LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
   }
   const auto column_of = [&](auto count_of) {
     std::vector<double> column;
+    column.reserve(rows.size());
     for (const PipelinePath* path : rows) column.push_back(count_of(*path));
     return column;
   };

@@ -202,7 +202,7 @@ void expand(std::vector<Strategy>& rows, const Space& space, const Signature& at
 /// Grows every row by the fields outside `done`, in the order of the field table.
 template <std::uint32_t done, std::size_t... I>
 void expand_others(std::vector<Strategy>& rows, const Space& space, const Signature& at,
-                   std::index_sequence<I...>) {
+                   std::index_sequence<I...> /*others*/) {
   const auto grow = [&]<std::size_t index>() {
     if constexpr ((done & bit(index)) == 0) {
       expand<std::get<index>(RecordOf<Strategy>::fields).member>(rows, space, at);

@@ -227,7 +227,7 @@ class PrunedSearch {
   /// In rounds: within one the threshold is fixed, so that what is skipped does not depend on who
   /// was faster.
   bool evaluate_best_first(std::span<BoundedGroup> groups) {
-    std::sort(groups.begin(), groups.end());
+    std::ranges::sort(groups, [](const BoundedGroup& a, const BoundedGroup& b) { return a < b; });
     std::size_t done = 0, round = kFirstRound;
     while (done < groups.size() && !beyond(groups[done].bound)) {
       std::size_t end = std::min(groups.size(), done + round);

@@ -132,11 +132,9 @@ class StepTimes {
   };
 
   void add_attention(const LayerOperator& op, double layers);
-  void add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator& op,
-                double rank_tokens) const;
-  void add_elementwise(TokenCost& cost, const LayerOperator& op, double rank_tokens) const;
-  void add_experts(TokenCost& cost, const FeedForwardShape& ff, double rank_tokens,
-                   double tokens) const;
+  void add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator& op, double m) const;
+  void add_elementwise(TokenCost& cost, const LayerOperator& op, double m) const;
+  void add_experts(TokenCost& cost, const FeedForwardShape& ff, double m, double tokens) const;
   TokenCost layer_tokens(const LayerKind& kind, double tokens) const;
   Seconds linear(const GemmTimer& timer, double m, double n, double k, double batch,
                  bool quantised) const;
