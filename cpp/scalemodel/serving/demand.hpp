@@ -60,6 +60,7 @@ struct Demand {
     StepWork all = work(sequences);
     all.prompts = prompts;
     all.prompt_tokens = prompt_tokens;
+    all.longest = std::min(uncached_prompt_tokens, prompt_tokens);
     all.prompt_keys = keys;
     return all;
   }

@@ -300,6 +300,7 @@ class Instance {
     prompt.rest -= tokens;
     work.prompts += 1;
     work.prompt_tokens += tokens;
+    work.longest = std::max(work.longest, tokens);
     attended += tokens * (prompt.tokens - prompt.rest - tokens / 2);
     return tokens;
   }

@@ -25,6 +25,7 @@ struct StepWork {
   double query_tokens = 1;   ///< new tokens of a running sequence, drafts to verify included, >= 1
   double prompts = 0;        ///< prompts, or chunks of one, in this step
   double prompt_tokens = 0;  ///< new tokens of all prompts
+  double longest = 0;        ///< new tokens of the longest of them; 0: all are as long
   double prompt_keys = 0;    ///< tokens a prompt attends to at its end, cached ones included; of
                              ///< different prompts what equal ones with as many pairs attend to
   double draft_tokens = 0;   ///< tokens that a draft layer proposes per running sequence, >= 0
@@ -152,6 +153,7 @@ class StepTimes {
   Seconds context_exchange(const StepWork& work) const noexcept;
   StepWork of_stage(StepWork work) const noexcept;
   double tokens(const StepWork& stage) const noexcept;
+  double prompt_tokens_by_rank(const StepWork& work) const noexcept;
   double tokens_by_rank(const StepWork& stage) const noexcept;
   Seconds between_stages(double tokens) const noexcept;
   Seconds host(const StepWork& whole, Seconds device) const noexcept;
