@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <iomanip>
 #include <istream>
 #include <optional>
 #include <stdexcept>
@@ -75,10 +76,13 @@ struct IsArray : std::false_type {};
 template <class T, std::size_t N>
 struct IsArray<std::array<T, N>> : std::true_type {};
 
-/// Reads what records.py wrote: numbers in base units, in the order of the field tables.
+/// Reads what records.py wrote: numbers in base units and words in quotes, in the order of the
+/// field tables.
 template <class T>
 void read(std::istream& text, T& value) {
-  if constexpr (Record<T>) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    text >> std::quoted(value);
+  } else if constexpr (Record<T>) {
     for_each_field<T>([&](const auto& field) { read(text, value.*(field.member)); });
   } else if constexpr (IsArray<T>::value) {
     for (auto& element : value) read(text, element);
@@ -136,6 +140,14 @@ const T& one_of(const std::vector<T>& choices, Bytestream& bytes) {
   return choices.size() == 1 ? choices.front() : choices[bytes.next() % choices.size()];
 }
 
+/// A pattern of layers: letters of mixers and of feed-forward blocks.
+std::string pattern(Bytestream& bytes) {
+  static constexpr std::string_view letters = "FWISCHRP-DE";
+  std::string text(bytes.next() % 8, '-');
+  for (char& letter : text) letter = letters[bytes.next() % letters.size()];
+  return text;
+}
+
 /// Changes about `changed` of 256 fields of a record, each within its legal range.
 template <Record T>
 void change(T& record, int changed, Bytestream& bytes) {
@@ -156,11 +168,13 @@ void change(T& record, int changed, Bytestream& bytes) {
       value = number_between(least(field), field.high, bytes);
     } else if constexpr (IsQuantity<Member>::value) {
       value = Member{number_between(least(field), field.high, bytes)};
+    } else if constexpr (std::is_same_v<Member, std::string>) {
+      value = pattern(bytes);
     }
   });
 }
 
-/// Fields of a record on the error stream, as far as they are numbers.
+/// Fields of a record on the error stream, as far as they are numbers or words.
 template <Record T>
 void print(const T& record) {
   std::fprintf(stderr, "\n%s:", RecordOf<T>::name.data());
@@ -173,6 +187,8 @@ void print(const T& record) {
       std::fprintf(stderr, " %s=%g", field.name.data(), value.base());
     } else if constexpr (NamedEnum<Member>) {
       std::fprintf(stderr, " %s=%s", field.name.data(), name_of(value).data());
+    } else if constexpr (std::is_same_v<Member, std::string>) {
+      std::fprintf(stderr, " %s=%s", field.name.data(), value.c_str());
     } else if constexpr (std::is_arithmetic_v<Member>) {
       std::fprintf(stderr, " %s=%g", field.name.data(), static_cast<double>(value));
     }

@@ -11,7 +11,9 @@ mkdir -p "$work"
 configure() {  # configure NAME OPTIONS...
   local name=$1
   shift
-  cmake -S . -B "$work/$name" -G Ninja -DSCALEMODEL_BINDINGS=OFF "$@" >/dev/null
+  cmake -S . -B "$work/$name" -G Ninja -DSCALEMODEL_BINDINGS=OFF \
+    -DCMAKE_PREFIX_PATH="$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+    "$@" >/dev/null
 }
 
 fuzz() {  # evaluate, under the address and undefined-behaviour sanitizers, on every processor

@@ -1,12 +1,14 @@
-"""Writes the catalogue's decoders, clusters and stacks as numbers, for the fuzzer of evaluate.
+"""Writes the catalogue's decoders, clusters and stacks, for the fuzzer of evaluate.
 
     python tests/fuzz/records.py FILE
 
-One record a line: its name, then its fields in the order of the field tables, in base units.
+One record a line: its name, then its fields in the order of the field tables: numbers in base
+units, words in quotes.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +19,8 @@ from scalemodel import catalog
 from scalemodel.resolve.stacks import stack
 
 
-def numbers(record: Any) -> Iterator[float]:
-    """The numbers of a record's fields; a name of a choice is its place among them."""
+def values(record: Any) -> Iterator[float | str]:
+    """The values of a record's fields; a name of a choice is its place among them."""
     for field in type(record).fields():
         value = getattr(record, field["name"])
         if field["choices"]:
@@ -27,13 +29,15 @@ def numbers(record: Any) -> Iterator[float]:
             yield from flat(value)
 
 
-def flat(value: Any) -> Iterator[float]:
-    """The numbers of a value, of a record or of a sequence of them."""
+def flat(value: Any) -> Iterator[float | str]:
+    """The numbers and words of a value, of a record or of a sequence of them."""
     if isinstance(value, (tuple, list)):
         for element in value:
             yield from flat(element)
     elif hasattr(type(value), "fields"):
-        yield from numbers(value)
+        yield from values(value)
+    elif isinstance(value, str):
+        yield value
     else:
         yield float(value)
 
@@ -52,7 +56,8 @@ def catalogue() -> Iterator[Any]:
 
 def main(path: Path) -> None:
     lines = [
-        f"{type(record).__name__} {' '.join(map(repr, numbers(record)))}" for record in catalogue()
+        f"{type(record).__name__} {' '.join(json.dumps(value) for value in values(record))}"
+        for record in catalogue()
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{len(lines)} records written to {path}")
