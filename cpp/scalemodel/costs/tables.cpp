@@ -168,7 +168,7 @@ DataParallelGroups data_parallel_groups(const Cluster& cluster, const Strategy& 
 }
 
 std::size_t Tables::Index::hash(const Key& key) noexcept {
-  return mix(key.degrees ^ mix(key.rest ^ mix(key.outer)));
+  return mix(key.degrees ^ mix(key.rest ^ mix(key.outer ^ mix(key.apart))));
 }
 
 std::int32_t Tables::Index::find(const Key& key) const noexcept {
@@ -247,6 +247,7 @@ Tables::Key Tables::cell_key(const Strategy& s, const LayerLayout& l) noexcept {
   int at = 0;
   for (const GroupShape* group : {&l.tp_group, &l.cp_group, &l.ep_group, &l.etp_group}) {
     key.outer |= u(group->per_domain) << (16 * at);
+    key.apart |= u(group->apart) << (16 * at);
     key.rest |= u(group->leaves_pod) << (32 + at);
     ++at;
   }
@@ -257,7 +258,7 @@ Tables::Key Tables::stage_key(const Strategy& s, const Degrees& d) noexcept {
   const auto u = [](int value) { return static_cast<std::uint64_t>(value); };
   const int micro_batches = static_cast<int>(std::lround(d.micro_batches));
   return {u(d.pp) | u(d.vpp) << 16 | u(static_cast<int>(s.schedule)) << 32,
-          u(CriticalPaths::representative(d.pp, micro_batches)), 0};
+          u(CriticalPaths::representative(d.pp, micro_batches)), 0, 0};
 }
 
 StageLayout Tables::stages_of(const Strategy& s, const Degrees& d) const {

@@ -86,7 +86,7 @@ class Tables {
 
  private:
   struct Key {
-    std::uint64_t degrees = 0, rest = 0, outer = 0;
+    std::uint64_t degrees = 0, rest = 0, outer = 0, apart = 0;
     bool operator==(const Key&) const = default;
   };
   /// Open addressing over keys; a lookup is a hash and, mostly, one comparison.

@@ -70,7 +70,7 @@ Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate e
 /// without critical paths a tabulated bound is enough.
 Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                      const Cell& cell, const StageLayout& stages, const Freedom& freedom,
-                     PipelineBound pipeline, Asked asked = Asked::all) noexcept;
+                     PipelineBound pipeline, Asked asked = Asked::all);
 
 template <>
 struct RecordOf<Estimate> {

@@ -409,7 +409,7 @@ void SiblingEvaluator::start(const Tables& tables, const Cell& cell, const Stage
   shared_.reset();
 }
 
-Estimate SiblingEvaluator::operator()(const Strategy& strategy, Asked asked) noexcept {
+Estimate SiblingEvaluator::operator()(const Strategy& strategy, Asked asked) {
   if (!context_ || !share_steps(last_, strategy)) shared_.has_step = false;
   const bool same_groups = context_ && last_.sharding == strategy.sharding &&
                            last_.shard_degree == strategy.shard_degree;
@@ -454,7 +454,7 @@ Bytes reported_memory(const Estimate& estimate, const MemoryPolicy& stack) noexc
 
 Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                      const Cell& cell, const StageLayout& stages, const Freedom& freedom,
-                     PipelineBound pipeline, Asked asked) noexcept {
+                     PipelineBound pipeline, Asked asked) {
   Strategy best = strategy;
   best.sharding = freedom.shards_gradients ? Sharding::zero2 : Sharding::zero1;
   best.offload_weights = freedom.offloads_weights;

@@ -15,8 +15,9 @@ class SiblingEvaluator {
   /// Strategies of this cell and pipeline follow. All three must outlive them.
   void start(const Tables& tables, const Cell& cell, const StageLayout& stages);
 
-  /// Precondition: a legal strategy, which differs from those since `start` only as above.
-  Estimate operator()(const Strategy& strategy, Asked asked) noexcept;
+  /// Precondition: a legal strategy, which differs from those since `start` only as above. May
+  /// look for the critical paths of its pipeline.
+  Estimate operator()(const Strategy& strategy, Asked asked);
 
  private:
   const Tables* tables_ = nullptr;

@@ -14,7 +14,8 @@ struct GroupShape {
   int domains = 1;
   bool leaves_pod = false;  ///< whether some pair communicates over the oversubscribed tier
   double share = 1;         ///< share of the fabric's bandwidth of its slowest flow, 0 to 1
-  int apart = 1;            ///< accelerators from one rank to the next inside a domain
+  /// Accelerators from one rank to the next inside a domain; 1 where the domain has no levels.
+  int apart = 1;
 
   bool operator==(const GroupShape&) const = default;
 };
@@ -30,7 +31,8 @@ constexpr GroupShape group_shape(const Cluster& cluster, int degree, int stride,
   shape.leaves_pod =
       cluster.fabric.pod > 0 && static_cast<long long>(degree) * stride > cluster.fabric.pod;
   shape.share = share;
-  shape.apart = stride;
+  // Only the levels of a host tell ranks apart that share a domain.
+  if (shape.per_domain > 1 && cluster.scale_up.levels.any()) shape.apart = stride;
   return shape;
 }
 

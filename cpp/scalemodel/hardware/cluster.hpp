@@ -43,6 +43,7 @@ struct HostLevels {
   int socket = 0;                ///< accelerators of one socket; 0 = all of the domain
   BytesPerSecond beyond_socket;  ///< the same between sockets
 
+  constexpr bool any() const noexcept { return switched > 0 || socket > 0; }
   bool operator==(const HostLevels&) const = default;
 };
 

@@ -129,6 +129,10 @@ void check(const DecoderShape& shape) {
   if (shape.position == Position::learned && shape.positions < 1) {
     malformed("positions", shape.positions, "a learned position table needs at least 1 row");
   }
+  if (shape.kv_shared_layers >= shape.layers) {
+    malformed("kv_shared_layers", shape.kv_shared_layers,
+              "must be below layers=" + std::to_string(shape.layers));
+  }
   if (shape.kv_lora_rank > 0 && shape.qk_rope_head_dim >= shape.head_dim) {
     malformed("qk_rope_head_dim", shape.qk_rope_head_dim,
               "must be below head_dim=" + std::to_string(shape.head_dim));

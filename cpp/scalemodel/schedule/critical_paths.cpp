@@ -197,7 +197,7 @@ QuietTimes CriticalPaths::quiet(const LongestPath::Sums& sums, double micro_batc
 }
 
 PipelineDuration CriticalPaths::duration(const PipelineTimes& times, double micro_batches,
-                                         Seconds slowest, RecentDurations* recent) const noexcept {
+                                         Seconds slowest, RecentDurations* recent) const {
   find();
   const LongestPath::Sums sums(paths_, times);
   const RecentDurations::Entry* alike = nullptr;

@@ -144,7 +144,7 @@ class CriticalPaths {
   /// they are not known. `slowest`: the passes of a micro-batch on the slowest stage. `recent`: of
   /// this pipeline.
   PipelineDuration duration(const PipelineTimes& times, double micro_batches, Seconds slowest,
-                            RecentDurations* recent = nullptr) const noexcept;
+                            RecentDurations* recent = nullptr) const;
 
   /// No less than this, as the passes of each stage say without the others'; the traffic of a step
   /// left out. Needs no paths to be found.

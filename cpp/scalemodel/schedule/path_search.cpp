@@ -299,8 +299,9 @@ class PathSearch {
 void search(std::span<PathSearch* const> searches, std::size_t turns, std::size_t kinds,
             StepTrafficKind traffic, std::vector<SampledTimes>& samples) {
   // Samples in a row without a new path, and in all: more of a small pipeline, which is soon run
-  // and all of whose chunks matter.
-  const std::size_t enough = std::clamp<std::size_t>(49'152 / turns, 96, 768), most = 8 * enough;
+  // and all of whose chunks matter, and of one whose layers differ.
+  const std::size_t enough = kinds * std::clamp<std::size_t>(24'576 / turns, 48, 384);
+  const std::size_t most = 8 * enough;
   TypicalTimes typical(kinds, traffic);
   std::size_t explained = 0;
   while (explained < enough && samples.size() * Lanes::kCount < most) {

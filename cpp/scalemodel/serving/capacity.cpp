@@ -70,10 +70,16 @@ CacheBlocks::CacheBlocks(const Model& model, const Engine& engine, const Serving
       }
     }
   }
-  for (LayerShare& group : layer_shares_) group.share /= token;
-  // Without a layer that attends a block is the state of a sequence.
-  block_ = Bytes{token > 0 ? token * block_tokens_ : state};
-  if (state > 0) state_ = state / block_.base();
+  if (token > 0) {
+    for (LayerShare& group : layer_shares_) group.share /= token;
+    block_ = Bytes{token * block_tokens_};
+    state_ = state / block_.base();
+  } else {
+    // Nothing grows with the tokens: a sequence holds one block, its state, or a byte without any.
+    layer_shares_.clear();
+    block_ = Bytes{std::max(state, 1.0)};
+    state_ = 1;
+  }
 }
 
 double CacheBlocks::of(double tokens) const noexcept {

@@ -45,6 +45,11 @@ TEST_CASE("an answer does not depend on what else was tabulated, or in which ord
   std::vector<Strategy> strategies;
   for (int i = 0; i < 600; ++i) strategies.push_back(testing::random_strategy(random));
   std::vector<testing::Question> questions = testing::all_questions();
+  Cluster hosts = testing::reference_cluster(64);  // pairs below a switch, sockets of four
+  hosts.scale_up.levels = {2, 20 * (unit::GB / unit::s), 4, 15 * (unit::GB / unit::s)};
+  questions.push_back(
+      {"hosts with levels", Tables(make_decoder(testing::dense_7b_shape()), hosts,
+                                   testing::training(256, 4096), testing::reference_stack())});
   for (testing::Question& question : questions) {
     CAPTURE(question.name);
     Tables& forwards = question.tables;

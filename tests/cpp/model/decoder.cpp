@@ -207,6 +207,7 @@ TEST_CASE("an impossible decoder is refused by the name and value of the field")
   complains("kv_heads=4", [](S& s) { s.kv_heads = 4; });
   complains("ffn=0", [](S& s) { s.ffn = 0; });
   complains("positions=0", [](S& s) { s.position = Position::learned; });
+  complains("kv_shared_layers=3", [](S& s) { s.layers = s.kv_shared_layers = 3; });
   complains("qk_rope_head_dim=4", [](S& s) { s.kv_lora_rank = s.qk_rope_head_dim = 4; });
   const DecoderShape experts = tiny_experts();
   complains("experts_per_token=0", [](S& s) { s.experts_per_token = 0; }, experts);

@@ -1,5 +1,7 @@
 #include "scalemodel/serving/step_times.hpp"
 
+#include <cmath>
+
 #include "serving/serving_support.hpp"
 
 namespace scalemodel::testing {
@@ -217,6 +219,29 @@ TEST_CASE("blocks: floor of the room, whole blocks per sequence, windows where t
   CHECK(c.blocks == std::floor(room / c.block));
   CHECK(c.cache <= room);
   CHECK(c.cached_sequences == std::floor(c.blocks / 75));  // 1200 tokens in blocks of 16
+}
+
+TEST_CASE("a decoder that keeps no keys caches a block for each sequence, however long") {
+  DecoderShape nothing = dense_7b_shape();
+  nothing.mixers = "-";
+  DecoderShape states = nothing;
+  states.mixers = "R";
+  states.recurrence = Recurrence::mamba2;
+  states.scan_heads = 64, states.scan_key_dim = 128, states.scan_value_dim = 64;
+  states.scan_groups = 8, states.conv_width = 4;
+  for (const DecoderShape& shape : {nothing, states}) {
+    const Instance one(shape, 1, reference_engine(), {}, kMix);
+    CHECK(one.blocks.of(1) == 1);
+    CHECK(one.blocks.of(100'000) == 1);
+    CHECK(one.blocks.mean(100'000) == 1);
+    CHECK(one.capacity.cached_sequences == one.capacity.blocks);
+    CHECK(std::isfinite(one.capacity.blocks));
+  }
+  CHECK(Instance(nothing, 1, reference_engine(), {}, kMix).blocks.block().base() == 1);
+  // 32 layers of 64 states of 128 by 64 values of 4 bytes, and windows of 3 tokens in 2 bytes.
+  const double windows = 3.0 * (64 * 64 + 2 * 8 * 128) * 2;
+  CHECK(Instance(states, 1, reference_engine(), {}, kMix).blocks.block().base() ==
+        Approx(32 * (64.0 * 128 * 64 * 4 + windows)));
 }
 
 TEST_CASE("ranks that split a model share its weights out, experts included") {
