@@ -255,6 +255,47 @@ Seconds StepsOfMix::with(const StepWork& work, Seconds decode) const noexcept {
   return times_.total(work, times_.prefill_attention(work) + decode);
 }
 
+namespace {
+
+/// Mean of Poisson's law whose mean is `prompts` where it is not zero.
+double mean_of_any(double prompts) noexcept {
+  constexpr int kRounds = 8;
+  double mean = 2 * (prompts - 1);
+  for (int round = 0; round < kRounds; ++round) mean = prompts * (1 - std::exp(-mean));
+  return mean;
+}
+
+/// What a prompt beyond the first adds to a step in the mean, where steps with any hold `prompts`.
+/// Data-parallel ranks take them in turns: only one that a rank has to start anew adds anything, so
+/// that few prompts are counted one by one. Of many, and of one rank, the number varies about its
+/// mean: what is added counts at two points, a deviation apart.
+template <class Several>
+Seconds added_by_each(const PromptSteps& steps, int ranks, double prompts,
+                      const Several& several) noexcept {
+  constexpr double kFewPrompts = 4;
+  if (ranks > 1 && prompts < kFewPrompts && steps.most > 2) {
+    const double mean = mean_of_any(prompts), least = 1e-3;
+    double share = mean * mean / 2, beyond = 0;
+    Seconds added;
+    for (double count = 2; share > least * beyond; ++count) {
+      const double taken = std::min(count, steps.most);
+      added += share * max(Seconds{}, several(taken) - steps.alone);
+      beyond += share * (taken - 1);
+      if (count >= steps.most) break;
+      share *= mean / (count + 1);
+    }
+    if (beyond > 0) return added / beyond;
+  }
+  const double spread = std::sqrt(std::max(0.0, prompts - 1));
+  const double few = std::clamp(prompts - spread, std::min(2.0, steps.most), steps.most);
+  const double many = std::clamp(prompts + spread, few, steps.most);
+  Seconds sum = several(few);
+  if (many > few) sum = 0.5 * (sum + several(many));
+  return max(Seconds{}, sum - steps.alone) / (0.5 * (few + many) - 1);
+}
+
+}  // namespace
+
 PromptSteps StepsOfMix::beside(double sequences, double prompts) const noexcept {
   const Engine& engine = times_.engine();
   PromptSteps steps;
@@ -270,18 +311,12 @@ PromptSteps StepsOfMix::beside(double sequences, double prompts) const noexcept 
   const Seconds alone = times_.total(demand_.work(beside, 1), one_ + decode);
   steps.alone = steps.last = steps.full = steps.more = alone;
   if (steps.most <= 1) return steps;
-  // The number varies about its mean: what is added counts at two points, a deviation apart.
-  const double spread = std::sqrt(std::max(0.0, prompts - 1));
-  const double few = std::clamp(prompts - spread, std::min(2.0, steps.most), steps.most);
-  const double many = std::clamp(prompts + spread, few, steps.most);
   const auto several = [&](double count) {
     if (engine.chunked_prefill && count >= steps.most) return row_step(beside, steps.most, decode);
     const StepWork work = demand_.work(beside, count);
     return count == 2 ? times_.total(work, two_ + decode) : with(work, decode);
   };
-  Seconds sum = several(few);
-  if (many > few) sum = 0.5 * (sum + several(many));
-  steps.more = max(Seconds{}, sum - alone) / (0.5 * (few + many) - 1);
+  steps.more = added_by_each(steps, times_.layout().dp, prompts, several);
   steps.full += (steps.most - 1) * steps.more;
   return steps;
 }
@@ -330,12 +365,19 @@ Seconds time_of_steps(const PromptSteps& s, const StepMoments& m, const PromptWa
   const Seconds ordinary = s.mixed ? (1 + wait.full_steps) * m.decode_interval : s.decode_only;
   const double g = followers(m, rate);
   const Seconds excess = s.mixed ? max(Seconds{}, left - ordinary) : left - ordinary;
-  const double prompts = (rate * excess) / (1 - g);
+  const double first = rate * excess, prompts = first / (1 - g);
   // Where steps go on beside prompts, no more of these enter than there are steps for.
   const double places = count * (1 - m.busy) * s.most;
   const double entering =
       s.mixed && prompts > 0 ? prompts * (1 - std::exp(-places / prompts)) : prompts;
-  return max(count * s.decode_only, count * m.decode_interval + entering * m.each);
+  // Those that came during one step share the next, and what any step of prompts costs more.
+  double starting = 1;
+  if (s.mixed && s.most > 1 && first > kHardlyEver) {
+    const double later = std::exp(rate * max(Seconds{}, s.alone - s.decode_only));
+    starting = std::min(1.0, (1 - std::exp(-first)) * later / prompts);
+  }
+  const Seconds each = s.more + starting * (m.each - s.more);
+  return max(count * s.decode_only, count * m.decode_interval + entering * each);
 }
 
 }  // namespace scalemodel
