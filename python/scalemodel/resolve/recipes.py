@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ _KEYS = {
     *("recompute", "overlap_tp", "attention", "stack", "modules", "source"),
 }
 _FACTS = frozenset(row["name"] for row in _core.Stack.fields()) - set(FITTED_CONSTANTS)
+#: Bounds from here on are years of publication, those below are releases such as 26.06.
+_FIRST_YEAR = 2000
 _RELEASE = re.compile(r"\b(\d{2}\.\d{2})\b")
 
 
@@ -103,20 +106,24 @@ def model_class(architecture: Mapping[str, Any]) -> str:
     return "windowed_experts" if architecture.get("window") else "experts"
 
 
-def _release(run: Run) -> float | None:
-    """Release that a framework's text names, else the year of publication."""
+def _when(run: Run, bound: float) -> float | None:
+    """What of a run a bound is compared with: its year with a year, its release with a release.
+
+    A year says nothing of the releases within it: a run that names none has none.
+    """
     found = _RELEASE.search(run.framework)
-    return float(found.group(1)) if found else run.year
+    if bound < _FIRST_YEAR:
+        return float(found.group(1)) if found else None
+    return 2000 + int(found.group(1)[:2]) if run.year is None and found else run.year
 
 
 def _within(table: Mapping[str, Any], run: Run) -> bool:
-    first, last = table.get("from"), table.get("to")
-    release = _release(run)
-    if first is None and last is None:
-        return True
-    if release is None:
-        return False
-    return (first is None or release >= first) and (last is None or release <= last)
+    for key, holds in (("from", operator.ge), ("to", operator.le)):
+        if (bound := table.get(key)) is not None:
+            when = _when(run, bound)
+            if when is None or not holds(when, bound):
+                return False
+    return True
 
 
 def _names(listed: Iterable[str], *values: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -19,8 +20,9 @@ from scalemodel.resolve.recipes import (
     recipes,
 )
 from scalemodel.validation.prediction import Predictor
-from scalemodel.validation.rows import Row
-from scalemodel.validation.training import question
+from scalemodel.validation.published import published_table
+from scalemodel.validation.rows import Row, SkippedRowError
+from scalemodel.validation.training import INPUT_COLUMNS, question
 
 BRIDGE = Run("Megatron-Bridge 26.04", "dense", "gb200", "fp8")
 #: A part of each architecture that recipes name.
@@ -156,3 +158,32 @@ def test_facts_change_the_prediction_of_a_run() -> None:
     stacks = [predictor.constants(asked) for asked in (with_facts, without)]
     assert [stack.grouped_launch for stack in stacks] == [True, False]
     assert predictor.predict(with_facts) != predictor.predict(without)
+
+
+def test_releases_are_compared_with_releases_and_years_with_years() -> None:
+    tuned = Run("NVIDIA NeMo Framework Release 24.09 lora (mlperf)", "dense", "h200", "fp8", "lora")
+    attention = [
+        dict(recipe_for(replace(tuned, year=year)).stack).get("fp8_attention")
+        for year in (2023, 2024, 2025, None)
+    ]
+    assert attention == [None, True, True, True]  # without a year, that of the release
+    unnamed = Run("Megatron-Bridge", "latent_experts", "b200", "fp8", year=2026)
+    assert "fused_experts" not in dict(recipe_for(unnamed).stack)
+    assert "fused_experts" in dict(
+        recipe_for(replace(unnamed, framework="Megatron-Bridge 26.08")).stack
+    )
+
+
+def test_every_recipe_speaks_of_a_measured_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    spoken: set[str] = set()
+
+    def remembered(run: Run) -> Recipe:
+        found = recipe_for(run)
+        spoken.update(found.sources)
+        return found
+
+    monkeypatch.setattr("scalemodel.validation.training.recipes.recipe_for", remembered)
+    for row in published_table("training").select(INPUT_COLUMNS):
+        with suppress(SkippedRowError):
+            question(row)
+    assert [table["source"] for table in recipes() if table["source"] not in spoken] == []
