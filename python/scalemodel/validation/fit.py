@@ -43,9 +43,8 @@ class Run(NamedTuple):
 def may_be_fitted(row: Row) -> bool:
     """Whether constants of stacks may be fitted to a row: nothing in its ``fitted`` is against it.
 
-    The column says ``no`` where nothing was fitted to a row, ``accelerator`` where only its
-    accelerator's efficiency was, and ``new`` where it could not be predicted when the tables of
-    errors were made: these know nothing of it yet.
+    The column says ``no`` where nothing was fitted to a row, and ``accelerator`` where only its
+    accelerator's efficiency was.
     """
     return row.text("fitted") in ("", "yes")
 
