@@ -55,6 +55,40 @@ def number_in(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+#: What turns a clause around: before the thing named (``no graphs``) or after it (``graphs: off``).
+_NOT_BEFORE = re.compile(r"\b(?:no|not|non|never|without|w/o)\b")
+_NOT_AFTER = re.compile(r"\w*\s*(?:[=:]\s*|\b(?:is|are)\s+)?(?:off|false|none|no|not|disabled|0)\b")
+
+
+def states(text: str, pattern: str) -> bool | None:
+    """Whether a text says that something is so, or that it is not; None where it is silent.
+
+    Clauses end at commas and semicolons. Where clauses contradict, what is so somewhere is so.
+
+    Parameters
+    ----------
+    text : str
+        In lower case.
+    pattern : str
+        Regular expression of the thing.
+
+    Examples
+    --------
+    >>> states("cuda graphs; no deepep", "cuda graph"), states("no deepep", "deepep")
+    (True, False)
+    >>> states("overlap=false", "overlap"), states("overlap", "graphs") is None
+    (False, True)
+    """
+    said = None
+    for clause in re.split(r"[;,]", text):
+        for found in re.finditer(pattern, clause):
+            denied = _NOT_BEFORE.search(clause, 0, found.start())
+            if not denied and not _NOT_AFTER.match(clause, found.end()):
+                return True
+            said = False
+    return said
+
+
 @dataclass(frozen=True)
 class Row:
     """One row, reduced to the columns that a prediction may read."""

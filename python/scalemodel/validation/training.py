@@ -17,7 +17,7 @@ from scalemodel.resolve.stack_choice import stack_for, unstated
 from scalemodel.resolve.tasks import Precision
 from scalemodel.validation.architecture import architecture
 from scalemodel.validation.place import frozen, place
-from scalemodel.validation.rows import Row, SkippedRowError
+from scalemodel.validation.rows import Row, SkippedRowError, states
 
 # fmt: off
 INPUT_COLUMNS = (
@@ -242,12 +242,13 @@ def _overlap(row: Row) -> dict[str, bool]:
         return dict.fromkeys((*data_parallel, "overlap_tp"), False)
     if text.startswith("none for dp"):
         return dict.fromkeys(data_parallel, False)
-    stated = {
+    patterns = {
         "overlap_grad_reduce": r"grad[-_ ]?reduce|dp grad",
         "overlap_param_gather": r"param[-_ ]?gather|dp grad/param",
         "overlap_tp": r"tp[-_ ]comm|async[-_ ]tp",
     }
-    return {name: True for name, pattern in stated.items() if re.search(pattern, text)}
+    stated = {name: states(text, pattern) for name, pattern in patterns.items()}
+    return {name: said for name, said in stated.items() if said is not None}
 
 
 def _chunks(
@@ -363,15 +364,17 @@ def _followed(
     return choices, overlap
 
 
-#: Facts of a stack that the texts of a row may state: pattern, field, value.
-_STATED_FACTS: tuple[tuple[str, str, bool], ...] = (
-    (r"deep[-_ ]?ep|hybrid[-_ ]?ep|fused dispatch", "deduplicated_dispatch", True),
-    (r"deep[-_ ]?ep|hybrid[-_ ]?ep|fused dispatch", "deduplicated_between", True),
-    (r"grouped[-_ ]?(gemm|mm|mlp)", "grouped_launch", True),
-    (r"\bdropless", "drops_tokens", False),
-    (r"token[-_ ]?drop", "drops_tokens", True),
-    (r"full[-_ ]iteration", "grouped_launch", True),
-    (r"cuda[-_ ]?graph|full[-_ ]iteration", "cuda_graphs", True),
+#: Facts of a stack that the texts of a row may state: pattern, field, value, and whether a text
+#: that denies the pattern says the opposite: graphs need not be of full iterations.
+_STATED_FACTS: tuple[tuple[str, str, bool, bool], ...] = (
+    (r"deep[-_ ]?ep|hybrid[-_ ]?ep|fused dispatch", "deduplicated_dispatch", True, True),
+    (r"deep[-_ ]?ep|hybrid[-_ ]?ep|fused dispatch", "deduplicated_between", True, True),
+    (r"grouped[-_ ]?(gemm|mm|mlp)", "grouped_launch", True, True),
+    (r"\bdropless", "drops_tokens", False, True),
+    (r"token[-_ ]?drop", "drops_tokens", True, True),
+    (r"full[-_ ]iteration", "grouped_launch", True, False),
+    (r"cuda[-_ ]?graph", "cuda_graphs", True, True),
+    (r"full[-_ ]iteration", "cuda_graphs", True, False),
 )
 
 
@@ -379,9 +382,10 @@ def _facts(row: Row, recipe: recipes.Recipe) -> dict[str, object]:
     """What the run says of its software, and what its recipe says where the run is silent."""
     facts = dict(recipe.stack)
     text = "; ".join((row.text("other_flags"), row.text("overlap"))).lower()
-    for pattern, field, value in _STATED_FACTS:
-        if re.search(pattern, text):
-            facts[field] = value
+    for pattern, field, value, reversible in _STATED_FACTS:
+        said = states(text, pattern)
+        if said or (said is False and reversible):
+            facts[field] = value == said
     return facts
 
 

@@ -151,6 +151,32 @@ def test_facts_of_a_run_come_from_its_recipe_and_from_what_it_says() -> None:
     assert dict(question(Row(LLAMA | LATENT | drop)).facts)["drops_tokens"] is True
 
 
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        ("no CUDA graphs", {"cuda_graphs": False}),
+        ("CUDA graphs: off; grouped GEMM", {"cuda_graphs": False, "grouped_launch": True}),
+        ("without DeepEP", {"deduplicated_dispatch": False, "deduplicated_between": False}),
+        ("no DeepEP, HybridEP", {"deduplicated_dispatch": True, "deduplicated_between": True}),
+        ("no token drop", {"drops_tokens": False}),
+        ("not dropless", {"drops_tokens": True}),
+        ("no full-iteration graphs", {}),
+        ("CUDA graphs, not full-iteration", {"cuda_graphs": True}),
+        ("full-iteration graphs", {"cuda_graphs": True, "grouped_launch": True}),
+    ],
+)
+def test_a_denied_fact_is_not_one(flags: str, said: dict[str, bool]) -> None:
+    row = LLAMA | LATENT | {"framework": "torchtitan", "other_flags": flags}
+    assert dict(question(Row(row)).facts) == said
+
+
+def test_a_denied_overlap_is_not_one() -> None:
+    row = LLAMA | {"overlap": "grad-reduce; no param-gather, TP-comm off"}
+    asked = dict(question(Row(row)).strategy)
+    assert asked["overlap_grad_reduce"] is True
+    assert asked["overlap_param_gather"] is asked["overlap_tp"] is False
+
+
 def test_facts_change_the_prediction_of_a_run() -> None:
     row = LLAMA | LATENT | {"other_flags": "grouped GEMM", "framework": "torchtitan"}
     with_facts, without = question(Row(row)), question(Row(row | {"other_flags": ""}))
