@@ -73,23 +73,20 @@ def newer(kernel: _core.TileGemm, generations: float) -> _core.TileGemm:
     )
 
 
-#: Latency of a step of k over the 16-bit one's: a step of the pipeline moves the same bytes,
-#: twice the values in 8 bits. Kernels timed on B200 have 38 and 35 cycles in FP8 and NVFP4 against
-#: 93 in BF16, on H100 72 against 133 (kernels/*_gemm.toml).
-_STEP_LATENCY = {"fp8": 0.5, "fp4": 0.3}
-
-
 def _narrow_tile(reader: Reader, key: str, wide: _core.TileGemm) -> _core.TileGemm:
     """A narrow format: the wide one's tiles, at a share of its fractions of the higher peak."""
     if key not in reader.table:
         reader.known.add(key)
         return _core.TileGemm()
     inner = reader.sub(key)
+    usual = Reader(
+        catalog.load("reference", "narrow_gemm")["step_latency"], "reference.narrow_gemm"
+    )
     relative = inner.fraction("relative_fraction")
     tile = wide.replace(
         burst_fraction=relative * wide.burst_fraction,
         sustained_fraction=relative * wide.sustained_fraction,
-        tau_cycles=_STEP_LATENCY[key] * wide.tau_cycles,
+        tau_cycles=usual.number(key) * wide.tau_cycles,
         quantise_passes=inner.number("quantise_passes", 0.0),
     )
     inner.finish()

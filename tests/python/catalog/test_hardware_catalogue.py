@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from scalemodel import catalog
+from scalemodel.resolve.accelerators import accelerator_table
 from scalemodel.resolve.networks import interconnect_table
 
 if sys.version_info >= (3, 11):
@@ -262,3 +264,17 @@ def test_reference_items_have_value_unit_and_source() -> None:
         for table in entry.values():
             for key, item in table.items() if isinstance(table, dict) else ():
                 assert {"value", "unit", "source"} == item.keys(), f"{name}: {key}"
+
+
+@pytest.mark.parametrize("name, kernel", [("fp8", "fp8"), ("fp4", "nvfp4")])
+def test_the_latency_of_narrow_steps_is_the_mean_of_timed_kernels(name: str, kernel: str) -> None:
+    # Parts of data centres alone: the workstation's kernels of a format are not its 16-bit ones.
+    timed = {
+        part: catalog.load("kernels", f"{part}_gemm")[kernel]["sglang"]["tau_cycles"]
+        for part in ("h100_sxm_80", "h200", "b200", "b300", "gb200", "gb300")
+        if kernel in catalog.load("kernels", f"{part}_gemm")
+    }
+    wide = {part: accelerator_table(part)["gemm"]["tau_cycles"] for part in timed}
+    shares = [timed[part] / wide[part] for part in timed]
+    taken = catalog.load("reference", "narrow_gemm")["step_latency"][name]["value"]
+    assert taken == pytest.approx(sum(shares) / len(shares), abs=0.005)
