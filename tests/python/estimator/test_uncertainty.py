@@ -229,6 +229,7 @@ def test_few_sources_promise_nothing() -> None:
     few, many = (uncertainty_of(drawn(1, sources=count)).factor(HOPPER) for count in (3, 12))
     assert few is not None
     assert many is not None
+    assert few > many > 1  # three sources say less of a fourth than twelve of a thirteenth
     assert uncertainty_of([]).factor(HOPPER) is None
 
 

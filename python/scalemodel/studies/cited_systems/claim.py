@@ -5,24 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scalemodel import catalog
-from scalemodel.base.units import parse_quantity, value_of
-
-
-def published(system: str, key: str, dimension: str = "", *, entry: str = "cited_systems") -> float:
-    """A number of ``reference/cited_systems.toml`` or another entry, in base units.
-
-    Examples
-    --------
-    >>> published("zero", "stage3", "bytes")
-    1900000000.0
-    """
-    value = value_of(catalog.load("reference", entry)[system][key])
-    where = f"reference/{entry}.{system}.{key}"
-    if dimension:
-        return parse_quantity(value, dimension, where)
-    assert isinstance(value, (int, float)), where
-    return float(value)
+from scalemodel.studies.published import published
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.units import parse_quantity
 from scalemodel.routing import Fabric, design_topology, pack_trees, simulate_network, time_shifts
-from scalemodel.studies.cited_systems.claim import Claim, published
+from scalemodel.studies.cited_systems.claim import Claim
+from scalemodel.studies.published import published
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from scalemodel import catalog
-from scalemodel.base.units import parse_quantity, value_of
+from scalemodel.studies.published import published as _published
 
-ENTRY = "studied_papers"
-
-
-def published(paper: str, key: str, dimension: str = "") -> float:
-    """A number of ``reference/studied_papers.toml``, in base units.
-
-    Examples
-    --------
-    >>> published("scaling", "throughput_fall"), published("routing", "assignment", "s")
-    (0.3722, 0.01)
-    """
-    value = value_of(catalog.load("reference", ENTRY)[paper][key])
-    where = f"reference/{ENTRY}.{paper}.{key}"
-    if dimension:
-        return parse_quantity(value, dimension, where)
-    assert isinstance(value, (int, float)), where
-    return float(value)
+#: A number of ``reference/studied_papers.toml``, in base units: paper, key and dimension.
+published = partial(_published, entry="studied_papers")
 
 
 @dataclass(frozen=True)

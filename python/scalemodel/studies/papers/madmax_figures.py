@@ -6,20 +6,20 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from scalemodel import catalog
 from scalemodel.layer_groups import compose
-from scalemodel.resolve.reader import Reader
 from scalemodel.studies import madmax, madmax_gains, neo
 from scalemodel.studies.madmax_original import ask, step
 from scalemodel.studies.madmax_original.sizes import Question
 from scalemodel.studies.papers.figure import Figure, published
 from scalemodel.studies.pretraining_hours import pretraining_hours
+from scalemodel.studies.published import published as published_in
 from scalemodel.studies.vision_steps import vision_steps
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _of_paper = partial(published, "madmax")
+_of_run = partial(published_in, "neo", entry="cited_runs")
 
 # ------------------------------------------------------------------------------ tables, made once
 _tables = cache(madmax.strategies)
@@ -39,10 +39,6 @@ def _fastest() -> pd.DataFrame:
 def _run(name: str, tables: int) -> float:
     rows = _measured()
     return float(rows[(rows.name == name) & (rows.tables == tables)].samples_per_s.iloc[0])
-
-
-def _published_run(key: str) -> float:
-    return Reader(catalog.load("reference", "cited_runs")["neo"], "neo").number(key)
 
 
 def _hours_of(name: str, column: str) -> float:
@@ -200,7 +196,7 @@ FIGURES = (
         "DLRM-A against measurements",
         "samples/s, 128 GPUs, 2,048 tables",
         partial(_run, "A, 128 accelerators", 2048),
-        partial(_published_run, "model_a_samples_per_s"),
+        partial(_of_run, "model_a_samples_per_s"),
         0.2,
     ),
     Figure(
@@ -208,7 +204,7 @@ FIGURES = (
         "DLRM-A against measurements",
         "samples/s, 8 GPUs, 2,048 tables",
         partial(_run, "A, 8 accelerators", 2048),
-        partial(_published_run, "original_model_a_8_samples_per_s"),
+        partial(_of_run, "original_model_a_8_samples_per_s"),
         0.2,
     ),
     Figure(
@@ -216,7 +212,7 @@ FIGURES = (
         "DLRM-A against measurements",
         "samples/s, 128 GPUs, 4,096 tables",
         partial(_run, "A, 128 accelerators", 4096),
-        partial(_published_run, "model_a_samples_per_s"),
+        partial(_of_run, "model_a_samples_per_s"),
         0.2,
         reason=_TABLES,
     ),
@@ -225,7 +221,7 @@ FIGURES = (
         "model I against measurements",
         "samples/s, 128 GPUs",
         partial(_run, "I, 128 accelerators", 512),
-        partial(_published_run, "model_i_samples_per_s"),
+        partial(_of_run, "model_i_samples_per_s"),
         0.2,
     ),
     *(

@@ -204,7 +204,7 @@ FIGURES = (
         "generations, utilisation",
         "MFU of H100 over A100",
         _mfu_ratio,
-        lambda: _of_paper("mfu_ratio"),
+        lambda: _of_paper("mfu_h100") / _of_paper("mfu_a100"),
         0.12,
     ),
     Figure(
