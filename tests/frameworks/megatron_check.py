@@ -6,7 +6,6 @@ Reads a list of commands as JSON, and writes one line for each: an empty one, or
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import types
@@ -15,6 +14,7 @@ import warnings
 from typing import Any
 
 import typing_extensions
+from answering import answer
 
 warnings.simplefilter("ignore")
 if not hasattr(typing, "override"):  # Python 3.11
@@ -56,20 +56,4 @@ def _have_transformer_engine() -> None:
             module.is_te_min_version = lambda *_, **__: True
 
 
-def main() -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the framework prints is no answer
-    _have_transformer_engine()
-    for command in json.load(sys.stdin):
-        says = ""
-        before = dict(os.environ)
-        try:
-            check(command)
-        except (SystemExit, Exception) as error:
-            says = f"{type(error).__name__}: {error}"
-        os.environ.clear()
-        os.environ.update(before)
-        print(json.dumps(says), file=answers, flush=True)
-
-
-main()
+answer(check, _have_transformer_engine)

@@ -6,13 +6,12 @@ jobs as JSON, and writes one line for each: an empty one, or what is refused.
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
+
+from answering import answer
 
 warnings.simplefilter("ignore")
 
@@ -82,16 +81,4 @@ def _check_model(read: Any) -> None:
         assert compiled or not read.parallelism.enable_async_tensor_parallel, "Async TP"
 
 
-def main() -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the framework prints is no answer
-    for job in json.load(sys.stdin):
-        says = ""
-        try:
-            check(job)
-        except (SystemExit, Exception) as error:
-            says = f"{type(error).__name__}: {error}"
-        print(json.dumps(says), file=answers, flush=True)
-
-
-main()
+answer(check)

@@ -8,6 +8,7 @@ looked for.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ CHECKS = {
     "torchtitan": ("torchtitan.config.job_config", "torchtitan_check.py"),
     "deepspeed": ("deepspeed", "deepspeed_check.py"),
 }
+#: Strategies that a slow test draws: fewer where each command takes the framework's parser long.
+DRAWN = {"megatron": 1000, "torchtitan": 350, "deepspeed": 1000}
 
 
 def refused(framework: str, count: int, seed: int, folder: Path) -> list[str]:
@@ -45,7 +48,15 @@ def test_a_framework_takes_a_few_strategies(framework: str, tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", CHECKS)
 def test_a_framework_takes_every_strategy_that_is_offered(framework: str, tmp_path: Path) -> None:
-    assert refused(framework, tools.drawn(350), tools.seed(7), tmp_path) == []
+    assert refused(framework, tools.drawn(DRAWN[framework]), tools.seed(7), tmp_path) == []
+
+
+@pytest.mark.parametrize("program", ["torchtitan_check.py", "deepspeed_check.py"])
+def test_a_program_answers_every_job(program: str) -> None:
+    """With the framework or without it: a job that says nothing is refused in words."""
+    said = tools.answers(sys.executable, program, [{}, {}])
+    assert len(said) == 2
+    assert all("Error: " in words for words in said)
 
 
 @pytest.mark.parametrize("framework", CHECKS)
