@@ -76,3 +76,13 @@ def test_the_solver_is_never_worse_than_balanced_paths() -> None:
 def test_an_unknown_paper_is_refused() -> None:
     with pytest.raises(ScaleModelError, match=r"paper='madmaxx': .*madmax"):
         papers.figures("madmaxx")
+
+
+def test_numbers_that_no_paper_prints_are_said_to_be_computed() -> None:
+    routing = table("routing")
+    printed = routing[routing.error_fraction.notna() & ~routing.computed]
+    assert set(printed.study) == {14}  # the time of an assignment
+    assert not table("scaling").computed.any()
+    own = table("madmax")
+    assert own[own.computed].study.nunique() >= 5
+    assert not own[own.study == 1].computed.any()  # measured on ZionEX

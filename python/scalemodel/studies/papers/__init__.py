@@ -37,8 +37,10 @@ def figures(paper: str) -> pd.DataFrame:
     -------
     DataFrame, one row per figure
         Columns study (number), name, figure, published (a number in the figure's own unit, or what
-        must hold where the paper prints none), predicted, ``error_fraction`` (blank without a
-        number), met, reason (of a figure that is not met).
+        must hold where the paper prints none), computed (whether that number is the original's own
+        formulas', simulator's or theorem's, not printed: all slowdowns of the routing paper, whose
+        tables are not known), predicted, ``error_fraction`` (blank without a number), met, reason
+        (of a figure that is not met).
 
     Raises
     ------

@@ -34,6 +34,9 @@ class Figure:
         What `holds` asks, in words.
     reason : str
         Why a figure that is not met is not met.
+    computed : bool
+        Whether what was published is no number that the paper prints, but computed: by the
+        original's own formulas, by its public simulator or its rules, or as its theorem says.
     """
 
     study: int
@@ -45,10 +48,12 @@ class Figure:
     holds: Callable[[float], bool] | None = None
     words: str = ""
     reason: str = ""
+    computed: bool = False
 
     def __post_init__(self) -> None:
         assert (self.asked is None) != (self.holds is None), self.what
         assert (self.holds is None) == (self.words == ""), self.what
+        assert not (self.computed and self.words), self.what
 
     def answer(self) -> dict[str, object]:
         """A row of `scalemodel.studies.papers.figures`."""
@@ -65,6 +70,7 @@ class Figure:
             "name": self.name,
             "figure": self.what,
             "published": self.words or asked,
+            "computed": self.computed,
             "predicted": found,
             "error_fraction": error,
             "met": met,

@@ -249,6 +249,7 @@ FIGURES = (
         lambda: len(_fastest()),
         lambda: float(len(madmax.SUITE)),
         0.0,
+        computed=True,
     ),
     *(
         Figure(
@@ -258,6 +259,7 @@ FIGURES = (
             partial(_speed_up, name, layers),
             partial(_original_speed_up, model, original),
             0.15,
+            computed=True,
         )
         for name, model, layers, original in (
             ("DLRM-A", "dlrm/dlrm_a", "ddp", "ddp@128"),
@@ -312,6 +314,7 @@ FIGURES = (
         _exposed_of_ddp,
         _original_exposed_of_ddp,
         0.15,
+        computed=True,
     ),
     Figure(
         11,
@@ -320,6 +323,7 @@ FIGURES = (
         lambda: float(madmax.throughput_memory().name.nunique()),
         lambda: float(len(madmax.SUITE)),
         0.0,
+        computed=True,
     ),
     Figure(
         12,
@@ -327,6 +331,7 @@ FIGURES = (
         "Llama2-70B, FSDP, compute x2",
         partial(_faster, "Llama2-70B", "compute", 2, "fsdp"),
         partial(_original_faster, "llm/llama2_70b", "flop_per_s", 2),
+        computed=True,
     ),
     Figure(
         12,
@@ -335,6 +340,7 @@ FIGURES = (
         partial(_faster, "GPT-3", "compute", 10, "fsdp"),
         partial(_original_faster, "llm/gpt3_175b", "flop_per_s", 10),
         reason=_RING,
+        computed=True,
     ),
     Figure(
         13,
@@ -343,6 +349,7 @@ FIGURES = (
         partial(_long_context, "without_scores_tokens_per_s"),
         _original_long_context,
         0.02,
+        computed=True,
     ),
     Figure(
         13,
@@ -358,6 +365,7 @@ FIGURES = (
         "DLRM-A, embedding frozen, over all trained",
         partial(_tuned, "DLRM-A", "embedding"),
         _original_tuned_embedding,
+        computed=True,
     ),
     Figure(
         14,
@@ -366,6 +374,7 @@ FIGURES = (
         partial(_tuned, "Llama2-70B", "lower half"),
         _original_tuned_half,
         reason=_FROZEN,
+        computed=True,
     ),
     Figure(
         15,
@@ -374,6 +383,7 @@ FIGURES = (
         _inference_gain,
         _original_inference_gain,
         0.15,
+        computed=True,
     ),
     Figure(
         16,
@@ -404,6 +414,7 @@ FIGURES = (
         "DLRM-A-Transformer over FSDP, layers ddp",
         partial(_speed_up, "DLRM-A-Transformer", "ddp"),
         partial(_original_speed_up, "dlrm_transformer/dlrm_a_transformer", "ddp@128"),
+        computed=True,
     ),
     Figure(
         19,

@@ -247,6 +247,7 @@ FIGURES = (
         _value_over_bound,
         lambda: 1.0,
         1e-9,
+        computed=True,
     ),
     Figure(
         2,
@@ -264,6 +265,7 @@ FIGURES = (
             partial(_mean_of, "ecmp", failed),
             partial(_published_mean, "ecmp", failed),
             0.08,
+            computed=True,
         )
         for failed in (False, True)
     ),
@@ -274,6 +276,7 @@ FIGURES = (
         lambda: _mean_gbit(_report("modulo_colouring", 8)),
         lambda: _of_paper("mean_gbit_modulo_8"),
         0.02,
+        computed=True,
     ),
     Figure(
         5,
@@ -282,6 +285,7 @@ FIGURES = (
         partial(_annealed, 0),
         lambda: _of_paper("annealing_0"),
         0.15,
+        computed=True,
     ),
     Figure(
         5,
@@ -290,6 +294,7 @@ FIGURES = (
         partial(_annealed, 8),
         lambda: _of_paper("annealing_8"),
         0.15,
+        computed=True,
     ),
     Figure(
         6,
@@ -306,6 +311,7 @@ FIGURES = (
         partial(_mean_of, "balanced", False),
         lambda: 1.0,
         1e-9,
+        computed=True,
     ),
     Figure(
         7,
@@ -314,6 +320,7 @@ FIGURES = (
         partial(_mean_of, "greedy", False),
         partial(_published_mean, "greedy", False),
         0.08,
+        computed=True,
     ),
     Figure(
         7,
@@ -322,6 +329,7 @@ FIGURES = (
         partial(_mean_of, "greedy", True),
         partial(_published_mean, "greedy", True),
         1e-9,
+        computed=True,
     ),
     Figure(
         8,
@@ -338,6 +346,7 @@ FIGURES = (
         lambda: _mean_gbit(_report("greedy")),
         lambda: _of_paper("mean_gbit_greedy"),
         0.01,
+        computed=True,
     ),
     Figure(
         9,
@@ -346,6 +355,7 @@ FIGURES = (
         lambda: _mean_gbit(_report("ecmp")),
         lambda: _of_paper("mean_gbit_ecmp"),
         0.05,
+        computed=True,
     ),
     Figure(
         10,
@@ -354,6 +364,7 @@ FIGURES = (
         _mixed_rings,
         lambda: 1.0,
         1e-9,
+        computed=True,
     ),
     Figure(
         11,
@@ -362,6 +373,7 @@ FIGURES = (
         partial(_mean_of, "balanced", True),
         lambda: 2.0,
         1e-9,
+        computed=True,
     ),
     Figure(
         12,
@@ -394,5 +406,6 @@ FIGURES = (
         _ports_found,
         lambda: 1.0,
         0.0,
+        computed=True,
     ),
 )
