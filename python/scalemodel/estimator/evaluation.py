@@ -50,7 +50,13 @@ MEMORY_COLUMNS = (
 @catalog.kept(128)
 def tables_for(model: Model, cluster: Cluster, task: Training, stack: StackLike) -> _core.Tables:
     """The cost tables of a question, built once and kept for the strategies to come."""
-    return _core.Tables(model.core, cluster.core, task.core, stack_at(stack, cluster))
+    return tables_by(model, cluster, task, stack_at(stack, cluster))
+
+
+@catalog.kept(128)
+def tables_by(model: Model, cluster: Cluster, task: Training, stack: _core.Stack) -> _core.Tables:
+    """The cost tables of a question by just these constants and facts, wherever they hold."""
+    return _core.Tables(model.core, cluster.core, task.core, stack)
 
 
 def stack_at(stack: StackLike, cluster: Cluster) -> _core.Stack:

@@ -217,11 +217,27 @@ def facts_on(name: str, architecture: str) -> _core.Stack:
     return stack_of(name).replace(**{key: getattr(default, key) for key in absent})
 
 
+def _constants_of(stack: _core.Stack) -> tuple[float, ...]:
+    return tuple(getattr(stack, key) for key in FITTED_CONSTANTS)
+
+
+@catalog.kept(1)
+def _names_by_constants() -> Mapping[tuple[float, ...], tuple[str, ...]]:
+    """Catalogued stacks that have each set of fitted constants."""
+    found: dict[tuple[float, ...], tuple[str, ...]] = {}
+    for name in catalog.names("stacks"):
+        key = _constants_of(stack_of(name))
+        found[key] = (*found.get(key, ()), name)
+    return found
+
+
 def stack_on(stack: StackLike, architecture: str, vendor: str) -> _core.Stack:
     """The stack as it is on accelerators of an architecture.
 
     Facts are those that exist there (`facts_on`); fitted constants give way to plain ones where
-    they do not hold (`Fitted.holds_on`). Constants of one's own are returned as they are.
+    they do not hold (`Fitted.holds_on`). A `Stack` has the facts that it states; its constants are
+    a catalogued stack's where they are equal, and give way like those. Constants of one's own are
+    returned as they are.
 
     Parameters
     ----------
@@ -233,9 +249,14 @@ def stack_on(stack: StackLike, architecture: str, vendor: str) -> _core.Stack:
     --------
     >>> stack_on("llm_foundry_2023", "cdna3", "AMD").gemm_efficiency
     0.85
+    >>> stack_on(stack_of("llm_foundry_2023"), "cdna3", "AMD").gemm_efficiency
+    0.85
     """
     if not isinstance(stack, str):
-        return stack_of(stack)
+        own = stack_of(stack)
+        named = _names_by_constants().get(_constants_of(own), ())
+        held = not named or any(fitted(name).holds_on(architecture, vendor) for name in named)
+        return own if held else with_plain_constants(own)
     name = catalog.find("stacks", stack)
     facts = facts_on(name, architecture)
     return facts if fitted(name).holds_on(architecture, vendor) else with_plain_constants(facts)

@@ -213,7 +213,7 @@ class Predictor:
     def _estimate(
         self, question: Question, precision: Precision, recompute: str, recompute_layers: int = 0
     ) -> Estimate:
-        from scalemodel.estimator.evaluation import tables_for
+        from scalemodel.estimator.evaluation import tables_by
 
         task_of = Training if question.method == "pretrain" else FineTuning
         arguments = dict(question.task)
@@ -227,7 +227,7 @@ class Predictor:
                 **{"recompute_layers": recompute_layers, **dict(question.strategy)},
                 recompute=recompute,
             )
-            core = tables_for(model, cluster, task, constants).estimate(strategy)
+            core = tables_by(model, cluster, task, constants).estimate(strategy)
             estimate = Estimate(model, cluster, task, strategy, question.stack, core)
         except ScaleModelError as error:
             raise _refused(f"illegal:{error.code}") from None

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import scalemodel as sm
-from scalemodel.estimator.evaluation import stack_of
 from scalemodel.interop.settings import Launch
 from scalemodel.interop.settings.schedulers import SCHEDULERS
 from scalemodel.interop.settings.torchtitan import FLAVORS
@@ -44,9 +43,8 @@ def best(model: str, framework: str, cluster: sm.Cluster, top: int = 1) -> list[
 
 
 def again(framework: str, est: sm.Estimate, source: object) -> sm.Estimate:
-    # With the constants as they hold on this cluster, which a script does not name.
     read = sm.read_settings(
-        framework, source, accelerators=est.cluster.accelerators, stack=stack_of(est)
+        framework, source, accelerators=est.cluster.accelerators, stack=est.stack
     )
     stack: Any = read.stack
     return sm.estimate(

@@ -133,3 +133,16 @@ def test_an_estimate_takes_constants_only_where_they_hold() -> None:
     named = sm.estimate("llama3_8b", cluster, task, strategy, stack="llm_foundry_2023")
     given = sm.estimate("llama3_8b", cluster, task, strategy, stack=by_hand)
     assert named.step_time_s == given.step_time_s
+
+
+@pytest.mark.parametrize("name", catalog.names("stacks"))
+def test_constants_of_the_catalogue_give_way_without_their_name(name: str) -> None:
+    constants = resolve.stack(name)
+    for accelerator in catalog.names("accelerators"):
+        entry = catalog.load("accelerators", accelerator)
+        place = (entry["architecture"], entry["vendor"])
+        by_name, by_value = stack_on(name, *place), stack_on(constants, *place)
+        for key in FITTED_CONSTANTS:
+            assert getattr(by_name, key) == getattr(by_value, key)
+    own = constants.replace(gemm_efficiency=0.5 * constants.gemm_efficiency)
+    assert stack_on(own, "cdna3", "AMD") == own

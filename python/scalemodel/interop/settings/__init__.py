@@ -179,8 +179,7 @@ def read_settings(
         Of the job, where the settings do not tell; needed for the groups of a hybrid sharding.
     stack : str or Stack, optional
         Kernels and numbers of the software, which no setting states. Default: the one that a script
-        of `launch` was predicted with, else the latest of the framework, or the plain one. A name
-        stands for the constants as they were fitted, whatever the accelerators.
+        of `launch` was predicted with, else the latest of the framework, or the plain one.
 
     Returns
     -------
