@@ -149,8 +149,9 @@ class Serving(ServingPlan):
         """Where a measurement would lie four times in five, by comparable published runs.
 
         Runs are comparable by load (requests that arrive, a number kept running, as much as fits),
-        kind of model (dense or experts) and accelerator architecture. None for a plan that does not
-        run or settle.
+        kind of model (dense or experts) and accelerator architecture. Where none was published, or
+        none of the engine, ``borrowed`` of the answer says what others stand for, and the interval
+        is as wide as the widest of theirs. None for a plan that does not run or settle.
 
         Parameters
         ----------
@@ -177,6 +178,7 @@ class Serving(ServingPlan):
             load,
             "experts" if self.model.shape.experts else "dense",
             str(entry.get("architecture", "")) if isinstance(entry, Mapping) else "",
+            self.engine,
         )
         return interval_around(situation, quantity, predicted[quantity])
 

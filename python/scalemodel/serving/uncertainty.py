@@ -24,11 +24,14 @@ class ServingSituation(NamedTuple):
         ``dense`` or ``experts``.
     architecture : str
         Of the accelerator.
+    engine : str
+        Catalogue name; empty where it is not asked about.
     """
 
     load: str
     kind: str
     architecture: str
+    engine: str = ""
 
     def keys(self, quantity: str) -> Iterator[tuple[str, str, str, str]]:
         """Cells that may hold the factor, the most specific first; an empty text is any."""
@@ -43,26 +46,55 @@ class ServingSituation(NamedTuple):
 
 
 class ServingInterval(NamedTuple):
-    """Both ends of an interval, and the share of comparable runs inside."""
+    """Both ends of an interval, and the share of comparable runs inside.
+
+    Attributes
+    ----------
+    low, high, coverage_fraction : float
+    borrowed : tuple of str
+        What the question shares with no or too few published runs: the interval is that of others,
+        as wide as the widest of them.
+    """
 
     low: float
     high: float
     coverage_fraction: float
+    borrowed: tuple[str, ...] = ()
 
 
 Factors = Mapping[tuple[str, str, str, str], float]
 
 
+class Known(NamedTuple):
+    """What published runs say of intervals.
+
+    Attributes
+    ----------
+    cells : mapping
+        Factor between a prediction and either end of its interval, by quantity, load, kind and
+        architecture.
+    engines : mapping of str to tuple of str
+        Quantity -> engines of the runs.
+    coverage_fraction : float
+        Share of runs inside.
+    """
+
+    cells: Factors
+    engines: Mapping[str, tuple[str, ...]]
+    coverage_fraction: float
+
+
 @catalog.kept(1)
-def factors() -> tuple[Factors, float]:
-    """Factor between a prediction and either end of its interval by cell, and the coverage."""
+def known() -> Known:
+    """The table ``reference/serving_uncertainty.toml``."""
     table = catalog.load("reference", "serving_uncertainty")
     cells = {
         (item["quantity"], item["load"], item["kind"], item["architecture"]): float(item["factor"])
         for item in table["cells"]
     }
     interval = Reader(table["interval"], "serving_uncertainty.interval")
-    return cells, interval.number("coverage_fraction")
+    engines = {item["quantity"]: tuple(item["names"]) for item in table.get("engines", ())}
+    return Known(cells, engines, interval.number("coverage_fraction"))
 
 
 def factor_of(
@@ -75,14 +107,59 @@ def factor_of(
     >>> factor_of(ServingSituation("offline", "dense", "hopper"), "rate") > 1
     True
     """
-    known = factors()[0] if cells is None else cells
-    return next((known[key] for key in situation.keys(quantity) if key in known), None)
+    told = known().cells if cells is None else cells
+    return next((told[key] for key in situation.keys(quantity) if key in told), None)
+
+
+def borrowed_by(situation: ServingSituation, quantity: str) -> tuple[str, ...]:
+    """What a question shares with no or too few published runs, by kind of difference.
+
+    Examples
+    --------
+    >>> borrowed_by(ServingSituation("offline", "dense", "hopper"), "rate")
+    ()
+    >>> borrowed_by(ServingSituation("offline", "dense", "cdna3", "sglang_2025"), "rate")
+    ('architecture cdna3', 'engine sglang_2025')
+    """
+    cells, engines, _ = known()
+    found = next((key for key in situation.keys(quantity) if key in cells), None)
+    named = (
+        (f"load {situation.load}", found and found[1]),
+        (f"kind {situation.kind}", found and found[2]),
+        (f"architecture {situation.architecture or 'unknown'}", found and found[3]),
+    )
+    listed = [text for text, cell in named if not cell]
+    if situation.engine and situation.engine not in engines.get(quantity, ()):
+        listed.append(f"engine {situation.engine}")
+    return tuple(listed)
+
+
+def _widest(situation: ServingSituation, quantity: str, borrowed: tuple[str, ...]) -> float:
+    """The widest factor of runs that differ in what is borrowed, of an engine in all but load."""
+    kinds = {text.split(" ", 1)[0] for text in borrowed}
+    free = kinds | ({"kind", "architecture"} if "engine" in kinds else set())
+    asked = {
+        "load": situation.load,
+        "kind": situation.kind,
+        "architecture": situation.architecture,
+    }
+    return max(
+        factor
+        for (measured, *key), factor in known().cells.items()
+        if measured == quantity
+        and all(
+            name in free or value in (asked[name], "")
+            for name, value in zip(asked, key, strict=True)
+        )
+    )
 
 
 def interval_around(
     situation: ServingSituation, quantity: str, predicted: float | None
 ) -> ServingInterval | None:
-    """The interval around a prediction; None without a prediction or comparable runs.
+    """The interval around a prediction; None without a prediction or runs of its quantity.
+
+    Where no comparable run was published it is borrowed, and as wide as the widest it may borrow.
 
     Parameters
     ----------
@@ -94,10 +171,14 @@ def interval_around(
     Examples
     --------
     >>> found = interval_around(ServingSituation("offline", "dense", "hopper"), "rate", 1000.0)
-    >>> found.low < 1000 < found.high
-    True
+    >>> found.low < 1000 < found.high, found.borrowed
+    (True, ())
     """
     factor = factor_of(situation, quantity)
     if predicted is None or factor is None:
         return None
-    return ServingInterval(predicted / factor, predicted * factor, factors()[1])
+    borrowed = borrowed_by(situation, quantity)
+    if borrowed:
+        factor = max(factor, _widest(situation, quantity, borrowed))
+    share = known().coverage_fraction
+    return ServingInterval(predicted / factor, predicted * factor, share, borrowed)

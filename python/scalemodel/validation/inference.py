@@ -20,7 +20,7 @@ from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.serving.padding import padded
 from scalemodel.serving.plan import deployment_for, ranks_of
 from scalemodel.serving.task import CachePrecision, Inference, WeightPrecision
-from scalemodel.serving.uncertainty import ServingSituation, interval_around
+from scalemodel.serving.uncertainty import ServingSituation, borrowed_by, interval_around
 from scalemodel.validation.labels import understood
 from scalemodel.validation.lengths import arrivals, drawn, varies
 from scalemodel.validation.power import PROMPT_TOKENS
@@ -110,7 +110,7 @@ class ServingPrediction:
     @property
     def situation(self) -> str:
         """What comparable runs share with this one, as a text."""
-        return "" if self.compared is None else " ".join(self.compared)
+        return "" if self.compared is None else " ".join(self.compared[:3])
 
     def __getattr__(self, name: str) -> float | None:
         """Ends of intervals, as ``ttft_ms_low``."""
@@ -349,7 +349,10 @@ class ServingPredictor:
             load="running" if asked.running else "offline" if asked.rate is None else "online",
             kind="experts" if model.shape.experts else "dense",
             architecture=str(catalog.load("accelerators", asked.accelerator)["architecture"]),
+            engine=asked.engine,
         )
+        if borrowed := borrowed_by(compared, "rate"):
+            notes.append(f"interval of others: {', '.join(borrowed)}")
         return replace(found, engine=asked.engine, note="; ".join(notes), compared=compared)
 
     def _deployment(

@@ -51,6 +51,8 @@ _QUANTITIES = {
     "median_itl_ms": "tpot",
 }
 _LABELS = ("source", "gpu", "model", "scenario", "qps_target", "task")
+#: A rate of this share of what the requests ask for is theirs, and says nothing of a limit.
+_KEEPS_UP = 0.95
 
 
 class Run(NamedTuple):
@@ -61,7 +63,13 @@ class Run(NamedTuple):
     model: str
     situation: str  # offline, online, at once; the kind of requests in the power schema
     pairs: tuple[tuple[float | None, float | None], ...]  # measured, predicted
-    compared: tuple[str, ...] = ()  # load, kind and architecture, of a predicted run
+    compared: tuple[str, ...] = ()  # load, kind, architecture and engine, of a predicted run
+    asked: float = math.inf  # output tokens per second that requests at a finite rate ask for
+
+    def keeps_up(self, column: str, measured: float, own: float) -> bool:
+        """Whether a rate is that of the requests alone, as measured and as predicted."""
+        rate = _QUANTITIES[column] == "rate"
+        return rate and min(measured, own) >= _KEEPS_UP * self.asked
 
 
 @dataclass(frozen=True)
@@ -120,24 +128,36 @@ def _situation(scenario: str, rate: str) -> str:
 def _runs(frame: pd.DataFrame, wanted: Sequence[tuple[str, str]]) -> list[Run]:
     power = wanted is _POWER
     labels = zip(
-        *(cells_of(frame, name) for name in (*_LABELS, "predicted_situation")),
+        *(
+            cells_of(frame, name)
+            for name in (*_LABELS, "osl", "predicted_situation", "predicted_engine")
+        ),
         strict=True,
     )
     pairs = [list(zip(cells_of(frame, a), cells_of(frame, b), strict=True)) for a, b in wanted]
     found = []
-    for place, (source, gpu, model, scenario, rate, task, compared) in enumerate(labels):
+    for place, cells in enumerate(labels):
+        source, gpu, model, scenario, rate, task, output, compared, engine = cells
         numbers = tuple((positive(each[place][0]), positive(each[place][1])) for each in pairs)
         if numbers[0][0] is None:
             continue
         situation = str(task) if power else _situation(str(scenario), str(rate))
         origin = short_source(str(source)).split(" ")[0]
         alike = tuple(str(compared).split()) if isinstance(compared, str) else ()
-        found.append(Run(origin, str(gpu), _architecture(str(model)), situation, numbers, alike))
+        alike = (*alike, str(engine)) if alike else ()
+        asked = math.inf
+        if situation == "online":
+            asked = (positive(rate) or math.inf) * (positive(output) or math.inf)
+        names = (origin, str(gpu), _architecture(str(model)))
+        found.append(Run(*names, situation, numbers, alike, asked))
     return found
 
 
 def residuals(frame: pd.DataFrame) -> list[ServedResidual]:
-    """What was measured over what was predicted, by the quantities that intervals are made for."""
+    """What was measured over what was predicted, by the quantities that intervals are made for.
+
+    Rates at which requests come, as measured and as predicted, are left out: any limit allows them.
+    """
     return [
         ServedResidual(
             (run.gpu, run.model),
@@ -149,6 +169,7 @@ def residuals(frame: pd.DataFrame) -> list[ServedResidual]:
         for run in runs
         for (column, _), (measured, own) in zip(wanted, run.pairs, strict=True)
         if (quantity := _QUANTITIES.get(column)) and run.compared and measured and own
+        if not run.keeps_up(column, measured, own)
     ]
 
 

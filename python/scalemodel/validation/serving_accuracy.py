@@ -11,6 +11,7 @@ import datetime
 from pathlib import Path
 
 from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.validation import validate
 from scalemodel.validation.inference_score import residuals
 from scalemodel.validation.serving_intervals import cells_of, text_of
@@ -19,6 +20,8 @@ from scalemodel.validation.serving_intervals import cells_of, text_of
 def main() -> None:
     """Predict the published runs and write the file."""
     found = residuals(validate(kind="inference"))
+    if not found:
+        raise ScaleModelError("no published run was predicted: the file is left as it is")
     path = Path(catalog.path_of("reference", "serving_uncertainty"))
     today = datetime.date.today().isoformat()
     path.write_text(text_of(cells_of(found), found, today), encoding="utf-8")

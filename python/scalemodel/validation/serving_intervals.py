@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -40,9 +41,6 @@ def _spreads(residuals: Iterable[ServedResidual]) -> dict[tuple[str, str, str, s
         counts: dict[tuple[str, str], int] = defaultdict(int)
         for row in rows:
             counts[row.group] += 1
-        # Below saturation the rate is that of the requests: their runs say nothing of a limit.
-        if key[:2] == ("rate", "online"):
-            continue
         if len(rows) < LEAST_ROWS or len(counts) < LEAST_GROUPS.get(key[0], 2):
             continue
         weights = [counts[row.group] ** -0.5 for row in rows]
@@ -129,6 +127,10 @@ def text_of(cells: Factors, residuals: Sequence[ServedResidual], date: str) -> s
             f'  {{ quantity = "{quantity}", load = "{load}", kind = "{kind}", '
             f'architecture = "{architecture}", factor = {factor:.4f} }},'
         )
+    lines += ["]", "", "# Engines of the runs.", "engines = ["]
+    for quantity in QUANTITIES:
+        names = sorted({r.situation.engine for r in residuals if r.quantity == quantity})
+        lines.append(f'  {{ quantity = "{quantity}", names = {json.dumps(names)} }},')
     lines += [
         "]",
         "",

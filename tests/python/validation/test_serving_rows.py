@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import scalemodel as sm
 from scalemodel.serving.padding import padded
-from scalemodel.serving.uncertainty import ServingSituation, factor_of, interval_around
+from scalemodel.serving.uncertainty import (
+    ServingSituation,
+    factor_of,
+    interval_around,
+    known,
+)
 from scalemodel.validation.inference import ServingPrediction, ServingPredictor, question
+from scalemodel.validation.inference_score import residuals
 from scalemodel.validation.labels import understood
 from scalemodel.validation.lengths import arrivals, drawn, varies
 from scalemodel.validation.rows import Row
@@ -171,11 +180,11 @@ def _residuals(spread: float, groups: int = 8, rows: int = 25) -> list[ServedRes
 
 
 def test_intervals_hold_what_they_say_of_groups_left_out() -> None:
-    residuals = _residuals(0.1)
-    inside, rows = coverage(residuals)["rate", "offline"]
+    made = _residuals(0.1)
+    inside, rows = coverage(made)["rate", "offline"]
     assert rows == 200
     assert 0.75 <= inside / rows <= 0.9
-    cells = cells_of(residuals)
+    cells = cells_of(made)
     wide = cells_of(_residuals(0.2))
     key = ("rate", "offline", "dense", "hopper")
     assert np.log(wide[key]) == pytest.approx(2 * np.log(cells[key]))
@@ -194,3 +203,57 @@ def test_predictions_carry_their_intervals() -> None:
     assert interval is not None
     assert found.output_tokens_s_low == interval.low < found.output_tokens_s < interval.high
     assert found.situation == "offline dense hopper"
+
+
+def test_what_an_interval_borrows_is_named_and_makes_it_wide() -> None:
+    near = interval_around(ServingSituation("offline", "dense", "hopper", "vllm_v1"), "rate", 1.0)
+    assert near is not None
+    assert near.borrowed == ()
+    for situation, named in (
+        (ServingSituation("offline", "dense", "cdna3", "vllm_v1"), ("architecture cdna3",)),
+        (ServingSituation("offline", "dense", "hopper", "sglang_2025"), ("engine sglang_2025",)),
+        (ServingSituation("online", "experts", "hopper", "vllm_v1"), ("kind experts",)),
+    ):
+        far = interval_around(situation, "rate", 1.0)
+        assert far is not None
+        assert far.borrowed == named
+        assert far.high >= (factor_of(situation, "rate") or math.inf)
+        assert far.high > near.high or situation.load == "online"
+    widest = max(f for key, f in known().cells.items() if key[0] == "rate" and key[1] != "running")
+    engine = interval_around(ServingSituation("offline", "dense", "tpu", "sglang_2025"), "rate", 1)
+    assert engine is not None
+    assert engine.high == widest  # of all offline runs, and of all loads together
+
+
+def test_a_plan_names_what_its_interval_borrows() -> None:
+    task = sm.Inference(input_tokens=1000, output_tokens=200)
+    plans = [
+        sm.serve("llama3_8b", "dgx_h100", task, engine=engine, concurrency=16)
+        for engine in ("vllm_v1", "sglang_2025")
+    ]
+    own, other = (plan.interval() for plan in plans)
+    assert own is not None
+    assert other is not None
+    assert own.borrowed == ()
+    assert other.borrowed == ("engine sglang_2025",)
+    assert other.high / plans[1].output_tokens_per_s > own.high / plans[0].output_tokens_per_s
+
+
+def test_rates_that_are_the_requests_own_make_no_interval() -> None:
+    def residuals_of(measured: str, predicted: float) -> int:
+        cells = {
+            "source": "s",
+            "gpu": "H100",
+            "model": "Llama 3.1 8B",
+            "scenario": "online",
+            "qps_target": "4",
+            "osl": "100",
+            "output_tokens_s": measured,
+            "predicted_output_tokens_s": predicted,
+            "predicted_situation": "online dense hopper",
+            "predicted_engine": "vllm_v1",
+        }
+        return len(residuals(pd.DataFrame([cells])))
+
+    assert residuals_of("398", 399.0) == 0  # both keep up with 4 x 100 tokens per second
+    assert residuals_of("250", 399.0) == residuals_of("398", 250.0) == 1  # one of them does not
