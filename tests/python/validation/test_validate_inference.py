@@ -72,6 +72,8 @@ def test_rows_come_back_unchanged_and_in_order(tmp_path: Path) -> None:
         ({"precision": "ternary"}, "unsupported:dtype"),
         ({"precision": ""}, "missing:precision"),
         ({"n_gpus": "2", "tp": "1", "pp": "1", "dp": "1"}, "illegal:mesh"),
+        # Heads of attention are padded to what tp divides, those of a recurrence are not.
+        ({"model": "Nemotron-H-8B", "n_gpus": "3", "tp": "3"}, "illegal:tp_heads"),
         ({"isl": "-4"}, "illegal:isl"),
         ({"model": "Llama 3.1 405B"}, "illegal:out_of_memory"),
     ],
