@@ -14,7 +14,9 @@ from scalemodel.calibration.attention import attention
 from scalemodel.calibration.entry import check_name, toml_text, write_entries
 from scalemodel.calibration.kinds import Constant, Fit, Target
 from scalemodel.calibration.samples import FITTED
+from scalemodel.calibration.work_kernels import WorkFit, entries, fit_table
 from scalemodel.validation.errors import columns, percent, summarised
+from scalemodel.validation.operators.mixers import CALLS
 from scalemodel.validation.rows import Table, read_table
 
 if TYPE_CHECKING:
@@ -22,9 +24,12 @@ if TYPE_CHECKING:
 
     import scalemodel._core as _core
 
-__all__ = ["KINDS", "Calibration", "calibrate"]
+__all__ = ["KINDS", "WORK_KINDS", "Calibration", "calibrate"]
 
 KINDS = ("gemm", "attention", "elementwise", "collectives")
+#: Kernels by what they work on: a table holds several, and each gets an entry of its own.
+WORK_KINDS = tuple(CALLS)
+_MOST_ROWS = 600  # of a kernel; more do not change its constants
 _MISFIT = 0.3  # held-out error beyond which a calibration is no model of its machine
 
 
@@ -235,6 +240,67 @@ def _sample_table(table: Table, states: list[str], targets: list[Target]) -> pd.
     return frame
 
 
+def _work_errors(fit: WorkFit, folds: int) -> dict[str, Any]:
+    errors, held_out = (
+        summarised((times / fit.measured_s - 1).tolist())
+        for times in (fit.predicted_s, fit.held_out_s)
+    )
+    return {
+        "group": f"{fit.accelerator} {fit.key}",
+        "samples": len(fit.rows),
+        "folds": folds,
+        "mape_fraction": errors.mape_fraction,
+        "held_out_mape_fraction": held_out.mape_fraction,
+        "bias_fraction": errors.bias_fraction,
+        "kept": 0,
+    }
+
+
+def _work_calibration(kind: str, path: str | os.PathLike[str], folds: int) -> Calibration:
+    """Calibration of the kernels of a table by what they work on, each from its own rows."""
+    import pandas as pd
+
+    table = read_table(path)
+    fits, states = fit_table(kind, table, folds, _MOST_ROWS)
+    if not fits:
+        found = ", ".join(sorted(set(states))[:4])
+        raise ScaleModelError(
+            f"table: holds no kernel to calibrate {kind!r} with ({found})", code="no_samples"
+        )
+    kept = table.without(("predicted_time_us", "held_out_time_us", "state"))
+    samples = pd.DataFrame(kept.rows, columns=list(kept.header), dtype=object)
+    predicted: list[float | None] = [None] * len(samples)
+    held_out: list[float | None] = [None] * len(samples)
+    for fit in fits:
+        for at, row in enumerate(fit.rows):
+            predicted[row] = 1e6 * float(fit.predicted_s[at])
+            held_out[row] = 1e6 * float(fit.held_out_s[at])
+    samples["predicted_time_us"] = pd.Series(predicted, dtype="float64")
+    samples["held_out_time_us"] = pd.Series(held_out, dtype="float64")
+    samples["state"] = pd.Series([state or FITTED for state in states], dtype=object)
+    constants = [
+        {
+            "group": f"{fit.accelerator} {fit.key}",
+            "constant": found.key,
+            "unit": found.unit,
+            "value": found.value,
+            "relative_error": found.relative_error,
+            "prior": found.start,
+            "state": "at_bound" if found.at_bound else FITTED,
+        }
+        for fit in fits
+        for found in fit.constants
+    ]
+    files = entries(fits, Path(os.fspath(path)).name)
+    return Calibration(
+        kind=kind,
+        table=pd.DataFrame(constants),
+        samples=samples,
+        errors=pd.DataFrame([_work_errors(fit, folds) for fit in fits]),
+        entries={f"kernels/{name}.toml": toml_text(content) for name, content in files.items()},
+    )
+
+
 def calibrate(
     kind: str,
     path: str | os.PathLike[str],
@@ -257,7 +323,10 @@ def calibrate(
         for fp8 and fp4 their share of these fractions), ``"attention"`` (launch, rate and tile step
         of whole prompts; launch, bandwidth and block step of one query), ``"elementwise"`` (launch
         and bandwidth fractions) or ``"collectives"`` (one scale of latencies and one of bandwidths
-        inside a scale-up domain; latency and bandwidth factors between domains).
+        inside a scale-up domain; latency and bandwidth factors between domains). Or one of
+        `WORK_KINDS` (mixers, sparse attention, towers): launch, step, piece, rate and bandwidth of
+        every kernel, engine, phase and format with a dozen rows, of whatever accelerators the table
+        names; needs scipy (extra ``opt``).
     path : path
         CSV with the columns of ``validate``, time_us among them, of one machine: what
         ``scalemodel measure`` writes.
@@ -297,9 +366,9 @@ def calibrate(
     """
     import pandas as pd
 
-    if kind not in KINDS:
+    if kind not in KINDS + WORK_KINDS:
         raise ScaleModelError(
-            f"kind={kind!r}: must be one of {', '.join(KINDS)}", code="unknown_kind"
+            f"kind={kind!r}: must be one of {', '.join(KINDS + WORK_KINDS)}", code="unknown_kind"
         )
     if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= 1000:
         raise ScaleModelError(f"folds={folds!r}: must be a whole number from 2 to 1000")
@@ -314,6 +383,14 @@ def calibrate(
         raise ScaleModelError(f"accelerator={accelerator!r}: kind {kind!r} takes cluster=")
     if kind != "collectives" and cluster is not None:
         raise ScaleModelError(f"cluster={cluster!r}: kind {kind!r} takes accelerator=")
+    if kind in WORK_KINDS:
+        for given, value in (("accelerator", accelerator), ("name", name)):
+            if value is not None:
+                raise ScaleModelError(
+                    f"{given}={value!r}: kernels of kind {kind!r} are kept under the names of the "
+                    "accelerators that the table has"
+                )
+        return _work_calibration(kind, path, folds)
     if kind == "attention" and name is not None:
         raise ScaleModelError(
             f"name={name!r}: attention kernels are kept under the name of their accelerator, which "

@@ -30,7 +30,9 @@ def add_calibrate(commands: Any) -> None:
         "--kind",
         required=True,
         metavar="KIND",
-        help="gemm, attention, elementwise or collectives; spread, of a cluster's ranks",
+        help="gemm, attention, elementwise or collectives; spread, of a cluster's ranks; kernels "
+        "by their work: linear_attention, mamba2, sparse_attention, msa, mhc, moe_fused_a2a, "
+        "encoder_attention",
     )
     parser.add_argument(
         "file",
