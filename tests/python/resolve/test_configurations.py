@@ -1,8 +1,8 @@
 """Configurations of 2025-26 are read without the transformers library, to the published counts.
 
 `configs_2026.json` holds, per model, the keys of its ``config.json`` that bear on its shape and the
-parameters that the reference class counts (in billions; `formula`: no class is public). All given
-files are read where they lie beside the repository.
+parameters that the reference class counts (in billions; `formula`: no class is public). All files
+of ``configs_2026`` are read where ``SCALEMODEL_DATA`` names a folder that has them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 import scalemodel as sm
+from reference.corpora import given
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.hugging_face import architecture_from_config
 
 HERE = Path(__file__).parent
 MODELS: list[dict[str, Any]] = json.loads((HERE / "configs_2026.json").read_text("utf-8"))
-GIVEN = HERE.parents[2].parent / "shared" / "data" / "configs_2026"
 ROUTED = [facts for facts in MODELS if facts["active"] is not None]
 each_model = pytest.mark.parametrize("facts", MODELS, ids=[m["model"] for m in MODELS])
 
@@ -49,14 +49,16 @@ def test_active_parameters_are_those_counted(facts: dict[str, Any]) -> None:
 
 
 def test_every_given_configuration_is_read() -> None:
-    if not GIVEN.is_dir():
-        pytest.skip("the given configurations do not lie beside the repository")
-    with (GIVEN / "index.csv").open(encoding="utf-8", newline="") as file:
+    data = given()
+    if data is None or not (data / "configs_2026").is_dir():
+        pytest.skip("SCALEMODEL_DATA names no folder with configs_2026")
+    folder = data / "configs_2026"
+    with (folder / "index.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     far = []
     for row in rows:
         counted = float(row["counted_text_B"] or row["counted_total_B"])
-        config = json.loads((GIVEN / row["file"]).read_text("utf-8"))
+        config = json.loads((folder / row["file"]).read_text("utf-8"))
         if abs(read(config).parameters / 1e9 / counted - 1) > 0.005:
             far.append(row["file"])
     assert far == []

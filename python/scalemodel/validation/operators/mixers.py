@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 import scalemodel._core as _core
-from scalemodel import catalog
+from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.base.units import value_of
 from scalemodel.resolve.kernel_tables import Kernel, dtype_mismatch, kernels, nearest_kernel
 from scalemodel.validation.operators import OperatorPrediction
 from scalemodel.validation.operators.questions import (
@@ -130,48 +129,69 @@ def moe_fused_a2a(row: Row) -> Call:
 
 
 @lru_cache(maxsize=64)
-def _architecture(model: str) -> Mapping[str, Any]:
-    """Architecture of a named model of the catalogue; empty where it has none."""
+def _shape(model: str) -> _core.DecoderShape | None:
+    """Shape of a named model of the catalogue; None where it has none."""
     try:
-        table = catalog.load("models", catalog.find("models", model))["architecture"]
-    except (ScaleModelError, KeyError):
-        return {}
-    return {key: value_of(cell) for key, cell in table.items()}
+        return resolve.model(catalog.find("models", model)).shape  # a name: files are not opened
+    except ScaleModelError:
+        return None
 
 
-def _compressed(a: Mapping[str, Any], heads: float, part: str) -> tuple[float, ...]:
+#: What a layer without its feed-forward block, experts and further streams has not.
+_BARE: Final = {
+    **dict.fromkeys(("first_dense_layers", "experts", "experts_per_token", "shared_experts"), 0),
+    **dict.fromkeys(("mtp_layers", "kv_shared_layers"), 0),
+    "residual_streams": 1,
+}
+_UNINDEXED: Final = dict.fromkeys(("index_heads", "index_dim", "index_topk"), 0)
+
+
+@lru_cache(maxsize=256)
+def _weights(shape: _core.DecoderShape, mixer: str, heads: int) -> float:
+    """Weights of a module of attention with so many heads, as the engine counts them."""
+    part = heads / shape.heads
+    changes: dict[str, Any] = {**_BARE, **(_UNINDEXED if mixer == "F" else {})}
+    shared = shape.kv_lora_rank == 0 and shape.output_groups == 0
+    kv = max(1, round(part * shape.kv_heads)) if shared else heads
+    changes |= {"heads": heads, "kv_heads": kv}
+    if shape.output_groups:
+        changes |= {"kv_heads": 1, "output_groups": max(1, round(part * shape.output_groups))}
+    elif shared and mixer != "F":  # the queries of an indexer lie beside their keys
+        changes["index_heads"] = kv
+    alone = shape.replace(layers=1, mixers=mixer, feed_forwards="-", **changes)
+    (group,) = (group for group in _core.decoder_groups(alone) if group.kind == "transformer")
+    return float(group.parameters)
+
+
+def _projections(
+    shape: _core.DecoderShape, heads: float, mixer: str, without: str
+) -> tuple[float, float]:
+    """Weights of a module's projections, and what an indexer adds to them."""
+    try:
+        projected = _weights(shape, without, int(heads))
+        whole = projected if mixer == without else _weights(shape, mixer, int(heads))
+    except ScaleModelError:  # heads that the model cannot be divided into
+        raise SkippedRowError("illegal:heads") from None
+    return projected, whole - projected
+
+
+def _compressed(a: _core.DecoderShape, heads: float, part: str) -> tuple[float, ...]:
     """Sizes of a module over compressed keys, of `heads` on this rank."""
-    hidden, dim, rank = a["hidden"], a["head_dim"], a["q_lora_rank"]
-    share = heads / a["heads"]
     far = part == "hca"
-    width = dim if far else 2 * dim
-    output = share * a["output_groups"] * a["output_rank"]
-    projected = (
-        hidden * rank + rank * heads * dim + hidden * dim + 2 * hidden * width
-        + heads * dim * a["output_rank"] + output * hidden
-    )  # fmt: skip
-    index = a["index_heads"] * a["index_dim"]
-    indexer = 0.0 if far else rank * index + hidden * (4 * a["index_dim"] + a["index_heads"])
-    ratio = a["far_ratio"] if far else a["near_ratio"]
-    selected = 0.0 if far else a["index_topk"]
-    return (hidden, heads, projected, indexer, index, 2 * dim, dim, selected, a["window"], ratio)
+    projected, indexer = _projections(a, heads, "H" if far else "C", "H")
+    ratio = a.far_ratio if far else a.near_ratio
+    selected = 0.0 if far else a.index_topk
+    index, dim = a.index_heads * a.index_dim, a.head_dim
+    return (a.hidden, heads, projected, indexer, index, 2 * dim, dim, selected, a.window, ratio)
 
 
-def _latent(a: Mapping[str, Any], heads: float, indexes: bool) -> tuple[float, ...]:
+def _latent(a: _core.DecoderShape, heads: float, indexes: bool) -> tuple[float, ...]:
     """Sizes of a latent attention module over selected keys."""
-    hidden, rank, latent, rope = (
-        a["hidden"], a["q_lora_rank"], a["kv_lora_rank"], a["qk_rope_head_dim"]
-    )  # fmt: skip
-    head, value = a["head_dim"], a["v_head_dim"]
-    projected = (
-        hidden * (rank + latent + rope) + rank * heads * head
-        + latent * heads * (head - rope + value) + heads * value * hidden
-    )  # fmt: skip
-    index = a["index_heads"] * a["index_dim"]
-    indexer = rank * index + hidden * (a["index_dim"] + a["index_heads"]) if indexes else 0.0
+    projected, indexer = _projections(a, heads, "I" if indexes else "F", "F")
+    width = a.kv_lora_rank + a.qk_rope_head_dim
     return (
-        hidden, heads, projected, indexer, index, 2 * latent + rope, latent + rope,
-        a["index_topk"], 0.0, 1.0,
+        a.hidden, heads, projected, indexer, a.index_heads * a.index_dim, a.kv_lora_rank + width,
+        width, a.index_topk, 0.0, 1.0,
     )  # fmt: skip
 
 
@@ -192,9 +212,9 @@ def sparse_attention(row: Row) -> Call:
     module, _, part = op.partition("_")
     if module not in ("dsa", "csa", "hca"):
         raise SkippedRowError(f"unsupported:{op or 'op'}")
-    known = _architecture(row.text("model"))
+    known = _shape(row.text("model"))
     wanted = "kv_lora_rank" if module == "dsa" else "output_groups"
-    if not known.get(wanted):
+    if known is None or not getattr(known, wanted):
         raise SkippedRowError(f"unknown_model:{row.text('model')}")
     heads = positive_number(row, "heads")
     indexer = row.number("indexer")
@@ -212,16 +232,14 @@ def sparse_attention(row: Row) -> Call:
 
 def msa(row: Row) -> Call:
     """The block-sparse attention module of MiniMax-M3."""
-    a = _architecture("MiniMax-M3")
+    a = resolve.model("MiniMax-M3").shape
     heads = positive_number(row, "heads")
-    hidden, dim = a["hidden"], a["head_dim"]
-    kv = max(1.0, heads * a["kv_heads"] / a["heads"])
-    projected = hidden * dim * (2 * heads + 2 * kv)
-    indexer = hidden * a["index_dim"] * (kv + 1)
+    kv, dim = max(1.0, heads * a.kv_heads / a.heads), a.head_dim
+    projected, indexer = _projections(a, heads, "I", "F")
     dtype, cache, weight_bytes, cache_bytes = _formats(row)
     sizes = (
-        hidden, heads, projected, indexer, kv * a["index_dim"], 2 * dim, 2 * kv * dim,
-        a["index_topk"], 0.0, 1.0, weight_bytes, cache_bytes,
+        a.hidden, heads, projected, indexer, kv * a.index_dim, 2 * dim, 2 * kv * dim,
+        a.index_topk, 0.0, 1.0, weight_bytes, cache_bytes,
     )  # fmt: skip
     labels = _labels(row, "msa", row.text("phase").lower(), dtype, cache)
     return _call("sparse_module", (*_call_sizes(row), *sizes), labels)
