@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -219,25 +219,29 @@ def _copied(table: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _sample_table(table: Table, states: list[str], targets: list[Target]) -> pd.DataFrame:
+def _sample_table(
+    table: Table, states: Sequence[str], times: Iterable[tuple[int, float, float]]
+) -> pd.DataFrame:
+    """The rows with their state and, of those that were fitted, seconds predicted and held out."""
     import pandas as pd
 
-    dropped = ("predicted_time_us", "held_out_time_us", "state")
-    kept = table.without(dropped)
+    kept = table.without(("predicted_time_us", "held_out_time_us", "state"))
     frame = pd.DataFrame(kept.rows, columns=list(kept.header), dtype=object)
     predicted: list[float | None] = [None] * len(frame)
     held_out: list[float | None] = [None] * len(frame)
-    shown = [state or FITTED for state in states]
-    for target in targets:
-        for fit in target.fits:
-            outside = fit.held_out_s if fit.held_out_s.size else fit.predicted_s
-            for i, sample in enumerate(fit.group.samples):
-                predicted[sample.row] = 1e6 * float(fit.predicted_s[i])
-                held_out[sample.row] = 1e6 * float(outside[i])
+    for row, predicted_s, held_out_s in times:
+        predicted[row], held_out[row] = 1e6 * predicted_s, 1e6 * held_out_s
     frame["predicted_time_us"] = pd.Series(predicted, dtype="float64")
     frame["held_out_time_us"] = pd.Series(held_out, dtype="float64")
-    frame["state"] = pd.Series(shown, dtype=object)
+    frame["state"] = pd.Series([state or FITTED for state in states], dtype=object)
     return frame
+
+
+def _times(targets: Sequence[Target]) -> Iterator[tuple[int, float, float]]:
+    for fit in (fit for target in targets for fit in target.fits):
+        outside = fit.held_out_s if fit.held_out_s.size else fit.predicted_s
+        for i, sample in enumerate(fit.group.samples):
+            yield sample.row, float(fit.predicted_s[i]), float(outside[i])
 
 
 def _work_errors(fit: WorkFit, folds: int) -> dict[str, Any]:
@@ -267,17 +271,11 @@ def _work_calibration(kind: str, path: str | os.PathLike[str], folds: int) -> Ca
         raise ScaleModelError(
             f"table: holds no kernel to calibrate {kind!r} with ({found})", code="no_samples"
         )
-    kept = table.without(("predicted_time_us", "held_out_time_us", "state"))
-    samples = pd.DataFrame(kept.rows, columns=list(kept.header), dtype=object)
-    predicted: list[float | None] = [None] * len(samples)
-    held_out: list[float | None] = [None] * len(samples)
-    for fit in fits:
-        for at, row in enumerate(fit.rows):
-            predicted[row] = 1e6 * float(fit.predicted_s[at])
-            held_out[row] = 1e6 * float(fit.held_out_s[at])
-    samples["predicted_time_us"] = pd.Series(predicted, dtype="float64")
-    samples["held_out_time_us"] = pd.Series(held_out, dtype="float64")
-    samples["state"] = pd.Series([state or FITTED for state in states], dtype=object)
+    times = (
+        (row, float(fit.predicted_s[at]), float(fit.held_out_s[at]))
+        for fit in fits
+        for at, row in enumerate(fit.rows)
+    )
     constants = [
         {
             "group": f"{fit.accelerator} {fit.key}",
@@ -295,7 +293,7 @@ def _work_calibration(kind: str, path: str | os.PathLike[str], folds: int) -> Ca
     return Calibration(
         kind=kind,
         table=pd.DataFrame(constants),
-        samples=samples,
+        samples=_sample_table(table, states, times),
         errors=pd.DataFrame([_work_errors(fit, folds) for fit in fits]),
         entries={f"kernels/{name}.toml": toml_text(content) for name, content in files.items()},
     )
@@ -414,7 +412,7 @@ def calibrate(
     return Calibration(
         kind=kind,
         table=pd.DataFrame([row for fit in fits for row in _constant_rows(fit)]),
-        samples=_sample_table(table, states, targets),
+        samples=_sample_table(table, states, _times(targets)),
         errors=pd.DataFrame([_error_row(fit, folds) for fit in fits]),
         entries=entries,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.validation.rows import Row, SkippedRowError, Table
+from scalemodel.validation.rows import Row, SkippedRowError, Table, require_columns
 
 SHORT_S = 20e-6  # shorter calls count half: mostly launch, and noisy
 SHORT_WEIGHT = 0.5
@@ -73,14 +73,7 @@ def require(table: Table, columns: Sequence[str], kind: str) -> None:
     ------
     ScaleModelError : names the column.
     """
-    for column in columns:
-        if column not in table.header:
-            raise ScaleModelError(
-                f"required column {column!r} is missing from the table; calibrating {kind!r} "
-                f"needs {', '.join(columns)}",
-                code="missing_column",
-                details={"column": column},
-            )
+    require_columns(table, columns, f"calibrating {kind!r} needs {', '.join(columns)}")
 
 
 def one_label(table: Table, column: str) -> str:

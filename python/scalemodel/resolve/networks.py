@@ -36,15 +36,22 @@ def _interconnect(name: str, kind: str) -> dict[str, Any]:
     return table
 
 
+def _branches(reader: Reader) -> dict[str, float]:
+    """The two branches of a form: short buffers and long ones."""
+    return {
+        "start1_s": reader.quantity("a1", "s"),
+        "per_rank1_s": reader.quantity("l1", "s"),
+        "bandwidth_fraction1": reader.number("b1"),
+        "start2_s": reader.quantity("a2", "s"),
+        "per_rank2_s": reader.quantity("l2", "s"),
+        "bandwidth_fraction2": reader.number("b2"),
+    }
+
+
 def _collective(table: Table, op: str) -> _core.CollectiveFit:
     reader = Reader(table[op], op)
     return _core.CollectiveFit(
-        start1_s=reader.quantity("a1", "s"),
-        per_rank1_s=reader.quantity("l1", "s"),
-        bandwidth_fraction1=reader.number("b1"),
-        start2_s=reader.quantity("a2", "s"),
-        per_rank2_s=reader.quantity("l2", "s"),
-        bandwidth_fraction2=reader.number("b2"),
+        **_branches(reader),
         pipeline_fill_s=reader.quantity("c", "s"),
         own_share=reader.number("own_share", 0.0),
         host_share=reader.number("host_share", 0.0),
@@ -110,12 +117,7 @@ def custom_all_reduce(
     known = [entry for entry in entries if _version(entry["version"]) <= asked]
     reader = Reader((known or entries[:1])[-1], f"{link_class}.{kernel}")
     return _core.CustomAllReduce(
-        start1_s=reader.quantity("a1", "s"),
-        per_rank1_s=reader.quantity("l1", "s"),
-        bandwidth_fraction1=reader.number("b1"),
-        start2_s=reader.quantity("a2", "s"),
-        per_rank2_s=reader.quantity("l2", "s"),
-        bandwidth_fraction2=reader.number("b2"),
+        **_branches(reader),
         host_share=reader.number("host_share", 0.0),
         host_floor_s=reader.quantity("host_floor", "s", 0.0),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scalemodel.base.errors import ScaleModelError
@@ -164,23 +165,30 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     return whole
 
 
-def _operators(kind: str, table: Table) -> pd.DataFrame:
+def _beside(table: Table, columns: Mapping[str, tuple[Sequence[Any], str]]) -> pd.DataFrame:
+    """The table as text with columns of a type each behind its own."""
     import pandas as pd
 
+    frame = pd.DataFrame(table.rows, columns=list(table.header), dtype=object)
+    for name, (values, dtype) in columns.items():
+        frame[name] = pd.Series(values, dtype=dtype)
+    return frame
+
+
+def _operators(kind: str, table: Table) -> pd.DataFrame:
     from scalemodel.validation.operators import table as operators
 
     table = table.without(operators.OUTPUT_COLUMNS)
     predictions = operators.predict(kind, table)
-    frame = pd.DataFrame(table.rows, columns=list(table.header), dtype=object)
-    frame["predicted_time_us"] = pd.Series([item.time_us for item in predictions], dtype="float64")
-    frame["predicted_note"] = pd.Series([item.note for item in predictions], dtype=object)
-    frame["skip_reason"] = pd.Series([item.skip_reason for item in predictions], dtype=object)
-    return frame
+    columns: dict[str, tuple[list[Any], str]] = {
+        "predicted_time_us": ([item.time_us for item in predictions], "float64"),
+        "predicted_note": ([item.note for item in predictions], "object"),
+        "skip_reason": ([item.skip_reason for item in predictions], "object"),
+    }
+    return _beside(table, columns)
 
 
 def _power(table: Table) -> pd.DataFrame:
-    import pandas as pd
-
     from scalemodel.validation import power
 
     table = table.without(power.OUTPUT_COLUMNS)
@@ -191,10 +199,7 @@ def _power(table: Table) -> pd.DataFrame:
         "predicted_note": ([item.note for item in predictions], "object"),
         "skip_reason": ([item.skip_reason for item in predictions], "object"),
     }
-    frame = pd.DataFrame(table.rows, columns=list(table.header), dtype=object)
-    for name, (values, dtype) in columns.items():
-        frame[name] = pd.Series(values, dtype=dtype)
-    return frame
+    return _beside(table, columns)
 
 
 def _inference(table: Table, engine: str | None) -> pd.DataFrame:
@@ -204,11 +209,15 @@ def _inference(table: Table, engine: str | None) -> pd.DataFrame:
 
     table = table.without((*inference.OUTPUT_COLUMNS, *inference.POWER_OUTPUTS))
     predictions = inference.predict(table, engine=engine)
-    frame = pd.DataFrame(table.rows, columns=list(table.header), dtype=object)
-    for name in inference.OUTPUT_COLUMNS:
-        values = [getattr(item, name.removeprefix("predicted_")) for item in predictions]
-        text = name.endswith(("_engine", "_note", "_situation", "skip_reason"))
-        frame[name] = pd.Series(values, dtype=object if text else "float64")
+    texts = ("_engine", "_note", "_situation", "skip_reason")
+    columns: dict[str, tuple[list[Any], str]] = {
+        name: (
+            [getattr(item, name.removeprefix("predicted_")) for item in predictions],
+            "object" if name.endswith(texts) else "float64",
+        )
+        for name in inference.OUTPUT_COLUMNS
+    }
+    frame = _beside(table, columns)
     if "avg_batch" not in table.header:
         return frame
     watts = pd.Series([item.accelerator_w for item in power.predict(table)], dtype="float64")
@@ -266,8 +275,6 @@ def _left_out(table: Table) -> tuple[list[Prediction], list[Bounds]]:
 
 
 def _training(table: Table, stack: str | None, *, left_out: bool) -> pd.DataFrame:
-    import pandas as pd
-
     from scalemodel import catalog
     from scalemodel.estimator.uncertainty import embedded
     from scalemodel.validation import prediction
@@ -290,10 +297,7 @@ def _training(table: Table, stack: str | None, *, left_out: bool) -> pd.DataFram
         "predicted_note": ([item.note for item in predictions], "object"),
         "skip_reason": ([item.skip_reason for item in predictions], "object"),
     }
-    frame = pd.DataFrame(table.rows, columns=list(table.header), dtype=object)
-    for name, (values, dtype) in columns.items():
-        frame[name] = pd.Series(values, dtype=dtype)
-    return frame
+    return _beside(table, columns)
 
 
 def write_csv(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:

@@ -24,7 +24,7 @@ from scalemodel.serving.uncertainty import ServingSituation, borrowed_by, interv
 from scalemodel.validation.labels import understood
 from scalemodel.validation.lengths import arrivals, drawn, varies
 from scalemodel.validation.power import PROMPT_TOKENS
-from scalemodel.validation.rows import Row, SkippedRowError, Table
+from scalemodel.validation.rows import Row, SkippedRowError, Table, require_columns
 
 REQUIRED_COLUMNS = ("model", "gpu", "n_gpus", "isl", "osl", "precision")
 #: The schema of runs with a power meter beside them: the mean batch is known, prompts are not.
@@ -441,15 +441,8 @@ def check_columns(table: Table) -> bool:
     ScaleModelError : a column that every row needs is missing; the message names it.
     """
     power = "avg_batch" in table.header
-    for column in POWER_COLUMNS if power else REQUIRED_COLUMNS:
-        if column not in table.header:
-            needed = ", ".join(POWER_COLUMNS if power else REQUIRED_COLUMNS)
-            raise ScaleModelError(
-                f"required column {column!r} is missing from the table; kind 'inference' needs "
-                f"{needed}",
-                code="missing_column",
-                details={"column": column},
-            )
+    needed = POWER_COLUMNS if power else REQUIRED_COLUMNS
+    require_columns(table, needed, f"kind 'inference' needs {', '.join(needed)}")
     return power
 
 

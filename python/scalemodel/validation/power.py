@@ -20,7 +20,7 @@ from scalemodel.resolve.power import clock_power, serving_power
 from scalemodel.resolve.reader import Reader
 from scalemodel.resolve.tasks import FineTuning, Training
 from scalemodel.validation.place import accelerator_name
-from scalemodel.validation.rows import Row, SkippedRowError, Table
+from scalemodel.validation.rows import Row, SkippedRowError, Table, require_columns
 
 if TYPE_CHECKING:
     from scalemodel.estimator.estimate import Estimate
@@ -305,13 +305,7 @@ def predict(table: Table) -> list[PowerPrediction]:
     """
     serving = is_serving(table.header)
     needed = _SERVING if serving else _TRAINING
-    for column in needed:
-        if column not in table.header:
-            raise ScaleModelError(
-                f"required column {column!r} is missing from the table; kind 'power' needs "
-                f"{', '.join(_TRAINING)} or {', '.join(_SERVING)}",
-                code="missing_column",
-                details={"column": column},
-            )
+    why = f"kind 'power' needs {', '.join(_TRAINING)} or {', '.join(_SERVING)}"
+    require_columns(table, needed, why)
     rows = table.select(_SERVING_INPUTS if serving else _TRAINING_INPUTS)
     return [_checked(_serving if serving else _training, row) for row in rows]

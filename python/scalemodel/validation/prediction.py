@@ -24,7 +24,7 @@ from scalemodel.resolve.stack_choice import (
 from scalemodel.resolve.tasks import FineTuning, Training
 from scalemodel.validation import composed
 from scalemodel.validation.architecture import ARCHITECTURE_COLUMNS
-from scalemodel.validation.rows import Row, SkippedRowError, Table
+from scalemodel.validation.rows import Row, SkippedRowError, Table, require_columns
 from scalemodel.validation.training import INPUT_COLUMNS, Question, is_language_model, question
 
 if TYPE_CHECKING:
@@ -314,15 +314,9 @@ def check_columns(table: Table) -> None:
         needed += LLM_COLUMNS
         if "model" not in table.header:
             needed += ARCHITECTURE_COLUMNS
-    for column in needed:
-        if column not in table.header:
-            raise ScaleModelError(
-                f"required column {column!r} is missing from the table; kind 'training' needs "
-                f"{', '.join((*REQUIRED_COLUMNS, *LLM_COLUMNS))} and model or "
-                f"{', '.join(ARCHITECTURE_COLUMNS)}",
-                code="missing_column",
-                details={"column": column},
-            )
+    listed = ", ".join((*REQUIRED_COLUMNS, *LLM_COLUMNS))
+    why = f"kind 'training' needs {listed} and model or {', '.join(ARCHITECTURE_COLUMNS)}"
+    require_columns(table, needed, why)
 
 
 def predict(

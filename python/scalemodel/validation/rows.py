@@ -205,6 +205,30 @@ def table_of_text(text: str, path: str | os.PathLike[str]) -> Table:
     return Table(header, rows)
 
 
+def require_columns(table: Table, needed: Sequence[str], why: str) -> None:
+    """Refuse a table that lacks a column every row would need.
+
+    Parameters
+    ----------
+    table : Table
+    needed : sequence of str
+    why : str
+        What needs them, for the message.
+
+    Raises
+    ------
+    ScaleModelError
+        Names the column.
+    """
+    for column in needed:
+        if column not in table.header:
+            raise ScaleModelError(
+                f"required column {column!r} is missing from the table; {why}",
+                code="missing_column",
+                details={"column": column},
+            )
+
+
 def cell_text(value: object) -> str:
     """Text of one output cell: shortest exact number, true/false, blank for nothing.
 

@@ -5,11 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from scalemodel.studies.published import published as _published
 
 #: A number of ``reference/studied_papers.toml``, in base units: paper, key and dimension.
 published = partial(_published, entry="studied_papers")
+
+
+def above(limit: float) -> dict[str, Any]:
+    """`Figure.holds` and its words, of a figure that lies above a limit.
+
+    Examples
+    --------
+    >>> above(1)["words"], above(1)["holds"](1.2)
+    ('above 1', True)
+    """
+    return {"holds": lambda value: value > limit, "words": f"above {limit:g}"}
+
+
+def below(limit: float) -> dict[str, Any]:
+    """`Figure.holds` and its words, of a figure that lies below a limit."""
+    return {"holds": lambda value: value < limit, "words": f"below {limit:g}"}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from scalemodel.routing import (
     simulate_network,
     source_ports,
 )
-from scalemodel.studies.papers.figure import Figure, published
+from scalemodel.studies.papers.figure import Figure, below, published
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -388,8 +388,7 @@ FIGURES = (
         "paths chosen again",
         "slowdown, every 0.5 s over once, spines failing",
         lambda: _reoptimised(0.5) / _reoptimised(0.0),
-        holds=lambda ratio: ratio < 1,
-        words="below 1",
+        **below(1),
     ),
     Figure(
         14,

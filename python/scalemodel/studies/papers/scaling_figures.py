@@ -13,7 +13,7 @@ from scalemodel.plot.operators import collective_table
 from scalemodel.resolve.tasks import Training
 from scalemodel.scaling import diminishing_returns, scaling
 from scalemodel.studies import scaling_paper
-from scalemodel.studies.papers.figure import Figure, published
+from scalemodel.studies.papers.figure import Figure, above, below, published
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -224,30 +224,20 @@ FIGURES = (
         lambda: _of_paper("onset"),
         0.0,
     ),
-    Figure(
-        6,
-        "model parallelism at scale",
-        "gain of TP 2 on 2,048, all sharded",
-        partial(_gain, 2, 1, 2048),
-        holds=lambda gain: gain > 0,
-        words="above 0",
-    ),
-    Figure(
-        6,
-        "model parallelism at scale",
-        "gain of TP 4 on 2,048, all sharded",
-        partial(_gain, 4, 1, 2048),
-        holds=lambda gain: gain > 0,
-        words="above 0",
-    ),
-    Figure(
-        6,
-        "model parallelism at scale",
-        "gain of TP 2 on 256, 8,192 tokens each",
-        partial(_gain, 2, 1, 256),
-        holds=lambda gain: gain > 0,
-        words="above 0",
-        reason=_COMPUTE,
+    *(
+        Figure(
+            6,
+            "model parallelism at scale",
+            f"gain of TP {tp} on {where}",
+            partial(_gain, tp, 1, accelerators),
+            **above(0),
+            reason=reason,
+        )
+        for tp, accelerators, where, reason in (
+            (2, 2048, "2,048, all sharded", ""),
+            (4, 2048, "2,048, all sharded", ""),
+            (2, 256, "256, 8,192 tokens each", _COMPUTE),
+        )
     ),
     Figure(
         6,
@@ -282,40 +272,35 @@ FIGURES = (
         "model sizes",
         "tokens of a joule, 70B over 7B",
         partial(_over, "tokens_per_j"),
-        holds=lambda ratio: ratio < 1,
-        words="below 1",
+        **below(1),
     ),
     Figure(
         9,
         "model sizes",
         "power of an accelerator, 70B over 7B",
         partial(_over, "power_w"),
-        holds=lambda ratio: ratio > 1,
-        words="above 1",
+        **above(1),
     ),
     Figure(
         10,
         "contexts of 32k",
         "least context parallelism that fits 256",
         _least_context,
-        holds=lambda ways: ways > 1,
-        words="above 1",
+        **above(1),
     ),
     Figure(
         11,
         "V100, A100, H100",
         "MFU of H100 over A100, no recomputation",
         partial(_generation, "mfu_fraction"),
-        holds=lambda ratio: ratio < 1,
-        words="below 1",
+        **below(1),
     ),
     Figure(
         11,
         "V100, A100, H100",
         "exposed share of H100 over A100",
         partial(_generation, "exposed_fraction"),
-        holds=lambda ratio: ratio > 1,
-        words="above 1",
+        **above(1),
     ),
     Figure(
         12,
@@ -364,7 +349,6 @@ FIGURES = (
         "days, money, energy with failures",
         "cost, 16,384 over 1,024",
         lambda: _campaign(16384, "cost_usd") / _campaign(1024, "cost_usd"),
-        holds=lambda ratio: ratio > 1,
-        words="above 1",
+        **above(1),
     ),
 )

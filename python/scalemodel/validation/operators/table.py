@@ -8,9 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from scalemodel.base.errors import ScaleModelError
 from scalemodel.validation.operators import OperatorPrediction
-from scalemodel.validation.rows import Row, Table
+from scalemodel.validation.rows import Row, Table, require_columns
 
 #: Kernels that are predicted by what they work on: one module for all of them.
 WORK_KINDS = (
@@ -95,14 +94,7 @@ def predict(
     """
     predictor = predictor_of(kind) if predictor is None else predictor
     needed = required_columns(predictor, table.header)
-    for column in needed:
-        if column not in table.header:
-            raise ScaleModelError(
-                f"required column {column!r} is missing from the table; kind {kind!r} needs "
-                f"{', '.join(needed)}",
-                code="missing_column",
-                details={"column": column},
-            )
+    require_columns(table, needed, f"kind {kind!r} needs {', '.join(needed)}")
     readable = [name for name in table.header if name not in UNREADABLE_COLUMNS]
     rows = table.select(readable)
     predictions = predictor.predict(rows)
