@@ -148,7 +148,7 @@ _UNINDEXED: Final = dict.fromkeys(("index_heads", "index_dim", "index_topk"), 0)
 
 @lru_cache(maxsize=256)
 def _weights(shape: _core.DecoderShape, mixer: str, heads: int) -> float:
-    """Weights of a module of attention with so many heads, as the engine counts them."""
+    """Weights of a module of attention with a number of heads, as the engine counts them."""
     part = heads / shape.heads
     changes: dict[str, Any] = {**_BARE, **(_UNINDEXED if mixer == "F" else {})}
     shared = shape.kv_lora_rank == 0 and shape.output_groups == 0
