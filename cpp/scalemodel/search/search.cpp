@@ -36,6 +36,9 @@ class PointTables {
     tabulated_ = tables_.tabulate_bound(leader_, degrees_);
     return leader_;
   }
+  const Tables& tables() const { return tables_; }
+  const Point& point() const { return point_; }
+  const Options& options() const { return options_; }
   const Degrees& degrees() const { return degrees_; }
   const Cell& cell() const { return *tabulated_.cell; }
   const StageLayout& stages() const { return *tabulated_.stages; }
@@ -51,16 +54,16 @@ class PointTables {
 
 /// Evaluates the rows of one group that lie in `rows`; `take(row, strategy, estimate)`.
 template <class Take>
-void evaluate_group(const Tables& tables, PointTables& at, SiblingEvaluator& evaluate,
-                    const Point& point, const Options& options, const OptionGroup& group,
+void evaluate_group(PointTables& at, SiblingEvaluator& evaluate, const OptionGroup& group,
                     RowRange rows, Asked asked, Take&& take) {
+  const Point& point = at.point();
   const std::uint64_t first = std::max(rows.first, point.first_row + group.begin);
   const std::uint64_t last = std::min(rows.last, point.first_row + group.end);
   if (first >= last) return;
   at.find(group);
-  evaluate.start(tables, at.cell(), at.stages());
+  evaluate.start(at.tables(), at.cell(), at.stages());
   for (std::uint64_t row = first; row < last; ++row) {
-    const Strategy strategy = joined(point.degrees, options.rows[row - point.first_row]);
+    const Strategy strategy = joined(point.degrees, at.options().rows[row - point.first_row]);
     take(row, strategy, evaluate(strategy, asked));
   }
 }
@@ -82,9 +85,9 @@ void judge(SearchWorker& worker, const SearchOptions& options, std::uint64_t row
            const Strategy& strategy, const Estimate& estimate);
 
 /// Judges the rows of one group that lie in `rows`.
-void search_group(SearchWorker& worker, PointTables& at, const Point& point, const Options& all,
-                  const OptionGroup& group, RowRange rows, const SearchOptions& options) {
-  evaluate_group(worker.tables, at, worker.evaluate, point, all, group, rows, asked_of(options),
+void search_group(SearchWorker& worker, PointTables& at, const OptionGroup& group, RowRange rows,
+                  const SearchOptions& options) {
+  evaluate_group(at, worker.evaluate, group, rows, asked_of(options),
                  [&](std::uint64_t row, const Strategy& s, const Estimate& e) {
                    judge(worker, options, row, s, e);
                  });
@@ -248,7 +251,7 @@ class PrunedSearch {
               searcher.counts.pruned += rows;
               return;
             }
-            search_group(searcher, at, point, all, group, rows_, options_);
+            search_group(searcher, at, group, rows_, options_);
           });
       if (!complete) return false;
       for (const SearchWorker& searcher : workers_) {
@@ -294,7 +297,7 @@ bool search_exhaustively(const Enumeration& space, RowRange rows, const SearchOp
     for (const OptionGroup& group : all.groups) {
       if (pool.stopped(worker)) return;
       const std::uint64_t before = searcher.counts.evaluated;
-      search_group(searcher, at, point, all, group, rows, options);
+      search_group(searcher, at, group, rows, options);
       pool.add_done(searcher.counts.evaluated - before);
     }
   });
@@ -357,7 +360,7 @@ bool sweep(const Tables& tables, const Enumeration& space, RowRange rows, int th
     PointTables at(own, point, all);
     for (const OptionGroup& group : all.groups) {
       if (pool.stopped(worker)) return;
-      evaluate_group(own, at, workers[worker].evaluate, point, all, group, rows, Asked::all,
+      evaluate_group(at, workers[worker].evaluate, group, rows, Asked::all,
                      [&](std::uint64_t row, const Strategy& s, const Estimate& e) {
                        if (block.strategies.empty()) block.first = row;
                        block.strategies.push_back(s);
