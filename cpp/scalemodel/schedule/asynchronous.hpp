@@ -2,12 +2,15 @@
 #pragma once
 
 #include "scalemodel/base/quantity.hpp"
+#include "scalemodel/schedule/pipeline.hpp"
 
 namespace scalemodel {
 
 /// Micro-batches that stage `stage` of `stages` (from 0) has in flight in steady 1F1B, without
-/// flushes as with them: one forward pass ahead for every stage behind it, and its own.
-constexpr int in_flight(int stages, int stage) noexcept { return stages - stage; }
+/// flushes as with them.
+constexpr int steady_in_flight(int stages, int stage) noexcept {
+  return static_cast<int>(in_flight(Schedule::one_f_one_b, stages, 1, stage, stages));
+}
 
 /// Versions of its weights that a stage keeps in asynchronous 1F1B. A micro-batch must run backward
 /// with the weights that it ran forward with, and every backward pass updates them: one version per
@@ -15,7 +18,7 @@ constexpr int in_flight(int stages, int stage) noexcept { return stages - stage;
 /// gradients of as many micro-batches as there are stages are added up first, two versions suffice
 /// (PipeDream-2BW; Narayanan et al., ICML 2021), of which the last stage needs one.
 constexpr int weight_versions(int stages, int stage, bool double_buffered) noexcept {
-  const int stashed = in_flight(stages, stage);
+  const int stashed = steady_in_flight(stages, stage);
   return double_buffered && stashed > 2 ? 2 : stashed;
 }
 
@@ -24,7 +27,7 @@ constexpr int weight_versions(int stages, int stage, bool double_buffered) noexc
 constexpr Bytes asynchronous_stage_bytes(int stages, int stage, Bytes weights, Bytes states,
                                          Bytes activations, bool double_buffered) noexcept {
   return weight_versions(stages, stage, double_buffered) * weights + states +
-         in_flight(stages, stage) * activations;
+         steady_in_flight(stages, stage) * activations;
 }
 
 /// Time of `micro_batches` in the steady state of a pipeline whose slowest stage takes `slowest`
