@@ -172,9 +172,7 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
       break;
     }
     case ContextParallel::all_to_all: {
-      const Bytes sent{size.tokens *
-                       (size.q + size.k + size.v + size.heads * size.v / size.kv_heads) *
-                       size.element};
+      const Bytes sent{size.tokens * size.resharded * size.element};
       total_forward = run(Collective::all_to_all, sent, 1, 1);
       total_backward = total_forward;
       f = {total_forward, Seconds{}};

@@ -35,14 +35,23 @@ double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) 
       // Latents are saved before and after their norms; scores of experts are in FP32.
       if (op.routes) return size.split_tokens * op.columns * 4;
       if (op.of_token) return size.split_tokens * std::min(op.columns, op.depth) * input;
+      if (op.absorbed && op.attention.reads_latents()) {
+        // Inputs of both GEMMs with the latent space; without them attention reads and writes
+        // heads.
+        const AttentionShape& a = op.attention;
+        return size.tokens * (a.heads / tp) *
+               ((a.head_dim - a.rope_head_dim) * e + a.v_head_dim * input);
+      }
       return op.adapts && op.cut == Cut::none ? size.tokens * op.columns * 2 * e : 0;
     case OperatorKind::attention: {
       const AttentionShape& a = op.attention;
-      const double ranks = op.cut == Cut::columns ? tp : 1;
-      const double kv = std::ceil(a.kv_heads / ranks) * (a.head_dim + a.v_head_dim) / a.ratio;
-      const double chosen = a.index_heads > 0 ? 4.0 * a.selected : 0;  // ids of selected keys
-      return size.tokens * (a.heads / ranks * a.head_dim + kv) * e +
-             size.tokens * a.heads / ranks * (a.v_head_dim * input + 4) + size.tokens * chosen;
+      const AttentionValues each = op.attention_values(tp);
+      // An FP32 sum of every head, or the weight of every head of an indexer; ids of selected keys.
+      const double sums = op.continues ? 0 : 4 * op.attention_work(tp).heads;
+      const double chosen = a.index_heads > 0 ? 4.0 * a.selected : 0;
+      const double output = a.reads_latents() ? e : input;  // what a GEMM behind it reads
+      return size.tokens *
+             ((each.queries + op.saved_keys(tp)) * e + each.outputs * output + sums + chosen);
     }
     case OperatorKind::scan:
       return size.tokens * op.recurrence.sharded(tp).saved_values() * e;
@@ -78,7 +87,8 @@ Bytes saved_everything(const LocalLayer& l) {
     if (unit.reads_stream && !unit.routed() && kept_whole) {
       bytes += (size.tokens * h - l.stream()) * input;
     }
-    if (unit.routed()) bytes += l.rows(unit) * unit.width_in * (input + e);  // permuted; unweighted
+    if (unit.routed())
+      bytes += l.rows(unit) * unit.expert_width * (input + e);  // permuted; unweighted
     for (const LayerOperator& op : unit.operators) bytes += saved_by(l, unit, op);
   }
   return Bytes{bytes};
@@ -144,12 +154,17 @@ Bytes every_second_gemm(const LocalLayer& l) {
     return op.kind == OperatorKind::attention || op.kind == OperatorKind::scan;
   };
   for (const Unit& unit : l.kind.units) {
-    const auto core = std::ranges::find_if(unit.operators, attends);
-    if (core == unit.operators.end()) continue;
+    if (std::ranges::none_of(unit.operators, attends)) continue;
     count_gemms(unit, false);
-    const AttentionShape& a = core->attention;
-    attended += static_cast<double>(a.heads) / l.layout.tp * (a.v_head_dim * l.size.element + 4);
-    attended += core->recurrence.inner() / l.layout.tp * l.size.element;
+    for (const LayerOperator& op : unit.operators) {
+      if (!attends(op)) continue;
+      const double outputs = op.attention_values(l.layout.tp).outputs;
+      // What an indexer writes is computed again; further keys add to the same output.
+      if (outputs > 0) {
+        attended += outputs * l.size.element + 4 * op.attention_work(l.layout.tp).heads;
+      }
+      attended += op.recurrence.inner() / l.layout.tp * l.size.element;
+    }
   }
   for (const bool routers : {true, false}) {
     for (const Unit& unit : l.kind.units) {
@@ -197,9 +212,17 @@ LocalSizes local_sizes(const LayerKind& kind, const LayerLayout& layout,
   // Fewer key/value heads than tensor ranks: each rank keeps a copy of one.
   const int kv_heads = a.latent() ? a.heads : a.kv_heads;
   size.kv_heads = std::ceil(static_cast<double>(kv_heads) / layout.tp);
-  size.q = size.heads * a.head_dim;
-  size.k = size.kv_heads * a.head_dim;
-  size.v = size.kv_heads * a.v_head_dim;
+  const double own_tokens = static_cast<double>(conditions.sequence) / layout.cp;
+  for (const Unit& unit : kind.units) {
+    for (const LayerOperator& op : unit.operators) {
+      if (op.kind != OperatorKind::attention) continue;
+      const AttentionValues each = op.attention_values(layout.tp);
+      const double share = op.exchanged_share(own_tokens);
+      size.k += share * each.keys;
+      size.v += share * each.values;
+      size.resharded += each.queries + op.saved_keys(layout.tp) + each.outputs;
+    }
+  }
   size.element = operand_bytes(conditions.storage);
   size.linear_input = std::min(size.element, operand_bytes(conditions.precision));
   return size;

@@ -9,7 +9,9 @@ namespace scalemodel {
 struct LocalSizes {
   double tokens;        ///< after context parallelism
   double split_tokens;  ///< also after sequence parallelism
-  double q, k, v;       ///< widths of this rank's query, key and value
+  double k, v;          ///< widths of this rank's keys and values that context ranks exchange
+  double resharded;  ///< widths that change between tokens and heads: what attention reads of its
+                     ///< own and writes
   double heads, kv_heads;
   double element;       ///< bytes of a stored activation
   double linear_input;  ///< bytes of a saved input of a linear layer

@@ -165,7 +165,8 @@ Bytes permutation_bytes(const Pricing& p, Bytes rows) {
 /// Scores, top-k, counts, offsets and losses are small kernels around the permutation.
 void add_permutation(const Pricing& p) {
   const Stack& stack = p.conditions().stack;
-  const Bytes permuted = permutation_bytes(p, Bytes{p.shard.rows * p.unit.width_in * p.element()});
+  const Bytes permuted =
+      permutation_bytes(p, Bytes{p.shard.rows * p.unit.expert_width * p.element()});
   p.builder.elementwise("permute", permuted, permuted, p.add_fraction(),
                         stack.grouped_launch ? 6 : 30);
   if (stack.grouped_launch) return;

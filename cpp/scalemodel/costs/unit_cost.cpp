@@ -94,8 +94,8 @@ void add_tensor_transfers(UnitCost& cost, const ShardedGroup& p, const Unit& uni
                           const LocalUnit& local, const Mesh& mesh) {
   if (local.tp <= 1) return;
   const GroupShape group = tensor_group(p, mesh);
-  const Bytes in{local.tokens * unit.width_in * p.element};
-  const Bytes out{local.tokens * unit.width_out * p.element};
+  const Bytes in{local.tokens * (local.routed ? unit.expert_width : unit.width_in) * p.element};
+  const Bytes out{local.tokens * (local.routed ? unit.expert_width : unit.width_out) * p.element};
   if (local.sp > 1 && !local.routed) {
     // Sums become scatters, and what follows gathers: Korthikanti et al., arXiv 2205.05198. Inputs
     // are saved sharded and gathered once more for the gradients of weights.
@@ -130,8 +130,8 @@ void add_context_transfers(UnitCost& cost, const ShardedGroup& p, const Unit& un
       exchanged += local.projected() + local.inner();
     }
     if (op.kind != OperatorKind::attention) continue;
-    const AttentionShape& a = op.attention;
-    width += std::max(1.0, a.kv_heads / tp) * (a.head_dim + a.v_head_dim);
+    const AttentionValues each = op.attention_values(tp);
+    width += op.exchanged_share(p.own_tokens) * (each.keys + each.values);
   }
   if (exchanged > 0) {
     // A scan sees whole sequences: tokens are exchanged for a share of the heads, and back.
@@ -151,11 +151,10 @@ void add_expert_transfers(UnitCost& cost, const ShardedGroup& p, const Unit& uni
                           const LocalUnit& local, const Mesh& mesh) {
   if (!local.routed) return;
   if (local.ep > 1) {
-    const Bytes sent{local.rows * unit.width_in * p.element};
-    const Bytes back{local.rows * unit.width_out * p.element};
+    const Bytes sent{local.rows * unit.expert_width * p.element};
     const GroupShape group = shape_of(p, mesh, Parallelism::ep);
     cost.dispatch = transfer(p, Collective::all_to_all, sent, group);
-    cost.combine = transfer(p, Collective::all_to_all, back, group);
+    cost.combine = cost.dispatch;
   }
   const bool tokens_alike = p.mesh.degree(Parallelism::sp) == 1;
   const GroupShape dense = shape_of(p, p.mesh, Parallelism::tp);
@@ -244,9 +243,10 @@ UnitCost unit_cost(const ShardedGroup& p, const Unit& unit, LayerBuilder& builde
   sizes.held = unit.parameters_cut * local.local_experts / local.tp + unit.parameters_whole;
   const bool adapted = adapters > 0 || p.question.conditions.frozen_base;
   sizes.trained = adapted ? adapters : p.frozen ? 0 : sizes.held;
-  sizes.saved =
-      local.tokens * (unit.saved_cut / local.tp * local.copies +
-                      unit.saved_whole * local.copies / local.sp + unit.saved_token / local.sp);
+  sizes.saved = local.tokens *
+                ((unit.saved_cut / local.tp + unit.saved_whole / local.sp + unit.saved_repeated) *
+                     local.copies +
+                 unit.saved_token / local.sp);
   sizes.input = local.tokens * unit.width_in / local.sp;
 
   const bool end =

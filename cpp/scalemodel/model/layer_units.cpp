@@ -201,8 +201,8 @@ Unit expert_unit(const LayerShape& layer, bool beside, int norms) {
   unit.experts_per_token = ff.experts_per_token;
   unit.reads_stream = !beside;
   add_router(unit, layer);
-  const double width = ff.expert_width(layer.hidden);
-  unit.width_in = unit.width_out = static_cast<int>(width);
+  unit.expert_width = ff.expert_width(layer.hidden);
+  const double width = unit.expert_width;
   if (ff.latent > 0) project_latent(unit, "latent_down", width, layer.hidden);
   add_mlp(unit, layer, width, ff.width, layer.expert_bias);
   if (ff.latent > 0) project_latent(unit, "latent_up", layer.hidden, width);
@@ -346,7 +346,9 @@ void add_cores(Unit& unit, const LayerShape& layer) {
     LayerOperator near = core;
     near.attention.selected = 0;
     near.attention.ratio = 1;
+    near.halo = true;
     unit.operators.push_back(near);
+    core.continues = true;
     core.name = "compressed_attention";
     core.attention.window = 0;
     core.bias = 0;

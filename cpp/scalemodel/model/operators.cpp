@@ -1,5 +1,6 @@
 #include "scalemodel/model/operators.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace scalemodel {
@@ -37,8 +38,7 @@ AttentionWork LayerOperator::attention_work(double tp) const {
   work.kv_heads = std::ceil(attention.kv_heads / ranks);
   work.head_dim = attention.head_dim;
   work.v_head_dim = attention.v_head_dim;
-  if (attention.latent() && attention.selected > 0) {
-    // Keys that are chosen one by one are read as latents, by all heads.
+  if (attention.reads_latents()) {
     work.kv_heads = 1;
     work.head_dim = attention.kv_lora_rank + attention.rope_head_dim;
     work.v_head_dim = attention.kv_lora_rank;
@@ -47,6 +47,28 @@ AttentionWork LayerOperator::attention_work(double tp) const {
   work.ratio = attention.ratio;
   work.causal = causal;
   return work;
+}
+
+AttentionValues LayerOperator::attention_values(double tp) const {
+  const AttentionWork work = attention_work(tp);
+  const double keys = work.kv_heads / attention.ratio;
+  const bool alone = attention.shared_values || attention.reads_latents();
+  AttentionValues each;
+  each.keys = keys * work.head_dim;
+  each.values = alone ? 0 : keys * work.v_head_dim;
+  if (continues) return each;
+  each.queries = work.heads * work.head_dim;
+  each.outputs = work.heads * work.v_head_dim;
+  return each;
+}
+
+double LayerOperator::saved_keys(double tp) const {
+  const AttentionValues each = attention_values(tp);
+  return attention.reuses_keys ? 0 : each.keys + each.values;
+}
+
+double LayerOperator::exchanged_share(double own_tokens) const {
+  return halo ? std::min(1.0, attention.window / own_tokens) : 1;
 }
 
 Flop LayerOperator::activation_flop(double tokens) const {
@@ -72,24 +94,46 @@ void count_parameters(Unit& unit) {
   }
 }
 
+namespace {
+
+/// Queries, outputs, keys and values of attention, and the 32-bit ids of the keys that its indexer
+/// selects, in 16-bit values.
+void count_attention(Unit& unit, const LayerOperator& op) {
+  constexpr double kValuesOfId = 2;
+  const AttentionShape& a = op.attention;
+  const AttentionValues each = op.attention_values(1);
+  const bool whole = op.cut == Cut::none;
+  (whole ? unit.saved_repeated : unit.saved_cut) += each.queries + each.outputs;
+  (whole || a.reads_latents() ? unit.saved_repeated : unit.saved_cut) += op.saved_keys(1);
+  if (a.index_heads > 0) unit.saved_repeated += kValuesOfId * a.selected;
+}
+
+/// The input of a GEMM with a weight, or the operands of one without.
+void count_gemm(Unit& unit, const LayerOperator& op, double rows) {
+  const AttentionShape& a = op.attention;
+  if (op.absorbed && a.reads_latents()) {  // of queries and of outputs, head by head
+    unit.saved_cut += a.heads * static_cast<double>(a.head_dim - a.rope_head_dim + a.v_head_dim);
+  }
+  if (op.routes || (!op.weightless && !op.keeps_input())) return;
+  (!op.weightless && op.cut == Cut::depth ? unit.saved_cut : unit.saved_whole) += rows * op.depth;
+}
+
+}  // namespace
+
 void count_saved(Unit& unit) {
   for (const LayerOperator& op : unit.operators) {
     const double rows = op.rows * op.copies;
     double& cut = op.cut == Cut::none ? unit.saved_whole : unit.saved_cut;
     switch (op.kind) {
       case OperatorKind::gemm:
-        if (op.routes || (!op.weightless && !op.keeps_input())) break;
-        (!op.weightless && op.cut == Cut::depth ? unit.saved_cut : unit.saved_whole) +=
-            rows * op.depth;
+        count_gemm(unit, op, rows);
         break;
-      case OperatorKind::attention: {
-        const AttentionShape& a = op.attention;
-        const double each = a.head_dim + a.v_head_dim;
-        unit.saved_cut += a.heads * each + a.kv_heads * each;
+      case OperatorKind::attention:
+        count_attention(unit, op);
         break;
-      }
       case OperatorKind::scan:
-        unit.saved_cut += op.recurrence.saved_values();
+        (op.cut == Cut::none ? unit.saved_repeated : unit.saved_cut) +=
+            op.recurrence.saved_values();
         break;
       case OperatorKind::norm:
       case OperatorKind::latent_norm:

@@ -33,6 +33,8 @@ struct AttentionShape {
 
   bool present() const { return heads > 0; }
   bool latent() const { return kv_lora_rank > 0; }
+  /// Keys that are chosen one by one are read as latents, by all heads.
+  bool reads_latents() const { return latent() && selected > 0; }
   /// Tokens of a sequence that are attended to, or cached, where only some software knows windows;
   /// 0: all of them.
   int window_where(bool known) const { return known ? window : 0; }
@@ -78,6 +80,12 @@ struct ColumnPart {
       0;  ///< keys or values: tensor ranks beyond their number hold a copy of a head each
 };
 
+/// Values of one token that attention of one rank works on. Of `ratio` tokens one has keys and
+/// values; where keys serve as values there are no others.
+struct AttentionValues {
+  double queries = 0, keys = 0, values = 0, outputs = 0;
+};
+
 /// One kernel of a layer for one token.
 struct LayerOperator {
   OperatorKind kind = OperatorKind::gemm;
@@ -100,6 +108,11 @@ struct LayerOperator {
   std::vector<ColumnPart> parts;  ///< empty: one matrix
   double bias = 0;                ///< parameters beside the weight
   AttentionShape attention;
+  /// Attention to further keys, in the softmax of the attention before it: the same queries, one
+  /// output.
+  bool continues = false;
+  /// Ranks that share a sequence exchange no keys but those of the window before their own tokens.
+  bool halo = false;
   bool causal = true;
   RecurrentShape recurrence;  ///< of a scan
 
@@ -118,6 +131,13 @@ struct LayerOperator {
   /// Of attention: what the kernel of one of `tp` ranks works on, without its sequences and
   /// lengths.
   AttentionWork attention_work(double tp) const;
+  /// Of attention: values of a token on one of `tp` ranks.
+  AttentionValues attention_values(double tp) const;
+  /// Of attention: keys and values of a token that it saves itself, not an earlier layer.
+  double saved_keys(double tp) const;
+  /// Of attention: the share of its keys and values that ranks with `own_tokens` of a sequence each
+  /// exchange.
+  double exchanged_share(double own_tokens) const;
   /// Flop of the forward pass over a sequence of `tokens` that no parameter stands for: of
   /// attention, and of GEMMs of two activations.
   Flop activation_flop(double tokens) const;
@@ -128,18 +148,21 @@ struct LayerOperator {
 struct Unit {
   std::string_view name;
   std::vector<LayerOperator> operators;
-  double parameters_cut = 0;    ///< sharded over tensor-parallel ranks; of each expert
-  double parameters_whole = 0;  ///< on every one of them: norms, biases of sums
-  int width_in = 0, width_out = 0;
-  bool starts = true;    ///< a layer: its input is what full recomputation saves
+  double parameters_cut = 0;        ///< sharded over tensor-parallel ranks; of each expert
+  double parameters_whole = 0;      ///< on every one of them: norms, biases of sums
+  int width_in = 0, width_out = 0;  ///< values of a token
+  int expert_width = 0;             ///< of them, those that routed experts read and write
+  bool starts = true;               ///< a layer: its input is what full recomputation saves
   bool opens = true;     ///< tensor ranks read the whole input: its gradient is a sum over them
   bool closes = true;    ///< tensor ranks hold partial sums of the output
   bool gathers = false;  ///< tensor ranks hold columns of an output that must be whole
   bool mixes = false;    ///< tokens with each other: attention, a recurrent mixer
   /// The block of the residual stream is this unit's; false: it runs beside the unit before it.
   bool reads_stream = true;
-  double saved_cut = 0, saved_whole = 0;  ///< values saved for the backward pass, of each copy
-  double saved_token = 0;                 ///< the same of a token, however many experts it meets
+  /// Values saved for the backward pass, of each copy: sharded over tensor-parallel ranks; whole,
+  /// of the rank's shard of the sequence; whole, of all tokens.
+  double saved_cut = 0, saved_whole = 0, saved_repeated = 0;
+  double saved_token = 0;  ///< the same of a token, however many experts it meets
   int experts = 0, experts_per_token = 0;
   int cut_limit = 0;   ///< tensor parallelism divides this width; 0: anything
   int head_limit = 0;  ///< and this number of heads
