@@ -108,6 +108,16 @@ class LayerBuilder {
     note({name, 0, 0, 0, 0, forward, backward, forward_bytes});
   }
 
+  /// Of the kernels so far, those launched for one expert after another, like its GEMMs: where
+  /// these wait until the CPU knows the rows of each expert, they wait too.
+  void launch_with_experts(double forward, double backward) {
+    if (conditions_.stack.grouped_launch || conditions_.stack.drops_tokens) return;
+    kernels_forward_ -= forward;
+    kernels_backward_ -= backward;
+    expert_launches_forward_ += forward;
+    expert_launches_backward_ += backward;
+  }
+
   /// Scores of `experts` experts in FP32: the input is widened, and no tensor core multiplies.
   void wide_router(double tokens, double experts, double hidden, bool frozen) {
     const Accelerator& accelerator = cluster_.accelerator;

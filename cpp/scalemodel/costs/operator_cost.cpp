@@ -43,9 +43,11 @@ constexpr int kBiasForwardKernels = 2, kBiasBackwardKernels = 5;  ///< of each e
 void add_expert_bias(const Pricing& p, const LayerOperator& op, double values) {
   if (op.bias <= 0 || op.cut != Cut::depth || p.conditions().stack.fused_expert_bias) return;
   const int experts = static_cast<int>(p.shard.batch);
+  const int forward = kBiasForwardKernels * experts, backward = kBiasBackwardKernels * experts;
   p.builder.elementwise("expert_bias", Bytes{kBiasForwardBytes * values},
-                        Bytes{kBiasBackwardBytes * values}, p.add_fraction(),
-                        kBiasForwardKernels * experts + 2, kBiasBackwardKernels * experts + 2);
+                        Bytes{kBiasBackwardBytes * values}, p.add_fraction(), forward + 2,
+                        backward + 2);
+  p.builder.launch_with_experts(forward, backward);
 }
 
 /// Adds a GEMM with `rows` of the rank; parameters of its adapters, if it has some.

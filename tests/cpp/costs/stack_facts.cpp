@@ -1,5 +1,6 @@
 // What the facts of a software stack do to the cost of a layer.
 #include <string_view>
+#include <utility>
 
 #include "scalemodel/costs/layer_cost.hpp"
 #include "support.hpp"
@@ -102,6 +103,26 @@ TEST_CASE("biases of experts cost passes over their outputs where nothing fuses 
   CHECK(apart.backward > apart.forward);
   c.stack.fused_expert_bias = true;
   CHECK(operator_of(c, "expert_bias").forward == Seconds{});
+}
+
+TEST_CASE("by hand: biases of single experts are launched as late as these") {
+  // 64 experts over 8 ranks: two kernels of each forward and five back wait for their rows.
+  ExpertCase c;
+  c.shape.expert_bias = true;
+  const auto late = [&](bool fused) {
+    ExpertCase by = c;
+    by.stack.fused_expert_bias = fused;
+    by.stack.host_launch = 0.05 * unit::us;
+    const LayerCost slow = expert_layer_of(by);
+    by.stack.host_launch = Seconds{};
+    const LayerCost free = expert_layer_of(by);
+    return std::pair(slow.forward.compute - free.forward.compute,
+                     slow.backward.compute - free.backward.compute);
+  };
+  CHECK(about_equal(late(false).first - late(true).first, 8 * 2 * (0.05 * unit::us)));
+  CHECK(about_equal(late(false).second - late(true).second, 8 * 5 * (0.05 * unit::us)));
+  c.stack.drops_tokens = true;  // rows known in advance
+  CHECK(late(false).first == late(true).first);
 }
 
 TEST_CASE("graphs take launches from the host, but not those of single experts") {
