@@ -58,7 +58,8 @@ CacheBlocks::CacheBlocks(const Model& model, const Engine& engine, const Serving
     for (const Unit& unit : model.kinds[i].units) {
       for (const LayerOperator& op : unit.operators) {
         if (op.kind == OperatorKind::scan) {
-          const RecurrentShape local = op.recurrence.sharded(layout.tp);
+          const double ranks = static_cast<double>(layout.tp) * layout.cp;
+          const RecurrentShape local = op.recurrence.sharded(ranks);  // heads of all tokens
           state += layers[i] *
                    (local.state_values() * kStateBytes + local.window_values() * kWindowBytes);
         }

@@ -44,6 +44,7 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
       hidden_(model.hidden),
       vocab_(model.vocab),
       imbalance_(imbalance),
+      stream_(static_cast<double>(model.streams) * model.hidden),
       linear_timer_(linear_timer(cluster, kernels)),
       storage_timer_(cluster.accelerator, storage_precision(kernels.math)) {
   for (Seconds* host : {&engine_.step_host, &engine_.sequence_host, &engine_.pipeline_host,
@@ -67,9 +68,7 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
     for (const Unit& unit : model.kinds[i].units) {
       for (const LayerOperator& op : unit.operators) {
         if (op.kind == OperatorKind::attention) add_attention(op, layers[i]);
-        if (op.kind == OperatorKind::scan) {
-          scans_.push_back({op.recurrence.sharded(layout.tp), layers[i]});
-        }
+        if (op.kind == OperatorKind::scan) add_scan(op.recurrence, layers[i]);
       }
     }
   }
@@ -106,6 +105,13 @@ void StepTimes::add_attention(const LayerOperator& op, double layers) {
   attention_.push_back(kind);
 }
 
+void StepTimes::add_scan(const RecurrentShape& whole, double layers) {
+  const RecurrentShape local = whole.sharded(layout_.tp);
+  const double ranks = static_cast<double>(layout_.tp) * layout_.cp;
+  scans_.push_back(
+      {whole.sharded(ranks), layers, local.projected() + local.inner(), local.inner()});
+}
+
 Seconds StepTimes::prefill(const StepWork& work) const noexcept {
   Seconds time;
   const double prompts = std::max(1.0, work.prompts / layout_.dp);
@@ -121,7 +127,8 @@ Seconds StepTimes::prefill(const StepWork& work) const noexcept {
   return time / engine_.kernel_efficiency;
 }
 
-/// Chunks of a prompt carry the state from one to the next: each is a scan of its own.
+/// Chunks of a prompt carry the state from one to the next: each is a scan of its own. A rank scans
+/// all tokens of a prompt, of its share of the heads.
 Seconds StepTimes::prefill_scans(const StepWork& work) const noexcept {
   const double prompts = std::max(1.0, work.prompts / layout_.dp);
   const double tokens = std::max(1.0, prompt_tokens_by_rank(work) / prompts);
@@ -167,7 +174,9 @@ Seconds StepTimes::decode(const StepWork& work) const noexcept {
 }
 
 /// Ranks that shard prompts gather all keys and values once per layer; those that share a
-/// cache exchange partial outputs of the running sequences.
+/// cache exchange partial outputs of the running sequences. Before and behind the scan of a prompt
+/// its tokens are exchanged for heads, as in training (Megatron-LM, context parallelism of Mamba
+/// layers); running sequences put the heads of their ranks together.
 Seconds StepTimes::context_exchange(const StepWork& work) const noexcept {
   Seconds time;
   if (layout_.cp == 1) return time;
@@ -185,6 +194,20 @@ Seconds StepTimes::context_exchange(const StepWork& work) const noexcept {
           work.sequences * work.query_tokens / layout_.dp * w.heads * w.v_head_dim;
       time += kind.layers *
               collective_time(Collective::all_to_all, Bytes{outputs * kElement}, group, cluster_);
+    }
+  }
+  for (const ScanKind& kind : scans_) {
+    if (work.prompt_tokens > 0) {
+      const double own = work.prompt_tokens / layout_.dp / layout_.cp;
+      time +=
+          kind.layers * collective_time(Collective::all_to_all,
+                                        Bytes{own * kind.exchanged * kElement}, group, cluster_);
+    }
+    if (work.sequences > 0) {
+      const double tokens = work.sequences * work.query_tokens / layout_.dp;
+      time +=
+          kind.layers * collective_time(Collective::all_gather,
+                                        Bytes{tokens * kind.outputs * kElement}, group, cluster_);
     }
   }
   return time;
@@ -221,7 +244,7 @@ double StepTimes::tokens_by_rank(const StepWork& stage) const noexcept {
 Seconds StepTimes::between_stages(double tokens) const noexcept {
   if (layout_.pp == 1) return Seconds{};
   const GroupShape group = group_shape(cluster_, layout_.pp, layout_.stage_ranks());
-  return layout_.pp * p2p_time(Bytes{tokens / layout_.dp * hidden_ * kElement}, group, cluster_);
+  return layout_.pp * p2p_time(Bytes{tokens / layout_.dp * stream_ * kElement}, group, cluster_);
 }
 
 /// What is done for every sequence needs the tokens of this step and the next one waits for it.

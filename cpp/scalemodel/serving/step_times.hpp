@@ -126,13 +126,17 @@ class StepTimes {
     double cached_values = 0;  ///< of one token on one rank
   };
 
-  /// A recurrent mixer: its scan of prompts, its state in decoding.
+  /// A recurrent mixer: its scan of prompts, its state in decoding. Ranks that share a sequence
+  /// have a share of the heads each, over all of its tokens.
   struct ScanKind {
     RecurrentShape shape;  ///< of one rank
     double layers = 0;
+    /// Values of a token that ranks of a prompt exchange, and those that they put together again.
+    double exchanged = 0, outputs = 0;
   };
 
   void add_attention(const LayerOperator& op, double layers);
+  void add_scan(const RecurrentShape& whole, double layers);
   void add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator& op, double m) const;
   void add_elementwise(TokenCost& cost, const LayerOperator& op, double m) const;
   void add_experts(TokenCost& cost, const FeedForwardShape& ff, double m, double tokens) const;
@@ -162,7 +166,9 @@ class StepTimes {
   ServingLayout layout_;
   Cluster cluster_;
   ServingKernels kernels_;
-  double hidden_ = 0, vocab_ = 0, imbalance_ = 1;
+  int hidden_ = 0;
+  double vocab_ = 0, imbalance_ = 1;
+  double stream_ = 0;  ///< values of a token between layers: of all residual streams
   GemmTimer linear_timer_, storage_timer_;
   Seconds host_fixed_, host_each_;  ///< per step, and per sequence and step
   bool host_hides_ = false;         ///< behind the device

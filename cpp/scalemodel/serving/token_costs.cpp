@@ -81,7 +81,7 @@ double StepTimes::written_bytes() const noexcept {
 Seconds StepTimes::exchange(const FeedForwardShape& ff, double tokens) const {
   const int ranks = layout_.stage_ranks();
   const GroupShape group = group_shape(cluster_, ranks, 1);
-  const double width = ff.latent > 0 ? ff.latent : hidden_, elements = tokens * width;
+  const double width = ff.expert_width(hidden_), elements = tokens * width;
   Seconds time =
       collective_time(Collective::all_gather, Bytes{elements * written_bytes()}, group, cluster_) +
       collective_time(Collective::reduce_scatter, Bytes{elements * kElement}, group, cluster_);
@@ -176,7 +176,7 @@ void StepTimes::add_elementwise(TokenCost& cost, const LayerOperator& op, double
 /// Experts of a layer: `m` tokens of a rank, `tokens` of the whole instance.
 void StepTimes::add_experts(TokenCost& cost, const FeedForwardShape& ff, double m,
                             double tokens) const {
-  const double h = ff.latent > 0 ? ff.latent : hidden_;
+  const double h = ff.expert_width(hidden_);
   ExpertLayer layer;
   const double imbalance =
       imbalance_ > 0 ? imbalance_ : rank_imbalance(engine_.expert_spread, ff.experts, layout_.ep);
