@@ -1,4 +1,6 @@
 #include <array>
+#include <cmath>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "scalemodel/ops/elementwise.hpp"
 #include "scalemodel/ops/embedding.hpp"
 #include "scalemodel/ops/mixer_work.hpp"
+#include "scalemodel/ops/scan.hpp"
 #include "scalemodel/ops/work_kernel.hpp"
 
 namespace scalemodel::bindings {
@@ -30,25 +33,36 @@ struct WorkKind {
   KernelWork (*work)(Sizes);
 };
 
+constexpr double kElement = 2;  ///< bytes of a value in the tables of measurements
+
+/// A size that the engine counts in whole numbers.
+int whole(const char* name, double value) {
+  constexpr double kMost = 1e9;
+  if (value >= 1 && value <= kMost && value == std::floor(value)) return static_cast<int>(value);
+  std::ostringstream text;
+  text << name << "=" << value << ": must be a whole number from 1 to " << kMost;
+  throw MalformedQuestion(text.str());
+}
+
 RecurrentShape recurrent_shape(Recurrence kind, Sizes s) {
   RecurrentShape shape;
   shape.kind = kind;
-  shape.heads = static_cast<int>(s[2]);
-  shape.groups = static_cast<int>(s[3]);
-  shape.key_dim = static_cast<int>(s[4]);
-  shape.value_dim = static_cast<int>(s[5]);
-  shape.chunk = static_cast<int>(s[6]);
+  shape.heads = whole("heads", s[2]);
+  shape.groups = whole("groups", s[3]);
+  shape.key_dim = whole("key_dim", s[4]);
+  shape.value_dim = whole("value_dim", s[5]);
+  shape.chunk = whole("chunk", s[6]);
   return shape;
 }
 
 template <Recurrence kind>
 KernelWork scan_of(Sizes s) {
-  return scan_kernel_work(recurrent_shape(kind, s), {s[0], s[1], s[1]});
+  return scan_kernel_work({recurrent_shape(kind, s), s[0], s[1]}, kElement);
 }
 
 template <Recurrence kind>
 KernelWork update_of(Sizes s) {
-  return update_work(recurrent_shape(kind, s), {s[0], s[1], s[1]}, s[7] > 0);
+  return update_work({recurrent_shape(kind, s), s[0], s[1]}, kElement, s[7] > 0);
 }
 
 SparseShape sparse_shape(Sizes s) {

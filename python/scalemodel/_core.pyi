@@ -328,7 +328,7 @@ class ScanKernels:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, compute_fraction: float = 1.0, memory_fraction: float = 1.0, step_s: float = 0.0, launch_s: float = 0.0, backward: float = 2.5) -> None:
+    def __init__(self, *, compute_fraction: float = 1.0, memory_fraction: float = 1.0, step_s: float = 0.0, launch_s: float = 0.0, backward: float = 2.5, blend: float = 1.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -346,6 +346,11 @@ class ScanKernels:
     def backward(self) -> float:
         """
         work of the backward pass over the forward one
+        """
+    @property
+    def blend(self) -> float:
+        """
+        exponent of the smooth maximum of chain and work
         """
     @property
     def compute_fraction(self) -> float:

@@ -76,6 +76,7 @@ struct ScanKernels {
   Seconds step;                 ///< one chunk after another of the same sequence
   Seconds launch;               ///< of the three to five kernels of a scan together
   double backward = 2.5;        ///< work of the backward pass over that of the forward one
+  double blend = 1;             ///< exponent of the smooth maximum of chain and work
 
   bool operator==(const ScanKernels&) const = default;
 };
@@ -113,6 +114,13 @@ struct Accelerator {
     constexpr double kProducts = 6;
     const FlopPerSecond stated = peak_of(Precision::fp32);
     return stated > FlopPerSecond{} ? stated : peak_of(Precision::bf16) / kProducts;
+  }
+  /// The dense 16-bit rate, or the next wider one of accelerators without it.
+  constexpr FlopPerSecond dense_rate() const {
+    for (const Precision precision : {Precision::bf16, Precision::fp16, Precision::tf32}) {
+      if (peak_of(precision) > FlopPerSecond{}) return peak_of(precision);
+    }
+    return single_precision_peak();
   }
   bool operator==(const Accelerator&) const = default;
 };
@@ -198,7 +206,8 @@ struct RecordOf<ScanKernels> {
       field("memory_fraction", &T::memory_fraction, 1e-6, 2, "fraction of memory bandwidth"),
       field("step_s", &T::step, 0, 1, "one chunk after another of a sequence"),
       field("launch_s", &T::launch, 0, 1, "fixed time of a scan"),
-      field("backward", &T::backward, 0, 100, "work of the backward pass over the forward one")};
+      field("backward", &T::backward, 0, 100, "work of the backward pass over the forward one"),
+      field("blend", &T::blend, 0.5, 100, "exponent of the smooth maximum of chain and work")};
 };
 
 template <>

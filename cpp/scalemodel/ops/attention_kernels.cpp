@@ -31,14 +31,6 @@ Seconds cubic_maximum(Seconds a, Seconds b, Seconds c = Seconds{}) {
   return sum == 1 ? top : cube_root(sum) * top;
 }
 
-/// The dense 16-bit rate, or the next wider one of accelerators without it.
-FlopPerSecond dense_rate(const Accelerator& a) {
-  for (const Precision precision : {Precision::bf16, Precision::fp16, Precision::tf32}) {
-    if (a.peak_of(precision) > FlopPerSecond{}) return a.peak_of(precision);
-  }
-  return a.single_precision_peak();
-}
-
 /// Bandwidth gain of operands that a repeated call finds in the last-level cache, filled so far.
 double residency(double gain, double fill) {
   return 1 + (gain - 1) / (1 + cube(fill) * cube(fill));
@@ -99,7 +91,7 @@ Seconds prefill_time(const AttentionCall& call, const PrefillKernel& kernel,
   const Flop flop{kernel.flop_factor * 2 * w.batch * w.heads * width *
                   pairs(w, kernel.diagonal, windowed)};
   const Seconds work =
-      loss * aligned * partial * (flop / (kernel.compute_fraction * rate * dense_rate(a)));
+      loss * aligned * partial * (flop / (kernel.compute_fraction * rate * a.dense_rate()));
   const double steps = std::ceil((windowed ? w.window : w.keys) / kTile);
   const double rows = std::min(1.0, std::max(kTensorRows, w.queries) / kTile);
   const Seconds chain = (aligned / rate) * steps * rows * (kernel.step + size * kernel.step_width);
@@ -140,7 +132,7 @@ DecodeCase::DecodeCase(const AttentionCall& call, const DecodeKernel& kernel,
   occupancy_exponent_ = kernel.occupancy_exponent;
   window_ = w.window;
   const Flop block_flop{2 * kTile * rows * width};
-  const Seconds gemm = block_flop / (kernel.tensor_fraction / units_ * dense_rate(a));
+  const Seconds gemm = block_flop / (kernel.tensor_fraction / units_ * a.dense_rate());
   const Seconds shortest = (cache8 ? kernel.fp8_block : 1) * (width / 256) * kernel.block;
   block_ = cubic_maximum(gemm, shortest);
   cached_ = Bytes{operand_bytes(call.cache) * kv_heads * (latent ? head : width)};

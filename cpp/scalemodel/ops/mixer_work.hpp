@@ -1,11 +1,10 @@
-// What kernels of recurrent mixers, sparse attention and what stands around them work on, from the
-// sizes that tables of measurements give.
+// What kernels of sparse attention and what stands around mixers work on, from the sizes that
+// tables of measurements give. Of scans see ops/scan.hpp.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 
-#include "scalemodel/ops/scan.hpp"
 #include "scalemodel/ops/work_kernel.hpp"
 
 namespace scalemodel {
@@ -28,34 +27,6 @@ inline KernelWork convolution_work(const CallSizes& call, double channels, doubl
   const double window = updates ? 4 * call.batch * channels * (width - 1) : 0;
   return {0, 4 * call.queries() * channels + window, updates ? call.tokens : call.batch,
           call.batch * channels * std::ceil(call.tokens / kTile)};
-}
-
-/// The scan of prompts: its arithmetic in whole chunks, what each token brings, chunk states.
-inline KernelWork scan_kernel_work(const RecurrentShape& s, const CallSizes& call) noexcept {
-  constexpr double kElement = 2, kWide = 4;
-  const ScanWork scan{s, call.batch, call.tokens};
-  const double chunks = std::ceil(call.tokens / std::max(1, s.chunk)), tokens = call.queries();
-  const double pieces = call.batch * chunks * s.heads;
-  if (s.kind == Recurrence::mamba2) {
-    return {scan_flop(scan).base(), scan_bytes(scan, kElement).base(), chunks, pieces};
-  }
-  // The gate of the output is another kernel's; decays of KDA are per channel, in FP32.
-  const double decays = s.kind == Recurrence::kimi_delta ? kWide * s.keys() : 0;
-  const double each = kElement * (2 * s.keys() + 2 * s.inner()) + 2 * kWide * s.heads + decays;
-  const double states = call.batch * chunks * s.state_values() * kStateBytes;
-  return {scan_flop(scan).base(), tokens * each + states, chunks, pieces};
-}
-
-/// One step of running sequences: their states, read and written, and one more per token that is
-/// verified (`keeps`), should the engine have to go back to it.
-inline KernelWork update_work(const RecurrentShape& s, const CallSizes& call, bool keeps) noexcept {
-  constexpr double kElement = 2, kWide = 4, kFlop = 8;
-  const double tokens = call.queries(), state = call.batch * s.state_values() * kStateBytes;
-  const double decays = s.kind == Recurrence::kimi_delta ? kWide * s.keys() : 0;
-  const double each = kElement * (2 * s.keys() + 2 * s.inner()) + 2 * kWide * s.heads + decays;
-  return {tokens * kFlop * s.state_values(),
-          tokens * each + (2 + (keeps ? call.tokens : 0)) * state, call.tokens,
-          call.batch * s.heads};
 }
 
 /// Attention of a vision tower: whole squares of 128 x 128, heads padded to 64, 96 or 128.
@@ -89,7 +60,7 @@ inline KernelWork fused_experts_work(double tokens_of_rank, double hidden, doubl
 
 /// An attention module that attends to few keys, on one rank.
 struct SparseShape {
-  double hidden = 0, heads = 0, kv_heads = 1;
+  double hidden = 0, heads = 0;
   double projected = 0;      ///< weights of its projections, the indexer's apart
   double indexer = 0;        ///< weights of the indexer; 0: it has none
   double index_width = 0;    ///< heads times width of the indexer
@@ -130,7 +101,9 @@ inline KernelWork sparse_core_work(const SparseShape& s, const CallSizes& call) 
 }
 
 inline KernelWork index_scores_work(const SparseShape& s, const CallSizes& call) noexcept {
-  constexpr double kScore = 4, kKey = 132;
+  // Scores are in FP32; an index key is 128 values in FP8 and their FP32 scale (DeepSeek-V3.2,
+  // arXiv 2512.02556; every indexer of the catalogue is as wide).
+  constexpr double kScore = 4, kKey = 128 + 4;
   const double tokens = call.queries(), keys = call.mean_keys() / s.ratio;
   return {tokens * 2 * s.index_width * keys,
           kScore * tokens * keys + kKey * call.batch * call.keys / s.ratio, 1, tokens};

@@ -54,7 +54,7 @@ double RecurrentShape::projected() const {
     case Recurrence::gated_delta:
       return 2 * d + 2 * k + 2.0 * heads;
     case Recurrence::kimi_delta:
-      return 3 * d + 2 * k + heads;  // the decay has a value per channel
+      return 2 * d + 3 * k + heads;  // the decay has a value per channel of the keys
     case Recurrence::lightning:
       return 2 * d + 2 * k;
     case Recurrence::convolution:
@@ -64,7 +64,7 @@ double RecurrentShape::projected() const {
 }
 
 double RecurrentShape::saved_values() const {
-  const double d = inner(), c = conv_channels();
+  const double d = inner(), k = keys(), c = conv_channels();
   switch (kind) {
     case Recurrence::none:
       return 0;
@@ -75,7 +75,7 @@ double RecurrentShape::saved_values() const {
     case Recurrence::gated_delta:  // before and after the convolution, inverses of the chunks
       return 2 * c + 2 * d + static_cast<double>(heads) * chunk + 2.0 * heads;
     case Recurrence::kimi_delta:
-      return 2 * c + 3 * d + 2.0 * heads * chunk + heads;
+      return 2 * c + 2 * d + k + 2.0 * heads * chunk + heads;
     case Recurrence::lightning:
       return projected() + d;
     case Recurrence::convolution:
@@ -117,13 +117,81 @@ Flop scan_flop(const ScanWork& work) noexcept {
   return Flop{computed_tokens(work) * each};
 }
 
+namespace {
+
+/// Values of a token in FP32 beside those in the format of the layer: a decay and a step size of
+/// every head of a delta rule; decays of Kimi's are per channel of the keys.
+double wide_values(const RecurrentShape& s) {
+  switch (s.kind) {
+    case Recurrence::gated_delta:
+      return 2.0 * s.heads;
+    case Recurrence::kimi_delta:
+      return 2.0 * s.heads + s.keys();
+    case Recurrence::none:
+    case Recurrence::mamba1:
+    case Recurrence::mamba2:
+    case Recurrence::lightning:
+    case Recurrence::convolution:
+      break;
+  }
+  return 0;
+}
+
+/// Values of a token in the format of the layer, read and written.
+double narrow_values(const RecurrentShape& s) {
+  const double d = s.inner(), k = s.keys();
+  switch (s.kind) {
+    case Recurrence::none:
+      break;
+    case Recurrence::mamba1:
+      return s.projected() + d + 2.0 * s.key_dim + d;
+    case Recurrence::mamba2:
+    case Recurrence::convolution:
+      return s.projected() + d;
+    case Recurrence::gated_delta:
+    case Recurrence::kimi_delta:
+    case Recurrence::lightning:
+      return 2 * d + 2 * k;
+  }
+  return 0;
+}
+
+double token_bytes(const RecurrentShape& s, double element) {
+  constexpr double kWide = 4;
+  return narrow_values(s) * element + wide_values(s) * kWide;
+}
+
+/// Chunks of a sequence, one behind the other.
+double chain_of(const ScanWork& work) {
+  return work.shape.chunk > 0 ? std::ceil(work.tokens / work.shape.chunk) : 0;
+}
+
+}  // namespace
+
 Bytes scan_bytes(const ScanWork& work, double element) noexcept {
   const RecurrentShape& s = work.shape;
-  const double tokens = work.batch * work.tokens;
-  const double chunks = s.chunk > 0 ? work.batch * std::ceil(work.tokens / s.chunk) : 0;
-  const double rank = s.kind == Recurrence::mamba1 ? s.inner() + 2.0 * s.key_dim : 0;
-  return Bytes{tokens * (s.projected() + rank + s.inner()) * element +
-               2 * chunks * s.state_values() * kStateBytes};
+  const bool delta = s.kind == Recurrence::gated_delta || s.kind == Recurrence::kimi_delta;
+  const double states = work.batch * chain_of(work) * s.state_values() * kStateBytes;
+  return Bytes{work.batch * work.tokens * token_bytes(s, element) + (delta ? 1 : 2) * states};
+}
+
+KernelWork scan_kernel_work(const ScanWork& work, double element) noexcept {
+  const double chain = chain_of(work);
+  return {scan_flop(work).base(), scan_bytes(work, element).base(), chain,
+          work.batch * chain * work.shape.heads};
+}
+
+KernelWork update_work(const ScanWork& work, double element, bool keeps) noexcept {
+  // Rates of the catalogue are fitted to as many operations of a value of the state for a token,
+  // whatever the rule: delta rules have 7 (decay 1, prediction, correction and output 2 each),
+  // state spaces 5.
+  constexpr double kOperations = 8;
+  const RecurrentShape& s = work.shape;
+  const double tokens = work.batch * work.tokens, states = work.batch * s.state_values();
+  const double passes = 2 + (keeps ? work.tokens : 0);
+  return {tokens * kOperations * s.state_values(),
+          tokens * token_bytes(s, element) + passes * states * kStateBytes, work.tokens,
+          work.batch * s.heads};
 }
 
 ScanTime scan_time(const ScanWork& work, const Accelerator& accelerator, double element) noexcept {
@@ -137,24 +205,28 @@ ScanTime scan_time(const ScanWork& work, const Accelerator& accelerator, double 
     return {gates, 2 * gates};
   }
   // Element by element on the ordinary units; in chunks on those for matrices.
-  const FlopPerSecond peak = s.kind == Recurrence::mamba1 ? accelerator.single_precision_peak()
-                                                          : accelerator.peak_of(Precision::bf16);
-  const Seconds arithmetic = scan_flop(work) / (kernels.compute_fraction * peak);
-  const Seconds memory =
-      scan_bytes(work, element) / (kernels.memory_fraction * accelerator.memory_bandwidth);
-  const double chunks = s.chunk > 0 ? std::ceil(work.tokens / s.chunk) : 0;
-  const Seconds chain = chunks * kernels.step;
-  const Seconds busy = max(arithmetic + memory, chain);
-  return {kernels.launch + busy,
-          2 * kernels.launch + max(kernels.backward * (arithmetic + memory), 2 * chain)};
+  const FlopPerSecond peak =
+      s.kind == Recurrence::mamba1 ? accelerator.single_precision_peak() : accelerator.dense_rate();
+  WorkKernel kernel;
+  kernel.launch = kernels.launch;
+  kernel.step = kernels.step;
+  kernel.rate = kernels.compute_fraction * peak;
+  kernel.bandwidth = kernels.memory_fraction * accelerator.memory_bandwidth;
+  kernel.blend = kernels.blend;
+  KernelWork scanned = scan_kernel_work(work, element);
+  const Seconds forward = work_kernel_time(scanned, kernel, accelerator.l2);
+  kernel.launch = 2 * kernel.launch;
+  scanned.steps *= 2;
+  scanned.flop *= kernels.backward;
+  scanned.bytes *= kernels.backward;
+  return {forward, work_kernel_time(scanned, kernel, accelerator.l2)};
 }
 
 Seconds scan_decode_time(const ScanWork& work, const Accelerator& accelerator) noexcept {
-  const RecurrentShape& s = work.shape;
-  constexpr double kWindowBytes = 2;
-  const Bytes state{2 * work.batch *
-                    (s.state_values() * kStateBytes + s.window_values() * kWindowBytes)};
-  return memory_time(state, accelerator.elementwise.add_fraction, accelerator);
+  constexpr double kElement = 2;
+  const Bytes updated{update_work(work, kElement, false).bytes};
+  const Bytes windows{2 * work.batch * work.shape.window_values() * kElement};
+  return memory_time(updated + windows, accelerator.elementwise.add_fraction, accelerator);
 }
 
 }  // namespace scalemodel

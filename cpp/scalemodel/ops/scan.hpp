@@ -8,6 +8,7 @@
 #include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/hardware/accelerator.hpp"
+#include "scalemodel/ops/work_kernel.hpp"
 
 namespace scalemodel {
 
@@ -72,17 +73,27 @@ struct ScanWork {
 Flop scan_flop(const ScanWork& work) noexcept;
 
 /// Bytes of the forward pass: what is read and written of each token, and the states of chunks,
-/// written in FP32 and read back.
+/// written and read back: of delta rules in 16 bits, of others in FP32. The gate of the output is
+/// another kernel's, but of state spaces, where one projection brings it.
 Bytes scan_bytes(const ScanWork& work, double element) noexcept;
+
+/// What the kernels of one scan work on: a chain of the chunks of a sequence.
+KernelWork scan_kernel_work(const ScanWork& work, double element) noexcept;
+
+/// One step of running sequences, `work.tokens` new tokens of each: their states, read and written,
+/// and one more per token that is verified (`keeps`), should the engine have to go back to it.
+KernelWork update_work(const ScanWork& work, double element, bool keeps) noexcept;
 
 struct ScanTime {
   Seconds forward, backward;
 };
 
-/// t = launch + max( flop/(e_c P) + bytes/(e_m W), chunks step ).
+/// The time of `scan_kernel_work` (see ops/work_kernel.hpp) at the accelerator's fractions of its
+/// peak and bandwidth. Back, twice the launches and chains, and `backward` times the work.
 ScanTime scan_time(const ScanWork& work, const Accelerator& accelerator, double element) noexcept;
 
-/// Reads and writes the states of `work.batch` sequences, `work.tokens` new tokens of each.
+/// A step of running sequences: `update_work` and the windows of their convolutions, at the
+/// bandwidth of elementwise kernels.
 Seconds scan_decode_time(const ScanWork& work, const Accelerator& accelerator) noexcept;
 
 /// Bytes of a value of a state: FP32.

@@ -9,7 +9,7 @@
 
 namespace scalemodel {
 
-/// What one call of a kernel works on (see ops/mixer_work.hpp).
+/// What one call of a kernel works on (see ops/scan.hpp and ops/mixer_work.hpp).
 struct KernelWork {
   double flop = 0;
   double bytes = 0;

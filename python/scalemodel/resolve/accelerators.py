@@ -161,7 +161,7 @@ def _scan(reader: Reader) -> _core.ScanKernels:
     scan = _core.ScanKernels(
         **{
             name: reader.number(name, usual.number(name))
-            for name in ("compute_fraction", "memory_fraction", "backward")
+            for name in ("compute_fraction", "memory_fraction", "backward", "blend")
         },
         **{
             f"{name}_s": reader.quantity(name, "s", usual.quantity(name, "s"))

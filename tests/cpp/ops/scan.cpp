@@ -22,7 +22,7 @@ RecurrentShape state_space() {
 
 Accelerator with_scan() {
   Accelerator accelerator = testing::reference_accelerator();
-  accelerator.scan = {0.5, 0.2, 2 * unit::us, 20 * unit::us, 2.5};
+  accelerator.scan = {0.5, 0.2, 2 * unit::us, 20 * unit::us, 2.5, 1};
   return accelerator;
 }
 
@@ -60,7 +60,43 @@ TEST_CASE("ranks share the heads, and hold a copy of one where groups are few") 
   CHECK(lone.sharded(8).heads == 8);
 }
 
-TEST_CASE("a scan takes its launch, then its work or its chain of chunks") {
+/// The same with a decay and a step size per head: values of 128, chunks of 64.
+RecurrentShape delta_rule(Recurrence kind) {
+  RecurrentShape s = state_space();
+  s.kind = kind;
+  s.value_dim = 128;
+  s.chunk = 64;
+  return s;
+}
+
+TEST_CASE("by hand: bytes of a token, and states of chunks") {
+  // Two chunks of gate, input, state projections and steps, and the output; states in FP32, written
+  // and read back.
+  CHECK(scan_bytes({state_space(), 1, 256}, 2).base() ==
+        256 * (3 * 4096 + 2 * 1024 + 64) * 2.0 + 2 * 2 * 64 * 64 * 128 * 4.0);
+  // Queries, keys, values and output, two FP32 numbers of every head; states in 16 bits.
+  const double each = 2 * (2 * 8192 + 2 * 1024) + 2 * 64 * 4, states = 64 * 128 * 128 * 4.0;
+  CHECK(scan_bytes({delta_rule(Recurrence::gated_delta), 2, 128}, 2).base() ==
+        2 * (128 * each + 2 * states));
+  CHECK(scan_bytes({delta_rule(Recurrence::kimi_delta), 1, 64}, 2).base() ==
+        64 * (each + 4 * 1024) + states);
+  const KernelWork update = update_work({delta_rule(Recurrence::gated_delta), 3, 2}, 2, false);
+  CHECK(update.bytes == 6 * each + 2 * 3 * states);
+  const KernelWork verified = update_work({delta_rule(Recurrence::gated_delta), 3, 2}, 2, true);
+  CHECK(verified.bytes - update.bytes == 2 * 3 * states);
+}
+
+TEST_CASE("by hand: launch, eight chunks, arithmetic and traffic of a scan, each way") {
+  const Accelerator accelerator = with_scan();
+  const ScanWork work{state_space(), 1, 1024};
+  const double arithmetic = scan_flop(work).base() / (0.5 * 990e12);
+  const double traffic = scan_bytes(work, 2).base() / (0.2 * 3.35e12);
+  const ScanTime time = scan_time(work, accelerator, 2);
+  CHECK(time.forward.base() == Approx(20e-6 + 8 * 2e-6 + arithmetic + traffic));
+  CHECK(time.backward.base() == Approx(2 * (20e-6 + 8 * 2e-6) + 2.5 * (arithmetic + traffic)));
+}
+
+TEST_CASE("a scan takes its launch and its chain of chunks, or its work") {
   const Accelerator accelerator = with_scan();
   const ScanTime many = scan_time({state_space(), 16, 1024}, accelerator, 2);
   const ScanTime one = scan_time({state_space(), 1, 16384}, accelerator, 2);
@@ -68,9 +104,17 @@ TEST_CASE("a scan takes its launch, then its work or its chain of chunks") {
   CHECK(scan_time({state_space(), 1, 1}, accelerator, 2).forward >= accelerator.scan.launch);
   Accelerator chained = accelerator;
   chained.scan.step = 1 * unit::ms;
+  chained.scan.blend = 100;  // whichever is longer
   CHECK(scan_time({state_space(), 1, 1024}, chained, 2).forward.base() ==
         Approx((chained.scan.launch + 8 * unit::ms).base()));
   CHECK(many.backward > many.forward);
+}
+
+TEST_CASE("an accelerator without BF16 scans at its FP16 rate") {
+  const ScanWork work{state_space(), 1, 1024};
+  Accelerator older = with_scan();
+  older.peak[static_cast<std::size_t>(Precision::bf16)] = FlopPerSecond{};
+  CHECK(scan_time(work, older, 2).forward == scan_time(work, with_scan(), 2).forward);
 }
 
 TEST_CASE("decoding reads and writes the state, whatever the context") {

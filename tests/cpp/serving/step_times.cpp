@@ -141,7 +141,7 @@ TEST_CASE("one prompt is computed by one data-parallel rank, as many as ranks by
 }
 
 TEST_CASE("ranks that hold few experts are loaded unevenly where these are") {
-  // By hand: 16 experts on 4 ranks, a spread of 2 means: 1 + 2 x 1.03 x sqrt(4/16) = 2.03 times the
+  // By hand: 8 experts on 4 ranks, a spread of 2 means: 1 + 2 x 1.03 x sqrt(4/8) = 2.46 times the
   // mean, 1.03 being the expected largest of four normal draws.
   Engine engine = reference_engine();
   const Model model = make_decoder(experts_8x7b_shape());
