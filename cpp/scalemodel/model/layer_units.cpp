@@ -23,36 +23,24 @@ void add_norms(Unit& unit, const LayerShape& layer, int norms) {
 }
 
 /// Streams that every block mixes (hyper-connections: arXiv 2409.19606; with the mixing matrices of
-/// arXiv 2512.24880, m (m + 2) rows over all streams), once read and once written, and snapshots of
-/// the stream that it mixes in.
+/// arXiv 2512.24880, m (m + 2) rows over all streams): one kernel reads the m streams and the
+/// output of the block before, and writes the m streams and the input of this one. Snapshots of the
+/// stream (attention residuals) are read with the running sum, and their mixture is written.
 void add_stream_mixing(Unit& unit, const LayerShape& layer) {
   const double m = layer.streams, h = layer.hidden;
   if (layer.streams > 1) {
     LayerOperator mix = passing(OperatorKind::elementwise, "hyper_connection", m * h);
-    constexpr double kPasses = 2.5;
-    mix.depth = kPasses;
+    mix.depth = 2 + 2 / m;
     mix.bias =
         layer.layer_embedding > 0 ? m * h + m * m * (m + 1) + m * h : (2 + m) * m * (m * h + 1) + 3;
     unit.operators.push_back(mix);
   }
-  if (layer.snapshots) {
+  if (layer.snapshots > 0) {
     LayerOperator mix = passing(OperatorKind::elementwise, "snapshots", h);
-    constexpr double kSnapshots = 4;  // on average, of up to eight
-    mix.depth = kSnapshots + 1;
+    mix.depth = layer.snapshots + 2;
     mix.bias = 2 * h;
     unit.operators.push_back(mix);
   }
-}
-
-LayerOperator& project(Unit& unit, std::string_view name, double columns, double depth, Cut cut) {
-  LayerOperator& op = unit.operators.emplace_back(gemm(name, columns, depth, cut));
-  op.adapts = true;
-  return op;
-}
-
-/// A projection that every tensor rank has whole.
-LayerOperator& add_whole(Unit& unit, std::string_view name, double columns, double depth) {
-  return unit.operators.emplace_back(gemm(name, columns, depth, Cut::none));
 }
 
 /// Multi-head latent attention: DeepSeek-AI, arXiv 2405.04434, section 2.1. Every tensor rank has
@@ -213,11 +201,21 @@ Unit expert_unit(const LayerShape& layer, bool beside, int norms) {
   // of the token itself, the norm's input and output.
   const double h = layer.hidden;
   unit.saved_whole = 2 * width;
-  unit.saved_token = 2.0 * ff.experts + ff.latent + (beside ? 0 : 2 * h);
+  unit.saved_token = 2.0 * (ff.experts + ff.zero_experts) + ff.latent + (beside ? 0 : 2 * h);
   return unit;
 }
 
 }  // namespace
+
+LayerOperator& project(Unit& unit, std::string_view name, double columns, double depth, Cut cut) {
+  LayerOperator& op = unit.operators.emplace_back(gemm(name, columns, depth, cut));
+  op.adapts = true;
+  return op;
+}
+
+LayerOperator& add_whole(Unit& unit, std::string_view name, double columns, double depth) {
+  return unit.operators.emplace_back(gemm(name, columns, depth, Cut::none));
+}
 
 Unit begun_block(std::string_view name, const LayerShape& layer, int norms) {
   Unit unit;
@@ -283,6 +281,15 @@ RecurrentShape recurrent_shape(const DecoderShape& s) {
   return shape;
 }
 
+/// Snapshots that a layer finds, on average over the layers: the token embedding, and one more of
+/// every `attention_residuals` layers before it.
+double mean_snapshots(const DecoderShape& s) {
+  if (s.attention_residuals == 0) return 0;
+  double sum = 0;
+  for (int layer = 0; layer < s.layers; ++layer) sum += 1 + layer / s.attention_residuals;
+  return sum / s.layers;
+}
+
 /// The experts that a token meets and that compute something: of experts alike, the share of those.
 int computing_experts(const DecoderShape& s) {
   const double all = static_cast<double>(s.experts) + s.zero_experts;
@@ -315,7 +322,7 @@ LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, boo
   layer.scan_bias = s.scan_bias;
   layer.conv_bias = s.conv_bias;
   layer.streams = s.residual_streams;
-  layer.snapshots = s.attention_residuals > 0;
+  layer.snapshots = mean_snapshots(s);
   layer.layer_embedding = s.layer_embedding;
   layer.residual_rank = s.residual_rank;
   FeedForwardShape& ff = layer.feed_forward;

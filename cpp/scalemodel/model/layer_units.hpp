@@ -28,7 +28,7 @@ struct LayerShape {
   OutputGate attention_gate = OutputGate::none;
   bool scan_norm = false, scan_bias = false, conv_bias = false;
   int streams = 1;          ///< residual streams that a block mixes
-  bool snapshots = false;   ///< blocks mix in snapshots of the stream
+  double snapshots = 0;     ///< of the stream that a block mixes in, on average
   int layer_embedding = 0;  ///< values of a token that the layer looks up
   int residual_rank = 0;    ///< of a learned residual
 };
@@ -36,6 +36,12 @@ struct LayerShape {
 /// A layer of a decoder by the letters of its mixer and its feed-forward block (see DecoderShape).
 /// `reuses_keys`: those of an earlier layer.
 LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, bool reuses_keys);
+
+/// Adds a projection of a mixer, where low-rank adapters sit by default.
+LayerOperator& project(Unit& unit, std::string_view name, double columns, double depth, Cut cut);
+
+/// Adds a projection that every tensor rank has whole.
+LayerOperator& add_whole(Unit& unit, std::string_view name, double columns, double depth);
 
 /// A block that reads the residual stream: its norms come first.
 Unit begun_block(std::string_view name, const LayerShape& layer, int norms);

@@ -5,7 +5,6 @@
 namespace scalemodel {
 namespace {
 
-using building::gemm;
 using building::passing;
 
 /// A recurrent mixer while its operators are listed.
@@ -15,14 +14,9 @@ struct Listing {
   const RecurrentShape& shape;
   double hidden, inner, keys, heads;
 
-  LayerOperator& project(std::string_view name, double columns, double depth, Cut cut) const {
-    LayerOperator& op = unit.operators.emplace_back(gemm(name, columns, depth, cut));
-    op.adapts = true;
-    return op;
-  }
   /// A narrow projection of the stream that every tensor rank has whole.
-  void add_whole(std::string_view name, double columns) const {
-    unit.operators.emplace_back(gemm(name, columns, hidden, Cut::none)).shares_input = true;
+  void add_narrow(std::string_view name, double columns) const {
+    add_whole(unit, name, columns, hidden).shares_input = true;
   }
   /// A kernel over the values of the rank's heads, with what it learns.
   void pass(std::string_view name, double columns, double passes, double learned) const {
@@ -50,7 +44,7 @@ struct Listing {
 /// Dao and Gu, arXiv 2405.21060, section 7: gate, input, both projections of the state and the
 /// time steps in one GEMM.
 void list_mamba2(const Listing& l) {
-  LayerOperator& in = l.project("mixer_in", l.shape.projected(), l.hidden, Cut::columns);
+  LayerOperator& in = project(l.unit, "mixer_in", l.shape.projected(), l.hidden, Cut::columns);
   in.parts = {{2 * l.inner, 0}, {2 * l.keys, l.shape.groups}, {l.heads, 0}};
   in.bias = l.layer.scan_bias ? in.columns : 0;
   l.convolve();
@@ -61,12 +55,13 @@ void list_mamba2(const Listing& l) {
 /// Gu and Dao, arXiv 2312.00752: the state's projections depend on the convolved input.
 void list_mamba1(const Listing& l) {
   const double state = l.shape.key_dim, rank = l.shape.rank;
-  LayerOperator& in = l.project("mixer_in", 2 * l.inner, l.hidden, Cut::columns);
+  LayerOperator& in = project(l.unit, "mixer_in", 2 * l.inner, l.hidden, Cut::columns);
   in.bias = l.layer.scan_bias ? in.columns : 0;
   l.convolve();
-  LayerOperator& steps = l.project("state_projections", rank + 2 * state, l.inner, Cut::depth);
+  LayerOperator& steps =
+      project(l.unit, "state_projections", rank + 2 * state, l.inner, Cut::depth);
   steps.bias = l.layer.scan_norm ? rank + 2 * state : 0;
-  l.project("time_steps", l.inner, rank, Cut::columns).bias = l.inner;
+  project(l.unit, "time_steps", l.inner, rank, Cut::columns).bias = l.inner;
   l.scan(l.inner * state + l.inner);
   l.pass("gate", l.inner, 3, 0);
 }
@@ -74,43 +69,45 @@ void list_mamba1(const Listing& l) {
 /// Yang et al., arXiv 2412.06464: queries, keys, values and the gate, then a decay and a step size
 /// per head.
 void list_gated_delta(const Listing& l) {
-  LayerOperator& in = l.project("mixer_in", l.shape.projected(), l.hidden, Cut::columns);
+  LayerOperator& in = project(l.unit, "mixer_in", l.shape.projected(), l.hidden, Cut::columns);
   in.parts = {{2 * l.keys, l.shape.groups}, {2 * l.inner + 2 * l.heads, 0}};
   l.convolve();
   l.scan(2 * l.heads);
   l.pass("gated_norm", l.inner, 3, l.shape.value_dim);
 }
 
-/// Kimi Team, arXiv 2510.26692: a decay per channel from a low rank, the gate from one or in full.
+/// Kimi Team, arXiv 2510.26692: a decay per channel of the keys from a low rank, the gate from one
+/// or in full.
 void list_kimi_delta(const Listing& l) {
   const double head = l.shape.value_dim;
-  LayerOperator& in = l.project("mixer_in", 2 * l.keys + l.inner + l.heads, l.hidden, Cut::columns);
+  LayerOperator& in =
+      project(l.unit, "mixer_in", 2 * l.keys + l.inner + l.heads, l.hidden, Cut::columns);
   in.parts = {{2 * l.keys, l.shape.groups}, {l.inner + l.heads, 0}};
-  l.add_whole("decay_down", head);
-  l.project("decay_up", l.inner, head, Cut::columns);
+  l.add_narrow("decay_down", head);
+  project(l.unit, "decay_up", l.keys, head, Cut::columns).parts = {{l.keys, l.shape.groups}};
   if (l.shape.rank > 0) {
-    l.add_whole("gate_down", l.shape.rank);
-    l.project("gate_up", l.inner, l.shape.rank, Cut::columns);
+    l.add_narrow("gate_down", l.shape.rank);
+    project(l.unit, "gate_up", l.inner, l.shape.rank, Cut::columns);
   } else {
-    l.project("gate", l.inner, l.hidden, Cut::columns).shares_input = true;
+    project(l.unit, "gate", l.inner, l.hidden, Cut::columns).shares_input = true;
   }
   l.convolve();
-  l.scan(l.inner + l.heads);
+  l.scan(l.keys + l.heads);
   l.pass("gated_norm", l.inner, 3, head);
 }
 
 /// Qin et al., arXiv 2401.04658: linear attention whose decay is fixed per head.
 void list_lightning(const Listing& l) {
-  LayerOperator& in = l.project("mixer_in", 2 * l.keys + l.inner, l.hidden, Cut::columns);
+  LayerOperator& in = project(l.unit, "mixer_in", 2 * l.keys + l.inner, l.hidden, Cut::columns);
   in.parts = {{2 * l.keys, l.shape.groups}, {l.inner, 0}};
-  l.project("gate", l.inner, l.hidden, Cut::columns).shares_input = true;
+  project(l.unit, "gate", l.inner, l.hidden, Cut::columns).shares_input = true;
   l.scan(0);
   l.pass("gated_norm", l.inner, 3, l.inner);
 }
 
 /// A short convolution between two gates (Liquid AI, LFM2, arXiv 2511.23404).
 void list_convolution(const Listing& l) {
-  LayerOperator& in = l.project("mixer_in", 3 * l.inner, l.hidden, Cut::columns);
+  LayerOperator& in = project(l.unit, "mixer_in", 3 * l.inner, l.hidden, Cut::columns);
   in.bias = l.layer.scan_bias ? in.columns : 0;
   l.convolve();
   l.scan(0);
@@ -157,7 +154,7 @@ Unit recurrent_unit(const LayerShape& layer, bool beside) {
                         shape.keys(),
                         static_cast<double>(shape.heads)};
   list_mixer(listing);
-  LayerOperator& out = listing.project("mixer_out", layer.hidden, shape.inner(), Cut::depth);
+  LayerOperator& out = project(unit, "mixer_out", layer.hidden, shape.inner(), Cut::depth);
   out.reads_attention = true;
   out.bias = layer.scan_bias ? layer.hidden : 0;
   if (!beside) unit.operators.push_back(passing(OperatorKind::residual, "residual", layer.hidden));

@@ -203,6 +203,16 @@ TEST_CASE("by hand: what tensor ranks do not shard they save each") {
   CHECK(one - two == Approx(0.5 * (heads + wide + between)));
 }
 
+TEST_CASE("by hand: an expert that passes tokens on has a score like the others") {
+  DecoderShape s = testing::latent_experts_shape();
+  const auto token = [](const DecoderShape& shape) {
+    return make_decoder(shape).kinds[1].units.back().saved_token;
+  };
+  const double without = token(s);
+  s.zero_experts = 32;
+  CHECK(token(s) - without == 2 * 32);
+}
+
 TEST_CASE("by hand: experts exchange latents, blocks pass on whole tokens") {
   DecoderShape s = testing::experts_8x7b_shape();
   s.expert_latent = 1024;
@@ -222,6 +232,46 @@ TEST_CASE("by hand: experts exchange latents, blocks pass on whole tokens") {
   };
   CHECK(sent(s) == Approx(2 * kTokens * 1024 * 2));
   CHECK(sent(testing::experts_8x7b_shape()) == Approx(2 * kTokens * 4096 * 2));
+}
+
+TEST_CASE("by hand: decays of a delta rule are as many as its keys") {
+  // 8 heads of keys of 64 and values of 128: q, k and values, steps; two low ranks of 128; three
+  // convolutions of 4; decays and biases of them; the gated norm.
+  DecoderShape s = testing::dense_7b_shape();
+  s.layers = 2;
+  s.mixers = "R";
+  s.recurrence = Recurrence::kimi_delta;
+  s.scan_heads = 8;
+  s.scan_key_dim = 64;
+  s.scan_value_dim = 128;
+  s.scan_chunk = 64;
+  s.scan_rank = 128;
+  s.conv_width = 4;
+  const double h = 4096, keys = 8 * 64, inner = 8 * 128;
+  const double expected = h * (2 * keys + inner + 8) + (h + keys) * 128 + (h + inner) * 128 +
+                          4 * (2 * keys + inner) + keys + 8 + 128 + inner * h;
+  CHECK(make_decoder(s).kinds[0].attention_parameters == expected);
+  const RecurrentShape& shape = make_decoder(s).kinds[0].recurrence;
+  CHECK(shape.projected() == 2 * keys + inner + inner + keys + 8);
+  CHECK(shape.saved_values() == 2 * (2 * keys + inner) + 2 * inner + keys + 2 * 8 * 64 + 8);
+}
+
+TEST_CASE("by hand: a layer mixes the snapshots that there are, and streams once each way") {
+  const auto operator_named = [](const DecoderShape& shape, std::string_view name) {
+    for (const LayerOperator& op : make_decoder(shape).kinds[0].units[0].operators) {
+      if (op.name == name) return op;
+    }
+    return LayerOperator{};
+  };
+  DecoderShape s = testing::dense_7b_shape();
+  s.layers = 5;
+  s.attention_residuals = 2;
+  // The embedding, and 0, 0, 1, 1, 2 more: 9/5; with the running sum, and their mixture.
+  CHECK(operator_named(s, "snapshots").depth == Approx(9 / 5.0 + 2));
+  s.attention_residuals = 0;
+  s.residual_streams = 4;
+  const LayerOperator mix = operator_named(s, "hyper_connection");
+  CHECK(mix.depth * mix.columns == Approx((4 + 4 + 1 + 1) * 4096));
 }
 
 }  // namespace
