@@ -57,10 +57,10 @@ TEST_CASE("by hand: tokens go to the heads of their scan and come back") {
   // which leave it at 0.8 of 450 GB/s; running sequences gather 2048 values.
   const ServingLayout sequence{1, 1, 1, 1, 4};
   const double wire = 0.8 * 450e9, width = 2 * 2048 + 2 * 1024 + 32 + 2048;
-  CHECK(time_of(scans(), sequence, work_of(0, 8192)).cp.base() ==
-        Approx(4 * 0.75 * (8192 / 4) * width * 2 / wire).epsilon(1e-6));
-  CHECK(time_of(scans(), sequence, work_of(64, 0)).cp.base() ==
-        Approx(4 * 0.75 * 64 * 2048 * 2 / wire).epsilon(1e-6));
+  CHECK(about_equal(time_of(scans(), sequence, work_of(0, 8192)).cp,
+                    Seconds{4 * 0.75 * (8192 / 4) * width * 2 / wire}));
+  CHECK(about_equal(time_of(scans(), sequence, work_of(64, 0)).cp,
+                    Seconds{4 * 0.75 * 64 * 2048 * 2 / wire}));
 }
 
 TEST_CASE("ranks of a sequence hold its state together") {
@@ -78,7 +78,7 @@ TEST_CASE("stages pass on every residual stream") {
   const Seconds one = time_of(shape, stages, work_of(64, 0)).pp;
   CHECK(one.base() > 0);
   shape.residual_streams = 4;
-  CHECK(time_of(shape, stages, work_of(64, 0)).pp.base() == Approx(4 * one.base()));
+  CHECK(about_equal(time_of(shape, stages, work_of(64, 0)).pp, 4 * one));
 }
 
 }  // namespace scalemodel::testing
