@@ -42,6 +42,10 @@ double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) 
         return size.tokens * (a.heads / tp) *
                ((a.head_dim - a.rope_head_dim) * e + a.v_head_dim * input);
       }
+      // Between the two GEMMs of a low-rank output.
+      if (op.cut == Cut::depth && op.attention.output_groups > 0) {
+        return size.tokens * op.local_depth(tp) * input;
+      }
       return op.adapts && op.cut == Cut::none ? size.tokens * op.columns * 2 * e : 0;
     case OperatorKind::attention: {
       const AttentionShape& a = op.attention;

@@ -383,6 +383,7 @@ void add_attention_output(Unit& unit, const LayerShape& layer) {
   }
   LayerOperator& out = project(unit, "attention_out", h, depth, Cut::depth);
   out.reads_attention = a.output_groups == 0;
+  out.attention = a;
   out.bias = layer.out_bias ? h : 0;
 }
 

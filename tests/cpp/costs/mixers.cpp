@@ -154,6 +154,13 @@ TEST_CASE("by hand: keys that serve as values, or are an earlier layer's, are ke
   CHECK(each - saved(s) == Approx(2 * 2 * 8 * 128));
 }
 
+TEST_CASE("by hand: a low-rank output keeps what lies between its GEMMs") {
+  DecoderShape s = compressed("F");
+  const double groups = saved(s);
+  s.output_groups = s.output_rank = 0;
+  CHECK(groups - saved(s) == Approx(2 * 2 * 128));
+}
+
 TEST_CASE("by hand: context ranks exchange the keys that there are") {
   using enum ContextParallel;
   for (const ContextParallel context : {ring, all_gather}) {
