@@ -247,7 +247,7 @@ UnitCost unit_cost(const ShardedGroup& p, const Unit& unit, LayerBuilder& builde
                 ((unit.saved_cut / local.tp + unit.saved_whole / local.sp + unit.saved_repeated) *
                      local.copies +
                  unit.saved_token / local.sp);
-  sizes.input = local.tokens * unit.width_in / local.sp;
+  sizes.input = local.tokens * unit.streams * unit.width_in / local.sp;
 
   const bool end =
       p.group.kind == GroupKind::token_embedding || p.group.kind == GroupKind::patch_embedding;

@@ -58,8 +58,8 @@ Flop LayerGroup::forward_flop(double sequence) const {
     const double routed = unit.experts > 0 ? unit.experts_per_token : 1;
     for (const LayerOperator& op : unit.operators) {
       if (op.kind == OperatorKind::gemm) {
-        sum +=
-            Flop{2 * each * (op.routes ? 1 : routed) * op.rows * op.copies * op.columns * op.depth};
+        sum += Flop{2 * each * (unit.on_copies(op) ? routed : 1) * op.rows * op.copies *
+                    op.columns * op.depth};
       } else {
         sum += op.activation_flop(each);
       }
@@ -69,7 +69,7 @@ Flop LayerGroup::forward_flop(double sequence) const {
 }
 
 int LayerGroup::width_out() const {
-  if (!units.empty()) return units.back().width_out;
+  if (!units.empty()) return units.back().streams * units.back().width_out;
   return static_cast<int>(tables.tables()) * tables.dim;
 }
 

@@ -222,6 +222,7 @@ Unit begun_block(std::string_view name, const LayerShape& layer, int norms) {
   unit.name = name;
   unit.starts = false;
   unit.width_in = unit.width_out = layer.hidden;
+  unit.streams = layer.streams;
   add_norms(unit, layer, norms);
   if (norms > 0) add_stream_mixing(unit, layer);
   return unit;

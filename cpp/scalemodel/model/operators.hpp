@@ -150,9 +150,10 @@ struct Unit {
   std::vector<LayerOperator> operators;
   double parameters_cut = 0;        ///< sharded over tensor-parallel ranks; of each expert
   double parameters_whole = 0;      ///< on every one of them: norms, biases of sums
-  int width_in = 0, width_out = 0;  ///< values of a token
-  int expert_width = 0;             ///< of them, those that routed experts read and write
-  bool starts = true;               ///< a layer: its input is what full recomputation saves
+  int width_in = 0, width_out = 0;  ///< values of a token, of each of `streams` residual streams
+  int streams = 1;
+  int expert_width = 0;  ///< of them, those that routed experts read and write
+  bool starts = true;    ///< a layer: its input is what full recomputation saves
   bool opens = true;     ///< tensor ranks read the whole input: its gradient is a sum over them
   bool closes = true;    ///< tensor ranks hold partial sums of the output
   bool gathers = false;  ///< tensor ranks hold columns of an output that must be whole

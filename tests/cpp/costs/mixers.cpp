@@ -1,6 +1,8 @@
 // What layers with sparse, compressed and shared keys keep and exchange, by hand.
 #include <algorithm>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "scalemodel/costs/group_tables.hpp"
@@ -229,6 +231,14 @@ TEST_CASE("by hand: experts exchange latents, blocks pass on whole tokens") {
   CHECK(unit.width_out == 4096);
   CHECK(unit.expert_width == 1024);
   CHECK(decoder_groups(s)[1].width_out() == 4096);
+  // Of a token: attention, a router of 8, both projections of latents, two of eight experts.
+  const double attention = 4096.0 * 4096 * 2 + 2 * 4096.0 * 1024;
+  const double block = 8 * 4096 + 2 * 4096.0 * 1024 + 2 * 3 * 1024.0 * 14336;
+  Flop gemms = decoder_groups(s)[1].forward_flop(1);
+  for (const LayerOperator& op : make_decoder(s).kinds[0].units[0].operators) {
+    if (op.kind == OperatorKind::attention) gemms = gemms - 32 * op.activation_flop(1);
+  }
+  CHECK(gemms.base() == Approx(32 * 2 * (attention + block)));
   const Strategy apart = testing::degrees(1, 1, 1, 8);
   const auto sent = [&](const DecoderShape& shape) {
     const CellMessages messages = tables_of(shape, apart, flash()).messages(apart);
@@ -239,6 +249,23 @@ TEST_CASE("by hand: experts exchange latents, blocks pass on whole tokens") {
   };
   CHECK(sent(s) == Approx(2 * kTokens * 1024 * 2));
   CHECK(sent(testing::experts_8x7b_shape()) == Approx(2 * kTokens * 4096 * 2));
+}
+
+TEST_CASE("groups pass on every residual stream, and save it where layers run again") {
+  DecoderShape s = testing::dense_7b_shape();
+  const auto layers_of = [](const DecoderShape& shape) {
+    const GroupTables tables(
+        compose(decoder_groups(shape), {"token_embedding", "transformer", "head"}),
+        testing::reference_cluster(8), testing::training(64, 4096), flash(), {}, 0.8,
+        {parse_mesh("ddp", 8)}, {1}, false);
+    std::array<const GroupCost*, kMaxGroups> costs{};
+    REQUIRE(tables.find(GroupStrategy{}, costs));
+    return std::pair(tables.model().groups[1].width_out(), costs[1]->inputs);
+  };
+  const auto [width, inputs] = layers_of(s);
+  s.residual_streams = 4;
+  CHECK(layers_of(s).first == 4 * width);
+  CHECK(layers_of(s).second == 4 * inputs);
 }
 
 TEST_CASE("by hand: decays of a delta rule are as many as its keys") {
