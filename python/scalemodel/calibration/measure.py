@@ -48,6 +48,9 @@ _BURST = 20  # collectives back to back in one timing, as nccl-tests does
 # For an accelerator of the catalogue the samples are those of many candidates that show its
 # constants best: 40 with 3 % noise leave the tile step 1.7-2.2 % wrong (root mean square of 100
 # draws) and the others 1.1-1.7 % (A100, H100, H200, B200, GB200, L40S).
+# Sizes are multiples of 16, as those of layers are: where rows are not whole 16 bytes a library
+# takes kernels of a fifth to a third of the rate, which tell nothing of the constants.
+_GEMM_STEP = 16
 _GEMM_RANGES: tuple[tuple[float, tuple[tuple[int, int], ...]], ...] = (
     (0.100, ((16, 512), (16, 1024), (16, 64))),
     (0.275, ((240, 640), (140, 500), (600, 1600))),
@@ -86,13 +89,18 @@ def _log_uniform(rng: np.random.Generator, low: int, high: int) -> int:
     return round(math.exp(rng.uniform(math.log(low), math.log(high))))
 
 
+def _multiple(rng: np.random.Generator, low: int, high: int) -> int:
+    """A multiple of `_GEMM_STEP` from low to high."""
+    return _GEMM_STEP * _log_uniform(rng, -(-low // _GEMM_STEP), high // _GEMM_STEP)
+
+
 def _drawn(count: int, rng: np.random.Generator) -> list[tuple[int, int, int]]:
     edges = np.cumsum([share for share, _ in _GEMM_RANGES])
     shapes = []
     for index in range(count):
         part = int(np.searchsorted(edges, (index + 0.5) / count * edges[-1]))
         ranges = _GEMM_RANGES[part][1]
-        m, n, k = (_log_uniform(rng, low, high) for low, high in ranges)
+        m, n, k = (_multiple(rng, low, high) for low, high in ranges)
         shapes.append((m, n, k))
     return shapes
 
@@ -101,6 +109,9 @@ def gemm_shapes(
     count: int, accelerator: str | None = None, *, seed: int = 0
 ) -> list[tuple[int, int, int]]:
     """Shapes (m, n, k) that show launch, tile step, peak and memory bandwidth apart.
+
+    All three are multiples of 16: rows that are not whole 16 bytes run on slower kernels, which
+    are no measure of what layers run.
 
     Parameters
     ----------

@@ -160,6 +160,20 @@ def test_shapes_are_whole_positive_and_repeatable(count: int, seed: int) -> None
         assert (shape["seq_q"] == 1) == (shape["phase"] == "decode")
 
 
+@given(count=st.integers(1, 200), seed=st.integers(0, 2**31))
+def test_rows_are_whole_16_bytes(count: int, seed: int) -> None:
+    """Others run on kernels that no layer of common sizes meets."""
+    assert all(size % 16 == 0 for shape in gemm_shapes(count, seed=seed) for size in shape)
+    assert all(columns % 8 == 0 for _, _, columns in elementwise_shapes(count, seed=seed))
+    for shape in attention_shapes(count, seed=seed):
+        assert int(shape["seq_kv"]) % 16 == int(shape["head_dim"]) % 16 == 0
+
+
+@pytest.mark.parametrize("name", ["A100", "H200", "L40S"])
+def test_shapes_for_an_accelerator_are_whole_16_bytes_too(name: str) -> None:
+    assert all(size % 16 == 0 for shape in gemm_shapes(40, name) for size in shape)
+
+
 @pytest.mark.parametrize("name", ["A100", "b200"])
 def test_shapes_for_an_accelerator_show_more_than_a_mixture(name: str) -> None:
     core = build_accelerator(accelerator_table(name))
