@@ -37,7 +37,7 @@ EndCost head_cost(const Model& model, const LayerLayout& layout, const Condition
                   MessageList* messages) {
   LayerBuilder builder(conditions, cluster, list, messages);
   const double tokens = static_cast<double>(layout.micro_batch) * conditions.sequence / layout.cp;
-  const double columns = static_cast<double>(model.vocab) / layout.tp;
+  const double columns = head_columns(conditions.stack, model.vocab, layout.tp);
   const double element = operand_bytes(conditions.storage);
   builder.linear("head", tokens, columns, model.hidden,
                  {conditions.frozen_base, 1, &timers.storage});
@@ -48,7 +48,7 @@ EndCost head_cost(const Model& model, const LayerLayout& layout, const Condition
   // A loss not split over the tensor ranks: every rank copies the gathered logits together and sees
   // the whole vocabulary.
   const bool whole = layout.tp > 1 && conditions.stack.whole_logits;
-  const double logits = tokens * (whole ? model.vocab : columns);
+  const double logits = tokens * (whole ? layout.tp * columns : columns);
   add_loss(builder, conditions, cluster, logits, whole ? 4 * element : 0);
   EndCost cost;
   // Each multi-token-prediction module runs the shared head once more.
@@ -78,7 +78,7 @@ EndCost head_cost(const Model& model, const LayerLayout& layout, const Condition
   // Fused: logits and their gradient in the storage format. Unfused: copies in FP32 beside them,
   // as many as the stack's loss makes.
   const Stack& stack = conditions.stack;
-  const double held = stack.whole_logits ? tokens * model.vocab : logits;
+  const double held = stack.whole_logits ? tokens * layout.tp * columns : logits;
   cost.working = held * (stack.fused_loss ? Bytes{2 * element}
                          : layout.tp == 1 ? stack.loss_per_logit
                                           : stack.split_loss_per_logit);

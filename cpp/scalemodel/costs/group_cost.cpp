@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "scalemodel/costs/layer_operators.hpp"
 #include "scalemodel/costs/unit_cost.hpp"
 #include "scalemodel/costs/update.hpp"
 
@@ -122,7 +123,8 @@ Bytes logit_bytes(const ShardedGroup& p, const Unit& unit) {
   Bytes sum;
   for (const LayerOperator& op : unit.operators) {
     if (op.kind != OperatorKind::loss) continue;
-    const double held = stack.whole_logits ? op.columns : op.columns / tp;
+    const double columns = op.vocabulary ? head_columns(stack, op.columns, tp) : op.columns / tp;
+    const double held = stack.whole_logits ? tp * columns : columns;
     const Bytes each = stack.fused_loss ? Bytes{2 * p.element}
                        : tp == 1        ? stack.loss_per_logit
                                         : stack.split_loss_per_logit;

@@ -41,9 +41,10 @@ class LayerBuilder {
     const bool one_by_one = options.grouped && !conditions_.stack.grouped_launch;
     const double together = one_by_one ? 1 : options.batch;
     const auto run = [&](double rows, double columns, double depth, double output_bytes,
-                         bool quantised) {
+                         bool quantised, bool transposed = false) {
       return (options.batch / together) *
-             timer.time({rows, columns, depth, together, output_bytes, quantised}) / efficiency;
+             timer.time({rows, columns, depth, together, output_bytes, quantised, transposed}) /
+             efficiency;
     };
     const Seconds forward = run(m, n, k, element, options.fused);
     const Seconds input_gradient = run(m, k, n, element, options.fused);
@@ -54,7 +55,7 @@ class LayerBuilder {
     const double sum = conditions_.gradients_fp32 ? 4 : element;
     const double widened = conditions_.gradients_fp32 ? 16 + 2 * element : 0;
     const double output = fused ? 2 * sum : element;
-    Seconds weight_gradient = options.frozen ? Seconds{} : run(n, k, m, output, true);
+    Seconds weight_gradient = options.frozen ? Seconds{} : run(n, k, m, output, true, true);
     const bool added = !fused && !options.frozen;
     if (added) {
       weight_gradient += memory_time(

@@ -1,6 +1,7 @@
 // Operators that every kind of layer is made of: how many bytes they pass over memory.
 #pragma once
 
+#include <cmath>
 #include <string_view>
 
 #include "scalemodel/costs/layer_builder.hpp"
@@ -76,6 +77,12 @@ inline void add_activation(LayerBuilder& builder, const Conditions& conditions,
   const double backward = gated ? (fused ? 5 : 9) : (fused ? 3 : 5);
   builder.elementwise("activation", forward * activated, backward * activated,
                       cluster.accelerator.elementwise.add_fraction, fused ? 1 : 3);
+}
+
+/// Columns of the head on one of `tp` ranks.
+inline double head_columns(const Stack& stack, double vocab, double tp) {
+  if (stack.vocab_multiple <= 1) return vocab / tp;
+  return stack.vocab_multiple * std::ceil(vocab / tp / stack.vocab_multiple);
 }
 
 /// Cross-entropy over `logits` of them, of which `copied_bytes` each are gathered together first.

@@ -50,11 +50,17 @@ void add_expert_bias(const Pricing& p, const LayerOperator& op, double values) {
   p.builder.launch_with_experts(forward, backward);
 }
 
+/// Columns of one rank, those a stack pads a vocabulary with included.
+double computed_columns(const Pricing& p, const LayerOperator& op) {
+  return op.vocabulary ? head_columns(p.conditions().stack, op.columns, p.shard.tp)
+                       : op.local_columns(p.shard.tp);
+}
+
 /// Adds a GEMM with `rows` of the rank; parameters of its adapters, if it has some.
 double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
   const Conditions& conditions = p.conditions();
   const UnitShard& shard = p.shard;
-  const double columns = op.local_columns(shard.tp), depth = op.local_depth(shard.tp);
+  const double columns = computed_columns(p, op), depth = op.local_depth(shard.tp);
   if (op.weightless) {
     p.builder.linear(op.name, op.rows, columns, depth,
                      {false, rows / op.rows * op.copies, &p.context.timers.storage});
@@ -89,7 +95,7 @@ void add_elementwise(const Pricing& p, const LayerOperator& op, double rows) {
   const Cluster& cluster = p.context.cluster;
   const Conditions& conditions = p.conditions();
   LayerBuilder& builder = p.builder;
-  const double columns = op.local_columns(p.shard.tp);
+  const double columns = computed_columns(p, op);
   const Bytes stream{rows * columns * p.element()};
   switch (op.kind) {
     case OperatorKind::gemm:

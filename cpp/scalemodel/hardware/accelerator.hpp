@@ -44,6 +44,9 @@ struct GemmKernels {
   double resident_elements = 0;  ///< outputs one multiprocessor works on at once; 0: one tile
   int resident_most = 1;         ///< most tiles it works on at once
   double warm_factor = 1;        ///< gain of operands that a benchmark loop left in the cache
+  /// Rate over that of rows of whole 16 bytes where an operand or the output has rows of whole 4 or
+  /// 8 bytes only, or of 2: a library's kernels for those load and store a few values at a time.
+  double rows_of_4_fraction = 1, rows_of_2_fraction = 1;
   FlopPerSecond reference_peak;  ///< BF16 peak the fractions refer to
   double roofline_compute_fraction = 0;
   double roofline_memory_fraction = 0;
@@ -166,6 +169,10 @@ struct RecordOf<GemmKernels> {
             "outputs a multiprocessor works on at once; 0 = one tile"),
       field("resident_most", &T::resident_most, 1, 64, "most tiles of a multiprocessor at once"),
       field("warm_factor", &T::warm_factor, 1, 100, "gain of operands left in the cache"),
+      field("rows_of_4_fraction", &T::rows_of_4_fraction, 1e-3, 1,
+            "rate where rows are whole 4 or 8 bytes only"),
+      field("rows_of_2_fraction", &T::rows_of_2_fraction, 1e-3, 1,
+            "rate where rows are whole 2 bytes only"),
       field("reference_peak_flop_per_s", &T::reference_peak, 0, 1e20, "BF16 peak of the fit"),
       field("roofline_compute_fraction", &T::roofline_compute_fraction, 0, 2,
             "fraction of peak, roofline form"),

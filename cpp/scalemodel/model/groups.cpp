@@ -317,10 +317,13 @@ LayerGroup head(std::string name, const HeadShape& shape) {
     unit.operators.push_back(norm);
     unit.parameters_whole += shape.bias ? 2 * shape.hidden : shape.hidden;
   }
+  const bool words = shape.loss && shape.every_token;
   unit.operators.push_back(gemm("head", shape.outputs, shape.hidden, Cut::columns, rows));
+  unit.operators.back().vocabulary = words;
   if (shape.loss) {
     LayerOperator loss = passing(OperatorKind::loss, "loss", shape.outputs, Cut::columns);
     loss.rows = rows;
+    loss.vocabulary = words;
     unit.operators.push_back(loss);
   }
   unit.parameters_cut = shape.tied ? 0 : static_cast<double>(shape.hidden) * shape.outputs;

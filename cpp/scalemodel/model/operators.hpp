@@ -107,6 +107,7 @@ struct LayerOperator {
   bool absorbed = false;
   std::vector<ColumnPart> parts;  ///< empty: one matrix
   double bias = 0;                ///< parameters beside the weight
+  bool vocabulary = false;        ///< columns are words, which a stack may pad
   AttentionShape attention;
   /// Attention to further keys, in the softmax of the attention before it: the same queries, one
   /// output.

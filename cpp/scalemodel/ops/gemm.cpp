@@ -27,8 +27,29 @@ const TileGemm& constants_of(const GemmKernels& kernels, Precision precision) {
 /// Whole part of a quotient whose rounding must not lose a slice.
 double whole(double x) { return std::floor(x * (1 + 1e-12)); }
 
+/// What the widest loads and stores move at once: rows of whole such pieces need no others.
+constexpr double kWholeBytes = 16;
+/// Of an element of the output; where it is added up in FP32, its rows are the wider ones.
+constexpr double kOutputElement = 2;
+
+/// The largest power of two, at most 16, of whose bytes a row consists. A share of ranks that is no
+/// whole number is a mean over them and tells nothing of any row.
+double whole_bytes(double values, double bytes) {
+  const double row = values * bytes;
+  if (std::floor(values) != values) return kWholeBytes;
+  double whole = 1;
+  while (whole < kWholeBytes && std::fmod(row, 2 * whole) == 0) whole *= 2;
+  return whole;
+}
+
 /// k is cut into at most this many slices.
 constexpr double kMaxSplits = 32;
+
+/// Whether rows have rates of their own: of 16-bit and 8-bit operands only, as measured.
+bool known_rows(const GemmKernels& kernels, const GemmFormat& format) {
+  const bool counted = format.activation_bytes == 1 || format.activation_bytes == 2;
+  return counted && std::min(kernels.rows_of_4_fraction, kernels.rows_of_2_fraction) < 1;
+}
 
 }  // namespace
 
@@ -38,7 +59,8 @@ GemmTimer::GemmTimer(const Accelerator& accelerator, Precision precision)
               false},
       memory_bandwidth_(accelerator.memory_bandwidth),
       kernels_(accelerator.gemm),
-      constants_(constants_of(accelerator.gemm, precision)) {
+      constants_(constants_of(accelerator.gemm, precision)),
+      any_rows_(!known_rows(kernels_, format_)) {
   const bool tensor_core = precision != Precision::fp32 && precision != Precision::tf32;
   const FlopPerSecond sheet16 = accelerator.peak_of(Precision::bf16);
   const bool known = sheet16 > FlopPerSecond{} && kernels_.reference_peak > FlopPerSecond{};
@@ -56,7 +78,8 @@ GemmTimer::GemmTimer(const Accelerator& accelerator, const TileGemm& constants,
       format_(format),
       memory_bandwidth_(accelerator.memory_bandwidth),
       kernels_(accelerator.gemm),
-      constants_(constants) {
+      constants_(constants),
+      any_rows_(!known_rows(kernels_, format_)) {
   prepare(accelerator);
 }
 
@@ -90,9 +113,19 @@ Seconds GemmTimer::time(const GemmShape& shape) const noexcept {
                                    format_.weight_bytes * shape.n * shape.k +
                                    shape.output_bytes * shape.m * shape.n)};
   if (tiled_) return tiled(shape, bytes);
+  const double compute_fraction = kernels_.roofline_compute_fraction * row_fraction(shape);
   return kernels_.roofline_launch +
-         max(shape.flop() / (kernels_.roofline_compute_fraction * format_.peak),
+         max(shape.flop() / (compute_fraction * format_.peak),
              bytes / (kernels_.roofline_memory_fraction * memory_bandwidth_));
+}
+
+double GemmTimer::row_fraction(const GemmShape& shape) const noexcept {
+  if (any_rows_) return 1;
+  const double operand = shape.transposed ? shape.m : shape.k;
+  const double whole = std::min(whole_bytes(operand, format_.activation_bytes),
+                                whole_bytes(shape.n, kOutputElement));
+  if (whole >= kWholeBytes) return 1;
+  return whole >= 4 ? kernels_.rows_of_4_fraction : kernels_.rows_of_2_fraction;
 }
 
 double GemmTimer::rounds(double x) const noexcept {
@@ -151,7 +184,8 @@ Seconds GemmTimer::tiled(const GemmShape& shape, Bytes bytes) const noexcept {
   const double best = fastest_s(shape, memory_rate);
   const double burst = constants_.burst_fraction, sustained = constants_.sustained_fraction;
   const double efficiency =
-      sustained + (burst - sustained) / (1 + best / (burst * constants_.throttle.base()));
+      (sustained + (burst - sustained) / (1 + best / (burst * constants_.throttle.base()))) *
+      row_fraction(shape);
   double moving = bytes.base() / memory_rate;
   if (warm_gain_ > 0) {
     const double share = 6 * (bytes / cache_);

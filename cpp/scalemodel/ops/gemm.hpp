@@ -15,6 +15,7 @@ struct GemmShape {
   double batch = 1;
   double output_bytes = 2;  ///< per element of C; 8 where C is accumulated into in FP32
   bool quantised = false;   ///< A is in the narrow format already
+  bool transposed = false;  ///< both operands lie in rows of m and n values, as in x' dy
 
   constexpr Flop flop() const { return Flop{2 * batch * m * n * k}; }
 };
@@ -68,7 +69,8 @@ class GemmTimer {
   ///     t = launch + ((min T/eff)^p + (bytes/M + ramp)^p)^(1/p) + quantisation of A
   ///     eff = sustained + (burst - sustained)/(1 + T/(burst throttle))
   ///
-  /// where ramp = r (1 - exp(-bytes/(M r))) is the memory pipeline filling. Mean error on cuBLAS
+  /// where ramp = r (1 - exp(-bytes/(M r))) is the memory pipeline filling. eff and e_c are lower
+  /// by the fraction of GemmKernels where rows are not whole 16 bytes. Mean error on cuBLAS
   /// timings 4.5-7 % (A100, Hopper, Blackwell), the spread between library builds 4-5 %. Where no
   /// such fit exists the roofline form t = t0 + max(flop/(e_c P), bytes/(e_m W)) is used (11-16 %).
   Seconds time(const GemmShape& shape) const noexcept;
@@ -83,6 +85,8 @@ class GemmTimer {
   };
 
   void prepare(const Accelerator& accelerator);
+  /// Rate over that of rows of whole 16 bytes.
+  double row_fraction(const GemmShape& shape) const noexcept;
   double rounds(double x) const noexcept;
   double tile_s(const Tile& tile, double load, double steps, double epilogue) const noexcept;
   double fastest_s(const GemmShape& shape, double memory_rate) const noexcept;
@@ -97,6 +101,7 @@ class GemmTimer {
   Bytes cache_;
   GemmKernels kernels_;
   TileGemm constants_;
+  bool any_rows_ = true;  ///< rows of every length run at one rate
   int tiles_used_ = 0;
   std::array<Tile, kGemmTiles> tiles_{};
 };

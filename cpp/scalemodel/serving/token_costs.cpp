@@ -238,7 +238,10 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
 /// Logits of one position per sequence and the draw from them.
 Seconds StepTimes::head_time(double sequences) const {
   const double m = std::max(1.0, sequences / layout_.dp);
-  const double vocab = vocab_ / layout_.tp;
+  // vLLM and SGLang pad the vocabulary before they divide it over ranks: DEFAULT_VOCAB_PADDING_SIZE
+  // in layers/vocab_parallel_embedding.py of both.
+  constexpr double kPadding = 64;
+  const double vocab = kPadding * std::ceil(vocab_ / kPadding) / layout_.tp;
   Seconds time = linear(storage_timer_, m, vocab, hidden_, 1, false) +
                  elementwise_time(kSamplingPasses * kLogitBytes * m * vocab_,
                                   cluster_.accelerator.elementwise.softmax_fraction);

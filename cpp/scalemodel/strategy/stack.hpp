@@ -54,6 +54,8 @@ struct KernelFusion {
   bool split_gate = false;         ///< gate and up are GEMMs of their own
   bool fp8_attention = false;      ///< narrow runs multiply queries, keys and values in FP8 too
   bool dropout = false;
+  /// The head has as many columns as fill this many on every tensor rank, or some unused ones.
+  int vocab_multiple = 1;
 
   bool operator==(const KernelFusion&) const = default;
 };
@@ -163,6 +165,8 @@ struct RecordOf<Stack> {
       field<T>("fused_expert_bias", &T::fused_expert_bias, "biases of experts inside their GEMMs"),
       field<T>("fp8_attention", &T::fp8_attention, "attention of narrow runs in FP8"),
       field<T>("dropout", &T::dropout, "dropout is applied, its masks saved for backward"),
+      field<T>("vocab_multiple", &T::vocab_multiple, 1, 1e6,
+               "columns of the head on a tensor rank are padded to a multiple of this"),
       field<T>("gradients_fp32", &T::gradients_fp32, "gradients accumulated and reduced in FP32"),
       field<T>("overlap_grad_reduce", &T::overlap_grad_reduce,
                "gradient reduction overlapped with compute"),

@@ -126,6 +126,10 @@ def _gemm(reader: Reader, sheet_peak: float) -> _core.GemmKernels:
         "reference_peak_flop_per_s": reader.quantity("peak_reference", "flop_per_s", sheet_peak),
     }
     roofline.finish()
+    rows = reader.sub("rows")
+    for key, name in (("of_4_bytes", "rows_of_4_fraction"), ("of_2_bytes", "rows_of_2_fraction")):
+        common[name] = rows.number(key, 1.0)
+    rows.finish()
     if reader.text("form", "roofline") != "tile":
         reader.finish("multiprocessors", "clock", "tiles")
         return _core.GemmKernels(**common)

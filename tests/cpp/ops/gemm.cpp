@@ -144,6 +144,66 @@ GemmTimer narrow_timer(const TileGemm& kernel, double weight_bytes, bool warm = 
   return {a, kernel, {2, weight_bytes, a.peak_of(Precision::bf16), warm}};
 }
 
+/// An accelerator that multiplies rows of less than whole 16 bytes at other rates.
+Accelerator with_slow_rows(bool tiled) {
+  Accelerator a = testing::reference_accelerator();
+  a.gemm.tiled = tiled;
+  a.gemm.rows_of_4_fraction = 0.4;
+  a.gemm.rows_of_2_fraction = 0.2;
+  return a;
+}
+
+TEST_CASE("rows of whole 16 bytes run as if there were no others") {
+  for (const bool tiled : {false, true}) {
+    Accelerator even = with_slow_rows(tiled);
+    even.gemm.rows_of_4_fraction = even.gemm.rows_of_2_fraction = 1;
+    const GemmTimer known(with_slow_rows(tiled), Precision::bf16), unknown(even, Precision::bf16);
+    for (const double m : {1.0, 17.0, 4096.0, 9001.0}) {
+      for (const double n : {8.0, 50304.0}) {
+        for (const double k : {16.0, 1024.0, 4104.0}) {
+          CHECK(known.time({m, n, k, 1, 2}) == unknown.time({m, n, k, 1, 2}));
+          CHECK(known.time({n, k, m, 1, 8, true, true}) ==
+                unknown.time({n, k, m, 1, 8, true, true}));
+        }
+      }
+    }
+    // A share of ranks that is no whole number is a mean of them.
+    CHECK(known.time({4096, 6282.125, 1024, 1, 2}) == unknown.time({4096, 6282.125, 1024, 1, 2}));
+  }
+}
+
+TEST_CASE("shorter rows of an operand or of the output multiply at their fraction") {
+  for (const bool tiled : {false, true}) {
+    CAPTURE(tiled);
+    const GemmTimer timer(with_slow_rows(tiled), Precision::bf16);
+    const Seconds whole = timer.time({16384, 16384, 16384, 1, 2});
+    const auto ratio = [&](const GemmShape& shape) { return timer.time(shape) / whole; };
+    // One row of tiles more than the whole; long products, where launches are nothing.
+    for (const double odd : {16379.0, 16383.0}) {
+      CHECK(ratio({16384, odd, 16384, 1, 2}) == doctest::Approx(5).epsilon(0.02));
+      CHECK(ratio({16384, 16384, odd, 1, 2}) == doctest::Approx(5).epsilon(0.02));
+      CHECK(ratio({odd, 16384, 16384, 1, 2}) == doctest::Approx(1).epsilon(0.02));
+      // x' dy lies in rows of its m and n.
+      CHECK(ratio({odd, 16384, 16384, 1, 2, true, true}) == doctest::Approx(5).epsilon(0.02));
+      CHECK(ratio({16384, 16384, odd, 1, 2, true, true}) == doctest::Approx(1).epsilon(0.02));
+    }
+    for (const double even : {16378.0, 16380.0}) {
+      CHECK(ratio({16384, even, 16384, 1, 2}) == doctest::Approx(2.5).epsilon(0.02));
+    }
+    CHECK(ratio({16384, 16382, 16381, 1, 2}) == doctest::Approx(5).epsilon(0.02));
+  }
+}
+
+TEST_CASE("8-bit rows need twice the values, wider ones have no rates of their own") {
+  const Accelerator a = with_slow_rows(true);
+  const GemmShape eights{16384, 16384, 16376, 1, 2};
+  const GemmShape whole{16384, 16384, 16384, 1, 2};
+  const GemmTimer narrow(a, Precision::fp8), half(a, Precision::bf16), wide(a, Precision::fp32);
+  CHECK(narrow.time(eights) > 2 * narrow.time(whole));
+  CHECK(half.time(eights) <= half.time(whole));
+  CHECK(wide.time({16384, 16384, 16383, 1, 2}) <= wide.time(whole));
+}
+
 TEST_CASE("a named kernel with the constants and formats of a precision is that precision") {
   const Accelerator a = testing::reference_accelerator();
   const GemmTimer precision(a, Precision::bf16), named = narrow_timer(a.gemm.dense16, 2);
