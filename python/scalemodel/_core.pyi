@@ -126,7 +126,7 @@ class GemmKernels:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, tiled: bool = False, dense16: TileGemm = ..., fp8: TileGemm = ..., fp4: TileGemm = ..., tile_rows: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), tile_columns: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), wave_targets: int = 1, resident_elements: float = 0.0, resident_most: int = 1, warm_factor: float = 1.0, reference_peak_flop_per_s: float = 0.0, roofline_compute_fraction: float = 0.0, roofline_memory_fraction: float = 0.0, roofline_launch_s: float = 0.0) -> None:
+    def __init__(self, *, tiled: bool = False, dense16: TileGemm = ..., fp8: TileGemm = ..., fp4: TileGemm = ..., tile_rows: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), tile_columns: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), wave_targets: int = 1, resident_elements: float = 0.0, resident_most: int = 1, warm_factor: float = 1.0, rows_of_4_fraction: float = 1.0, rows_of_2_fraction: float = 1.0, reference_peak_flop_per_s: float = 0.0, roofline_compute_fraction: float = 0.0, roofline_memory_fraction: float = 0.0, roofline_launch_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -186,6 +186,16 @@ class GemmKernels:
         fraction of memory bandwidth, roofline form
         """
     @property
+    def rows_of_2_fraction(self) -> float:
+        """
+        rate where rows are whole 2 bytes only
+        """
+    @property
+    def rows_of_4_fraction(self) -> float:
+        """
+        rate where rows are whole 4 or 8 bytes only
+        """
+    @property
     def tile_columns(self) -> tuple:
         """
         columns of the tile shapes
@@ -225,7 +235,7 @@ class AttentionKernels:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, flash2_forward: float = 0.0, flash2_backward: float = 0.0, flash3_forward: float = 0.0, flash3_backward: float = 0.0, launch_s: float = 0.0) -> None:
+    def __init__(self, *, flash2_forward: float = 0.0, flash2_backward: float = 0.0, flash3_forward: float = 0.0, flash3_backward: float = 0.0, flash3_narrow: float = 0.33, launch_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -258,6 +268,11 @@ class AttentionKernels:
     def flash3_forward(self) -> float:
         """
         fraction of 16-bit peak
+        """
+    @property
+    def flash3_narrow(self) -> float:
+        """
+        exponentials over products at head size 128, forward
         """
     @property
     def launch_s(self) -> float:
@@ -3006,7 +3021,7 @@ class Stack:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, cuda_graphs: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fp8_attention: bool = False, dropout: bool = False, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, batch_first: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, autocast: bool = False, cuda_graphs: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fp8_attention: bool = False, dropout: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, batch_first: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3034,6 +3049,11 @@ class Stack:
     def attention(self) -> str:
         """
         attention kernel
+        """
+    @property
+    def autocast(self) -> bool:
+        """
+        weights stay in FP32 and are cast in every pass, their gradients cast back
         """
     @property
     def batch_first(self) -> bool:
@@ -3266,6 +3286,11 @@ class Stack:
         the four transfers of a stage follow one another
         """
     @property
+    def softmax_loss(self) -> bool:
+        """
+        softmax of an unfused loss in one kernel
+        """
+    @property
     def split_gate(self) -> bool:
         """
         gate and up are GEMMs of their own
@@ -3289,6 +3314,11 @@ class Stack:
     def unused_gradients(self) -> bool:
         """
         an unread gradient per weight shape beside the FP32 one
+        """
+    @property
+    def vocab_multiple(self) -> int:
+        """
+        columns of the head on a tensor rank are padded to a multiple of this
         """
     @property
     def whole_logits(self) -> bool:

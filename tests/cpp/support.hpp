@@ -56,7 +56,7 @@ inline Accelerator reference_accelerator() {
   a.gemm.roofline_compute_fraction = 0.76;
   a.gemm.roofline_memory_fraction = 0.82;
   a.gemm.roofline_launch = 3 * unit::us;
-  a.attention = {0.34, 0.3, 0.62, 0.54, 10 * unit::us};
+  a.attention = {0.34, 0.3, 0.62, 0.54, 0.33, 10 * unit::us};
   a.elementwise = {0.88, 0.6, 0.76, 2 * unit::us};
   a.power = {700 * unit::W, 75 * unit::W, 0.94, 0.79};
   return a;

@@ -15,8 +15,9 @@ struct LinearOptions {
   bool frozen = false;  ///< no weight gradient
   double batch = 1;     ///< independent GEMMs (experts)
   const GemmTimer* timer = nullptr;
-  bool grouped = false;  ///< one GEMM per expert
-  bool fused = false;    ///< with the activation and quantisation beside it
+  bool grouped = false;     ///< one GEMM per expert
+  bool fused = false;       ///< with the activation and quantisation beside it
+  bool weightless = false;  ///< of two activations
 };
 
 /// Kernels of one GEMM in a narrow format: scale factors of both operands are laid out for the
@@ -51,12 +52,14 @@ class LayerBuilder {
     // Added up inside the GEMM, the sum is read and written. Otherwise the GEMM writes a
     // gradient of its own, which another kernel adds to the sum: 3 values; where the sum is in FP32
     // this one is then cast (6 bytes), added to that (12) and zeroed (2).
-    const bool fused = conditions_.stack.fused_accumulation;
+    // Under autocast it is cast to FP32 by itself, and added to others only once a step.
+    const bool cast = conditions_.stack.autocast && !options.weightless && element < 4;
+    const bool fused = conditions_.stack.fused_accumulation && !cast;
     const double sum = conditions_.gradients_fp32 ? 4 : element;
     const double widened = conditions_.gradients_fp32 ? 16 + 2 * element : 0;
     const double output = fused ? 2 * sum : element;
     Seconds weight_gradient = options.frozen ? Seconds{} : run(n, k, m, output, true, true);
-    const bool added = !fused && !options.frozen;
+    const bool added = !fused && !options.frozen && !cast;
     if (added) {
       weight_gradient += memory_time(
           Bytes{options.batch * n * k * (3 * element + widened)},
@@ -84,6 +87,11 @@ class LayerBuilder {
       kernels_weight_ += kernels * weight_gradients;
     }
     note({name, m, n, k, options.batch, forward, input_gradient + weight_gradient, Bytes{}});
+    if (cast) {
+      const Bytes wide{options.batch * n * k * (4 + element)};
+      elementwise("weight_cast", wide, options.frozen ? Bytes{} : wide,
+                  cluster_.accelerator.elementwise.add_fraction, 1, options.frozen ? 0 : 1);
+    }
   }
 
   /// A memory-bound step of `forward_bytes` and `backward_bytes` in `kernels` launches each way.
@@ -96,6 +104,7 @@ class LayerBuilder {
                    double fraction, int forward_kernels, int backward_kernels) {
     const double rate = fraction * conditions_.stack.memory_efficiency;
     const auto run = [&](Bytes bytes, int kernels) {
+      if (kernels == 0) return Seconds{};
       return memory_time(bytes, rate, cluster_.accelerator) +
              (kernels - 1) * cluster_.accelerator.elementwise.launch;
     };

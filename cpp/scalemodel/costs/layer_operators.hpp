@@ -87,13 +87,21 @@ inline double head_columns(const Stack& stack, double vocab, double tp) {
 
 /// Cross-entropy over `logits` of them, of which `copied_bytes` each are gathered together first.
 /// Unfused, in bytes: cast to FP32 6, maximum 4, difference 8, exponential 8, sum 4, quotient 8;
-/// back, the gradient 8 and its cast 6. Fused: one pass forward and one back.
+/// back, the gradient 8 and its cast 6. With a softmax of its own, as PyTorch's eager loss has it:
+/// cast 6, softmax 8; back, zeros for the gradient 4, of the softmax 12, cast 6. Fused: one pass
+/// forward and one back.
 inline void add_loss(LayerBuilder& builder, const Conditions& conditions, const Cluster& cluster,
                      double logits, double copied_bytes) {
-  const bool fused = conditions.stack.fused_loss;
-  builder.elementwise("loss", Bytes{logits * ((fused ? 2 : 38) + copied_bytes)},
-                      Bytes{logits * (fused ? 4 : 14)},
-                      cluster.accelerator.elementwise.add_fraction, fused ? 2 : 8);
+  struct Passes {
+    double forward_bytes, backward_bytes;
+    int kernels;
+  };
+  const Passes passes = conditions.stack.fused_loss     ? Passes{2, 4, 2}
+                        : conditions.stack.softmax_loss ? Passes{14, 22, 3}
+                                                        : Passes{38, 14, 8};
+  builder.elementwise("loss", Bytes{logits * (passes.forward_bytes + copied_bytes)},
+                      Bytes{logits * passes.backward_bytes},
+                      cluster.accelerator.elementwise.add_fraction, passes.kernels);
 }
 
 }  // namespace scalemodel

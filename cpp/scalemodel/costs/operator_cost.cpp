@@ -62,8 +62,9 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
   const UnitShard& shard = p.shard;
   const double columns = computed_columns(p, op), depth = op.local_depth(shard.tp);
   if (op.weightless) {
-    p.builder.linear(op.name, op.rows, columns, depth,
-                     {false, rows / op.rows * op.copies, &p.context.timers.storage});
+    p.builder.linear(
+        op.name, op.rows, columns, depth,
+        {false, rows / op.rows * op.copies, &p.context.timers.storage, false, false, true});
     return 0;
   }
   if (op.routes) {

@@ -31,8 +31,11 @@ inline Seconds optimizer_time(const StepContext& c, const StageParameters& stage
   // copied out: 24 bytes each at two bytes stored.
   const bool copied = c.stack().reduces_fp32 && c.gradient_bytes < 4 && c.groups.dense_ranks > 1;
   const double copies = copied ? 8 * c.gradient_bytes + 8 : 0;
+  // Gradients of autocast weights are added up in FP32 by a kernel of its own, those of the first
+  // micro-batch excepted.
+  const double additions = c.stack().autocast ? 12 * (c.degrees.micro_batches - 1) : 0;
   const Bytes bytes = update_bytes(updated, held, c.gradient_bytes, c.task(), c.storage_bytes) +
-                      Bytes{held * copies};
+                      Bytes{held * (copies + additions)};
   const Accelerator& accelerator = c.cluster().accelerator;
   return memory_time(bytes, accelerator.elementwise.add_fraction * c.stack().memory_efficiency,
                      accelerator);

@@ -59,6 +59,7 @@ struct GemmKernels {
 struct AttentionKernels {
   double flash2_forward = 0, flash2_backward = 0;
   double flash3_forward = 0, flash3_backward = 0;
+  double flash3_narrow = 0.33;  ///< exponentials over products, in time, at head size 128: forward
   Seconds launch;
 
   bool operator==(const AttentionKernels&) const = default;
@@ -190,6 +191,8 @@ struct RecordOf<AttentionKernels> {
       field("flash2_backward", &T::flash2_backward, 0, 2, "fraction of 16-bit peak"),
       field("flash3_forward", &T::flash3_forward, 0, 2, "fraction of 16-bit peak"),
       field("flash3_backward", &T::flash3_backward, 0, 2, "fraction of 16-bit peak"),
+      field("flash3_narrow", &T::flash3_narrow, 0, 10,
+            "exponentials over products at head size 128, forward"),
       field("launch_s", &T::launch, 0, 1, "fixed time of a call")};
 };
 

@@ -44,10 +44,13 @@ FlashRate flash_rate(AttentionKernel kernel, const AttentionKernels& rates) {
   return {};
 }
 
-/// Loss of rate at head sizes other than 128.
-double head_dim_penalty(double head_dim) {
+/// What a kernel does beside its products at head size 128, over the time of these.
+constexpr double kBesideProducts = 0.33;
+
+/// Loss of rate at head sizes other than 128, of a kernel that spends `beside` as above.
+double head_dim_penalty(double head_dim, double beside) {
   if (head_dim >= 128) return std::sqrt(head_dim / 128);
-  return (1 + 0.33 * 128 / head_dim) / 1.33;
+  return (1 + beside * 128 / head_dim) / (1 + beside);
 }
 
 double area(const AttentionWork& work, double diagonal) {
@@ -97,8 +100,11 @@ AttentionTime attention_time(const AttentionWork& work, AttentionKernel kernel,
     const FlashRate rate = flash_rate(kernel, accelerator.attention);
     const Flop flop{2 * work.batch * work.heads * width * attention_area(work)};
     const bool even = even_over_head_sizes(kernel) && work.head_dim < 128;
-    const FlopPerSecond peak =
-        accelerator.peak_of(precision) / (even ? 1 : head_dim_penalty(work.head_dim));
+    const auto peak = [&](double beside) {
+      return accelerator.peak_of(precision) / (even ? 1 : head_dim_penalty(work.head_dim, beside));
+    };
+    const double beside =
+        kernel == AttentionKernel::flash3 ? accelerator.attention.flash3_narrow : kBesideProducts;
     const Bytes in_out{element * work.batch * width *
                        (work.queries * work.heads + work.keys / work.ratio * work.kv_heads)};
     const Seconds memory = memory_time(in_out, accelerator.elementwise.add_fraction, accelerator);
@@ -106,8 +112,8 @@ AttentionTime attention_time(const AttentionWork& work, AttentionKernel kernel,
     const bool narrow = work.narrow && kernel == AttentionKernel::flash3;
     const double forward = (narrow ? kNarrowForward : 1) * rate.forward;
     const double backward = (narrow ? kNarrowBackward : 1) * rate.backward;
-    time.forward = launch + max(flop / (forward * peak), memory);
-    time.backward = 2 * launch + max(2.5 * flop / (backward * peak), 2.5 * memory);
+    time.forward = launch + max(flop / (forward * peak(beside)), memory);
+    time.backward = 2 * launch + max(2.5 * flop / (backward * peak(kBesideProducts)), 2.5 * memory);
     time.recompute = time.forward;
     return time;
   }

@@ -64,9 +64,10 @@ struct AttentionTime {
 };
 
 /// Flash kernels: t = launch + max(2 b h (d+dv) area/(e P), bytes/(e_add W)); the backward pass has
-/// 2.5 times the flop at its own e. Head sizes below 128 lose (1 + .33 128/d)/1.33, except in the
-/// first kernels, and above 128 (d/128)^.5. Unfused: two batched GEMMs over the full
-/// square, then passes over the scores.
+/// 2.5 times the flop at its own e. Head sizes below 128 lose (1 + x 128/d)/(1 + x): products
+/// shrink with d, exponentials do not. x = .33, flash3's forward pass has its own; the first
+/// kernels lose nothing. Above 128 (d/128)^.5. Unfused: two batched GEMMs over the full square,
+/// then passes over the scores.
 AttentionTime attention_time(const AttentionWork& work, AttentionKernel kernel,
                              const Accelerator& accelerator, Precision precision,
                              const GemmTimer& gemm) noexcept;

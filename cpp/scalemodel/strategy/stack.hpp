@@ -54,6 +54,8 @@ struct KernelFusion {
   bool split_gate = false;         ///< gate and up are GEMMs of their own
   bool fp8_attention = false;      ///< narrow runs multiply queries, keys and values in FP8 too
   bool dropout = false;
+  bool softmax_loss = false;  ///< unfused loss: its softmax is one kernel each way
+  bool autocast = false;      ///< weights stay in FP32, cast in every pass; gradients are cast back
   /// The head has as many columns as fill this many on every tensor rank, or some unused ones.
   int vocab_multiple = 1;
 
@@ -155,6 +157,9 @@ struct RecordOf<Stack> {
       field<T>("fused_activation", &T::fused_activation, "activations in one kernel"),
       field<T>("fused_rope", &T::fused_rope, "rotary embedding in one kernel"),
       field<T>("fused_loss", &T::fused_loss, "cross-entropy in one kernel"),
+      field<T>("softmax_loss", &T::softmax_loss, "softmax of an unfused loss in one kernel"),
+      field<T>("autocast", &T::autocast,
+               "weights stay in FP32 and are cast in every pass, their gradients cast back"),
       field<T>("cuda_graphs", &T::cuda_graphs,
                "layers launched as CUDA graphs: the CPU launches single experts only"),
       field<T>("grouped_launch", &T::grouped_launch, "all experts in one kernel"),

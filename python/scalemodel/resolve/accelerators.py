@@ -58,6 +58,7 @@ _LEAST_PEAK = 1e6
 #: Of the H100, whose attention and expert kernels stand for parts without timings: where a part has
 #: a few large cores, or does not say, their blocks are spread as they were measured.
 _BORROWED_MULTIPROCESSORS = 132
+_BESIDE_PRODUCTS = _core.AttentionKernels().flash3_narrow
 
 # How the constants moved from Ampere to Hopper: a shorter start, operands shared between
 # multiprocessors (multicast), results written beside the next tile's arithmetic.
@@ -225,6 +226,7 @@ def build_accelerator(table: Table) -> _core.Accelerator:
                     "flash3_backward",
                 )
             },
+            flash3_narrow=attention.number("flash3_narrow", _BESIDE_PRODUCTS),
             launch_s=attention.quantity("launch", "s"),
         ),
         elementwise=_core.ElementwiseKernels(

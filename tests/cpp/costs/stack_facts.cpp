@@ -175,6 +175,96 @@ TEST_CASE("a router in FP32 multiplies without tensor cores") {
   CHECK(wide.m * wide.n * wide.k == narrow.m * narrow.n * narrow.k);
 }
 
+TEST_CASE("a vocabulary is padded on every tensor rank, and its unused columns cost the same") {
+  ExpertCase c;
+  c.shape = testing::grouped_70b_shape();
+  c.shape.vocab = 50257;
+  c.task.precision = Precision::bf16;
+  c.cluster.accelerator.gemm.rows_of_4_fraction = 0.4;
+  c.cluster.accelerator.gemm.rows_of_2_fraction = 0.2;
+  c.strategy = testing::degrees(1);
+  constexpr std::size_t kHead = 1;  // behind the only kind of layer
+  const OperatorCost odd = operator_of(c, "head", kHead);
+  CHECK(odd.n == 50257);
+  c.stack.vocab_multiple = 128;
+  const OperatorCost padded = operator_of(c, "head", kHead);
+  CHECK(padded.n == 50304);
+  CHECK(odd.forward > 3 * padded.forward);
+  CHECK(odd.backward > 3 * padded.backward);
+  const Bytes loss = operator_of(c, "loss", kHead).bytes;
+  c.shape.vocab = 50304;
+  CHECK(operator_of(c, "head", kHead).forward == padded.forward);
+  CHECK(operator_of(c, "loss", kHead).bytes == loss);
+  c.strategy = testing::degrees(4);
+  CHECK(operator_of(c, "head", kHead).n == 12672);  // 50688 in all
+  c.stack.vocab_multiple = 1;
+  CHECK(operator_of(c, "head", kHead).n == 12576);
+}
+
+TEST_CASE("an unfused loss with a softmax of its own makes fewer passes, a fused one fewest") {
+  ExpertCase c;
+  c.shape = testing::grouped_70b_shape();
+  c.strategy = testing::degrees(1);
+  const auto both_ways = [&] {
+    const OperatorCost loss = operator_of(c, "loss", 1);
+    return loss.forward + loss.backward;
+  };
+  c.stack.fused_loss = false;
+  const Seconds apart = both_ways();
+  c.stack.softmax_loss = true;
+  const Seconds softmax = both_ways();
+  c.stack.fused_loss = true;
+  const Seconds fused = both_ways();
+  CHECK(softmax / apart == doctest::Approx(36.0 / 52).epsilon(0.01));
+  CHECK(fused / apart == doctest::Approx(6.0 / 52).epsilon(0.01));
+}
+
+TEST_CASE("autocast reads FP32 weights in every pass and casts their gradients once") {
+  ExpertCase c;
+  c.shape = testing::grouped_70b_shape();
+  c.task.precision = Precision::bf16;
+  c.strategy = testing::degrees(1);
+  CHECK(operator_of(c, "weight_cast", 0).forward == Seconds{});
+  const LayerCost stored = expert_layer_of(c, 0);
+  c.stack.autocast = true;
+  const LayerCost cast = expert_layer_of(c, 0);
+  Bytes bytes;
+  Seconds forward, backward;
+  const Tables tables(make_decoder(c.shape), c.cluster, c.task, c.stack);
+  for (const OperatorCost& cost : tables.operators(c.strategy, 0)) {
+    if (cost.name != "weight_cast") continue;
+    bytes += cost.bytes;
+    forward += cost.forward;
+    backward += cost.backward;
+  }
+  const double hidden = c.shape.hidden;
+  const double heads = 2.0 * (c.shape.heads + c.shape.kv_heads);  // of queries, keys, values, out
+  const double weights = hidden * heads * hidden / c.shape.heads + 3 * hidden * c.shape.ffn;
+  CHECK(about_equal(bytes, Bytes{6 * weights}));
+  CHECK(about_equal(forward, backward));
+  CHECK(about_equal(cast.forward.compute - stored.forward.compute, forward));
+  c.task.method = Method::lora;  // frozen weights have no gradients
+  CHECK(operator_of(c, "weight_cast", 0).backward == Seconds{});
+}
+
+TEST_CASE("autocast gradients are added up in every micro-batch but the first") {
+  ExpertCase c;
+  c.shape = testing::grouped_70b_shape();
+  c.task.precision = Precision::bf16;
+  const auto update = [&](int batch, bool autocast) {
+    ExpertCase one = c;
+    one.strategy = testing::degrees(8, 8);
+    one.task.global_batch = batch;
+    one.stack.autocast = autocast;
+    return testing::estimate(one.shape, one.cluster, one.task, one.strategy, one.stack).optimizer;
+  };
+  CHECK(about_equal(update(1, true), update(1, false)));
+  const Seconds once = update(2, true) - update(1, true);
+  CHECK(once > Seconds{});
+  CHECK(about_equal(update(4, true) - update(1, true), 3 * once));
+  CHECK(about_equal(update(4, false), update(1, false)));
+}
+
 TEST_CASE("between domains copies are shared and hidden where the stack says so") {
   ExpertCase c;
   c.strategy = testing::degrees(1, 1, 1, 32);  // four domains of eight

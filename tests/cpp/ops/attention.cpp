@@ -144,6 +144,22 @@ TEST_CASE("heads away from 128 lose rate, at equal flop") {
   CHECK(equal_flop(32) > equal_flop(64));
 }
 
+TEST_CASE("exponentials bound narrow heads of flash3, forward alone") {
+  AttentionWork wide = work(65536), narrow = wide;
+  narrow.heads *= 2;  // equal flop
+  narrow.head_dim = narrow.v_head_dim = 64;
+  Accelerator a = testing::reference_accelerator();
+  a.attention.flash3_narrow = 0.5;
+  const auto loss = [&](AttentionKernel kernel) {
+    const AttentionTime slow = time_of(narrow, kernel, a), quick = time_of(wide, kernel, a);
+    return std::pair{slow.forward / quick.forward, slow.backward / quick.backward};
+  };
+  CHECK(loss(AttentionKernel::flash3).first == Approx(2 / 1.5).epsilon(1e-3));
+  CHECK(loss(AttentionKernel::flash3).second == Approx(1.66 / 1.33).epsilon(1e-3));
+  CHECK(loss(AttentionKernel::flash2).first == Approx(1.66 / 1.33).epsilon(1e-3));
+  CHECK(loss(AttentionKernel::flash1).first == Approx(1).epsilon(1e-3));
+}
+
 TEST_CASE("dropout costs time only where the score maps are stored") {
   AttentionWork dropped = work(2048);
   dropped.dropout = true;

@@ -66,6 +66,8 @@ _MEGATRON: Final[dict[str, Fact]] = {
     "fused_activation": _stated("bias_activation_fusion", "bias_swiglu_fusion", "bias_gelu_fusion"),
     "fused_rope": _stated("apply_rope_fusion"),
     "fused_loss": _stated("cross_entropy_loss_fusion"),
+    "softmax_loss": _fixed(False, "its loss is fused or one operation after another"),
+    "autocast": _fixed(False, "its weights are stored in 16 bits"),
     "cuda_graphs": _release("grouped_launch stands for the graphs of a script"),
     "grouped_launch": _stated("cuda_graph_impl"),
     "drops_tokens": _stated("moe_expert_capacity_factor"),
