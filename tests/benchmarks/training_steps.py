@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gc
 import json
 import time
 from collections import defaultdict
@@ -290,6 +291,8 @@ def kernels(step: Callable[[], object]) -> list[dict[str, object]]:
 def measured(run: Run, directory: Path | None) -> dict[str, object]:
     """The row of a run."""
     torch.manual_seed(0)
+    gc.collect()  # models are in cycles: the one before would count as this one's memory
+    torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     model, step = prepared(run)
     for _ in range(WARM_UP):

@@ -126,6 +126,31 @@ def _catalogue_architecture(name: str) -> dict[str, Any] | None:
     return None
 
 
+_SAME_PARAMETERS = 0.01  # relative; nominal sizes are farther off, exact counts are not
+
+
+def _tied_embeddings(row: Row, table: Mapping[str, Any]) -> bool | None:
+    """Whether the head shares the embedding's weights, by the parameters that the row states.
+
+    None where neither count comes near what is stated, or both do.
+    """
+    from scalemodel import resolve
+
+    stated = row.number("params_B")
+    if stated is None:
+        return None
+    near = []
+    for tied in (False, True):
+        card = {"name": "row", "architecture": {**table, "tied_embeddings": tied}}
+        try:
+            count = resolve.model(card).parameters
+        except ScaleModelError:
+            return None
+        if abs(1e9 * stated - count) <= _SAME_PARAMETERS * count:
+            near.append(tied)
+    return near[0] if len(near) == 1 else None
+
+
 #: What no column tells of a model.
 _UNLISTED = ("qkv_bias", "out_bias", "expert_bias", "router_bias", "attention_sinks")
 _SIZES = ("hidden", "heads", "vocab", "experts")
@@ -207,6 +232,9 @@ def architecture(row: Row, notes: list[str]) -> dict[str, Any]:
     table |= _experts(row, ffn if ffn is not None else base["ffn"])
     if not base:
         table |= _unlisted(row, table)
+        tied = _tied_embeddings(row, table)
+        if tied is not None:
+            table["tied_embeddings"] = tied
     dense = table.get("first_dense_layers", 0)
     if row.text("params_B").lower() == "proxy" and dense > 1:
         # The full model has dozens of layers behind these; a few-layer proxy of it keeps one.

@@ -155,6 +155,8 @@ def _attention_kernel(row: Row) -> str:
 
 def _gradient_precision(row: Row) -> str:
     mixed = re.search(r"mixed_precision\s*=\s*(\w+)", row.text("other_flags"), re.IGNORECASE)
+    if mixed is None and re.search(r"\bautocast\b", row.text("other_flags"), re.IGNORECASE):
+        return "fp32"
     return {"pure": "bf16", "default": "fp32"}.get(mixed.group(1).lower() if mixed else "", "stack")
 
 
@@ -375,6 +377,11 @@ _STATED_FACTS: tuple[tuple[str, str, bool, bool], ...] = (
     (r"full[-_ ]iteration", "grouped_launch", True, False),
     (r"cuda[-_ ]?graph", "cuda_graphs", True, True),
     (r"full[-_ ]iteration", "cuda_graphs", True, False),
+    (r"\bautocast\b", "autocast", True, True),
+    (r"\beager\b", "fused_activation", False, False),
+    (r"\beager\b", "fused_rope", False, False),
+    (r"\beager\b", "fused_loss", False, False),
+    (r"\beager\b", "softmax_loss", True, False),
 )
 
 
@@ -446,7 +453,7 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         "gradient_precision": _gradient_precision(row),
     }
     flags = row.text("other_flags").lower()
-    if "rms kernel" in flags:
+    if re.search(r"\b(rms|norm) kernel", flags):
         task["fused_norm"] = True
     elif re.search(r"\beager\b", flags):
         task["fused_norm"] = False

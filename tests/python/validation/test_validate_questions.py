@@ -262,6 +262,31 @@ def test_flags_reach_the_task() -> None:
     assert dict(asked(other_flags="mixed_precision=DEFAULT").task)["gradient_precision"] == "fp32"
     assert dict(asked(other_flags="kernel=flash_attention2 + RMS kernel").task)["fused_norm"]
     assert dict(asked(other_flags="eager").task)["fused_norm"] is False
+    kernels = asked(other_flags="autocast;eager;norm kernel")
+    assert dict(kernels.task)["fused_norm"] is True
+    assert dict(kernels.task)["gradient_precision"] == "fp32"
+    assert dict(kernels.facts) == {
+        **dict.fromkeys(("fused_activation", "fused_rope", "fused_loss"), False),
+        **dict.fromkeys(("softmax_loss", "autocast"), True),
+    }
+    assert dict(asked(other_flags="autocast;compile=blocks").facts) == {"autocast": True}
+
+
+LLAMA_1B = {
+    **{"n_layers": "16", "hidden": "2048", "n_heads": "32", "n_kv_heads": "8", "head_dim": "64"},
+    **{"ffn": "8192", "vocab": "128256"},
+}
+
+
+def test_stated_parameters_tell_whether_the_head_has_weights_of_its_own() -> None:
+    def tied(**cells: str) -> bool:
+        return dict(asked(**LLAMA_1B, **cells).model)["tied_embeddings"]
+
+    assert tied(params_B="1.236") is True
+    assert tied(params_B="1.498") is False
+    for unlike in ("1", "1.36", "proxy", ""):
+        assert tied(params_B=unlike) is False  # as llamas have it
+    assert tied(params_B="1.236", model_family="gpt", gated_ffn="1") is True
 
 
 def test_unknown_recomputation_is_the_lightest_that_fits(predicted) -> None:
@@ -291,6 +316,15 @@ def test_plain_fsdp_is_not_torchtitan() -> None:
     assert stacks.stack_for("fms-fsdp (PyTorch FSDP)", 2024) == "pytorch_fsdp"
     assert stacks.stack_for("torchtitan (FSDP2)", 2024) == "torchtitan"
     assert stacks.stack_for("llm-foundry/Composer (PyTorch FSDP)", 2023) == "llm_foundry_2023"
+
+
+def test_releases_that_take_cudnn_first_are_a_stack_of_their_own() -> None:
+    for release in ("PyTorch 2.11.0", "pytorch 2.12", "PyTorch 2.13.1+cu130"):
+        assert stacks.stack_for(release, 2026) == "pytorch_2026"
+    for release in ("PyTorch", "PyTorch 2.1.1", "PyTorch 2.6.0, ROCm 6.4", "PyTorch 2.10.0"):
+        assert stacks.stack_for(release, 2026) == "pytorch_fsdp"
+    assert stacks.facts_on("pytorch_2026", "hopper").attention == "flash3"
+    assert stacks.facts_on("pytorch_2026", "ampere").attention == "flash2"
 
 
 def test_stacks_are_chosen_by_task_then_era_then_framework(
