@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "scalemodel/ops/smooth_max.hpp"
@@ -28,18 +29,18 @@ const TileGemm& constants_of(const GemmKernels& kernels, Precision precision) {
 double whole(double x) { return std::floor(x * (1 + 1e-12)); }
 
 /// What the widest loads and stores move at once: rows of whole such pieces need no others.
-constexpr double kWholeBytes = 16;
+constexpr std::uint64_t kWholeBytes = 16;
 /// Of an element of the output; where it is added up in FP32, its rows are the wider ones.
 constexpr double kOutputElement = 2;
 
-/// The largest power of two, at most 16, of whose bytes a row consists. A share of ranks that is no
-/// whole number is a mean over them and tells nothing of any row.
-double whole_bytes(double values, double bytes) {
-  const double row = values * bytes;
-  if (std::floor(values) != values) return kWholeBytes;
-  double whole = 1;
-  while (whole < kWholeBytes && std::fmod(row, 2 * whole) == 0) whole *= 2;
-  return whole;
+/// Bytes of a row of so many values beyond whole pieces. A share of ranks that is no whole number
+/// is a mean over them and tells nothing of any row.
+std::uint64_t odd_bytes(double values, double bytes) {
+  constexpr double kMost = 1e15;  // counts beyond are no longer exact
+  if (!(values < kMost)) return 0;
+  const auto count = static_cast<std::uint64_t>(values);
+  if (static_cast<double>(count) != values) return 0;
+  return count * static_cast<std::uint64_t>(bytes) % kWholeBytes;
 }
 
 /// k is cut into at most this many slices.
@@ -122,10 +123,10 @@ Seconds GemmTimer::time(const GemmShape& shape) const noexcept {
 double GemmTimer::row_fraction(const GemmShape& shape) const noexcept {
   if (any_rows_) return 1;
   const double operand = shape.transposed ? shape.m : shape.k;
-  const double whole = std::min(whole_bytes(operand, format_.activation_bytes),
-                                whole_bytes(shape.n, kOutputElement));
-  if (whole >= kWholeBytes) return 1;
-  return whole >= 4 ? kernels_.rows_of_4_fraction : kernels_.rows_of_2_fraction;
+  const std::uint64_t odd =
+      odd_bytes(operand, format_.activation_bytes) | odd_bytes(shape.n, kOutputElement);
+  if (odd == 0) return 1;
+  return odd % 4 == 0 ? kernels_.rows_of_4_fraction : kernels_.rows_of_2_fraction;
 }
 
 double GemmTimer::rounds(double x) const noexcept {
