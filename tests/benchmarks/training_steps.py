@@ -344,7 +344,13 @@ def measured(run: Run, directory: Path | None) -> dict[str, object]:
         "recompute": "full" if run.recompute else "none",
         "flash_attn": "yes",
         "seq_parallel": "no",
-        "other_flags": f"autocast;{'compile=blocks' if run.compiled else 'eager'}",
+        "other_flags": ";".join(
+            (
+                "autocast",
+                "compile=blocks" if run.compiled else "eager;norm kernel",
+                *(["grouped_mm"] if run.experts else []),
+            )
+        ),
         "status": "ok",
         "norm_step_time_s": step_s,
         "norm_basis": "step_time",
