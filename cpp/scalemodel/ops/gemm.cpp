@@ -33,7 +33,7 @@ constexpr std::uint64_t kWholeBytes = 16;
 /// Of an element of the output; where it is added up in FP32, its rows are the wider ones.
 constexpr double kOutputElement = 2;
 
-/// Bytes of a row of so many values beyond whole pieces. A share of ranks that is no whole number
+/// Bytes of a row of `values` beyond whole pieces. A share of ranks that is no whole number
 /// is a mean over them and tells nothing of any row.
 std::uint64_t odd_bytes(double values, double bytes) {
   constexpr double kMost = 1e15;  // counts beyond are no longer exact
