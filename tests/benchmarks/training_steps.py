@@ -76,8 +76,13 @@ _LLAMA_8B = partial(Run, "llama3_8b", "llama", 8, 4096, 32, 8, 128, 14336, 12825
 _QWEN = partial(
     Run, "qwen3_0_6b", "llama", 28, 1024, 16, 8, 128, 3072, 151936, tied=True, qk_norm=True
 )
+_GPT_SMALL = partial(Run, "gpt2_small", "gpt", 12, 768, 12, 12, 64, 3072, 50257, tied=True)
 _GPT_MEDIUM = partial(Run, "gpt2_medium", "gpt", 24, 1024, 16, 16, 64, 4096, 50257, tied=True)
+_GPT_PADDED = partial(
+    Run, "gpt2_medium, vocabulary padded", "gpt", 24, 1024, 16, 16, 64, 4096, 50304, tied=True
+)
 _GPT_XL = partial(Run, "gpt2_xl", "gpt", 48, 1600, 25, 25, 64, 6400, 50257, tied=True)
+_GEMMA = partial(Run, "gemma_2b", "llama", 18, 2048, 8, 1, 256, 16384, 256000, tied=True)
 _EXPERTS = partial(
     Run, "olmoe_1b_7b", "llama", 4, 2048, 16, 16, 128, 1024, 50304, experts=64, top_k=8
 )
@@ -99,6 +104,18 @@ RUNS = (
     _LLAMA_8B(2048, 4),
     _LLAMA_3B(8192, 1, recompute=True),
     _EXPERTS(2048, 8, compiled=False),
+    _GPT_PADDED(1024, 16),
+    _LLAMA_8B(4096, 2, recompute=True),
+    _LLAMA_3B(2048, 2),
+    _QWEN(8192, 2),
+    _LLAMA_1B(8192, 2),
+    _GPT_SMALL(1024, 32),
+    _GEMMA(2048, 4, recompute=True),
+    _EXPERTS(1024, 4, compiled=False),
+    _LLAMA_1B(8192, 1, compiled=False),
+    _GPT_SMALL(1024, 32, compiled=False),
+    _GPT_PADDED(1024, 16, compiled=False),
+    _LLAMA_8B(2048, 1, 4),
 )
 
 
