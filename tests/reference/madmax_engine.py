@@ -63,6 +63,7 @@ def cluster_of(question: Question, ring_factor: bool = True) -> sm.Cluster:
                 "compute": {
                     precision: f"{system.flop_per_s[question.workload.parameter_bytes]} FLOP/s"
                 },
+                "gemm": {"rows": {"of_2_bytes": 1.0}},  # one rate for products of any shape
                 "memory": {
                     "capacity": "1e15 B",
                     "bandwidth": f"{system.memory_bytes_per_s} B/s",
