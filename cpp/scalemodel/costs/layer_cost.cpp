@@ -35,12 +35,25 @@ Split hide(Seconds communication, Seconds overlappable, double share = 1) {
   return {communication - hidden, hidden};
 }
 
-/// Blocks whose partial sums tensor ranks reduce. Where the sequence is sharded, routed experts
-/// exchange tokens over their own groups, and only dense and shared blocks reduce.
+/// Whether tensor ranks reduce partial sums of a block. Where the sequence is sharded, routed
+/// experts exchange tokens over their own groups, and only dense and shared blocks reduce.
+bool reduces(const Unit& unit, bool sequence_sharded) {
+  return unit.reads_stream && unit.closes && !(unit.routed() && sequence_sharded);
+}
+
 double reduced_blocks(const LayerKind& kind, bool sequence_sharded) {
-  return static_cast<double>(std::ranges::count_if(kind.units, [&](const Unit& unit) {
-    return unit.reads_stream && unit.closes && !(unit.routed() && sequence_sharded);
-  }));
+  return static_cast<double>(std::ranges::count_if(
+      kind.units, [&](const Unit& unit) { return reduces(unit, sequence_sharded); }));
+}
+
+/// Whether recomputation that stops early leaves out a reduction: that of the last block, which
+/// follows the last GEMM, and whose sum nothing in the backward pass asks for.
+bool stops_before_reduction(const LayerKind& kind, const LayerLayout& layout,
+                            const Conditions& conditions) {
+  const auto last = std::find_if(kind.units.rbegin(), kind.units.rend(),
+                                 [](const Unit& unit) { return unit.reads_stream; });
+  return conditions.stack.early_stop && last != kind.units.rend() &&
+         reduces(*last, layout.sequence_parallel);
 }
 
 /// Chunks of a pipelined overlap: the default of Transformer Engine's userbuffers (num_splits).
@@ -49,11 +62,12 @@ constexpr double kPipelinedChunks = 4;
 /// Tensor-parallel collectives: one all-reduce behind attention and one behind the feed-forward
 /// layer, each way; with sequence parallelism an all-gather and a reduce-scatter instead, and in
 /// the backward pass the gathered input once more for the weight gradient unless it was saved.
-/// Source: Korthikanti et al., arXiv 2205.05198.
-void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder, const Model& model,
-                         const LayerKind& kind, const LayerLayout& layout, const LocalSizes& size,
-                         const Conditions& conditions) {
-  if (layout.tp == 1) return;
+/// Source: Korthikanti et al., arXiv 2205.05198. Returns what full recomputation leaves out of the
+/// forward exchange.
+Split add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
+                          const Model& model, const LayerKind& kind, const LayerLayout& layout,
+                          const LocalSizes& size, const Conditions& conditions) {
+  if (layout.tp == 1) return {};
   const FeedForwardShape& ff = kind.feed_forward;
   const double blocks = reduced_blocks(kind, layout.sequence_parallel);
   const Bytes stream{size.tokens * model.hidden * size.element};
@@ -63,23 +77,25 @@ void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   // A gate that is a column-parallel GEMM of its own reduces its own input gradient.
   const bool gate = conditions.stack.split_gate && ff.gated && !ff.routed();
   const double extra = gate && !layout.sequence_parallel ? 1 : 0;
-  const auto run = [&](Collective op, Bytes bytes, double backward_calls) {
-    return chunks * builder.message({Communicator::tp, op, bytes / chunks, layout.tp_group,
-                                     chunks * blocks, chunks * (blocks + extra) * backward_calls});
+  const double unrepeated = stops_before_reduction(kind, layout, conditions) ? 1 : 0;
+  const auto run = [&](Collective op, Bytes bytes, double backward_calls, double left_out) {
+    return chunks *
+           builder.message({Communicator::tp, op, bytes / chunks, layout.tp_group, chunks * blocks,
+                            chunks * (blocks + extra) * backward_calls, chunks * left_out});
   };
-  Seconds each_forward, each_backward;
+  Seconds each_forward, each_backward, reduction;
   if (layout.sequence_parallel) {
     // Inputs may travel quantised; partial sums may not.
     const double narrow = conditions.stack.narrow_gather ? size.linear_input / size.element : 1;
     // Frozen weights have no gradient that would need the input again.
     const double gathers = layout.regather && !conditions.frozen_base ? 2 : 1;
-    const Seconds gather = run(Collective::all_gather, narrow * stream, gathers);
-    const Seconds scatter = run(Collective::reduce_scatter, stream, 1);
-    each_forward = gather + scatter;
-    each_backward = gathers * gather + scatter;
+    const Seconds gather = run(Collective::all_gather, narrow * stream, gathers, 0);
+    reduction = run(Collective::reduce_scatter, stream, 1, unrepeated);
+    each_forward = gather + reduction;
+    each_backward = gathers * gather + reduction;
   } else {
-    each_forward = run(Collective::all_reduce, stream, 1);
-    each_backward = each_forward;
+    reduction = run(Collective::all_reduce, stream, 1, unrepeated);
+    each_forward = each_backward = reduction;
   }
   const Seconds total_forward = blocks * each_forward;
   const Seconds total_backward = (blocks + extra) * each_backward;
@@ -107,6 +123,9 @@ void add_tensor_parallel(Phase& forward, Phase& backward, LayerBuilder& builder,
   forward.hidden += f.hidden;
   backward.tp = b.exposed;
   backward.hidden += b.hidden;
+  // As much of it is hidden as of the others.
+  const double share = total_forward > Seconds{} ? unrepeated * reduction / total_forward : 0;
+  return {share * f.exposed, share * f.hidden};
 }
 
 constexpr double kBlockLaunches = 8;  ///< of one ring block each way; counted, not timed
@@ -247,14 +266,19 @@ Phase unpaired(Phase pass, Seconds paired) {
   return pass;
 }
 
-/// What is run again before the backward pass.
-void set_recomputation(LayerCost& cost, const LayerBuilder& builder, const Conditions& conditions) {
+/// What is run again before the backward pass; `unrepeated` is what that leaves out of the exchange
+/// of tensor ranks.
+void set_recomputation(LayerCost& cost, const LayerBuilder& builder, const Conditions& conditions,
+                       const Split& unrepeated) {
   const auto index = [](Recompute mode) { return static_cast<std::size_t>(mode); };
   cost.recompute[index(Recompute::full)] = unpaired(cost.forward, cost.paired_forward);
   if (conditions.stack.early_stop) {
-    // Nothing in the backward pass asks for the output of the last GEMM.
+    // Nothing in the backward pass asks for the output of the last GEMM, nor for its sum over
+    // tensor ranks: PyTorch stops where the last input is saved, XLA strips what nothing reads.
     Phase& full = cost.recompute[index(Recompute::full)];
     full.compute = full.compute - builder.last_linear();
+    full.tp = full.tp - unrepeated.exposed;
+    full.hidden = full.hidden - unrepeated.hidden;
   }
   Phase& selective = cost.recompute[index(Recompute::selective)];
   switch (conditions.stack.selective) {
@@ -310,7 +334,8 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   cost.forward.compute = builder.forward();
   cost.backward.compute = builder.backward();
   cost.weight_gradient = builder.weight_gradient();
-  add_tensor_parallel(cost.forward, cost.backward, builder, model, kind, layout, size, conditions);
+  const Split unrepeated = add_tensor_parallel(cost.forward, cost.backward, builder, model, kind,
+                                               layout, size, conditions);
   if (layout.cp > 1 && kind.recurrence.present()) {
     add_scan_exchange(cost.forward, cost.backward, builder, kind.recurrence, layout, size);
   }
@@ -319,7 +344,7 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   }
   add_expert_parallel(cost, builder, model, kind, layout, size, conditions);
 
-  set_recomputation(cost, builder, conditions);
+  set_recomputation(cost, builder, conditions, unrepeated);
   const LayerBytes bytes = layer_bytes(model, kind, layout, size, conditions);
   cost.saved = bytes.saved;
   cost.working = bytes.working;

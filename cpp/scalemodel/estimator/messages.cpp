@@ -28,7 +28,8 @@ class StageList {
   /// Layers or an end that a pass goes through `times` forwards, `again` of them repeated.
   void add_passes(const MessageList& messages, double times, double again) {
     for (const Message& message : messages) {
-      add(message, times * ((1 + again) * message.forward + message.backward), false);
+      const double repeated = again * (message.forward - message.unrepeated);
+      add(message, times * (message.forward + repeated + message.backward), false);
     }
   }
 

@@ -68,6 +68,7 @@ struct Message {
   Bytes size;                    ///< as in `collective_time`, or of the transfer
   GroupShape group;
   double forward = 0, backward = 0;  ///< calls in the forward, backward pass of a micro-batch
+  double unrepeated = 0;  ///< of the forward ones, those that full recomputation leaves out
 };
 using MessageList = std::vector<Message>;
 
