@@ -2,8 +2,6 @@
 // The numbers are H100-like, but no test depends on a particular value of a fitted constant.
 #pragma once
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -11,13 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "approx.hpp"
 #include "scalemodel/costs/tables.hpp"
 #include "scalemodel/estimator/estimate.hpp"
 #include "scalemodel/model/decoder.hpp"
 
 namespace scalemodel::testing {
-
-using doctest::Approx;
 
 // ------------------------------------------------------------------------------------ hardware
 /// Dense peaks, memory and kernels of an 80 GB accelerator of the Hopper generation, without FP4.

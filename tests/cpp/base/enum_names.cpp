@@ -83,7 +83,7 @@ TEST_CASE("narrower formats never take more bytes, and training stores at least 
   CHECK(bytes(Precision::bf16) == 2);
   CHECK(bytes(Precision::fp8) == 1);
   // NVFP4: four bits and one eight-bit scale for sixteen of them.
-  CHECK(bytes(Precision::fp4) == doctest::Approx(4.5 / 8));
+  CHECK(bytes(Precision::fp4) == testing::Approx(4.5 / 8));
   for (std::size_t i = 0; i < kPrecisions; ++i) {
     const auto precision = static_cast<Precision>(i);
     CAPTURE(name_of(precision));

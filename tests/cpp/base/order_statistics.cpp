@@ -1,15 +1,15 @@
 #include "scalemodel/base/order_statistics.hpp"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "approx.hpp"
+
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 /// Mean and standard deviation of the largest of `draws`, from its density by the trapezoid rule.
 struct Moments {

@@ -8,7 +8,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 // What must not compile is asked as a question of the compiler.
 template <class A, class B>

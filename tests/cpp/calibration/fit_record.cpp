@@ -10,7 +10,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 /// Repeatable noise of about `size` standard deviations: the sum of twelve uniform numbers.
 double noise(std::size_t i, double size) {

@@ -5,7 +5,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 TEST_CASE("by hand: the mean of three measurements and its error") {
   // 1, 2 and 3: mean 2, residuals 1, 0, -1, scatter sqrt(2/(3 - 1)) = 1, error 1/sqrt(3).

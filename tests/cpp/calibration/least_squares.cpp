@@ -7,7 +7,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 /// Measurements of y = a exp(-b x) at forty points, with residuals to a model of the same form.
 struct Decay {

@@ -9,8 +9,8 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
 using testing::about_equal;
+using testing::Approx;
 using testing::at_most;
 
 constexpr Collective kAll[] = {Collective::all_reduce, Collective::all_gather,

@@ -7,7 +7,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 /// Links of 450 GB/s inside a domain of eight, ports of 46.5 GB/s between domains.
 Cluster round_cluster() {

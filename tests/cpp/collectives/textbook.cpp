@@ -5,7 +5,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 using enum TextbookAlgorithm;
 
 constexpr AlphaBeta kLink{2 * unit::us, 10 * unit::GB / unit::s};

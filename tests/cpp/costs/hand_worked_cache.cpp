@@ -27,8 +27,8 @@ TEST_CASE("by hand: a rank caches one whole head of keys and values at least") {
 TEST_CASE("by hand: latent attention caches a latent and its rotary keys, on every rank") {
   // 27 layers of 512 + 64 values (DeepSeek-V2, arXiv 2405.04434, section 2.1).
   const DecoderShape shape = testing::latent_experts_shape();
-  CHECK(block_bytes(shape, 1) == doctest::Approx(16 * 27 * 576 * 2.0));
-  CHECK(block_bytes(shape, 8) == doctest::Approx(16 * 27 * 576 * 2.0));
+  CHECK(block_bytes(shape, 1) == testing::Approx(16 * 27 * 576 * 2.0));
+  CHECK(block_bytes(shape, 8) == testing::Approx(16 * 27 * 576 * 2.0));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 /// A question of 4,096 tokens with nothing hidden and no launches of the host.
 Tables tables_of(const DecoderShape& shape, const Strategy& s, const Stack& stack,

@@ -13,7 +13,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 constexpr double kTokens = 4096;
 

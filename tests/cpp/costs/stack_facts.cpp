@@ -8,8 +8,8 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
 using testing::about_equal;
+using testing::Approx;
 
 /// A layer of experts in FP8, and what is around it.
 struct ExpertCase {

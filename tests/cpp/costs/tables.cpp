@@ -8,7 +8,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 using testing::degrees;
 
 TEST_CASE("tables hold one cell per set of degrees inside a stage, and fill it once") {

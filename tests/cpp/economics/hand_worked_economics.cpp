@@ -9,7 +9,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 TEST_CASE("by hand: intervals of Young and Daly") {
   // Writes of a minute, a failure every 50 minutes: sqrt(2 x 60 x 3,000) = 600 s, and 600 - 60 s.

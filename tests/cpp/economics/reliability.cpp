@@ -6,7 +6,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 using testing::Random;
 
 constexpr double kDay = 86400;

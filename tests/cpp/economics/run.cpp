@@ -6,7 +6,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 using testing::Random;
 
 TEST_CASE("published footprints imply the intensities of their grids") {

@@ -5,7 +5,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 TEST_CASE("a job that scales linearly is fully efficient and returns all of every accelerator") {
   for (const double accelerators : {1.0, 8.0, 131072.0}) {

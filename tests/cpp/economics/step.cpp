@@ -5,7 +5,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 constexpr Watts kAccelerator{650}, kHost{1750};
 

@@ -7,8 +7,8 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
 using testing::about_equal;
+using testing::Approx;
 using testing::at_most;
 using testing::degrees;
 using testing::Question;

@@ -5,7 +5,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 using testing::degrees;
 
 /// Runs as a stack would time them: short and long kernels, hidden and open communication.

@@ -4,8 +4,8 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
 using testing::about_equal;
+using testing::Approx;
 using testing::degrees;
 using testing::estimate;
 

@@ -10,7 +10,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 using testing::degrees;
 
 constexpr std::array kSplits{MixedSplit::even, MixedSplit::balanced, MixedSplit::searched};

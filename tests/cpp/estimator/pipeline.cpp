@@ -4,8 +4,8 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
 using testing::about_equal;
+using testing::Approx;
 using testing::at_most;
 using testing::degrees;
 using testing::estimate;
@@ -15,8 +15,9 @@ constexpr int kStages = 8;
 /// A step of a 96-layer decoder on eight stages with a token embedding too small to matter, so that
 /// stages are equal to well within a percent.
 Estimate run(Schedule schedule, int micro_batches, int vpp = 1, int pp = kStages,
-             Recompute recompute = Recompute::none) {
+             Recompute recompute = Recompute::none, int layers = 96) {
   DecoderShape shape = testing::gpt3_shape();
+  shape.layers = layers;
   shape.vocab = 64;
   Strategy s = degrees(8, pp);
   s.schedule = schedule;
@@ -37,14 +38,36 @@ TEST_CASE("bubbles of equal stages follow the closed forms, whatever the number 
     CHECK(plain.bubble / ((kStages - 1) * each) == Approx(1).epsilon(0.01));
     // The order of passes counts a little where the ends of the model make stages unequal.
     CHECK(run(Schedule::gpipe, m).bubble / plain.bubble == Approx(1).epsilon(2e-4));
-    for (const int vpp : {2, 3}) {
-      CHECK((vpp * run(Schedule::interleaved, m, vpp).bubble) / plain.bubble ==
-            Approx(1).epsilon(0.01));
-    }
     const Estimate zero = run(Schedule::zero_bubble, m), dual = run(Schedule::dualpipe, m);
     CHECK(zero.bubble < 0.6 * plain.bubble);
     CHECK(dual.bubble < zero.bubble);
     CHECK(about_equal(plain.bubble, run(Schedule::one_f_one_b, 2 * m).bubble));
+  }
+}
+
+TEST_CASE("chunks divide the bubble of the layers, and not that of the embedding") {
+  // What a layer and the two ends take, from models without a pipeline.
+  const auto without = [](int layers) {
+    return pass(run(Schedule::one_f_one_b, 16, 1, 1, Recompute::none, layers));
+  };
+  const Seconds layer = without(96) - without(95), ends = without(96) - 96 * layer;
+  for (const int m : {8, 16, 64}) {
+    CAPTURE(m);
+    // The last stage is the busiest one, and waits for the others.
+    const Estimate plain = run(Schedule::one_f_one_b, m);
+    const Seconds stage = (96 / kStages) * layer, embedding = ends - (pass(plain) - stage);
+    CHECK(embedding > 0.01 * layer);
+    CHECK(plain.bubble / ((kStages - 1) * stage + embedding) == Approx(1).epsilon(1e-9));
+    // A first stage of one chunk embeds one micro-batch before the last stage begins; one of
+    // several embeds a whole group, one micro-batch of each stage, before it takes up the second
+    // chunk of the first of them. So v times the bubble exceeds that of one chunk by (v p - 1)
+    // embeddings: 1.2 and 1.9 % of 84 layers here, however small the embedding seems.
+    for (const int vpp : {2, 3, 4, 6}) {
+      CAPTURE(vpp);
+      const Seconds bubble = run(Schedule::interleaved, m, vpp).bubble;
+      CHECK(bubble / ((kStages - 1) * stage / vpp + kStages * embedding) ==
+            Approx(1).epsilon(1e-9));
+    }
   }
 }
 

@@ -8,7 +8,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 using testing::at_most;
 using testing::degrees;
 

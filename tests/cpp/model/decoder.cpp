@@ -8,7 +8,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 DecoderShape tiny() {
   DecoderShape s;

@@ -5,7 +5,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 LayerOperator weighted(double rows, double columns, double depth) {
   LayerOperator op;

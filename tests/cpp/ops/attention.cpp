@@ -6,8 +6,8 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
 using testing::about_equal;
+using testing::Approx;
 using testing::at_most;
 
 AttentionWork work(double sequence, double window = 0) {

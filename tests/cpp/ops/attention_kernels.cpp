@@ -5,8 +5,8 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
 using testing::about_equal;
+using testing::Approx;
 using testing::at_most;
 
 /// A prompt kernel and a decode kernel with every term of their forms switched on.

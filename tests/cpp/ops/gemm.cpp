@@ -111,7 +111,7 @@ TEST_CASE("in the limit a product costs in proportion to its flop") {
     CAPTURE(name_of(precision));
     const GemmTimer timer(a, precision);
     const GemmShape big{65536, 65536, 65536, 1, 2}, double_depth{65536, 65536, 131072, 1, 2};
-    CHECK(timer.time(double_depth) / timer.time(big) == doctest::Approx(2).epsilon(0.02));
+    CHECK(timer.time(double_depth) / timer.time(big) == testing::Approx(2).epsilon(0.02));
   }
 }
 
@@ -223,7 +223,7 @@ TEST_CASE("lighter weights, a warm cache and residency never make a product slow
   });
   const GemmShape small{64, 4096, 1024, 1, 2}, large{16384, 16384, 16384, 1, 2};
   CHECK(warm.time(small) < cold.time(small));
-  CHECK(warm.time(large) / cold.time(large) == doctest::Approx(1).epsilon(1e-3));
+  CHECK(warm.time(large) / cold.time(large) == testing::Approx(1).epsilon(1e-3));
 }
 
 TEST_CASE("the host floor bounds short calls only") {

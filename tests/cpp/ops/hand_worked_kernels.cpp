@@ -7,7 +7,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 TEST_CASE("by hand: flash attention repeats the scores in its backward pass") {
   // Five products where the forward pass has two: 2.5 times its flop, at 0.3 of 990 TFLOP/s, and

@@ -140,7 +140,7 @@ TEST_CASE("long groups cost in proportion to their rows") {
   const GroupedGemmKernel kernel = fitted_grouped_kernel();
   const GroupedShape once{1e6, 8, 4096, 4096}, twice{2e6, 8, 4096, 4096};
   CHECK(grouped_call_time(twice, kernel, a) / grouped_call_time(once, kernel, a) ==
-        doctest::Approx(2).epsilon(0.01));
+        testing::Approx(2).epsilon(0.01));
 }
 
 TEST_CASE("a format the accelerator lacks runs in the next wider one") {

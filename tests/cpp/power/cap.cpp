@@ -63,11 +63,11 @@ TEST_CASE("the clock under a limit is the one the law of power gives back") {
     const Watts lowest{random.between(50, 200)}, full{random.between(400, 1000)};
     const Watts cap = lowest + random.between(0.2, 1) * (full - lowest);
     const double clock = clock_under(cap, full, lowest, kClock);
-    CHECK(power_at(clock, full, lowest, kClock).base() == doctest::Approx(cap.base()));
+    CHECK(power_at(clock, full, lowest, kClock).base() == testing::Approx(cap.base()));
   }
   // An H100 held at 500 W of its 700 runs GEMMs at 0.835 of their rate.
   CHECK(clock_under(Watts{500}, Watts{700}, Watts{150}, kClock) ==
-        doctest::Approx(0.835).epsilon(0.002));
+        testing::Approx(0.835).epsilon(0.002));
 }
 
 TEST_CASE("energy per step falls to a point as clocks fall, and computing pays for it in time") {

@@ -7,7 +7,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 TEST_CASE("by hand: power of decoding follows the root of its density") {
   // 1,000 W x (0.2 + 0.3 + 0.4 x sqrt(1/4)); half of the time busy, 0.2 + 0.25.

@@ -6,7 +6,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 using testing::at_most;
 
 constexpr ServingPower kServing{0.44, 0.2, 0.3, Seconds{8e-3}, Seconds{3e-5}, Seconds{1e-3}};

@@ -7,7 +7,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 /// Chunks of these layers in the order a micro-batch passes them, without ends.
 PipelineShape shape_of(Schedule schedule, int pp, const std::vector<int>& in_order) {

@@ -106,7 +106,7 @@ TEST_CASE("no stage keeps more micro-batches than the closed form says of the fi
     const bool whole = shape.schedule == Schedule::interleaved
                            ? shape.micro_batches % shape.pp == 0
                            : shape.schedule != Schedule::dualpipe || shape.micro_batches % 2 == 0;
-    if (whole) CHECK(fullest == doctest::Approx(closed));
+    if (whole) CHECK(fullest == testing::Approx(closed));
   }
 }
 

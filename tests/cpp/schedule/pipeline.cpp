@@ -5,7 +5,7 @@
 namespace scalemodel {
 namespace {
 
-using doctest::Approx;
+using testing::Approx;
 
 TEST_CASE("micro-batches in flight equal the published closed forms") {
   for (const int p : {1, 2, 4, 8}) {

@@ -23,7 +23,7 @@ TEST_CASE("a network without latency starts at once, inside a domain and beyond"
     return collective_time(Collective::all_gather, size, group, ideal).base();
   };
   for (const GroupShape& group : {across, inside}) {
-    CHECK(time(2 * unit::MB, group) == doctest::Approx(2 * time(1 * unit::MB, group)));
+    CHECK(time(2 * unit::MB, group) == testing::Approx(2 * time(1 * unit::MB, group)));
   }
   CHECK(ideal.fabric.p2p_latency + ideal.scale_up.p2p_latency == Seconds{});
 }

@@ -88,7 +88,7 @@ TEST_CASE("a last, smaller group of interleaved micro-batches leaves slots empty
         CAPTURE(v);
         CAPTURE(m);
         CHECK(timeline.step_time / evaluate(tables, s).step_time ==
-              doctest::Approx(1).epsilon(0.01));
+              testing::Approx(1).epsilon(0.01));
         // No pass waits for ever.
         CHECK(std::ranges::all_of(timeline.passes,
                                   [](const PassEvent& pass) { return pass.end > Seconds{}; }));
@@ -145,7 +145,7 @@ TEST_CASE("memory over time peaks where the estimate says, kind by kind") {
     CAPTURE(static_cast<int>(s.pp));
     CAPTURE(static_cast<int>(s.vpp));
     CAPTURE(e.micro_batches);
-    CHECK(peak.activations / e.memory_activations == doctest::Approx(1).epsilon(1e-9));
+    CHECK(peak.activations / e.memory_activations == testing::Approx(1).epsilon(1e-9));
     CHECK(testing::about_equal(peak.logits, e.memory_logits));
     // The other chunks of a stage with the head have all of their temporary space to themselves.
     const bool chunks = s.vpp > 1 || dualpipe(s);

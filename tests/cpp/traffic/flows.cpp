@@ -1,5 +1,3 @@
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -7,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "approx.hpp"
 #include "routing/instances.hpp"
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/traffic/patterns.hpp"
@@ -97,11 +96,11 @@ TEST_CASE("decomposed rings send what one ring sends, and less of it beyond the 
       beyond += leaves ? flows.bytes[f] : 0.0;
     }
     const double whole = 2e9 * (count - 1) / count;
-    for (const auto& [nic, bytes] : sent) CHECK(bytes == doctest::Approx(whole));
+    for (const auto& [nic, bytes] : sent) CHECK(bytes == testing::Approx(whole));
     CHECK(sent.size() == (count > 1 ? static_cast<std::size_t>(count) : 0));
     CHECK(sent == bytes_by(flows.destination, flows));
     const double outer = static_cast<double>(count) / shape[0];
-    CHECK(beyond / count == doctest::Approx(2e9 * (outer - 1) / outer / shape[0]));
+    CHECK(beyond / count == testing::Approx(2e9 * (outer - 1) / outer / shape[0]));
   }
   Flows flows;
   open_job(flows);
@@ -129,17 +128,17 @@ TEST_CASE("steps of the paper's jobs carry its bytes and last its times") {
   for (const Row& row :
        {Row{testing::gpt3_job(2), 5.4688, 0.875}, Row{testing::gpt3_job(4), 2.7344, 1.3125},
         Row{testing::bloom_job(8), 1.8333, 2.0533}, Row{testing::llama70_job(4), 0.5469, 0.2625}}) {
-    CHECK(ring_step_bytes(row.job).base() == doctest::Approx(row.step_gbytes * 1e9).epsilon(1e-4));
+    CHECK(ring_step_bytes(row.job).base() == testing::Approx(row.step_gbytes * 1e9).epsilon(1e-4));
     const Seconds time = ring_steps(row.job) * (ring_step_bytes(row.job) / testing::kPort);
-    CHECK(time.base() == doctest::Approx(row.all_reduce).epsilon(1e-4));
+    CHECK(time.base() == testing::Approx(row.all_reduce).epsilon(1e-4));
   }
   const FlopPerSecond a100{312e12}, h100{1979e12};
   CHECK(scaled_compute_time(testing::gpt3_job(2), a100).base() ==
-        doctest::Approx(1.0096).epsilon(1e-4));
+        testing::Approx(1.0096).epsilon(1e-4));
   CHECK(scaled_compute_time(testing::bloom_job(2), h100).base() ==
-        doctest::Approx(0.1953).epsilon(1e-3));
+        testing::Approx(0.1953).epsilon(1e-3));
   CHECK(scaled_compute_time(testing::llama70_job(2), a100).base() ==
-        doctest::Approx(2.6923).epsilon(1e-4));
+        testing::Approx(2.6923).epsilon(1e-4));
 }
 
 TEST_CASE("the paper's mixes have its numbers of flows") {

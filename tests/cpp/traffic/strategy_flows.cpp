@@ -1,12 +1,12 @@
 #include "scalemodel/traffic/strategy_flows.hpp"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <vector>
+
+#include "approx.hpp"
 
 namespace scalemodel {
 namespace {
@@ -129,7 +129,7 @@ TEST_CASE("every rank writes its part of a checkpoint, evenly over the hosts") {
       sum += all.flows.bytes[f];
       ++taken[all.flows.destination[f]];
     }
-    CHECK(sum == doctest::Approx(ranks * 4e9));
+    CHECK(sum == testing::Approx(ranks * 4e9));
     CHECK(std::ranges::max(taken) - std::ranges::min(taken) <= 1);
   }
 }
@@ -143,7 +143,7 @@ TEST_CASE("a ring runs on as many rails as a domain has members") {
   CHECK(all.flows.size() == 16);
   CHECK(all.flows.groups == 8);
   for (std::size_t f = 0; f < all.flows.size(); ++f) {
-    CHECK(all.flows.bytes[f] == doctest::Approx(2 * 15e9 / 8));
+    CHECK(all.flows.bytes[f] == testing::Approx(2 * 15e9 / 8));
     CHECK(all.flows.source[f] % 8 == all.flows.destination[f] % 8);
   }
 }
@@ -155,7 +155,7 @@ TEST_CASE("a tree carries a buffer up and down every edge, half of it in each tr
   const auto message = message_of(Communicator::dense_replica, Collective::all_reduce, 8 * unit::GB,
                                   32, 4, Algorithm::tree);
   const StrategyFlows all = strategy_flows(layout, std::vector{message});
-  CHECK(total(all.flows) == doctest::Approx(2 * 3 * 8e9));
+  CHECK(total(all.flows) == testing::Approx(2 * 3 * 8e9));
   CHECK(all.pattern.front() == TrafficPattern::double_binary_tree);
 }
 
@@ -165,7 +165,7 @@ TEST_CASE("the buffer of an in-network reduction leaves every domain once") {
   const auto message =
       message_of(Communicator::tp, Collective::all_reduce, 8 * unit::GB, 32, 4, Algorithm::sharp);
   const StrategyFlows all = strategy_flows(layout, std::vector{message});
-  CHECK(total(all.flows) == doctest::Approx(4 * 8e9));
+  CHECK(total(all.flows) == testing::Approx(4 * 8e9));
   CHECK(all.pattern.front() == TrafficPattern::in_network);
 }
 
@@ -180,8 +180,8 @@ TEST_CASE("an all-to-all over rails carries the bytes of a direct one in fewer f
   const StrategyFlows direct = strategy_flows(layout, std::vector{message});
   CHECK(aligned.flows.size() == 8 * 4 * 3);
   CHECK(direct.flows.size() == 32 * 24);
-  CHECK(total(aligned.flows) == doctest::Approx(32 * 24e9));
-  CHECK(total(direct.flows) == doctest::Approx(total(aligned.flows)));
+  CHECK(total(aligned.flows) == testing::Approx(32 * 24e9));
+  CHECK(total(direct.flows) == testing::Approx(total(aligned.flows)));
 }
 
 TEST_CASE("neighbouring stages send to each other, the last one to the first in rounds") {
@@ -197,7 +197,7 @@ TEST_CASE("neighbouring stages send to each other, the last one to the first in 
   }
   const StrategyFlows all = strategy_flows(layout, messages);
   CHECK(all.flows.size() == 4 * 8 * 2);
-  CHECK(total(all.flows) == doctest::Approx(8 * 2 * 7e6));
+  CHECK(total(all.flows) == testing::Approx(8 * 2 * 7e6));
   CHECK(std::ranges::all_of(all.periods, [](double periods) { return periods == 16; }));
   std::map<std::int32_t, std::int32_t> last;
   for (std::size_t f = 0; f < all.flows.size(); ++f) {
@@ -221,7 +221,7 @@ TEST_CASE("domains of different sizes share their smallest number of rails") {
   const auto message = message_of(Communicator::tp, Collective::all_gather, 12 * unit::GB, 12, 2);
   const StrategyFlows all = strategy_flows(layout, std::vector{message});
   CHECK(all.flows.size() == 4 * 2);
-  CHECK(total(all.flows) == doctest::Approx(2 * 11e9));
+  CHECK(total(all.flows) == testing::Approx(2 * 11e9));
 }
 
 }  // namespace

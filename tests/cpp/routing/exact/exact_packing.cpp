@@ -1,13 +1,12 @@
 #include "scalemodel/routing/exact/exact_packing.hpp"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <vector>
 
+#include "approx.hpp"
 #include "routing/instances.hpp"
 #include "scalemodel/routing/exact/spine_assignment.hpp"
 #include "scalemodel/routing/exact/subset_sums.hpp"
@@ -28,7 +27,7 @@ TEST_CASE("planted routings attain the bound, and the search is within five perc
   const double planted = (1 * unit::GB / testing::kPort).base();
   const auto searched = [&](const LinkGraph& graph, const Flows& flows) {
     const RoutingInstance instance(graph, flows);
-    CHECK(load_bound(instance).drain().base() == doctest::Approx(planted));
+    CHECK(load_bound(instance).drain().base() == testing::Approx(planted));
     const Choice found = lower_drain(instance, longest_first(instance), {1, 1});
     const double drain = fabric_load(instance, single_path(found)).drain.base() / planted;
     CHECK(drain >= 1 - 1e-9);
@@ -301,7 +300,7 @@ TEST_CASE("annealing over planes reports its load, avoids closed planes, beats l
         CHECK(allowed[set * kPlanes + plane] != 0);
         for (const auto& [side, bytes] : sets[set]) load[side * kPlanes + plane] += bytes / least;
       }
-      CHECK(annealing.longest() == doctest::Approx(std::ranges::max(load)));
+      CHECK(annealing.longest() == testing::Approx(std::ranges::max(load)));
       return annealing.longest();
     };
     const double searched = longest(100'000);

@@ -1,12 +1,11 @@
 #include "scalemodel/routing/exact/plane_extraction.hpp"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "approx.hpp"
 #include "routing/instances.hpp"
 #include "scalemodel/routing/exact/size_patterns.hpp"
 #include "scalemodel/routing/policies/greedy.hpp"
@@ -23,11 +22,11 @@ TEST_CASE("planes are filled exactly where flows of few sizes can fill every lin
     const Flows flows = testing::few_size_flows(graph, 12, 2, 7, 1 * unit::MB, 7);
     const RoutingInstance instance(graph, flows);
     const Seconds bound = load_bound(instance).drain();
-    CHECK(bound.base() == doctest::Approx((12 * unit::MB / testing::kPort).base()));
+    CHECK(bound.base() == testing::Approx((12 * unit::MB / testing::kPort).base()));
     const std::optional<Choice> filled = extract_planes(instance, bound.base(), 1);
     CAPTURE(leaves);
     REQUIRE(filled.has_value());
-    CHECK(drain_of(instance, *filled).base() == doctest::Approx(bound.base()));
+    CHECK(drain_of(instance, *filled).base() == testing::Approx(bound.base()));
     CHECK(drain_of(instance, longest_first(instance)).base() > 1.05 * bound.base());
   }
 }

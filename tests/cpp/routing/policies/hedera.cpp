@@ -1,13 +1,12 @@
 #include "scalemodel/routing/policies/hedera.hpp"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <utility>
 #include <vector>
 
+#include "approx.hpp"
 #include "routing/instances.hpp"
 #include "scalemodel/routing/policies/ecmp.hpp"
 #include "scalemodel/routing/rates/objective.hpp"
@@ -51,7 +50,7 @@ TEST_CASE("natural demands are the rates that senders and receivers agree on") {
   const std::vector<double> demand = natural_demands(instance);
   const std::vector<double> expected{1.0 / 3, 1.0 / 3, 1.0 / 3, 2.0 / 3, 1.0 / 3, 1.0 / 3};
   for (std::size_t f = 0; f < demand.size(); ++f) {
-    CHECK(demand[f] / testing::kPort.base() == doctest::Approx(expected[f]));
+    CHECK(demand[f] / testing::kPort.base() == testing::Approx(expected[f]));
   }
   LinkGraph down = graph;
   down.fail_node(down.nic_node(4));

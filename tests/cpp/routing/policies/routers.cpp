@@ -1,5 +1,3 @@
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -7,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "approx.hpp"
 #include "routing/instances.hpp"
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/routing/exact/exhaustive.hpp"
@@ -78,7 +77,7 @@ TEST_CASE("colouring is optimal for equal flows, and greedy at most twice as bad
     CHECK(of_greedy <= 2 * optimum);
     // The relaxation is below, and reached by spraying.
     const double sprayed = fabric_load(instance, spray(instance)).drain.base();
-    CHECK(sprayed == doctest::Approx(load_bound(instance).spread.base()));
+    CHECK(sprayed == testing::Approx(load_bound(instance).spread.base()));
     CHECK(sprayed <=
           fabric_load(instance, single_path(*colouring(instance))).drain.base() * (1 + 1e-12));
   }
@@ -161,7 +160,7 @@ TEST_CASE("parts of a flow spread the load more evenly than whole flows") {
   for (std::size_t f = 0; f < flows.size(); ++f) {
     double sum = 0;
     for (int p = routing.first[f]; p < routing.first[f + 1]; ++p) sum += routing.share[p];
-    CHECK(sum == doctest::Approx(1));
+    CHECK(sum == testing::Approx(1));
   }
 }
 

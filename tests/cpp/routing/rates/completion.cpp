@@ -1,11 +1,10 @@
 #include "scalemodel/routing/rates/completion.hpp"
 
-#include <doctest/doctest.h>
-
 #include <cstdint>
 #include <limits>
 #include <vector>
 
+#include "approx.hpp"
 #include "routing/instances.hpp"
 #include "scalemodel/routing/policies/ecmp.hpp"
 #include "scalemodel/routing/simulation/simulate.hpp"
@@ -32,7 +31,7 @@ TEST_CASE("one step of all jobs ends when the simulation of the network says") {
     const NetworkRun run = simulate_network(instance, single_path(choice), once, Seconds{});
     REQUIRE(run.job.size() == 7);
     for (std::size_t i = 0; i < 7; ++i) {
-      CHECK(ends[run.job[i]] == doctest::Approx(run.end[i]).epsilon(1e-8));
+      CHECK(ends[run.job[i]] == testing::Approx(run.end[i]).epsilon(1e-8));
     }
   }
 }
@@ -45,7 +44,7 @@ TEST_CASE("a job without a path never ends, one without flows at once") {
   const RoutingInstance instance(graph, flows);
   const std::vector<double> ends = step_completions(instance, ecmp(instance));
   CHECK(ends[0] == std::numeric_limits<double>::infinity());
-  CHECK(ends[1] == doctest::Approx(1e9 / testing::kPort.base()));
+  CHECK(ends[1] == testing::Approx(1e9 / testing::kPort.base()));
   CHECK(ends[2] == 0);
 }
 

@@ -1,12 +1,11 @@
 #include "scalemodel/routing/rates/packing_bound.hpp"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <vector>
 
+#include "approx.hpp"
 #include "scalemodel/base/random.hpp"
 
 namespace scalemodel {
@@ -41,7 +40,7 @@ TEST_CASE("the bound of few sizes is the least possible load of a leaf") {
     const double least = plain_bound(loads, links);
     const std::vector<LeafPacking> leaf{LeafPacking(loads, links, least)};
     CAPTURE(seed);
-    CHECK(packing_bound(leaf, least) == doctest::Approx(best));
+    CHECK(packing_bound(leaf, least) == testing::Approx(best));
     CHECK(leaf[0].may_fit(best));
     CHECK_FALSE(leaf[0].may_fit(best - 0.5));
   }
@@ -70,8 +69,8 @@ TEST_CASE("leaves with little traffic do not raise the bound of others") {
   // Three flows of 2 on two links need 4; one flow of 5 alone is already more.
   const std::vector<LeafPacking> leaves{LeafPacking(std::vector{2.0, 2.0, 2.0}, 2, 3),
                                         LeafPacking(std::vector{5.0}, 2, 5)};
-  CHECK(packing_bound(std::span(leaves).first(1), 3) == doctest::Approx(4));
-  CHECK(packing_bound(leaves, 5) == doctest::Approx(5));
+  CHECK(packing_bound(std::span(leaves).first(1), 3) == testing::Approx(4));
+  CHECK(packing_bound(leaves, 5) == testing::Approx(5));
 }
 
 }  // namespace

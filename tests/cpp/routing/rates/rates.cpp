@@ -1,11 +1,10 @@
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
+#include "approx.hpp"
 #include "routing/instances.hpp"
 #include "scalemodel/routing/policies/colouring.hpp"
 #include "scalemodel/routing/policies/ecmp.hpp"
@@ -147,7 +146,7 @@ TEST_CASE("both rate models agree when every job is one flow of the same size") 
     const RoutingInstance instance(graph, flows);
     const RoutingQuality q = quality(instance, single_path(ecmp(instance)));
     for (std::size_t j = 0; j < q.fair.size(); ++j) {
-      CHECK(q.fair[j] == doctest::Approx(q.allocated[j]));
+      CHECK(q.fair[j] == testing::Approx(q.allocated[j]));
     }
   }
 }
@@ -167,7 +166,7 @@ TEST_CASE("the slowest allocated job is bound by the link with the most bytes") 
     const RoutingQuality q = quality(instance, routing);
     const std::vector<double> bytes = link_bytes(instance, routing);
     const double most = *std::ranges::max_element(bytes);
-    CHECK(*std::ranges::min_element(q.allocated) == doctest::Approx(kPort.base() / most));
+    CHECK(*std::ranges::min_element(q.allocated) == testing::Approx(kPort.base() / most));
     // No link carries more than its capacity.
     for (std::int32_t link = 0; link < graph.links(); ++link) {
       CHECK(q.carried[link] <= graph.capacity(link).base() * (1 + 1e-9));
@@ -184,10 +183,10 @@ TEST_CASE("spraying gives each flow its share of the spines that are up") {
   const RoutingInstance instance(graph, flows);
   WaterFilling filling;
   for (const double rate : fair_rates(instance, spray(instance), filling)) {
-    CHECK(rate == doctest::Approx(kPort.base() * 24 / 32));
+    CHECK(rate == testing::Approx(kPort.base() * 24 / 32));
   }
   for (const double rate : fair_rates(instance, single_path(*colouring(instance)), filling)) {
-    CHECK((rate == doctest::Approx(kPort.base()) || rate == doctest::Approx(kPort.base() / 2)));
+    CHECK((rate == testing::Approx(kPort.base()) || rate == testing::Approx(kPort.base() / 2)));
   }
 }
 

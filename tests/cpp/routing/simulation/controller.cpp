@@ -1,11 +1,10 @@
 #include "scalemodel/routing/simulation/controller.hpp"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
+#include "approx.hpp"
 #include "routing/instances.hpp"
 #include "scalemodel/base/error.hpp"
 
@@ -72,7 +71,7 @@ TEST_CASE("a controller conserves bytes, and no collective is faster than alone"
           question.run(RoutingPolicy::greedy, {Seconds{0.3}, Seconds{0.1}, forecast});
       REQUIRE(run.network.end.size() == question.collectives());
       CHECK(sum_of(run.network.moved_bytes) ==
-            doctest::Approx(sum_of(run.network.delivered_bytes)).epsilon(1e-9));
+            testing::Approx(sum_of(run.network.delivered_bytes)).epsilon(1e-9));
       for (std::size_t i = 0; i < run.network.end.size(); ++i) {
         const std::int32_t job = run.network.job[i];
         const double least = question.schedules[job].steps / alone[job];
@@ -93,7 +92,7 @@ TEST_CASE("equal flows that are announced in time run as if alone") {
   const ControlledRun run =
       question.run(RoutingPolicy::balanced, {Seconds{0.5}, Seconds{}, Forecast::admitted});
   for (const double efficiency : run.controller.efficiency) {
-    CHECK(efficiency == doctest::Approx(1).epsilon(1e-6));
+    CHECK(efficiency == testing::Approx(1).epsilon(1e-6));
   }
   // A controller that knows only flows in flight reroutes them late.
   const ControlledRun late =

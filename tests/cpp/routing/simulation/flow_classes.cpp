@@ -1,10 +1,9 @@
 #include "scalemodel/routing/simulation/flow_classes.hpp"
 
-#include <doctest/doctest.h>
-
 #include <cstdint>
 #include <vector>
 
+#include "approx.hpp"
 #include "routing/instances.hpp"
 #include "scalemodel/routing/policies/colouring.hpp"
 #include "scalemodel/routing/policies/ecmp.hpp"
@@ -40,7 +39,7 @@ TEST_CASE("one entity per class has the rates of all flows") {
       for (const std::int32_t size : classes.size) members += static_cast<std::size_t>(size);
       CHECK(members == flows.size());
       for (std::size_t f = 0; f < flows.size(); ++f) {
-        CHECK(merged[classes.of_part[f]] == doctest::Approx(rates[f]).epsilon(1e-9));
+        CHECK(merged[classes.of_part[f]] == testing::Approx(rates[f]).epsilon(1e-9));
       }
     }
   }
@@ -79,10 +78,10 @@ TEST_CASE("a long ring takes as many instants as one step after another, in few 
       }
       CHECK(flow_count == 2 * std::int64_t{steps} * graph.nics());
       CHECK(step_count == 2 * steps);
-      CHECK(whole == doctest::Approx(run.end[0] - run.start[0] + run.end[1] - run.start[1]));
-      CHECK(run.end[1] - run.start[1] == doctest::Approx(run.end[0] - run.start[0]));
-      CHECK(run.start[1] == doctest::Approx(run.end[0] + 0.5));
-      CHECK(run.moved_bytes[0] == doctest::Approx(run.delivered_bytes[0]).epsilon(1e-9));
+      CHECK(whole == testing::Approx(run.end[0] - run.start[0] + run.end[1] - run.start[1]));
+      CHECK(run.end[1] - run.start[1] == testing::Approx(run.end[0] - run.start[0]));
+      CHECK(run.start[1] == testing::Approx(run.end[0] + 0.5));
+      CHECK(run.moved_bytes[0] == testing::Approx(run.delivered_bytes[0]).epsilon(1e-9));
       CHECK(run.ring.size() == 2);
       CHECK(run.events >= 2 * steps);
       // Two epochs of two or three simulated steps, not `steps` of them.
@@ -108,8 +107,8 @@ TEST_CASE("repeated steps stop at the start of another job") {
   REQUIRE(run.end.size() == 2);
   // Half rate for 6 s from 5.5 s on moves what 3 steps need.
   CHECK(run.job[0] == 1);
-  CHECK(run.end[0] == doctest::Approx(11.5));
-  CHECK(run.end[1] == doctest::Approx(13));
+  CHECK(run.end[0] == testing::Approx(11.5));
+  CHECK(run.end[1] == testing::Approx(13));
 }
 
 }  // namespace

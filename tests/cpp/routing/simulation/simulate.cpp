@@ -1,10 +1,9 @@
 #include "scalemodel/routing/simulation/simulate.hpp"
 
-#include <doctest/doctest.h>
-
 #include <cstdint>
 #include <vector>
 
+#include "approx.hpp"
 #include "routing/instances.hpp"
 #include "scalemodel/routing/policies/colouring.hpp"
 #include "scalemodel/routing/policies/ecmp.hpp"
@@ -45,8 +44,8 @@ TEST_CASE("bytes are conserved over time, flow by flow and as rates") {
       const RingJob& job = run.jobs[j];
       const double whole =
           4.0 * ring_steps(job) * job.copy * job.copies * ring_step_bytes(job).base();
-      CHECK(result.delivered_bytes[j] == doctest::Approx(whole).epsilon(1e-12));
-      CHECK(result.moved_bytes[j] == doctest::Approx(whole).epsilon(1e-9));
+      CHECK(result.delivered_bytes[j] == testing::Approx(whole).epsilon(1e-12));
+      CHECK(result.moved_bytes[j] == testing::Approx(whole).epsilon(1e-9));
     }
   }
 }
@@ -60,8 +59,8 @@ TEST_CASE("a job alone takes its ideal time") {
   REQUIRE(result.end.size() == 4);
   for (std::size_t epoch = 0; epoch < 4; ++epoch) {
     CHECK(result.end[epoch] - result.start[epoch] ==
-          doctest::Approx(run.schedules[0].steps * step).epsilon(1e-12));
-    if (epoch > 0) CHECK(result.start[epoch] == doctest::Approx(result.end[epoch - 1] + 0.05));
+          testing::Approx(run.schedules[0].steps * step).epsilon(1e-12));
+    if (epoch > 0) CHECK(result.start[epoch] == testing::Approx(result.end[epoch - 1] + 0.05));
   }
 }
 
@@ -75,8 +74,8 @@ TEST_CASE("a flow that ends early frees its share for those that remain") {
   const NetworkRun result =
       simulate_network(instance, single_path(greedy(instance)), once, Seconds{});
   const double alone = 1e9 / kPort.base();
-  CHECK(result.end[0] == doctest::Approx(2 * alone));
-  CHECK(result.end[1] == doctest::Approx(4 * alone));
+  CHECK(result.end[0] == testing::Approx(2 * alone));
+  CHECK(result.end[1] == testing::Approx(4 * alone));
 }
 
 TEST_CASE("simultaneous jobs take the step times of the static rates") {
@@ -92,7 +91,7 @@ TEST_CASE("simultaneous jobs take the step times of the static rates") {
   const RoutingQuality q = quality(instance, routing);
   for (std::size_t i = 0; i < result.job.size(); ++i) {
     const std::int32_t j = result.job[i];
-    CHECK(result.end[i] == doctest::Approx(schedules[j].steps / q.fair[j]));
+    CHECK(result.end[i] == testing::Approx(schedules[j].steps / q.fair[j]));
   }
 }
 
@@ -120,8 +119,8 @@ TEST_CASE("phases of a job follow each other and conserve bytes") {
       CHECK(run.phase_start[i] == begin);
       if (i % 3 == 2) CHECK(run.phase_end[i] == run.end[i / 3]);
     }
-    CHECK(run.delivered_bytes[0] == doctest::Approx(3 * 2 * 24e6));
-    CHECK(run.moved_bytes[0] == doctest::Approx(3 * 2 * 24e6));
+    CHECK(run.delivered_bytes[0] == testing::Approx(3 * 2 * 24e6));
+    CHECK(run.moved_bytes[0] == testing::Approx(3 * 2 * 24e6));
     // Never faster than alone on its NICs; all at once is never slower than one after the other
     // where it is alone.
     const double alone = isolated_times(instance, schedules)[0];

@@ -1,12 +1,11 @@
 #include "scalemodel/routing/simulation/time_shift.hpp"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "approx.hpp"
 #include "routing/instances.hpp"
 #include "scalemodel/routing/policies/greedy.hpp"
 #include "scalemodel/routing/simulation/simulate.hpp"
@@ -51,11 +50,11 @@ TEST_CASE(
   for (const double busy : {0.1, 0.3, 0.5}) {
     const OneSpine question({{busy, 1}, {busy, 1}});
     const TimeShifts shifts = question.shifts();
-    CHECK(shifts.score == doctest::Approx(1));
+    CHECK(shifts.score == testing::Approx(1));
     CHECK(shifts.score_before < 1);
     CHECK(shifts.shift[0] == 0);
     const std::vector<double> none{0, 0};
-    CHECK(question.mean_time(shifts.shift) == doctest::Approx(busy));
+    CHECK(question.mean_time(shifts.shift) == testing::Approx(busy));
     CHECK(question.mean_time(none) > 1.9 * busy);
   }
 }
@@ -87,9 +86,9 @@ TEST_CASE("load above capacity remains on the circle, and shifts never increase 
 TEST_CASE("periods of one to two share a circle of the longer one") {
   const OneSpine question({{0.4, 1}, {0.4, 2}});
   const TimeShifts shifts = question.shifts();
-  CHECK(shifts.score == doctest::Approx(1));
+  CHECK(shifts.score == testing::Approx(1));
   CHECK(shifts.period_error < 1e-9);
-  CHECK(shifts.slots * shifts.slot == doctest::Approx(2));
+  CHECK(shifts.slots * shifts.slot == testing::Approx(2));
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 #include "scalemodel/routing/trees/tree_packing.hpp"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <array>
 #include <vector>
 
+#include "approx.hpp"
 #include "routing/instances.hpp"
 #include "scalemodel/base/error.hpp"
 
@@ -88,7 +87,7 @@ TEST_CASE("broadcast trees carry the least maximum flow on random graphs") {
     CAPTURE(seed);
     const TreePacking trees = pack_broadcast(graph, root);
     check_packing(graph, trees, root, false);
-    CHECK(trees.total().base() == doctest::Approx(broadcast_bound(graph, root).base()));
+    CHECK(trees.total().base() == testing::Approx(broadcast_bound(graph, root).base()));
     const TreePacking both = pack_all_reduce(graph, root, 0.05);
     check_packing(graph, both, root, true);
     CHECK(both.total() <= all_reduce_bound(graph) * (1 + 1e-9));
@@ -101,19 +100,19 @@ TEST_CASE("trees use all links of a DGX-1 where rings cannot") {
   const TreePacking trees = pack_broadcast(whole, 0);
   check_packing(whole, trees, 0, false);
   // Six links of 25 GB/s leave the root, and every other GPU receives 150 GB/s.
-  CHECK(trees.total().base() == doctest::Approx(150e9));
+  CHECK(trees.total().base() == testing::Approx(150e9));
   CHECK(trees.rate.size() <= 6);
   // 24 links over 7: what three double rings reach, 150 GB/s of bus bandwidth over 2 (7 / 8).
   const TreePacking both = pack_all_reduce(whole, 0, 0.03);
-  CHECK(both.total().base() == doctest::Approx(24.0 / 7 * 25e9).epsilon(0.03));
-  CHECK(all_reduce_bound(whole).base() == doctest::Approx(24.0 / 7 * 25e9));
+  CHECK(both.total().base() == testing::Approx(24.0 / 7 * 25e9).epsilon(0.03));
+  CHECK(all_reduce_bound(whole).base() == testing::Approx(24.0 / 7 * 25e9));
   // Without a ring over GPUs 0, 1 and 4, NCCL falls back to PCIe; trees still have links.
   const LinkGraph chain = allocation({1, 0, 4});
-  CHECK(pack_broadcast(chain, 1).total().base() == doctest::Approx(25e9));
-  CHECK(pack_broadcast(chain, 0).total().base() == doctest::Approx(25e9));
+  CHECK(pack_broadcast(chain, 1).total().base() == testing::Approx(25e9));
+  CHECK(pack_broadcast(chain, 0).total().base() == testing::Approx(25e9));
   // A whole half: every GPU has four links to the others.
   const LinkGraph half = allocation({0, 1, 2, 3});
-  CHECK(pack_broadcast(half, 0).total().base() == doctest::Approx(100e9));
+  CHECK(pack_broadcast(half, 0).total().base() == testing::Approx(100e9));
 }
 
 TEST_CASE("fabrics with switches, gaps or strange bandwidths are not packed") {
