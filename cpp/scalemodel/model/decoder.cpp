@@ -137,6 +137,11 @@ void check(const DecoderShape& shape) {
     malformed("qk_rope_head_dim", shape.qk_rope_head_dim,
               "must be below head_dim=" + std::to_string(shape.head_dim));
   }
+  if (shape.kv_lora_rank > 0 && shape.window_head_dim > 0 &&
+      shape.qk_rope_head_dim >= shape.window_head_dim) {
+    malformed("qk_rope_head_dim", shape.qk_rope_head_dim,
+              "must be below window_head_dim=" + std::to_string(shape.window_head_dim));
+  }
 }
 
 double norm_width(Norm norm, double width) { return norm_vectors(norm) * width; }

@@ -294,7 +294,7 @@ double mean_snapshots(const DecoderShape& s) {
 /// The experts that a token meets and that compute something: of experts alike, the share of those.
 int computing_experts(const DecoderShape& s) {
   const double all = static_cast<double>(s.experts) + s.zero_experts;
-  return std::max(1, static_cast<int>(std::lround(s.experts_per_token * s.experts / all)));
+  return std::max(1, static_cast<int>(std::lround(1.0 * s.experts_per_token * s.experts / all)));
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ struct AttentionShape {
   /// 0: all of them.
   int window_where(bool known) const { return known ? window : 0; }
   /// Tokens that a query attends to at most: those that are selected, or those of the window.
-  int attended_where(bool known) const {
-    return selected > 0 ? selected * ratio : window_where(known);
+  double attended_where(bool known) const {
+    return selected > 0 ? 1.0 * selected * ratio : window_where(known);
   }
   /// Values of one token that the KV cache of one of `tp` ranks keeps.
   double cached_values(double tp) const;

@@ -227,7 +227,8 @@ TEST_CASE("by hand: an expert that passes tokens on has a score like the others"
 TEST_CASE("by hand: experts exchange latents, blocks pass on whole tokens") {
   DecoderShape s = testing::experts_8x7b_shape();
   s.expert_latent = 1024;
-  const Unit& unit = make_decoder(s).kinds[0].units.back();
+  const Model model = make_decoder(s);
+  const Unit& unit = model.kinds[0].units.back();
   CHECK(unit.routed());
   CHECK(unit.width_in == 4096);
   CHECK(unit.width_out == 4096);
@@ -237,7 +238,7 @@ TEST_CASE("by hand: experts exchange latents, blocks pass on whole tokens") {
   const double attention = 4096.0 * 4096 * 2 + 2 * 4096.0 * 1024;
   const double block = 8 * 4096 + 2 * 4096.0 * 1024 + 2 * 3 * 1024.0 * 14336;
   Flop gemms = decoder_groups(s)[1].forward_flop(1);
-  for (const LayerOperator& op : make_decoder(s).kinds[0].units[0].operators) {
+  for (const LayerOperator& op : model.kinds[0].units[0].operators) {
     if (op.kind == OperatorKind::attention) gemms = gemms - 32 * op.activation_flop(1);
   }
   CHECK(gemms.base() == Approx(32 * 2 * (attention + block)));
@@ -287,14 +288,15 @@ TEST_CASE("by hand: decays of a delta rule are as many as its keys") {
   const double expected = h * (2 * keys + inner + 8) + (h + keys) * 128 + (h + inner) * 128 +
                           4 * (2 * keys + inner) + keys + 8 + 128 + inner * h;
   CHECK(make_decoder(s).kinds[0].attention_parameters == expected);
-  const RecurrentShape& shape = make_decoder(s).kinds[0].recurrence;
+  const RecurrentShape shape = make_decoder(s).kinds[0].recurrence;
   CHECK(shape.projected() == 2 * keys + inner + inner + keys + 8);
   CHECK(shape.saved_values() == 2 * (2 * keys + inner) + 2 * inner + keys + 2 * 8 * 64 + 8);
 }
 
 TEST_CASE("by hand: a layer mixes the snapshots that there are, and streams once each way") {
   const auto operator_named = [](const DecoderShape& shape, std::string_view name) {
-    for (const LayerOperator& op : make_decoder(shape).kinds[0].units[0].operators) {
+    const Model model = make_decoder(shape);
+    for (const LayerOperator& op : model.kinds[0].units[0].operators) {
       if (op.name == name) return op;
     }
     return LayerOperator{};

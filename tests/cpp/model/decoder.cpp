@@ -209,6 +209,8 @@ TEST_CASE("an impossible decoder is refused by the name and value of the field")
   complains("positions=0", [](S& s) { s.position = Position::learned; });
   complains("kv_shared_layers=3", [](S& s) { s.layers = s.kv_shared_layers = 3; });
   complains("qk_rope_head_dim=4", [](S& s) { s.kv_lora_rank = s.qk_rope_head_dim = 4; });
+  complains("qk_rope_head_dim=1: must be below window_head_dim=1",
+            [](S& s) { s.kv_lora_rank = s.qk_rope_head_dim = s.window_head_dim = 1; });
   const DecoderShape experts = tiny_experts();
   complains("experts_per_token=0", [](S& s) { s.experts_per_token = 0; }, experts);
   complains("experts_per_token=5", [](S& s) { s.experts_per_token = 5; }, experts);
@@ -225,6 +227,9 @@ TEST_CASE("the widest decoders that a card may state are counted without overflo
   const Unit attention = make_decoder(shape).kinds[0].units[0];
   // Queries, keys, values and the output of every head.
   CHECK(attention.saved_cut >= 4e12);
+  DecoderShape experts = tiny_experts();
+  experts.experts = 100'000, experts.experts_per_token = 32'768;
+  CHECK(make_decoder(experts).kinds.back().feed_forward.experts_per_token == 32'768);
 }
 
 }  // namespace
