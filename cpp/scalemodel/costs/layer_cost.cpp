@@ -50,10 +50,11 @@ double reduced_blocks(const LayerKind& kind, bool sequence_sharded) {
 /// follows the last GEMM, and whose sum nothing in the backward pass asks for.
 bool stops_before_reduction(const LayerKind& kind, const LayerLayout& layout,
                             const Conditions& conditions) {
-  const auto last = std::find_if(kind.units.rbegin(), kind.units.rend(),
-                                 [](const Unit& unit) { return unit.reads_stream; });
-  return conditions.stack.early_stop && last != kind.units.rend() &&
-         reduces(*last, layout.sequence_parallel);
+  const Unit* last = nullptr;
+  for (const Unit& unit : kind.units) {
+    if (unit.reads_stream) last = &unit;
+  }
+  return conditions.stack.early_stop && last != nullptr && reduces(*last, layout.sequence_parallel);
 }
 
 /// Chunks of a pipelined overlap: the default of Transformer Engine's userbuffers (num_splits).

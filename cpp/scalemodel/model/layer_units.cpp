@@ -287,7 +287,10 @@ RecurrentShape recurrent_shape(const DecoderShape& s) {
 double mean_snapshots(const DecoderShape& s) {
   if (s.attention_residuals == 0) return 0;
   double sum = 0;
-  for (int layer = 0; layer < s.layers; ++layer) sum += 1 + layer / s.attention_residuals;
+  for (int layer = 0; layer < s.layers; ++layer) {
+    const int further = layer / s.attention_residuals;
+    sum += 1 + further;
+  }
   return sum / s.layers;
 }
 
