@@ -200,3 +200,25 @@ def test_any_stack_can_be_launched_and_says_where_it_differs(stack: str) -> None
     other = again("megatron", est, launched)
     close = other.step_time_s == pytest.approx(est.step_time_s, rel=0.01)
     assert close or any("all in all" in note for note in launched.notes)
+
+
+@pytest.mark.parametrize("stack", ["megatron_lm_2025", "plain"])
+def test_the_vocabulary_is_padded_as_predicted(stack: str) -> None:
+    cluster = sm.cluster("dgx_h100")
+    est = sm.estimate("gpt2_xl", cluster, sm.Training(global_batch=64, sequence=1024), stack=stack)
+    script = sm.launch(est, "megatron").script()
+    multiple = resolve.stack(stack).vocab_multiple
+    assert f"--make-vocab-size-divisible-by {multiple}" in " ".join(script.split())
+    assert sm.read_settings("megatron", script).stack.vocab_multiple == multiple
+    other = script.replace(f"divisible-by {multiple}", "divisible-by 64")
+    assert sm.read_settings("megatron", other).stack.vocab_multiple == 64
+
+
+def test_a_function_holds_no_settings() -> None:
+    est = sm.estimate(
+        "llama3_8b", sm.cluster("dgx_h100"), sm.Training(global_batch=64, sequence=2048)
+    )
+    with pytest.raises(
+        sm.ScaleModelError, match="must be a mapping, a namespace, a path or a text"
+    ):
+        sm.read_settings("megatron", sm.launch(est, "megatron").script)

@@ -53,7 +53,7 @@ def architecture(job: Job, notes: list[str]) -> list[Setting]:
         max_position_embeddings=max(shape.positions, job.task.sequence),
         position_embedding_type=_POSITION[shape.position],
         vocab_size=shape.vocab,
-        make_vocab_size_divisible_by=1,
+        make_vocab_size_divisible_by=job.stack.vocab_multiple,
         ffn_hidden_size=shape.ffn or shape.expert_ffn or 4 * shape.hidden,
         normalization=_NORM.get(shape.norm, "LayerNorm"),
     )

@@ -38,7 +38,6 @@ _IRRELEVANT: Final = (
         "lr",
         "load",
         "log",
-        "make_vocab",
         "manual_gc",
     ),
     *("moe_aux", "moe_grouped", "moe_permute", "moe_router_load", "moe_token"),
@@ -365,6 +364,9 @@ def _facts(given: Given, base: _core.Stack, layers: int) -> dict[str, Any]:
         "grouped_launch": graphs or given.flag("enable_cuda_graph", "external_cuda_graph"),
         "drops_tokens": factor is not None and str(factor).lower() not in ("none", "null"),
         "fused_experts": given.flag("use_transformer_engine_op_fuser"),
+        "vocab_multiple": max(
+            1, given.count("make_vocab_size_divisible_by", default=base.vocab_multiple)
+        ),
         "dropout": _dropout(given),
         "gradients_fp32": _gradients_fp32(given, _precision(given)),
         "overlap_grad_reduce": given.flag("overlap_grad_reduce"),

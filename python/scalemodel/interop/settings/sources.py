@@ -53,7 +53,7 @@ def _table(framework: str, source: object) -> dict[str, Any]:
         return _parsed(text, path, framework)
     if isinstance(source, Sequence) and not isinstance(source, (bytes, bytearray)):
         return from_tokens([str(word) for word in source])
-    if hasattr(source, "__dict__"):
+    if hasattr(source, "__dict__") and not callable(source):
         return {key: _plain(cell) for key, cell in vars(source).items() if not key.startswith("_")}
     raise ScaleModelError(
         f"{framework}: source={source!r}: must be a mapping, a namespace, a path or a text",
