@@ -191,6 +191,38 @@ class TracingClock {
   std::vector<Step> steps_;
 };
 
+/// A bit per sample.
+class Covered {
+ public:
+  explicit Covered(std::size_t batches = 0) : bits_((batches + kBatches - 1) / kBatches) {}
+
+  /// The samples of a batch at which `lasts` reaches `least`.
+  void add(std::size_t batch, const Lanes& lasts, const Lanes& least) {
+    std::uint64_t bits = 0;
+    for (std::size_t i = 0; i < Lanes::kCount; ++i) {
+      bits |= static_cast<std::uint64_t>(lasts.of[i] >= least.of[i]) << i;
+    }
+    if (bits_.size() <= batch / kBatches) bits_.resize(batch / kBatches + 1);
+    bits_[batch / kBatches] |= bits << (batch % kBatches * Lanes::kCount);
+  }
+
+  void add(const Covered& other) {
+    for (std::size_t i = 0; i < bits_.size(); ++i) bits_[i] |= other.bits_[i];
+  }
+
+  int beyond(const Covered& other) const {
+    int count = 0;
+    for (std::size_t i = 0; i < bits_.size(); ++i) {
+      count += std::popcount(bits_[i] & ~other.bits_[i]);
+    }
+    return count;
+  }
+
+ private:
+  static constexpr std::size_t kBatches = 64 / Lanes::kCount;  ///< in a number
+  std::vector<std::uint64_t> bits_;
+};
+
 /// Paths of one sequence at many samples.
 class PathSearch {
  public:
@@ -203,65 +235,74 @@ class PathSearch {
   /// these samples.
   void add(const Batch& batch, const SampledTimes& samples,
            std::array<bool, Lanes::kCount>& missing) {
+    const std::size_t number = least_.size();
     LaneClock clock(sequence_, samples);
     const Lanes ends = PipelineRun(sequence_, clock, traffic_).end();
     Lanes longest;
     for (const CountedPath& path : known_) longest = later(longest, path.lasts(samples));
-    least_.push_back(least(ends, longest));
-    for (const CountedPath& path : found_) longest = later(longest, path.lasts(samples));
+    const Lanes& least = least_.emplace_back(shortest_like(ends, longest));
+    by_known_.add(number, longest, least);
+    const auto cover = [&](Found& found) {
+      const Lanes lasts = found.path.lasts(samples);
+      found.covers.add(number, lasts, least);
+      longest = later(longest, lasts);
+    };
+    for (Found& found : found_) cover(found);
     for (std::size_t i = 0; i < Lanes::kCount; ++i) {
-      if (longest.of[i] >= least_.back().of[i]) continue;
+      if (longest.of[i] >= least.of[i]) continue;
       TracingClock tracing(sequence_, batch[i]);
-      found_.emplace_back(tracing.path_to(PipelineRun(sequence_, tracing, traffic_).end()));
-      longest = later(longest, found_.back().lasts(samples));
+      const PipelinePath path = tracing.path_to(PipelineRun(sequence_, tracing, traffic_).end());
+      found_.push_back({CountedPath(path), number, Covered{}});
+      cover(found_.back());
       missing[i] = true;
     }
   }
 
   /// Those that together are as long as all at every sample: always the one that is so at most of
   /// the samples left. `samples`: all that were added.
-  std::vector<PipelinePath> fewest(std::span<const SampledTimes> samples) const {
-    Covered left((samples.size() + kBatches - 1) / kBatches, ~std::uint64_t{});
-    const auto take = [&](const Covered& covered) {
-      for (std::size_t i = 0; i < left.size(); ++i) left[i] &= ~covered[i];
-    };
-    const auto count = [&](const Covered& covered) {
-      int covers = 0;
-      for (std::size_t i = 0; i < left.size(); ++i) covers += std::popcount(left[i] & covered[i]);
-      return covers;
-    };
-    for (const CountedPath& path : known_) take(covered(path, samples));
-    std::vector<Covered> covers;
+  std::vector<PipelinePath> fewest(std::span<const SampledTimes> samples) {
+    Covered taken(samples.size());
+    taken.add(by_known_);
     // How many samples a path covered when it was last looked at, never less than it covers now.
     using Candidate = std::pair<int, std::size_t>;
     const auto worse = [](const Candidate& a, const Candidate& b) {
       return a.first < b.first || (a.first == b.first && a.second > b.second);
     };
     std::priority_queue<Candidate, std::vector<Candidate>, decltype(worse)> candidates(worse);
-    for (const CountedPath& path : found_) {
-      covers.push_back(covered(path, samples));
-      candidates.emplace(count(covers.back()), covers.size() - 1);
+    for (std::size_t i = 0; i < found_.size(); ++i) {
+      Found& found = found_[i];
+      for (std::size_t batch = 0; batch < found.since; ++batch) {
+        found.covers.add(batch, found.path.lasts(samples[batch]), least_[batch]);
+      }
+      candidates.emplace(found.covers.beyond(taken), i);
     }
     std::vector<PipelinePath> kept;
     while (!candidates.empty()) {
       const std::size_t path = candidates.top().second;
       candidates.pop();
-      const Candidate now{count(covers[path]), path};
+      const Candidate now{found_[path].covers.beyond(taken), path};
       if (now.first == 0) continue;
       if (!candidates.empty() && worse(now, candidates.top())) {
         candidates.push(now);
         continue;
       }
-      kept.push_back(found_[path].path());
-      take(covers[path]);
+      kept.push_back(found_[path].path.path());
+      taken.add(found_[path].covers);
     }
     return kept;
   }
 
  private:
+  /// A path and the samples at which it is the longest, of the batches from `since` on.
+  struct Found {
+    CountedPath path;
+    std::size_t since;
+    Covered covers;
+  };
+
   /// A path that lasts so long stands for one until `ends`: it lacks next to nothing of the step
   /// and little of what `known` paths lack, so that traffic is not lost in a long step.
-  static Lanes least(const Lanes& ends, const Lanes& known) {
+  static Lanes shortest_like(const Lanes& ends, const Lanes& known) {
     constexpr float kOfStep = 2e-4F, kOfTraffic = 3e-2F;
     Lanes least;
     for (std::size_t i = 0; i < Lanes::kCount; ++i) {
@@ -271,28 +312,12 @@ class PathSearch {
     return least;
   }
 
-  /// A bit per sample.
-  using Covered = std::vector<std::uint64_t>;
-  static constexpr std::size_t kBatches = 64 / Lanes::kCount;  ///< in a number
-
-  /// Samples at which a path is the longest.
-  Covered covered(const CountedPath& path, std::span<const SampledTimes> samples) const {
-    Covered covered((samples.size() + kBatches - 1) / kBatches);
-    for (std::size_t batch = 0; batch < samples.size(); ++batch) {
-      const Lanes lasts = path.lasts(samples[batch]);
-      std::uint64_t bits = 0;
-      for (std::size_t i = 0; i < Lanes::kCount; ++i) {
-        bits |= static_cast<std::uint64_t>(lasts.of[i] >= least_[batch].of[i]) << i;
-      }
-      covered[batch / kBatches] |= bits << (batch % kBatches * Lanes::kCount);
-    }
-    return covered;
-  }
-
   const PassSequence& sequence_;
   StepTrafficKind traffic_;
-  std::vector<CountedPath> known_, found_;
+  std::vector<CountedPath> known_;
+  std::vector<Found> found_;
   std::vector<Lanes> least_;  ///< that a path must last at every sample
+  Covered by_known_;
 };
 
 /// All searches of a pipeline, at the same samples until no path is missing.
