@@ -1,5 +1,5 @@
-"""How hypothesis runs everywhere, no figure that outlives its test, and lines of tests at the end
-of pytest's report.
+"""How hypothesis runs everywhere, no figure that outlives its test, which tests count lines, and
+lines of tests at the end of pytest's report.
 
 Here and not further down: where tests run in several processes, only this file is read in the one
 that reports.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import pytest
 from hypothesis import settings
@@ -35,9 +35,28 @@ class ClosedFigures:
             pyplot.close("all")
 
 
+class PausedCoverage:
+    """Counts no lines where a test runs the same ones over and over, each of which others run too:
+    counting takes three times as long as the test.
+    """
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Its fixtures included."""
+        counting = getattr(item.config.pluginmanager.getplugin("_cov"), "cov_controller", None)
+        if counting is None or not {"laws", "test_accuracy.py"} & set(item.path.parts):
+            return (yield)
+        counting.pause()
+        try:
+            return (yield)
+        finally:
+            counting.resume()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Where this file is read late, too."""
     config.pluginmanager.register(ClosedFigures())
+    config.pluginmanager.register(PausedCoverage())
     # Several processes take files in their order, not those of many tests first: see below.
     config.option.loadscopereorder = False
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "approx.hpp"
+#include "draws.hpp"
 #include "scalemodel/costs/tables.hpp"
 #include "scalemodel/estimator/estimate.hpp"
 #include "scalemodel/model/decoder.hpp"

@@ -62,7 +62,8 @@ TEST_CASE("evaluating thousands of strategies on filled tables allocates nothing
   std::vector<testing::Question> questions = testing::all_questions();
   testing::Random random(21);
   std::vector<Strategy> strategies;
-  for (int i = 0; i < 3000; ++i) strategies.push_back(testing::random_strategy(random));
+  for (int i = 0; i < testing::draws(3000); ++i)
+    strategies.push_back(testing::random_strategy(random));
   for (testing::Question& question : questions) {
     for (const Strategy& strategy : strategies) question.tables.tabulate(strategy);
   }
@@ -74,7 +75,7 @@ TEST_CASE("evaluating thousands of strategies on filled tables allocates nothing
     }
   }
   CHECK(allocations - before == 0);
-  CHECK(can_run > 2000);
+  CHECK(can_run > testing::draws(2000));
 }
 
 TEST_CASE("evaluating group strategies on filled tables allocates nothing") {

@@ -171,7 +171,7 @@ TEST_CASE("further groups last as long as the slowest stage works on them") {
 
 TEST_CASE("slower parts and longer hops never shorten a pipeline") {
   testing::Random random(83);
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < testing::draws(50); ++i) {
     std::vector<int> chunks(8);
     for (int& layers : chunks) layers = 1 + random.below(3);
     const int m = 1 + random.below(30);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "approx.hpp"
+#include "draws.hpp"
 #include "routing/instances.hpp"
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/routing/exact/exhaustive.hpp"
@@ -180,7 +181,7 @@ TEST_CASE("annealing repeats, and its best state is no worse than its last") {
 TEST_CASE("local search finds the two-layer optimum of small instances") {
   for (const RateModel model : {RateModel::fair_share, RateModel::allocated}) {
     int found = 0;
-    constexpr int kTrials = 40;
+    constexpr int kTrials = testing::draws(40);
     for (std::uint64_t seed = 0; seed < kTrials; ++seed) {
       SplitMix random(seed);
       const LinkGraph graph = clos(3, 2, 4);
