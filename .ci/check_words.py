@@ -34,6 +34,9 @@ PRIVATE = {
     "a noun": re.compile(r"\b(?:whoever|nobody|so many|so much|at hand)\b", re.IGNORECASE),
     "CdclSolver": re.compile(r"\bClauseSearch\b"),
     "closed loop": re.compile(r"\bKeptRunning\b"),
+    "preempted, preemptions (evict stays for cache blocks)": re.compile(
+        r"\b(?:evictions?|evicted (?:request|sequence)s?)\b", re.IGNORECASE
+    ),
     "exposed": re.compile(r"\b(?:in|stays in) the open\b", re.IGNORECASE),
     "token embedding": re.compile(r"\btoken tables?\b", re.IGNORECASE),
     "slowdown": re.compile(r"\bslow-downs?\b", re.IGNORECASE),

@@ -18,9 +18,9 @@ namespace scalemodel::bindings {
 namespace {
 
 /// One instance, tabulated.
-struct Deployment {
-  Deployment(Model served, const Cluster& on, const Engine& with,
-             const ServingKernels& kernel_constants, const ServingLayout& spread, double imbalance)
+struct Instance {
+  Instance(Model served, const Cluster& on, const Engine& with,
+           const ServingKernels& kernel_constants, const ServingLayout& spread, double imbalance)
       : model(std::move(served)),
         cluster(on),
         engine(with),
@@ -56,7 +56,7 @@ double checked(const char* name, double value, double low, double high) {
 constexpr double kMany = 1e9;
 constexpr py::ssize_t kServedColumns = 5;
 
-StepTime step_of(const Deployment& deployment, double sequences, double context, double prompts,
+StepTime step_of(const Instance& instance, double sequences, double context, double prompts,
                  double prompt_tokens, double prompt_keys, double query_tokens,
                  double draft_tokens) {
   StepWork work;
@@ -67,7 +67,7 @@ StepTime step_of(const Deployment& deployment, double sequences, double context,
   work.prompt_keys = checked("prompt_keys", prompt_keys, 0, kMany);
   work.query_tokens = checked("query_tokens", query_tokens, 1, kMany);
   work.draft_tokens = checked("draft_tokens", draft_tokens, 0, kMany);
-  return deployment.times.of(work);
+  return instance.times.of(work);
 }
 
 std::vector<Request> stream_of(const NumberColumn& arrivals, const NumberColumn& input,
@@ -89,17 +89,16 @@ std::vector<Request> stream_of(const NumberColumn& arrivals, const NumberColumn&
   return requests;
 }
 
-py::tuple simulate(const Deployment& deployment, const RequestMix& mix,
-                   const NumberColumn& arrivals, const NumberColumn& input,
-                   const NumberColumn& output, int replicas, bool prefilled, Balance balance,
-                   std::uint64_t seed) {
+py::tuple simulate(const Instance& instance, const RequestMix& mix, const NumberColumn& arrivals,
+                   const NumberColumn& input, const NumberColumn& output, int replicas,
+                   bool prefilled, Balance balance, std::uint64_t seed) {
   checked("replicas", replicas, 1, 1e6);
   const std::vector<Request> requests = stream_of(arrivals, input, output, prefilled);
   StreamResult result;
   {
     const py::gil_scoped_release released;
-    const CacheCapacity capacity = deployment.capacity(mix.input, mix.output);
-    result = simulate_stream(deployment.times, deployment.blocks, capacity, mix, requests,
+    const CacheCapacity capacity = instance.capacity(mix.input, mix.output);
+    result = simulate_stream(instance.times, instance.blocks, capacity, mix, requests,
                              {replicas, balance, seed});
   }
   py::array_t<double> served(
@@ -108,7 +107,7 @@ py::tuple simulate(const Deployment& deployment, const RequestMix& mix,
   for (const Served& each : result.served) {
     const std::array<double, kServedColumns> row{
         each.started.base(), each.first_token.base(), each.finished.base(),
-        static_cast<double>(each.evictions), each.refused ? 1.0 : 0.0};
+        static_cast<double>(each.preemptions), each.refused ? 1.0 : 0.0};
     out = std::copy(row.begin(), row.end(), out);
   }
   return py::make_tuple(served, result.totals);
@@ -170,8 +169,8 @@ py::tuple search_plans(const Model& model, const Cluster& cluster, const Engine&
   return py::make_tuple(plan_rows(found.best), plan_rows(found.front), found.plans, found.feasible);
 }
 
-void bind_deployment(py::module_& m) {
-  py::class_<Deployment>(m, "Deployment", "One serving instance, tabulated.")
+void bind_instance(py::module_& m) {
+  py::class_<Instance>(m, "Instance", "One serving instance, tabulated.")
       .def(py::init([](const Model& model, const Cluster& cluster, const Engine& engine,
                        const ServingKernels& kernels, const ServingLayout& layout,
                        double imbalance) {
@@ -180,47 +179,46 @@ void bind_deployment(py::module_& m) {
                throw MalformedQuestion("layout: illegal: " + std::string(name_of(reason)));
              }
              if (imbalance != 0) checked("imbalance", imbalance, 1, 1e4);
-             return Deployment(model, cluster, engine, kernels, layout, imbalance);
+             return Instance(model, cluster, engine, kernels, layout, imbalance);
            }),
            py::arg("model"), py::arg("cluster"), py::arg("engine"), py::arg("kernels"),
            py::arg("layout"), py::arg("imbalance") = 1.0)
       .def("step", &step_of, py::kw_only(), py::arg("sequences") = 0.0, py::arg("context") = 0.0,
            py::arg("prompts") = 0.0, py::arg("prompt_tokens") = 0.0, py::arg("prompt_keys") = 0.0,
            py::arg("query_tokens") = 1.0, py::arg("draft_tokens") = 0.0, "Time of one step.")
-      .def("capacity", &Deployment::capacity, py::arg("input_tokens"), py::arg("output_tokens"),
+      .def("capacity", &Instance::capacity, py::arg("input_tokens"), py::arg("output_tokens"),
            "Memory of the fullest rank and what its KV cache holds.")
       .def(
           "cache_blocks",
-          [](const Deployment& deployment, double tokens) {
-            return deployment.blocks.of(checked("tokens", tokens, 0, kMany));
+          [](const Instance& instance, double tokens) {
+            return instance.blocks.of(checked("tokens", tokens, 0, kMany));
           },
           py::arg("tokens"), "Blocks of one rank for a sequence.")
       .def(
           "steady_state",
-          [](const Deployment& deployment, const RequestMix& mix, double concurrency,
-             bool limited) {
-            CacheCapacity capacity = deployment.capacity(mix.input, mix.output);
+          [](const Instance& instance, const RequestMix& mix, double concurrency, bool limited) {
+            CacheCapacity capacity = instance.capacity(mix.input, mix.output);
             if (!limited) {
               capacity.max_running_sequences =
                   std::max(capacity.max_running_sequences, concurrency);
             }
-            return steady_state(deployment.times, capacity, mix,
+            return steady_state(instance.times, capacity, mix,
                                 checked("concurrency", concurrency, 0, kMany));
           },
           py::arg("mix"), py::arg("concurrency"), py::arg("limited") = true,
           "At a fixed concurrency; not limited: even beyond the KV cache.")
       .def(
           "steady_state_at",
-          [](const Deployment& deployment, const RequestMix& mix, double rate) {
-            return steady_state_at(deployment.times, deployment.capacity(mix.input, mix.output),
-                                   mix, checked("requests_per_s", rate, 0, kMany));
+          [](const Instance& instance, const RequestMix& mix, double rate) {
+            return steady_state_at(instance.times, instance.capacity(mix.input, mix.output), mix,
+                                   checked("requests_per_s", rate, 0, kMany));
           },
           py::arg("mix"), py::arg("requests_per_s"),
           "With requests arriving at this rate per second.")
       .def("simulate", &simulate, py::arg("mix"), py::arg("arrival_s"), py::arg("input_tokens"),
            py::arg("output_tokens"), py::arg("replicas") = 1, py::arg("prefilled") = false,
            py::arg("balance") = Balance::random, py::arg("seed") = 0,
-           "Per request: started, first token, finished, evictions, refused; and the totals.");
+           "Per request: started, first token, finished, preemptions, refused; and the totals.");
 }
 
 }  // namespace
@@ -257,7 +255,7 @@ ServingLayout(tp=8, ep=8))");
       "ok, or the reason why an instance cannot be laid out so.");
   m.def("tokens_per_step", &tokens_per_step, py::arg("mix"),
         "Tokens a sequence gains per step, accepted draft tokens included.");
-  bind_deployment(m);
+  bind_instance(m);
   m.def("search_serving", &search_plans, py::arg("model"), py::arg("cluster"), py::arg("engine"),
         py::arg("kernels"), py::arg("mix"), py::arg("imbalance"), py::arg("layouts"),
         py::arg("max_batched_tokens"), py::arg("per_octave"), py::arg("goal"), py::arg("ttft_s"),

@@ -39,8 +39,8 @@ def test_a_search_of_a_million_plans(benchmark: Any) -> None:
 
 def test_one_steady_state(benchmark: Any) -> None:
     plan = sm.serve("llama3_70b", "dgx_h100", TASK, sm.ServingLayout(tp=4), replicas=1)
-    capacity = plan.deployment.capacity(1000, 200)
-    state = benchmark(plan.deployment.steady_state, TASK.mix, 100.0)
+    capacity = plan.instance.capacity(1000, 200)
+    state = benchmark(plan.instance.steady_state, TASK.mix, 100.0)
     assert state.concurrency == 100 <= capacity.max_running_sequences
     benchmark.extra_info |= {"goal_s": 2e-6, "includes": "one call across the border"}
 

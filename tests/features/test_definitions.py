@@ -18,7 +18,7 @@ import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.cli import main, make_parser
 from scalemodel.resolve.engines import engine as engine_constants
-from scalemodel.serving.plan import deployment_for
+from scalemodel.serving.plan import instance_for
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CHAT = sm.Inference(input_tokens=1000, output_tokens=200, precision="bf16")
@@ -57,14 +57,14 @@ def serving(model: str, cluster: str = "dgx_h200", **task: Any) -> sm.Serving:
 
 def test_the_latent_cache_of_deepseek_v2() -> None:
     plan = serving("deepseek_v2")
-    block = plan.deployment.capacity(1000, 200).block_bytes
+    block = plan.instance.capacity(1000, 200).block_bytes
     assert block / engine_constants(plan.engine).block_tokens == (512 + 64) * 60 * 2 == 69_120
 
 
 def test_the_cache_has_a_format_of_its_own() -> None:
     """Half the bytes of a cache entry, the weights as they were."""
     wide, narrow = (
-        serving("llama3_70b", kv_precision=kv).deployment.capacity(1000, 200)
+        serving("llama3_70b", kv_precision=kv).instance.capacity(1000, 200)
         for kv in ("bf16", "fp8")
     )
     assert wide.block_bytes == 2 * narrow.block_bytes
@@ -75,8 +75,8 @@ def test_four_bit_weights_carry_their_block_scales() -> None:
     """NVFP4: a byte of scale per 16 values. MXFP4: one per 32, experts alone."""
     shape = sm.model("gpt_oss_120b").shape
     experts = 3 * shape.layers * shape.experts * shape.hidden * shape.expert_ffn
-    dense = serving("gpt_oss_120b").deployment.capacity(1000, 200).memory_weights_bytes
-    narrow = serving("gpt_oss_120b", precision="mxfp4").deployment.capacity(1000, 200)
+    dense = serving("gpt_oss_120b").instance.capacity(1000, 200).memory_weights_bytes
+    narrow = serving("gpt_oss_120b", precision="mxfp4").instance.capacity(1000, 200)
     saved = 8 * 8 * (dense - narrow.memory_weights_bytes) / experts
     assert 16 - saved == pytest.approx(4.25, rel=1e-3)
 
@@ -213,7 +213,7 @@ def test_a_chunk_as_long_as_the_prompt_is_no_chunk() -> None:
         constants = engine_constants(plan.engine).replace(
             mixed_batches=True, tunes_limits=False, **changed
         )
-        built, _ = deployment_for(
+        built, _ = instance_for(
             model, cluster, "bf16", "bf16", 1.0, plan.layout, plan.engine, constants
         )
         mix = _core.RequestMix(input_tokens=1000, output_tokens=20)

@@ -44,6 +44,7 @@ def repository_with(root: Path, name: str, text: str) -> Path:
         ("engines of that era", "version"),
         ("int kMostRanks = 8;", "kMax..."),
         ("engine.splits_prompts", "chunked_prefill"),
+        ("an evicted sequence starts again", "preempted"),
     ],
 )
 def test_a_word_of_our_own_is_reported_with_the_field_s(

@@ -84,7 +84,7 @@ class Instance {
   struct Prompt {
     std::size_t request;
     double rest;    ///< prompt tokens still to compute
-    double tokens;  ///< of the prompt; after an eviction with what had been answered
+    double tokens;  ///< of the prompt; after a preemption with what had been answered
     double answer;  ///< tokens still to come
   };
   /// A running sequence. It ends when every sequence has gained `end` tokens.
@@ -127,7 +127,7 @@ class Instance {
   }
 
   void step() {
-    evict();
+    preempt();
     StepWork work;
     work.query_tokens = query_tokens_;
     work.draft_tokens = mix_.speculative_tokens;
@@ -139,7 +139,7 @@ class Instance {
       Prompt prompt = waiting_.front();
       waiting_.pop_front();
       Served& served = served_[prompt.request];
-      if (served.evictions == 0) served.started = now_;
+      if (served.preemptions == 0) served.started = now_;
       reserved_ += needed(prompt);
       held_ += prompt.tokens;
       if (prompt.rest <= 0) {
@@ -268,7 +268,7 @@ class Instance {
   }
 
   /// The latest sequences lose their cache when it is full, and start again as prompts.
-  void evict() {
+  void preempt() {
     if (reserves()) return;
     while (sequences_ > 1 && used() > all_blocks_) {
       while (!running_.back().alive) running_.pop_back();
@@ -277,8 +277,8 @@ class Instance {
       drop_dead();
       const double tokens = last.tokens + gained;
       waiting_.push_front({last.request, tokens, tokens, last.answer - gained});
-      ++served_[last.request].evictions;
-      totals_.evictions += 1;
+      ++served_[last.request].preemptions;
+      totals_.preemptions += 1;
     }
   }
 
@@ -359,7 +359,7 @@ StreamResult simulate_stream(const StepTimes& times, const CacheBlocks& blocks,
     result.totals.steps += part.steps;
     result.totals.running_s += part.running_s;
     result.totals.in_system_s += part.in_system_s;
-    result.totals.evictions += part.evictions;
+    result.totals.preemptions += part.preemptions;
     result.totals.busy += part.busy;
     gaps.merge(instance.gaps());
     end = max(end, instance.end());

@@ -1,4 +1,4 @@
-// A stream of requests through serving instances, step by step: queues, batches, evictions.
+// A stream of requests through serving instances, step by step: queues, batches, preemptions.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ struct Served {
   Seconds started;  ///< first step that worked on it
   Seconds first_token;
   Seconds finished;
-  std::int32_t evictions = 0;
+  std::int32_t preemptions = 0;
   bool refused = false;  ///< longer than the whole cache
 };
 
@@ -37,7 +37,7 @@ struct StreamTotals {
   double steps = 0;
   double running_s = 0;    ///< integral of running sequences over time
   double in_system_s = 0;  ///< integral of all requests between arrival and end
-  double evictions = 0;
+  double preemptions = 0;
   Seconds busy;  ///< time inside steps
   Seconds makespan;
   Seconds itl_median, itl_p90, itl_p99;
@@ -53,7 +53,8 @@ struct RecordOf<StreamTotals> {
       field("steps", &T::steps, "steps of all instances"),
       field("running_s", &T::running_s, "integral of running sequences over time"),
       field("in_system_s", &T::in_system_s, "integral of requests between arrival and end"),
-      field("evictions", &T::evictions, "preempted sequences: their KV cache blocks were evicted"),
+      field("preemptions", &T::preemptions,
+            "preempted sequences: their KV cache blocks were evicted"),
       field("busy_s", &T::busy, "time inside steps, all instances"),
       field("makespan_s", &T::makespan, "from the first arrival to the last token"),
       field("itl_median_s", &T::itl_median, "between tokens, half of them"),

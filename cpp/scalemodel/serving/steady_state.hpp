@@ -89,7 +89,7 @@ SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
 /// its prompt and S steps in the company of those that it finds, and concurrency follows from
 /// Little's law. Up to 60 % of the highest rate that is not saturated 99.8 % of random deployments
 /// agree with the simulation of a stream within 5 %, 99 % within 3 %; what is missed most are
-/// caches that hold one to three whole sequences and evict. A rate is saturated, too, at which
+/// caches that hold one to three whole sequences and preempt. A rate is saturated, too, at which
 /// prompts leave so little time for decode that all slots fill, although the instance could finish
 /// as many.
 SteadyState steady_state_at(const StepTimes& times, const CacheCapacity& capacity,

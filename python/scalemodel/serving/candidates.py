@@ -19,7 +19,7 @@ from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.resolve.engines import kernels_for
 from scalemodel.serving.limits import slack_of
 from scalemodel.serving.measured import CACHE
-from scalemodel.serving.plan import MEMORY_COLUMNS, deployment_of, ranks_of
+from scalemodel.serving.plan import MEMORY_COLUMNS, instance_of, ranks_of
 from scalemodel.serving.plans import DEGREES, layout_text
 from scalemodel.serving.promises import (
     SEQUENCES,
@@ -225,7 +225,7 @@ def _least_running(question: Question, candidate: Candidate, worst: float) -> fl
     """As few as do better than `worst` in steady state, were they to hold."""
     if question.goal != "throughput" or not np.isfinite(worst) or candidate.concurrency is None:
         return 1.0
-    built, mix = candidate.deployment(), question.promise.task.mix
+    built, mix = candidate.instance(), question.promise.task.mix
 
     def better(running: float) -> bool:
         rate = float(built.steady_state(mix, running).requests_per_s)
@@ -242,10 +242,10 @@ def _least_running(question: Question, candidate: Candidate, worst: float) -> fl
 
 def _nearest_limit(plan: Serving, candidate: Candidate) -> str:
     """What keeps a plan from more running: room, or the limit that it comes nearest to."""
-    assert plan.deployment is not None
+    assert plan.instance is not None
     assert plan.state is not None
     task, limits = plan.task, candidate.promise.limits
-    capacity = plan.deployment.capacity(task.input_tokens, task.output_tokens)
+    capacity = plan.instance.capacity(task.input_tokens, task.output_tokens)
     values = {**state_values(plan.state, task), **candidate.values}
     nearest = slack_of(values, limits)[1]
     if nearest and plan.state.concurrency + 1 <= capacity.max_running_sequences:
@@ -349,9 +349,7 @@ def why_none(question: Question, misses: Sequence[Miss]) -> tuple[str, str]:
         legal = _core.check_serving_layout(promise.model.core, layout, promise.cluster.core)
         if legal != "ok":
             continue
-        built, _ = deployment_of(
-            promise.model, promise.cluster, promise.task, layout, promise.engine
-        )
+        built, _ = instance_of(promise.model, promise.cluster, promise.task, layout, promise.engine)
         held = built.capacity(promise.task.input_tokens, promise.task.output_tokens)
         needed = sum(getattr(held, name) for name in MEMORY_COLUMNS if "kv_cache" not in name)
         if least is None or needed < least[0]:

@@ -21,7 +21,7 @@ def decode_load(
     cluster: Cluster,
     task: Inference,
     layout: _core.ServingLayout,
-    deployment: _core.Deployment,
+    instance: _core.Instance,
     sequences: float,
 ) -> _core.DecodeLoad:
     """One instance's step of running sequences, as the law of serving power knows it.
@@ -32,14 +32,14 @@ def decode_load(
     --------
     >>> import scalemodel as sm
     >>> plan = sm.serve("llama3_8b", "dgx_h100", sm.Inference(input_tokens=1000, output_tokens=200))
-    >>> load = decode_load(plan.model, plan.cluster, plan.task, plan.layout, plan.deployment, 32)
+    >>> load = decode_load(plan.model, plan.cluster, plan.task, plan.layout, plan.instance, 32)
     >>> load.sequences, load.weight_bytes
     (32.0, 2.0)
     """
     accelerator = cluster.core.accelerator
     context = task.input_tokens + (task.output_tokens + 1) / 2
-    capacity = deployment.capacity(task.input_tokens, task.output_tokens)
-    rank_cache = deployment.cache_blocks(context) * capacity.block_bytes
+    capacity = instance.capacity(task.input_tokens, task.output_tokens)
+    rank_cache = instance.cache_blocks(context) * capacity.block_bytes
     stage_ranks = layout.tp * layout.cp * layout.pp
     peaks = dict(zip(_core.precisions(), accelerator.peak_flop_per_s, strict=True))
     narrow = task.precision.startswith("fp") and task.precision != "fp16"
@@ -70,7 +70,7 @@ def accelerator_power_w(cluster: Cluster, load: _core.DecodeLoad) -> float:
     --------
     >>> import scalemodel as sm
     >>> plan = sm.serve("llama3_8b", "dgx_h100", sm.Inference(input_tokens=1000, output_tokens=200))
-    >>> load = decode_load(plan.model, plan.cluster, plan.task, plan.layout, plan.deployment, 32)
+    >>> load = decode_load(plan.model, plan.cluster, plan.task, plan.layout, plan.instance, 32)
     >>> 150 < accelerator_power_w(plan.cluster, load) < 700
     True
     """

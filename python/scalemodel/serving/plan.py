@@ -30,7 +30,7 @@ MEMORY_COLUMNS = (
 
 
 @catalog.kept(256)
-def deployment_for(
+def instance_for(
     model: Model,
     cluster: Cluster,
     precision: str,
@@ -39,13 +39,13 @@ def deployment_for(
     layout: _core.ServingLayout,
     engine: str,
     constants: _core.Engine | None = None,
-) -> tuple[_core.Deployment, str]:
+) -> tuple[_core.Instance, str]:
     """One instance, tabulated, and a note on the kernels that stand in for others.
 
     `constants` take the place of the engine's own.
     """
     kernels, note = kernels_for(cluster, engine, model.shape, precision, kv_precision)
-    built = _core.Deployment(
+    built = _core.Instance(
         model.core,
         cluster.core,
         engine_constants(engine) if constants is None else constants,
@@ -60,14 +60,14 @@ def deployment_for(
 ENGINE_LIMITS = ("max_batched_tokens", "max_running_sequences")
 
 
-def deployment_of(
+def instance_of(
     model: Model,
     cluster: Cluster,
     task: Inference,
     layout: _core.ServingLayout,
     engine: str,
     limits: Mapping[str, int] | None = None,
-) -> tuple[_core.Deployment, str]:
+) -> tuple[_core.Instance, str]:
     """The instance that serves a task, and the note on its kernels.
 
     `limits` are those of `ENGINE_LIMITS` that take the place of the engine's own.
@@ -82,7 +82,7 @@ def deployment_of(
         engine,
     )
     if not limits:
-        return deployment_for(*question)
+        return instance_for(*question)
     constants = engine_constants(engine)
     given: dict[str, Any] = dict(limits)
     if constants.limits_per_rank:
@@ -91,7 +91,7 @@ def deployment_of(
         constants = constants.replace(**own, limits_per_rank=False)
     if constants.tunes_limits:
         # The limit that is not given stays as the engine would have tuned it.
-        built = deployment_for(*question)
+        built = instance_for(*question)
         tuned = built[0].capacity(task.input_tokens, task.output_tokens)
         own = {
             "max_batched_tokens": tuned.max_batched_tokens,
@@ -101,7 +101,7 @@ def deployment_of(
             return built  # What it tunes by itself, given, is the same engine.
         given = {name: max(1, int(value)) for name, value in own.items()} | given
         given["tunes_limits"] = False
-    return deployment_for(*question, constants.replace(**given))
+    return instance_for(*question, constants.replace(**given))
 
 
 class ServingPlan(ColumnAnswer):
@@ -118,7 +118,7 @@ class ServingPlan(ColumnAnswer):
         verdict: str,
         *,
         note: str = "",
-        deployment: _core.Deployment | None = None,
+        instance: _core.Instance | None = None,
         state: _core.SteadyState | None = None,
         asked_rate: float | None = None,
         asked_concurrency: float | None = None,
@@ -132,7 +132,7 @@ class ServingPlan(ColumnAnswer):
         self.replicas = replicas
         self.verdict = verdict
         self.note = note
-        self.deployment = deployment
+        self.instance = instance
         self.state = state
         self.asked_rate = asked_rate
         self.asked_concurrency = asked_concurrency
@@ -144,19 +144,19 @@ class ServingPlan(ColumnAnswer):
 
     def __getstate__(self) -> dict[str, Any]:
         # The tables of an instance follow from the question.
-        return {**self.__dict__, "deployment": self.deployment is not None}
+        return {**self.__dict__, "instance": self.instance is not None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
-        if state["deployment"]:
-            self.deployment = self.instance(self.engine_limits)
+        if state["instance"]:
+            self.instance = self.instance_under(self.engine_limits)
         else:
-            self.deployment = None
+            self.instance = None
 
-    def instance(self, limits: Mapping[str, int]) -> _core.Deployment:
+    def instance_under(self, limits: Mapping[str, int]) -> _core.Instance:
         """One instance of the plan under other limits of its engine."""
         question = (self.model, self.cluster, self.task, self.layout, self.engine)
-        return deployment_of(*question, limits)[0]
+        return instance_of(*question, limits)[0]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -177,10 +177,10 @@ class ServingPlan(ColumnAnswer):
 
     def _answer(self) -> dict[str, Any]:
         names = (*_ANSWER, *MEMORY_COLUMNS, *STEP_COLUMNS)
-        if self.state is None or self.deployment is None:
+        if self.state is None or self.instance is None:
             return dict.fromkeys(names)
         state, task = self.state, self.task
-        capacity = self.deployment.capacity(task.input_tokens, task.output_tokens)
+        capacity = self.instance.capacity(task.input_tokens, task.output_tokens)
         requests = self.replicas * state.requests_per_s
         accelerators = self.replicas * ranks_of(self.layout)
         price = accelerators * float(self.cluster.core.price_usd_per_s)
@@ -208,7 +208,7 @@ class ServingPlan(ColumnAnswer):
         }
         answer |= {name: getattr(capacity, name) for name in MEMORY_COLUMNS}
         load = decode_load(
-            self.model, self.cluster, task, self.layout, self.deployment, state.concurrency
+            self.model, self.cluster, task, self.layout, self.instance, state.concurrency
         )
         power_w = accelerators * accelerator_power_w(self.cluster, load)
         answer |= {"power_w": power_w, "output_tokens_per_j": output / power_w}
@@ -217,10 +217,10 @@ class ServingPlan(ColumnAnswer):
 
     def step(self) -> _core.StepTime:
         """A step without prompts at the mean context and the concurrency of one instance."""
-        if self.deployment is None or self.state is None:
+        if self.instance is None or self.state is None:
             raise ScaleModelError(f"step: the plan does not run ({self.verdict})")
         task = self.task
-        return self.deployment.step(
+        return self.instance.step(
             sequences=self.state.concurrency,
             context=task.input_tokens + (task.output_tokens + 1) / 2,
             query_tokens=1 + task.speculative_tokens,

@@ -22,7 +22,7 @@ from scalemodel.serving.measured import (
     looked_at,
     measure,
 )
-from scalemodel.serving.plan import ServingPlan, deployment_of, ranks_of
+from scalemodel.serving.plan import ServingPlan, instance_of, ranks_of
 from scalemodel.serving.stream import keep_running, run_stream
 from scalemodel.serving.task import Inference, number_from_to
 
@@ -118,10 +118,10 @@ class Candidate:
         """Accelerators of an instance."""
         return ranks_of(self.layout)
 
-    def deployment(self) -> _core.Deployment:
+    def instance(self) -> _core.Instance:
         """One instance."""
         asked = self.promise
-        return deployment_of(
+        return instance_of(
             asked.model, asked.cluster, asked.task, self.layout, asked.engine, self.options
         )[0]
 
@@ -156,21 +156,21 @@ def measure_rate(
     limits: Mapping[str, float] | None = None,
 ) -> Measured:
     """One or a few instances with random arrivals at `rate` each."""
-    task, deployment = candidate.promise.task, candidate.deployment()
-    state = deployment.steady_state_at(task.mix, rate)
+    task, instance = candidate.promise.task, candidate.instance()
+    state = instance.steady_state_at(task.mix, rate)
     life = state.prefill_s + (task.output_tokens - 1) * state.tpot_s
     life = max(life, float(state.ttft_s) + (task.output_tokens - 1) * state.tpot_s)
     inside = rate * life
     # Replicas are alike and random arrivals at each stay random: a few of them stand for all.
     copies = int(np.clip(REQUESTS / 20 / max(inside, 1.0), 1, min(4, candidate.replicas)))
     stream = loaded_stream(task, copies * rate, life, requests, seed)
-    return measure([run_stream(deployment, task.mix, stream, copies, seed=seed)], life, limits)
+    return measure([run_stream(instance, task.mix, stream, copies, seed=seed)], life, limits)
 
 
 def _broken_at(candidate: Candidate, load: float, replicas: int) -> tuple[float, str]:
     """The largest ratio of a mean to its limit in steady state, and the limit's name."""
-    promise, deployment = candidate.promise, candidate.deployment()
-    state = deployment.steady_state_at(promise.task.mix, load / replicas)
+    promise, instance = candidate.promise, candidate.instance()
+    state = instance.steady_state_at(promise.task.mix, load / replicas)
     if state.saturated:
         return float("inf"), RATE
     return candidate.judged(state_values(state, promise.task))
@@ -205,7 +205,7 @@ def carry_rate(candidate: Candidate, low: int = 1) -> bool:
     load = promise.requests_per_s * (1 + promise.headroom)
     mix = promise.task.mix
     # At hardly any load nothing waits: what misses there misses everywhere.
-    idle = candidate.deployment().steady_state_at(mix, 1e-6)
+    idle = candidate.instance().steady_state_at(mix, 1e-6)
     values = state_values(idle, promise.task)
     ratio, name = slack_of(values, promise.means)
     if ratio > 1:
@@ -215,7 +215,7 @@ def carry_rate(candidate: Candidate, low: int = 1) -> bool:
         return candidate.miss(float("inf"), RATE, {})
     candidate.binds = _binds(candidate, load) or RATE
     rate = promise.requests_per_s / candidate.replicas
-    candidate.state = candidate.deployment().steady_state_at(mix, rate)
+    candidate.state = candidate.instance().steady_state_at(mix, rate)
     return True
 
 
@@ -223,7 +223,7 @@ def _binds(candidate: Candidate, load: float) -> str:
     """The limit that fewer replicas would break; with one of them the one it comes nearest to."""
     if candidate.replicas > 1:
         return _broken_at(candidate, load, candidate.replicas - 1)[1]
-    state = candidate.deployment().steady_state_at(candidate.promise.task.mix, load)
+    state = candidate.instance().steady_state_at(candidate.promise.task.mix, load)
     ratio, name = candidate.judged(state_values(state, candidate.promise.task))
     return name if ratio > state.utilisation else RATE
 
@@ -233,7 +233,7 @@ def settle(candidate: Candidate) -> None:
     promise = candidate.promise
     assert promise.requests_per_s is not None
     rate = promise.requests_per_s / candidate.replicas
-    candidate.state = candidate.deployment().steady_state_at(promise.task.mix, rate)
+    candidate.state = candidate.instance().steady_state_at(promise.task.mix, rate)
     candidate.values = measure_rate(candidate, rate, seed=3).values
 
 
@@ -284,7 +284,7 @@ def check_rate(candidate: Candidate, most: int = _MOST_REPLICAS) -> bool:
         candidate.replicas = low
         if low == 1:
             ratio, name = found[low].broken(promise.limits)
-            state = candidate.deployment().steady_state_at(promise.task.mix, load)
+            state = candidate.instance().steady_state_at(promise.task.mix, load)
             candidate.binds = name if ratio > state.utilisation else RATE
     settle(candidate)
     while slack_of(candidate.values, promise.limits)[0] > 1:

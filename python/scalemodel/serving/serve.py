@@ -20,7 +20,7 @@ from scalemodel.serving.plan import (
     ENGINE_LIMITS,
     STEP_COLUMNS,
     ServingPlan,
-    deployment_of,
+    instance_of,
     ranks_of,
 )
 from scalemodel.serving.stream import (
@@ -98,7 +98,7 @@ class Serving(ServingPlan):
         seed: int = 0,
         balance: Balance = "random",
     ) -> ServedStream:
-        """Serve a stream request by request: queues, batches, evictions, percentiles.
+        """Serve a stream request by request: queues, batches, preemptions, percentiles.
 
         Parameters
         ----------
@@ -322,16 +322,16 @@ def serve(
         reason = "mesh"
     if reason != "ok":
         return Serving(*question, f"illegal:{reason}", **asked)
-    deployment, note = deployment_of(chosen, where, task, plan, name, limits)
-    capacity = deployment.capacity(task.input_tokens, task.output_tokens)
+    instance, note = instance_of(chosen, where, task, plan, name, limits)
+    capacity = instance.capacity(task.input_tokens, task.output_tokens)
     if capacity.max_running_sequences < 1:
         return Serving(*question, "out_of_memory", note=note, **asked)
     if requests_per_s is not None:
-        state = deployment.steady_state_at(task.mix, requests_per_s / copies)
+        state = instance.steady_state_at(task.mix, requests_per_s / copies)
     else:
         most = capacity.max_running_sequences if concurrency is None else concurrency / copies
-        state = deployment.steady_state(task.mix, most)
-    return Serving(*question, "ok", note=note, deployment=deployment, state=state, **asked)
+        state = instance.steady_state(task.mix, most)
+    return Serving(*question, "ok", note=note, instance=instance, state=state, **asked)
 
 
 def engine_limits(

@@ -161,7 +161,7 @@ class SplitServing:
         True
         """
         first, second = self.prefill, self.decode
-        if first.deployment is None or second.deployment is None:
+        if first.instance is None or second.instance is None:
             raise ScaleModelError(f"simulate: the plan does not run ({self.verdict})")
         if stream is None:
             stream = request_stream(
@@ -174,7 +174,7 @@ class SplitServing:
             )
         one = np.ones(len(stream))
         prompts = RequestStream(stream.arrival_s, stream.input_tokens, one)
-        before = run_stream(first.deployment, first.task.mix, prompts, first.replicas, seed=seed)
+        before = run_stream(first.instance, first.task.mix, prompts, first.replicas, seed=seed)
         ready = before.finished_s + self.transfer_s * stream.input_tokens / (
             self.decode.task.input_tokens
         )
@@ -182,23 +182,23 @@ class SplitServing:
         rest = np.maximum(1.0, stream.output_tokens - 1)
         answers = RequestStream(ready[order], (stream.input_tokens + 1)[order], rest[order])
         after = run_stream(
-            second.deployment,
+            second.instance,
             second.task.mix,
             answers,
             second.replicas,
             prefilled=True,
             seed=seed + 1,
         )
-        finished, evictions = np.empty(len(stream)), np.empty(len(stream))
+        finished, preemptions = np.empty(len(stream)), np.empty(len(stream))
         refused = np.empty(len(stream), dtype=bool)
-        finished[order], evictions[order] = after.finished_s, after.evictions
+        finished[order], preemptions[order] = after.finished_s, after.preemptions
         refused[order] = after.refused
         return ServedStream(
             stream,
             before.started_s,
             before.first_token_s,
             finished,
-            evictions + before.evictions,
+            preemptions + before.preemptions,
             refused | before.refused,
             after.totals.replace(
                 makespan_s=float(finished.max() - stream.arrival_s[0]),
@@ -276,7 +276,7 @@ class _Pools:
             )
             for pool in (0, 1)
         )
-        runs = first.deployment is not None and second.deployment is not None
+        runs = first.instance is not None and second.instance is not None
         return SplitServing(first, second, _transfer(first, self.cluster) if runs else 0.0)
 
 
@@ -436,8 +436,8 @@ def serve_split(
 
 def _transfer(first: Serving, cluster: Cluster) -> float:
     """Seconds until the cache of one prompt has left its instance."""
-    deployment = first.deployment
-    if deployment is None:
+    instance = first.instance
+    if instance is None:
         return 0.0
-    size = deployment.cache_blocks(first.task.input_tokens) * deployment.capacity(1, 1).block_bytes
+    size = instance.cache_blocks(first.task.input_tokens) * instance.capacity(1, 1).block_bytes
     return float(_core.p2p_time_s(size, 2, ranks_of(first.layout), cluster.core))

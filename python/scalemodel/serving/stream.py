@@ -201,7 +201,7 @@ class ServedStream:
     stream : RequestStream
     started_s, first_token_s, finished_s : array of float
         Absolute times, in the clock of the arrivals.
-    evictions : array of float
+    preemptions : array of float
         How often the cache of a request was taken away.
     refused : array of bool
         Requests longer than the whole cache.
@@ -215,7 +215,7 @@ class ServedStream:
     started_s: Column
     first_token_s: Column
     finished_s: Column
-    evictions: Column
+    preemptions: Column
     refused: npt.NDArray[np.bool_]
     totals: _core.StreamTotals = field(repr=False)
     cache_tokens: float = float("inf")
@@ -230,7 +230,7 @@ class ServedStream:
         found = self.summary()
         lines = [
             f"ServedStream({found['requests']:,.0f} requests served, {found['refused']:,.0f} "
-            f"refused, {found['evictions']:,.0f} evictions, {found['requests_per_s']:.4g} "
+            f"refused, {found['preemptions']:,.0f} preemptions, {found['requests_per_s']:.4g} "
             f"requests/s, "
             f"{found['output_tokens_per_s']:.4g} tokens/s, {found['concurrency']:.4g} running"
         ]
@@ -246,7 +246,7 @@ class ServedStream:
 
     @cached_property
     def requests(self) -> pd.DataFrame:
-        """One row per request: lengths, times, TTFT, TPOT, latency, evictions."""
+        """One row per request: lengths, times, TTFT, TPOT, latency, preemptions."""
         import pandas as pd
 
         stream = self.stream
@@ -262,7 +262,7 @@ class ServedStream:
                 "ttft_s": self.first_token_s - stream.arrival_s,
                 "tpot_s": (self.finished_s - self.first_token_s) / steps,
                 "latency_s": self.finished_s - stream.arrival_s,
-                "evictions": self.evictions,
+                "preemptions": self.preemptions,
                 "refused": self.refused,
             }
         )
@@ -271,7 +271,7 @@ class ServedStream:
         """What the caches hold over time.
 
         A request holds its prompt from its start on and its answer as it grows, evenly. Where that
-        is more than the caches hold, some were evicted for a while: then they are full.
+        is more than the caches hold, some were preempted for a while: then they are full.
 
         Returns
         -------
@@ -349,7 +349,7 @@ class ServedStream:
         found = {
             "requests": float(kept.sum()),
             "refused": float(self.refused.sum()),
-            "evictions": totals.evictions,
+            "preemptions": totals.preemptions,
             "makespan_s": span,
             "requests_per_s": float(kept.sum()) / span,
             "output_tokens_per_s": float(frame["output_tokens"].sum()) / span,
@@ -370,7 +370,7 @@ class ServedStream:
 
 
 def run_stream(
-    deployment: _core.Deployment,
+    instance: _core.Instance,
     mix: _core.RequestMix,
     stream: RequestStream,
     replicas: int,
@@ -382,7 +382,7 @@ def run_stream(
     """Serves a stream on copies of one instance, spread as `balance` says."""
     if balance not in _BALANCES:
         raise ScaleModelError(f"balance={balance!r}: must be one of {', '.join(_BALANCES)}")
-    served, totals = deployment.simulate(
+    served, totals = instance.simulate(
         mix,
         stream.arrival_s,
         stream.input_tokens,
@@ -392,7 +392,7 @@ def run_stream(
         balance,
         seed,
     )
-    capacity = deployment.capacity(mix.input_tokens, mix.output_tokens)
+    capacity = instance.capacity(mix.input_tokens, mix.output_tokens)
     length = mix.input_tokens + mix.output_tokens
     return ServedStream(
         stream,
@@ -417,7 +417,7 @@ def simulate(
     balance: Balance,
 ) -> ServedStream:
     """The stream of a plan, or one of its own load, through its replicas."""
-    if plan.deployment is None or plan.state is None:
+    if plan.instance is None or plan.state is None:
         raise ScaleModelError(f"simulate: the plan does not run ({plan.verdict})")
     if stream is None and plan.asked_concurrency is not None:
         return keep_running(plan, requests, lengths=lengths, seed=seed)
@@ -431,7 +431,7 @@ def simulate(
             seed=seed,
         )
     return run_stream(
-        plan.deployment, plan.task.mix, stream, plan.replicas, balance=balance, seed=seed
+        plan.instance, plan.task.mix, stream, plan.replicas, balance=balance, seed=seed
     )
 
 
@@ -455,7 +455,7 @@ def keep_running(
     requests, lengths, seed
         As for `request_stream`.
     """
-    if plan.deployment is None or plan.state is None or plan.asked_concurrency is None:
+    if plan.instance is None or plan.state is None or plan.asked_concurrency is None:
         raise ScaleModelError(f"simulate: the plan does not run ({plan.verdict})")
     task, copies = plan.task, plan.replicas
     slots = max(1, round(plan.asked_concurrency / copies))
@@ -468,7 +468,7 @@ def keep_running(
     answers[:before] = np.maximum(1.0, np.round(met * random.uniform(0.0, 1.0, before)))
     prompts[:before] += met - answers[:before]
     asked = RequestStream(np.zeros(drawn.arrival_s.size), prompts, answers)
-    limited = plan.instance({**plan.engine_limits, "max_running_sequences": slots})
+    limited = plan.instance_under({**plan.engine_limits, "max_running_sequences": slots})
     served = run_stream(limited, task.mix, asked, copies, balance="round_robin")
     # The queue stands for clients that send their next request as soon as the last one ends; it
     # reaches the scheduler while a step is under way, and waits for the next one.
@@ -481,7 +481,7 @@ def keep_running(
     order = 2 * before + np.argsort(arrival[2 * before :], kind="stable")
     came, ended = arrival[order], served.finished_s[order]
     totals = served.totals.replace(
-        evictions=float(served.evictions[order].sum()),
+        preemptions=float(served.preemptions[order].sum()),
         in_system_s=float((ended - came).sum()),
         running_s=float((ended - served.first_token_s[order]).sum()),
         makespan_s=float(ended.max() - came[0]),
@@ -491,7 +491,7 @@ def keep_running(
         served.started_s[order],
         served.first_token_s[order],
         ended,
-        served.evictions[order],
+        served.preemptions[order],
         served.refused[order],
         totals,
         served.cache_tokens,

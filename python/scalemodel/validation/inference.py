@@ -18,7 +18,7 @@ from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for, engine_table
 from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.serving.padding import padded
-from scalemodel.serving.plan import deployment_for, ranks_of
+from scalemodel.serving.plan import instance_for, ranks_of
 from scalemodel.serving.task import CachePrecision, Inference, WeightPrecision
 from scalemodel.serving.uncertainty import ServingSituation, borrowed_by, interval_around
 from scalemodel.validation.labels import understood
@@ -342,9 +342,9 @@ class ServingPredictor:
             ranks = asked.replicas * (asked.layout.dp if constants.limits_per_rank else 1)
             most = math.ceil(max(1, min(asked.concurrency, 1e6)) / ranks)
             constants = constants.replace(max_running_sequences=most, tunes_limits=False)
-        deployment, note = self._deployment(model, cluster, asked, constants)
+        instance, note = self._instance(model, cluster, asked, constants)
         notes = [*asked.notes, *(text for text in (padding, note) if text)]
-        found = self._answer(asked, deployment)
+        found = self._answer(asked, instance)
         compared = ServingSituation(
             load="running" if asked.running else "offline" if asked.rate is None else "online",
             kind="experts" if model.shape.experts else "dense",
@@ -355,11 +355,11 @@ class ServingPredictor:
             notes.append(f"interval of others: {', '.join(borrowed)}")
         return replace(found, engine=asked.engine, note="; ".join(notes), compared=compared)
 
-    def _deployment(
+    def _instance(
         self, model: Model, cluster: Cluster, asked: ServingQuestion, constants: _core.Engine
-    ) -> tuple[_core.Deployment, str]:
+    ) -> tuple[_core.Instance, str]:
         task = asked.task
-        return deployment_for(
+        return instance_for(
             model,
             cluster,
             task.precision,
@@ -370,12 +370,12 @@ class ServingPredictor:
             constants,
         )
 
-    def _answer(self, asked: ServingQuestion, deployment: _core.Deployment) -> ServingPrediction:
+    def _answer(self, asked: ServingQuestion, instance: _core.Instance) -> ServingPrediction:
         task = asked.task
         if asked.running is not None:
             each = asked.running / asked.replicas
-            state = deployment.steady_state(task.mix, each, limited=False)
-            decode_only = deployment.step(
+            state = instance.steady_state(task.mix, each, limited=False)
+            decode_only = instance.step(
                 sequences=state.concurrency,
                 context=task.input_tokens + (task.output_tokens + 1) / 2,
             )
@@ -386,7 +386,7 @@ class ServingPredictor:
                 itl_ms=1e3 * decode_only.step_time_s,
                 batch=asked.replicas * state.concurrency,
             )
-        capacity = deployment.capacity(task.input_tokens, task.output_tokens)
+        capacity = instance.capacity(task.input_tokens, task.output_tokens)
         if capacity.max_running_sequences < 1:
             raise SkippedRowError("illegal:out_of_memory")
         count, random = asked.requests, np.random.default_rng(_SEED)
@@ -402,12 +402,12 @@ class ServingPredictor:
                 strict=True,
             )
         )
-        served, totals = deployment.simulate(
+        served, totals = instance.simulate(
             task.mix, came, prompts, answers, replicas=asked.replicas, balance="round_robin"
         )
         rate = float(answers.sum()) / totals.makespan_s
         if asked.rate is None:
-            state = deployment.steady_state(task.mix, capacity.max_running_sequences)
+            state = instance.steady_state(task.mix, capacity.max_running_sequences)
             ttft_s, tpot_s = state.ttft_s, state.tpot_s
         else:
             first, last = served[:, 1], served[:, 2]

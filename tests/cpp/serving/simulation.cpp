@@ -143,7 +143,7 @@ TEST_CASE("the closed form is the mean of the stream where it is stable") {
   }
 }
 
-TEST_CASE("a full cache evicts the last to come, and everyone is served in the end") {
+TEST_CASE("a full cache preempts the last to come, and everyone is served in the end") {
   Engine engine = reference_engine();
   engine.max_running_sequences = 4000;
   engine.max_batched_tokens = 100'000;
@@ -153,11 +153,11 @@ TEST_CASE("a full cache evicts the last to come, and everyone is served in the e
   CHECK(one.capacity.cached_sequences < 60);
   std::vector<Request> requests(80, {Seconds{}, 100, 2000, false});
   const StreamResult result = run(one, requests);
-  CHECK(result.totals.evictions > 0);
+  CHECK(result.totals.preemptions > 0);
   for (const Served& s : result.served) CHECK(s.finished > s.first_token);
   engine.admission = Admission::whole_output;
   const Instance careful(dense_7b_shape(), 1, engine, {}, mix);
-  CHECK(run(careful, requests).totals.evictions == 0);
+  CHECK(run(careful, requests).totals.preemptions == 0);
   requests[3].input = 1e7;
   const StreamResult refusing = run(careful, requests);
   CHECK(refusing.served[3].refused);

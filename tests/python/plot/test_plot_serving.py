@@ -54,7 +54,7 @@ def test_caches_that_overflow_are_full() -> None:
     task = sm.Inference(input_tokens=3000, output_tokens=3000)
     plan = sm.serve("llama3_8b", "dgx_h100", task, requests_per_s=50)
     flooded = plan.simulate(requests=2000)
-    assert flooded.summary()["evictions"] > 0
+    assert flooded.summary()["preemptions"] > 0
     share = flooded.occupancy(points=200).cache_fraction
     assert share.max() == 1
     assert (share == 1).mean() > 0.2

@@ -211,7 +211,7 @@ def test_blocks_of_dense_models_by_hand(deployment: tuple[object, ...]) -> None:
     room = 0.9 * memory - held - used - 2 * GIB
     task = TASK.replace(precision=weights, kv_precision=cache)
     plan = sm.serve(model, cluster, task, sm.ServingLayout(**degrees), replicas=1)
-    capacity = plan.deployment.capacity(1000, 200)
+    capacity = plan.instance.capacity(1000, 200)
     assert capacity.memory_weights_bytes == pytest.approx(held, rel=1e-6)
     assert capacity.block_bytes == block
     assert capacity.blocks == room // block
@@ -245,7 +245,7 @@ def test_blocks_of_latent_attention_by_hand() -> None:
             sm.ServingLayout(tp=8, ep=8),
             replicas=1,
         )
-        capacity = plan.deployment.capacity(1000, 200)
+        capacity = plan.instance.capacity(1000, 200)
         block = 16 * layers * 576 * each
         assert capacity.block_bytes == block
         assert capacity.memory_weights_bytes == pytest.approx(held, rel=1e-6)

@@ -114,7 +114,7 @@ def test_kept_drafts_shorten_answers_as_by_hand(drafts: int, kept: float, tokens
     # 300 tokens after the first, in whole steps; each step verifies all drafts in one pass.
     steps = math.ceil(300 / tokens)
     assert one.totals.steps == steps + 1
-    step_s = plan.deployment.step(
+    step_s = plan.instance.step(
         sequences=1, context=1000 + 151, query_tokens=1 + drafts, draft_tokens=drafts
     ).step_time_s
     assert one.finished_s[0] - one.first_token_s[0] == pytest.approx(steps * step_s, rel=0.01)
@@ -126,7 +126,7 @@ def test_a_cached_prefix_leaves_the_rest_of_the_prompt(engine: str) -> None:
     task = sm.Inference(input_tokens=8000, output_tokens=50, prefix_hit_fraction=0.9)
     plan = sm.serve("llama3_8b", "dgx_h100", task, engine=engine, replicas=1)
     one = plan.simulate(request_stream(task, requests=1))
-    prompt = plan.deployment.step(prompts=1, prompt_tokens=800, prompt_keys=8000)
+    prompt = plan.instance.step(prompts=1, prompt_tokens=800, prompt_keys=8000)
     host_s = one.started_s[0]
     assert one.first_token_s[0] - host_s == pytest.approx(prompt.step_time_s)
     # The cache holds the whole prompt all the same.

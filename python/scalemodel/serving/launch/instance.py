@@ -62,7 +62,7 @@ class Instance:
 
     def __post_init__(self) -> None:
         plan = self.plan
-        if plan.deployment is None or plan.state is None:
+        if plan.instance is None or plan.state is None:
             raise ScaleModelError(f"launch: the plan does not run ({plan.verdict})")
         if self.model.startswith("-"):
             raise ScaleModelError(
@@ -127,9 +127,9 @@ class Instance:
     @property
     def _capacity(self) -> Any:
         task = self.plan.task
-        if self.plan.deployment is None:
+        if self.plan.instance is None:
             raise ScaleModelError(f"launch: the plan does not run ({self.plan.verdict})")
-        return self.plan.deployment.capacity(task.input_tokens, task.output_tokens)
+        return self.plan.instance.capacity(task.input_tokens, task.output_tokens)
 
     @property
     def ranks(self) -> int:
