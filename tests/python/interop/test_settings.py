@@ -84,6 +84,68 @@ def test_megatron_flags_keep_every_parameter(name: str) -> None:
         assert read.model.parameters == pytest.approx(sm.model(name).parameters, rel=2e-3)
 
 
+HYBRIDS = ["nemotron_h_8b", "nemotron_3_super", "qwen3_next_80b_a3b", "qwen3_5_35b_a3b"]
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+@pytest.mark.parametrize(("pp", "vpp"), [(1, 1), (4, 1), (2, 2)])
+def test_megatron_flags_say_the_layers_of_a_hybrid(name: str, pp: int, vpp: int) -> None:
+    """Recurrent and routed layers, stages and multi-token prediction, in one pattern."""
+    plan: dict[str, Any] = {"tp": 2, "pp": pp, "vpp": vpp, "recompute": "full"}
+    if sm.model(name).shape.experts:
+        plan |= {"ep": 4, "etp": 1}
+    est = estimate(name, **plan)
+    launched = sm.launch(est, "megatron")
+    assert "pretrain_hybrid.py" in launched.command
+    assert not any("not expressed" in note for note in launched.notes)
+    read = sm.read_settings("megatron", launched.script(), accelerators=64, stack="plain")
+    assert read.unread == ()
+    assert read.model is not None
+    assert read.model.parameters == sm.model(name).parameters
+    assert again(read).step_time_s == pytest.approx(est.step_time_s, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "layers", "mixers", "feed_forwards"),
+    [
+        ("M-*E", None, "RF", "DE"),  # every mixer with its block: layers as elsewhere
+        ("MM*-", 4, "RRF-", "---D"),
+        ("M-M|*-M/*-", None, "R-RF-R", "-D--D-"),
+    ],
+)
+def test_a_hybrid_s_pattern_is_read(
+    pattern: str, layers: int | None, mixers: str, feed_forwards: str
+) -> None:
+    flags = {**HYBRID_FLAGS, "hybrid_layer_pattern": pattern, "num_layers": layers}
+    read = sm.read_settings("megatron", {k: v for k, v in flags.items() if v is not None})
+    assert read.model is not None
+    shape = read.model.shape
+    assert (shape.mixers, shape.feed_forwards) == (mixers, feed_forwards)
+    assert shape.layers == len(mixers)
+    assert (shape.recurrence, shape.scan_heads, shape.scan_key_dim) == ("mamba2", 16, 128)
+    assert shape.mtp_layers == pattern.count("/")
+
+
+HYBRID_FLAGS: dict[str, Any] = {
+    **{"hidden_size": 512, "num_attention_heads": 8, "vocab_size": 1000, "ffn_hidden_size": 2048},
+    **{"num_experts": 8, "position_embedding_type": "none", "mamba_num_heads": 16},
+}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "layers", "says"),
+    [
+        ("MX*-", None, "must be made of M, G, \\*, -, E"),
+        ("MG*-", None, "with one of M and G"),
+        ("M-*-", 5, "num_layers=5: hybrid_layer_pattern has 4"),
+    ],
+)
+def test_a_wrong_pattern_is_refused(pattern: str, layers: int | None, says: str) -> None:
+    flags = {**HYBRID_FLAGS, "hybrid_layer_pattern": pattern, "num_layers": layers}
+    with pytest.raises(sm.ScaleModelError, match=says):
+        sm.read_settings("megatron", {k: v for k, v in flags.items() if v is not None})
+
+
 @given(plan=MEGATRON)
 def test_torchtitan_options_say_what_was_predicted(plan: dict[str, Any]) -> None:
     plan |= {"vpp": 1, "recompute_layers": 0, "sharding": "zero3", "offload_optimizer": False}

@@ -1,4 +1,4 @@
-"""Settings of Megatron-LM: the flags of its ``pretrain_gpt.py``.
+"""Settings of Megatron-LM: the flags of its ``pretrain_gpt.py`` and ``pretrain_hybrid.py``.
 
 Names are those of ``megatron/training/arguments.py`` (NVIDIA/Megatron-LM, 0.16).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scalemodel.interop.settings import megatron_core
+from scalemodel.interop.settings import hybrid_pattern, megatron_core
 from scalemodel.interop.settings.launches import Launch
 from scalemodel.interop.settings.megatron_core import Setting
 from scalemodel.interop.settings.question import Job
@@ -32,6 +32,12 @@ _OFF: Final = {
 }
 #: Of those, what `_FLAG` switches on as well.
 _BOTH: Final = ("grad_reduce_in_fp32",)
+_HYBRID_SPEC: Final = ("megatron.core.models.hybrid.hybrid_layer_specs", "hybrid_stack_spec")
+#: What arguments.py derives from a pattern and refuses beside it.
+_SAID_BY_PATTERN: Final = (
+    *("num_layers", "moe_layer_freq", "mtp_num_layers", "pipeline_model_parallel_layout"),
+    "virtual_pipeline_model_parallel_size",
+)
 #: What only the owner of the job knows: arguments.py needs all of it.
 _RUN: Final = (
     *("--train-iters", "1000", "--lr", "1e-4", "--min-lr", "1e-5", "--lr-decay-style", "cosine"),
@@ -63,17 +69,35 @@ def _flags(setting: Setting, gated: bool) -> list[str]:
     return [flag, str(value)]
 
 
+def _hybrid(pattern: str, job: Job, settings: list[Setting]) -> list[Setting]:
+    """Settings of a hybrid: its pattern says layers, stages and where experts are."""
+    sizes = hybrid_pattern.settings_of(job.model.shape)
+    return [
+        Setting("model", "hybrid_layer_pattern", pattern),
+        Setting("model", "spec", list(_HYBRID_SPEC)),
+        *(Setting("model", name, size) for name, size in sizes.items()),
+        *(setting for setting in settings if setting.name not in _SAID_BY_PATTERN),
+    ]
+
+
 def write(job: Job) -> Launch:
-    """Flags of ``pretrain_gpt.py``; data, learning rate and logging stay with the reader."""
+    """Flags of a script of Megatron-LM; data, learning rate and logging stay with the reader."""
     notes: list[str] = []
-    settings = megatron_core.settings_of(job, notes)
+    pattern = hybrid_pattern.pattern_of(job.model.shape, job.chunk_layers)
+    settings = megatron_core.settings_of(
+        job, notes, () if pattern is None else ("mixers", "feed_forwards")
+    )
+    if pattern is not None:
+        settings = _hybrid(pattern, job, settings)
     gated = bool(job.model.shape.gated)
     words = [word for setting in settings for word in _flags(setting, gated)]
     if job.strategy.sharding in ("zero2", "zero3", "hsdp"):
         words += ["--ckpt-format", "fsdp_dtensor"]  # the only one of Megatron FSDP: arguments.py
     return Launch(
         framework="megatron",
-        command=job.torchrun("pretrain_gpt.py", *words),
+        command=job.torchrun(
+            "pretrain_gpt.py" if pattern is None else "pretrain_hybrid.py", *words
+        ),
         environment=megatron_core.environment(job),
         files={},
         notes=tuple(notes),

@@ -7,10 +7,11 @@ NeMo write the same settings each in its own way.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from scalemodel.interop.settings.layouts import chunk_layers, layout_text
+from scalemodel.interop.settings.layouts import layout_text
 from scalemodel.interop.settings.question import Job
 from scalemodel.search.framework_rules import OVERLAP_OF_EXPERTS
 
@@ -39,8 +40,8 @@ def _of(section: str, **values: object) -> list[Setting]:
 
 
 # --------------------------------------------------------------------------------- architecture
-def architecture(job: Job, notes: list[str]) -> list[Setting]:
-    """The model."""
+def architecture(job: Job, notes: list[str], said: Collection[str] = ()) -> list[Setting]:
+    """The model; `said`: fields of its shape that other settings say."""
     shape = job.model.shape
     head_dim = shape.head_dim or shape.hidden // shape.heads
     biased = bool(shape.mlp_bias or shape.out_bias)
@@ -81,6 +82,7 @@ def architecture(job: Job, notes: list[str]) -> list[Setting]:
         qk_layernorm=bool(shape.qk_norm or shape.qk_norm_full),
         share_embeddings_and_output_weights=bool(shape.tied_embeddings),
         mtp_num_layers=shape.mtp_layers or None,
+        attention_output_gate=True if shape.attention_gate == "values" else None,
     )
     if shape.window:
         settings += _of(
@@ -90,11 +92,11 @@ def architecture(job: Job, notes: list[str]) -> list[Setting]:
         )
     if shape.experts:
         settings += _experts(job)
-    _note_architecture(job, notes)
+    _note_architecture(job, notes, said)
     return settings
 
 
-def _note_architecture(job: Job, notes: list[str]) -> None:
+def _note_architecture(job: Job, notes: list[str], said: Collection[str]) -> None:
     shape = job.model.shape
     for name, what in (
         ("parallel_block", "attention and feed-forward side by side"),
@@ -104,15 +106,14 @@ def _note_architecture(job: Job, notes: list[str]) -> None:
         ("mixers", "mixers that differ from layer to layer"),
         ("feed_forwards", "feed-forward blocks that differ from layer to layer"),
         ("shared_values", "keys that serve as values"),
-        ("expert_latent", "experts behind a narrower projection"),
         ("zero_experts", "experts that compute nothing"),
         ("layer_embedding", "embeddings of every layer"),
     ):
-        if getattr(shape, name):
+        if getattr(shape, name) and name not in said:
             notes.append(f"not expressed: {what}")
     if shape.position == "alibi":
         notes.append("not expressed: ALiBi positions")
-    if shape.attention_gate != "none":
+    if shape.attention_gate not in ("none", "values"):
         notes.append("not expressed: a gate on the output of attention")
 
 
@@ -133,6 +134,7 @@ def _experts(job: Job) -> list[Setting]:
         if shape.experts_per_token == 1 and not shape.router_bias
         else None,
         moe_ffn_hidden_size=width,
+        moe_latent_size=shape.expert_latent or None,
         moe_shared_expert_intermediate_size=shape.shared_experts * (shape.shared_ffn or width)
         or None,
         moe_shared_expert_gate=bool(shape.shared_expert_gate),
@@ -174,9 +176,7 @@ def parallelism(job: Job, notes: list[str]) -> list[Setting]:
 
 
 def _pipeline(job: Job) -> list[Setting]:
-    plan, layers = job.strategy, int(job.model.shape.layers)
-    chunks = plan.pp * plan.vpp
-    held = chunk_layers(layers, chunks, bool(job.stack.ends_as_layers))
+    plan, held = job.strategy, job.chunk_layers
     if len(set(held)) > 1:
         layout = layout_text(held, int(job.model.shape.mtp_layers))
         return _of("parallel", pipeline_model_parallel_layout=layout)
@@ -322,6 +322,6 @@ def environment(job: Job) -> dict[str, str]:
     return found
 
 
-def settings_of(job: Job, notes: list[str]) -> list[Setting]:
-    """Every setting of a job; what has none is added to the notes."""
-    return [*architecture(job, notes), *parallelism(job, notes), *software(job)]
+def settings_of(job: Job, notes: list[str], said: Collection[str] = ()) -> list[Setting]:
+    """Every setting of a job but those that say `said`; what has none is added to the notes."""
+    return [*architecture(job, notes, said), *parallelism(job, notes), *software(job)]

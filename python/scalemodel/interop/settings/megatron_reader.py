@@ -8,6 +8,7 @@ import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.interop.settings.facts import with_facts
 from scalemodel.interop.settings.given import Given
+from scalemodel.interop.settings.hybrid_pattern import architecture_of, chunk_layers_of
 from scalemodel.interop.settings.layouts import counts_ends, layout_layers
 from scalemodel.interop.settings.question import Settings, model_of
 from scalemodel.resolve.tasks import Training
@@ -131,9 +132,17 @@ def _evaluated(text: str) -> list[int]:
 
 
 def _architecture(given: Given, framework: str) -> dict[str, Any] | None:
-    if given.raw("num_layers") is None:
+    pattern = _pattern(given)
+    if given.raw("num_layers") is None and pattern is None:
         return None
-    layers, hidden = given.count("num_layers"), given.count("hidden_size")
+    layers = sum(chunk_layers_of(pattern)) if pattern else given.count("num_layers")
+    signs = len(pattern.partition("/")[0].replace("|", "")) if pattern else layers
+    if given.count("num_layers", default=signs) != signs:
+        raise ScaleModelError(
+            f"megatron: num_layers={given.raw('num_layers')!r}: hybrid_layer_pattern has {signs}",
+            code="malformed_setting",
+        )
+    hidden = given.count("hidden_size")
     heads = given.count("num_attention_heads")
     gated = given.flag("swiglu", "gated_linear_unit")
     ffn = given.count("ffn_hidden_size", default=4 * hidden)
@@ -164,7 +173,8 @@ def _architecture(given: Given, framework: str) -> dict[str, Any] | None:
             "untie_embeddings_and_output_weights",
             default=not given.flag("share_embeddings_and_output_weights", default=True),
         ),
-        "mtp_layers": given.count("mtp_num_layers", default=0),
+        "mtp_layers": given.count("mtp_num_layers", default=(pattern or "").count("/")),
+        "attention_gate": "values" if given.flag("attention_output_gate") else "none",
         "router_bias": given.flag("moe_router_enable_expert_bias"),
     }
     if table["position"] == "learned":
@@ -183,9 +193,17 @@ def _architecture(given: Given, framework: str) -> dict[str, Any] | None:
             "expert_ffn": given.count("moe_ffn_hidden_size", default=ffn),
             **({"shared_experts": 1, "shared_ffn": shared} if shared else {}),
             "shared_expert_gate": given.flag("moe_shared_expert_gate"),
-            **_layer_pattern(given, layers),
+            "expert_latent": given.count("moe_latent_size", default=0),
+            **({} if pattern else _layer_pattern(given, layers)),
         }
-    return table
+    return table | (architecture_of(pattern, given, hidden) if pattern else {})
+
+
+def _pattern(given: Given) -> str | None:
+    """The layers of a hybrid, a sign each."""
+    text = given.text("hybrid_layer_pattern", "hybrid_override_pattern").strip("\"' ").upper()
+    given.raw("spec", "is_hybrid_model", "hybrid_attention_ratio", "hybrid_mlp_ratio")
+    return text or None
 
 
 def _sharding(given: Given) -> tuple[str, int]:
@@ -202,7 +220,9 @@ def _sharding(given: Given) -> tuple[str, int]:
 
 def _layout(given: Given, layers: int) -> list[int]:
     """Layers of every pipeline chunk where a layout writes them out."""
-    text = given.raw("pipeline_model_parallel_layout")
+    text, pattern = given.raw("pipeline_model_parallel_layout"), _pattern(given)
+    if pattern is not None:
+        return chunk_layers_of(pattern) if "|" in pattern else []
     held = [] if text is None else layout_layers(str(text))
     if held and layers and sum(held) != layers:
         raise ScaleModelError(

@@ -10,6 +10,7 @@ from scalemodel import resolve
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import degrees_of, running_estimate, stack_of
 from scalemodel.interop.settings.launches import RENDEZVOUS
+from scalemodel.interop.settings.layouts import chunk_layers
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
@@ -107,6 +108,12 @@ class Job:
         """Whether gradients are accumulated and reduced in FP32."""
         chosen = self.task.gradient_precision
         return bool(self.stack.gradients_fp32) if chosen == "stack" else chosen == "fp32"
+
+    @property
+    def chunk_layers(self) -> list[int]:
+        """Layers of every pipeline chunk."""
+        chunks = self.strategy.pp * self.strategy.vpp
+        return chunk_layers(self.model.shape.layers, chunks, bool(self.stack.ends_as_layers))
 
     def switched(self, name: str) -> bool:
         """Whether a switch is on, by the strategy or else by the software stack."""
