@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -94,9 +93,7 @@ def test_memory_ends_at_the_resident_level(timeline: sm.Timeline) -> None:
 def test_uneven_stages_of_405b() -> None:
     est = uneven_405b()
     assert est.verdict == "ok" or est.verdict == "out_of_memory"
-    start_s = time.process_time()
     timeline = est.timeline()
-    assert time.process_time() - start_s < 0.1
     assert timeline.core.passes == 16 * 8 * 128 * 2
     kernels = timeline.events
     kernels = kernels[((kernels.stream == "compute") & (kernels.chunk >= 0)).to_numpy()]
