@@ -43,7 +43,8 @@ TEST_CASE("what was not tabulated is not found") {
 TEST_CASE("an answer does not depend on what else was tabulated, or in which order") {
   testing::Random random(11);
   std::vector<Strategy> strategies;
-  for (int i = 0; i < testing::draws(600); ++i) strategies.push_back(testing::random_strategy(random));
+  for (int i = 0; i < testing::draws(600); ++i)
+    strategies.push_back(testing::random_strategy(random));
   std::vector<testing::Question> questions = testing::all_questions();
   Cluster hosts = testing::reference_cluster(64);  // pairs below a switch, sockets of four
   hosts.scale_up.levels = {2, 20 * (unit::GB / unit::s), 4, 15 * (unit::GB / unit::s)};
