@@ -93,6 +93,18 @@ class Cluster:
                 return listed
         return Price(usd, self.price_source or "as given")
 
+    @property
+    def announced(self) -> str:
+        """Who announced hardware that is not known to be sold; empty where it is sold.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> sm.cluster("vera_rubin_nvl72", nodes=18)
+        Cluster('vera_rubin_nvl72', 72 x rubin, announced)
+        """
+        return plain(str(self.table.get("announced", "")))
+
     @cached_property
     def _hash(self) -> int:
         return hash((self.name, self.core))
@@ -105,7 +117,8 @@ class Cluster:
         return {key: getattr(self, key) for key in kept}
 
     def __repr__(self) -> str:
-        return f"Cluster({self.name!r}, {self.accelerators} x {self.accelerator})"
+        status = ", announced" if self.announced else ""
+        return f"Cluster({self.name!r}, {self.accelerators} x {self.accelerator}{status})"
 
 
 #: What stands for a cluster in a question.
@@ -367,7 +380,9 @@ def cluster_from_tables(table: Table, accelerator: Table, name: str) -> Cluster:
     )
     for reader in (node, power, price):
         reader.finish()
-    top.finish("name", "title", "aliases", "accelerator", "nodes", "scale_up", "measured")
+    top.finish(
+        "name", "title", "aliases", "accelerator", "nodes", "announced", "scale_up", "measured"
+    )
     return Cluster(
         name=name,
         core=core,
