@@ -16,6 +16,8 @@ from hypothesis import settings
 
 SUMMARY_LINE = "summary line"
 
+# An id that no catalogue has is asked of the Hugging Face Hub where its library is installed.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # No time limit per example, and repeatable where CI is set.
 settings.register_profile("scalemodel", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("scalemodel")

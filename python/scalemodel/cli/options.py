@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from scalemodel.resolve import Cluster
     from scalemodel.resolve.tasks import Training
 
+#: What may stand for a model.
+MODEL_HELP = "catalogue name, .toml, config.json or org/name[@revision] of the Hugging Face Hub"
 #: Fields of the task without a default.
 REQUIRED = ("global_batch", "sequence")
 _FINE_TUNING = ("method", "lora_rank", "lora_targets")
@@ -169,7 +171,7 @@ def add_question(
         "model",
         metavar="MODEL",
         nargs=None if required else "?",
-        help="catalogue name, .toml or config.json",
+        help=MODEL_HELP,
     )
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--cluster", required=True, metavar="NAME|TOML", help="cluster")

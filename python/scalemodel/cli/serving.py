@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli.options import (
+    MODEL_HELP,
     add_field,
     add_formats,
     cluster_of,
@@ -46,7 +47,7 @@ def add_serve(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.set_defaults(run=_serve)
-    parser.add_argument("model", metavar="MODEL", help="catalogue name, .toml or config.json")
+    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--cluster", required=True, metavar="NAME|TOML", help="cluster")
     size = cluster.add_mutually_exclusive_group()

@@ -18,11 +18,12 @@ from scalemodel.base.safe_text import plain
 from scalemodel.base.units import value_of
 from scalemodel.base.words import named_arguments
 from scalemodel.resolve.hub import checkpoint_format, entry_format, hub_id, is_hub_id
+from scalemodel.resolve.hub_files import HubAddress, hub_address, hub_config
 from scalemodel.resolve.hugging_face import architecture_from_config
 from scalemodel.resolve.reader import Table, is_folder, is_path
-from scalemodel.resolve.unknown import no_file, swapped, unknown_model
+from scalemodel.resolve.unknown import is_hardware, is_model, no_file, swapped, unknown_model
 
-_TEXTS = ("name", "title", "family", "hub", "checkpoint")
+_TEXTS = ("name", "title", "family", "hub", "checkpoint", "revision")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Model:
         Id of a checkpoint on the Hugging Face Hub; empty where none is known.
     checkpoint : str
         Format of its weights, as `Inference` names it; empty where they are in 16 bits.
+    revision : str
+        Commit on the Hub that the configuration was read from; empty where it came from elsewhere.
 
     Examples
     --------
@@ -52,6 +55,7 @@ class Model:
     family: str = field(default="", compare=False)
     hub: str = field(default="", compare=False)
     checkpoint: str = field(default="", compare=False)
+    revision: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         for key in _TEXTS:
@@ -215,8 +219,11 @@ def model(source: str | Path | Table | Model, *, approximate: bool = False) -> M
     source : str, Path or mapping
         Catalogue name or alias; path of a ``.toml`` entry, of a ``config.json`` or of a directory
         that holds one; a mapping with an ``architecture`` table or the contents of a
-        ``config.json``. A name of the catalogue wins over a file or folder of that name: write
-        ``./llama3_8b`` for the folder.
+        ``config.json``; an id of the Hugging Face Hub, ``org/name`` or ``org/name@revision``, of
+        which only ``config.json`` is fetched (needs the extra ``hub``). A name or id of the
+        catalogue wins over a file or folder of that name, and a folder over an id that the
+        catalogue does not have: write ``./llama3_8b`` for the folder and ``org/name@main`` for the
+        Hub, which is asked for nothing else.
     approximate : bool
         Read a ``config.json`` of an unknown family as the nearest shape that is known. A warning
         and the title say which.
@@ -224,7 +231,7 @@ def model(source: str | Path | Table | Model, *, approximate: bool = False) -> M
     Raises
     ------
     ScaleModelError : unknown name or family (the nearest known ones are named), missing or
-        malformed number (the key is named).
+        malformed number (the key is named), a Hub that cannot be asked or does not answer.
 
     Examples
     --------
@@ -253,6 +260,9 @@ def _model_of_text(source: str | Path, approximate: bool = False) -> Model:
     """The model of a name or a path."""
     text = str(source)
     path = Path(text)
+    address = hub_address(text) if isinstance(source, str) else None
+    if address and address.revision:
+        return _model_of_hub(address, text, approximate)
     if is_path(source, (".toml",), _KINDS):
         return _model_from_table(catalog.read_toml(path), text)
     if is_path(source, (".json",), _KINDS):
@@ -260,4 +270,24 @@ def _model_of_text(source: str | Path, approximate: bool = False) -> Model:
     if is_folder(source, "config.json", _KINDS):
         table = read_json(path / "config.json")
         return _model_from_table(table, text, approximate=approximate)
+    if address and not is_model(text) and not is_hardware(text):
+        if path.exists():
+            raise ScaleModelError(
+                f"model={text!r}: lies here without a config.json; write '{text}@main' for the "
+                "model on the Hugging Face Hub, or give the path of its config.json"
+            )
+        return _model_of_hub(address, text, approximate)
     return _catalogue_model(_entry_name(text), text)
+
+
+def _model_of_hub(address: HubAddress, text: str, approximate: bool) -> Model:
+    """The model of an id, named by the commit it was read from, so that its name is repeatable."""
+    config = hub_config(address)
+    revision = config.commit or address.revision
+    name = f"{address.repository}@{revision}" if revision else address.repository
+    table = {**config.table, "_name_or_path": name}
+    try:
+        read = _model_from_table(table, text, approximate=approximate)
+    except ScaleModelError as error:
+        raise ScaleModelError(f"model={text!r}: {error}", error.code, error.details) from None
+    return replace(read, hub=address.repository, revision=config.commit)

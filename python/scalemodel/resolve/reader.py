@@ -14,6 +14,7 @@ from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.safe_text import plain
 from scalemodel.base.units import parse_quantity, value_of
+from scalemodel.resolve.hub import is_hub_id
 
 Table = Mapping[str, Any]
 
@@ -164,8 +165,8 @@ def freeze(table: object) -> object:
 def is_path(source: str | Path, suffixes: tuple[str, ...], kinds: tuple[str, ...]) -> bool:
     """Whether `source` names a file of one of these suffixes rather than a catalogue entry.
 
-    An entry wins over a file of its name, so that what lies in a folder cannot take the place of a
-    well-known name: a separator (``./name.toml``) or a `Path` says that the file is meant.
+    An entry wins over a file of its name or Hub id, so that what lies in a folder cannot take the
+    place of a well-known name: ``./name.toml`` or a `Path` says that the file is meant.
     """
     return str(source).endswith(suffixes) and not _is_entry(source, kinds)
 
@@ -179,6 +180,8 @@ def is_folder(source: str | Path, holding: str, kinds: tuple[str, ...]) -> bool:
 
 
 def _is_entry(source: str | Path, kinds: tuple[str, ...]) -> bool:
-    if not isinstance(source, str) or os.path.basename(source) != source:
+    if not isinstance(source, str):
+        return False
+    if os.path.basename(source) != source and not is_hub_id(source):
         return False
     return any(catalog.is_entry(kind, source) for kind in kinds)

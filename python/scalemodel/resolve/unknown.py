@@ -109,9 +109,14 @@ def _families() -> dict[str, list[str]]:
     return dict(found)
 
 
-def unknown_model(label: str, error: ScaleModelError) -> ScaleModelError:
+def is_hardware(label: str) -> bool:
+    """Whether a name stands for a cluster or an accelerator."""
+    return catalog.is_entry("clusters", label) or accelerator_meant(label) is not None
+
+
+def unknown_model(label: str, error: ScaleModelError, why: str = "unknown") -> ScaleModelError:
     """What is said of a name that is no model: the nearest ones of its family, and its config."""
-    if catalog.is_entry("clusters", label) or accelerator_meant(label):
+    if is_hardware(label):
         return swapped("model", label)
     families = _families()
     word = label.lower().replace("-", "").replace("_", "")
@@ -127,7 +132,7 @@ def unknown_model(label: str, error: ScaleModelError) -> ScaleModelError:
     hub = "/" in label or "did you mean" not in told
     config = "pass its config.json (a path, its folder, or its contents)" if hub else ""
     missing = re.search(r"SCALEMODEL_CATALOG_PATH.*$", str(error))  # a folder that is not there
-    parts = (f"model={label!r}: unknown", config, told, missing[0] if missing else "")
+    parts = (f"model={label!r}: {why}", config, told, missing[0] if missing else "")
     said = "; ".join(part for part in parts if part)
     return ScaleModelError(said, code=error.code, details=error.details)
 

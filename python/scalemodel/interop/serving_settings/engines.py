@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import scalemodel._core as _core
-from scalemodel import resolve
+from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.interop.serving_settings.record import ServingSettings
 from scalemodel.interop.serving_settings.words import Options, options_of
@@ -144,15 +144,12 @@ def model_of(hub: str) -> Model | None:
     stored = _STORED.search(tail)
     for label in (hub, tail, tail[: stored.start()] if stored else ""):
         try:
-            # A path is no name: files that a command of a stranger names are not opened.
-            if label and not label.startswith((".", "~", "/")) and not label.endswith(_FILES):
+            # Neither files nor repositories that a command of a stranger names are opened.
+            if label and catalog.is_entry("models", label):
                 return resolve.model(label)
         except ScaleModelError:
             continue
     return None
-
-
-_FILES: Final = (".json", ".toml", ".gguf")
 
 
 def stored_format(hub: str, model: Model | None) -> str:
