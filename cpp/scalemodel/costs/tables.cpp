@@ -272,6 +272,10 @@ StageLayout Tables::stages_of(const Strategy& s, const Degrees& d) const {
   shape.transfers_block = !transfers_overlap(stack_, shape.schedule);
   shape.transfers_serial = transfers_serial(stack_, shape.schedule, d.pp);
   const int micro_batches = static_cast<int>(std::lround(d.micro_batches));
+  for (const StageClass& chunk : shape.chunks) {
+    if (chunk.embedding) layout.first_chunk = chunk;
+    if (chunk.head) layout.last_chunk = chunk;
+  }
   if (d.pp > 1) {
     layout.paths = critical_paths(shape, CriticalPaths::representative(d.pp, micro_batches));
   }
@@ -307,19 +311,7 @@ void Tables::tabulate(const Strategy& strategy) {
   if (first_violation(strategy, d, model_, cluster_, task_) == Reason::ok) tabulate(strategy, d);
 }
 
-void Tables::tabulate(const Strategy& strategy, const Degrees& d) {
-  const Tabulated filled = tabulate_bound(strategy, d);
-  if (filled.stages->paths != nullptr) filled.stages->paths->find();
-}
-
-void Tables::tabulate_bound(const Strategy& strategy) {
-  const Degrees d = resolve_degrees(strategy, cluster_, task_);
-  if (first_violation(strategy, d, model_, cluster_, task_) == Reason::ok) {
-    tabulate_bound(strategy, d);
-  }
-}
-
-Tabulated Tables::tabulate_bound(const Strategy& strategy, const Degrees& d) {
+Tabulated Tables::tabulate(const Strategy& strategy, const Degrees& d) {
   const Key pipeline = stage_key(strategy, d);
   std::int32_t stages = stage_index_.find(pipeline);
   if (stages < 0) {

@@ -52,12 +52,9 @@ class Tables {
 
   /// Fills what `strategy` needs. Cheap when it is there already.
   void tabulate(const Strategy& strategy);
-  /// The same with degrees that are not what the strategy resolves to. Precondition: it can run.
-  void tabulate(const Strategy& strategy, const Degrees& degrees);
-  /// The same for a lower bound, which needs no paths of its pipeline.
-  void tabulate_bound(const Strategy& strategy);
-  /// What that fills stays where it is until more is filled. Precondition as above.
-  Tabulated tabulate_bound(const Strategy& strategy, const Degrees& degrees);
+  /// The same with degrees that are not what the strategy resolves to. What it fills stays where it
+  /// is until more is filled. Precondition: the strategy can run.
+  Tabulated tabulate(const Strategy& strategy, const Degrees& degrees);
   /// Whether two strategies of the same degrees and schedule share their cell in any case.
   static bool share_cell(const Strategy& a, const Strategy& b) noexcept;
 

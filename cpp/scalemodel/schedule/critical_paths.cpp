@@ -16,7 +16,7 @@ namespace scalemodel {
 LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
   std::vector<const PipelinePath*> rows;
   for (const std::vector<PipelinePath>& paths : kinds) {
-    kinds_.push_back({rows.size(), rows.size() + paths.size(), 0, 0});
+    kinds_.push_back({rows.size(), rows.size() + paths.size(), 0});
     for (const PipelinePath& path : paths) rows.push_back(&path);
   }
   const auto column_of = [&](auto count_of) {
@@ -50,13 +50,8 @@ LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
   }
   for (Kind& kind : kinds_) {
     kind.rough = rough_.size();
-    for (std::size_t column = 0; column < columns_; ++column) {
-      for (std::size_t row = kind.first; row < kind.last; ++row) {
-        if (columns[column][row] != 0) kind.columns = column + 1;
-      }
-    }
     for (std::size_t first = kind.first; first < kind.last; first += kRows) {
-      for (std::size_t column = 0; column < kind.columns; ++column) {
+      for (std::size_t column = 0; column < columns_; ++column) {
         for (std::size_t row = first; row < first + kRows; ++row) {
           rough_.push_back(row < kind.last ? static_cast<float>(columns[column][row]) : 0);
         }
@@ -82,14 +77,14 @@ PathTimes LongestPath::longest(std::size_t which, const Sums& sums) const noexce
   using Rows = Eigen::Array<float, kRows, 1>;
   std::array<float, kMaxRows + kRows> passes, with_hops;
   std::array<float, kPassTimes * kPipelineParts + 2> rough;
-  for (std::size_t i = 0; i < kind.columns; ++i) rough[i] = static_cast<float>(sums.exact_[i]);
+  for (std::size_t i = 0; i < columns_; ++i) rough[i] = static_cast<float>(sums.exact_[i]);
   const float* counts = &rough_[kind.rough];
   Rows most = Rows::Zero(), most_with_hops = Rows::Zero();
   for (std::size_t first = 0; first < rows; first += kRows) {
     const Rows hops = rough[0] * Rows::Map(counts);
     counts += kRows;
     Rows lasts = Rows::Zero();
-    for (std::size_t column = 1; column < kind.columns; ++column, counts += kRows) {
+    for (std::size_t column = 1; column < columns_; ++column, counts += kRows) {
       lasts += rough[column] * Rows::Map(counts);
     }
     Rows::Map(&passes[first]) = lasts;
@@ -103,7 +98,7 @@ PathTimes LongestPath::longest(std::size_t which, const Sums& sums) const noexce
   PathTimes longest;
   for (std::size_t row = 0; row < rows; ++row) {
     if (passes[row] < least && with_hops[row] < least_with_hops) continue;
-    const PathTimes lasts = exactly(kind.first + row, kind.columns, sums);
+    const PathTimes lasts = exactly(kind.first + row, sums);
     longest.passes = max(longest.passes, lasts.passes);
     longest.with_hops = max(longest.with_hops, lasts.with_hops);
   }
@@ -115,34 +110,52 @@ PathTimes LongestPath::longest(std::size_t which, std::size_t repeated, double t
   const Kind &once = kinds_[which], &often = kinds_[repeated];
   PathTimes longest;
   for (std::size_t row = 0; row < once.last - once.first; ++row) {
-    const PathTimes first = exactly(once.first + row, once.columns, sums);
-    const PathTimes again = exactly(often.first + row, often.columns, sums);
+    const PathTimes first = exactly(once.first + row, sums);
+    const PathTimes again = exactly(often.first + row, sums);
     longest.passes = max(longest.passes, first.passes + times * again.passes);
     longest.with_hops = max(longest.with_hops, first.with_hops + times * again.with_hops);
   }
   return longest;
 }
 
-PathTimes LongestPath::exactly(std::size_t row, std::size_t columns,
-                               const Sums& sums) const noexcept {
+PathTimes LongestPath::exactly(std::size_t row, const Sums& sums) const noexcept {
   const double* counts = &exact_[row * columns_];
   double lasts = 0;
-  for (std::size_t column = 1; column < columns; ++column) {
+  for (std::size_t column = 1; column < columns_; ++column) {
     lasts += sums.exact_[column] * counts[column];
   }
   return {Seconds{lasts}, Seconds{lasts + sums.exact_[0] * counts[0]}};
 }
 
-const RecentDurations::Entry* RecentDurations::find(const LongestPath::Sums& sums,
-                                                    std::size_t columns, double micro_batches,
-                                                    Seconds slowest) const noexcept {
-  for (const Entry& entry : entries_) {
-    if (entry.micro_batches == micro_batches && entry.slowest == slowest &&
-        entry.sums.agree(sums, columns)) {
-      return &entry;
-    }
+namespace {
+
+bool has_traffic_of(const RecentDurations::Entry& a, const RecentDurations::Entry& b) noexcept {
+  return a.traffic == b.traffic && a.all == b.all;
+}
+
+StepTrafficKind traffic_of(const PipelineTimes& times) noexcept {
+  bool hides = false, blocks = false;
+  for (const PartTimes& t : times.parts) {
+    hides = hides || t[kGathering] + t[kReduction] > Seconds{};
+    blocks = blocks || t[kGatheringBefore] + t[kReductionAfter] > Seconds{};
   }
-  return nullptr;
+  if (blocks) return StepTrafficKind::blocking;
+  return hides ? StepTrafficKind::hiding : StepTrafficKind::none;
+}
+
+}  // namespace
+
+const RecentDurations::Entry* RecentDurations::find(const Entry& entry) const noexcept {
+  const Entry* alike = nullptr;
+  for (const Entry& known : entries_) {
+    if (known.micro_batches != entry.micro_batches || known.slowest != entry.slowest ||
+        !(known.passes == entry.passes)) {
+      continue;
+    }
+    alike = &known;
+    if (has_traffic_of(known, entry)) break;
+  }
+  return alike;
 }
 
 void RecentDurations::add(const Entry& entry) noexcept {
@@ -156,35 +169,42 @@ CriticalPaths::CriticalPaths(PipelineShape shape, int micro_batches)
   stage_paths_ = LongestPath(std::array{stages.to, stages.on});
 }
 
-void CriticalPaths::search() const {
-  const std::lock_guard lock(searching_);
-  if (found_.load(std::memory_order_relaxed)) return;
+LongestPath CriticalPaths::without_traffic() const {
   const int micro_batches = static_cast<int>(micro_batches_);
   const bool repeats = micro_batches >= (kGroups - 1) * shape_.pp;
-  detail::FoundPaths found = detail::find_paths(shape_, micro_batches, repeats);
+  detail::QuietPaths found = detail::find_quiet_paths(shape_, micro_batches, repeats);
   detail::StagePaths stages(shape_);
   std::array<std::vector<PipelinePath>, kKinds> kinds;
-  kinds[kQuiet] = std::move(found.quiet);
+  kinds[kStep] = known_ = std::move(found.step);
   kinds[kFurther] = std::move(found.further);
-  kinds[kHiding] = std::move(found.hiding);
-  kinds[kBlocking] = std::move(found.blocking);
   kinds[kToStage] = std::move(stages.to);
   kinds[kOnStage] = std::move(stages.on);
-  paths_ = LongestPath(kinds);
-  for (const Kind kind : {kQuiet, kFurther, kToStage, kOnStage}) {
-    quiet_columns_ = std::max(quiet_columns_, paths_.columns(kind));
-  }
-  found_.store(true, std::memory_order_release);
+  return LongestPath(kinds);
 }
 
-QuietTimes CriticalPaths::quiet(const LongestPath::Sums& sums, double micro_batches,
-                                Seconds slowest) const noexcept {
+void CriticalPaths::search(StepTrafficKind traffic) const {
+  if (traffic != StepTrafficKind::none) find(StepTrafficKind::none);
+  const std::lock_guard lock(searching_);
+  Found& found = found_[static_cast<std::size_t>(traffic)];
+  if (found.done.load(std::memory_order_relaxed)) return;
+  if (traffic == StepTrafficKind::none) {
+    found.paths = without_traffic();
+  } else {
+    const int micro_batches = static_cast<int>(micro_batches_);
+    found.paths =
+        LongestPath(std::array{detail::find_paths(shape_, micro_batches, traffic, known_)});
+  }
+  found.done.store(true, std::memory_order_release);
+}
+
+QuietTimes CriticalPaths::quiet(const LongestPath& paths, const LongestPath::Sums& sums,
+                                double micro_batches, Seconds slowest) const noexcept {
   const double groups = (micro_batches - micro_batches_) / pp_;
-  QuietTimes lasts{paths_.longest(kQuiet, sums), {}};
+  QuietTimes lasts{paths.longest(kStep, sums), {}};
   PathTimes another, stage;
   if (groups > 0) {
-    another = paths_.longest(kFurther, sums);
-    stage = paths_.longest(kToStage, kOnStage, micro_batches, sums);
+    another = paths.longest(kFurther, sums);
+    stage = paths.longest(kToStage, kOnStage, micro_batches, sums);
   }
   const auto further = [&](Seconds PathTimes::* time) {
     const Seconds first = lasts.first.*time, least = micro_batches * slowest - first;
@@ -198,30 +218,23 @@ QuietTimes CriticalPaths::quiet(const LongestPath::Sums& sums, double micro_batc
 
 PipelineDuration CriticalPaths::duration(const PipelineTimes& times, double micro_batches,
                                          Seconds slowest, RecentDurations* recent) const {
-  find();
-  const LongestPath::Sums sums(paths_, times);
-  const RecentDurations::Entry* alike = nullptr;
-  if (recent != nullptr) {
-    const auto* same = recent->find(sums, paths_.columns(), micro_batches, slowest);
-    if (same != nullptr) return same->duration;
-    alike = recent->find(sums, quiet_columns_, micro_batches, slowest);
-  }
-  const QuietTimes lasts = alike != nullptr ? alike->quiet : quiet(sums, micro_batches, slowest);
+  const LongestPath& alone = find(StepTrafficKind::none);
+  RecentDurations::Entry step{
+      LongestPath::Sums(alone, times), {}, traffic_of(times), micro_batches, slowest, {}, {}};
+  const bool sends = step.traffic != StepTrafficKind::none;
+  const LongestPath& paths = sends ? find(step.traffic) : alone;
+  if (sends) step.all = LongestPath::Sums(paths, times);
+  const RecentDurations::Entry* alike = recent != nullptr ? recent->find(step) : nullptr;
+  if (alike != nullptr && has_traffic_of(*alike, step)) return alike->duration;
+  step.quiet = alike != nullptr ? alike->quiet : quiet(alone, step.passes, micro_batches, slowest);
+  const QuietTimes& lasts = step.quiet;
   const Seconds with_hops = lasts.first.with_hops + lasts.further.with_hops;
   const Seconds passes = min(with_hops, lasts.first.passes + lasts.further.passes);
-  bool hides = false, blocks = false;
-  for (const PartTimes& t : times.parts) {
-    hides = hides || t[kGathering] + t[kReduction] > Seconds{};
-    blocks = blocks || t[kGatheringBefore] + t[kReductionAfter] > Seconds{};
-  }
   Seconds all = with_hops;
-  if (hides || blocks) {
-    const PathTimes busy = paths_.longest(blocks ? kBlocking : kHiding, sums);
-    all = max(all, busy.with_hops + lasts.further.with_hops);
-  }
-  const PipelineDuration duration{passes, with_hops - passes, all - with_hops};
-  if (recent != nullptr) recent->add({sums, micro_batches, slowest, lasts, duration});
-  return duration;
+  if (sends) all = max(all, paths.longest(0, step.all).with_hops + lasts.further.with_hops);
+  step.duration = {passes, with_hops - passes, all - with_hops};
+  if (recent != nullptr) recent->add(step);
+  return step.duration;
 }
 
 PipelineDuration CriticalPaths::at_least(const PipelineTimes& times, double micro_batches,

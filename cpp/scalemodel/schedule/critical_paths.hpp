@@ -30,7 +30,7 @@ class LongestPath {
   /// Times by column.
   class Sums {
    public:
-    Sums() = default;
+    Sums() noexcept {}  // NOLINT(modernize-use-equals-default): leaves the array as it is
     Sums(const LongestPath& paths, const PipelineTimes& times) noexcept;
     Sums(const Sums& other) noexcept { *this = other; }
     Sums& operator=(const Sums& other) noexcept {
@@ -38,10 +38,11 @@ class LongestPath {
       std::copy_n(other.exact_.begin(), columns_, exact_.begin());
       return *this;
     }
-    /// Whether the first `columns` are the same. From the back, where the traffic is, in which
-    /// strategies differ most often.
-    bool agree(const Sums& other, std::size_t columns) const noexcept {
-      std::size_t same = columns;
+    /// Whether they are the same: from the back, where traffic is, in which strategies differ most
+    /// often.
+    bool operator==(const Sums& other) const noexcept {
+      if (columns_ != other.columns_) return false;
+      std::size_t same = columns_;
       while (same > 0 && exact_[same - 1] == other.exact_[same - 1]) --same;
       return same == 0;
     }
@@ -51,10 +52,6 @@ class LongestPath {
     std::size_t columns_ = 0;
     std::array<double, kPassTimes * kPipelineParts + 2> exact_;
   };
-
-  std::size_t columns() const noexcept { return columns_; }
-  /// Those of them that paths of a kind need: the first ones.
-  std::size_t columns(std::size_t which) const noexcept { return kinds_[which].columns; }
 
   PathTimes longest(std::size_t which, const Sums& sums) const noexcept;
   /// The longest of two kinds' paths, row with row, the second taken `times` times.
@@ -72,12 +69,12 @@ class LongestPath {
   struct Use {
     std::uint8_t time, column;
   };
-  /// Rows of a kind, and the columns that they need: the first ones.
+  /// Rows of a kind.
   struct Kind {
-    std::size_t first = 0, last = 0, columns = 0;
+    std::size_t first = 0, last = 0;
     std::size_t rough = 0;  ///< where in `rough_` they begin
   };
-  PathTimes exactly(std::size_t row, std::size_t columns, const Sums& sums) const noexcept;
+  PathTimes exactly(std::size_t row, const Sums& sums) const noexcept;
 
   std::array<std::vector<Use>, kPipelineParts> used_;
   std::size_t columns_ = 0;  ///< the first two are hops and what is handed on early
@@ -97,7 +94,8 @@ struct QuietTimes {
 class RecentDurations {
  public:
   struct Entry {
-    LongestPath::Sums sums;
+    LongestPath::Sums passes, all;  ///< without traffic and with it
+    StepTrafficKind traffic = StepTrafficKind::none;
     double micro_batches = 0;  ///< none in an empty entry
     Seconds slowest;
     QuietTimes quiet;
@@ -108,9 +106,8 @@ class RecentDurations {
   void reset() noexcept {
     for (Entry& entry : entries_) entry.micro_batches = 0;
   }
-  /// Of these times, as far as the first `columns` count them; null if there is none.
-  const Entry* find(const LongestPath::Sums& sums, std::size_t columns, double micro_batches,
-                    Seconds slowest) const noexcept;
+  /// One of these passes, if there is any of the same traffic as `entry` has too; else null.
+  const Entry* find(const Entry& entry) const noexcept;
   void add(const Entry& entry) noexcept;
 
  private:
@@ -124,25 +121,19 @@ enum class PipelineBound : std::uint8_t { critical_paths, one_stage, busiest_sta
 
 /// Duration of a pipeline as a function of the times of its parts. It is the longest of its
 /// critical paths, hence convex and piecewise linear in these times: a path is a count of every
-/// part's passes and of hops. The paths are found once, by running the passes in order at typical
-/// times; an evaluation takes the longest of them, exact where the same path is critical and short
-/// of it by little in between, but never less than along any one stage. Once a few groups of pp
-/// micro-batches have passed they repeat: further ones last as one more group says, at least as
-/// long as on the slowest stage.
+/// part's passes and of hops. The paths are found once, when they are first asked for, by running
+/// the passes in order at typical times; an evaluation takes the longest of them, exact where the
+/// same path is critical and short of it by little in between, but never less than along any one
+/// stage. Once a few groups of pp micro-batches have passed they repeat: further ones last as one
+/// more group says, at least as long as on the slowest stage.
 class CriticalPaths {
  public:
   /// `micro_batches`: as of `representative`.
   CriticalPaths(PipelineShape shape, int micro_batches);
 
-  /// Looks for the paths, which takes milliseconds, where that was not done yet. Any thread may
-  /// ask.
-  void find() const {
-    if (!found_.load(std::memory_order_acquire)) search();
-  }
-
-  /// Precondition: representative(pp, micro_batches) is what the paths are of. Finds them where
-  /// they are not known. `slowest`: the passes of a micro-batch on the slowest stage. `recent`: of
-  /// this pipeline.
+  /// Precondition: representative(pp, micro_batches) is what the paths are of. Finds them, which
+  /// takes milliseconds, where that was not done yet; any thread may ask. `slowest`: the passes of
+  /// a micro-batch on the slowest stage. `recent`: of this pipeline.
   PipelineDuration duration(const PipelineTimes& times, double micro_batches, Seconds slowest,
                             RecentDurations* recent = nullptr) const;
 
@@ -159,23 +150,34 @@ class CriticalPaths {
  private:
   static constexpr int kGroups = 3;  ///< of pp micro-batches, after which they repeat
 
-  /// Without traffic outside the passes; the same of a step with another group, none where groups
-  /// do not repeat; with traffic that hides under passes; with any. Then paths along one stage,
-  /// which many micro-batches may make the longest: to it and back, and a micro-batch on it.
-  enum Kind : std::size_t { kQuiet, kFurther, kHiding, kBlocking, kToStage, kOnStage, kKinds };
+  /// Without traffic outside the passes: of a step; of one with another group, none where groups do
+  /// not repeat; then along one stage, which many micro-batches may make the longest: to it and
+  /// back, and a micro-batch on it.
+  enum Kind : std::size_t { kStep, kFurther, kToStage, kOnStage, kKinds };
 
-  QuietTimes quiet(const LongestPath::Sums& sums, double micro_batches,
+  /// Paths with some traffic, once they are found.
+  struct Found {
+    std::atomic<bool> done{false};
+    LongestPath paths;
+  };
+
+  const LongestPath& find(StepTrafficKind traffic) const {
+    const Found& found = found_[static_cast<std::size_t>(traffic)];
+    if (!found.done.load(std::memory_order_acquire)) search(traffic);
+    return found.paths;
+  }
+  void search(StepTrafficKind traffic) const;
+  LongestPath without_traffic() const;
+
+  QuietTimes quiet(const LongestPath& paths, const LongestPath::Sums& sums, double micro_batches,
                    Seconds slowest) const noexcept;
-
-  void search() const;
 
   PipelineShape shape_;
   double pp_, micro_batches_;
   LongestPath stage_paths_;  ///< to each stage and on it
   mutable std::mutex searching_;
-  mutable std::atomic<bool> found_{false};
-  mutable LongestPath paths_;              ///< once they are found
-  mutable std::size_t quiet_columns_ = 0;  ///< that `quiet` reads
+  mutable std::vector<PipelinePath> known_;  ///< of a step without traffic, once they are found
+  mutable std::array<Found, kStepTrafficKinds> found_;
 };
 
 /// The critical paths of a pipeline, one object for all who ask. Any thread may.

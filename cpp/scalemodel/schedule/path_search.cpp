@@ -1,5 +1,6 @@
 #include "scalemodel/schedule/path_search.hpp"
 
+#include <Eigen/Core>
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -17,39 +18,28 @@
 namespace scalemodel::detail {
 namespace {
 
+constexpr std::size_t kLanes = 16;
 /// Times of several samples at once. They only tell whether a path is missing: single precision.
-struct Lanes {
-  static constexpr std::size_t kCount = 16;
-  std::array<float, kCount> of{};
-};
-
-Lanes later(const Lanes& a, const Lanes& b) {
-  Lanes result;
-  for (std::size_t i = 0; i < Lanes::kCount; ++i)
-    result.of[i] = a.of[i] > b.of[i] ? a.of[i] : b.of[i];
-  return result;
-}
+using Lanes = Eigen::Array<float, kLanes, 1>;
 
 Lanes plus(const Lanes& a, const Lanes& b, double times) {
-  Lanes result;
-  const auto factor = static_cast<float>(times);
-  for (std::size_t i = 0; i < Lanes::kCount; ++i) result.of[i] = a.of[i] + factor * b.of[i];
-  return result;
+  return a + static_cast<float>(times) * b;
 }
 
-using Batch = std::array<PipelineTimes, Lanes::kCount>;
+using Batch = std::array<PipelineTimes, kLanes>;
 
 /// A batch of samples, time by time.
 struct SampledTimes {
   explicit SampledTimes(const Batch& batch) {
-    for (std::size_t i = 0; i < Lanes::kCount; ++i) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const auto i = static_cast<Eigen::Index>(lane);
       for (std::size_t part = 0; part < kPipelineParts; ++part) {
         for (std::size_t time = 0; time < kPassTimes; ++time) {
-          parts[part][time].of[i] = static_cast<float>(batch[i].parts[part][time].base());
+          parts[part][time][i] = static_cast<float>(batch[lane].parts[part][time].base());
         }
       }
-      hop.of[i] = static_cast<float>(batch[i].hop.base());
-      early.of[i] = static_cast<float>(batch[i].early.base());
+      hop[i] = static_cast<float>(batch[lane].hop.base());
+      early[i] = static_cast<float>(batch[lane].early.base());
     }
   }
 
@@ -70,7 +60,7 @@ class CountedPath {
   }
 
   Lanes lasts(const SampledTimes& samples) const {
-    Lanes sum = plus(plus(Lanes{}, samples.hop, path_.hops), samples.early, path_.early);
+    Lanes sum = plus(plus(Lanes::Zero(), samples.hop, path_.hops), samples.early, path_.early);
     for (const Count& c : counts_) sum = plus(sum, samples.parts[c.part][c.time], c.count);
     return sum;
   }
@@ -93,7 +83,7 @@ class LaneClock {
 
   LaneClock(const PassSequence& sequence, const SampledTimes& times)
       : hop_(times.hop), early_(times.early) {
-    lasts_.resize(kPassTimes * sequence.classes.size());
+    lasts_.resize(kPassTimes * sequence.classes.size(), Lanes::Zero());
     for (std::size_t c = 0; c < sequence.classes.size(); ++c) {
       for (std::size_t part = 0; part < kPipelineParts; ++part) {
         const double count = PassSequence::count(sequence.classes[c], part);
@@ -106,8 +96,8 @@ class LaneClock {
     }
   }
 
-  static Time start() { return {}; }
-  static Time later(const Time& a, const Time& b) { return detail::later(a, b); }
+  static Time start() { return Lanes::Zero(); }
+  static Time later(const Time& a, const Time& b) { return a.max(b); }
   Time add(const Time& from, int chunk, std::size_t time, double times) const {
     return plus(from, lasts_[kPassTimes * at(chunk) + time], times);
   }
@@ -122,10 +112,15 @@ class LaneClock {
 /// Tells when a pass ends at one sample, and remembers what each waited for.
 class TracingClock {
  public:
-  using Time = std::int32_t;  ///< the number of the step that ends then
+  struct Time {
+    double end = 0;
+    std::int32_t step = 0;  ///< that ends then
+  };
 
   TracingClock(const PassSequence& sequence, const PipelineTimes& times)
       : sequence_(sequence), hop_(times.hop.base()), early_(times.early.base()), steps_(1) {
+    // A pass is an end or two, what it waited for, and two transfers.
+    steps_.reserve(6 * sequence.turns.size());
     for (const StageClass& chunk : sequence.classes) {
       for (std::size_t time = 0; time < kPassTimes; ++time) {
         double lasts = 0;
@@ -137,20 +132,21 @@ class TracingClock {
     }
   }
 
-  static Time start() { return 0; }
-  Time later(Time a, Time b) const { return end(b) > end(a) ? b : a; }
+  static Time start() { return {}; }
+  static Time later(Time a, Time b) { return b.end > a.end ? b : a; }
   Time add(Time from, int chunk, std::size_t time, double times) {
     const std::size_t which = kPassTimes * at(chunk) + time;
-    return push({end(from) + times * lasts_[which], times, from, static_cast<std::int32_t>(which)});
+    return push(from.end + times * lasts_[which],
+                {times, from.step, static_cast<std::int32_t>(which)});
   }
-  Time hop(Time from) { return push({end(from) + hop_, 1, from, kHop}); }
-  Time early(Time from) { return push({end(from) - early_, -1, from, kEarly}); }
+  Time hop(Time from) { return push(from.end + hop_, {1, from.step, kHop}); }
+  Time early(Time from) { return push(from.end - early_, {-1, from.step, kEarly}); }
 
   PipelinePath path_to(Time last) const {
     PipelinePath path;
     std::vector<double> taken(lasts_.size());
-    for (; last != start(); last = steps_[at(last)].before) {
-      const Step& step = steps_[at(last)];
+    for (std::int32_t i = last.step; i != start().step; i = steps_[at(i)].before) {
+      const Step& step = steps_[at(i)];
       if (step.what == kHop) {
         path.hops += step.times;
       } else if (step.what == kEarly) {
@@ -173,16 +169,14 @@ class TracingClock {
  private:
   static constexpr std::int32_t kHop = -1, kEarly = -2;
   struct Step {
-    double end = 0;
     double times = 0;  ///< how often what it is made of
-    Time before = 0;
+    std::int32_t before = 0;
     std::int32_t what = 0;  ///< a class of chunks and a time of its, or a hop
   };
 
-  double end(Time step) const { return steps_[at(step)].end; }
-  Time push(const Step& step) {
+  Time push(double end, const Step& step) {
     steps_.push_back(step);
-    return static_cast<Time>(steps_.size()) - 1;
+    return {end, static_cast<std::int32_t>(steps_.size()) - 1};
   }
 
   const PassSequence& sequence_;
@@ -199,11 +193,12 @@ class Covered {
   /// The samples of a batch at which `lasts` reaches `least`.
   void add(std::size_t batch, const Lanes& lasts, const Lanes& least) {
     std::uint64_t bits = 0;
-    for (std::size_t i = 0; i < Lanes::kCount; ++i) {
-      bits |= static_cast<std::uint64_t>(lasts.of[i] >= least.of[i]) << i;
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      const auto lane = static_cast<Eigen::Index>(i);
+      bits |= static_cast<std::uint64_t>(lasts[lane] >= least[lane]) << i;
     }
     if (bits_.size() <= batch / kBatches) bits_.resize(batch / kBatches + 1);
-    bits_[batch / kBatches] |= bits << (batch % kBatches * Lanes::kCount);
+    bits_[batch / kBatches] |= bits << (batch % kBatches * kLanes);
   }
 
   void add(const Covered& other) {
@@ -219,7 +214,7 @@ class Covered {
   }
 
  private:
-  static constexpr std::size_t kBatches = 64 / Lanes::kCount;  ///< in a number
+  static constexpr std::size_t kBatches = 64 / kLanes;  ///< in a number
   std::vector<std::uint64_t> bits_;
 };
 
@@ -233,23 +228,23 @@ class PathSearch {
 
   /// Adds the paths of samples that last longer than on all that are known or found, and marks
   /// these samples.
-  void add(const Batch& batch, const SampledTimes& samples,
-           std::array<bool, Lanes::kCount>& missing) {
+  void add(const Batch& batch, const SampledTimes& samples, std::array<bool, kLanes>& missing) {
     const std::size_t number = least_.size();
     LaneClock clock(sequence_, samples);
     const Lanes ends = PipelineRun(sequence_, clock, traffic_).end();
-    Lanes longest;
-    for (const CountedPath& path : known_) longest = later(longest, path.lasts(samples));
+    Lanes longest = Lanes::Zero();
+    for (const CountedPath& path : known_) longest = longest.max(path.lasts(samples));
     const Lanes& least = least_.emplace_back(shortest_like(ends, longest));
     by_known_.add(number, longest, least);
     const auto cover = [&](Found& found) {
       const Lanes lasts = found.path.lasts(samples);
       found.covers.add(number, lasts, least);
-      longest = later(longest, lasts);
+      longest = longest.max(lasts);
     };
     for (Found& found : found_) cover(found);
-    for (std::size_t i = 0; i < Lanes::kCount; ++i) {
-      if (longest.of[i] >= least.of[i]) continue;
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      const auto lane = static_cast<Eigen::Index>(i);
+      if (longest[lane] >= least[lane]) continue;
       TracingClock tracing(sequence_, batch[i]);
       const PipelinePath path = tracing.path_to(PipelineRun(sequence_, tracing, traffic_).end());
       found_.push_back({CountedPath(path), number, Covered{}});
@@ -304,12 +299,8 @@ class PathSearch {
   /// and little of what `known` paths lack, so that traffic is not lost in a long step.
   static Lanes shortest_like(const Lanes& ends, const Lanes& known) {
     constexpr float kOfStep = 2e-4F, kOfTraffic = 3e-2F;
-    Lanes least;
-    for (std::size_t i = 0; i < Lanes::kCount; ++i) {
-      const float end = ends.of[i], more = known.of[i] > 0 ? end - known.of[i] : 0;
-      least.of[i] = end - std::max(kOfStep * end, kOfTraffic * more);
-    }
-    return least;
+    const Lanes more = (known > 0).select(ends - known, 0);
+    return ends - (kOfStep * ends).max(kOfTraffic * more);
   }
 
   const PassSequence& sequence_;
@@ -319,25 +310,6 @@ class PathSearch {
   std::vector<Lanes> least_;  ///< that a path must last at every sample
   Covered by_known_;
 };
-
-/// All searches of a pipeline, at the same samples until no path is missing.
-void search(std::span<PathSearch* const> searches, std::size_t turns, std::size_t kinds,
-            StepTrafficKind traffic, std::vector<SampledTimes>& samples) {
-  // Samples in a row without a new path, and in all: more of a small pipeline, which is soon run
-  // and all of whose chunks matter, and of one whose layers differ.
-  const std::size_t enough = kinds * std::clamp<std::size_t>(24'576 / turns, 48, 384);
-  const std::size_t most = 8 * enough;
-  TypicalTimes typical(kinds, traffic);
-  std::size_t explained = 0;
-  while (explained < enough && samples.size() * Lanes::kCount < most) {
-    Batch batch;
-    for (PipelineTimes& times : batch) times = typical.next();
-    samples.emplace_back(batch);
-    std::array<bool, Lanes::kCount> missing{};
-    for (PathSearch* one : searches) one->add(batch, samples.back(), missing);
-    for (const bool is_missing : missing) explained = is_missing ? 0 : explained + 1;
-  }
-}
 
 std::size_t kinds_of(const PipelineShape& shape) {
   std::size_t kinds = 1;
@@ -349,37 +321,55 @@ std::size_t kinds_of(const PipelineShape& shape) {
   return kinds;
 }
 
+/// All searches of a pipeline, at the same samples until no path is missing.
+void search(std::span<PathSearch* const> searches, const PassSequence& sequence,
+            StepTrafficKind traffic, std::vector<SampledTimes>& samples) {
+  // Samples in a row without a new path, and in all: more of a small pipeline, which is soon run
+  // and all of whose chunks matter, of one whose layers differ, and where gradients of weights find
+  // a place of their own.
+  const std::size_t kinds = kinds_of(sequence.shape);
+  const std::size_t places = traits_of(sequence.shape.schedule).splits_backward ? 3 : 1;
+  const std::size_t enough =
+      kinds * places * std::clamp<std::size_t>(24'576 / sequence.turns.size(), 48, 384);
+  const std::size_t most = 8 * enough;
+  TypicalTimes typical(kinds, traffic);
+  std::size_t explained = 0;
+  while (explained < enough && samples.size() * kLanes < most) {
+    Batch batch;
+    for (PipelineTimes& times : batch) times = typical.next();
+    samples.emplace_back(batch);
+    std::array<bool, kLanes> missing{};
+    for (PathSearch* one : searches) one->add(batch, samples.back(), missing);
+    for (const bool is_missing : missing) explained = is_missing ? 0 : explained + 1;
+  }
+}
+
 }  // namespace
 
-FoundPaths find_paths(const PipelineShape& shape, int micro_batches, bool repeats) {
-  const std::size_t kinds = kinds_of(shape);
+QuietPaths find_quiet_paths(const PipelineShape& shape, int micro_batches, bool repeats) {
   const PassSequence sequence(shape, micro_batches);
   const PassSequence longer(shape, repeats ? micro_batches + shape.pp : 1);
-  FoundPaths paths;
+  const StagePaths stages(shape);
+  const std::vector<PipelinePath> along = stages.of(micro_batches),
+                                  along_longer = stages.of(micro_batches + shape.pp);
+  PathSearch step(sequence, StepTrafficKind::none, along);
+  PathSearch further(longer, StepTrafficKind::none,
+                     repeats ? along_longer : std::vector<PipelinePath>{});
   std::vector<SampledTimes> samples;
-  {
-    const StagePaths stages(shape);
-    const std::vector<PipelinePath> along = stages.of(micro_batches),
-                                    along_longer = stages.of(micro_batches + shape.pp);
-    PathSearch quiet(sequence, StepTrafficKind::none, along);
-    PathSearch further(longer, StepTrafficKind::none,
-                       repeats ? along_longer : std::vector<PipelinePath>{});
-    search(std::array{&quiet, &further}, sequence.turns.size(), kinds, StepTrafficKind::none,
-           samples);
-    paths.quiet = quiet.fewest(samples);
-    paths.further = further.fewest(samples);
-    std::ranges::copy(along, std::back_inserter(paths.quiet));
-    if (repeats) std::ranges::copy(along_longer, std::back_inserter(paths.further));
-  }
-  const auto with = [&](StepTrafficKind traffic) {
-    samples.clear();
-    PathSearch sending(sequence, traffic, paths.quiet);
-    search(std::array{&sending}, sequence.turns.size(), kinds, traffic, samples);
-    return sending.fewest(samples);
-  };
-  paths.hiding = with(StepTrafficKind::hiding);
-  paths.blocking = with(StepTrafficKind::blocking);
+  search(std::array{&step, &further}, sequence, StepTrafficKind::none, samples);
+  QuietPaths paths{step.fewest(samples), further.fewest(samples)};
+  std::ranges::copy(along, std::back_inserter(paths.step));
+  if (repeats) std::ranges::copy(along_longer, std::back_inserter(paths.further));
   return paths;
+}
+
+std::vector<PipelinePath> find_paths(const PipelineShape& shape, int micro_batches,
+                                     StepTrafficKind traffic, std::span<const PipelinePath> known) {
+  const PassSequence sequence(shape, micro_batches);
+  PathSearch sending(sequence, traffic, known);
+  std::vector<SampledTimes> samples;
+  search(std::array{&sending}, sequence, traffic, samples);
+  return sending.fewest(samples);
 }
 
 }  // namespace scalemodel::detail

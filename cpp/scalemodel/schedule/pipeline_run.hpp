@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -31,10 +32,6 @@ inline std::span<const PassTime> kernels_of(Pass pass) {
   return {};
 }
 
-/// Traffic of a step beside its passes: none, or such that hides under passes of its stage, or also
-/// such that they wait for.
-enum class StepTrafficKind { none, hiding, blocking };
-
 /// When the passes of a sequence end. Nothing but sums and maxima of times, so that a step lasts as
 /// long as the longest of its paths. A clock has a type of times, `start()`, `later(a, b)` and what
 /// is later than a time by a share of a chunk's pass, by a hop or, `early`, before it.
@@ -49,7 +46,7 @@ class PipelineRun {
         sends_(traffic != StepTrafficKind::none),
         blocks_(traffic == StepTrafficKind::blocking),
         stages_(sequence.gather_order.size()),
-        arrivals_(sequence.travelling) {}
+        arrivals_(new Time[sequence.travelling]) {}
 
   /// The end of the last pass and of the traffic.
   Time end() {
@@ -185,7 +182,7 @@ class PipelineRun {
   Clock& clock_;
   bool sends_, blocks_;
   std::vector<Stage> stages_;
-  std::vector<Time> arrivals_;
+  std::unique_ptr<Time[]> arrivals_;  ///< each is written before it is read
 };
 
 }  // namespace scalemodel::detail

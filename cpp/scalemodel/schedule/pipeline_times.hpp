@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "scalemodel/base/quantity.hpp"
@@ -66,6 +67,11 @@ struct PipelineTimes {
   Seconds hop;    ///< boundary between neighbouring stages, one way
   Seconds early;  ///< how long before its end a pair hands on what it made
 };
+
+/// Traffic of a step beside its passes: none, or such that hides under passes of its stage, or also
+/// such that they wait for.
+enum class StepTrafficKind : std::uint8_t { none, hiding, blocking };
+inline constexpr std::size_t kStepTrafficKinds = 3;
 
 /// From the first pass to the end of the last one: of the passes, by how much what is sent between
 /// stages lengthens it, then the traffic of parameters and gradients.

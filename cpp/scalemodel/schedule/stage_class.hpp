@@ -21,6 +21,11 @@ struct StageClass {
     for (const int n : layers) total += n;
     return total;
   }
+  StageClass without_ends() const {
+    StageClass inner = *this;
+    inner.embedding = inner.head = false;
+    return inner;
+  }
 };
 
 }  // namespace scalemodel

@@ -59,7 +59,10 @@ StageLayout make_stage_layout(const Model& model, int pp, int vpp, bool mirrored
     const std::vector<StageClass> one_way = stages;
     for (std::size_t i = 0; i < stages.size(); ++i) add(stages[i], one_way[stages.size() - 1 - i]);
   }
-  StageLayout layout{pp, vpp, mirrored, {}, {}};
+  StageLayout layout;
+  layout.pp = pp;
+  layout.vpp = vpp;
+  layout.mirrored = mirrored;
   for (int i = 0; i < pp; ++i) {
     const StageClass& stage = stages[static_cast<std::size_t>(i)];
     const auto found = std::ranges::find_if(layout.classes, [&](const StageClass& c) {

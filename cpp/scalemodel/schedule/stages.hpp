@@ -18,6 +18,7 @@ struct StageLayout {
   int pp = 1, vpp = 1;
   bool mirrored = false;
   std::vector<StageClass> classes;
+  StageClass first_chunk, last_chunk;          ///< with the embedding and with the LM head
   std::shared_ptr<const CriticalPaths> paths;  ///< none where there is one stage
 };
 

@@ -39,11 +39,15 @@ PipelineTimes TypicalTimes::next() {
   const double embedding = any(0.01, 2), head = any(0.02, 20);
   times.parts[kEmbeddingPart] = part(embedding, embedding * any(0.05, 3), any(0.1, 20), weight);
   times.parts[kHeadPart] = part(head, head * any(0.05, 2), any(0.1, 20), weight);
-  times.hop = Seconds{any(0.001, 3)};
-  for (std::size_t k = 0; k < kinds_; ++k) {
-    const double size = k == 0 ? 1 : any(0.2, 30), parameters = k == 0 ? 1 : any(0.03, 120);
-    // A few tokens of many experts take as long for the gradients of weights as for all else.
-    times.parts[k] = part(size, size, parameters, k == 0 ? weight : weights());
+  times.hop = Seconds{mostly_large(0.001, 3)};
+  times.parts[0] = part(1, 1, 1, weight);
+  // Layers that differ in a window or a mixer alone are nearly alike, others are not at all: a few
+  // tokens of many experts take as long for the gradients of weights as for all else.
+  const bool alike = kinds_ > 1 && fraction() < 0.5;
+  for (std::size_t k = 1; k < kinds_; ++k) {
+    const double size = alike ? any(0.8, 1.25) : any(0.2, 30);
+    const double parameters = alike ? any(0.8, 1.25) : any(0.03, 120);
+    times.parts[k] = part(size, size, parameters, alike ? weight : weights());
   }
   times.early = times.parts[0][kPairedBackward];
   return times;
@@ -63,10 +67,15 @@ double TypicalTimes::between(double low, double high) { return low + (high - low
 /// Of any order of magnitude between two.
 double TypicalTimes::any(double low, double high) { return low * std::pow(high / low, fraction()); }
 
+/// The same, but rather near the upper end: a path that is missed costs as much as what it counts.
+double TypicalTimes::mostly_large(double low, double high) {
+  return low * std::pow(high / low, std::sqrt(fraction()));
+}
+
 /// Nothing otherwise.
 double TypicalTimes::sometimes(double share, double low, double high) {
   const double at = fraction();
-  return at < share ? low * std::pow(high / low, at / share) : 0;
+  return at < share ? low * std::pow(high / low, std::sqrt(at / share)) : 0;
 }
 
 }  // namespace scalemodel::detail

@@ -21,6 +21,7 @@ class TypicalTimes {
   double fraction();
   double between(double low, double high);
   double any(double low, double high);
+  double mostly_large(double low, double high);
   double sometimes(double share, double low, double high);
 
   std::size_t kinds_;

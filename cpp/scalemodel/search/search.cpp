@@ -33,7 +33,7 @@ class PointTables {
     }
     if (known && Tables::share_cell(last, leader_)) return leader_;
     if (tables_.cells() >= kMaxCells) tables_.clear();
-    tabulated_ = tables_.tabulate_bound(leader_, degrees_);
+    tabulated_ = tables_.tabulate(leader_, degrees_);
     return leader_;
   }
   const Tables& tables() const { return tables_; }
@@ -273,7 +273,7 @@ class PrunedSearch {
 
   bool beyond(double bound) const { return bound == kInfinity || bound > best_.threshold(); }
 
-  static constexpr std::size_t kFirstRound = 64, kLastRound = 1024;
+  static constexpr std::size_t kFirstRound = 8, kLastRound = 1024;
   /// Groups whose bounds are made closer together, four times as many with every batch.
   static constexpr std::size_t kFirstBatch = 2048;
 

@@ -115,12 +115,11 @@ TEST_CASE("a bound by one stage needs no critical paths") {
   Tables tables(make_decoder(gpt3_shape()), reference_cluster(64), training(64, 2048),
                 reference_stack());
   const Strategy s = degrees(8, 8);
-  tables.tabulate_bound(s);
+  tables.tabulate(s);
   const Degrees d = resolve_degrees(s, tables.cluster(), tables.task());
   const Estimate bound =
       lower_bound(tables, s, d, *tables.find_cell(s, d), *tables.find_stages(s, d), freedom_of({s}),
                   PipelineBound::one_stage);
-  tables.tabulate(s);
   const Estimate e = evaluate(tables, s);
   CHECK(bound.step_time <= e.step_time);
   CHECK(bound.step_time / e.step_time > 0.99);
