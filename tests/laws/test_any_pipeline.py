@@ -110,6 +110,68 @@ def test_the_closed_form_follows_the_timeline() -> None:
             sm.Strategy(tp=4, pp=16, schedule="zero_bubble"),
             "plain",
         ),
+        # A pair hands on early what its last layer takes, not what the LM head does.
+        (
+            "gpt_oss_20b",
+            "gcp_a2_ultra",
+            2,
+            66,
+            512,
+            sm.Strategy(pp=16, micro_batch=2, schedule="dualpipe"),
+            "plain",
+        ),
+        # Experts without replicas send nothing: all traffic of an end is its own chunk's.
+        (
+            "kimi_k2",
+            "l40s_shared_root",
+            8,
+            48,
+            512,
+            sm.Strategy(tp=2, pp=16, ep=4, vpp=3, micro_batch=4, sharding="ddp"),
+            "torchtitan_2025",
+        ),
+        # The embedding travels in larger messages than layers do.
+        (
+            "gemma3n_e4b",
+            "gcp_a3_high",
+            32,
+            62,
+            512,
+            sm.Strategy(tp=8, pp=16, recompute="full"),
+            "megatron_lm_2025",
+        ),
+        # Chunks of a layer or two that also have an embedding or a head reduce every pass.
+        (
+            "qwen3_5_0_8b",
+            "aws_p5en",
+            4,
+            184,
+            512,
+            sm.Strategy(
+                pp=16, micro_batch=2, schedule="dualpipe", sharding="zero2", recompute="full"
+            ),
+            "plain",
+        ),
+        # A hop as long as two layers, traffic as long as nine.
+        (
+            "megatron_18_4b",
+            "gcp_a2",
+            32,
+            1792,
+            512,
+            sm.Strategy(tp=2, pp=4, vpp=5, micro_batch=4, recompute="selective"),
+            "nemo_mcore_2024_25",
+        ),
+        # Two kinds of layers that last equally long.
+        (
+            "deepseek_v4_pro",
+            "dgx_h100",
+            32,
+            104,
+            512,
+            sm.Strategy(tp=2, pp=16, ep=2, schedule="zero_bubble", recompute="full"),
+            "megatron_bridge_2025_11",
+        ),
     ],
 )
 def test_unlike_stages_run_as_the_timeline_says(

@@ -4,6 +4,7 @@
 
 #include "scalemodel/economics/step.hpp"
 #include "scalemodel/estimator/estimate.hpp"
+#include "scalemodel/estimator/part_traffic.hpp"
 #include "scalemodel/estimator/pass_times.hpp"
 #include "scalemodel/estimator/sibling_evaluator.hpp"
 #include "scalemodel/estimator/stage_memory.hpp"
@@ -137,30 +138,12 @@ PipelineTimes times_of_stages(const StepContext& c, const StagesWithEnds& all) {
   return times;
 }
 
-/// Gradients and parameters that a stage sends once per step, in as many buckets as layers.
-struct Sent {
-  double parameters = 0, layers = 1;
-};
-
-/// Of one kind, by the layers of the stage that sends most of it.
-Sent most_sent(const StepContext& c, double LayerCost::* trainable) {
-  Sent most;
-  for (const StageClass& stage : c.stages.classes) {
-    double parameters = 0;
-    for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
-      parameters += stage.layers[k] * c.cell.layers[k].*trainable;
-    }
-    if (parameters > most.parameters) {
-      most = {parameters, static_cast<double>(stage.total_layers())};
-    }
-  }
-  return most;
-}
-
 /// How long before its end a pair of DualPipe hands on what it made: the last layer's backward pass
 /// hides what is sent.
-Seconds handed_on_early(const StepContext& c, const StageCost& cost, const StageClass& stage) {
+Seconds handed_on_early(const StepContext& c, const StageClass& stage,
+                        std::array<GatherTimes, kMaxLayerKinds>& gathers) {
   if (!c.stages.mirrored || !transfers_overlap(c)) return Seconds{};
+  const StageCost cost = stage_cost(c, stage.without_ends(), gathers);
   // A micro-batch passes one of the stage's two chunks.
   const double layers = std::max(1.0, 0.5 * stage.total_layers());
   return (cost.backward.compute + cost.recompute.compute) / layers;
@@ -211,58 +194,7 @@ void run_stages(const StepContext& c, PipelinePasses& all) {
   all.times = ends.first.layers > 0 && ends.last.layers > 0
                   ? times_of_stages(c, ends)
                   : pipeline_times(c, *all.slowest_class, gathers);
-  all.times.early = handed_on_early(c, all.slowest, *all.slowest_class);
-}
-
-/// Every part's share of the gradients and parameters that the slowest stage sends once per step.
-/// Experts travel in groups of their own. How long takes what the slowest stage has none of, the
-/// stage that sends most of it tells.
-void set_traffic(const StepContext& c, const PipelinePasses& all, const StepTraffic& traffic,
-                 PipelineTimes& times) {
-  if (c.gathered) return;
-  const StageCost& slowest = all.slowest;
-  const double layers = std::max(1, all.slowest_class->total_layers());
-  Sent dense{slowest.trainable_dense, layers}, expert{slowest.trainable_expert, layers};
-  const bool lacks_dense = !(dense.parameters > 0), lacks_experts = !(expert.parameters > 0);
-  if (lacks_dense) dense = most_sent(c, &LayerCost::trainable_dense);
-  if (lacks_experts && c.tables.model().routed()) {
-    expert = most_sent(c, &LayerCost::trainable_expert);
-  }
-  const bool lacks =
-      (lacks_dense && dense.parameters > 0) || (lacks_experts && expert.parameters > 0);
-  const bool gather = traffic.gather > Seconds{} || (lacks && c.strategy.sharding != Sharding::ddp);
-  const bool reduce =
-      traffic.reduce > Seconds{} || (lacks && c.strategy.sharding != Sharding::zero2);
-  if (!gather && !reduce) return;
-  const PassTime gathering = traffic.hide_gather ? kGathering : kGatheringBefore;
-  const PassTime reduction = traffic.hide_reduce ? kReduction : kReductionAfter;
-  // Of a parameter: of all of the slowest stage less its experts is of the others.
-  const auto rates = [&](auto time, Seconds of_all) {
-    const Seconds of_experts =
-        expert.parameters > 0 ? time(c, 0.0, expert.parameters, expert.layers) : Seconds{};
-    const Seconds of_dense = lacks_dense     ? time(c, dense.parameters, 0.0, dense.layers)
-                             : lacks_experts ? of_all
-                                             : of_all - of_experts;
-    return std::pair{dense.parameters > 0 ? (1 / dense.parameters) * of_dense : Seconds{},
-                     expert.parameters > 0 ? (1 / expert.parameters) * of_experts : Seconds{}};
-  };
-  const std::pair none{Seconds{}, Seconds{}};
-  const std::pair gather_rates = gather ? rates(gather_time, traffic.gather) : none;
-  const std::pair reduce_rates = reduce ? rates(reduce_time, traffic.reduce) : none;
-  const auto set = [&](std::size_t part, double dense_part, double expert_part) {
-    PartTimes& t = times.parts[part];
-    if (gather) t[gathering] = dense_part * gather_rates.first + expert_part * gather_rates.second;
-    if (reduce) t[reduction] = dense_part * reduce_rates.first + expert_part * reduce_rates.second;
-  };
-  for (std::size_t k = 0; k < c.tables.model().kinds.size(); ++k) {
-    set(k, c.cell.layers[k].trainable_dense, c.cell.layers[k].trainable_expert);
-  }
-  StageClass end;
-  end.embedding = true;
-  set(kEmbeddingPart, end_parameters(c, end).trainable, 0);
-  end.embedding = false;
-  end.head = true;
-  set(kHeadPart, end_parameters(c, end).trainable, 0);
+  all.times.early = handed_on_early(c, *all.slowest_class, gathers);
 }
 
 /// From the first pass, or the gathering of its parameters, to the end of the last one and of the

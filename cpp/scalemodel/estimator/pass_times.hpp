@@ -69,8 +69,8 @@ inline PartTimes part_times(const StepContext& c, const StageCost& cost, double 
 
 /// Passes of single layers, embedding and LM head as parts of the chunks of `stage`, for critical
 /// paths to count. A layer takes its share of chunks of its kind, because a chunk hides the traffic
-/// of its layers together (offload, repeated reductions); embedding and LM head take what they add
-/// to a mean chunk.
+/// of its layers together (offload, repeated reductions); embedding and LM head take what the
+/// chunks that they are in last beyond their layers.
 inline PipelineTimes pipeline_times(const StepContext& c, const StageClass& stage,
                                     std::array<GatherTimes, kMaxLayerKinds>& gathers) {
   // A pass of a mirrored layout counts for half of the micro-batches.
@@ -117,11 +117,13 @@ inline PipelineTimes pipeline_times(const StepContext& c, const StageClass& stag
       times.parts[k] = times.parts[k].plus(mixed, 1 / layers).share(1);
     }
   }
-  chunk.embedding = true;
-  times.parts[kEmbeddingPart] = passes_of(chunk).plus(plain, -1).share(1);
-  chunk.embedding = false;
-  chunk.head = true;
-  times.parts[kHeadPart] = passes_of(chunk).plus(plain, -1).share(1);
+  const auto end_of = [&](const StageClass& its_chunk) {
+    PartTimes end = passes_of(its_chunk);
+    for (std::size_t k = 0; k < kinds; ++k) end = end.plus(times.parts[k], -its_chunk.layers[k]);
+    return end.share(1);
+  };
+  times.parts[kEmbeddingPart] = end_of(c.stages.first_chunk);
+  times.parts[kHeadPart] = end_of(c.stages.last_chunk);
   times.hop = hop_time(c);
   return times;
 }

@@ -32,6 +32,8 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
     parts.logits = cell.head.working;
   }
   const double stored = cost.dense + cost.expert;
+  parts.trainable_dense = cost.trainable_dense;
+  parts.trainable_expert = cost.trainable_expert;
   const double trainable = cost.trainable_dense + cost.trainable_expert;
   parts.parameter_bytes = Bytes{c.storage_bytes * stored};
   parts.gradient_bytes = Bytes{wire.gradient_bytes * trainable};
@@ -51,10 +53,12 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
     const double layers = stage.total_layers();
     if (strategy.sharding != Sharding::ddp) {
       parts.step_gather = gather_time(wire, dense, expert, layers);
+      parts.expert_gather = gather_time(wire, 0, expert, layers);
     }
     const Seconds reduce = reduce_time(wire, dense, expert, layers);
     const bool every_pass = strategy.sharding == Sharding::zero2;
     (every_pass ? parts.pass_reduce : parts.step_reduce) = every_pass ? share * reduce : reduce;
+    if (!every_pass) parts.expert_reduce = reduce_time(wire, 0, expert, layers);
   }
   if (gradient_compression < 1) {
     const Accelerator& accelerator = c.cluster().accelerator;

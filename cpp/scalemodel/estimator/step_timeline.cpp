@@ -106,6 +106,11 @@ class Builder {
     const double whole = layout_.mirrored ? 2 : 1;
     cost.paired_forward = forward_pass(chunk, paired, whole);
     cost.paired_backward = backward_pass(chunk, paired, whole);
+    if (layout_.mirrored && chunk.total_layers() > 0) {
+      const StageClass layers = chunk.without_ends();
+      cost.last_layer =
+          backward_pass(layers, parts_of(layers, layout_), whole).compute / chunk.total_layers();
+    }
     cost.recompute = alone.recompute.compute;
     cost.weight_gradient = alone.weight_gradient;
     cost.activations = kept * (alone.saved + alone.head_saved);
@@ -115,12 +120,17 @@ class Builder {
     return cost;
   }
 
-  /// Traffic outside the passes: a chunk's share of the stage's, in a bucket per layer. Parameters
-  /// gathered layer by layer leave the first layer's and the last gradients exposed.
+  /// Traffic outside the passes: a chunk's share of the stage's, in a bucket per layer; experts
+  /// travel in groups of their own. Parameters gathered layer by layer leave the first layer's and
+  /// the last gradients exposed.
   void set_step_traffic(ChunkCost& cost, const StageParts& chunk, const StageParts& stage,
                         bool first_used) const {
     const int layers = std::max(1, cost.total_layers());
-    const auto part = [](Bytes own, Bytes all) { return all > Bytes{} ? own / all : 0; };
+    const auto share = [&](Seconds all, Seconds of_experts) {
+      const auto part = [](double own, double whole) { return whole > 0 ? own / whole : 0; };
+      return part(chunk.trainable_dense, stage.trainable_dense) * (all - of_experts) +
+             part(chunk.trainable_expert, stage.trainable_expert) * of_experts;
+    };
     if (pipeline_.gathered) {
       // Their bytes travel in the passes.
       if (first_used) {
@@ -129,10 +139,8 @@ class Builder {
       }
       return;
     }
-    const double parameters = part(chunk.parameter_bytes, stage.parameter_bytes);
-    const double gradients = part(chunk.gradient_bytes, stage.gradient_bytes);
-    cost.gather = {parameters * stage.step_gather, chunk.parameter_bytes, layers};
-    cost.reduce = {gradients * stage.step_reduce, chunk.gradient_bytes, layers};
+    cost.gather = {share(stage.step_gather, stage.expert_gather), chunk.parameter_bytes, layers};
+    cost.reduce = {share(stage.step_reduce, stage.expert_reduce), chunk.gradient_bytes, layers};
     if (stage.step_reduce > Seconds{}) cost.encode = chunk.encode;
   }
 

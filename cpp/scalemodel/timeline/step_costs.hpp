@@ -72,8 +72,9 @@ struct Traffic {
 struct ChunkCost {
   PassCost forward, backward;  ///< backward: recomputation, input and weight gradients
   PassCost paired_forward, paired_backward;  ///< the same where DualPipe runs them as a pair
-  Seconds recompute;                         ///< part of the backward pass's compute
-  Seconds weight_gradient;                   ///< likewise; deferred where the schedule splits
+  Seconds last_layer;       ///< part of the paired backward pass: a layer of the chunk, in the mean
+  Seconds recompute;        ///< part of the backward pass's compute
+  Seconds weight_gradient;  ///< likewise; deferred where the schedule splits
   std::array<int, kMaxLayerKinds> layers{};  ///< of each kind
   bool embedding = false, head = false;
   Traffic gather;           ///< parameters, before and under the first forward pass

@@ -398,8 +398,7 @@ class Simulation {
     // In a pair, the last layer's backward pass hides what is sent.
     Seconds ready = pass.end;
     if (slot.pass == Pass::pair && !c_.transfers_block) {
-      const ChunkCost& back = c_.chunk(s, slot.backward.chunk);
-      ready = ready - back.paired_backward.compute / std::max(1, back.total_layers());
+      ready = ready - c_.chunk(s, slot.backward.chunk).last_layer;
     }
     if (runs_forward(slot.pass)) {
       const Neighbour next = after(s, slot.at.chunk);

@@ -44,6 +44,7 @@ ChunkCost chunk_cost(const StageClass& chunk, const PipelineTimes& times, bool g
   cost.layers = chunk.layers;
   cost.forward.compute = cost.paired_forward.compute = sum[kForward];
   cost.backward.compute = cost.paired_backward.compute = sum[kPairedBackward];
+  cost.last_layer = times.parts[0][kPairedBackward];
   cost.weight_gradient = sum[kWeightGradient];
   const int buckets = std::max(1, chunk.total_layers());
   cost.gather = {sum[gather_hides ? kGathering : kGatheringBefore], Bytes{}, buckets};
@@ -128,8 +129,7 @@ TEST_CASE("the longest critical path is the step, whatever the pipeline") {
     Both both = any_pipeline(random);
     if (!both.shape.transfers_block) {
       // A pair hands on early what its last layer does not change.
-      const ChunkCost& chunk = both.costs.chunks[0];
-      both.times.early = chunk.paired_backward.compute / std::max(1, chunk.total_layers());
+      both.times.early = both.costs.chunks[0].last_layer;
     }
     const int m = both.micro_batches(), p = both.shape.pp;
     const Seconds step = simulate(both.costs, {}, {}).step_time;
