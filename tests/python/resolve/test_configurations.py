@@ -69,6 +69,17 @@ def test_an_unknown_key_is_named() -> None:
     assert "new_kind_of_router_width" in architecture_from_config(config)[1]
 
 
+@pytest.mark.parametrize(
+    ("says", "position", "unknown"),
+    [("nope", "none", False), ("rope", "rope", False), ("relative", "rope", True)],
+)
+def test_layers_without_positions_rotate_nothing(says: str, position: str, unknown: bool) -> None:
+    config = next(m for m in MODELS if m["config"]["model_type"] == "granitemoehybrid")["config"]
+    read, unread = architecture_from_config({**config, "position_embedding_type": says})
+    assert read["position"] == position
+    assert ("position_embedding_type" in unread) is unknown
+
+
 def test_an_unknown_family_of_a_known_shape_is_read_as_that_and_says_so() -> None:
     config = next(m for m in MODELS if m["config"]["model_type"] == "deepseek_v32")["config"]
     strange = {**config, "model_type": "a_new_family"}

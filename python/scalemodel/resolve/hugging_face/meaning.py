@@ -7,6 +7,7 @@ their code fixes beside the file stands in their rows of `families`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from scalemodel.resolve.hugging_face.mixers import recurrence_of
 from scalemodel.resolve.hugging_face.patterns import feed_forwards_of, halves, mixers_of
@@ -92,6 +93,10 @@ def _stream(config: Config, architecture: Architecture) -> None:
             architecture["gated"] = False
 
 
+#: Position encodings of decoders by what files call them.
+_POSITIONS: Final = {"rope": "rope", "rotary": "rope", "nope": "none", "none": "none"}
+
+
 def _attention(config: Config, architecture: Architecture) -> list[str]:
     heads = config.count(count_at("num_attention_heads", "n_head", default=None))
     if heads is None:
@@ -121,6 +126,11 @@ def _attention(config: Config, architecture: Architecture) -> list[str]:
     normed = config.value("use_qk_norm")[1]
     if isinstance(normed, bool) and not architecture.get("qk_norm_full"):
         architecture["qk_norm"] = normed
+    encoding = config.text("position_embedding_type", "")
+    if encoding in _POSITIONS:
+        architecture["position"] = _POSITIONS[encoding]
+    elif encoding:
+        unknown.append("position_embedding_type")
     return unknown
 
 
