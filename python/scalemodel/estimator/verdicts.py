@@ -31,7 +31,7 @@ TEMPLATES: dict[str, Template] = {
         "tp*cp*pp*dp = {tp}*{cp}*{pp}*{dp} = {mesh} but the cluster has {accelerators} "
         "accelerators.",
         "Every accelerator has one place in the mesh; tp*cp*pp has to divide {accelerators}, and "
-        "dp=0 takes what is left.",
+        "dp=0 takes what is left.{as_many}",
     ),
     "tp_heads": Template(
         "tp={tp} cannot split {heads} attention heads ({heads} / {tp} is not whole).",
@@ -111,6 +111,14 @@ TEMPLATES: dict[str, Template] = {
 }
 
 
+def _as_many(est: Evaluation, ranks: int) -> str:
+    """The nodes that hold these ranks, where the cluster has fewer and they fill whole nodes."""
+    each = int(est.cluster.core.node_accelerators)
+    if ranks <= est.cluster.accelerators or ranks % each:
+        return ""
+    return f" {ranks} ranks take nodes={ranks // each} of {est.cluster.name}."
+
+
 def _question_facts(est: Evaluation) -> dict[str, object]:
     s, task, shape = est.strategy, est.task, est.model.shape
     accelerators = est.cluster.accelerators
@@ -127,6 +135,7 @@ def _question_facts(est: Evaluation) -> dict[str, object]:
         "dp": dp,
         "etp": etp,
         "mesh": s.tp * s.cp * s.pp * dp,
+        "as_many": _as_many(est, s.tp * s.cp * s.pp * dp),
         "accelerators": accelerators,
         "accelerator": est.cluster.accelerator,
         "heads": shape.heads,

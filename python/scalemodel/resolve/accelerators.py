@@ -242,5 +242,5 @@ def build_accelerator(table: Table) -> _core.Accelerator:
     for reader in (memory, host, attention, elementwise):
         reader.finish()
     about = ("name", "title", "vendor", "architecture", "year", "aliases", "kernels")
-    top.finish(*about, "scale_up", "die")
+    top.finish(*about, "announced", "scale_up", "die")
     return accelerator

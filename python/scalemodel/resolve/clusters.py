@@ -100,10 +100,12 @@ class Cluster:
         Examples
         --------
         >>> import scalemodel as sm
-        >>> sm.cluster("vera_rubin_nvl72", nodes=18)
+        >>> sm.cluster("vera_rubin_nvl72")
         Cluster('vera_rubin_nvl72', 72 x rubin, announced)
         """
-        return plain(str(self.table.get("announced", "")))
+        accelerator = self.table.get("accelerator")
+        of_parts = accelerator.get("announced", "") if isinstance(accelerator, Mapping) else ""
+        return plain(str(self.table.get("announced", of_parts)))
 
     @cached_property
     def _hash(self) -> int:
