@@ -79,6 +79,7 @@ SparseShape sparse_shape(Sizes s) {
   shape.ratio = s[12];
   shape.weight_bytes = s[13];
   shape.cache_bytes = s[14];
+  shape.head_tile = s[15];
   return shape;
 }
 
@@ -90,7 +91,7 @@ KernelWork sparse_of(Sizes s) {
 constexpr std::string_view kScanSizes = "batch, tokens, heads, groups, key_dim, value_dim, chunk";
 constexpr std::string_view kSparseSizes =
     "batch, tokens, keys, hidden, heads, projected, indexer, index_width, key_width, "
-    "cached_values, selected, window, ratio, weight_bytes, cache_bytes";
+    "cached_values, selected, window, ratio, weight_bytes, cache_bytes, head_tile";
 
 constexpr std::array kWorkKinds{
     WorkKind{"gated_delta", kScanSizes, 7, &scan_of<Recurrence::gated_delta>},
@@ -109,10 +110,10 @@ constexpr std::array kWorkKinds{
     WorkKind{"fused_experts",
              "tokens_of_rank, hidden, width, experts_per_token, experts, ranks, imbalance", 7,
              [](Sizes s) { return fused_experts_work(s[0], s[1], s[2], s[3], s[4], s[5], s[6]); }},
-    WorkKind{"sparse_module", kSparseSizes, 15, &sparse_of<sparse_module_work>},
-    WorkKind{"sparse_core", kSparseSizes, 15, &sparse_of<sparse_core_work>},
-    WorkKind{"index_scores", kSparseSizes, 15, &sparse_of<index_scores_work>},
-    WorkKind{"choice", kSparseSizes, 15, &sparse_of<choice_work>},
+    WorkKind{"sparse_module", kSparseSizes, 16, &sparse_of<sparse_module_work>},
+    WorkKind{"sparse_core", kSparseSizes, 16, &sparse_of<sparse_core_work>},
+    WorkKind{"index_scores", kSparseSizes, 16, &sparse_of<index_scores_work>},
+    WorkKind{"choice", kSparseSizes, 16, &sparse_of<choice_work>},
 };
 
 const WorkKind& work_kind(const std::string& name) {
@@ -133,7 +134,7 @@ py::array_t<double> kernel_work(const std::string& name, const std::vector<Numbe
   }
   const py::ssize_t rows = sizes.front().size();
   for (const NumberColumn& column : sizes) require_equal("sizes", column, rows);
-  constexpr py::ssize_t kParts = 4;
+  constexpr py::ssize_t kParts = 5;
   py::array_t<double> out({rows, kParts});
   auto at = out.mutable_unchecked<2>();
   std::vector<double> row(sizes.size());
@@ -144,27 +145,28 @@ py::array_t<double> kernel_work(const std::string& name, const std::vector<Numbe
     at(i, 1) = work.bytes;
     at(i, 2) = work.steps;
     at(i, 3) = work.pieces;
+    at(i, 4) = work.core;
   }
   return out;
 }
 
 void bind_work_kernels(py::module_& m) {
   bind_record<WorkKernel>(m, "Constants of a kernel by what it works on.");
-  m.def("kernel_work", &kernel_work, py::arg("kind"), py::arg("sizes"),
-        "Flop, bytes, steps and pieces of calls of a kind of kernel, a row per call.");
+  m.def(
+      "kernel_work", &kernel_work, py::arg("kind"), py::arg("sizes"),
+      "Flop, bytes, steps, pieces and flop of the core of calls of a kind of kernel, a row each.");
   m.def(
       "work_kernel_time_s",
       [](const WorkKernel& kernel, double l2_bytes, const py::array_t<double>& work) {
-        if (work.ndim() != 2 || work.shape(1) != 4) {
-          throw MalformedQuestion("work: must be rows of flop, bytes, steps and pieces");
+        if (work.ndim() != 2 || work.shape(1) != 5) {
+          throw MalformedQuestion("work: must be rows of flop, bytes, steps, pieces and core");
         }
         const auto at = work.unchecked<2>();
         py::array_t<double> out(work.shape(0));
         double* const values = out.mutable_data();
         for (py::ssize_t i = 0; i < work.shape(0); ++i) {
-          values[i] =
-              work_kernel_time({at(i, 0), at(i, 1), at(i, 2), at(i, 3)}, kernel, Bytes{l2_bytes})
-                  .base();
+          const KernelWork one{at(i, 0), at(i, 1), at(i, 2), at(i, 3), at(i, 4)};
+          values[i] = work_kernel_time(one, kernel, Bytes{l2_bytes}).base();
         }
         return out;
       },

@@ -1969,7 +1969,7 @@ class WorkKernel:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, launch_s: float = 0.0, step_s: float = 0.0, piece_s: float = 0.0, rate_flop_per_s: float = 0.0, bandwidth_bytes_per_s: float = 0.0, cached_speedup: float = 1.0, blend: float = 1.0) -> None:
+    def __init__(self, *, launch_s: float = 0.0, step_s: float = 0.0, piece_s: float = 0.0, rate_flop_per_s: float = 1e+20, bandwidth_bytes_per_s: float = 1e+20, cached_speedup: float = 1.0, blend: float = 1.0, core_rate_flop_per_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -1997,6 +1997,11 @@ class WorkKernel:
     def cached_speedup(self) -> float:
         """
         operands in the last-level cache
+        """
+    @property
+    def core_rate_flop_per_s(self) -> float:
+        """
+        arithmetic of the core of a module; 0: as the other
         """
     @property
     def launch_s(self) -> float:
@@ -6122,7 +6127,7 @@ def judge_routing(graph: LinkGraph, flows: Flows, path: typing.Annotated[numpy.t
     """
 def kernel_work(kind: str, sizes: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float64]]) -> numpy.typing.NDArray[numpy.float64]:
     """
-    Flop, bytes, steps and pieces of calls of a kind of kernel, a row per call.
+    Flop, bytes, steps, pieces and flop of the core of calls of a kind of kernel, a row each.
     """
 def least_loss_split(law: LossLaw, budget_flop: typing.SupportsFloat | typing.SupportsIndex) -> tuple[float, float]:
     """

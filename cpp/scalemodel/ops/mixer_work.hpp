@@ -69,6 +69,7 @@ struct SparseShape {
   double selected = 0;       ///< keys of a query; 0: all
   double window = 0;         ///< further keys, the nearest
   double ratio = 1;          ///< tokens that share one key
+  double head_tile = 1;      ///< heads that the core multiplies together, used or not
   double weight_bytes = 2, cache_bytes = 2;
 
   /// Keys that a query of `call` attends to on average, of those that share a key.
@@ -80,16 +81,20 @@ struct SparseShape {
 };
 
 /// The whole module: projections, indexer, attention to the chosen keys. Pieces are scores of the
-/// indexer, in thousands.
+/// indexer, in thousands; steps are queries, each of which takes as long whatever it attends to
+/// where a kernel goes through its longest list of keys. All heads of a query read the keys that it
+/// chose, so that a tile of the core holds heads, and has as many rows whatever their number.
 inline KernelWork sparse_module_work(const SparseShape& s, const CallSizes& call) noexcept {
   constexpr double kThousand = 1e-3;
   const double tokens = call.queries(), keys = s.attended(call);
   const double read = call.tokens == 1 ? keys : call.keys / s.ratio;
   const bool indexes = s.indexer > 0;
-  return {tokens * (2 * (s.projected + s.indexer) + 2 * s.heads * s.key_width * keys),
+  const double rows = std::ceil(s.heads / s.head_tile) * s.head_tile;
+  return {tokens * 2 * (s.projected + s.indexer),
           s.weight_bytes * (s.projected + s.indexer) + 4 * tokens * s.hidden +
               call.batch * s.cache_bytes * read * s.cached_values,
-          1, indexes ? kThousand * tokens * call.mean_keys() / s.ratio : 0};
+          tokens, indexes ? kThousand * tokens * call.mean_keys() / s.ratio : 0,
+          tokens * 2 * rows * s.key_width * keys};
 }
 
 /// Its parts: attention to the chosen keys, scores of the indexer, the choice of the highest.

@@ -28,22 +28,36 @@ _EVALUATIONS: Final = 60
 _LEAST_GAIN: Final = 1e-5
 _LEAST_ROWS: Final = 12
 _LARGEST_ERROR: Final = 10.0  # of a constant; the samples do not tell it
-#: Ranges of the constants, in base units; rates and bandwidths of a single kernel may lie far below
-#: those of the accelerator, and above them where caches serve it.
-_RANGES: Final[tuple[tuple[str, float, float], ...]] = (
-    ("launch_s", 1e-9, 1e-2),
-    ("step_s", 1e-12, 1e-3),
-    ("piece_s", 1e-18, 1e-3),
-    ("rate_flop_per_s", 1e9, 1e18),
-    ("bandwidth_bytes_per_s", 1e7, 1e16),
-    ("cached_speedup", 1.0, 30.0),
-    ("blend", 0.7, 20.0),
-)
+_FREE: Final = 1.0  # standard error of the logarithm of a constant that may be left out,
+_LEAST_TOLD: Final = 2e-3  # if the fit is no worse than by this share without it
+#: Ranges of the constants, in base units, and what stands for one that the times do not tell: no
+#: time at all, no speed-up, a plain sum, the other rate. Rates and bandwidths of a single kernel
+#: may lie far below those of the accelerator, and above them where caches serve it.
+_RANGES: Final[Mapping[str, tuple[float, float, float]]] = {
+    "launch_s": (1e-9, 1e-2, 0.0),
+    "step_s": (1e-12, 1e-3, 0.0),
+    "piece_s": (1e-18, 1e-3, 0.0),
+    "rate_flop_per_s": (1e9, 1e18, 1e20),
+    "bandwidth_bytes_per_s": (1e7, 1e16, 1e20),
+    "cached_speedup": (1.0, 300.0, 1.0),
+    "blend": (0.5, 30.0, 1.0),
+    "core_rate_flop_per_s": (1e9, 1e18, 0.0),
+}
+#: Constants of which calls may have no work, and its column.
+_OF_WORK: Final = {
+    "rate_flop_per_s": 0,
+    "bandwidth_bytes_per_s": 1,
+    "cached_speedup": 1,
+    "step_s": 2,
+    "piece_s": 3,
+    "core_rate_flop_per_s": 4,
+}
 _UNITS: Final = {
     "launch_s": ("launch", 1e6, "us"),
     "step_s": ("step", 1e6, "us"),
     "piece_s": ("piece", 1e9, "ns"),
     "rate_flop_per_s": ("rate", 1e-12, "TFLOP/s"),
+    "core_rate_flop_per_s": ("core_rate", 1e-12, "TFLOP/s"),
     "bandwidth_bytes_per_s": ("bandwidth", 1e-9, "GB/s"),
 }
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -142,10 +156,10 @@ def _prior(work: Numbers, times: Numbers, shares: Sequence[float]) -> _core.Work
         return float(np.median(times[longest][some] / amounts[longest][some]))
 
     def within(name: str, value: float) -> float:
-        low, high = next((low, high) for field, low, high in _RANGES if field == name)
+        low, high, _ = _RANGES[name]
         return float(np.clip(value, low, high))
 
-    flop, moved, steps, pieces = (each(column) for column in range(4))
+    flop, moved, steps, pieces, core = (each(column) for column in range(5))
     return _core.WorkKernel(
         launch_s=within("launch_s", 0.9 * float(np.percentile(times, 5))),
         step_s=within("step_s", shares[2] * steps),
@@ -156,6 +170,7 @@ def _prior(work: Numbers, times: Numbers, shares: Sequence[float]) -> _core.Work
         ),
         cached_speedup=1.5,
         blend=1.5,
+        core_rate_flop_per_s=within("core_rate_flop_per_s", 1 / (0.5 * core) if core else 1e18),
     )
 
 
@@ -223,6 +238,12 @@ def fit_table(kind: str, table: Table, folds: int, most: int) -> tuple[list[Work
     return fits, states
 
 
+def _is_told(field: str, work: Numbers) -> bool:
+    """Whether calls have work that a constant speaks of; of steps, more than a launch says."""
+    column = work[:, _OF_WORK[field]] if field in _OF_WORK else np.ones(len(work))
+    return bool(np.ptp(column) > 0 if field == "step_s" else column.any())
+
+
 def _best_fit(
     name: str, members: Sequence[tuple[int, Call, float]], folds: int, solve: Callable[..., Any]
 ) -> WorkFit:
@@ -230,46 +251,97 @@ def _best_fit(
     calls = [call for _, call, _ in members]
     times = np.array([1e-6 * measured for *_, measured in members])
     work, l2 = work_of(calls), accelerator(name).l2_bytes
-    starts = [_values(_prior(work, times, shares)) for shares in _STARTS]
-    fitted = [_fitted(solve, start, work, times, l2) for start in starts]
-    best = min(range(len(fitted)), key=lambda at: float(fitted[at].cost))
-    values = fitted[best].x
+    active = [field for field in _RANGES if _is_told(field, work)]
+    starts = [_prior(work, times, shares) for shares in _STARTS]
+    tried = [_Fit(solve, active, start, work, times, l2) for start in starts]
+    best = min(tried, key=lambda fit: float(fit.cost))
+    start = starts[tried.index(best)]
+    # What is at an end of its range, or what nothing tells, is no constant of this kernel.
+    while untold := best.untold():
+        less = _Fit(solve, [f for f in best.fields if f != untold], best.record, work, times, l2)
+        if not best.at_bound(untold) and less.cost > best.cost * (1 + _LEAST_TOLD):
+            break
+        best = less
     parts = np.array(_folds(calls, folds))
-    predicted = np.asarray(_core.work_kernel_time_s(_kernel(values), l2, work))
+    predicted = np.asarray(_core.work_kernel_time_s(best.record, l2, work))
     held_out = predicted.copy()
     for fold in range(folds):
         away = parts == fold
         if away.any() and not away.all():
-            without = _fitted(solve, values, work[~away], times[~away], l2).x
-            held_out[away] = _core.work_kernel_time_s(_kernel(without), l2, work[away])
-    constants = _constants(fitted[best], starts[best], len(times))
+            without = _Fit(solve, best.fields, best.record, work[~away], times[~away], l2)
+            held_out[away] = _core.work_kernel_time_s(without.record, l2, work[away])
+    constants = best.constants(start)
     rows = tuple(index for index, *_ in members)
     labels = calls[0].labels
-    return WorkFit(name, labels, _kernel(values), constants, rows, times, predicted, held_out)
+    return WorkFit(name, labels, best.record, constants, rows, times, predicted, held_out)
 
 
-def _constants(fitted: Any, start: Numbers, rows: int) -> tuple[Found, ...]:
-    """What a fit found, with error bars from its curvature."""
-    scatter = 2 * float(fitted.cost) / max(1, rows - len(_RANGES))
-    normal = fitted.jac.T @ fitted.jac
-    spread = np.diag(np.linalg.pinv(normal + 1e-9 * np.eye(len(_RANGES)))) * scatter
-    found = []
-    for at, (field, low, high) in enumerate(_RANGES):
-        key, factor, unit = _UNITS.get(field, (field, 1.0, ""))
-        value, prior = float(np.exp(fitted.x[at])), float(np.exp(start[at]))
-        error = min(_LARGEST_ERROR, float(np.sqrt(max(0.0, spread[at]))))
-        bound = min(value / low, high / value) < 1.001
-        found.append(Found(key, unit, factor * value, factor * prior, error, bound))
-    return tuple(found)
+class _Fit:
+    """Some constants of a kernel fitted to its times, the others as if they were none.
 
+    Logarithms of the constants minimise the soft L1 norm of logarithmic errors: outliers are other
+    versions of a kernel, tuned anew.
+    """
 
-def _values(kernel: _core.WorkKernel) -> Numbers:
-    return np.log([getattr(kernel, name) for name, *_ in _RANGES])
+    def __init__(
+        self,
+        solve: Callable[..., Any],
+        fields: Sequence[str],
+        start: _core.WorkKernel,
+        work: Numbers,
+        times: Numbers,
+        l2: float,
+    ) -> None:
+        self.fields = list(fields)
+        low, high = (np.log([_RANGES[field][at] for field in fields]) for at in (0, 1))
+        values = np.log([getattr(start, field) for field in fields])
 
+        def errors(values: Numbers) -> Numbers:
+            predicted = np.asarray(_core.work_kernel_time_s(self._kernel(values), l2, work))
+            return np.log(predicted / times) / _SCALE
 
-def _kernel(values: Numbers) -> _core.WorkKernel:
-    given = np.exp(values).tolist()
-    return _core.WorkKernel(**{name: v for (name, *_), v in zip(_RANGES, given, strict=True)})
+        self._found = solve(
+            errors,
+            np.clip(values, low + 1e-6, high - 1e-6),
+            bounds=(low, high),
+            loss="soft_l1",
+            ftol=_LEAST_GAIN,
+            max_nfev=_EVALUATIONS,
+        )
+        self.cost = float(self._found.cost)
+        self.record = self._kernel(self._found.x)
+        scatter = 2 * self.cost / max(1, len(times) - len(self.fields))
+        normal = self._found.jac.T @ self._found.jac
+        spread = np.diag(np.linalg.pinv(normal + 1e-9 * np.eye(len(self.fields)))) * scatter
+        self._errors = np.minimum(_LARGEST_ERROR, np.sqrt(np.maximum(0.0, spread)))
+
+    def _kernel(self, values: Numbers) -> _core.WorkKernel:
+        given = {field: neutral for field, (*_, neutral) in _RANGES.items()}
+        given |= dict(zip(self.fields, np.exp(values).tolist(), strict=True))
+        return _core.WorkKernel(**given)
+
+    def at_bound(self, field: str) -> bool:
+        """Whether a constant is at an end of its range."""
+        low, high, _ = _RANGES[field]
+        value = float(getattr(self.record, field))
+        return min(value / low, high / value) < 1.001
+
+    def untold(self) -> str:
+        """The constant that the times tell least, if any is at an end or nearly free."""
+        bound = [field for field in self.fields if self.at_bound(field)]
+        if bound:
+            return bound[0]
+        worst = int(np.argmax(self._errors))
+        return self.fields[worst] if self._errors[worst] > _FREE and len(self.fields) > 1 else ""
+
+    def constants(self, start: _core.WorkKernel) -> tuple[Found, ...]:
+        """What was found, with error bars from the curvature."""
+        found = []
+        for field, error in zip(self.fields, self._errors.tolist(), strict=True):
+            key, factor, unit = _UNITS.get(field, (field, 1.0, ""))
+            value, prior = (factor * float(getattr(k, field)) for k in (self.record, start))
+            found.append(Found(key, unit, value, prior, error, self.at_bound(field)))
+        return tuple(found)
 
 
 def _least_squares(kind: str) -> Callable[..., Any]:
@@ -281,29 +353,6 @@ def _least_squares(kind: str) -> Callable[..., Any]:
             code="missing_package",
         ) from None
     return least_squares  # type: ignore[no-any-return]
-
-
-def _fitted(
-    solve: Callable[..., Any], start: Numbers, work: Numbers, times: Numbers, l2: float
-) -> Any:
-    """Logarithms of the constants that minimise the soft L1 norm of logarithmic errors.
-
-    Outliers are other versions of a kernel, tuned anew.
-    """
-    low, high = (np.log([row[at] for row in _RANGES]) for at in (1, 2))
-
-    def errors(values: Numbers) -> Numbers:
-        predicted = np.asarray(_core.work_kernel_time_s(_kernel(values), l2, work))
-        return np.log(predicted / times) / _SCALE
-
-    return solve(
-        errors,
-        np.clip(start, low + 1e-6, high - 1e-6),
-        bounds=(low, high),
-        loss="soft_l1",
-        ftol=_LEAST_GAIN,
-        max_nfev=_EVALUATIONS,
-    )
 
 
 def entries(fits: Sequence[WorkFit], source: str) -> dict[str, dict[str, Any]]:

@@ -39,12 +39,33 @@ TEST_CASE("by hand: a module of sparse attention, one token and a prompt") {
   const double weights = 2 * 1.1e8;
   // 8 sequences, one token each: both GEMMs per weight, 2,048 keys of 576 values a sequence.
   const KernelWork one = sparse_module_work(s, {8, 1, 10'000});
-  CHECK(one.flop == Approx(8 * (2 * 1.1e8 + 2 * 16 * 1088 * 2048.0)));
+  CHECK(one.flop == Approx(8 * 2 * 1.1e8));
+  CHECK(one.core == Approx(8 * 2 * 16 * 1088 * 2048.0));
   CHECK(one.bytes == Approx(weights + 4 * 8 * 7168 + 8 * 2 * 2048 * 576.0));
   CHECK(one.pieces == Approx(8 * 9999.5 / 1000));
   // A prompt reads all of its keys once.
   const KernelWork prompt = sparse_module_work(s, {1, 4096, 4096});
   CHECK(prompt.bytes == Approx(weights + 4 * 4096 * 7168.0 + 2 * 4096 * 576.0));
+}
+
+TEST_CASE("a tile of heads is multiplied as a whole, however few of them a rank has") {
+  SparseShape s = selected();
+  s.head_tile = 64;
+  const CallSizes call{8, 1, 10'000};
+  const double few = sparse_module_work(s, call).core;
+  s.heads = 64;
+  CHECK(sparse_module_work(s, call).core == few);
+  s.heads = 65;
+  CHECK(sparse_module_work(s, call).core == 2 * few);
+}
+
+TEST_CASE("the core of a module takes its own rate, or that of the other flop") {
+  WorkKernel kernel;
+  kernel.rate = FlopPerSecond{2e14};
+  KernelWork work{1e12, 0, 0, 0, 3e12};
+  CHECK(work_kernel_time(work, kernel, Bytes{}).base() == Approx(4e12 / 2e14));
+  kernel.core_rate = FlopPerSecond{6e14};
+  CHECK(work_kernel_time(work, kernel, Bytes{}).base() == Approx(1e12 / 2e14 + 3e12 / 6e14));
 }
 
 TEST_CASE("by hand: the parts of sparse attention") {

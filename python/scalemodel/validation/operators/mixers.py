@@ -34,6 +34,9 @@ _OTHER: Final = {"op": 1000.0, "phase": 200.0, "kernel": 8.0, "engine": 4.0, "ca
 #: Bytes of a weight, its block scales included.
 _WEIGHT_BYTES: Final = {"bfloat16": 2.0, "float16": 2.0, "fp8": 1.0, "fp8_block": 1.0,
                         "nvfp4": 0.5625}  # fmt: skip
+#: Rows of a tile of FlashMLA's and TensorRT-LLM's sparse kernels, all of one query's heads
+#: (deepseek-ai/FlashMLA, B_H of the sparse forward kernels).
+_HEAD_TILE: Final = 64.0
 _CHUNK: Final = 64.0  # tokens of a chunk of the delta rule (fla-org/flash-linear-attention)
 
 
@@ -227,7 +230,8 @@ def sparse_attention(row: Row) -> Call:
     mode = row.text("score_mode").lower()
     phase = f"{row.text('phase').lower()} {mode}".strip()
     labels = _labels(row, op, phase, dtype, cache)
-    return _call(work, (*_call_sizes(row), *sizes, weight_bytes, cache_bytes), labels)
+    sizes = (*sizes, weight_bytes, cache_bytes, _HEAD_TILE)
+    return _call(work, (*_call_sizes(row), *sizes), labels)
 
 
 def msa(row: Row) -> Call:
@@ -239,7 +243,7 @@ def msa(row: Row) -> Call:
     dtype, cache, weight_bytes, cache_bytes = _formats(row)
     sizes = (
         a.hidden, heads, projected, indexer, kv * a.index_dim, 2 * dim, 2 * kv * dim,
-        a.index_topk, 0.0, 1.0, weight_bytes, cache_bytes,
+        a.index_topk, 0.0, 1.0, weight_bytes, cache_bytes, 1.0,
     )  # fmt: skip
     labels = _labels(row, "msa", row.text("phase").lower(), dtype, cache)
     return _call("sparse_module", (*_call_sizes(row), *sizes), labels)
@@ -267,7 +271,7 @@ _COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def work_of(calls: Sequence[Call]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Flop, bytes, steps and pieces of calls of one kind of work, a row each."""
+    """Flop, bytes, steps, pieces and core of calls of one kind of work, a row each."""
     columns = [np.array(column, float) for column in zip(*(c.sizes for c in calls), strict=True)]
     return _core.kernel_work(calls[0].work, columns)
 
