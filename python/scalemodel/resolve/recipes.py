@@ -14,7 +14,9 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.stack_choice import FITTED_CONSTANTS
 
 #: Classes of models, the most special first.
-MODEL_CLASSES = ("latent_experts", "windowed_experts", "experts", "dense")
+MODEL_CLASSES = ("hybrid_experts", "latent_experts", "windowed_experts", "experts", "dense")
+#: Letters of mixers that keep a state instead of keys.
+_RECURRENT = frozenset("RP")
 _RANKS = ("one", "several")
 _RECOMPUTATIONS = ("none", "selective", "full")
 _KEYS = {
@@ -101,6 +103,8 @@ def model_class(architecture: Mapping[str, Any]) -> str:
     """
     if not architecture.get("experts"):
         return "dense"
+    if set(str(architecture.get("mixers", ""))) & _RECURRENT:
+        return "hybrid_experts"
     if architecture.get("kv_lora_rank"):
         return "latent_experts"
     return "windowed_experts" if architecture.get("window") else "experts"

@@ -200,6 +200,31 @@ def test_releases_are_compared_with_releases_and_years_with_years() -> None:
     )
 
 
+def test_experts_beside_recurrent_mixers_are_a_class_of_their_own() -> None:
+    assert model_class({"experts": 128, "mixers": "R-RF"}) == "hybrid_experts"
+    assert model_class({"mixers": "R-RF"}) == "dense"
+    late = recipe_for(Run("Megatron-Bridge 26.06", "hybrid_experts", "gb200", "fp8"))
+    assert dict(late.stack) == {"fused_experts": False, "grouped_launch": False}
+    assert late.recompute == ("none",)
+    early = recipe_for(Run("Megatron-Bridge 26.04", "hybrid_experts", "h100_sxm_80", "fp8"))
+    assert dict(early.stack) == {}
+    assert early.recompute == ("selective",)
+
+
+def test_published_runs_of_hybrids_are_met() -> None:
+    predictor = Predictor()
+    off = []
+    for row in published_table("training").select((*INPUT_COLUMNS, "norm_step_time_s")):
+        measured = row.number("norm_step_time_s")
+        if measured and row.text("model").startswith(("Nemotron-3", "Nemotron-H")):
+            predicted = predictor.predict(question(row)).step_time_s
+            assert predicted is not None
+            off.append(predicted / measured - 1)
+    assert len(off) > 20
+    assert sum(map(abs, off)) / len(off) < 0.09
+    assert max(map(abs, off)) < 0.2
+
+
 def test_every_recipe_speaks_of_a_measured_run(monkeypatch: pytest.MonkeyPatch) -> None:
     spoken: set[str] = set()
 
