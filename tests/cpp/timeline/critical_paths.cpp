@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "draws.hpp"
 #include "scalemodel/timeline/timeline.hpp"
 #include "support.hpp"
 
@@ -124,7 +125,7 @@ Seconds slowest(const StepCosts& costs) {
 TEST_CASE("the longest critical path is the step, whatever the pipeline") {
   testing::Random random(61);
   int far = 0;
-  constexpr int kTrials = 300;
+  constexpr int kTrials = testing::draws(300);
   for (int i = 0; i < kTrials; ++i) {
     Both both = any_pipeline(random);
     if (!both.shape.transfers_block) {
