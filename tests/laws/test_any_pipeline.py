@@ -11,7 +11,7 @@ import scalemodel as sm
 from scalemodel import catalog
 
 SCHEDULES = ["1f1b", "gpipe", "interleaved", "zero_bubble", "dualpipe"]
-PIPELINES = 400
+PIPELINES = 600
 
 
 def any_estimate(draw: random.Random) -> sm.Estimate | None:

@@ -104,8 +104,9 @@ class Cluster:
         Cluster('vera_rubin_nvl72', 72 x rubin, announced)
         """
         accelerator = self.table.get("accelerator")
-        of_parts = accelerator.get("announced", "") if isinstance(accelerator, Mapping) else ""
-        return plain(str(self.table.get("announced", of_parts)))
+        return (
+            plain(str(accelerator.get("announced", ""))) if isinstance(accelerator, Mapping) else ""
+        )
 
     @cached_property
     def _hash(self) -> int:
@@ -382,9 +383,7 @@ def cluster_from_tables(table: Table, accelerator: Table, name: str) -> Cluster:
     )
     for reader in (node, power, price):
         reader.finish()
-    top.finish(
-        "name", "title", "aliases", "accelerator", "nodes", "announced", "scale_up", "measured"
-    )
+    top.finish("name", "title", "aliases", "accelerator", "nodes", "scale_up", "measured")
     return Cluster(
         name=name,
         core=core,
