@@ -67,6 +67,29 @@ for _ in range(1 + int(sys.argv[1])):
     assert found.size == 49_152
 """
 
+#: Of a turn of the explorer's settings, its HTML included; Python 3.11 needs 6.2 million: two to
+#: three milliseconds, where a hand notices fifty.
+MOST_INSTRUCTIONS_OF_A_TURN = 7_000_000
+TURNS = 132  # each setting through all of its values
+
+EXPLORER = """
+import itertools, sys
+import scalemodel as sm
+cluster = sm.cluster("dgx_h100", nodes=16)
+explorer = sm.explore("deepseek_v3", cluster, sm.Training(global_batch=256, sequence=8192))
+explorer.pin()
+explorer.listen(explorer.html)
+menus = ("model", "accelerator", "stack")
+turns = [
+    (name, value)
+    for name, setting in explorer.settings.items()
+    if name not in menus
+    for value in (*setting.values, explorer.values[name])
+]
+for name, value in itertools.islice(itertools.cycle(turns), int(sys.argv[1])):
+    explorer.set(**{name: value})
+"""
+
 
 def instructions(script: str, valgrind: str, *counts: int) -> int:
     """Instructions of a script that is asked for so much."""
@@ -106,3 +129,9 @@ def test_an_evaluation_of_layer_groups_takes_few_instructions(valgrind: str) -> 
     start, end = (instructions(GROUP_SEARCH, valgrind, times) for times in (0, TIMES))
     each = (end - start) / (TIMES * GROUP_ROWS)
     assert 0 < each < MOST_INSTRUCTIONS_OF_GROUPS
+
+
+@pytest.mark.slow
+def test_a_turn_of_the_explorer_takes_few_instructions(valgrind: str) -> None:
+    once, twice = (instructions(EXPLORER, valgrind, turns) for turns in (TURNS, 2 * TURNS))
+    assert 0 < (twice - once) / TURNS < MOST_INSTRUCTIONS_OF_A_TURN
