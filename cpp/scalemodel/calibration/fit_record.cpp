@@ -83,6 +83,13 @@ class Search {
 
   static double seen_scatter(const FitResult& fit) { return std::min(fit.scatter, kMaxScatter); }
 
+  /// The better fit of two starts: the priors, and a fit from which one field was frozen.
+  FitResult refit(const FitResult& before) const {
+    FitResult best = fit(-1, {});
+    FitResult trial = fit(-1, before.values);
+    return trial.cost < best.cost ? trial : best;
+  }
+
   /// The best fit of several starts: the priors, then points spread over the ranges.
   FitResult best() const {
     FitResult best = fit(-1, {});
@@ -157,12 +164,15 @@ TimesFit fit_times(const TimesOf& times_of, std::span<const TimedSample> samples
   Search search(times_of, samples, fields, priors);
   FitResult fit;
   std::vector<double> errors;
+  if (search.anything_moves()) fit = search.best();
   while (search.anything_moves()) {
-    fit = search.best();
     errors = search.errors(fit);
     const auto worst = std::ranges::max_element(errors);
     if (*worst <= kLargestError) break;
-    search.freeze(static_cast<std::size_t>(worst - errors.begin()));
+    const auto position = worst - errors.begin();
+    search.freeze(static_cast<std::size_t>(position));
+    fit.values.erase(fit.values.begin() + position);
+    if (search.anything_moves()) fit = search.refit(fit);
   }
   if (!search.anything_moves()) fit = {};
   TimesFit result;

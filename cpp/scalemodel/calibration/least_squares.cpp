@@ -135,8 +135,8 @@ FitResult fit_bounded(const Residuals& residuals, std::size_t measurements,
   VectorXd r = problem.residuals(z);
   double cost = problem.cost(z, r);
   double damping = 1e-2;
+  Normal normal = normal_equations(problem, z, r);
   for (int iteration = 0; iteration < options.iterations && damping < 1e8; ++iteration) {
-    const Normal normal = normal_equations(problem, z, r);
     MatrixXd damped = normal.matrix;
     damped.diagonal() *= 1 + damping;
     damped.diagonal().array() += 1e-12;
@@ -151,6 +151,7 @@ FitResult fit_bounded(const Residuals& residuals, std::size_t measurements,
       cost = trial_cost;
       damping /= 4;
       if (converged) break;
+      normal = normal_equations(problem, z, r);
     } else {
       damping *= 6;
     }
