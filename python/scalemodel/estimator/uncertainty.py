@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import time_text
 from scalemodel.estimator.evaluation import Evaluation
 from scalemodel.resolve.reader import Reader
@@ -26,6 +27,7 @@ SCALES = (8, 128, 1024)
 #: Runs below which a kind of run is as good as unmeasured.
 FEW_RUNS = 20
 _KINDS = {"dense": "a dense model", "experts": "experts", "tuning": "fine-tuning"}
+_TYPES = {str: "a text", int: "a whole number", float: "a number"}
 _CLASSES = {"fp32": "32bit", "tf32": "32bit", "fp16": "16bit", "bf16": "16bit"}
 
 
@@ -256,21 +258,52 @@ def _beyond(seen: Iterable[Seen], *asked: tuple[str, float, str]) -> dict[str, s
 
 
 # ------------------------------------------------------------------------------------- catalogue
+def _values(kind: type[CellKey | Cell | Seen], item: object, where: str) -> list[Any]:
+    """The values of a tuple of `kind` in a table of a file.
+
+    Raises
+    ------
+    ScaleModelError : one is missing or of another type; names it.
+    """
+    values = []
+    for key, meant in get_type_hints(kind).items():
+        value = item.get(key) if isinstance(item, Mapping) else None
+        legal = isinstance(value, (float, int) if meant is float else meant)
+        if not legal or isinstance(value, bool) or value != value:
+            raise ScaleModelError(f"{where}.{key}={value!r}: must be {_TYPES[meant]}")
+        values.append(value)
+    return values
+
+
+def _records(table: Mapping[str, Any], key: str) -> list[Any]:
+    listed = table.get(key)
+    if not isinstance(listed, list):
+        raise ScaleModelError(f"uncertainty.{key}: must be a list of tables")
+    return listed
+
+
 def read(path: Path) -> Uncertainty:
-    """The uncertainty that a file such as ``reference/uncertainty.toml`` holds."""
+    """The uncertainty that a file such as ``reference/uncertainty.toml`` holds.
+
+    Raises
+    ------
+    ScaleModelError : a value is missing or of another type; names it.
+    """
     table = catalog.read_toml(path)
     cells = {
-        CellKey(*(item[key] for key in CellKey._fields)): Cell(
-            item["factor"], item["rows"], item["sources"]
+        CellKey(*_values(CellKey, item, "uncertainty.cells")): Cell(
+            *_values(Cell, item, "uncertainty.cells")
         )
-        for item in table["cells"]
+        for item in _records(table, "cells")
     }
     widening = Reader(table["widening"], "uncertainty.widening")
     interval = Reader(table["interval"], "uncertainty.interval")
     return Uncertainty(
         coverage_fraction=interval.number("coverage_fraction"),
         cells=cells,
-        seen=tuple(Seen(*(item[key] for key in Seen._fields)) for item in table["seen"]),
+        seen=tuple(
+            Seen(*_values(Seen, item, "uncertainty.seen")) for item in _records(table, "seen")
+        ),
         widening={key: widening.number(key) for key in table["widening"]},
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import scalemodel as sm
 import scalemodel._core as _core
 from scalemodel import catalog
+from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import time_text
 from scalemodel.estimator import uncertainty
 from scalemodel.estimator.uncertainty import (
@@ -283,3 +285,21 @@ def test_malformed_samples_are_refused(
 ) -> None:
     with pytest.raises(sm.ScaleModelError):
         _core.conformal_bound(values, weights, coverage)
+
+
+# ----------------------------------------------------------------------------------- other files
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("sequence = 8192", 'sequence = "x"', "sequence='x'"),
+        ("rows = 1,", "rows = true,", "rows=True"),
+        ("factor = ", "factors = ", "factor=None"),
+        ("seen = [", "seeing = [", "uncertainty.seen"),
+    ],
+)
+def test_values_of_another_type_are_named(old: str, new: str, named: str, tmp_path: Path) -> None:
+    text = catalog.path_of("reference", "uncertainty").read_text(encoding="utf-8")
+    path = tmp_path / "uncertainty.toml"
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(ScaleModelError, match=re.escape(named)):
+        uncertainty.read(path)
