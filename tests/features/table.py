@@ -62,8 +62,8 @@ def names_in(path: Path) -> frozenset[str]:
         return frozenset(_functions(ast.parse(text).body))
     if path.suffix == ".cpp":
         return frozenset(re.findall(r'TEST_CASE(?:_TEMPLATE)?\("([^"]+)"', text))
-    named = re.search(r"^all=\((.*?)\)$", text, re.MULTILINE | re.DOTALL)
-    return frozenset(named[1].split() if named else ())
+    rows = re.findall(r"^(?:first|python_row|cpp_row)=\((.*?)\)$", text, re.MULTILINE | re.DOTALL)
+    return frozenset(step for row in rows for step in row.split())
 
 
 def exists(test: str) -> bool:
