@@ -287,7 +287,9 @@ void bind_transformer(py::module_& m) {
       [](const std::string& name, int layers, int hidden, int heads, int kv_heads, int head_dim,
          int v_head_dim, int q_lora_rank, int kv_lora_rank, int rope_head_dim, int ffn, bool gated,
          bool causal, bool rotary, bool bias, int norms_per_layer, int experts,
-         int experts_per_token, int shared_ffn, int modulation, int window, double tokens) {
+         int experts_per_token, int shared_ffn, int modulation, int modulation_vectors,
+         int modalities, bool qk_norm, bool parallel, double context_tokens, int context_width,
+         int window, double tokens) {
         TransformerShape shape;
         shape.layers = layers;
         shape.hidden = hidden;
@@ -308,6 +310,12 @@ void bind_transformer(py::module_& m) {
         shape.experts_per_token = experts_per_token;
         shape.shared_ffn = shared_ffn;
         shape.modulation = modulation;
+        shape.modulation_vectors = modulation_vectors;
+        shape.modalities = modalities;
+        shape.qk_norm = qk_norm;
+        shape.parallel = parallel;
+        shape.context_tokens = context_tokens;
+        shape.context_width = context_width;
         shape.window = window;
         shape.tokens = tokens;
         return transformer(name, shape);
@@ -316,8 +324,9 @@ void bind_transformer(py::module_& m) {
       py::arg("head_dim"), py::arg("v_head_dim"), py::arg("q_lora_rank"), py::arg("kv_lora_rank"),
       py::arg("rope_head_dim"), py::arg("ffn"), py::arg("gated"), py::arg("causal"),
       py::arg("rotary"), py::arg("bias"), py::arg("norms_per_layer"), py::arg("experts"),
-      py::arg("experts_per_token"), py::arg("shared_ffn"), py::arg("modulation"), py::arg("window"),
-      py::arg("tokens"));
+      py::arg("experts_per_token"), py::arg("shared_ffn"), py::arg("modulation"),
+      py::arg("modulation_vectors"), py::arg("modalities"), py::arg("qk_norm"), py::arg("parallel"),
+      py::arg("context_tokens"), py::arg("context_width"), py::arg("window"), py::arg("tokens"));
 }
 
 void bind_builders(py::module_& m) {
@@ -356,6 +365,13 @@ void bind_builders(py::module_& m) {
       py::arg("name"), py::arg("kind"), py::arg("features"), py::arg("dim"), py::arg("layers"),
       py::arg("rank"));
   bind_transformer(m);
+  m.def(
+      "convolution_group",
+      [](const std::string& name, const std::vector<std::array<int, 2>>& blocks,
+         const std::vector<std::array<int, 3>>& convolutions, int condition,
+         double tokens) { return convolution(name, {blocks, convolutions, condition, tokens}); },
+      py::arg("name"), py::arg("blocks"), py::arg("convolutions"), py::arg("condition"),
+      py::arg("tokens"));
   m.def("token_embedding_group", &token_embedding, py::arg("name"), py::arg("vocab"),
         py::arg("hidden"), py::arg("positions"), py::arg("tokens"));
   m.def("patch_embedding_group", &patch_embedding, py::arg("name"), py::arg("patch_values"),

@@ -110,6 +110,9 @@ from scalemodel.layer_groups import (
     ComposedModel as ComposedModel,
 )
 from scalemodel.layer_groups import (
+    Convolution as Convolution,
+)
+from scalemodel.layer_groups import (
     EmbeddingTables as EmbeddingTables,
 )
 from scalemodel.layer_groups import (

@@ -25,13 +25,16 @@ GroupTables::GroupTables(ComposedModel model, const Cluster& cluster, const Task
     const LayerGroup& group = model_.groups[g];
     const bool routed = group.expert_slot >= 0;
     const std::size_t expert_meshes = routed ? meshes_.size() : 1;
+    // What is made once per sample (a time step) for layers of tokens goes where they go.
+    const GroupKind shared = model_.slots[static_cast<std::size_t>(group.slot)].kind;
+    const GroupKind kind = group.kind == GroupKind::mlp ? shared : group.kind;
     cells_of_group_[g] = {cell_of_.size(), static_cast<std::size_t>(group.slot),
                           static_cast<std::size_t>(std::max(0, group.expert_slot)), expert_meshes};
     for (const int count : micro_batches_) {
       for (const Mesh& mesh : meshes_) {
         for (std::size_t e = 0; e < expert_meshes; ++e) {
           const Mesh& experts = routed ? meshes_[e] : mesh;
-          if (!suits(mesh, group.kind, false) || (routed && !suits(experts, group.kind, true))) {
+          if (!suits(mesh, kind, false) || (routed && !suits(experts, kind, true))) {
             cell_of_.push_back(-1);
             continue;
           }

@@ -18,6 +18,7 @@ struct LinearOptions {
   bool grouped = false;     ///< one GEMM per expert
   bool fused = false;       ///< with the activation and quantisation beside it
   bool weightless = false;  ///< of two activations
+  double taps = 1;          ///< of a convolution as a GEMM
 };
 
 /// Kernels of one GEMM in a narrow format: scale factors of both operands are laid out for the
@@ -41,14 +42,17 @@ class LayerBuilder {
     // Products launched expert by expert fill the accelerator one at a time.
     const bool one_by_one = options.grouped && !conditions_.stack.grouped_launch;
     const double together = one_by_one ? 1 : options.batch;
+    const double taps = options.taps;
     const auto run = [&](double rows, double columns, double depth, double output_bytes,
                          bool quantised, bool transposed = false) {
       return (options.batch / together) *
-             timer.time({rows, columns, depth, together, output_bytes, quantised, transposed}) /
+             timer.time(
+                 {rows, columns, depth, together, output_bytes, quantised, transposed, taps}) /
              efficiency;
     };
     const Seconds forward = run(m, n, k, element, options.fused);
-    const Seconds input_gradient = run(m, k, n, element, options.fused);
+    // The gradient of a convolution's input is a convolution of that of its output.
+    const Seconds input_gradient = run(m, k / taps, n * taps, element, options.fused);
     // Added up inside the GEMM, the sum is read and written. Otherwise the GEMM writes a
     // gradient of its own, which another kernel adds to the sum: 3 values; where the sum is in FP32
     // this one is then cast (6 bytes), added to that (12) and zeroed (2).
@@ -58,7 +62,11 @@ class LayerBuilder {
     const double sum = conditions_.gradients_fp32 ? 4 : element;
     const double widened = conditions_.gradients_fp32 ? 16 + 2 * element : 0;
     const double output = fused ? 2 * sum : element;
-    Seconds weight_gradient = options.frozen ? Seconds{} : run(n, k, m, output, true, true);
+    Seconds weight_gradient;
+    if (!options.frozen) {
+      weight_gradient =
+          taps > 1 ? run(k, n, m, output, true, true) : run(n, k, m, output, true, true);
+    }
     const bool added = !fused && !options.frozen && !cast;
     if (added) {
       weight_gradient += memory_time(

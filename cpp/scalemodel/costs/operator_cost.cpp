@@ -77,8 +77,13 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
     return 0;
   }
   const bool grouped = p.unit.on_copies(op);
-  const LinearOptions options{p.context.frozen, shard.batch, &p.context.timers.linear, grouped,
-                              grouped && conditions.stack.fused_experts};
+  const LinearOptions options{p.context.frozen,
+                              shard.batch,
+                              &p.context.timers.linear,
+                              grouped,
+                              p.context.quantised || (grouped && conditions.stack.fused_experts),
+                              false,
+                              op.taps};
   const bool gate = op.parts.size() == 2;
   if (gate && conditions.stack.split_gate) {
     add_split_gate(p, op, rows / shard.batch, options);
@@ -137,7 +142,7 @@ void add_attention(const Pricing& p, const LayerOperator& op) {
   AttentionWork work = op.attention_work(p.shard.tp);
   work.batch = p.context.attention.batch;
   work.queries = p.context.attention.queries;
-  work.keys = p.context.attention.keys;
+  work.keys = op.other_keys > 0 ? op.other_keys : p.context.attention.keys;
   work.dropout = p.conditions().dropout;
   work.narrow =
       p.conditions().stack.fp8_attention && p.conditions().precision != p.conditions().storage;

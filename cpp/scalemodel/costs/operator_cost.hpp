@@ -27,6 +27,9 @@ struct PricingContext {
   bool frozen = false;      ///< weights get no gradient
   bool adapts = true;       ///< low-rank adapters, where the task trains them, sit here
   bool attention_core = true, elementwise = true;  ///< false: left out by an ablation
+  /// Inputs come in the narrow format from the kernels that make them, as where nothing is trained
+  /// and engines are built ahead (TensorRT).
+  bool quantised = false;
 };
 
 /// Adds the operators of `unit` to `builder`; parameters of their adapters.

@@ -75,6 +75,7 @@ PricingContext pricing_context(const ShardedGroup& p) {
   context.attention.queries = p.own_tokens;
   context.attention_core = q.ablation.attention_scores;
   context.elementwise = q.ablation.elementwise;
+  context.quantised = q.forward_only;
   return context;
 }
 
@@ -129,7 +130,8 @@ void add_context_transfers(UnitCost& cost, const ShardedGroup& p, const Unit& un
       const RecurrentShape local = op.recurrence.sharded(tp);
       exchanged += local.projected() + local.inner();
     }
-    if (op.kind != OperatorKind::attention) continue;
+    if (op.kind != OperatorKind::attention || op.other_keys > 0)
+      continue;  // every rank has the others
     const AttentionValues each = op.attention_values(tp);
     width += op.exchanged_share(p.own_tokens) * (each.keys + each.values);
   }
@@ -172,6 +174,21 @@ struct Owners {
   GroupShape fsdp, zero, ddp;
 };
 
+/// One of the transfers of a step that sharded optimizer states need, of a unit's share of a
+/// bucket: small layers travel together, max(40e6, 1e6 ranks) parameters at a time
+/// (NVIDIA/Megatron-LM, megatron/core/distributed/distributed_data_parallel.py: bucket_size).
+Transfer bucketed(const ShardedGroup& p, Collective op, Bytes size, double parameters,
+                  const GroupShape& group) {
+  const double all = p.question.model->parameters() / p.mesh.tensor_degree();
+  const double bucket = std::min(all, std::max(40e6, 1e6 * group.ranks));
+  const double share = std::min(1.0, parameters / bucket);
+  if (!(share > 0)) return transfer(p, op, size, group);
+  Transfer whole = transfer(p, op, size / share, group);
+  whole.time = share * whole.time;
+  whole.size = size;
+  return whole;
+}
+
 /// Parameters are gathered where they are sharded; gradients are reduced, first over shards.
 void add_parameter_transfers(UnitCost& cost, const ShardedGroup& p, const UnitSizes& sizes,
                              const Owners& owners) {
@@ -184,8 +201,9 @@ void add_parameter_transfers(UnitCost& cost, const ShardedGroup& p, const UnitSi
     cost.gradients[0] = transfer(p, Collective::reduce_scatter, gradient, fsdp);
     gradient = gradient / static_cast<double>(fsdp.ranks);
   } else if (zero.ranks > 1) {
-    cost.gather = transfer(p, Collective::all_gather, Bytes{p.element * sizes.trained}, zero);
-    cost.gradients[0] = transfer(p, Collective::reduce_scatter, gradient, zero);
+    const Bytes gathered{p.element * sizes.trained};
+    cost.gather = bucketed(p, Collective::all_gather, gathered, sizes.trained, zero);
+    cost.gradients[0] = bucketed(p, Collective::reduce_scatter, gradient, sizes.trained, zero);
     gradient = gradient / static_cast<double>(zero.ranks);
   }
   if (ddp.ranks > 1) cost.gradients[1] = transfer(p, Collective::all_reduce, gradient, ddp);

@@ -35,7 +35,8 @@ Transfer transfer(const ShardedGroup& p, Collective op, Bytes size, const GroupS
 
 /// Groups of layers, as opposed to embeddings, heads and tables.
 constexpr bool has_layers(GroupKind kind) {
-  return kind == GroupKind::transformer || kind == GroupKind::mlp || kind == GroupKind::interaction;
+  return kind == GroupKind::transformer || kind == GroupKind::convolution ||
+         kind == GroupKind::mlp || kind == GroupKind::interaction;
 }
 
 /// What a unit holds and computes on one rank, one micro-batch.

@@ -258,6 +258,78 @@ LayerGroup interaction(std::string name, const InteractionShape& shape) {
   return group;
 }
 
+namespace {
+
+/// A convolution as a GEMM over the places of a map (implicit GEMM: Chetlur et al., cuDNN, arXiv
+/// 1410.0759).
+LayerOperator convolved(double in, double out, double kernel) {
+  const double taps = kernel * kernel;
+  LayerOperator op = gemm("convolution", out, taps * in, Cut::none);
+  op.taps = taps;
+  op.bias = out;
+  return op;
+}
+
+/// He et al., arXiv 1512.03385, with group norms and a condition as in Ho et al., arXiv 2006.11239.
+void add_residual_block(Unit& unit, const std::array<int, 2>& channels, const ConvolutionShape& s) {
+  const double in = channels[0], out = channels[1];
+  const auto add_norm = [&](double width) {
+    LayerOperator norm = passing(OperatorKind::norm, "group_norm", width);
+    norm.bias = 2 * width;
+    unit.operators.push_back(std::move(norm));
+    unit.operators.push_back(passing(OperatorKind::activation, "activation", width));
+  };
+  if (in > out) {  // the way up of a U-Net: two maps are laid side by side first
+    unit.operators.push_back(passing(OperatorKind::elementwise, "concat", in));
+    unit.operators.back().depth = 2;
+  }
+  add_norm(in);
+  unit.operators.push_back(convolved(in, out, 3));
+  if (s.condition > 0) {
+    unit.operators.push_back(gemm("condition", out, s.condition, Cut::none, 1 / s.tokens));
+    unit.operators.back().bias = out;
+  }
+  add_norm(out);
+  unit.operators.push_back(convolved(out, out, 3));
+  if (in != out) unit.operators.push_back(convolved(in, out, 1));
+  unit.operators.push_back(passing(OperatorKind::residual, "residual", out));
+}
+
+}  // namespace
+
+LayerGroup convolution(std::string name, const ConvolutionShape& shape) {
+  const std::size_t layers = shape.blocks.size() + shape.convolutions.size();
+  need(layers >= 1, name, "blocks and convolutions", 0, "at least one in all");
+  need(shape.tokens >= 1, name, "tokens", shape.tokens, "at least 1");
+  need(shape.condition >= 0, name, "condition", shape.condition, "at least 0");
+  LayerGroup group;
+  group.name = std::move(name);
+  group.kind = GroupKind::convolution;
+  group.tokens = shape.tokens;
+  // One unit: layers as small as these are gathered and reduced a bucket at a time.
+  Unit unit;
+  unit.name = "convolution";
+  unit.opens = unit.closes = false;
+  for (const auto& channels : shape.blocks) {
+    for (const int width : channels) need(width >= 1, group.name, "blocks", width, "at least 1");
+    add_residual_block(unit, channels, shape);
+    unit.width_in = std::max(unit.width_in, channels[0]);
+    unit.width_out = std::max(unit.width_out, channels[1]);
+  }
+  for (const auto& [in, out, kernel] : shape.convolutions) {
+    for (const int size : {in, out, kernel}) {
+      need(size >= 1, group.name, "convolutions", size, "at least 1");
+    }
+    unit.operators.push_back(convolved(in, out, kernel));
+    unit.width_in = std::max(unit.width_in, in);
+    unit.width_out = std::max(unit.width_out, out);
+  }
+  count_parameters(unit);
+  count_saved(unit);
+  group.units.push_back(std::move(unit));
+  return group;
+}
+
 LayerGroup token_embedding(std::string name, int vocab, int hidden, int positions, double tokens) {
   need(vocab >= 1, name, "vocab", vocab, "at least 1");
   need(hidden >= 1, name, "hidden", hidden, "at least 1");

@@ -22,19 +22,16 @@ enum class GroupKind : std::uint8_t {
   mlp,
   interaction,
   transformer,
+  convolution,
   head
 };
 
 template <>
 struct EnumNames<GroupKind> {
   static constexpr std::string_view what = "kind of layer group";
-  static constexpr std::array<std::string_view, 7> names{"embedding_tables",
-                                                         "token_embedding",
-                                                         "patch_embedding",
-                                                         "mlp",
-                                                         "interaction",
-                                                         "transformer",
-                                                         "head"};
+  static constexpr std::array<std::string_view, 8> names{
+      "embedding_tables", "token_embedding", "patch_embedding", "mlp",
+      "interaction",      "transformer",     "convolution",     "head"};
 };
 
 /// Tables of one shape.
@@ -168,10 +165,30 @@ struct TransformerShape {
   int norms_per_layer = 2;
   int experts = 0, experts_per_token = 0, shared_ffn = 0;
   int modulation = 0;  ///< width of the condition of adaptive norms, once per sample; 0: none
+  int modulation_vectors = 6;  ///< that a layer makes of the condition, over its modalities
+  /// Text and image tokens attend to each other; each kind has weights of its own.
+  int modalities = 1;
+  bool qk_norm = false;   ///< of queries and keys, head by head
+  bool parallel = false;  ///< attention and feed-forward side by side, their outputs in one product
+  /// Attention to another sequence after the layer's own: its tokens, and their width; 0: none.
+  double context_tokens = 0;
+  int context_width = 0;
   int window = 0;
   double tokens = 0;  ///< per sample; 0: the sequence of the task
 };
 LayerGroup transformer(std::string name, const TransformerShape& shape);
+
+/// Layers of a convolutional network over one map: a level of a U-Net, its way down and its way up.
+struct ConvolutionShape {
+  /// Residual blocks, channels in and out: norm, 3 x 3 convolution, norm, 3 x 3 convolution, and a
+  /// 1 x 1 convolution beside them where the channels change.
+  std::vector<std::array<int, 2>> blocks;
+  /// Convolutions alone: channels in and out, and the width of the kernel.
+  std::vector<std::array<int, 3>> convolutions;
+  int condition = 0;  ///< width of what every block adds once per sample; 0: nothing
+  double tokens = 0;  ///< places of the map
+};
+LayerGroup convolution(std::string name, const ConvolutionShape& shape);
 
 LayerGroup token_embedding(std::string name, int vocab, int hidden, int positions, double tokens);
 /// Patches of `patch_values` values to `hidden`, with learned positions.

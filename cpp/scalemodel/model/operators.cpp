@@ -64,7 +64,8 @@ AttentionValues LayerOperator::attention_values(double tp) const {
 
 double LayerOperator::saved_keys(double tp) const {
   const AttentionValues each = attention_values(tp);
-  return attention.reuses_keys ? 0 : each.keys + each.values;
+  if (attention.reuses_keys) return 0;
+  return (other_keys > 0 ? rows : 1) * (each.keys + each.values);
 }
 
 double LayerOperator::exchanged_share(double own_tokens) const {
@@ -76,7 +77,8 @@ Flop LayerOperator::activation_flop(double tokens) const {
   if (kind == OperatorKind::scan) return scan_flop({recurrence, 1, tokens});
   if (kind != OperatorKind::attention) return Flop{};
   AttentionWork work = attention_work(1);
-  work.queries = work.keys = tokens;
+  work.queries = tokens;
+  work.keys = other_keys > 0 ? other_keys : tokens;
   return attention_model_flop(work);
 }
 
@@ -115,7 +117,8 @@ void count_gemm(Unit& unit, const LayerOperator& op, double rows) {
     unit.saved_cut += a.heads * static_cast<double>(a.head_dim - a.rope_head_dim + a.v_head_dim);
   }
   if (op.routes || (!op.weightless && !op.keeps_input())) return;
-  (!op.weightless && op.cut == Cut::depth ? unit.saved_cut : unit.saved_whole) += rows * op.depth;
+  (!op.weightless && op.cut == Cut::depth ? unit.saved_cut : unit.saved_whole) +=
+      rows * op.depth / op.taps;
 }
 
 }  // namespace

@@ -92,8 +92,11 @@ struct LayerOperator {
   std::string_view name;
   double columns = 0, depth = 0;
   Cut cut = Cut::none;
-  double rows = 1;          ///< per token of the group; a class head has 1/tokens
-  double copies = 1;        ///< independent GEMMs of this shape; norms of a block
+  double rows = 1;    ///< per token of the group; a class head has 1/tokens
+  double copies = 1;  ///< independent GEMMs of this shape; norms of a block
+  /// Of a convolution as a GEMM: places of its kernel. The depth holds the channels that often, the
+  /// input once.
+  double taps = 1;
   bool gated = false;       ///< activation: of a gate and an up projection
   bool adapts = false;      ///< attention projections: low-rank adapters sit here by default
   bool weightless = false;  ///< GEMM of two activations: two GEMMs back, none for weights
@@ -112,6 +115,8 @@ struct LayerOperator {
   /// Attention to further keys, in the softmax of the attention before it: the same queries, one
   /// output.
   bool continues = false;
+  /// Of attention to another sequence: its keys, `rows` for each token of the group; 0: its own.
+  double other_keys = 0;
   /// Ranks that share a sequence exchange no keys but those of the window before their own tokens.
   bool halo = false;
   bool causal = true;

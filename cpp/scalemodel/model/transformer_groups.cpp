@@ -39,16 +39,62 @@ Unit modulation_unit(const TransformerShape& s) {
   unit.name = "modulation";
   unit.width_in = unit.width_out = s.hidden;
   unit.opens = unit.closes = false;
-  const double h = s.hidden;
-  LayerOperator condition = gemm("modulation", 6 * h, s.modulation, Cut::none, 1 / s.tokens);
+  const double h = s.hidden, vectors = s.modulation_vectors;
+  LayerOperator condition = gemm("modulation", vectors * h, s.modulation, Cut::none, 1 / s.tokens);
   unit.operators.push_back(condition);
   LayerOperator apply = passing(OperatorKind::elementwise, "scale_shift_gate", h);
-  apply.depth =
-      6;  // two scalings and two gates, in and out of one kernel each, less the fused ones
+  // Six: two scalings and two gates, in and out of one kernel each, less the fused ones.
+  apply.depth = vectors / s.modalities;
   unit.operators.push_back(apply);
-  unit.operators.front().bias = 6 * h;
+  unit.operators.front().bias = vectors * h;
   count_parameters(unit);
   count_saved(unit);
+  return unit;
+}
+
+/// What diffusion transformers do around attention: norms of queries and keys, and copies that lay
+/// side by side the queries, keys and values of all modalities, or what attention and feed-forward
+/// block give (black-forest-labs/flux, modules/layers.py: DoubleStreamBlock, SingleStreamBlock).
+void add_around_attention(Unit& unit, const TransformerShape& s) {
+  const AttentionShape a = layer_shape(s).attention;
+  const double q = 1.0 * a.heads * a.head_dim, kv = 1.0 * a.kv_heads * a.head_dim;
+  const auto core =
+      std::ranges::find(unit.operators, OperatorKind::attention, &LayerOperator::kind);
+  std::vector<LayerOperator> around;
+  if (s.qk_norm) around.push_back(passing(OperatorKind::norm, "qk_norm", q + kv, Cut::columns));
+  const double copied = s.modalities > 1 ? q + 2 * kv : s.parallel ? q + s.ffn : 0;
+  if (copied > 0) {
+    around.push_back(passing(OperatorKind::elementwise, "concat", copied, Cut::columns));
+    around.back().depth = 2;
+  }
+  unit.operators.insert(core, around.begin(), around.end());
+  finish_unit(unit);
+}
+
+/// Attention of a layer to the tokens of another sequence: text that an image is made after.
+Unit cross_attention_unit(const TransformerShape& s) {
+  const LayerShape layer = layer_shape(s);
+  const AttentionShape& a = layer.attention;
+  const double h = s.hidden, width = 1.0 * a.heads * a.head_dim;
+  const double rows = s.context_tokens / s.tokens;
+  Unit unit = begun_block("cross_attention", layer, s.norms ? 1 : 0);
+  project(unit, "cross_q", width, h, Cut::columns).bias = s.bias ? width : 0;
+  LayerOperator& kv = project(unit, "cross_kv", 2 * width, s.context_width, Cut::columns);
+  kv.rows = rows;
+  kv.bias = s.bias ? 2 * width : 0;
+  LayerOperator core = passing(OperatorKind::attention, "cross_attention", 0, Cut::columns);
+  core.attention.heads = core.attention.kv_heads = a.heads;
+  core.attention.head_dim = core.attention.v_head_dim = a.head_dim;
+  core.causal = false;
+  core.other_keys = s.context_tokens;
+  core.rows = rows;
+  unit.operators.push_back(core);
+  LayerOperator& out = project(unit, "cross_out", h, width, Cut::depth);
+  out.reads_attention = true;
+  out.bias = s.bias ? h : 0;
+  unit.operators.push_back(passing(OperatorKind::residual, "residual", h));
+  unit.head_limit = a.heads;
+  finish_unit(unit);
   return unit;
 }
 
@@ -76,6 +122,13 @@ LayerGroup transformer(std::string name, const TransformerShape& shape) {
   }
   if (shape.modulation > 0) {
     need(shape.tokens > 0, name, "tokens", shape.tokens, "given where norms are adaptive");
+    need(shape.modulation_vectors >= 1, name, "modulation_vectors", shape.modulation_vectors,
+         "at least 1");
+  }
+  need(shape.modalities >= 1, name, "modalities", shape.modalities, "at least 1");
+  if (shape.context_tokens > 0) {
+    need(shape.tokens > 0, name, "tokens", shape.tokens, "given beside context_tokens");
+    need(shape.context_width >= 1, name, "context_width", shape.context_width, "at least 1");
   }
   LayerGroup group;
   group.name = std::move(name);
@@ -83,7 +136,17 @@ LayerGroup transformer(std::string name, const TransformerShape& shape) {
   group.tokens = shape.tokens;
   group.repeat = shape.layers;
   if (shape.modulation > 0) group.units.push_back(modulation_unit(shape));
-  for (Unit& unit : layer_units(layer_shape(shape))) group.units.push_back(std::move(unit));
+  std::vector<Unit> layer = layer_units(layer_shape(shape));
+  if (shape.qk_norm || shape.modalities > 1 || shape.parallel) {
+    add_around_attention(layer.front(), shape);
+  }
+  for (Unit& unit : layer) {
+    // A token meets the weights of its own kind: as many products, more parameters.
+    unit.parameters_cut *= shape.modalities;
+    unit.parameters_whole *= shape.modalities;
+  }
+  if (shape.context_tokens > 0) layer.insert(layer.begin() + 1, cross_attention_unit(shape));
+  for (Unit& unit : layer) group.units.push_back(std::move(unit));
   if (shape.modulation > 0) group.units[1].starts = false;
   return group;
 }

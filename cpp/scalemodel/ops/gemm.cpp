@@ -110,7 +110,7 @@ void GemmTimer::prepare(const Accelerator& accelerator) {
 
 Seconds GemmTimer::time(const GemmShape& shape) const noexcept {
   if (shape.m <= 0 || shape.n <= 0 || shape.k <= 0 || shape.batch <= 0) return Seconds{};
-  const Bytes bytes{shape.batch * (format_.activation_bytes * shape.m * shape.k +
+  const Bytes bytes{shape.batch * (format_.activation_bytes * shape.m * shape.k / shape.taps +
                                    format_.weight_bytes * shape.n * shape.k +
                                    shape.output_bytes * shape.m * shape.n)};
   if (tiled_) return tiled(shape, bytes);

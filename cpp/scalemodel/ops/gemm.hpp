@@ -16,6 +16,7 @@ struct GemmShape {
   double output_bytes = 2;  ///< per element of C; 8 where C is accumulated into in FP32
   bool quantised = false;   ///< A is in the narrow format already
   bool transposed = false;  ///< both operands lie in rows of m and n values, as in x' dy
+  double taps = 1;          ///< of a convolution: places of A where a value stands, stored once
 
   constexpr Flop flop() const { return Flop{2 * batch * m * n * k}; }
 };

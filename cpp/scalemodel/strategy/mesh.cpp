@@ -150,8 +150,9 @@ bool suits(const Mesh& mesh, GroupKind kind, bool experts) {
       case Parallelism::sp:
       case Parallelism::cp:
         // Experts partition tokens, layers of click models have no sequence.
+        // Neither do maps that are convolved: of their edges a neighbour would need a part.
         if (experts || kind == GroupKind::embedding_tables || kind == GroupKind::mlp ||
-            kind == GroupKind::interaction) {
+            kind == GroupKind::interaction || kind == GroupKind::convolution) {
           return false;
         }
         break;

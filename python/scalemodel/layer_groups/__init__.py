@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from scalemodel.layer_groups.estimate import GroupEstimate
 from scalemodel.layer_groups.layers import (
+    Convolution,
     EmbeddingTables,
     Group,
     Head,
@@ -36,6 +37,7 @@ from scalemodel.layer_groups.strategy import BatchInference, GroupStrategy
 __all__ = [
     "BatchInference",
     "ComposedModel",
+    "Convolution",
     "EmbeddingTables",
     "Group",
     "GroupEstimate",

@@ -79,10 +79,10 @@ def _number(group: Group, name: str) -> float:
     return float(value)
 
 
-def _tokens(group: Group) -> float:
-    value = _number(group, "tokens")
+def _tokens(group: Group, name: str = "tokens") -> float:
+    value = _number(group, name)
     if not 0 <= value <= 1e9:
-        raise ScaleModelError(f"{group.name}: tokens={value!r}: must be from 0 to 1e9")
+        raise ScaleModelError(f"{group.name}: {name}={value!r}: must be from 0 to 1e9")
     return value
 
 
@@ -269,8 +269,15 @@ class Transformer(Group):
     norms_per_layer : int
     experts, experts_per_token, shared_ffn : int
         Routed experts of width `ffn`, and a shared one beside them.
-    modulation : int
-        Width of the condition of adaptive norms (diffusion transformers); 0: none.
+    modulation, modulation_vectors : int
+        Width of the condition of adaptive norms (diffusion transformers; 0: none), and vectors
+        that a layer makes of it, over its modalities.
+    modalities : int
+        Kinds of tokens that attend to each other, each with weights of its own.
+    qk_norm, parallel : bool
+        Norms of queries and keys; attention and feed-forward block side by side.
+    context_tokens, context_width : float, int
+        Tokens of another sequence that every layer attends to as well, and their width; 0: none.
     window : int
         Sliding window; 0: full.
     tokens : float
@@ -303,6 +310,12 @@ class Transformer(Group):
     experts_per_token: int = 0
     shared_ffn: int = 0
     modulation: int = 0
+    modulation_vectors: int = 6
+    modalities: int = 1
+    qk_norm: bool = False
+    parallel: bool = False
+    context_tokens: float = 0
+    context_width: int = 0
     window: int = 0
     tokens: float = 0
 
@@ -311,10 +324,72 @@ class Transformer(Group):
         """The engine's group."""
         counts = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "norms_per_layer")
         latent = ("v_head_dim", "q_lora_rank", "kv_lora_rank", "rope_head_dim")
-        more = ("experts", "experts_per_token", "shared_ffn", "modulation", "window")
-        flags = {name: _flag(self, name) for name in ("gated", "causal", "rotary", "bias")}
+        more = ("experts", "experts_per_token", "shared_ffn", "window")
+        diffusion = ("modulation", "modulation_vectors", "modalities", "context_width")
+        named = ("gated", "causal", "rotary", "bias", "qk_norm", "parallel")
+        flags = {name: _flag(self, name) for name in named}
         return _core.transformer_group(
-            **self._given(*counts, *latent, *more, **flags, tokens=_tokens(self))
+            **self._given(*counts, *latent, *more, *diffusion, **flags),
+            context_tokens=_tokens(self, "context_tokens"),
+            tokens=_tokens(self),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution(Group):
+    """Layers of a convolutional network over one map: a level of a U-Net, both its ways.
+
+    Parameters
+    ----------
+    blocks : sequence of (int, int)
+        Residual blocks: channels in and out. Norm and 3 x 3 convolution twice, a 1 x 1 convolution
+        beside them where the channels change.
+    convolutions : sequence of (int, int, int)
+        Convolutions alone: channels in and out, width of the kernel.
+    condition : int
+        Width of what every block adds once per sample (a time step); 0: nothing.
+    tokens : float
+        Places of the map.
+
+    Examples
+    --------
+    >>> Convolution(blocks=((320, 320),), condition=1280, tokens=4096).core.parameters
+    2255040.0
+    """
+
+    kind: ClassVar[str] = "convolution"
+    blocks: Sequence[Sequence[int]] = ()
+    convolutions: Sequence[Sequence[int]] = ()
+    condition: int = 0
+    tokens: float = 1
+
+    def __post_init__(self) -> None:
+        for name, width in (("blocks", 2), ("convolutions", 3)):
+            rows = getattr(self, name)
+            if not isinstance(rows, (list, tuple)) or not all(
+                isinstance(row, (list, tuple))
+                and len(row) == width
+                and all(
+                    isinstance(size, int) and not isinstance(size, bool) and 0 < size < 2**20
+                    for size in row
+                )
+                for row in rows
+            ):
+                raise ScaleModelError(
+                    f"{self.name or self.kind}: {name}={rows!r}: must be rows of {width} whole "
+                    "numbers from 1 to 2**20"
+                )
+            object.__setattr__(self, name, tuple(tuple(row) for row in rows))
+        super().__post_init__()
+
+    @property
+    def core(self) -> _core.LayerGroup:
+        """The engine's group."""
+        return _core.convolution_group(
+            **self._given("condition"),
+            blocks=list(self.blocks),
+            convolutions=list(self.convolutions),
+            tokens=_tokens(self),
         )
 
 
@@ -412,6 +487,7 @@ KINDS: dict[str, type[Group]] = {
         Mlp,
         Interaction,
         Transformer,
+        Convolution,
         TokenEmbedding,
         PatchEmbedding,
         Head,

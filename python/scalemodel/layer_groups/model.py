@@ -12,7 +12,12 @@ import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.safe_text import plain
-from scalemodel.layer_groups.layers import Group, group_from_table
+from scalemodel.layer_groups.layers import (
+    Convolution,
+    Group,
+    PatchEmbedding,
+    group_from_table,
+)
 from scalemodel.resolve.reader import is_path
 
 
@@ -151,6 +156,43 @@ class ComposedModel:
                 groups.append(group)
         return replace(self, groups=tuple(groups))
 
+    def with_tokens(self, tokens: float) -> ComposedModel:
+        """The model on samples of another size: images of more pixels, longer videos.
+
+        Parameters
+        ----------
+        tokens : float
+            Patches of a sample; of a U-Net, places of its widest map. Tokens that patches are
+            joined with, or attend to, stay as many.
+
+        Raises
+        ------
+        ScaleModelError : the model has neither patches nor maps, or `tokens` is no number.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> small = sm.compose("flux_1_dev").with_tokens(256)
+        >>> [group.tokens for group in small.groups if group.name == "single_blocks"]
+        [768]
+        """
+        patches = [group.tokens for group in self.groups if isinstance(group, PatchEmbedding)]
+        maps = [group.tokens for group in self.groups if isinstance(group, Convolution)]
+        if not patches and not maps:
+            raise ScaleModelError(f"{self.name}: tokens={tokens!r}: it has no patches or maps")
+        if isinstance(tokens, bool) or not isinstance(tokens, (int, float)) or not tokens >= 1:
+            raise ScaleModelError(f"tokens={tokens!r}: must be a number of at least 1")
+        widest = max(patches or maps)
+        groups = []
+        for group in self.groups:
+            own = getattr(group, "tokens", 0)
+            if maps and own:
+                sized = max(1, own * tokens / widest)
+            else:
+                sized = own - widest + tokens if own >= widest else own
+            groups.append(replace(group, tokens=sized) if sized != own else group)  # type: ignore[call-arg]
+        return replace(self, groups=tuple(groups))
+
     def _split(self, index: int, count: int, frozen: Group) -> list[Group]:
         group = self.groups[index]
         total = int(getattr(group, "layers", 0) or 0)
@@ -239,9 +281,9 @@ def compose(
         With `groups`: the model's name. Without: a catalogue name of a composed model or of a
         decoder, the path of a ``.toml`` entry, a mapping with the keys of one, or a `Model`. An
         entry holds ``[[group]]`` tables in the order they run; each has a ``kind``
-        (embedding_tables, mlp, interaction, transformer, token_embedding, patch_embedding, head)
-        and the arguments of the class of that kind: ``EmbeddingTables, Mlp, Interaction,
-        Transformer, TokenEmbedding, PatchEmbedding, Head``.
+        (embedding_tables, mlp, interaction, transformer, convolution, token_embedding,
+        patch_embedding, head) and the arguments of the class of that kind: ``EmbeddingTables, Mlp,
+        Interaction, Transformer, Convolution, TokenEmbedding, PatchEmbedding, Head``.
     groups : sequence of Group, optional
 
     Raises
@@ -270,7 +312,7 @@ def compose(
             if not isinstance(group, Group):
                 raise ScaleModelError(
                     f"groups: {group!r}: must be an EmbeddingTables, Mlp, Interaction, "
-                    "Transformer, TokenEmbedding, PatchEmbedding or Head"
+                    "Transformer, Convolution, TokenEmbedding, PatchEmbedding or Head"
                 )
         return _checked(source, groups, source)
     if isinstance(source, ComposedModel):

@@ -19,6 +19,7 @@ from scalemodel.validation.score import Scores, score
 if TYPE_CHECKING:
     import pandas as pd
 
+    from scalemodel.validation.diffusion_score import DiffusionScores
     from scalemodel.validation.inference_score import InferenceScores
     from scalemodel.validation.prediction import Bounds, Prediction
 
@@ -33,11 +34,12 @@ __all__ = [
     "write_csv",
 ]
 
-KINDS = ("training", "inference", "power", *OPERATOR_KINDS, *WORK_KINDS)
+_RUNS = ("training", "inference", "composed", "power")
+KINDS = (*_RUNS, *OPERATOR_KINDS, *WORK_KINDS)
 
 
 def _check_kind(kind: str) -> None:
-    known = ("training", "inference", "power", *available_kinds())
+    known = (*_RUNS, *available_kinds())
     if kind in known:
         return
     available = f"available: {', '.join(known)}"
@@ -63,6 +65,7 @@ def validate(
     ----------
     kind : str
         What a row is: ``"training"`` a step of a training run; ``"inference"`` a serving run;
+        ``"composed"`` a training step or a whole generation of an image or video model;
         ``"gemm"``, ``"attention"``, ``"moe"``, ``"elementwise"``, ``"linear_attention"``,
         ``"mamba2"``, ``"sparse_attention"``, ``"msa"``, ``"mhc"``, ``"moe_fused_a2a"``,
         ``"encoder_attention"`` a kernel; ``"collectives"`` a collective operation; ``"power"`` the
@@ -95,9 +98,11 @@ def validate(
         ``predicted_note`` and ``skip_reason``; tables with the mean batch (`avg_batch`) also the
         watts of an accelerator and joules per output token. Kernels and collectives have
         ``predicted_time_us`` (one call, as the benchmark of the table saw it),
-        ``predicted_note`` and ``skip_reason``. Power has ``predicted_power_w_per_gpu``
-        (mean of one accelerator), ``predicted_node_power_w`` (at the plugs of the node; nodes that
-        train), ``predicted_note`` and ``skip_reason``. Columns of
+        ``predicted_note`` and ``skip_reason``. Composed models have ``predicted_step_time_s`` where
+        they train, ``predicted_latency_s`` (of a generation) where they serve,
+        ``predicted_samples_per_s``, ``predicted_note`` and ``skip_reason``. Power has
+        ``predicted_power_w_per_gpu`` (mean of one accelerator), ``predicted_node_power_w`` (at the
+        plugs of the node; nodes that train), ``predicted_note`` and ``skip_reason``. Columns of
         these names in the file are replaced.
 
     Raises
@@ -147,6 +152,8 @@ def _validated(kind: str, table: Table, stack: str | None, left_out: bool) -> pd
         return _training(table, stack, left_out=left_out)
     if kind == "inference":
         return _inference(table, stack)
+    if kind == "composed":
+        return _composed(table)
     return _power(table) if kind == "power" else _operators(kind, table)
 
 
@@ -184,6 +191,21 @@ def _operators(kind: str, table: Table) -> pd.DataFrame:
         "predicted_time_us": ([item.time_us for item in predictions], "float64"),
         "predicted_note": ([item.note for item in predictions], "object"),
         "skip_reason": ([item.skip_reason for item in predictions], "object"),
+    }
+    return _beside(table, columns)
+
+
+def _composed(table: Table) -> pd.DataFrame:
+    from scalemodel.validation import diffusion
+
+    table = table.without(diffusion.OUTPUT_COLUMNS)
+    predictions = diffusion.predict(table)
+    columns: dict[str, tuple[list[Any], str]] = {
+        name: (
+            [getattr(item, name.removeprefix("predicted_")) for item in predictions],
+            "object" if name in ("predicted_note", "skip_reason") else "float64",
+        )
+        for name in diffusion.OUTPUT_COLUMNS
     }
     return _beside(table, columns)
 
@@ -236,12 +258,16 @@ def _inference(table: Table, engine: str | None) -> pd.DataFrame:
 
 def scores_of(
     kind: str, frame: pd.DataFrame
-) -> Scores | OperatorScores | PowerScores | InferenceScores:
+) -> Scores | OperatorScores | PowerScores | InferenceScores | DiffusionScores:
     """Errors of a table that `validate` returned, in the form that suits its kind."""
     if kind == "power":
         from scalemodel.validation.power_score import score as score_power
 
         return score_power(frame)
+    if kind == "composed":
+        from scalemodel.validation.diffusion_score import score as score_diffusion
+
+        return score_diffusion(frame)
     if kind == "inference":
         from scalemodel.validation.inference_score import score as score_inference
 

@@ -158,12 +158,8 @@ def answer(asked: GroupQuestion, constants: _core.Stack | None = None) -> tuple[
     raise SkippedRowError(refusal)
 
 
-def _estimate(
-    asked: GroupQuestion, precision: Precision, recompute: bool, constants: _core.Stack | None
-) -> GroupEstimate:
-    from scalemodel.layer_groups.estimate import estimate_groups
-
-    where = asked.place
+def cluster_of(where: Place) -> resolve.Cluster:
+    """The cluster that a row ran on."""
     table: dict[str, Any] = {
         "accelerator": where.accelerator,
         "node": {"accelerators": where.node_accelerators},
@@ -171,10 +167,18 @@ def _estimate(
     }
     if where.scale_up:
         table["scale_up"] = dict(where.scale_up)
+    return resolve.cluster(table, accelerators=where.accelerators)
+
+
+def _estimate(
+    asked: GroupQuestion, precision: Precision, recompute: bool, constants: _core.Stack | None
+) -> GroupEstimate:
+    from scalemodel.layer_groups.estimate import estimate_groups
+
     try:
         found = estimate_groups(
             compose(asked.model),
-            resolve.cluster(table, accelerators=where.accelerators),
+            cluster_of(asked.place),
             Training(global_batch=asked.global_batch, sequence=1, precision=precision),
             GroupStrategy(
                 {"embedding": asked.tables, "*": asked.layers},

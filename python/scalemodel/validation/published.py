@@ -23,6 +23,7 @@ from scalemodel.validation.rows import Table, table_of_text
 PARTS = {
     "training": ("training",),
     "inference": ("inference", "serving_power"),
+    "composed": ("composed",),
     "power": ("power", "serving_power"),
     "gemm": ("gemm", "gemm_median"),
     "attention": ("attention", "attention_latent"),

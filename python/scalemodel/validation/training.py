@@ -170,7 +170,7 @@ def sharding_name(text: str) -> str:
         return "zero2"
     if "fsdp" in text or "fully shard" in text:
         return "zero3"
-    return "zero1" if re.search(r"dist(ributed)?[-_ ]?opt", text) else "ddp"
+    return "zero1" if re.search(r"(dist(ributed)?|sharded)[-_ ]?opt", text) else "ddp"
 
 
 def _shard_degree(text: str) -> int:

@@ -1,0 +1,81 @@
+"""Errors of predicted image and video generation: per model and accelerator, and pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from scalemodel.validation.errors import (
+    GroupErrors,
+    cells_of,
+    error_lines,
+    grouped,
+    positive,
+    share_text,
+    without_nan,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class DiffusionScores:
+    """All scores of a validated table of kind composed; `text` prints them."""
+
+    groups: list[GroupErrors]
+    pooled: GroupErrors
+    rows: int
+    rows_predicted: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and dicts; NaN becomes None."""
+        return {name: without_nan(value) for name, value in asdict(self).items()}
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """The tables of errors by name, all with the same columns."""
+        document = self.to_dict()
+        return {"groups": document["groups"], "pooled": [document["pooled"]]}
+
+    def text(self) -> str:
+        """Tables for a terminal; errors in percent."""
+        lines = error_lines([*self.groups, self.pooled], ("runs", "gpu"), ranked=False)
+        return "\n".join([*lines, "", f"coverage: {share_text(self.rows_predicted, self.rows)}"])
+
+
+def _pairs(frame: pd.DataFrame) -> Iterable[tuple[str, str, float, float | None]]:
+    """Run and model, accelerator, measured and predicted seconds of every measured row.
+
+    A row that states a rate alone is compared by the seconds of a sample.
+    """
+    names = (
+        *("task", "model", "gpu", "step_time_s", "latency_s", "samples_per_s"),
+        *("predicted_step_time_s", "predicted_latency_s", "predicted_samples_per_s"),
+    )
+    present = [name if name in frame.columns else None for name in names]
+    blank = [""] * len(frame)
+    cells = [blank if name is None else cells_of(frame, name) for name in present]
+    for task, model, gpu, *numbers in zip(*cells, strict=True):
+        step, latency, rate, step_found, latency_found, rate_found = map(positive, numbers)
+        run = f"{task} {model}"
+        if step is not None:
+            yield run, str(gpu), step, step_found
+        elif latency is not None:
+            yield run, str(gpu), latency, latency_found
+        elif rate is not None:
+            yield run, str(gpu), 1 / rate, None if rate_found is None else 1 / rate_found
+
+
+def score(frame: pd.DataFrame) -> DiffusionScores:
+    """Compare the seconds of `validate` with those beside them."""
+    pairs = list(_pairs(frame))
+    return DiffusionScores(
+        groups=[
+            GroupErrors.of(*labels, [pair[2:] for pair in group], ranked=False)
+            for labels, group in grouped(pairs, lambda pair: pair[:2]).items()
+        ],
+        pooled=GroupErrors.of("all measured rows", "", [pair[2:] for pair in pairs], ranked=False),
+        rows=len(frame),
+        rows_predicted=sum(cell == "" for cell in cells_of(frame, "skip_reason")),
+    )
