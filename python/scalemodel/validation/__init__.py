@@ -19,9 +19,9 @@ from scalemodel.validation.score import Scores, score
 if TYPE_CHECKING:
     import pandas as pd
 
-    from scalemodel.validation.diffusion_score import DiffusionScores
     from scalemodel.validation.inference_score import InferenceScores
     from scalemodel.validation.prediction import Bounds, Prediction
+    from scalemodel.validation.seconds_score import SecondsScores
 
 __all__ = [
     "KINDS",
@@ -34,7 +34,8 @@ __all__ = [
     "write_csv",
 ]
 
-_RUNS = ("training", "inference", "composed", "power")
+_EXCHANGES = ("moe_a2a", "kv_transfer")
+_RUNS = ("training", "inference", "composed", "power", *_EXCHANGES)
 KINDS = (*_RUNS, *OPERATOR_KINDS, *WORK_KINDS)
 
 
@@ -69,7 +70,8 @@ def validate(
         ``"gemm"``, ``"attention"``, ``"moe"``, ``"elementwise"``, ``"linear_attention"``,
         ``"mamba2"``, ``"sparse_attention"``, ``"msa"``, ``"mhc"``, ``"moe_fused_a2a"``,
         ``"encoder_attention"`` a kernel; ``"collectives"`` a collective operation; ``"power"`` the
-        watts of a node that trains or of an accelerator that serves.
+        watts of a node that trains or of an accelerator that serves; ``"moe_a2a"`` one exchange
+        of tokens with their experts; ``"kv_transfer"`` the move of a KV cache.
     path : path, optional
         CSV file (UTF-8, comma, quoted). Without it, the published measurements that the package
         carries (`scalemodel.validation.published`). Where these have tables of different columns,
@@ -100,7 +102,9 @@ def validate(
         ``predicted_time_us`` (one call, as the benchmark of the table saw it),
         ``predicted_note`` and ``skip_reason``. Composed models have ``predicted_step_time_s`` where
         they train, ``predicted_latency_s`` (of a generation) where they serve,
-        ``predicted_samples_per_s``, ``predicted_note`` and ``skip_reason``. Power has
+        ``predicted_samples_per_s``, ``predicted_note`` and ``skip_reason``. Exchanges and transfers
+        have ``predicted_latency_us`` (one call), ``predicted_bandwidth_GB_s`` (as the row's source
+        counts bytes), ``predicted_note`` and ``skip_reason``. Power has
         ``predicted_power_w_per_gpu`` (mean of one accelerator), ``predicted_node_power_w`` (at the
         plugs of the node; nodes that train), ``predicted_note`` and ``skip_reason``. Columns of
         these names in the file are replaced.
@@ -154,6 +158,8 @@ def _validated(kind: str, table: Table, stack: str | None, left_out: bool) -> pd
         return _inference(table, stack)
     if kind == "composed":
         return _composed(table)
+    if kind in _EXCHANGES:
+        return _exchanged(kind, table)
     return _power(table) if kind == "power" else _operators(kind, table)
 
 
@@ -210,6 +216,20 @@ def _composed(table: Table) -> pd.DataFrame:
     return _beside(table, columns)
 
 
+def _exchanged(kind: str, table: Table) -> pd.DataFrame:
+    from scalemodel.validation import exchange
+
+    table = table.without(exchange.OUTPUT_COLUMNS)
+    predictions = exchange.predict(kind, table)
+    columns: dict[str, tuple[list[Any], str]] = {
+        "predicted_latency_us": ([item.latency_us for item in predictions], "float64"),
+        "predicted_bandwidth_GB_s": ([item.bandwidth_gb_s for item in predictions], "float64"),
+        "predicted_note": ([item.note for item in predictions], "object"),
+        "skip_reason": ([item.skip_reason for item in predictions], "object"),
+    }
+    return _beside(table, columns)
+
+
 def _power(table: Table) -> pd.DataFrame:
     from scalemodel.validation import power
 
@@ -258,16 +278,16 @@ def _inference(table: Table, engine: str | None) -> pd.DataFrame:
 
 def scores_of(
     kind: str, frame: pd.DataFrame
-) -> Scores | OperatorScores | PowerScores | InferenceScores | DiffusionScores:
+) -> Scores | OperatorScores | PowerScores | InferenceScores | SecondsScores:
     """Errors of a table that `validate` returned, in the form that suits its kind."""
     if kind == "power":
         from scalemodel.validation.power_score import score as score_power
 
         return score_power(frame)
-    if kind == "composed":
-        from scalemodel.validation.diffusion_score import score as score_diffusion
+    if kind == "composed" or kind in _EXCHANGES:
+        from scalemodel.validation import seconds_score
 
-        return score_diffusion(frame)
+        return seconds_score.score(frame) if kind == "composed" else seconds_score.exchanges(frame)
     if kind == "inference":
         from scalemodel.validation.inference_score import score as score_inference
 

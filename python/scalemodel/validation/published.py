@@ -24,6 +24,8 @@ PARTS = {
     "training": ("training",),
     "inference": ("inference", "serving_power"),
     "composed": ("composed",),
+    "moe_a2a": ("moe_a2a",),
+    "kv_transfer": ("kv_transfer",),
     "power": ("power", "serving_power"),
     "gemm": ("gemm", "gemm_median"),
     "attention": ("attention", "attention_latent"),

@@ -1,4 +1,4 @@
-"""Errors of predicted image and video generation: per model and accelerator, and pooled."""
+"""Errors of predicted generations, exchanges and transfers: per what ran and where, and pooled."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DiffusionScores:
-    """All scores of a validated table of kind composed; `text` prints them."""
+class SecondsScores:
+    """All scores of a table of kind composed, moe_a2a or kv_transfer; `text` prints them."""
 
     groups: list[GroupErrors]
     pooled: GroupErrors
@@ -67,10 +67,42 @@ def _pairs(frame: pd.DataFrame) -> Iterable[tuple[str, str, float, float | None]
             yield run, str(gpu), 1 / rate, None if rate_found is None else 1 / rate_found
 
 
-def score(frame: pd.DataFrame) -> DiffusionScores:
+def _exchange_pairs(frame: pd.DataFrame) -> Iterable[tuple[str, str, float, float | None]]:
+    """Library or system, accelerator, measured and predicted time of every measured row.
+
+    A row that states a rate alone is compared by the time of a gigabyte.
+    """
+    names = (
+        *("library", "kernel", "system", "gpu", "latency_us", "duration_ms", "bandwidth_GB_s"),
+        *("predicted_latency_us", "predicted_bandwidth_GB_s"),
+    )
+    blank = [""] * len(frame)
+    cells = [cells_of(frame, name) if name in frame.columns else blank for name in names]
+    for library, kernel, system, gpu, *numbers in zip(*cells, strict=True):
+        latency, duration, rate, latency_found, rate_found = map(positive, numbers)
+        what = str(system) or f"{library}, {kernel}"
+        if latency is None and duration is not None:
+            latency = 1e3 * duration
+        if latency is not None:
+            yield what, str(gpu), latency, latency_found
+        elif rate is not None:
+            yield what, str(gpu), 1 / rate, None if rate_found is None else 1 / rate_found
+
+
+def score(frame: pd.DataFrame) -> SecondsScores:
     """Compare the seconds of `validate` with those beside them."""
-    pairs = list(_pairs(frame))
-    return DiffusionScores(
+    return _scores(frame, list(_pairs(frame)))
+
+
+def exchanges(frame: pd.DataFrame) -> SecondsScores:
+    """The same of exchanges with experts and transfers of KV caches."""
+    return _scores(frame, list(_exchange_pairs(frame)))
+
+
+def _scores(
+    frame: pd.DataFrame, pairs: list[tuple[str, str, float, float | None]]
+) -> SecondsScores:
+    return SecondsScores(
         groups=[
             GroupErrors.of(*labels, [pair[2:] for pair in group], ranked=False)
             for labels, group in grouped(pairs, lambda pair: pair[:2]).items()
