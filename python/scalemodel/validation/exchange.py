@@ -122,15 +122,14 @@ def _counted_copies(row: Row, topk: int, ranks: int, nodes: int) -> float:
 
 
 def _transfers() -> list[tuple[str, _core.LogGP, float]]:
-    table = catalog.load("reference", "kv_transfer")
+    """Systems by a pattern of their names: start of a transfer, and share of the links' rate."""
     found = []
-    for key, entry in table.items():
-        if not isinstance(entry, dict):
-            continue
-        reader = Reader(entry, f"reference/kv_transfer.{key}")
-        start_s = reader.quantity("start", "s")
-        found.append((reader.text("pattern", ""), start_s, reader.fraction("share_fraction")))
-    return [(pattern, _core.LogGP(latency_s=start_s), share) for pattern, start_s, share in found]
+    for key, entry in catalog.load("reference", "kv_transfer").items():
+        if isinstance(entry, dict):
+            reader = Reader(entry, f"reference/kv_transfer.{key}")
+            start = _core.LogGP(latency_s=reader.quantity("start", "s"))
+            found.append((reader.text("pattern", ""), start, reader.fraction("share_fraction")))
+    return found
 
 
 def _transfer(row: Row, systems: Sequence[tuple[str, _core.LogGP, float]]) -> Prediction:
