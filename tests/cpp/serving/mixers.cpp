@@ -4,8 +4,6 @@
 namespace scalemodel::testing {
 namespace {
 
-const RequestMix kMix{1000, 200, 0, 0, 0};
-
 /// State spaces alone: 32 heads of 64 values, a state of 128.
 DecoderShape scans() {
   DecoderShape s = dense_7b_shape();
