@@ -288,8 +288,8 @@ void bind_transformer(py::module_& m) {
          int v_head_dim, int q_lora_rank, int kv_lora_rank, int rope_head_dim, int ffn, bool gated,
          bool causal, bool rotary, bool bias, int norms_per_layer, int experts,
          int experts_per_token, int shared_ffn, int modulation, int modulation_vectors,
-         int modalities, bool qk_norm, bool parallel, double context_tokens, int context_width,
-         int window, double tokens) {
+         int modalities, bool qk_norm, bool parallel, bool linear, int depthwise,
+         double context_tokens, int context_width, int window, double tokens) {
         TransformerShape shape;
         shape.layers = layers;
         shape.hidden = hidden;
@@ -314,6 +314,8 @@ void bind_transformer(py::module_& m) {
         shape.modalities = modalities;
         shape.qk_norm = qk_norm;
         shape.parallel = parallel;
+        shape.linear = linear;
+        shape.depthwise = depthwise;
         shape.context_tokens = context_tokens;
         shape.context_width = context_width;
         shape.window = window;
@@ -326,7 +328,8 @@ void bind_transformer(py::module_& m) {
       py::arg("rotary"), py::arg("bias"), py::arg("norms_per_layer"), py::arg("experts"),
       py::arg("experts_per_token"), py::arg("shared_ffn"), py::arg("modulation"),
       py::arg("modulation_vectors"), py::arg("modalities"), py::arg("qk_norm"), py::arg("parallel"),
-      py::arg("context_tokens"), py::arg("context_width"), py::arg("window"), py::arg("tokens"));
+      py::arg("linear"), py::arg("depthwise"), py::arg("context_tokens"), py::arg("context_width"),
+      py::arg("window"), py::arg("tokens"));
 }
 
 void bind_builders(py::module_& m) {

@@ -170,6 +170,10 @@ struct TransformerShape {
   int modalities = 1;
   bool qk_norm = false;   ///< of queries and keys, head by head
   bool parallel = false;  ///< attention and feed-forward side by side, their outputs in one product
+  /// Linear attention: keys and values are summed up to a square of the head size, which queries
+  /// read (Katharopoulos et al., arXiv 2006.16236).
+  bool linear = false;
+  int depthwise = 0;  ///< width of a convolution, channel by channel, in the feed-forward block
   /// Attention to another sequence after the layer's own: its tokens, and their width; 0: none.
   double context_tokens = 0;
   int context_width = 0;

@@ -52,6 +52,17 @@ Unit modulation_unit(const TransformerShape& s) {
   return unit;
 }
 
+/// In the place of the scores: both sides pass their activation, keys and values are read once more
+/// for their sum, queries for the outputs. The products, 4 d for every value, hide beside that.
+void make_linear(Unit& unit, double queries, double keys) {
+  const auto core =
+      std::ranges::find(unit.operators, OperatorKind::attention, &LayerOperator::kind);
+  LayerOperator sums =
+      passing(OperatorKind::elementwise, "linear_attention", queries + 2 * keys, Cut::columns);
+  sums.depth = (4 * queries + 4 * keys) / sums.columns;
+  *core = std::move(sums);
+}
+
 /// What diffusion transformers do around attention: norms of queries and keys, and copies that lay
 /// side by side the queries, keys and values of all modalities, or what attention and feed-forward
 /// block give (black-forest-labs/flux, modules/layers.py: DoubleStreamBlock, SingleStreamBlock).
@@ -68,6 +79,19 @@ void add_around_attention(Unit& unit, const TransformerShape& s) {
     around.back().depth = 2;
   }
   unit.operators.insert(core, around.begin(), around.end());
+  if (s.linear) make_linear(unit, q, kv);
+  finish_unit(unit);
+}
+
+/// A convolution of the map, channel by channel, between the products of a feed-forward block (Xie
+/// et al., SANA, arXiv 2410.10629, section 2.2): weights beside those of the products.
+void add_depthwise(Unit& unit, const TransformerShape& s) {
+  const auto activation =
+      std::ranges::find(unit.operators, OperatorKind::activation, &LayerOperator::kind);
+  const double channels = (s.gated ? 2.0 : 1.0) * s.ffn;
+  LayerOperator op = passing(OperatorKind::convolution, "depthwise", channels, Cut::columns);
+  op.bias = channels * (1.0 * s.depthwise * s.depthwise + 1);
+  unit.operators.insert(activation, std::move(op));
   finish_unit(unit);
 }
 
@@ -125,6 +149,7 @@ LayerGroup transformer(std::string name, const TransformerShape& shape) {
     need(shape.modulation_vectors >= 1, name, "modulation_vectors", shape.modulation_vectors,
          "at least 1");
   }
+  need(shape.depthwise >= 0, name, "depthwise", shape.depthwise, "at least 0");
   need(shape.modalities >= 1, name, "modalities", shape.modalities, "at least 1");
   if (shape.context_tokens > 0) {
     need(shape.tokens > 0, name, "tokens", shape.tokens, "given beside context_tokens");
@@ -137,9 +162,10 @@ LayerGroup transformer(std::string name, const TransformerShape& shape) {
   group.repeat = shape.layers;
   if (shape.modulation > 0) group.units.push_back(modulation_unit(shape));
   std::vector<Unit> layer = layer_units(layer_shape(shape));
-  if (shape.qk_norm || shape.modalities > 1 || shape.parallel) {
+  if (shape.qk_norm || shape.modalities > 1 || shape.parallel || shape.linear) {
     add_around_attention(layer.front(), shape);
   }
+  if (shape.depthwise > 0 && shape.experts == 0) add_depthwise(layer.back(), shape);
   for (Unit& unit : layer) {
     // A token meets the weights of its own kind: as many products, more parameters.
     unit.parameters_cut *= shape.modalities;

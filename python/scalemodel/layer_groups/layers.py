@@ -276,6 +276,10 @@ class Transformer(Group):
         Kinds of tokens that attend to each other, each with weights of its own.
     qk_norm, parallel : bool
         Norms of queries and keys; attention and feed-forward block side by side.
+    linear : bool
+        Linear attention: keys and values are summed up before queries read them.
+    depthwise : int
+        Width of a convolution, channel by channel, inside the feed-forward block; 0: none.
     context_tokens, context_width : float, int
         Tokens of another sequence that every layer attends to as well, and their width; 0: none.
     window : int
@@ -314,6 +318,8 @@ class Transformer(Group):
     modalities: int = 1
     qk_norm: bool = False
     parallel: bool = False
+    linear: bool = False
+    depthwise: int = 0
     context_tokens: float = 0
     context_width: int = 0
     window: int = 0
@@ -325,8 +331,8 @@ class Transformer(Group):
         counts = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "norms_per_layer")
         latent = ("v_head_dim", "q_lora_rank", "kv_lora_rank", "rope_head_dim")
         more = ("experts", "experts_per_token", "shared_ffn", "window")
-        diffusion = ("modulation", "modulation_vectors", "modalities", "context_width")
-        named = ("gated", "causal", "rotary", "bias", "qk_norm", "parallel")
+        diffusion = ("modulation", "modulation_vectors", "modalities", "depthwise", "context_width")
+        named = ("gated", "causal", "rotary", "bias", "qk_norm", "parallel", "linear")
         flags = {name: _flag(self, name) for name in named}
         return _core.transformer_group(
             **self._given(*counts, *latent, *more, *diffusion, **flags),

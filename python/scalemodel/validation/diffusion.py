@@ -56,9 +56,10 @@ OUTPUT_COLUMNS = (
     *("predicted_step_time_s", "predicted_latency_s", "predicted_samples_per_s"),
     *("predicted_note", "skip_reason"),
 )
-#: Pixels of an image, either way, behind one place of the latents that U-Nets and patches of
-#: transformers see; frames of a video behind one.
-_PIXELS, _PATCH_PIXELS, _FRAMES = 8, 16, 4
+#: Pixels of an image, either way, behind one place of what a kind of model sees: latents, patches
+#: of two latents, latents of a deep autoencoder (arXiv 2410.10733). Frames of a video behind one.
+_PIXELS = {"unet": 8, "linear": 32, "": 16}
+_FRAMES = 4
 #: Samples at a time of an accelerator that generates as many as it can, where a row says nothing.
 _OFFLINE_BATCH = 8
 #: Seconds of the CPU for a kernel that an eager framework launches: steps of PyTorch 2.11 without a
@@ -86,10 +87,6 @@ def _model(row: Row) -> ComposedModel:
         raise SkippedRowError(f"unknown_architecture:{name}" if name else "missing:model") from None
 
 
-def _is_u_net(row: Row) -> bool:
-    return "unet" in row.text("kind").lower()
-
-
 def _sized(model: ComposedModel, row: Row) -> ComposedModel:
     """The model on samples of the row's size."""
     size = re.search(r"(\d+)\s*[x*]\s*(\d+)", row.text("resolution"))
@@ -97,7 +94,7 @@ def _sized(model: ComposedModel, row: Row) -> ComposedModel:
     if size is None and tokens is None:
         raise SkippedRowError("missing:resolution")
     if size is not None:
-        pixels = _PIXELS if _is_u_net(row) else _PATCH_PIXELS
+        pixels = next(side for kind, side in _PIXELS.items() if kind in row.text("kind").lower())
         patches = int(size[1]) / pixels * int(size[2]) / pixels
         frames = row.number("frames") or 1
         patches *= 1 + (frames - 1) // _FRAMES

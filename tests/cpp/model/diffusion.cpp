@@ -78,6 +78,21 @@ TEST_CASE("a modality has weights of its own and no products") {
   CHECK(two.forward_flop(1) == one.forward_flop(1));
 }
 
+TEST_CASE("linear attention has no scores, and a convolution between products has weights") {
+  TransformerShape shape = block();
+  const LayerGroup usual = transformer("usual", shape);
+  shape.linear = true;
+  const LayerGroup linear = transformer("linear", shape);
+  CHECK(linear.parameters() == usual.parameters());
+  const double scores = 4.0 * 512 * 512 * 256;
+  CHECK((usual.forward_flop(1) - linear.forward_flop(1)).base() == Approx(3 * scores));
+  shape.depthwise = 3;
+  const LayerGroup convolved = transformer("convolved", shape);
+  CHECK(convolved.parameters() - linear.parameters() == 3 * 1024 * 10);
+  shape.depthwise = -1;
+  CHECK_THROWS_AS(transformer("none", shape), MalformedQuestion);
+}
+
 TEST_CASE("a malformed convolution or layer names what is wrong") {
   ConvolutionShape shape;
   shape.tokens = 16;

@@ -19,6 +19,7 @@ PUBLISHED = {
     "wan_2_1_t2v_1_3b": 1_418.9,
     "hunyuan_video": 12_821.0,
     "stable_diffusion_2_unet": 865.9,
+    "sana_1_6b_4k": 1_604.5,
     "sdxl_unet": 2_567.5,
     "image_decoder": 49.5,
 }
@@ -32,7 +33,8 @@ def convolution(**changes: Any) -> sm.Convolution:
 
 def step_s(group: sm.Transformer | sm.Convolution, mesh: str = "ddp") -> float:
     model = sm.compose("one", groups=[group])
-    return float(sm.estimate(model, NODE, TASK, sm.GroupStrategy(mesh)).step_time_s)
+    found = sm.estimate(model, NODE, TASK, sm.GroupStrategy(mesh))
+    return float(found.step_time_s) - float(found.overhead_s)
 
 
 # ------------------------------------------------------------------------------------ published
@@ -97,6 +99,23 @@ def test_another_sequence_adds_its_products() -> None:
     beside = sm.Transformer(layers=3, context_tokens=text, context_width=width, **LAYER).core
     own = 4 * tokens * h * h + 4 * text * width * h + 4 * tokens * text * h
     assert beside.forward_flop(1) - alone.forward_flop(1) == pytest.approx(3 * own)
+
+
+def test_linear_attention_grows_with_the_tokens_alone() -> None:
+    def seconds(tokens: int, linear: bool) -> float:
+        shape = {**LAYER, "hidden": 1024, "heads": 8, "ffn": 4096, "tokens": tokens}
+        return step_s(sm.Transformer(layers=8, linear=linear, **shape))
+
+    for tokens in (32_768, 131_072):
+        assert seconds(tokens, True) < seconds(tokens, False)
+        assert 1.9 < seconds(2 * tokens, True) / seconds(tokens, True) < 2.1
+    assert seconds(262_144, False) > 3.5 * seconds(131_072, False)
+
+
+def test_a_convolution_inside_the_block_has_its_weights() -> None:
+    plain = sm.Transformer(layers=2, gated=True, **LAYER).core
+    convolved = sm.Transformer(layers=2, gated=True, depthwise=3, **LAYER).core
+    assert convolved.parameters - plain.parameters == 2 * 2 * 1024 * (9 + 1)
 
 
 def test_ranks_share_the_tokens_of_a_sample() -> None:
@@ -180,6 +199,7 @@ def test_a_malformed_convolution_is_named(changes: dict[str, Any], named: str) -
         ({"context_tokens": 77, "context_width": 64, "tokens": 0}, "tokens=0"),
         ({"modulation": 64, "modulation_vectors": 0}, "modulation_vectors=0"),
         ({"parallel": 1}, "parallel=1"),
+        ({"depthwise": -1}, "depthwise=-1"),
     ],
 )
 def test_a_malformed_transformer_is_named(changes: dict[str, Any], named: str) -> None:
