@@ -39,6 +39,14 @@ _MODES = (
     (r"deepep", "deepep_v1_normal"),
     (r"one.?sided", "nvlink_one_sided"),
 )
+#: What moves a cache, by what the row says, and its constants.
+_SYSTEMS = (
+    (r"block size", "blocks"),
+    (r"mooncake", "mooncake"),
+    (r"dma|memcpy", "copy_engine"),
+    (r"kernel", "copy_kernel"),
+    (r"", "other"),
+)
 #: Tokens of a rank in the benchmarks of rates, where a row does not say.
 _MANY_TOKENS = 4096
 #: Bytes of a transfer whose length a row does not say: long enough that its start counts little.
@@ -123,12 +131,12 @@ def _counted_copies(row: Row, topk: int, ranks: int, nodes: int) -> float:
 
 def _transfers() -> list[tuple[str, _core.LogGP, float]]:
     """Systems by a pattern of their names: start of a transfer, and share of the links' rate."""
+    table = Reader(catalog.load("reference", "kv_transfer"), "reference/kv_transfer")
     found = []
-    for key, entry in catalog.load("reference", "kv_transfer").items():
-        if isinstance(entry, dict):
-            reader = Reader(entry, f"reference/kv_transfer.{key}")
-            start = _core.LogGP(latency_s=reader.quantity("start", "s"))
-            found.append((reader.text("pattern", ""), start, reader.fraction("share_fraction")))
+    for pattern, key in _SYSTEMS:
+        entry = table.sub(key)
+        start = _core.LogGP(latency_s=entry.number("start_s"))
+        found.append((pattern, start, entry.fraction("share_fraction")))
     return found
 
 
