@@ -20,10 +20,10 @@ verbs take both:
 from __future__ import annotations
 
 from scalemodel.layer_groups.estimate import GroupEstimate
+from scalemodel.layer_groups.group import Group
 from scalemodel.layer_groups.layers import (
     Convolution,
     EmbeddingTables,
-    Group,
     Head,
     Interaction,
     Mlp,

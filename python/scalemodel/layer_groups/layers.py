@@ -2,102 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
-
-
-@dataclass(frozen=True, kw_only=True)
-class Group(ABC):
-    """What every layer group says.
-
-    Attributes
-    ----------
-    name : str
-        Unique in its model; default: the kind.
-    after : sequence of str, optional
-        Groups whose output it reads; default: the group before it. Empty: the model's input.
-    mesh : str
-        Groups of the same `mesh` are sharded alike; default: the group's own name.
-    trained : bool
-        False: its weights get no gradient.
-    frozen_bytes : float
-        Bytes of a frozen weight (0.5 for 4-bit weights under adapters); 0: as when trained.
-    """
-
-    kind: ClassVar[str] = ""
-    name: str = ""
-    after: Sequence[str] | None = None
-    mesh: str = ""
-    trained: bool = True
-    frozen_bytes: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not self.name:
-            object.__setattr__(self, "name", self.kind)
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, list):
-                object.__setattr__(self, item.name, tuple(value))
-        if isinstance(self.after, str):
-            object.__setattr__(self, "after", (self.after,))
-        names = self.after
-        if names is not None and not (
-            isinstance(names, tuple) and all(isinstance(name, str) for name in names)
-        ):
-            raise ScaleModelError(
-                f"{self.name}: after={self.after!r}: must be names of groups that come before it"
-            )
-        if not isinstance(self.name, str) or not isinstance(self.mesh, str):
-            raise ScaleModelError(f"name={self.name!r}, mesh={self.mesh!r}: must be texts")
-        if not isinstance(self.trained, bool):
-            raise ScaleModelError(f"{self.name}: trained={self.trained!r}: must be True or False")
-        if not 0 <= _number(self, "frozen_bytes") <= 8:
-            raise ScaleModelError(
-                f"{self.name}: frozen_bytes={self.frozen_bytes!r}: must be from 0 to 8"
-            )
-        self.core  # noqa: B018  a malformed group is an error at once
-
-    @property
-    @abstractmethod
-    def core(self) -> _core.LayerGroup:
-        """The engine's group."""
-
-    def _given(self, *counts: str, **others: object) -> dict[str, Any]:
-        """Arguments of the engine's builder: the name, checked whole numbers, and others."""
-        return {"name": self.name, **{name: _count(self, name) for name in counts}, **others}
-
-
-def _number(group: Group, name: str) -> float:
-    value = getattr(group, name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ScaleModelError(f"{group.name}: {name}={value!r}: must be a number")
-    return float(value)
-
-
-def _tokens(group: Group, name: str = "tokens") -> float:
-    value = _number(group, name)
-    if not 0 <= value <= 1e9:
-        raise ScaleModelError(f"{group.name}: {name}={value!r}: must be from 0 to 1e9")
-    return value
-
-
-def _count(group: Group, name: str) -> int:
-    value = getattr(group, name)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
-        raise ScaleModelError(f"{group.name}: {name}={value!r}: must be a whole number, 0 or more")
-    return value
-
-
-def _flag(group: Group, name: str) -> bool:
-    value = getattr(group, name)
-    if not isinstance(value, bool):
-        raise ScaleModelError(f"{group.name}: {name}={value!r}: must be True or False")
-    return value
+from scalemodel.layer_groups.group import Group, count_of, flag_of, number_of, tokens_of
 
 
 def _per_table(group: EmbeddingTables, name: str) -> list[float]:
@@ -149,7 +60,7 @@ class EmbeddingTables(Group):
     @property
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
-        tables, dim = _count(self, "tables"), _count(self, "dim")
+        tables, dim = count_of(self, "tables"), count_of(self, "dim")
         if tables > 1_000_000:
             raise ScaleModelError(f"{self.name}: tables={tables}: must be at most 1e6")
         rows, pooling = _per_table(self, "rows"), _per_table(self, "pooling")
@@ -157,7 +68,7 @@ class EmbeddingTables(Group):
         for shape in zip(rows, pooling, strict=True):
             shapes[shape] = shapes.get(shape, 0) + 1
         classes = [(float(count), *shape) for shape, count in shapes.items()]
-        value_bytes, output_bytes = _number(self, "value_bytes"), _number(self, "output_bytes")
+        value_bytes, output_bytes = number_of(self, "value_bytes"), number_of(self, "output_bytes")
         for name, size in (("value_bytes", value_bytes), ("output_bytes", output_bytes)):
             if not 0.25 <= size <= 16:
                 raise ScaleModelError(f"{self.name}: {name}={size}: must be from 0.25 to 16")
@@ -205,7 +116,7 @@ class Mlp(Group):
             raise ScaleModelError(f"{self.name}: widths={self.widths!r}: must be whole numbers")
         return _core.mlp_group(
             **self._given(
-                "repeat", "experts", "experts_per_sample", widths=widths, bias=_flag(self, "bias")
+                "repeat", "experts", "experts_per_sample", widths=widths, bias=flag_of(self, "bias")
             )
         )
 
@@ -333,11 +244,11 @@ class Transformer(Group):
         more = ("experts", "experts_per_token", "shared_ffn", "window")
         diffusion = ("modulation", "modulation_vectors", "modalities", "depthwise", "context_width")
         named = ("gated", "causal", "rotary", "bias", "qk_norm", "parallel", "linear")
-        flags = {name: _flag(self, name) for name in named}
+        flags = {name: flag_of(self, name) for name in named}
         return _core.transformer_group(
             **self._given(*counts, *latent, *more, *diffusion, **flags),
-            context_tokens=_tokens(self, "context_tokens"),
-            tokens=_tokens(self),
+            context_tokens=tokens_of(self, "context_tokens"),
+            tokens=tokens_of(self),
         )
 
 
@@ -395,7 +306,7 @@ class Convolution(Group):
             **self._given("condition"),
             blocks=list(self.blocks),
             convolutions=list(self.convolutions),
-            tokens=_tokens(self),
+            tokens=tokens_of(self),
         )
 
 
@@ -419,7 +330,7 @@ class TokenEmbedding(Group):
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
         return _core.token_embedding_group(
-            **self._given("vocab", "hidden", "positions", tokens=_tokens(self))
+            **self._given("vocab", "hidden", "positions", tokens=tokens_of(self))
         )
 
 
@@ -442,7 +353,7 @@ class PatchEmbedding(Group):
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
         return _core.patch_embedding_group(
-            **self._given("patch_values", "hidden", tokens=_tokens(self))
+            **self._given("patch_values", "hidden", tokens=tokens_of(self))
         )
 
 
@@ -481,9 +392,9 @@ class Head(Group):
     def core(self) -> _core.LayerGroup:
         """The engine's group."""
         flags = {
-            name: _flag(self, name) for name in ("tied", "loss", "every_token", "norm", "bias")
+            name: flag_of(self, name) for name in ("tied", "loss", "every_token", "norm", "bias")
         }
-        return _core.head_group(**self._given("hidden", "outputs", **flags, tokens=_tokens(self)))
+        return _core.head_group(**self._given("hidden", "outputs", **flags, tokens=tokens_of(self)))
 
 
 KINDS: dict[str, type[Group]] = {

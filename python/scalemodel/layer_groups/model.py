@@ -12,9 +12,9 @@ import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.safe_text import plain
+from scalemodel.layer_groups.group import Group
 from scalemodel.layer_groups.layers import (
     Convolution,
-    Group,
     PatchEmbedding,
     group_from_table,
 )

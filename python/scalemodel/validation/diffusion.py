@@ -152,6 +152,8 @@ def _training(row: Row) -> Prediction:
     ranks, tp, cp = where.accelerators, _degree(row, "tp"), _degree(row, "cp")
     if _degree(row, "pp") > 1:
         raise SkippedRowError("unsupported:mesh")
+    if ranks % (tp * cp):
+        raise SkippedRowError("illegal:mesh")
     replicas = ranks // (tp * cp)
     batch = row.required_count("global_batch")
     micro_batch = row.count("micro_batch") or -(-batch // replicas)
@@ -226,9 +228,7 @@ def _serving(row: Row) -> Prediction:
     if _degree(row, "pp") > 1:
         notes.append("stages of patches as a split sequence")
     alone = where.accelerators > 1 and tp * halves * cp == 1
-    batch = row.count("global_batch") or (
-        _OFFLINE_BATCH if alone or not row.text("latency_s") else 1
-    )
+    batch = row.count("global_batch") or _OFFLINE_BATCH
     if alone:  # every accelerator generates samples of its own
         where = replace(where, accelerators=1, node_accelerators=1)
     task = BatchInference(global_batch=batch * passes, sequence=1, precision=precision)
@@ -262,4 +262,6 @@ def predict(table: Table) -> list[Prediction]:
             predictions.append(_serving(row) if serves else _training(row))
         except SkippedRowError as skipped:
             predictions.append(Prediction(skip_reason=str(skipped)))
+        except ScaleModelError as error:  # a size or a place that the model cannot have
+            predictions.append(Prediction(skip_reason=f"illegal:{error.code}"))
     return predictions

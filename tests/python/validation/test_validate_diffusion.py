@@ -107,6 +107,9 @@ def test_samples_steps_and_ranks_weigh_as_they_should(tmp_path: Path) -> None:
         ({"resolution": "", "tokens_per_sample": ""}, "missing:resolution"),
         ({"pp": "4"}, "unsupported:mesh"),
         ({"global_batch": "1023"}, "illegal:batch"),
+        ({"tp": "64", "micro_batch": ""}, "illegal:mesh"),
+        ({"model": "bert_large", "tokens_per_sample": ""}, "illegal:malformed"),
+        ({"resolution": "4x4", "tokens_per_sample": ""}, "illegal:malformed"),
         ({"global_batch": ""}, "missing:global_batch"),
     ],
 )

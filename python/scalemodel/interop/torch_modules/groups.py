@@ -10,7 +10,7 @@ import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.interop.torch_modules.recording import Operator, Recording, Step, record
 from scalemodel.layer_groups import ComposedModel, EmbeddingTables, compose
-from scalemodel.layer_groups.layers import Group
+from scalemodel.layer_groups.group import Group
 
 #: Of the engine: layer groups of a model, and layers of a period.
 _MOST_GROUPS, _MOST_UNITS = 16, 64
