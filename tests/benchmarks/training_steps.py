@@ -36,6 +36,7 @@ COLUMNS = (
     *("precision", "precision_class", "gpu", "gpu_mem_GB", "n_gpus", "gpus_per_node", "tp", "pp"),
     *("dp", "cp", "ep", "sharding", "recompute", "flash_attn", "seq_parallel", "other_flags"),
     *("status", "norm_step_time_s", "norm_basis", "memory_GB", "memory_basis"),
+    "optimizer_s",
 )
 
 
@@ -56,7 +57,8 @@ class Run:
     micro_batch: int
     micro_batches: int = 1
     compiled: bool = True
-    recompute: bool = False
+    recompute: str = ""  # "full" blocks, "mlp" (feed-forward and its norm), "core_attn", or nothing
+    optimizer: str = "adamw"  # or "muon": matrices of blocks by Newton-Schulz, the rest by AdamW
     tied: bool = False
     qk_norm: bool = False
     experts: int = 0
@@ -66,7 +68,10 @@ class Run:
     def name(self) -> str:
         return (
             f"{self.model}-{self.layers}l-s{self.sequence}-b{self.micro_batch}x{self.micro_batches}"
-            f"-{'compiled' if self.compiled else 'eager'}{'-recompute' if self.recompute else ''}"
+            f"-{'compiled' if self.compiled else 'eager'}"
+            f"{'-recompute' if self.recompute else ''}"
+            f"{f'_{self.recompute}' if self.recompute not in ('', 'full') else ''}"
+            f"{'-muon' if self.optimizer == 'muon' else ''}"
         )
 
 
@@ -82,6 +87,7 @@ _GPT_PADDED = partial(
     Run, "gpt2_medium, vocabulary padded", "gpt", 24, 1024, 16, 16, 64, 4096, 50304, tied=True
 )
 _GPT_XL = partial(Run, "gpt2_xl", "gpt", 48, 1600, 25, 25, 64, 6400, 50257, tied=True)
+_PHI = partial(Run, "phi_3_mini", "llama", 8, 3072, 32, 32, 96, 8192, 32064)
 _GEMMA = partial(Run, "gemma_2b", "llama", 18, 2048, 8, 1, 256, 16384, 256000, tied=True)
 _EXPERTS = partial(
     Run, "olmoe_1b_7b", "llama", 4, 2048, 16, 16, 128, 1024, 50304, experts=64, top_k=8
@@ -90,32 +96,47 @@ _EXPERTS = partial(
 RUNS = (
     _LLAMA_1B(4096, 2),
     _GPT_XL(1024, 8, compiled=False),
-    _LLAMA_8B(8192, 1, recompute=True),
+    _LLAMA_8B(8192, 1, recompute="full"),
     _QWEN(4096, 4),
     _LLAMA_1B(2048, 4, compiled=False),
-    _LLAMA_3B(4096, 1, recompute=True),
+    _LLAMA_3B(4096, 1, recompute="full"),
     _GPT_MEDIUM(1024, 16),
-    _LLAMA_1B(16384, 1, recompute=True),
+    _LLAMA_1B(16384, 1, recompute="full"),
     _EXPERTS(4096, 2, compiled=False),
     _LLAMA_1B(2048, 1, 8),
     _GPT_XL(1024, 4),
     _GPT_MEDIUM(1024, 4, compiled=False),
     _QWEN(1024, 8, compiled=False),
     _LLAMA_8B(2048, 4),
-    _LLAMA_3B(8192, 1, recompute=True),
+    _LLAMA_3B(8192, 1, recompute="full"),
     _EXPERTS(2048, 8, compiled=False),
     _GPT_PADDED(1024, 16),
-    _LLAMA_8B(4096, 2, recompute=True),
+    _LLAMA_8B(4096, 2, recompute="full"),
     _LLAMA_3B(2048, 2),
     _QWEN(8192, 2),
     _LLAMA_1B(8192, 2),
     _GPT_SMALL(1024, 32),
-    _GEMMA(2048, 4, recompute=True),
+    _GEMMA(2048, 4, recompute="full"),
     _EXPERTS(1024, 4, compiled=False),
     _LLAMA_1B(8192, 1, compiled=False),
     _GPT_SMALL(1024, 32, compiled=False),
     _GPT_PADDED(1024, 16, compiled=False),
     _LLAMA_8B(2048, 1, 4),
+    _LLAMA_1B(4096, 2, optimizer="muon"),
+    _QWEN(4096, 4, optimizer="muon"),
+    _LLAMA_8B(4096, 1, optimizer="muon"),
+    _GPT_XL(1024, 4, optimizer="muon"),
+    *(
+        model(sequence, batch, recompute=recompute)
+        for model, sequence, batch in (
+            (_LLAMA_1B, 4096, 4),
+            (_LLAMA_3B, 4096, 2),
+            (_GPT_MEDIUM, 1024, 32),
+        )
+        for recompute in ("", "core_attn", "mlp", "full")
+    ),
+    _PHI(4096, 2),
+    _LLAMA_1B(32768, 1, recompute="full"),
 )
 
 
@@ -135,6 +156,10 @@ class Norm(nn.Module):
         return functional.layer_norm(
             x, self.shape, self.weight.to(x.dtype), self.bias.to(x.dtype), 1e-5
         )
+
+
+#: Keeps the inputs of a call alone and repeats it before its backward pass.
+again = partial(checkpoint, use_reentrant=False)
 
 
 def rotated(x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
@@ -218,10 +243,20 @@ class Block(nn.Module):
         q, k = q.transpose(1, 2), k.transpose(1, 2)
         if run.family == "llama":
             q, k = rotated(q, cosine, sine), rotated(k, cosine, sine)
-        shared = {"enable_gqa": True} if run.kv_heads != run.heads else {}
-        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, **shared)
+        y = (
+            again(self.attended, q, k, v)
+            if run.recompute == "core_attn"
+            else self.attended(q, k, v)
+        )
         x = x + self.out(y.transpose(1, 2).flatten(2))
-        return x + self.feed(self.feed_norm(x))
+        return x + (again(self.fed, x) if run.recompute == "mlp" else self.fed(x))
+
+    def attended(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        grouped = self.run.kv_heads != self.run.heads
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
+
+    def fed(self, x: torch.Tensor) -> torch.Tensor:
+        return self.feed(self.feed_norm(x))
 
 
 class Decoder(nn.Module):
@@ -253,8 +288,8 @@ class Decoder(nn.Module):
             x = x + self.positions.weight
         x = x.bfloat16()
         for block in self.blocks:
-            if self.run.recompute:
-                x = checkpoint(block, x, self.cosine, self.sine, use_reentrant=False)
+            if self.run.recompute == "full":
+                x = again(block, x, self.cosine, self.sine)
             else:
                 x = block(x, self.cosine, self.sine)
         return self.loss(self.head(self.norm(x)), labels)
@@ -265,29 +300,60 @@ def cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
 
 
-def prepared(run: Run) -> tuple[Decoder, Callable[[], float]]:
-    """The model and a call that makes one step and returns its loss, without waiting for it."""
+def optimizers(run: Run, model: Decoder) -> list[torch.optim.Optimizer]:
+    """What updates the parameters: matrices of blocks by Muon where the run asks for it."""
+    matrices = [weight for weight in model.blocks.parameters() if weight.dim() == 2]
+    if run.optimizer == "adamw":
+        return [torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)]
+    chosen = {id(weight) for weight in matrices}
+    others = [weight for weight in model.parameters() if id(weight) not in chosen]
+    return [
+        torch.optim.Muon(matrices, lr=1e-3),
+        torch.optim.AdamW(others, lr=1e-4, fused=True),
+    ]
+
+
+def update_s(updates: list[torch.optim.Optimizer], model: Decoder) -> float:
+    """Seconds of the optimizer alone, of gradients that are there."""
+    for weight in model.parameters():
+        weight.grad = torch.zeros_like(weight) + 1e-4
+    for repeat in range(2 + STEPS):
+        if repeat == 2:
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+        for optimizer in updates:
+            optimizer.step()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) / STEPS
+
+
+def prepared(run: Run) -> tuple[Decoder, list[torch.optim.Optimizer], Callable[[], float]]:
+    """The model, its optimizers, and a call that makes one step and returns its loss.
+
+    The call does not wait for the loss.
+    """
     with torch.device("cuda"):
         model = Decoder(run)
     if run.compiled:
         for block in model.blocks:
             block.compile(fullgraph=True)
         model.loss = torch.compile(cross_entropy, fullgraph=True)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    updates = optimizers(run, model)
     shape = (run.micro_batch, run.sequence)
 
     def step() -> Any:
-        optimizer.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)
         for _ in range(run.micro_batches):
             tokens = torch.randint(run.vocab, shape, device="cuda")
             with torch.autocast("cuda", dtype=torch.bfloat16):
                 loss = model(tokens, tokens)
             (loss / run.micro_batches).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        for optimizer in updates:
+            optimizer.step()
         return loss
 
-    return model, step
+    return model, updates, step
 
 
 def kernels(step: Callable[[], object]) -> list[dict[str, object]]:
@@ -311,7 +377,7 @@ def measured(run: Run, directory: Path | None) -> dict[str, object]:
     gc.collect()  # models are in cycles: the one before would count as this one's memory
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    model, step = prepared(run)
+    model, updates, step = prepared(run)
     for _ in range(WARM_UP):
         step()
     torch.cuda.synchronize()
@@ -358,7 +424,7 @@ def measured(run: Run, directory: Path | None) -> dict[str, object]:
         "gpu_mem_GB": round(device.total_memory / 1e9),
         **dict.fromkeys(("n_gpus", "gpus_per_node", "tp", "pp", "dp", "cp", "ep"), 1),
         "sharding": "none",
-        "recompute": "full" if run.recompute else "none",
+        "recompute": run.recompute or "none",
         "flash_attn": "yes",
         "seq_parallel": "no",
         "other_flags": ";".join(
@@ -366,6 +432,7 @@ def measured(run: Run, directory: Path | None) -> dict[str, object]:
                 "autocast",
                 "compile=blocks" if run.compiled else "eager;norm kernel",
                 *(["grouped_mm"] if run.experts else []),
+                *(["optimizer=muon"] if run.optimizer == "muon" else []),
             )
         ),
         "status": "ok",
@@ -373,6 +440,7 @@ def measured(run: Run, directory: Path | None) -> dict[str, object]:
         "norm_basis": "step_time",
         "memory_GB": reserved / 1e9,
         "memory_basis": f"reserved; allocated {allocated / 1e9:.2f} GB",
+        "optimizer_s": update_s(updates, model),
     }
 
 

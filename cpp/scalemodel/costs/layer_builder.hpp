@@ -1,6 +1,8 @@
 // Collects the operators of one layer: what each costs, and the CPU overhead of launching it.
 #pragma once
 
+#include <array>
+#include <optional>
 #include <string_view>
 
 #include "scalemodel/costs/layer_cost.hpp"
@@ -32,6 +34,11 @@ class LayerBuilder {
                MessageList* messages)
       : conditions_(conditions), cluster_(cluster), list_(list), messages_(messages) {}
 
+  /// The module that operators belong to from here on; none: nothing repeats them by itself.
+  void enter(std::optional<Module> module) {
+    module_ = module ? &modules_[static_cast<std::size_t>(*module)] : nullptr;
+  }
+
   /// y[m,n] = x[m,k] w[k,n]: forward, dx = dy w' and dw = x' dy, the last accumulated into the
   /// gradient buffer (read and written). Narrow formats quantise x and dy once, in
   /// the layouts of both GEMMs that read them.
@@ -43,16 +50,16 @@ class LayerBuilder {
     const bool one_by_one = options.grouped && !conditions_.stack.grouped_launch;
     const double together = one_by_one ? 1 : options.batch;
     const double taps = options.taps;
-    const auto run = [&](double rows, double columns, double depth, double output_bytes,
-                         bool quantised, bool transposed = false) {
+    const auto gemm_time = [&](double rows, double columns, double depth, double output_bytes,
+                               bool quantised, bool transposed = false) {
       return (options.batch / together) *
              timer.time(
                  {rows, columns, depth, together, output_bytes, quantised, transposed, taps}) /
              efficiency;
     };
-    const Seconds forward = run(m, n, k, element, options.fused);
+    const Seconds forward = gemm_time(m, n, k, element, options.fused);
     // The gradient of a convolution's input is a convolution of that of its output.
-    const Seconds input_gradient = run(m, k / taps, n * taps, element, options.fused);
+    const Seconds input_gradient = gemm_time(m, k / taps, n * taps, element, options.fused);
     // Added up inside the GEMM, the sum is read and written. Otherwise the GEMM writes a
     // gradient of its own, which another kernel adds to the sum: 3 values; where the sum is in FP32
     // this one is then cast (6 bytes), added to that (12) and zeroed (2).
@@ -64,8 +71,8 @@ class LayerBuilder {
     const double output = fused ? 2 * sum : element;
     Seconds weight_gradient;
     if (!options.frozen) {
-      weight_gradient =
-          taps > 1 ? run(k, n, m, output, true, true) : run(n, k, m, output, true, true);
+      weight_gradient = taps > 1 ? gemm_time(k, n, m, output, true, true)
+                                 : gemm_time(n, k, m, output, true, true);
     }
     const bool added = !fused && !options.frozen && !cast;
     if (added) {
@@ -74,12 +81,13 @@ class LayerBuilder {
           cluster_.accelerator.elementwise.add_fraction * conditions_.stack.memory_efficiency,
           cluster_.accelerator);
     }
-    forward_ += forward;
+    run(forward);
     backward_ += input_gradient + weight_gradient;
     weight_gradient_ += weight_gradient;
     linear_forward_ += forward;
     linear_backward_ += input_gradient + weight_gradient;
     last_linear_ = forward;
+    if (module_ != nullptr) module_->last_linear = forward;
     // Narrow formats quantise one operand each way and arrange the scales of both for each GEMM.
     const bool narrow = conditions_.precision != conditions_.storage;
     const double gemm = narrow ? kNarrowKernels : 1, quantising = narrow ? 1 : 0;
@@ -90,7 +98,7 @@ class LayerBuilder {
       expert_launches_backward_ += options.batch * (gemm + quantising);
       expert_launches_weight_ += options.batch * weight_gradients;
     } else {
-      kernels_forward_ += kernels * (gemm + quantising);
+      launch(kernels * (gemm + quantising));
       kernels_backward_ += kernels * (gemm + quantising + weight_gradients);
       kernels_weight_ += kernels * weight_gradients;
     }
@@ -111,17 +119,17 @@ class LayerBuilder {
   void elementwise(std::string_view name, Bytes forward_bytes, Bytes backward_bytes,
                    double fraction, int forward_kernels, int backward_kernels) {
     const double rate = fraction * conditions_.stack.memory_efficiency;
-    const auto run = [&](Bytes bytes, int kernels) {
+    const auto pass = [&](Bytes bytes, int kernels) {
       if (kernels == 0) return Seconds{};
       return memory_time(bytes, rate, cluster_.accelerator) +
              (kernels - 1) * cluster_.accelerator.elementwise.launch;
     };
-    const Seconds forward = run(forward_bytes, forward_kernels);
-    const Seconds backward = run(backward_bytes, backward_kernels);
-    forward_ += forward;
+    const Seconds forward = pass(forward_bytes, forward_kernels);
+    const Seconds backward = pass(backward_bytes, backward_kernels);
+    run(forward);
     backward_ += backward;
     elementwise_forward_ += forward;
-    kernels_forward_ += forward_kernels;
+    launch(forward_kernels);
     kernels_backward_ += backward_kernels;
     note({name, 0, 0, 0, 0, forward, backward, forward_bytes});
   }
@@ -147,21 +155,21 @@ class LayerBuilder {
         (accelerator.gemm.roofline_compute_fraction * accelerator.single_precision_peak());
     const Seconds forward = cast + gemm;
     const Seconds backward = cast + (frozen ? 1 : 2) * gemm;
-    forward_ += forward;
+    run(forward);
     backward_ += backward;
-    kernels_forward_ += 2;
+    launch(2);
     kernels_backward_ += 3;
     note({"router", tokens, experts, hidden, 1, forward, backward, Bytes{}});
   }
 
   void attention(std::string_view name, const AttentionTime& time) {
-    forward_ += time.forward;
+    run(time.forward);
     backward_ += time.backward;
     attention_forward_ += time.forward;
     attention_backward_ += time.backward;
     attention_recompute_ += time.recompute;
     const int kernels = is_flash(conditions_.attention) ? 1 : 5;
-    kernels_forward_ += kernels;
+    launch(kernels);
     kernels_backward_ += 2 * kernels;
     note({name, 0, 0, 0, 0, time.forward, time.backward, Bytes{}});
   }
@@ -178,7 +186,7 @@ class LayerBuilder {
 
   /// Kernels too short to cost an accelerator anything: they cost CPU overhead only.
   void launches(double forward, double backward) {
-    kernels_forward_ += forward;
+    launch(forward);
     kernels_backward_ += backward;
   }
 
@@ -220,8 +228,35 @@ class LayerBuilder {
   Seconds attention_forward() const { return attention_forward_; }
   Seconds attention_backward() const { return attention_backward_; }
   Seconds attention_recompute() const { return attention_recompute_; }
+  /// What a module's forward pass adds to the backward pass of its layer, which the CPU may have
+  /// launched ahead of it or not.
+  Seconds repeated(Module module) const {
+    const Repeated& again = modules_[static_cast<std::size_t>(module)];
+    // Nothing asks for the output of a block's last GEMM.
+    const bool block =
+        module == Module::mlp || module == Module::moe || module == Module::shared_experts;
+    const bool stops = block && conditions_.stack.early_stop;
+    const Seconds time = again.time - (stops ? again.last_linear : Seconds{});
+    const Seconds compute = backward_ - weight_gradient_;
+    const double kernels = kernels_backward_ - kernels_weight_;
+    return max(compute + time, queued(kernels + again.kernels)) - max(compute, queued(kernels));
+  }
 
  private:
+  /// Forward pass of one module.
+  struct Repeated {
+    Seconds time, last_linear;
+    double kernels = 0;
+  };
+
+  void run(Seconds forward) {
+    forward_ += forward;
+    if (module_ != nullptr) module_->time += forward;
+  }
+  void launch(double kernels) {
+    kernels_forward_ += kernels;
+    if (module_ != nullptr) module_->kernels += kernels;
+  }
   void note(const OperatorCost& cost) {
     if (list_ != nullptr) list_->push_back(cost);
   }
@@ -234,6 +269,8 @@ class LayerBuilder {
   Seconds linear_forward_, linear_backward_, elementwise_forward_, last_linear_;
   Seconds attention_forward_, attention_backward_, attention_recompute_;
   double kernels_forward_ = 0, kernels_backward_ = 0, kernels_weight_ = 0;
+  std::array<Repeated, kModuleNames.size()> modules_{};
+  Repeated* module_ = nullptr;
   double expert_launches_forward_ = 0, expert_launches_backward_ = 0, expert_launches_weight_ = 0;
 };
 

@@ -5,6 +5,7 @@
 
 #include "scalemodel/costs/layer_builder.hpp"
 #include "scalemodel/costs/layer_memory.hpp"
+#include "scalemodel/costs/newton_schulz.hpp"
 #include "scalemodel/costs/operator_cost.hpp"
 
 namespace scalemodel {
@@ -267,10 +268,25 @@ Phase unpaired(Phase pass, Seconds paired) {
   return pass;
 }
 
+/// Modules that run again. A feed-forward block reduces, and gathers, once more among tensor ranks,
+/// as one of the `blocks` of its layer; experts exchange their tokens once more, and alone.
+Phase repeated_modules(const LayerCost& cost, const LayerBuilder& builder,
+                       const Conditions& conditions, double blocks) {
+  const RecomputeModules set = conditions.stack.selective_modules;
+  Phase again;
+  for (std::size_t i = 0; i < kModuleNames.size(); ++i) {
+    const auto module = static_cast<Module>(i);
+    if (repeats(set, module)) again.compute += builder.repeated(module);
+  }
+  if (holds(set, Module::mlp) && blocks > 0) again.tp += cost.forward.tp / blocks;
+  if (holds(set, Module::moe)) again.ep += cost.forward.ep + cost.paired_forward;
+  return again;
+}
+
 /// What is run again before the backward pass; `unrepeated` is what that leaves out of the exchange
 /// of tensor ranks.
 void set_recomputation(LayerCost& cost, const LayerBuilder& builder, const Conditions& conditions,
-                       const Split& unrepeated) {
+                       const Split& unrepeated, double blocks) {
   const auto index = [](Recompute mode) { return static_cast<std::size_t>(mode); };
   cost.recompute[index(Recompute::full)] = unpaired(cost.forward, cost.paired_forward);
   if (conditions.stack.early_stop) {
@@ -282,6 +298,10 @@ void set_recomputation(LayerCost& cost, const LayerBuilder& builder, const Condi
     full.hidden = full.hidden - unrepeated.hidden;
   }
   Phase& selective = cost.recompute[index(Recompute::selective)];
+  if (conditions.stack.selective_modules != RecomputeModules{}) {
+    selective = repeated_modules(cost, builder, conditions, blocks);
+    return;
+  }
   switch (conditions.stack.selective) {
     case Selective::core_attention:
       selective.compute = builder.attention_recompute();
@@ -310,6 +330,8 @@ Conditions resolve_conditions(const Task& task, const Stack& stack, Precision pr
   conditions.frozen_base = task.method == Method::lora;
   conditions.lora_rank = conditions.frozen_base ? task.lora_rank : 0;
   conditions.lora_everywhere = task.lora_targets == LoraTargets::all;
+  // Adapters are too narrow to be worth it: Adam updates them.
+  conditions.orthogonal = task.optimizer == Optimizer::muon && !conditions.frozen_base;
   conditions.imbalance = task.imbalance;
   conditions.stack = stack;
   return conditions;
@@ -324,6 +346,8 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   context.attention.batch = layout.micro_batch;
   context.attention.keys = conditions.sequence;
   context.attention.queries = context.attention.keys / layout.cp;
+  context.routed_layer = kind.feed_forward.routed();
+  context.latent = kind.attention.latent();
   double adapters = 0;
   for (const Unit& unit : kind.units) {
     adapters +=
@@ -345,7 +369,9 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   }
   add_expert_parallel(cost, builder, model, kind, layout, size, conditions);
 
-  set_recomputation(cost, builder, conditions, unrepeated);
+  const bool dense = !kind.feed_forward.routed();
+  set_recomputation(cost, builder, conditions, unrepeated,
+                    dense ? reduced_blocks(kind, layout.sequence_parallel) : 0);
   const LayerBytes bytes = layer_bytes(model, kind, layout, size, conditions);
   cost.saved = bytes.saved;
   cost.working = bytes.working;
@@ -363,6 +389,14 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   cost.distinct_parameters += cost.dense_parameters;
   cost.trainable_dense = conditions.frozen_base ? adapters : cost.dense_parameters;
   cost.trainable_expert = conditions.frozen_base ? 0 : cost.expert_parameters;
+  if (conditions.orthogonal) {
+    const Orthogonalisation matrices =
+        orthogonalisation(kind, layout, timers.storage, cluster, conditions.stack);
+    cost.dense_matrices = matrices.dense;
+    cost.expert_matrices = matrices.expert;
+    cost.dense_orthogonal = matrices.dense_time;
+    cost.expert_orthogonal = matrices.expert_time;
+  }
   return cost;
 }
 

@@ -47,6 +47,9 @@ struct LayerCost {
   double expert_parameters = 0;      ///< of this rank, sharded by ep and etp
   double trainable_dense = 0, trainable_expert = 0;
   double distinct_parameters = 0;  ///< of this rank, experts of one shape counted once
+  /// Of matrices that Muon orthogonalises: how many, and all of them one after the other.
+  double dense_matrices = 0, expert_matrices = 0;
+  Seconds dense_orthogonal, expert_orthogonal;
 };
 
 /// The degrees that shape a layer, resolved (no zeros), and the groups they communicate in.
@@ -71,6 +74,7 @@ struct Conditions {
   bool frozen_base = false;  ///< adapters: base weights get no gradient
   int lora_rank = 0;
   bool lora_everywhere = false;
+  bool orthogonal = false;  ///< Muon updates the matrices of layers
   double imbalance = 1;
   Stack stack;
 };

@@ -180,7 +180,49 @@ Bytes every_second_gemm(const LocalLayer& l) {
                streams * l.stream() * l.size.element};
 }
 
+/// Bytes of one unit that recomputed modules do not save.
+double dropped_by(const LocalLayer& l, const Unit& unit, RecomputeModules set) {
+  const double tp = l.tp(unit), tokens = l.size.tokens;
+  const Module dense = l.kind.feed_forward.routed() ? Module::shared_experts : Module::mlp;
+  const bool norms = holds(set, Module::layernorm);
+  double dropped = unit.reads_stream && norms ? l.stream() * l.size.linear_input : 0;
+  if (unit.routed() && holds(set, Module::moe)) {
+    dropped += l.rows(unit) * unit.expert_width * (l.size.linear_input + l.size.element);
+  }
+  for (const LayerOperator& op : unit.operators) {
+    if (op.kind == OperatorKind::norm) {
+      dropped += norms ? saved_by(l, unit, op) : 0;
+    } else if (op.kind == OperatorKind::attention) {
+      const bool made_again = l.kind.attention.latent() && !op.attention.reads_latents();
+      const double heads = op.attention_values(tp).queries + op.saved_keys(tp);
+      if (made_again && holds(set, Module::mla_up_proj)) dropped += tokens * heads * l.size.element;
+      if (holds(set, Module::core_attn)) dropped += tokens * 4 * op.attention_work(tp).heads;
+    } else if (unit.routed()) {
+      // Of an activation alone, what it writes: what it reads is the output of a GEMM.
+      const bool writes = op.kind == OperatorKind::activation && holds(set, Module::moe_act);
+      if (holds(set, Module::moe)) {
+        dropped += saved_by(l, unit, op);
+      } else if (writes) {
+        dropped += l.rows(unit) * op.local_columns(tp) * l.size.linear_input;
+      }
+    } else if (!unit.mixes && repeats(set, dense)) {
+      dropped += saved_by(l, unit, op);
+    }
+  }
+  return dropped;
+}
+
+Bytes without_modules(const LocalLayer& l, Bytes everything, Bytes maps) {
+  const RecomputeModules set = l.conditions.stack.selective_modules;
+  double dropped = 0;
+  for (const Unit& unit : l.kind.units) dropped += dropped_by(l, unit, set);
+  return everything + (holds(set, Module::core_attn) ? Bytes{} : maps) - Bytes{dropped};
+}
+
 Bytes selective_bytes(const LocalLayer& l, Bytes everything, Bytes maps) {
+  if (l.conditions.stack.selective_modules != RecomputeModules{}) {
+    return without_modules(l, everything, maps);
+  }
   switch (l.conditions.stack.selective) {
     case Selective::core_attention:
       return everything;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "scalemodel/costs/layer_operators.hpp"
 
@@ -190,6 +191,24 @@ void add_permutation(const Pricing& p) {
   p.builder.launches(launches, launches);
 }
 
+/// The module that recomputation counts an operator to. Latents and what reads the stream directly
+/// are kept by all of them; of latent attention, all GEMMs that make heads are up-projections.
+std::optional<Module> module_of(const Pricing& p, const LayerOperator& op) {
+  const Unit& unit = p.unit;
+  if (op.kind == OperatorKind::attention) return Module::core_attn;
+  if (op.kind == OperatorKind::norm) return Module::layernorm;
+  if (op.kind == OperatorKind::residual || op.kind == OperatorKind::scan) return std::nullopt;
+  if (unit.routed()) {
+    return op.kind == OperatorKind::activation ? Module::moe_act : Module::moe;
+  }
+  if (unit.mixes) {
+    const bool makes_heads = op.kind == OperatorKind::rotary ||
+                             (op.kind == OperatorKind::gemm && op.cut == Cut::columns);
+    return p.context.latent && makes_heads ? std::optional(Module::mla_up_proj) : std::nullopt;
+  }
+  return p.context.routed_layer ? Module::shared_experts : Module::mlp;
+}
+
 }  // namespace
 
 double dispatched_copies(int experts_per_token, int ranks, bool deduplicated) {
@@ -202,6 +221,7 @@ double add_operators(LayerBuilder& builder, const Unit& unit, const UnitShard& s
   const Pricing pricing{builder, unit, shard, context};
   double adapters = 0;
   for (const LayerOperator& op : unit.operators) {
+    builder.enter(module_of(pricing, op));
     if (op.kind == OperatorKind::attention) {
       if (context.attention_core) add_attention(pricing, op);
       continue;
@@ -224,7 +244,11 @@ double add_operators(LayerBuilder& builder, const Unit& unit, const UnitShard& s
       add_elementwise(pricing, op, rows);
     }
   }
-  if (unit.routed() && context.elementwise) add_permutation(pricing);
+  if (unit.routed() && context.elementwise) {
+    builder.enter(Module::moe);
+    add_permutation(pricing);
+  }
+  builder.enter(std::nullopt);
   return adapters;
 }
 

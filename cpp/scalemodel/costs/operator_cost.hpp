@@ -30,6 +30,8 @@ struct PricingContext {
   /// Inputs come in the narrow format from the kernels that make them, as where nothing is trained
   /// and engines are built ahead (TensorRT).
   bool quantised = false;
+  bool routed_layer = false;  ///< a dense block is then that of shared experts
+  bool latent = false;        ///< attention makes its heads out of latents
 };
 
 /// Adds the operators of `unit` to `builder`; parameters of their adapters.

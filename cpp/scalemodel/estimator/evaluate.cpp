@@ -94,8 +94,8 @@ void set_states(const StepContext& c, Estimate& e) {
   Bytes peak{-1};
   for (const StageClass& stage : c.stages.classes) {
     const StageParameters parameters = stage_parameters(c, stage);
-    e.optimizer = max(e.optimizer, optimizer_time(c, parameters));
-    e.exposed_offload = max(e.exposed_offload, optimizer_transfer(c, parameters));
+    e.optimizer = max(e.optimizer, optimizer_time(c, stage, parameters));
+    e.exposed_offload = max(e.exposed_offload, optimizer_transfer(c, stage, parameters));
     const MemoryByKind memory = stage_memory(c, stage, parameters);
     const Bytes allocated = memory.allocated() + memory.fragments(c.stack());
     if (allocated > peak) {

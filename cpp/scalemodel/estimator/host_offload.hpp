@@ -24,10 +24,10 @@ inline void add_host_traffic(StageCost& cost, const StepContext& c, const StageC
 }
 
 /// Offloaded optimizer states travel in and out of the accelerator once per step.
-inline Seconds optimizer_transfer(const StepContext& c, const StageParameters& stage) {
+inline Seconds optimizer_transfer(const StepContext& c, const StageClass& layers,
+                                  const StageParameters& stage) {
   if (c.free_host || !c.strategy.offload_optimizer) return Seconds{};
-  const Bytes states{updated_parameters(c, stage) * state_bytes(c.task(), c.storage_bytes)};
-  return 2 * host_transfer_time(states, c.cluster().accelerator);
+  return 2 * host_transfer_time(optimizer_states(c, layers, stage), c.cluster().accelerator);
 }
 
 }  // namespace scalemodel

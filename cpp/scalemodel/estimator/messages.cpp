@@ -133,7 +133,9 @@ std::vector<Bytes> checkpoint_bytes(Tables& tables, const Strategy& strategy) {
     const StageCost cost = stage_cost(c, stage, gathers);
     const double parameters =
         cost.trainable_dense / c.groups.dense_ranks + cost.trainable_expert / c.groups.expert_ranks;
-    of_stage.emplace_back(share * parameters * (weight + state_bytes(c.task(), c.storage_bytes)));
+    const double more = second_moment_bytes(c.task()) * end_parameters(c, stage).trainable;
+    of_stage.emplace_back(share * (parameters * (weight + state_bytes(c.task(), c.storage_bytes)) +
+                                   more / c.groups.dense_ranks));
   }
   return of_stage;
 }

@@ -1,6 +1,8 @@
 // The update of the parameters, once per step.
 #pragma once
 
+#include <cmath>
+
 #include "scalemodel/costs/update.hpp"
 #include "scalemodel/estimator/stage_terms.hpp"
 #include "scalemodel/ops/memory_bound.hpp"
@@ -21,8 +23,55 @@ inline double updated_parameters(const StepContext& c, const StageParameters& st
          stage.trainable_expert / c.groups.expert_shard_ranks;
 }
 
+/// Bytes of the optimizer states that a rank holds. Muon has one moment of the matrices of layers,
+/// and Adam's two of embedding and head.
+inline Bytes optimizer_states(const StepContext& c, const StageClass& layers,
+                              const StageParameters& stage) {
+  Bytes states{state_bytes(c.task(), c.storage_bytes) * updated_parameters(c, stage)};
+  if (c.conditions.orthogonal) {
+    const double ranks = c.strategy.sharding == Sharding::ddp ? 1 : c.groups.dense_shard_ranks;
+    states += Bytes{second_moment_bytes(c.task()) * end_parameters(c, layers).trainable / ranks};
+  }
+  return states;
+}
+
+/// Newton-Schulz steps of `matrices` that take `time` one after the other, whole matrices dealt out
+/// to `owners`: the busiest owner has the most of them.
+inline Seconds owned_time(double matrices, Seconds time, double owners) {
+  return matrices > 0 ? std::ceil(matrices / owners) / matrices * time : Seconds{};
+}
+
+/// Muon's computation for a stage. Ranks that shard optimizer states own whole matrices each, and
+/// gather what others updated (LayerWiseDistributedOptimizer of Megatron-Core); replicas that share
+/// nothing repeat each other's.
+inline Seconds orthogonalisation_time(const StepContext& c, const StageClass& stage) {
+  double dense = 0, expert = 0;
+  Seconds dense_time, expert_time;
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    const LayerCost& layer = c.cell.layers[k];
+    const double n = stage.layers[k];
+    dense += n * layer.dense_matrices;
+    expert += n * layer.expert_matrices;
+    dense_time += n * layer.dense_orthogonal;
+    expert_time += n * layer.expert_orthogonal;
+  }
+  const bool shared = c.strategy.sharding != Sharding::ddp;
+  return owned_time(dense, dense_time, shared ? c.groups.dense_shard_ranks : 1) +
+         owned_time(expert, expert_time, shared ? c.groups.expert_shard_ranks : 1);
+}
+
+/// Bytes that Muon moves beyond those of `update_bytes`, which counts Adam's.
+inline Bytes orthogonal_bytes(const StepContext& c, const StageClass& stage, double updated) {
+  const double ranks = c.strategy.sharding == Sharding::ddp ? 1 : c.groups.dense_shard_ranks;
+  const double matrices = updated - end_parameters(c, stage).trainable / ranks;
+  const double adam = update_bytes(1, 0, c.gradient_bytes, c.task(), c.storage_bytes) / Bytes{1};
+  return Bytes{matrices *
+               (momentum_update_bytes(c.task(), c.gradient_bytes, c.storage_bytes) - adam)};
+}
+
 /// Reading and writing of everything an update touches.
-inline Seconds optimizer_time(const StepContext& c, const StageParameters& stage) {
+inline Seconds optimizer_time(const StepContext& c, const StageClass& layers,
+                              const StageParameters& stage) {
   const double updated = updated_parameters(c, stage);
   const double held = c.gathered || c.strategy.sharding == Sharding::zero2
                           ? updated
@@ -34,11 +83,17 @@ inline Seconds optimizer_time(const StepContext& c, const StageParameters& stage
   // Gradients of autocast weights are added up in FP32 by a kernel of its own, those of the first
   // micro-batch excepted.
   const double additions = c.stack().autocast ? 12 * (c.degrees.micro_batches - 1) : 0;
-  const Bytes bytes = update_bytes(updated, held, c.gradient_bytes, c.task(), c.storage_bytes) +
-                      Bytes{held * (copies + additions)};
+  Bytes bytes = update_bytes(updated, held, c.gradient_bytes, c.task(), c.storage_bytes) +
+                Bytes{held * (copies + additions)};
+  Seconds computing;
+  if (c.conditions.orthogonal) {
+    bytes += orthogonal_bytes(c, layers, updated);
+    computing = orthogonalisation_time(c, layers);
+  }
   const Accelerator& accelerator = c.cluster().accelerator;
-  return memory_time(bytes, accelerator.elementwise.add_fraction * c.stack().memory_efficiency,
-                     accelerator);
+  return computing + memory_time(bytes,
+                                 accelerator.elementwise.add_fraction * c.stack().memory_efficiency,
+                                 accelerator);
 }
 
 }  // namespace scalemodel

@@ -19,6 +19,12 @@ inline bool pairs_micro_batches(const StepContext& c) {
   return (c.degrees.pp == 1 || c.degrees.vpp > 1) && c.strategy.recompute != Recompute::full;
 }
 
+/// Share of the exchange of experts that pairs of micro-batches leave exposed.
+inline double exposed_share_of_pairs(const StepContext& c) {
+  if (!pairs_micro_batches(c)) return 1;
+  return c.degrees.pp == 1 ? 1 - c.stack().unstaged_pairs : 0;
+}
+
 /// Exposes the exchange of experts that pairs of micro-batches would hide.
 inline void expose_expert_exchange(StageCost& cost, const StepContext& c, const StageClass& stage,
                                    double share) {
@@ -52,8 +58,9 @@ inline StageCost layer_passes(const StepContext& c, const StageClass& stage) {
     cost.recompute = cost.recompute + share * n * recomputed * layer.recompute[mode];
     cost.weight_gradient += share * n * layer.weight_gradient;
   }
-  if (c.degrees.ep > 1 && !pairs_micro_batches(c)) {
-    expose_expert_exchange(cost, c, stage, share);
+  if (c.degrees.ep > 1) {
+    const double exposed = exposed_share_of_pairs(c);
+    if (exposed > 0) expose_expert_exchange(cost, c, stage, exposed * share);
   }
   const auto add_end = [&](const EndCost& end) {
     cost.forward = cost.forward + share * end.forward;

@@ -11,7 +11,8 @@ namespace scalemodel {
 namespace {
 
 /// Parameters, their gradients and optimizer states.
-void add_states(MemoryByKind& memory, const StepContext& c, const StageParameters& parameters) {
+void add_states(MemoryByKind& memory, const StepContext& c, const StageClass& stage,
+                const StageParameters& parameters) {
   const Strategy& s = c.strategy;
   const MemoryPolicy& stack = c.stack();
   const DataParallelGroups& g = c.groups;
@@ -45,7 +46,7 @@ void add_states(MemoryByKind& memory, const StepContext& c, const StageParameter
   const bool copies = s.sharding != Sharding::ddp && !c.free_host;
   const double copy = copies ? stack.optimizer_copy.base() : 0;
   memory.optimizer =
-      Bytes{(state_bytes(c.task(), c.storage_bytes) + copy) * updated_parameters(c, parameters)};
+      optimizer_states(c, stage, parameters) + Bytes{copy * updated_parameters(c, parameters)};
   if (masters_only && (c.gathered || s.offload_weights)) {
     memory.weights = Bytes{c.task().master_bytes * updated_parameters(c, parameters)};
     memory.optimizer = memory.optimizer - memory.weights;
@@ -127,7 +128,7 @@ void move_to_host(MemoryByKind& memory, const Strategy& s, const StageClass& sta
 MemoryByKind stage_memory(const StepContext& c, const StageClass& stage,
                           const StageParameters& parameters) noexcept {
   MemoryByKind memory;
-  add_states(memory, c, parameters);
+  add_states(memory, c, stage, parameters);
   const double held = add_activations(memory, c, stage);
   add_working_sets(memory, c, stage);
   move_to_host(memory, c.strategy, stage, held);

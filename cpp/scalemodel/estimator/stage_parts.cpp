@@ -66,8 +66,8 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
                                accelerator.elementwise.add_fraction * c.stack().memory_efficiency,
                                accelerator);
   }
-  parts.optimizer = optimizer_time(c, cost);
-  parts.optimizer_transfer = optimizer_transfer(c, cost);
+  parts.optimizer = optimizer_time(c, stage, cost);
+  parts.optimizer_transfer = optimizer_transfer(c, stage, cost);
   parts.memory = peak_memory(c, stage, cost);
   parts.in_flight =
       in_flight(c.schedule, degrees.pp, degrees.vpp, stage.first_index, degrees.micro_batches) *

@@ -8,6 +8,7 @@
 #include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/base/record.hpp"
 #include "scalemodel/ops/attention.hpp"
+#include "scalemodel/strategy/recompute_modules.hpp"
 
 namespace scalemodel {
 
@@ -72,6 +73,7 @@ struct OverlapPolicy {
   bool overlap_tp = false, overlap_p2p = false, overlap_ep = false;
   bool overlap_tp_in_node = false;  ///< only among accelerators of one node
   bool overlap_ep_between = false;  ///< expert-parallel, where experts span scale-up domains
+  double unstaged_pairs = 1;        ///< share of it hidden by a single stage
   bool async_tp = false;            ///< backward exchange under the weight gradient's GEMM
   bool serial_p2p = false;          ///< a stage's four transfers follow one another
 
@@ -108,6 +110,7 @@ struct CommunicationPolicy {
 /// What stays in memory, what is recomputed, and what the log calls memory.
 struct MemoryPolicy {
   Selective selective = Selective::core_attention;
+  RecomputeModules selective_modules{};
   bool early_stop = false;  ///< recomputation ends at the last tensor that is needed
   bool gradients_fp32 = true;
   Bytes optimizer_copy;      ///< copies of gradient and weight, per sharded parameter it updates
@@ -153,6 +156,8 @@ struct RecordOf<Stack> {
           "the smooth maximum of traffic and compute"),
       field<T>("attention", &T::attention, "attention kernel"),
       field<T>("selective", &T::selective, "what selective recomputation repeats"),
+      field<T>("selective_modules", &T::selective_modules,
+               "modules that selective recomputation repeats, instead of `selective`"),
       field<T>("fused_norm", &T::fused_norm, "norms in one kernel"),
       field<T>("fused_activation", &T::fused_activation, "activations in one kernel"),
       field<T>("fused_rope", &T::fused_rope, "rotary embedding in one kernel"),
@@ -186,6 +191,8 @@ struct RecordOf<Stack> {
                "expert-parallel communication overlapped with compute"),
       field<T>("overlap_ep_between", &T::overlap_ep_between,
                "expert-parallel communication between scale-up domains overlapped with compute"),
+      field<T>("unstaged_pairs", &T::unstaged_pairs, 0, 1,
+               "share of that which one pipeline stage hides, without a schedule of stages"),
       field<T>("deduplicated_dispatch", &T::deduplicated_dispatch,
                "one copy of a token per rank, not one per expert"),
       field<T>("fused_accumulation", &T::fused_accumulation,

@@ -14,22 +14,29 @@
 
 namespace scalemodel {
 
-enum class Optimizer : std::uint8_t { adam, sgd, sgd_momentum };
+enum class Optimizer : std::uint8_t { adam, sgd, sgd_momentum, muon, lion, adafactor, adam_8bit };
 
 template <>
 struct EnumNames<Optimizer> {
   static constexpr std::string_view what = "optimizer";
-  static constexpr std::array<std::string_view, 3> names{"adam", "sgd", "sgd_momentum"};
+  static constexpr std::array<std::string_view, 7> names{
+      "adam", "sgd", "sgd_momentum", "muon", "lion", "adafactor", "adam_8bit"};
 };
 
-/// State tensors beside the master weights.
+/// State tensors beside the master weights. Muon has one of each matrix, and updates everything
+/// else by Adam; the factored second moment of Adafactor is a row and a column of each matrix,
+/// nothing beside the whole.
 constexpr int moments(Optimizer optimizer) {
   switch (optimizer) {
     case Optimizer::adam:
+    case Optimizer::adam_8bit:
       return 2;
     case Optimizer::sgd:
+    case Optimizer::adafactor:
       return 0;
     case Optimizer::sgd_momentum:
+    case Optimizer::muon:
+    case Optimizer::lion:
       return 1;
   }
   return 0;
@@ -96,7 +103,8 @@ struct RecordOf<Task> {
       field("dropout", &T::dropout, "dropout is applied, its masks saved for backward"),
       field("optimizer", &T::optimizer, "optimizer"),
       field("master_bytes", &T::master_bytes, 0, 8, "master copy of a weight; 0 = none"),
-      field("moment_bytes", &T::moment_bytes, 1, 8, "one optimizer state of a weight"),
+      field("moment_bytes", &T::moment_bytes, 1, 8,
+            "one optimizer state of a weight, unless the optimizer says"),
       field("imbalance", &T::imbalance, 1, 1e4, "busiest expert rank over the mean"),
       field("method", &T::method, "which parameters learn"),
       field("lora_rank", &T::lora_rank, 1, 1e5, "rank of the adapters"),

@@ -278,6 +278,12 @@ def checked_task(task: object) -> Training:
     """The task, or an error that names it."""
     if not isinstance(task, Training):
         raise ScaleModelError(f"task={task!r}: must be a Training, FineTuning or BatchInference")
+    if task.optimizer == "muon":
+        raise ScaleModelError(
+            "optimizer='muon': composed models take the other optimizers; "
+            "Muon is computed for language models",
+            code="unsupported_optimizer",
+        )
     return task
 
 

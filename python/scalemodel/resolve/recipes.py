@@ -188,6 +188,28 @@ def recipes() -> tuple[Mapping[str, Any], ...]:
     return tuple(listed)
 
 
+@catalog.kept(256)
+def released(framework: str, year: int | None = None) -> str:
+    """The release that a framework's text stands for, where it names a development branch.
+
+    Parameters
+    ----------
+    framework : str
+        As printed.
+    year : int, optional
+        Of publication; None is any.
+
+    Examples
+    --------
+    >>> released("Megatron-Bridge main", 2026), released("Megatron-Bridge 26.04", 2026)
+    ('Megatron-Bridge 26.08', 'Megatron-Bridge 26.04')
+    """
+    for branch in catalog.load("reference", "recipes")["branches"]:
+        if branch["framework"] in framework.lower() and year in (None, branch["year"]):
+            return str(branch["release"])
+    return framework
+
+
 @catalog.kept(1024)
 def recipe_for(run: Run) -> Recipe:
     """What the published recipes of a framework do for such a run.

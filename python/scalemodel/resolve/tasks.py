@@ -11,6 +11,7 @@ from scalemodel.base.text import count_text
 from scalemodel.base.words import by_name, named_fields, spelled
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
+OptimizerName = Literal["adam", "sgd", "sgd_momentum", "muon", "lion", "adafactor", "adam_8bit"]
 AttentionName = Literal[
     "stack", "unfused", "fused_softmax", "flash1", "flash2", "flash3", "flash_triton"
 ]
@@ -44,9 +45,13 @@ class Training:
     fused_norm, dropout : bool or None
         None takes the software stack's choice.
     optimizer : str
-        ``"adam"``, ``"sgd"`` or ``"sgd_momentum"``.
+        ``"adam"``, ``"sgd"``, ``"sgd_momentum"``, ``"muon"``, ``"lion"``, ``"adafactor"`` or
+        ``"adam_8bit"``. Muon orthogonalises the matrices of layers by five Newton-Schulz steps and
+        leaves the rest to Adam; ranks that shard its states own whole matrices, and a
+        tensor-parallel shard counts as a matrix of its own.
     master_bytes, moment_bytes : int
-        Bytes of the optimizer's copy of a weight (0: none) and of one of its states.
+        Bytes of the optimizer's copy of a weight (0: none) and of one of its states; those of
+        ``"adam_8bit"`` are a byte and a share of their block's scale.
     imbalance : float
         Load of the busiest expert rank over the mean.
     batch_is_limit : bool
@@ -76,7 +81,7 @@ class Training:
     gradient_precision: Literal["stack", "fp32", "bf16"] = "stack"
     fused_norm: Choice = None
     dropout: Choice = None
-    optimizer: Literal["adam", "sgd", "sgd_momentum"] = "adam"
+    optimizer: OptimizerName = "adam"
     master_bytes: int = 4
     moment_bytes: int = 4
     imbalance: float = 1.0

@@ -70,7 +70,19 @@ def _is_fsdp(case: Case) -> bool:
     return case.strategy.sharding in ("zero2", "zero3", "hsdp")
 
 
+def _optimizers(source: str, *written: str) -> Rule:
+    """A rule of the optimizers that a script can be written for."""
+    listed = ", ".join(written)
+    return Rule(
+        "optimizer",
+        f"scripts are written for {listed} alone",
+        source,
+        lambda case: case.task.optimizer not in written,
+    )
+
+
 _MEGATRON_CORE: Final = (
+    _optimizers(f"{_ARGUMENTS}: --optimizer", "adam", "sgd", "sgd_momentum"),
     Rule(
         "layers",
         "layers must divide by pp * vpp, or a pipeline layout must be written",
@@ -349,6 +361,7 @@ _TORCHTITAN: Final = (
 
 # -------------------------------------------------------------------- DeepSpeed and Accelerate
 _DEEPSPEED_RULES: Final = (
+    _optimizers("deepspeedai/DeepSpeed, deepspeed/runtime/config.py: optimizer", "adam"),
     Rule(
         "heads",
         "heads must divide by tp * cp: Ulysses exchanges heads",
@@ -382,6 +395,7 @@ _DEEPSPEED_RULES: Final = (
 )
 
 _ACCELERATE_RULES: Final = (
+    _optimizers("huggingface/accelerate: the script makes it", "adam"),
     Rule(
         "mesh",
         "tensor and context parallelism need FSDP",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from scalemodel.validation.inference_score import InferenceScores
     from scalemodel.validation.prediction import Bounds, Prediction
+    from scalemodel.validation.recompute_score import RecomputeScores
     from scalemodel.validation.seconds_score import SecondsScores
 
 __all__ = [
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 _EXCHANGES = ("moe_a2a", "kv_transfer")
-_RUNS = ("training", "inference", "composed", "power", *_EXCHANGES)
+_RUNS = ("training", "inference", "composed", "recompute", "power", *_EXCHANGES)
 KINDS = (*_RUNS, *OPERATOR_KINDS, *WORK_KINDS)
 
 
@@ -67,6 +68,7 @@ def validate(
     kind : str
         What a row is: ``"training"`` a step of a training run; ``"inference"`` a serving run;
         ``"composed"`` a training step or a whole generation of an image or video model;
+        ``"recompute"`` training runs that differ in what is recomputed or offloaded;
         ``"gemm"``, ``"attention"``, ``"moe"``, ``"elementwise"``, ``"linear_attention"``,
         ``"mamba2"``, ``"sparse_attention"``, ``"msa"``, ``"mhc"``, ``"moe_fused_a2a"``,
         ``"encoder_attention"`` a kernel; ``"collectives"`` a collective operation; ``"power"`` the
@@ -102,9 +104,12 @@ def validate(
         ``predicted_time_us`` (one call, as the benchmark of the table saw it),
         ``predicted_note`` and ``skip_reason``. Composed models have ``predicted_step_time_s`` where
         they train, ``predicted_latency_s`` (of a generation) where they serve,
-        ``predicted_samples_per_s``, ``predicted_note`` and ``skip_reason``. Exchanges and transfers
-        have ``predicted_latency_us`` (one call), ``predicted_bandwidth_GB_s`` (as the row's source
-        counts bytes), ``predicted_note`` and ``skip_reason``. Power has
+        ``predicted_samples_per_s``, ``predicted_note`` and ``skip_reason``. Recomputation has
+        ``predicted_step_time_s``, ``predicted_memory_gb`` (GiB), and the changes against the first
+        row of a group: ``predicted_memory_change_gb``, ``predicted_memory_change_pct`` and
+        ``predicted_time_change_pct``, ``predicted_note`` and ``skip_reason``. Exchanges and
+        transfers have ``predicted_latency_us`` (one call), ``predicted_bandwidth_GB_s`` (as the
+        row's source counts bytes), ``predicted_note`` and ``skip_reason``. Power has
         ``predicted_power_w_per_gpu`` (mean of one accelerator), ``predicted_node_power_w`` (at the
         plugs of the node; nodes that train), ``predicted_note`` and ``skip_reason``. Columns of
         these names in the file are replaced.
@@ -158,6 +163,8 @@ def _validated(kind: str, table: Table, stack: str | None, left_out: bool) -> pd
         return _inference(table, stack)
     if kind == "composed":
         return _composed(table)
+    if kind == "recompute":
+        return _recomputed(table)
     if kind in _EXCHANGES:
         return _exchanged(kind, table)
     return _power(table) if kind == "power" else _operators(kind, table)
@@ -201,19 +208,31 @@ def _operators(kind: str, table: Table) -> pd.DataFrame:
     return _beside(table, columns)
 
 
-def _composed(table: Table) -> pd.DataFrame:
-    from scalemodel.validation import diffusion
-
-    table = table.without(diffusion.OUTPUT_COLUMNS)
-    predictions = diffusion.predict(table)
-    columns: dict[str, tuple[list[Any], str]] = {
+def _named_columns(
+    predictions: Sequence[Any], names: Sequence[str]
+) -> dict[str, tuple[list[Any], str]]:
+    """Columns of predictions whose fields are called like them, without ``predicted_``."""
+    return {
         name: (
             [getattr(item, name.removeprefix("predicted_")) for item in predictions],
             "object" if name in ("predicted_note", "skip_reason") else "float64",
         )
-        for name in diffusion.OUTPUT_COLUMNS
+        for name in names
     }
-    return _beside(table, columns)
+
+
+def _composed(table: Table) -> pd.DataFrame:
+    from scalemodel.validation import diffusion
+
+    table = table.without(diffusion.OUTPUT_COLUMNS)
+    return _beside(table, _named_columns(diffusion.predict(table), diffusion.OUTPUT_COLUMNS))
+
+
+def _recomputed(table: Table) -> pd.DataFrame:
+    from scalemodel.validation import recompute
+
+    table = table.without(recompute.OUTPUT_COLUMNS)
+    return _beside(table, _named_columns(recompute.predict(table), recompute.OUTPUT_COLUMNS))
 
 
 def _exchanged(kind: str, table: Table) -> pd.DataFrame:
@@ -278,12 +297,16 @@ def _inference(table: Table, engine: str | None) -> pd.DataFrame:
 
 def scores_of(
     kind: str, frame: pd.DataFrame
-) -> Scores | OperatorScores | PowerScores | InferenceScores | SecondsScores:
+) -> Scores | OperatorScores | PowerScores | InferenceScores | SecondsScores | RecomputeScores:
     """Errors of a table that `validate` returned, in the form that suits its kind."""
     if kind == "power":
         from scalemodel.validation.power_score import score as score_power
 
         return score_power(frame)
+    if kind == "recompute":
+        from scalemodel.validation import recompute_score
+
+        return recompute_score.score(frame)
     if kind == "composed" or kind in _EXCHANGES:
         from scalemodel.validation import seconds_score
 

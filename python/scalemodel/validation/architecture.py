@@ -167,6 +167,18 @@ def _unlisted(row: Row, table: Mapping[str, Any]) -> dict[str, Any]:
 #: Multi-token prediction as recipes of hybrid models train it: one block, run twice a step, each
 #: time with the whole head (NVIDIA-NeMo/Megatron-Bridge, perf_recipes/nemotronh, mtp_num_layers).
 _REPEATED_PREDICTION = 2
+_RECURRENT = frozenset("RP")  # letters of mixers that keep a state
+
+
+def _named(row: Row, found: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Architecture of a model that its name tells and columns cannot, or do not."""
+    notes.append("architecture of the named model")
+    stated = re.search(r"mtp_num_layers\s*=\s*(\d+)", row.text("other_flags"))
+    if stated:
+        found["mtp_layers"] = int(stated[1])
+    elif found.get("mtp_layers") and _RECURRENT & set(str(found.get("mixers", ""))):
+        found["mtp_layers"] = _REPEATED_PREDICTION
+    return found
 
 
 def _hybrid(row: Row, notes: list[str]) -> dict[str, Any]:
@@ -174,10 +186,7 @@ def _hybrid(row: Row, notes: list[str]) -> dict[str, Any]:
     found = _catalogue_architecture(row.text("model"))
     if found is None:
         raise SkippedRowError("unsupported:architecture")
-    notes.append("architecture of the named model")
-    if found.get("mtp_layers"):
-        found["mtp_layers"] = _REPEATED_PREDICTION
-    return found
+    return _named(row, found, notes)
 
 
 def architecture(row: Row, notes: list[str]) -> dict[str, Any]:
@@ -200,6 +209,8 @@ def architecture(row: Row, notes: list[str]) -> dict[str, Any]:
             if row.text("model"):
                 raise SkippedRowError(f"unknown_architecture:{row.text('model')}")
             raise SkippedRowError(f"missing:{incomplete[0]}")
+        if len(incomplete) == len(ARCHITECTURE_COLUMNS):
+            return _named(row, found, notes)
         base = found
         notes.append("architecture of the named model")
     table: dict[str, Any] = {}

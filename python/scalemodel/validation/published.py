@@ -24,6 +24,7 @@ PARTS = {
     "training": ("training",),
     "inference": ("inference", "serving_power"),
     "composed": ("composed",),
+    "recompute": ("recompute",),
     "moe_a2a": ("moe_a2a",),
     "kv_transfer": ("kv_transfer",),
     "power": ("power", "serving_power"),

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import scalemodel._core as _core
 from scalemodel.resolve import recipes
 from scalemodel.resolve.stack_choice import stack_for, unstated
 from scalemodel.resolve.tasks import Precision
@@ -208,6 +209,24 @@ def _stated_recomputation(row: Row) -> str:
     return "" if "not stated" in text else text
 
 
+#: Modules that recomputation repeats, by Megatron-Core's names.
+_MODULES = tuple(
+    name
+    for row in _core.Stack.fields()
+    if row["name"] == "selective_modules"
+    for name in row["choices"]
+    if name != row["default"] and "+" not in name
+)
+
+
+def _named_modules(text: str) -> str:
+    """Modules that a text of recomputation lists, as the engine writes a set of them."""
+    if not text.startswith(("modules", "selective")):
+        return ""
+    words = set(re.findall(r"[a-z_]+", text))
+    return "+".join(name for name in _MODULES if name in words)
+
+
 def recomputation(row: Row, notes: list[str]) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Recomputation to try in turn, and the strategy fields that belong to it."""
     text = _stated_recomputation(row)
@@ -217,11 +236,8 @@ def recomputation(row: Row, notes: list[str]) -> tuple[tuple[str, ...], dict[str
     extra: dict[str, Any] = {"offload_activations": True} if offload else {}
     if not text:
         return _RECOMPUTATION, extra
-    if text.startswith("modules"):
-        # Nearly all of a layer's forward pass is repeated once its feed-forward part is.
-        heavy = re.search(r"\b(mlp|moe|experts?)\b", text) is not None
-        notes.append("recomputed modules taken as " + ("full" if heavy else "selective"))
-        return ("full" if heavy else "selective",), extra
+    if _named_modules(text):
+        return ("selective",), extra
     if re.match(r"(none|no|false|off|0)\b", text) or text.startswith("offload"):
         return ("none",), extra
     if re.search(r"fraction of (blocks|layers)", text):
@@ -295,6 +311,15 @@ def _expert_split(
     return tp
 
 
+def _micro_batch(row: Row, defaults: Mapping[str, object], notes: list[str]) -> int:
+    """Sequences of a pass; where nothing is said, those of the framework's scripts."""
+    stated, usual = row.count("micro_batch"), defaults.get("micro_batch")
+    if stated is None and isinstance(usual, int):
+        notes.append(f"micro_batch {usual} assumed")
+        return usual
+    return row.required_count("micro_batch")
+
+
 def _strategy(
     row: Row,
     accelerators: int,
@@ -322,12 +347,22 @@ def _strategy(
         "ep": row.count("ep") or 1,
         "etp": _expert_split(row, defaults, accelerators // pp, tp, notes),
         "vpp": chunks,
-        "micro_batch": row.required_count("micro_batch"),
+        "micro_batch": _micro_batch(row, defaults, notes),
         "sequence_parallel": sequence_parallel,
         "schedule": "interleaved" if chunks > 1 else "1f1b",
         **_sharding(row, dp, node, notes),
         **_overlap(row),
     }
+
+
+def _year(row: Row) -> int | None:
+    year = row.number("year")
+    return None if year is None else round(year)
+
+
+def _framework(row: Row) -> str:
+    """The row's framework, a development branch as the release it stands for."""
+    return recipes.released(row.text("framework"), _year(row))
 
 
 def _recipe(
@@ -338,15 +373,14 @@ def _recipe(
     strategy: Mapping[str, Any],
 ) -> recipes.Recipe:
     """What the published recipe of the row's framework does for such a model."""
-    year = row.number("year")
     return recipes.recipe_for(
         recipes.Run(
-            framework=f"{row.text('framework')} {row.text('task')}",
+            framework=f"{_framework(row)} {row.text('task')}",
             model_class=recipes.model_class(model),
             accelerator=accelerator,
             number_format=precisions(row, [])[0],
             method=method,
-            year=None if year is None else round(year),
+            year=_year(row),
             **{key: strategy[key] for key in ("tp", "pp", "cp")},
         )
     )
@@ -371,6 +405,7 @@ def _followed(
 _STATED_FACTS: tuple[tuple[str, str, bool, bool], ...] = (
     (r"deep[-_ ]?ep|hybrid[-_ ]?ep|fused dispatch", "deduplicated_dispatch", True, True),
     (r"deep[-_ ]?ep|hybrid[-_ ]?ep|fused dispatch", "deduplicated_between", True, True),
+    (r"\ba2a_overlap\b", "overlap_ep_between", True, True),
     (r"grouped[-_ ]?(gemm|mm|mlp)", "grouped_launch", True, True),
     (r"\bdropless", "drops_tokens", False, True),
     (r"token[-_ ]?drop", "drops_tokens", True, True),
@@ -389,6 +424,8 @@ def _facts(row: Row, recipe: recipes.Recipe) -> dict[str, object]:
     """What the run says of its software, and what its recipe says where the run is silent."""
     facts = dict(recipe.stack)
     text = "; ".join((row.text("other_flags"), row.text("overlap"))).lower()
+    if modules := _named_modules(_stated_recomputation(row)):
+        facts["selective_modules"] = modules
     for pattern, field, value, reversible in _STATED_FACTS:
         said = states(text, pattern)
         if said or (said is False and reversible):
@@ -424,18 +461,12 @@ def question(row: Row, *, stack: str | None = None) -> Question:
     notes: list[str] = []
     if not row.text("gpu"):
         raise SkippedRowError("missing:gpu")
-    year = row.number("year")
     method = _method(row)
     row.required_count("n_gpus")
     sequence = row.required_count("seq_len")
-    row.required_count("micro_batch")
     row.required_count("global_batch")
     model = architecture(row, notes)
-    stack = stack or stack_for(
-        row.text("framework"),
-        None if year is None else round(year),
-        row.text("task"),
-    )
+    stack = stack or stack_for(_framework(row), _year(row), row.text("task"))
     where = place(row, notes)
     node = where.node_accelerators
     strategy = _strategy(row, where.accelerators, node, model["layers"], unstated(stack), notes)
@@ -453,6 +484,10 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         "gradient_precision": _gradient_precision(row),
     }
     flags = row.text("other_flags").lower()
+    if re.search(r"\boptimizer\s*=\s*\w*muon\b", flags):
+        task["optimizer"] = "muon"
+    if re.search(r"\bexp_avg_dtype\s*=\s*(bfloat16|bf16|fp16)\b", flags):
+        task["moment_bytes"] = 2
     if re.search(r"\b(rms|norm) kernel", flags):
         task["fused_norm"] = True
     elif re.search(r"\beager\b", flags):

@@ -47,7 +47,7 @@ TEST_CASE("every enumeration survives the round trip through its names") {
   check_names(TensorOverlap::pipelined);
   check_names(OrDefault<OnOff>{OnOff::on});
   check_names(Placement{23});
-  check_names(Optimizer::sgd_momentum);
+  check_names(Optimizer::adam_8bit);
   check_names(OrDefault<AttentionKernel>{AttentionKernel::flash_triton});
   check_names(OrDefault<Precision>{Precision::fp4});
   check_names(GradientPrecision::bf16);

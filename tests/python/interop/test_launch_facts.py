@@ -51,7 +51,11 @@ def test_every_switch_and_choice_of_a_stack_is_in_the_table(framework: str) -> N
 
 def flipped(name: str) -> tuple[_core.Stack, _core.Stack]:
     """Stacks that differ in one fact only."""
-    values = {"attention": ("flash3", "unfused"), "selective": ("modules", "core_attention")}
+    values = {
+        "attention": ("flash3", "unfused"),
+        "selective": ("modules", "core_attention"),
+        "selective_modules": ("mla_up_proj+mlp", "moe_act"),
+    }
     one, other = values.get(name, (True, False))
     # Nothing hides inside a domain where experts overlap between domains already.
     apart = {"overlap_ep_between": False} if name == "overlap_ep" else {}
@@ -92,7 +96,7 @@ def test_a_fact_that_no_setting_says_is_a_note_with_seconds(framework: str, name
     fact = FACTS[framework][name]
     value = next(
         value
-        for value in ("core_attention", True, False)
+        for value in ("mlp" if name == "selective_modules" else "core_attention", True, False)
         if value != fact.value and isinstance(value, type(fact.value))
     )
     changes: dict[str, Any] = {"ep": 1, "pp": 1, "vpp": 1, "sharding": "zero3"}

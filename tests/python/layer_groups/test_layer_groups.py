@@ -292,3 +292,9 @@ def test_a_column_that_groups_lack_is_named() -> None:
     with pytest.raises(AttributeError, match="GroupEstimate has no column 'interval'"):
         est.interval()
     assert not hasattr(est, "explain")
+
+
+def test_muon_is_refused_with_what_is_legal() -> None:
+    task = sm.Training(global_batch=64, sequence=1, optimizer="muon")
+    with pytest.raises(sm.ScaleModelError, match="optimizer='muon': composed models"):
+        sm.estimate(sm.compose("dinov2_s"), sm.cluster("dgx_h100"), task)

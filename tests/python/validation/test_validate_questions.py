@@ -123,7 +123,7 @@ def test_a_sharding_is_read_with_the_ranks_that_share(
         ("full (every_layer)", ("full",)),
         ("full (inferred from the achieved flop/s)", ("full",)),
         ("selective (op-level SAC)", ("selective",)),
-        ("modules: mla_up_proj/mlp/moe (from a recipe)", ("full",)),
+        ("modules: mla_up_proj/mlp/moe (from a recipe)", ("selective",)),
         ("selective (fraction of blocks)", ("none", "full")),
         ("modules: core_attn", ("selective",)),
         ("unknown", ("none", "selective", "full")),
@@ -136,6 +136,12 @@ def test_recomputation_that_is_not_stated_is_tried_from_the_lightest(
     result = asked(recompute=text)
     assert result.recomputations == tried
     assert dict(result.strategy).get("offload_activations", False) == ("offload" in text)
+
+
+def test_modules_that_a_run_names_are_those_of_its_software() -> None:
+    facts = dict(asked(recompute="selective:moe_act+layernorm").facts)
+    assert facts["selective_modules"] == "layernorm+moe_act"
+    assert "selective_modules" not in dict(asked(recompute="selective (op-level SAC)").facts)
 
 
 def test_partial_recomputation() -> None:

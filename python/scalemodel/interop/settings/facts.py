@@ -62,6 +62,7 @@ _MEGATRON_STAGES: Final = "its pipeline schedules free the outputs they have sen
 _MEGATRON: Final[dict[str, Fact]] = {
     "attention": _stated("attention_backend"),
     "selective": _stated("recompute_modules"),
+    "selective_modules": _stated("recompute_modules"),
     "fused_norm": _fixed(True, "Transformer Engine fuses norms"),
     "fused_activation": _stated("bias_activation_fusion", "bias_swiglu_fusion", "bias_gelu_fusion"),
     "fused_rope": _stated("apply_rope_fusion"),
@@ -113,6 +114,7 @@ _TORCHTITAN: Final[dict[str, Fact]] = {
     **dict.fromkeys(_MEGATRON, _KERNELS),
     "attention": _release("scaled_dot_product_attention of PyTorch's release"),
     "selective": _fixed("operators", "selective checkpointing by operators"),
+    "selective_modules": _fixed("stack", "selective checkpointing by operators"),
     "fused_norm": _stated("compile.enable", "compile.components"),
     "fused_activation": _stated("compile.enable", "compile.components"),
     "fused_rope": _stated("compile.enable", "compile.components"),

@@ -211,7 +211,9 @@ def _recomputation(job: Job, notes: list[str]) -> list[Setting]:
         return []
     if plan.recompute == "selective":
         modules = ["core_attn"]
-        if job.stack.selective == "modules":
+        if job.stack.selective_modules != "stack":
+            modules = str(job.stack.selective_modules).split("+")
+        elif job.stack.selective == "modules":
             modules = ["layernorm"]
             modules += ["moe_act"] if shape.experts else []
             modules += ["mla_up_proj"] if shape.kv_lora_rank else []

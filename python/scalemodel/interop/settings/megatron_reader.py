@@ -352,10 +352,16 @@ def _gradients_fp32(given: Given, precision: str) -> bool:
 
 def _selective(given: Given) -> dict[str, object]:
     modules = given.raw("recompute_modules")
+    plain = {"selective_modules": "stack"}
     if modules is None:
-        return {"selective": "core_attention"}
+        return {"selective": "core_attention", **plain}
     named = str(modules).replace(",", " ").strip("[]()").replace("'", "").split()
-    return {"selective": "core_attention" if named == ["core_attn"] else "modules"}
+    if named == ["core_attn"]:
+        return {"selective": "core_attention", **plain}
+    # What a stack calls modules is written as norms and, where there are some, the other two.
+    if "layernorm" in named and set(named) <= {"layernorm", "moe_act", "mla_up_proj"}:
+        return {"selective": "modules", **plain}
+    return {"selective": "modules", "selective_modules": "+".join(named)}
 
 
 def _facts(given: Given, base: _core.Stack, layers: int) -> dict[str, Any]:

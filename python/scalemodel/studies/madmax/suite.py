@@ -18,7 +18,7 @@ from scalemodel.layer_groups import (
 )
 from scalemodel.resolve import Cluster
 from scalemodel.resolve.stacks import DEFAULT_STACK
-from scalemodel.resolve.tasks import Precision, Training
+from scalemodel.resolve.tasks import OptimizerName, Precision, Training
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +61,7 @@ class Workload:
     sequence: int = 1
     precision: Precision = "bf16"
     stack: str = DEFAULT_STACK
-    optimizer: Literal["adam", "sgd", "sgd_momentum"] = "adam"
+    optimizer: OptimizerName = "adam"
 
     def task(self, *, inference: bool = False) -> Training:
         """Pre-training of one step, or one forward pass over the batch."""
