@@ -17,8 +17,9 @@ from scalemodel.layer_groups import GroupEstimate, GroupStrategy, compose
 from scalemodel.resolve.stack_choice import stack_for, unstated
 from scalemodel.resolve.tasks import Precision, Training
 from scalemodel.validation.place import Place, place
+from scalemodel.validation.recomputation import recomputation
 from scalemodel.validation.rows import Row, SkippedRowError
-from scalemodel.validation.training import fill_batch, precisions, recomputation, sharding_name
+from scalemodel.validation.training import fill_batch, precisions, sharding_name
 
 if TYPE_CHECKING:
     import scalemodel._core as _core

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import scalemodel._core as _core
 from scalemodel.resolve import recipes
 from scalemodel.resolve.stack_choice import stack_for, unstated
 from scalemodel.resolve.tasks import Precision
 from scalemodel.validation.architecture import architecture
 from scalemodel.validation.place import frozen, place
+from scalemodel.validation.recomputation import named_modules, recomputation, stated
 from scalemodel.validation.rows import Row, SkippedRowError, states
 
 # fmt: off
@@ -32,7 +32,6 @@ INPUT_COLUMNS = (
 )
 # fmt: on
 
-_RECOMPUTATION = ("none", "selective", "full")  # lightest first
 _NOT_LANGUAGE = re.compile(r"\b(dlrm|dcn|vit|recommend\w*|diffusion|unet|resnet|image|vision)\b")
 # Published recipes of deep models interleave in 4 to 12 chunks, those of a hundred layers and more
 # in 8 (Llama 3.1 405B, Nemotron-4 340B) or 12 (GPT-3).
@@ -203,53 +202,6 @@ def _sharding(row: Row, data_parallel: int, node: int, notes: list[str]) -> dict
     return {"sharding": "hsdp", "shard_degree": degree}
 
 
-def _stated_recomputation(row: Row) -> str:
-    """What a run says of recomputation; a note that it was not stated says nothing."""
-    text = row.text("recompute").lower()
-    return "" if "not stated" in text else text
-
-
-#: Modules that recomputation repeats, by Megatron-Core's names.
-_MODULES = tuple(
-    name
-    for row in _core.Stack.fields()
-    if row["name"] == "selective_modules"
-    for name in row["choices"]
-    if name != row["default"] and "+" not in name
-)
-
-
-def _named_modules(text: str) -> str:
-    """Modules that a text of recomputation lists, as the engine writes a set of them."""
-    if not text.startswith(("modules", "selective")):
-        return ""
-    words = set(re.findall(r"[a-z_]+", text))
-    return "+".join(name for name in _MODULES if name in words)
-
-
-def recomputation(row: Row, notes: list[str]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Recomputation to try in turn, and the strategy fields that belong to it."""
-    text = _stated_recomputation(row)
-    offload = "offload" in text or bool(
-        re.search(r"offload\s*=\s*true", row.text("other_flags").lower())
-    )
-    extra: dict[str, Any] = {"offload_activations": True} if offload else {}
-    if not text:
-        return _RECOMPUTATION, extra
-    if _named_modules(text):
-        return ("selective",), extra
-    if re.match(r"(none|no|false|off|0)\b", text) or text.startswith("offload"):
-        return ("none",), extra
-    if re.search(r"fraction of (blocks|layers)", text):
-        # Some layers are run again as a whole; as few as memory asks for are assumed.
-        return ("none", "full"), extra
-    if "selective" in text or re.search(r"core.?att|att\w* only", text):
-        return ("selective",), extra
-    if part := re.search(r"(\d+)\s*(?:of \d+\s*)?layers", text):
-        extra["recompute_layers"] = int(part.group(1))
-    return ("full",), extra
-
-
 def _overlap(row: Row) -> dict[str, bool]:
     """Overlap switches that the row states; the stack decides the others."""
     text = row.text("overlap").lower()
@@ -391,7 +343,7 @@ def _followed(
 ) -> tuple[tuple[str, ...], dict[str, bool]]:
     """Recomputation and overlap by a recipe, as far as the row leaves them open."""
     choices, overlap = open_choices, {}
-    if recipe.recompute and not _stated_recomputation(row):
+    if recipe.recompute and not stated(row):
         choices = recipe.recompute
         notes.append(f"recompute {' or '.join(choices)} by the recipe")
     said = row.text("overlap").lower()
@@ -424,7 +376,7 @@ def _facts(row: Row, recipe: recipes.Recipe) -> dict[str, object]:
     """What the run says of its software, and what its recipe says where the run is silent."""
     facts = dict(recipe.stack)
     text = "; ".join((row.text("other_flags"), row.text("overlap"))).lower()
-    if modules := _named_modules(_stated_recomputation(row)):
+    if modules := named_modules(stated(row)):
         facts["selective_modules"] = modules
     for pattern, field, value, reversible in _STATED_FACTS:
         said = states(text, pattern)
