@@ -192,6 +192,9 @@ from scalemodel.search.layer_groups import GroupSpace as GroupSpace
 from scalemodel.search.mixed import search_mixed as search_mixed
 from scalemodel.search.pareto import pareto as pareto
 from scalemodel.search.ranking import Ranking as Ranking
+from scalemodel.search.recompute import RecomputeOption as RecomputeOption
+from scalemodel.search.recompute import RecomputePlan as RecomputePlan
+from scalemodel.search.recompute import plan_recompute as plan_recompute
 from scalemodel.search.search import (
     search as search,
 )
