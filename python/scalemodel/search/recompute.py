@@ -42,6 +42,13 @@ class RecomputeOption:
         Memory of the fullest accelerator.
     fits : bool
         Whether it keeps to the budget.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=4096)
+    >>> sm.plan_recompute("llama3_8b", sm.cluster("dgx_h100"), task)[0].modules
+    'none'
     """
 
     modules: str
@@ -66,6 +73,14 @@ class RecomputePlan(Sequence[RecomputeOption]):
         Memory of the fullest accelerator that a step may take.
     best : RecomputeOption or None
         The fastest that keeps to the budget; None where none does.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=64, sequence=4096)
+    >>> plan = sm.plan_recompute("llama3_8b", sm.cluster("dgx_h100"), task, memory_bytes=80e9)
+    >>> plan.best.fits, bool(plan.table().step_time_s.is_monotonic_increasing)
+    (True, True)
     """
 
     def __init__(self, options: Sequence[RecomputeOption], budget_bytes: float) -> None:
