@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -160,6 +160,12 @@ def _expert_kernels() -> tuple[Kernel[_core.GroupedGemmKernel], ...]:
 
 
 @catalog.kept(1)
+def _received_kernels() -> tuple[Kernel[_core.GroupedGemmKernel], ...]:
+    found = kernels("expert_layer", _core.GroupedGemmKernel, _EXPERT_LABELS)
+    return tuple(kernel for kernel in found if kernel.label("op") in ("", "received_experts"))
+
+
+@catalog.kept(1)
 def _dispatch_kernels() -> tuple[Kernel[_core.DispatchKernel], ...]:
     return tuple(kernels("dispatch", _core.DispatchKernel, _DISPATCH_LABELS))
 
@@ -186,23 +192,56 @@ def _native(kernel: Any) -> Any:
     return kernel
 
 
-def _dispatch(accelerator: str, mode: str) -> dict[str, Any]:
-    """Kernels that send tokens to their experts; those that also leave the node come first."""
-    if not mode:
-        return {}
+def _dispatch_record(accelerator: str, modes: Sequence[str], op: str) -> _core.DispatchKernel:
+    """Constants of one direction; those that also leave the node come first.
+
+    Where a library was timed inside a node alone, the rates between nodes are borrowed.
+    """
 
     def apart(kernel: Kernel[Any]) -> float:
-        return 0.0 if kernel.label("scope") == "any" else _OTHER_ENGINE
+        return _OTHER_ENGINE if kernel.label("scope") == "one_node" else 0.0
 
+    candidates = [
+        kernel
+        for kernel in _dispatch_kernels()
+        if kernel.label("op") == op and kernel.label("mode") in modes
+    ]
+    chosen = nearest_kernel(candidates, accelerator, apart)
+    wider = [kernel for kernel in candidates if kernel.label("scope") != "one_node"]
+    if chosen.label("scope") != "one_node" or not wider:
+        return chosen.record
+    between = nearest_kernel(wider, accelerator, apart).record
+    names = ("network_bytes_per_s", "doubling_s", "spine_nodes", "spine_fraction")
+    return chosen.record.replace(**{name: getattr(between, name) for name in names})
+
+
+def _dispatch(accelerator: str, want: Mapping[str, Any]) -> dict[str, Any]:
+    """Kernels that send tokens to their experts, and those for many tokens."""
+    if not want:
+        return {}
     found: dict[str, Any] = {"sends_tokens": True}
     for op in ("dispatch", "combine"):
-        candidates = [
-            kernel
-            for kernel in _dispatch_kernels()
-            if kernel.label("op") == op and kernel.label("mode") == mode
-        ]
-        found[op] = nearest_kernel(candidates, accelerator, apart).record
+        found[op] = _dispatch_record(accelerator, want["modes"], op)
+        if "many" in want:
+            found[f"many_{op}"] = _dispatch_record(accelerator, want["many"], op)
+    if "many" in want:
+        blocks = Reader(want, "kernels.dispatch").number("blocks")
+        found |= {"sends_many": True, "dispatch_blocks": blocks}
     return found
+
+
+def _received_experts(
+    accelerator: str, dtype: str, want: Mapping[str, Any]
+) -> _core.GroupedGemmKernel | None:
+    """Experts of tokens that were sent: of the library that the engine calls for them."""
+    library = want.get("experts", "")
+    if dtype not in want.get("formats", ()):
+        return None
+    found = [kernel for kernel in _received_kernels() if kernel.label("kernel") == library]
+    chosen = nearest_kernel(
+        found, accelerator, lambda kernel: dtype_mismatch(dtype, kernel.label("dtype"))
+    )
+    return chosen.record.replace(cached_speedup=1.0, computes_remote=False)
 
 
 @dataclass(frozen=True)
@@ -212,7 +251,7 @@ class KernelChoice:
     products: str
     attention: Mapping[str, Any]
     experts: Mapping[str, Any]
-    dispatch: str
+    dispatch: Mapping[str, Any]
     all_reduce: Mapping[str, Any]
     binds_host: bool
 
@@ -225,7 +264,7 @@ class KernelChoice:
             products=str(want.get("products", "")),
             attention=want.get("attention", {}),
             experts=want.get("experts", {}),
-            dispatch=str(want.get("dispatch", "")),
+            dispatch=want.get("dispatch", {}),
             all_reduce=want.get("all_reduce", {}),
             binds_host=bool(value_of(runs.get("defaults", {}).get("bound_host", False))),
         )
@@ -273,11 +312,13 @@ def _attention_constants(
     """Attention of prefill and decode."""
     attention, constants = AttentionKernels(accelerator), {}
     for phase in ("prefill", "decode"):
+        prompts = latent and phase == "prefill"
+        wanted = asked.get("latent_prompts", asked) if prompts else asked
         entry = attention.of_engine(
             f"mla_{phase}" if latent else phase,
-            engine=str(asked.get("engine", "")),
-            kernel=str(asked.get("kernel", "")),
-            version=str(asked.get("version", "")),
+            engine=str(wanted.get("engine", "")),
+            kernel=str(wanted.get("kernel", "")),
+            version=str(wanted.get("version", "")),
             group=group,
         )
         own = not (asked.get("native_cache") and entry.engine != asked["engine"])
@@ -288,7 +329,7 @@ def _attention_constants(
 
 
 def _expert_constants(
-    accelerator: str, form: WeightFormat, asked: Mapping[str, Any]
+    accelerator: str, form: WeightFormat, asked: Mapping[str, Any], dispatch: Mapping[str, Any]
 ) -> dict[str, Any]:
     """GEMMs of experts."""
     stored = asked.get("formats", {}).get(form.experts, form.experts)
@@ -308,7 +349,12 @@ def _expert_constants(
         )
     same_format = form.linear == form.experts or form.experts == "bfloat16"
     as_linear = bool(asked.get("else_linear") and not measured and same_format)
-    return {"experts": experts, "experts_as_linear": as_linear}
+    received = _received_experts(accelerator, stored, dispatch)
+    return {
+        "experts": experts,
+        "experts_as_linear": as_linear,
+        "received_experts": received or experts,
+    }
 
 
 def _all_reduce_constants(
@@ -369,7 +415,7 @@ def serving_kernels(
         **_core.ServingKernels().to_dict(),
         **_linear_constants(accelerator, form, choice.products, fused, notes),
         **_attention_constants(accelerator, choice.attention, group, latent, notes),
-        **_expert_constants(accelerator, form, choice.experts),
+        **_expert_constants(accelerator, form, choice.experts, choice.dispatch),
         **_dispatch(accelerator, choice.dispatch),
         **_all_reduce_constants(accelerator, table, choice.all_reduce),
         "math": form.math,
