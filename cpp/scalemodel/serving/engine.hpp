@@ -77,6 +77,7 @@ struct ServingKernels {
   bool experts_as_linear = false;  ///< their GEMMs run as a batch of linear layers
   bool sends_tokens = false;       ///< token dispatch has kernels of its own
   DispatchKernel dispatch, combine;
+  int dispatch_ranks = 1;   ///< least expert-parallel ranks that they are used between, >= 1
   bool sends_many = false;  ///< and others for many tokens, which take multiprocessors from compute
   DispatchKernel many_dispatch, many_combine;
   double dispatch_blocks = 0;          ///< multiprocessors of these; 0: as many as they like
@@ -151,6 +152,8 @@ struct RecordOf<ServingKernels> {
       field("sends_tokens", &T::sends_tokens, "token dispatch has kernels of its own"),
       field("dispatch", &T::dispatch, "tokens to their experts"),
       field("combine", &T::combine, "tokens back from their experts"),
+      field("dispatch_ranks", &T::dispatch_ranks, 1, 65535,
+            "least expert-parallel ranks that tokens are sent between"),
       field("sends_many", &T::sends_many, "token dispatch has other kernels for many tokens"),
       field("many_dispatch", &T::many_dispatch, "many tokens to their experts"),
       field("many_combine", &T::many_combine, "many tokens back from their experts"),

@@ -138,7 +138,8 @@ void StepTimes::add_routed(TokenCost& cost, const FeedForwardShape& ff, double m
     best = way;
     experts = own;
   };
-  const bool sends = kernels_.sends_tokens && layout_.ep > 1;
+  const bool sends =
+      kernels_.sends_tokens && layout_.ep > 1 && layout_.ep >= kernels_.dispatch_ranks;
   if (sends && reaches(kernels_.dispatch) && reaches(kernels_.combine)) {
     offer(sent(ff, tokens, 0, kernels_.dispatch, kernels_.combine));
   }

@@ -215,15 +215,20 @@ def _dispatch_record(accelerator: str, modes: Sequence[str], op: str) -> _core.D
     return chosen.record.replace(**{name: getattr(between, name) for name in names})
 
 
-def _dispatch(accelerator: str, want: Mapping[str, Any]) -> dict[str, Any]:
+def _dispatch(accelerator: str, form: WeightFormat, want: Mapping[str, Any]) -> dict[str, Any]:
     """Kernels that send tokens to their experts, and those for many tokens."""
     if not want:
         return {}
-    found: dict[str, Any] = {"sends_tokens": True}
+    least = Reader(want, "kernels.dispatch").number("least_ranks", 1.0)
+    found: dict[str, Any] = {"sends_tokens": True, "dispatch_ranks": int(least)}
     for op in ("dispatch", "combine"):
         found[op] = _dispatch_record(accelerator, want["modes"], op)
         if "many" in want:
             found[f"many_{op}"] = _dispatch_record(accelerator, want["many"], op)
+    if value_of(want.get("narrow", False)):
+        # Tokens travel as the experts' products take them.
+        narrow = min(GEMM_TYPES[form.linear].activation_bytes, found["dispatch"].value_bytes)
+        found["dispatch"] = found["dispatch"].replace(value_bytes=narrow)
     if "many" in want:
         blocks = Reader(want, "kernels.dispatch").number("blocks")
         found |= {"sends_many": True, "dispatch_blocks": blocks}
@@ -416,7 +421,7 @@ def serving_kernels(
         **_linear_constants(accelerator, form, choice.products, fused, notes),
         **_attention_constants(accelerator, choice.attention, group, latent, notes),
         **_expert_constants(accelerator, form, choice.experts, choice.dispatch),
-        **_dispatch(accelerator, choice.dispatch),
+        **_dispatch(accelerator, form, choice.dispatch),
         **_all_reduce_constants(accelerator, table, choice.all_reduce),
         "math": form.math,
         "cache": cache,
