@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,12 +13,12 @@ from scalemodel.base.units import parse_quantity, value_of
 from scalemodel.resolve.accelerators import accelerator_table, sheet_peak
 from scalemodel.resolve.attention import AttentionKernels, version_of
 from scalemodel.resolve.clusters import Cluster
-from scalemodel.resolve.kernel_tables import (
-    Kernel,
-    distance,
-    dtype_mismatch,
-    kernels,
-    nearest_kernel,
+from scalemodel.resolve.engine_kernels import (
+    dispatch_kernel,
+    expert_kernel,
+    in_a_model,
+    is_own,
+    received_experts,
 )
 from scalemodel.resolve.kernels import GEMM_TYPES, gemm_kernel
 from scalemodel.resolve.networks import custom_all_reduce
@@ -26,16 +26,12 @@ from scalemodel.resolve.reader import Reader, merged
 
 DEFAULT_ENGINE = "vllm_v1"
 _DIMENSIONS = {"_s": "s", "_bytes": "bytes"}
-_EXPERT_LABELS = ("kernel", "op", "dtype", "engine", "version", "always_gated")
-_DISPATCH_LABELS = ("mode", "op", "scope", "engine", "version", "follows_dtype")
 _FORMER_KEYS = {
     "most_tokens": "max_batched_tokens",
     "most_sequences": "max_running_sequences",
     "splits_prompts": "chunked_prefill",
     "mixes_phases": "mixed_batches",
 }
-_OTHER_ARCHITECTURE = 6.0  # in the unit of `kernel_tables.distance`
-_OTHER_ENGINE = 2.0  # in the unit of `kernel_tables.distance`
 
 
 @dataclass(frozen=True)
@@ -146,73 +142,11 @@ def engine_for(text: str) -> str:
     return reached[-1] if reached else versions[0 if versions[0][2] else -1][1]
 
 
-def _label_mismatch(kernel: Kernel[Any], dtype: str, want: Mapping[str, str]) -> float:
-    apart = dtype_mismatch(dtype, kernel.label("dtype"))
-    if kernel.label("engine") != want.get("engine", ""):
-        apart += _OTHER_ENGINE
-    return apart
-
-
-@catalog.kept(1)
-def _expert_kernels() -> tuple[Kernel[_core.GroupedGemmKernel], ...]:
-    found = kernels("expert_layer", _core.GroupedGemmKernel, _EXPERT_LABELS)
-    return tuple(kernel for kernel in found if not kernel.label("op"))
-
-
-@catalog.kept(1)
-def _received_kernels() -> tuple[Kernel[_core.GroupedGemmKernel], ...]:
-    found = kernels("expert_layer", _core.GroupedGemmKernel, _EXPERT_LABELS)
-    return tuple(kernel for kernel in found if kernel.label("op") in ("", "received_experts"))
-
-
-@catalog.kept(1)
-def _dispatch_kernels() -> tuple[Kernel[_core.DispatchKernel], ...]:
-    return tuple(kernels("dispatch", _core.DispatchKernel, _DISPATCH_LABELS))
-
-
-def _experts(
-    accelerator: str, dtype: str, want: Mapping[str, str]
-) -> tuple[_core.GroupedGemmKernel, bool]:
-    """Constants of expert layers, and whether they are the engine's own on such an accelerator."""
-    chosen = nearest_kernel(
-        _expert_kernels(), accelerator, lambda kernel: _label_mismatch(kernel, dtype, want)
-    )
-    # A benchmark repeats one layer, so that small experts stay in the cache, and one release timed
-    # experts of other ranks too: neither happens in a model of many layers.
-    record = chosen.record.replace(cached_speedup=1.0, computes_remote=False)
-    near = distance(accelerator, chosen.accelerator) < _OTHER_ARCHITECTURE
-    own = chosen.label("engine") == want.get("engine") and near
-    return record, own
-
-
 def _native(kernel: Any) -> Any:
     """An attention kernel that reads an 8-bit cache as it is: half the bytes, half the time."""
     if isinstance(kernel, _core.DecodeKernel):
         return kernel.replace(fp8_launch_s=0.0, fp8_block=0.5, fp8_memory=1.0, fp8_passes=0.0)
     return kernel
-
-
-def _dispatch_record(accelerator: str, modes: Sequence[str], op: str) -> _core.DispatchKernel:
-    """Constants of one direction; those that also leave the node come first.
-
-    Where a library was timed inside a node alone, the rates between nodes are borrowed.
-    """
-
-    def apart(kernel: Kernel[Any]) -> float:
-        return _OTHER_ENGINE if kernel.label("scope") == "one_node" else 0.0
-
-    candidates = [
-        kernel
-        for kernel in _dispatch_kernels()
-        if kernel.label("op") == op and kernel.label("mode") in modes
-    ]
-    chosen = nearest_kernel(candidates, accelerator, apart)
-    wider = [kernel for kernel in candidates if kernel.label("scope") != "one_node"]
-    if chosen.label("scope") != "one_node" or not wider:
-        return chosen.record
-    between = nearest_kernel(wider, accelerator, apart).record
-    names = ("network_bytes_per_s", "doubling_s", "spine_nodes", "spine_fraction")
-    return chosen.record.replace(**{name: getattr(between, name) for name in names})
 
 
 def _dispatch(accelerator: str, form: WeightFormat, want: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,9 +156,9 @@ def _dispatch(accelerator: str, form: WeightFormat, want: Mapping[str, Any]) -> 
     least = Reader(want, "kernels.dispatch").number("least_ranks", 1.0)
     found: dict[str, Any] = {"sends_tokens": True, "dispatch_ranks": int(least)}
     for op in ("dispatch", "combine"):
-        found[op] = _dispatch_record(accelerator, want["modes"], op)
+        found[op] = dispatch_kernel(accelerator, want["modes"], op).record
         if "many" in want:
-            found[f"many_{op}"] = _dispatch_record(accelerator, want["many"], op)
+            found[f"many_{op}"] = dispatch_kernel(accelerator, want["many"], op).record
     if value_of(want.get("narrow", False)):
         # Tokens travel as the experts' products take them.
         narrow = min(GEMM_TYPES[form.linear].activation_bytes, found["dispatch"].value_bytes)
@@ -233,20 +167,6 @@ def _dispatch(accelerator: str, form: WeightFormat, want: Mapping[str, Any]) -> 
         blocks = Reader(want, "kernels.dispatch").number("blocks")
         found |= {"sends_many": True, "dispatch_blocks": blocks}
     return found
-
-
-def _received_experts(
-    accelerator: str, dtype: str, want: Mapping[str, Any]
-) -> _core.GroupedGemmKernel | None:
-    """Experts of tokens that were sent: of the library that the engine calls for them."""
-    library = want.get("experts", "")
-    if dtype not in want.get("formats", ()):
-        return None
-    found = [kernel for kernel in _received_kernels() if kernel.label("kernel") == library]
-    chosen = nearest_kernel(
-        found, accelerator, lambda kernel: dtype_mismatch(dtype, kernel.label("dtype"))
-    )
-    return chosen.record.replace(cached_speedup=1.0, computes_remote=False)
 
 
 @dataclass(frozen=True)
@@ -340,7 +260,9 @@ def _expert_constants(
     stored = asked.get("formats", {}).get(form.experts, form.experts)
     # Kernels that widen 8-bit weights are those that widen 4-bit ones, with twice as much to read.
     widened = "int4_wo" if stored == "int8_wo" else stored
-    experts, measured = _experts(accelerator, widened, asked)
+    chosen = expert_kernel(accelerator, widened, asked)
+    measured = is_own(chosen, accelerator, asked.get("engine", ""))
+    experts = in_a_model(chosen.record)
     if widened != stored:
         experts = experts.replace(weight_bytes=GEMM_TYPES[stored].weight_bytes)
     # Releases that run another kernel than the one that was timed, on some architectures.
@@ -354,11 +276,11 @@ def _expert_constants(
         )
     same_format = form.linear == form.experts or form.experts == "bfloat16"
     as_linear = bool(asked.get("else_linear") and not measured and same_format)
-    received = _received_experts(accelerator, stored, dispatch)
+    received = received_experts(accelerator, stored, dispatch)
     return {
         "experts": experts,
         "experts_as_linear": as_linear,
-        "received_experts": received or experts,
+        "received_experts": in_a_model(received.record) if received else experts,
     }
 
 
