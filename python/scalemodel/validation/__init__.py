@@ -102,7 +102,7 @@ def validate(
         watts of an accelerator and joules per output token. Deployments with wide expert
         parallelism have ``predicted_tokens_per_s_gpu`` (input tokens of prefill, with those found
         in a cache; output tokens of all else), ``predicted_itl_ms`` (mean between tokens),
-        ``predicted_ttft_s`` (at full load), ``predicted_relative_change_pct`` (over what the row
+        ``predicted_ttft_s`` (of full passes), ``predicted_relative_change_pct`` (over what the row
         is relative to), ``predicted_note`` and ``skip_reason``. Kernels and collectives have
         ``predicted_time_us`` (one call, as the benchmark of the table saw it),
         ``predicted_note`` and ``skip_reason``. Composed models have ``predicted_step_time_s`` where

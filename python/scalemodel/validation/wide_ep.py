@@ -119,6 +119,8 @@ def _degrees(row: Row, accelerators: int) -> _core.ServingLayout:
     if ep is None and dp is None:
         return _core.ServingLayout(tp=tp or 1)
     ranks = max(ep or 1, dp or 1)
+    if dp is None and tp:
+        dp = max(1, ranks // tp)  # Ranks that split attention, and no other is named.
     dp = dp or ranks
     split = tp if tp and tp * dp <= accelerators else max(1, ranks // dp)
     return _core.ServingLayout(tp=split, dp=dp, ep=ep or split * dp)
@@ -162,9 +164,11 @@ def _precisions(
     row: Row, model: str, deployment: Deployment, notes: list[str]
 ) -> tuple[WeightPrecision, CachePrecision]:
     stated = row.text("weights_precision")
-    weights = format_of(stated or _checkpoint(model))
+    weights = format_of(stated or _checkpoint(model) or "bf16")
     if weights is None:
-        raise SkippedRowError("unsupported:dtype" if stated else "missing:weights_precision")
+        raise SkippedRowError("unsupported:dtype")
+    if not stated:
+        notes.append(f"{weights} weights assumed")
     cache = format_of(row.text("kv_precision"))
     if cache in ("bf16", "fp16", "fp8", "fp4"):
         return weights, cache
@@ -182,6 +186,15 @@ def _limit(row: Row, column: str, usual: int, what: str, notes: list[str]) -> in
     if given is None:
         notes.append(f"{usual} {what} a rank assumed")
     return given or usual
+
+
+def _node(row: Row, accelerators: int, notes: list[str]) -> int:
+    """Accelerators of a node; fewer than usual where they do not divide those of a row."""
+    usual = row.count("gpus_per_node") or 8
+    node = max(size for size in range(1, usual + 1) if accelerators % size == 0)
+    if node != usual:
+        notes.append(f"{node} accelerators a node")
+    return node
 
 
 def question(row: Row) -> Question:
@@ -241,7 +254,7 @@ def question(row: Row) -> Question:
         model,
         accelerator,
         accelerators,
-        row.count("gpus_per_node") or 8,
+        _node(row, accelerators, notes),
         layout,
         task,
         deployment,
@@ -267,10 +280,27 @@ def _imbalance(asked: Question) -> float | None:
 
 
 class Answer(NamedTuple):
-    """Rates of an accelerator, and the plan they come from."""
+    """Rates of an accelerator, times, and the plan they come from."""
 
     tokens_per_s_gpu: float
+    itl_s: float | None
+    ttft_s: float | None
     plan: Serving
+
+
+def _answer_of(asked: Question, plan: Serving) -> Answer:
+    """Rates and times of a plan."""
+    task, requests = asked.task, float(plan.requests_per_s)
+    each, tpot_s = requests / float(plan.accelerators), float(plan.tpot_s)
+    if asked.phase == "decode":
+        # The first token of an answer is the prefill pool's.
+        return Answer(each * max(1.0, task.output_tokens - 1), tpot_s, None, plan)
+    if asked.phase == "mixed":
+        return Answer(each * task.output_tokens, tpot_s, plan.ttft_s, plan)
+    # Full passes follow each other: a prompt waits for half of one and takes part in the next.
+    passed = asked.tokens * asked.layout.dp * plan.replicas
+    pass_s = passed / (requests * task.input_tokens * (1 - task.prefix_hit_fraction))
+    return Answer(each * task.input_tokens, None, 1.5 * pass_s, plan)
 
 
 class Deployments:
@@ -314,13 +344,7 @@ class Deployments:
             raise SkippedRowError(
                 plan.verdict if ":" in plan.verdict else f"illegal:{plan.verdict}"
             )
-        if asked.phase == "prefill":
-            rate = plan.requests_per_s * asked.task.input_tokens
-        else:
-            # The first token of an answer is the prefill pool's.
-            first = 1 if asked.phase == "decode" else 0
-            rate = plan.requests_per_s * (asked.task.output_tokens - first)
-        return Answer(rate / plan.accelerators, plan)
+        return _answer_of(asked, plan)
 
 
 def _baseline(asked: Question, relative_to: str) -> Question:
@@ -352,18 +376,17 @@ def _baseline(asked: Question, relative_to: str) -> Question:
 
 def _predict(row: Row, known: Deployments) -> Prediction:
     asked = question(row)
-    found = known.answer(asked)
-    plan, change = found.plan, None
+    found, change = known.answer(asked), None
     relative = row.text("relative_to")
     if relative:
         before = known.answer(_baseline(asked, relative)).tokens_per_s_gpu
         change = 100 * (found.tokens_per_s_gpu / before - 1)
     return Prediction(
         found.tokens_per_s_gpu,
-        None if asked.phase == "prefill" else 1e3 * plan.tpot_s,
-        None if asked.phase == "decode" else plan.ttft_s,
+        None if found.itl_s is None else 1e3 * found.itl_s,
+        found.ttft_s,
         change,
-        "; ".join(filter(None, (*asked.notes, plan.note))),
+        "; ".join(filter(None, (*asked.notes, found.plan.note))),
     )
 
 

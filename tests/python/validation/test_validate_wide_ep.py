@@ -106,6 +106,35 @@ def test_cached_tokens_count_as_input(tmp_path: Path) -> None:
     assert 1.6 * computed < half < 2 * computed
 
 
+def test_a_prompt_waits_for_half_a_pass_and_takes_part_in_the_next(tmp_path: Path) -> None:
+    found = asked(tmp_path, PREFILL).iloc[0]
+    assert found.predicted_ttft_s == pytest.approx(
+        1.5 * 16384 / found.predicted_tokens_per_s_gpu, rel=1e-9
+    )
+    assert 2 < found.predicted_ttft_s < 5  # as SGLang publishes
+    assert pd.isna(found.predicted_itl_ms)
+
+
+def test_degrees_are_read_as_engines_give_them(tmp_path: Path) -> None:
+    """A `tp` of all ranks beside `dp` is the world; without `dp` it splits attention."""
+    rows = [
+        DECODE,
+        {**DECODE, "tp": "72"},
+        {**DECODE, "dp": "", "tp": ""},
+        {**DECODE, "dp": "", "tp": "8", "redundant_experts": "32"},
+    ]
+    plain, world, implied, split = asked(tmp_path, *rows).predicted_tokens_per_s_gpu
+    assert plain == world == implied
+    assert split < plain
+
+
+def test_nodes_that_do_not_divide_a_deployment_are_smaller(tmp_path: Path) -> None:
+    row = {**DECODE, "n_gpus": "36", "dp": "36", "ep": "36"}
+    found = asked(tmp_path, row).iloc[0]
+    assert found.skip_reason == ""
+    assert "6 accelerators a node" in found.predicted_note
+
+
 def test_predictions_do_not_read_what_was_measured(tmp_path: Path) -> None:
     told = {**DECODE, "tokens_per_s_gpu": "1", "itl_ms": "1", "tokens_per_s_user": "7"}
     one, other = (asked(tmp_path, row).iloc[0] for row in (DECODE, told))
@@ -131,6 +160,7 @@ def test_an_engine_without_an_entry_is_said_to_be_one(tmp_path: Path) -> None:
         ({"input_tokens": "-1"}, "illegal:input_tokens"),
         ({"input_tokens": "9e9"}, "illegal"),
         ({"gpu": "L4", "n_gpus": "72"}, "illegal"),
+        ({"prefix_hit_fraction": "1.5"}, "illegal"),
     ],
 )
 def test_rows_that_make_no_sense_say_why(
