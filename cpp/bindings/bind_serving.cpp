@@ -6,6 +6,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
+#include "scalemodel/ops/expert_balance.hpp"
 #include "scalemodel/search/serving_plans.hpp"
 #include "scalemodel/serving/batches.hpp"
 #include "scalemodel/serving/capacity.hpp"
@@ -253,6 +254,23 @@ ServingLayout(tp=8, ep=8))");
       },
       py::arg("model"), py::arg("layout"), py::arg("cluster"),
       "ok, or the reason why an instance cannot be laid out so.");
+  m.def(
+      "rank_imbalance",
+      [](double spread, double slots, double ranks, double pairs) {
+        return rank_imbalance({checked("spread", spread, 0, kMany),
+                               checked("slots", slots, 1, kMany), checked("ranks", ranks, 1, kMany),
+                               checked("pairs", pairs, 0, 1e15)});
+      },
+      py::arg("spread"), py::arg("slots"), py::arg("ranks"), py::arg("pairs") = 0.0,
+      R"(Load of the fullest expert-parallel rank over the mean.
+
+`spread`: standard deviation of an expert's load over its mean; `slots`: experts and their copies
+over all ranks; `pairs`: (token, expert) pairs of a rank, 0 for very many.
+
+Examples
+--------
+>>> round(rank_imbalance(2.1, 256, 32), 2), round(rank_imbalance(0.158, 288, 32), 2)
+(2.54, 1.11))");
   m.def("tokens_per_step", &tokens_per_step, py::arg("mix"),
         "Tokens a sequence gains per step, accepted draft tokens included.");
   bind_instance(m);

@@ -15,7 +15,7 @@ What does the network do, and how should its flows be routed?
 What does a serving instance deliver, and how many accelerators does a load need?
     `serve`, `plan_serving`, `serve_split`, `compare_serving`, `request_stream`
 How wrong is all this?
-    `validate`, `Estimate.interval`
+    `validate`, `Estimate.interval`, `coverage`
 Does a job run as fast as it should?
     `compare_log`, `StepTimeMonitor`, `read_kineto`, `calibrate`, `calibrate_spread`
 How does a strategy reach another tool, and how does a model come from one?

@@ -215,6 +215,9 @@ from scalemodel.serving import (
     compare_serving as compare_serving,
 )
 from scalemodel.serving import (
+    coverage as coverage,
+)
+from scalemodel.serving import (
     plan_serving as plan_serving,
 )
 from scalemodel.serving import (

@@ -45,6 +45,16 @@ def test_one_steady_state(benchmark: Any) -> None:
     benchmark.extra_info |= {"goal_s": 2e-6, "includes": "one call across the border"}
 
 
+def test_one_deployment_with_wide_expert_parallelism(benchmark: Any) -> None:
+    layout = sm.ServingLayout(dp=72, ep=72, redundant_experts=32, two_batch_overlap=True)
+    task = TASK.replace(prefilled=True)
+    cluster = sm.cluster("dgx_h100", nodes=9)
+    plan = sm.serve("deepseek_v3", cluster, task, layout, engine="sglang", concurrency=72 * 128)
+    state = benchmark(plan.instance.steady_state, task.mix, 1440.0)
+    assert state.concurrency == 1440
+    benchmark.extra_info |= {"goal_s": 3e-6, "includes": "one call across the border"}
+
+
 def test_a_stream_of_ten_thousand_requests(benchmark: Any) -> None:
     plan = sm.serve("llama3_8b", "dgx_h100", TASK, requests_per_s=15, replicas=1)
     served = benchmark.pedantic(

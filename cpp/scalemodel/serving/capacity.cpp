@@ -107,7 +107,8 @@ namespace {
 double operator_bytes(const Unit& unit, const LayerOperator& op, const ServingKernels& kernels,
                       const ServingLayout& layout) {
   if (unit.on_copies(op)) {
-    return kernels.experts.weight_bytes * unit.experts * op.parameters() / layout.stage_ranks();
+    const double copies = unit.experts + layout.redundant_experts;
+    return kernels.experts.weight_bytes * copies * op.parameters() / layout.stage_ranks();
   }
   const bool narrow = op.kind == OperatorKind::gemm && !op.routes;
   return (narrow ? linear_weight_bytes(kernels) : kElement) * op.local_parameters(layout.tp);
@@ -174,7 +175,9 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
   const Bytes memory = cluster.accelerator.memory_capacity;
   const double per_sequence = blocks.of(lengths.input + lengths.output);
   const auto fill = [&](double tokens) {
-    capacity.activations = activation_bytes(model, engine, layout, tokens / layout.dp);
+    // Halves of a step are computed one after the other.
+    const double at_once = tokens / layout.dp / (layout.two_batch_overlap ? 2 : 1);
+    capacity.activations = activation_bytes(model, engine, layout, at_once);
     const Bytes taken = capacity.weights + capacity.activations + capacity.reserve;
     const Bytes room = engine.fraction_of_free ? engine.memory_fraction * (memory - taken)
                                                : engine.memory_fraction * memory - taken;

@@ -11,6 +11,9 @@
 
 namespace scalemodel {
 
+/// Prompts of a step where nothing of them is computed.
+inline constexpr double kAnyNumber = 1e9;
+
 /// What does not change with the number of running sequences.
 struct Demand {
   double uncached_prompt_tokens = 1;  ///< tokens of a prompt that have to be computed, >= 1
@@ -20,6 +23,7 @@ struct Demand {
   double decode_steps = 1;            ///< decode steps of one request, >= 1
   double context = 1;                 ///< mean tokens that a running sequence attends to
   double input = 1;                   ///< prompt tokens, cached ones included
+  bool prefilled = false;             ///< nothing of a prompt has to be computed
 
   explicit Demand(const RequestMix& mix) noexcept
       : uncached_prompt_tokens(std::max(1.0, mix.input * (1 - mix.prefix_hit_fraction))),
@@ -29,7 +33,8 @@ struct Demand {
         // A request of one token leaves with its prefill; it takes part in one step all the same.
         decode_steps(std::max(1.0, (mix.output - 1) / tokens_per_step)),
         context(mix.input + (mix.output + 1) / 2),
-        input(mix.input) {
+        input(mix.input),
+        prefilled(mix.prefilled) {
     // An output of several tokens per step ends within its last one.
     if (tokens_per_step > 1) decode_steps = std::ceil(decode_steps - 1e-9);
   }
@@ -69,6 +74,7 @@ struct Demand {
   /// chunks. Without chunked prefill one longer than any step runs all the same.
   double max_prompts(const Engine& engine, const CacheCapacity& capacity,
                      double sequences) const noexcept {
+    if (prefilled) return kAnyNumber;
     const double decoded = engine.mixed_batches ? sequences * query_tokens : 0;
     const double most =
         std::max(1.0, capacity.max_batched_tokens - decoded) / uncached_prompt_tokens;

@@ -47,6 +47,7 @@ struct Engine {
   bool fused_quantisation = false;  ///< norms and activations write the narrow format
   bool limits_per_rank = true;      ///< limits of a step are those of each data-parallel rank
   double expert_spread = 0;         ///< standard deviation of an expert's load over its mean
+  double balanced_spread = 0;       ///< the same of its copies, where redundant ones balance it
   Admission admission = Admission::prompt;
   int block_tokens = 16;             ///< tokens of a KV cache block
   int max_batched_tokens = 8192;     ///< tokens of a step, >= 1
@@ -76,7 +77,12 @@ struct ServingKernels {
   bool experts_as_linear = false;  ///< their GEMMs run as a batch of linear layers
   bool sends_tokens = false;       ///< token dispatch has kernels of its own
   DispatchKernel dispatch, combine;
-  bool own_all_reduce = false;  ///< the engine has an all-reduce of its own
+  int dispatch_ranks = 1;   ///< least expert-parallel ranks that they are used between, >= 1
+  bool sends_many = false;  ///< and others for many tokens, which take multiprocessors from compute
+  DispatchKernel many_dispatch, many_combine;
+  double dispatch_blocks = 0;          ///< multiprocessors of these; 0: as many as they like
+  GroupedGemmKernel received_experts;  ///< of tokens that were sent, in place of `experts`
+  bool own_all_reduce = false;         ///< the engine has an all-reduce of its own
   CustomAllReduce all_reduce;
   double host_slowdown = 1;  ///< CPU overhead over that of the machine of the fits
 
@@ -112,6 +118,8 @@ struct RecordOf<Engine> {
             "limits of a step hold for each data-parallel rank"),
       field("expert_spread", &T::expert_spread, 0, 10,
             "standard deviation of an expert's load over its mean"),
+      field("balanced_spread", &T::balanced_spread, 0, 10,
+            "the same of copies of experts that are balanced by redundant ones"),
       field("admission", &T::admission, "what must fit before a request starts"),
       field("block_tokens", &T::block_tokens, 1, 1e5, "tokens of a KV cache block"),
       field("max_batched_tokens", &T::max_batched_tokens, 1, 1e7, "tokens of a step, at most"),
@@ -144,6 +152,14 @@ struct RecordOf<ServingKernels> {
       field("sends_tokens", &T::sends_tokens, "token dispatch has kernels of its own"),
       field("dispatch", &T::dispatch, "tokens to their experts"),
       field("combine", &T::combine, "tokens back from their experts"),
+      field("dispatch_ranks", &T::dispatch_ranks, 1, 65535,
+            "least expert-parallel ranks that tokens are sent between"),
+      field("sends_many", &T::sends_many, "token dispatch has other kernels for many tokens"),
+      field("many_dispatch", &T::many_dispatch, "many tokens to their experts"),
+      field("many_combine", &T::many_combine, "many tokens back from their experts"),
+      field("dispatch_blocks", &T::dispatch_blocks, 0, 1024,
+            "multiprocessors that kernels for many tokens take from compute"),
+      field("received_experts", &T::received_experts, "expert layers of tokens that were sent"),
       field("own_all_reduce", &T::own_all_reduce, "the engine has its own all-reduce"),
       field("all_reduce", &T::all_reduce, "constants of that all-reduce"),
       field("host_slowdown", &T::host_slowdown, 0.1, 10,

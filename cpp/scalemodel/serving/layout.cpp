@@ -19,10 +19,10 @@ Reason check_layout(const Model& model, const ServingLayout& layout,
       continue;
     }
     routed = true;
-    if (ff.experts % layout.ep != 0) return Reason::ep_experts;
+    if ((ff.experts + layout.redundant_experts) % layout.ep != 0) return Reason::ep_experts;
     if (ff.width % expert_split != 0) return Reason::etp_ffn;
   }
-  if (layout.ep > 1 && !routed) return Reason::ep_experts;
+  if ((layout.ep > 1 || layout.redundant_experts > 0) && !routed) return Reason::ep_experts;
   return Reason::ok;
 }
 

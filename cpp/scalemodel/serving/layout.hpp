@@ -13,9 +13,14 @@ namespace scalemodel {
 
 /// Degrees of one instance. Attention and dense layers are split over `tp` ranks and repeated over
 /// `dp`, which share the sequences out; experts are spread over `ep` of the tp dp cp ranks of a
-/// stage and each expert is split over the rest.
+/// stage and each expert is split over the rest. `redundant_experts` are copies of the experts that
+/// are chosen most, placed so that the ranks are alike (EPLB, deepseek-ai/EPLB): every rank holds
+/// (experts + redundant_experts)/ep. With `two_batch_overlap` the tokens of a step are computed in
+/// two halves, each while the other one's are on their way to experts and back.
 struct ServingLayout {
   std::uint16_t tp = 1, pp = 1, ep = 1, dp = 1, cp = 1;
+  std::uint16_t redundant_experts = 0;
+  bool two_batch_overlap = false;
 
   constexpr int stage_ranks() const { return tp * dp * cp; }
   constexpr int ranks() const { return stage_ranks() * pp; }
@@ -31,7 +36,11 @@ struct RecordOf<ServingLayout> {
       field("pp", &T::pp, 1, 65535, "pipeline stages"),
       field("ep", &T::ep, 1, 65535, "ranks over which the experts are sharded"),
       field("dp", &T::dp, 1, 65535, "attention data-parallel ranks of a stage"),
-      field("cp", &T::cp, 1, 65535, "ranks over which a prompt is sharded")};
+      field("cp", &T::cp, 1, 65535, "ranks over which a prompt is sharded"),
+      field("redundant_experts", &T::redundant_experts, 0, 65535,
+            "copies of experts, over all expert-parallel ranks, that balance them"),
+      field("two_batch_overlap", &T::two_batch_overlap,
+            "half a step is computed while the other half is exchanged")};
 };
 
 /// `ok`, or why the layout is none: precondition of everything else in this module.

@@ -240,7 +240,7 @@ double full_steps_ahead(double ahead, double most) noexcept {
 StepsOfMix::StepsOfMix(const StepTimes& times, const CacheCapacity& capacity,
                        const Demand& demand) noexcept
     : times_(times), capacity_(capacity), demand_(demand) {
-  if (demand.max_prompts(times.engine(), capacity, 0) < 1) return;
+  if (demand.prefilled || demand.max_prompts(times.engine(), capacity, 0) < 1) return;
   one_ = times.prefill_attention(demand.work(0, 1));
   two_ = times.prefill_attention(demand.work(0, 2));
 }
@@ -305,6 +305,13 @@ PromptSteps StepsOfMix::beside(double sequences, double prompts) const noexcept 
   const StepWork running = demand_.work(sequences);
   Seconds decode = times_.decode_attention(running);
   steps.decode_only = times_.total(running, decode);
+  if (demand_.prefilled) {
+    // Sequences whose cache has come take part in the next step like any other.
+    steps.mixed = true;
+    steps.chunked = false;
+    steps.alone = steps.last = steps.full = steps.decode_only;
+    return steps;
+  }
   const double beside = engine.mixed_batches ? sequences : 0;
   if (beside <= 0) decode = Seconds{};
   if (steps.most < 1) return chunked(steps, beside, decode);

@@ -24,11 +24,12 @@ ClosedLoopState closed_loop_state(const StepsOfMix& steps, double sequences) noe
   double running = std::min(sequences, capacity.max_running_sequences);
   // Tokens of a step: every running sequence's, and the prompts that take the place of those that
   // finish. A prompt longer than any step runs as the only one.
-  const bool beside =
-      engine.mixed_batches && demand.uncached_prompt_tokens <= capacity.max_batched_tokens;
+  const bool beside = engine.mixed_batches && !demand.prefilled &&
+                      demand.uncached_prompt_tokens <= capacity.max_batched_tokens;
   const double tokens =
       demand.query_tokens + (beside ? demand.uncached_prompt_tokens / demand.decode_steps : 0.0);
-  running = std::min(running, capacity.max_batched_tokens / tokens);
+  // Without mixed batches the limit of tokens is one of prompts (SGLang: chunked_prefill_size).
+  if (engine.mixed_batches) running = std::min(running, capacity.max_batched_tokens / tokens);
   const double most = demand.max_prompts(engine, capacity, running);
   if (engine.mixed_batches) running = std::min(running, most * demand.decode_steps);
   kept.sequences = running;
@@ -57,9 +58,13 @@ SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
   state.tpot = demand.gap(kept.step, mix.output);
   state.requests_per_s = rate.base();
   state.prefill = steps.alone + times.engine().request_host;
+  state.utilisation = 1;
+  if (demand.prefilled) {  // half of the step under way, and its own
+    state.ttft = 1.5 * kept.step + times.engine().request_host;
+    return state;
+  }
   const PromptWait wait = prompt_wait(steps, step_moments(steps, rate, kept.busy), rate);
   state.ttft = wait.wait + wait.computed + times.engine().request_host;
-  state.utilisation = 1;
   return state;
 }
 

@@ -17,6 +17,8 @@ struct RequestMix {
   double prefix_hit_fraction = 0;  ///< share of a prompt that the KV cache holds already
   int speculative_tokens = 0;      ///< draft tokens proposed per sequence and step
   double acceptance_fraction = 0;  ///< probability that a draft token is accepted
+  bool prefilled =
+      false;  ///< KV caches of prompts come from elsewhere: nothing of them is computed
 
   bool operator==(const RequestMix&) const = default;
 };
@@ -33,7 +35,8 @@ struct RecordOf<RequestMix> {
       field("speculative_tokens", &T::speculative_tokens, 0, 64,
             "draft tokens proposed per sequence and step"),
       field("acceptance_fraction", &T::acceptance_fraction, 0, 1,
-            "probability that a draft token is accepted")};
+            "probability that a draft token is accepted"),
+      field("prefilled", &T::prefilled, "KV caches of prompts come from a prefill pool")};
 };
 
 /// Tokens a sequence gains per step: 1 + a + a^2 ... + a^k for k proposals, each accepted

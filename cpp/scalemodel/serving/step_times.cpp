@@ -23,6 +23,9 @@ Cost added(Cost sum, double factor, const Cost& more) {
   sum.elementwise += factor * more.elementwise;
   sum.tp += factor * more.tp;
   sum.ep += factor * more.ep;
+  sum.combine += factor * more.combine;
+  sum.waits += factor * more.waits;
+  sum.occupied += factor * more.occupied;
   return sum;
 }
 
@@ -87,6 +90,10 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
     shared_total_[at] = shared(tokens_[at]);
     tokens_total_[at] = own_total_[at] + shared_total_[at];
     draft_total_[at] = own(draft_[at]) + shared(draft_[at]);
+    const TokenCost& c = tokens_[at];
+    const Seconds sent = c.ep - c.waits;
+    overlap_[at] = {c.experts, sent - c.combine, c.combine, c.waits,
+                    sent > Seconds{} ? c.occupied / sent : 0.0};
   }
 }
 
@@ -241,6 +248,31 @@ double StepTimes::tokens_by_rank(const StepWork& stage) const noexcept {
          layout_.dp * prompt_tokens_by_rank(stage) / layout_.cp;
 }
 
+/// Two halves of a step, layer by layer in turns:
+///
+///     t = max(A, D) + max(E, D) + max(E, C) + max(A, C) + 2 waits
+///
+/// with A all compute of a half but its experts E, and D and C its way to the experts and back,
+/// each beside the other half's compute. Where kernels of the exchange need multiprocessors,
+/// compute is launched on the others for the whole step (SGLang,
+/// batch_overlap/operations_strategy.py: deep_gemm_num_sms). Waits for the last rank are in the way
+/// of both halves: a rank that is late in one is late for the other. Source: DeepSeek-V3, arXiv
+/// 2412.19437, section 3.4; SGLang, "Deploying DeepSeek with PD disaggregation and large-scale
+/// expert parallelism on 96 H100 GPUs" (2025).
+Seconds StepTimes::overlapped(double by_rank, double count, Seconds attention) const noexcept {
+  const Position p = position(count / 2);
+  const Overlap &low = overlap_[p.index], &high = overlap_[p.index + 1];
+  const auto between = [&](auto a, auto b) { return a + p.share * (b - a); };
+  const Seconds own = at(own_total_, by_rank / 2) + 0.5 * attention;
+  const Seconds experts = between(low.experts, high.experts);
+  const Seconds out = between(low.dispatch, high.dispatch);
+  const Seconds back = between(low.combine, high.combine);
+  const double left = 1 - between(low.occupied, high.occupied);
+  const auto beside = [&](Seconds compute, Seconds sent) { return max(sent, compute / left); };
+  return beside(own, out) + beside(experts, out) + beside(experts, back) + beside(own, back) +
+         2 * between(low.waits, high.waits);
+}
+
 Seconds StepTimes::between_stages(double tokens) const noexcept {
   if (layout_.pp == 1) return Seconds{};
   const GroupShape group = group_shape(cluster_, layout_.pp, layout_.stage_ranks());
@@ -262,11 +294,17 @@ StepTime StepTimes::of(const StepWork& whole) const noexcept {
     return added(added({}, 1 - p.share, grid[p.index]), p.share, grid[p.index + 1]);
   };
   const double by_rank = tokens_by_rank(work);
-  TokenCost cost = cost_at(tokens_, position(by_rank));
+  const double parts = layout_.two_batch_overlap ? 2 : 1;
+  TokenCost cost = added({}, parts, cost_at(tokens_, position(by_rank / parts)));
   if (by_rank > count) {
-    const TokenCost all = cost_at(tokens_, position(count));
+    const TokenCost all = added({}, parts, cost_at(tokens_, position(count / parts)));
     cost.experts = all.experts;
     cost.ep = all.ep;
+  }
+  if (layout_.two_batch_overlap) {
+    const Seconds attention = (1 / stages) * (prefill_attention(whole) + decode_attention(whole));
+    cost.ep = overlapped(by_rank, count, attention) - attention - cost.linear - cost.elementwise -
+              cost.tp - cost.experts;
   }
   time.linear = stages * cost.linear;
   time.experts = stages * cost.experts;
@@ -305,8 +343,14 @@ Seconds StepTimes::total(const StepWork& whole, Seconds attention) const noexcep
   if (count <= 0) return Seconds{};
   const double by_rank = layout_.dp > 1 ? tokens_by_rank(work) : count;
   Seconds stage = at(head_, work.sequences * work.query_tokens + work.prompts);
-  stage += by_rank > count ? at(own_total_, by_rank) + at(shared_total_, count)
-                           : at(tokens_total_, count);
+  if (layout_.two_batch_overlap) {
+    const Seconds whole_attention = attention;
+    attention = Seconds{};
+    stage += overlapped(by_rank, count, whole_attention / layout_.pp);
+  } else {
+    stage += by_rank > count ? at(own_total_, by_rank) + at(shared_total_, count)
+                             : at(tokens_total_, count);
+  }
   if (work.draft_tokens > 0 && work.sequences > 0) {
     stage += work.draft_tokens * (at(draft_total_, work.sequences) + at(head_, work.sequences));
   }

@@ -94,7 +94,21 @@ class StepTimes {
  private:
   /// What depends on the number of tokens alone, of all layers of the fullest stage.
   struct TokenCost {
-    Seconds linear, experts, elementwise, tp, ep;
+    Seconds linear, experts, elementwise, tp;
+    Seconds ep;        ///< dispatch, combine and the waits before them
+    Seconds combine;   ///< of these
+    Seconds waits;     ///< of these
+    Seconds occupied;  ///< compute lost to kernels of the exchange beside it, in time of all of it
+  };
+  /// What halves of a step overlap, of all layers of the fullest stage.
+  struct Overlap {
+    Seconds experts, dispatch, combine, waits;
+    double occupied = 0;  ///< share of the accelerator that the exchange takes from compute
+  };
+  /// One exchange of tokens with their experts.
+  struct Exchange {
+    Seconds dispatch, combine;
+    double occupied = 0;  ///< share of the accelerator that its kernels take
   };
   /// Powers of two and the numbers half-way between, up to 2^20 tokens.
   static constexpr std::size_t kPoints = 41;
@@ -139,7 +153,12 @@ class StepTimes {
   void add_scan(const RecurrentShape& whole, double layers);
   void add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator& op, double m) const;
   void add_elementwise(TokenCost& cost, const LayerOperator& op, double m) const;
-  void add_experts(TokenCost& cost, const FeedForwardShape& ff, double m, double tokens) const;
+  void add_routed(TokenCost& cost, const FeedForwardShape& ff, double m, double tokens) const;
+  double imbalance_of(const FeedForwardShape& ff, double tokens, double places) const;
+  Seconds expert_time(const FeedForwardShape& ff, double m, double tokens, bool received) const;
+  Exchange gathered(const FeedForwardShape& ff, double tokens) const;
+  Exchange sent(const FeedForwardShape& ff, double tokens, double blocks, const DispatchKernel& out,
+                const DispatchKernel& back) const;
   TokenCost layer_tokens(const LayerKind& kind, double tokens) const;
   Seconds linear(const GemmTimer& timer, double m, double n, double k, double batch,
                  bool quantised) const;
@@ -147,7 +166,6 @@ class StepTimes {
   Seconds wait(int ranks) const;
   Seconds all_reduce(Bytes bytes, int ranks) const;
   double written_bytes() const noexcept;
-  Seconds exchange(const FeedForwardShape& ff, double tokens) const;
   Seconds head_time(double sequences) const;
   Seconds prefill(const StepWork& work) const noexcept;
   Seconds prefill_scans(const StepWork& work) const noexcept;
@@ -159,6 +177,7 @@ class StepTimes {
   double tokens(const StepWork& stage) const noexcept;
   double prompt_tokens_by_rank(const StepWork& work) const noexcept;
   double tokens_by_rank(const StepWork& stage) const noexcept;
+  Seconds overlapped(double by_rank, double count, Seconds attention) const noexcept;
   Seconds between_stages(double tokens) const noexcept;
   Seconds host(const StepWork& whole, Seconds device) const noexcept;
 
@@ -178,6 +197,7 @@ class StepTimes {
   std::array<TokenCost, kPoints> draft_{};
   std::array<Seconds, kPoints> tokens_total_{}, draft_total_{};  ///< sums of the causes
   std::array<Seconds, kPoints> own_total_{}, shared_total_{};  ///< without experts; of these alone
+  std::array<Overlap, kPoints> overlap_{};
   std::array<Seconds, kPoints> head_{};
 };
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "scalemodel/base/order_statistics.hpp"
 #include "scalemodel/collectives/collectives.hpp"
 #include "scalemodel/fabric/levels.hpp"
+#include "scalemodel/ops/expert_balance.hpp"
 #include "scalemodel/ops/expert_load.hpp"
 #include "scalemodel/ops/memory_bound.hpp"
 #include "scalemodel/serving/step_times.hpp"
@@ -20,16 +20,11 @@ constexpr double kRotaryPasses = 2;
 /// Logits in FP32 are written, then read for the scale, the maximum and the draw.
 constexpr double kSamplingPasses = 4;
 
-/// Load of the busiest of `ranks` over the mean. Experts differ in how often they are chosen, with
-/// a standard deviation of `spread` means; a rank holds the sum of several of them.
-double rank_imbalance(double spread, double experts, int ranks) {
-  return std::min<double>(ranks, 1 + spread * expected_maximum(ranks) * std::sqrt(ranks / experts));
-}
-
 /// Rows of the busiest rank where every token chooses its experts independently of the others:
-/// an expert stays idle with probability (1 - k/E)^tokens.
-ExpertLoad random_load(const FeedForwardShape& ff, double tokens, int ranks, double imbalance) {
-  const double experts = ff.experts, topk = ff.experts_per_token;
+/// an expert stays idle with probability (1 - k/E)^tokens. `slots`: experts and their copies.
+ExpertLoad random_load(const FeedForwardShape& ff, double tokens, double slots, int ranks,
+                       double imbalance) {
+  const double experts = slots, topk = ff.experts_per_token;
   const double local = experts / ranks;
   const double idle = std::pow(1 - topk / experts, tokens);
   const double pairs = std::min(tokens * std::min(topk, local), imbalance * tokens * topk / ranks);
@@ -74,32 +69,90 @@ double StepTimes::written_bytes() const noexcept {
   return engine_.fused_quantisation ? kernels_.linear_format.activation_bytes : kElement;
 }
 
+/// Load of the fullest of `places` (ranks, or nodes of them) over the mean, of `tokens` of the
+/// instance. What is asked for is of ranks; nodes deviate less, as their ranks average out.
+double StepTimes::imbalance_of(const FeedForwardShape& ff, double tokens, double places) const {
+  const double redundant = layout_.redundant_experts, ranks = layout_.ep;
+  if (imbalance_ > 0) return 1 + (imbalance_ - 1) * std::sqrt(std::min(1.0, places / ranks));
+  ExpertBalance balance{engine_.expert_spread, static_cast<double>(ff.experts), places, 0};
+  if (redundant > 0) {
+    balance.spread = engine_.balanced_spread;
+    balance.slots += redundant;
+    balance.pairs = tokens * ff.experts_per_token / places;
+  }
+  return rank_imbalance(balance);
+}
+
 /// Tokens to their experts and back, where ranks hold different tokens: every rank gathers all of
-/// them, narrow where the norm before wrote them so, and reduces what it computed, or kernels of
-/// their own send each where it is wanted. Engines choose by the size of a step, taken here as the
-/// faster way.
-Seconds StepTimes::exchange(const FeedForwardShape& ff, double tokens) const {
+/// them, narrow where the norm before wrote them so, and reduces what it computed.
+StepTimes::Exchange StepTimes::gathered(const FeedForwardShape& ff, double tokens) const {
+  const GroupShape group = group_shape(cluster_, layout_.stage_ranks(), 1);
+  const double elements = tokens * ff.expert_width(hidden_);
+  Exchange exchange;
+  exchange.dispatch =
+      collective_time(Collective::all_gather, Bytes{elements * written_bytes()}, group, cluster_);
+  exchange.combine =
+      collective_time(Collective::reduce_scatter, Bytes{elements * kElement}, group, cluster_);
+  return exchange;
+}
+
+/// Kernels of their own send each token where it is wanted. The fullest rank receives the most, or
+/// the fullest node where a token goes there once.
+StepTimes::Exchange StepTimes::sent(const FeedForwardShape& ff, double tokens, double blocks,
+                                    const DispatchKernel& out, const DispatchKernel& back) const {
   const int ranks = layout_.stage_ranks();
   const GroupShape group = group_shape(cluster_, ranks, 1);
-  const double width = ff.expert_width(hidden_), elements = tokens * width;
-  Seconds time =
-      collective_time(Collective::all_gather, Bytes{elements * written_bytes()}, group, cluster_) +
-      collective_time(Collective::reduce_scatter, Bytes{elements * kElement}, group, cluster_);
-  const bool reaches = group.domains == 1 || (kernels_.dispatch.network_rate > BytesPerSecond{} &&
-                                              kernels_.combine.network_rate > BytesPerSecond{});
-  if (kernels_.sends_tokens && reaches && layout_.ep > 1) {
-    const DispatchWork work{tokens / ranks,
-                            width,
-                            static_cast<double>(ff.experts_per_token),
-                            static_cast<double>(ff.experts),
-                            static_cast<double>(layout_.ep),
-                            static_cast<double>(group.domains),
-                            0,
-                            static_cast<double>(cluster_.accelerator.multiprocessors)};
-    time =
-        min(time, dispatch_time(work, kernels_.dispatch) + dispatch_time(work, kernels_.combine));
+  const auto nodes = static_cast<double>(group.domains);
+  const double multiprocessors = cluster_.accelerator.multiprocessors;
+  const bool once = out.copies_once && nodes > 1;
+  const double fullest = imbalance_of(ff, tokens, once ? nodes : layout_.ep);
+  const DispatchWork work{fullest * tokens / ranks,
+                          static_cast<double>(ff.expert_width(hidden_)),
+                          static_cast<double>(ff.experts_per_token),
+                          static_cast<double>(ff.experts),
+                          static_cast<double>(layout_.ep),
+                          nodes,
+                          blocks,
+                          multiprocessors};
+  Exchange exchange;
+  exchange.dispatch = dispatch_time(work, out);
+  exchange.combine = dispatch_time(work, back);
+  exchange.occupied = multiprocessors > 0 ? blocks / multiprocessors : 0;
+  return exchange;
+}
+
+/// Experts and the exchange before and behind them. Engines choose by the size of a step how tokens
+/// travel, taken here as the fastest way, experts included: kernels that send tokens have experts
+/// of their own, which need not sort all tokens of the instance.
+void StepTimes::add_routed(TokenCost& cost, const FeedForwardShape& ff, double m,
+                           double tokens) const {
+  const GroupShape group = group_shape(cluster_, layout_.stage_ranks(), 1);
+  const auto reaches = [&](const DispatchKernel& kernel) {
+    return group.domains == 1 || kernel.network_rate > BytesPerSecond{};
+  };
+  Exchange best = gathered(ff, tokens);
+  Seconds experts = expert_time(ff, m, tokens, false);
+  const auto offer = [&](const Exchange& way) {
+    const Seconds own = expert_time(ff, m, tokens, true);
+    if (way.dispatch + way.combine + own >= best.dispatch + best.combine + experts) return;
+    best = way;
+    experts = own;
+  };
+  const bool sends =
+      kernels_.sends_tokens && layout_.ep > 1 && layout_.ep >= kernels_.dispatch_ranks;
+  if (sends && reaches(kernels_.dispatch) && reaches(kernels_.combine)) {
+    offer(sent(ff, tokens, 0, kernels_.dispatch, kernels_.combine));
   }
-  return 2 * wait(ranks) + time;
+  if (sends && kernels_.sends_many && reaches(kernels_.many_dispatch)) {
+    offer(
+        sent(ff, tokens, kernels_.dispatch_blocks, kernels_.many_dispatch, kernels_.many_combine));
+  }
+  const Seconds waits = 2 * wait(layout_.stage_ranks());
+  cost.experts += experts;
+  cost.ep += best.dispatch + best.combine + waits;
+  cost.combine += best.combine;
+  cost.waits += waits;
+  cost.occupied += best.occupied * (best.dispatch + best.combine);
 }
 
 /// A GEMM of `m` tokens. Engines multiply those of one unit that read the same input at once, with
@@ -173,38 +226,38 @@ void StepTimes::add_elementwise(TokenCost& cost, const LayerOperator& op, double
   }
 }
 
-/// Experts of a layer: `m` tokens of a rank, `tokens` of the whole instance.
-void StepTimes::add_experts(TokenCost& cost, const FeedForwardShape& ff, double m,
-                            double tokens) const {
+/// Experts of a layer: `m` tokens of a rank, `tokens` of the whole instance; `received`: sent by
+/// kernels of their own.
+Seconds StepTimes::expert_time(const FeedForwardShape& ff, double m, double tokens,
+                               bool received) const {
   const double h = ff.expert_width(hidden_);
   ExpertLayer layer;
-  const double imbalance =
-      imbalance_ > 0 ? imbalance_ : rank_imbalance(engine_.expert_spread, ff.experts, layout_.ep);
-  layer.load = random_load(ff, tokens, layout_.ep, imbalance);
-  layer.tokens = tokens;
+  const double slots = static_cast<double>(ff.experts) + layout_.redundant_experts;
+  layer.load = random_load(ff, tokens, slots, layout_.ep, imbalance_of(ff, tokens, layout_.ep));
   layer.topk = ff.experts_per_token;
+  // Kernels that send tokens hand on the pairs of the rank's own experts alone.
+  layer.tokens = received ? layer.load.pairs / layer.topk : tokens;
   layer.experts = ff.experts;
   layer.expert_ranks = layout_.ep;
   layer.hidden = h;
   layer.intermediate = ff.width;
   layer.tensor_ranks = static_cast<double>(layout_.stage_ranks()) / layout_.ep;
   layer.matrices = ff.matrices();
-  if (!kernels_.experts_as_linear) {
-    cost.experts += expert_layer_time(layer, kernels_.experts, cluster_.accelerator) /
-                    engine_.kernel_efficiency;
-    return;
+  if (received || !kernels_.experts_as_linear) {
+    const GroupedGemmKernel& kernel = received ? kernels_.received_experts : kernels_.experts;
+    return expert_layer_time(layer, kernel, cluster_.accelerator) / engine_.kernel_efficiency;
   }
   const double add = cluster_.accelerator.elementwise.add_fraction;
   const bool ready = engine_.fused_quantisation;
   const double inner = layer.intermediate / layer.tensor_ranks, pairs = layer.load.pairs;
   const double rows = pairs / layer.load.active, up = (ff.gated ? 2 : 1) * inner;
   const double active = layer.load.active;
-  cost.experts += linear(linear_timer_, rows, up, h, active, ready) +
-                  linear(linear_timer_, rows, h, inner, active, ready);
   // Rows into the order of their experts, activations, and rows back into their sum.
-  cost.experts += elementwise_time((m + pairs) * h * kElement, add) +
-                  elementwise_time(pairs * (up * kElement + inner * written_bytes()), add) +
-                  elementwise_time((pairs + m) * h * kElement, add);
+  return linear(linear_timer_, rows, up, h, active, ready) +
+         linear(linear_timer_, rows, h, inner, active, ready) +
+         elementwise_time((m + pairs) * h * kElement, add) +
+         elementwise_time(pairs * (up * kElement + inner * written_bytes()), add) +
+         elementwise_time((pairs + m) * h * kElement, add);
 }
 
 /// One layer on its busiest rank. `tokens` are those of the whole instance.
@@ -223,11 +276,11 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
         add_elementwise(cost, op, m);
       }
     }
-    if (unit.routed()) add_experts(cost, kind.feed_forward, m, tokens);
     if (unit.routed() && moves_tokens) {
-      cost.ep += exchange(kind.feed_forward, tokens);
+      add_routed(cost, kind.feed_forward, m, tokens);
       continue;
     }
+    if (unit.routed()) cost.experts += expert_time(kind.feed_forward, m, tokens, false);
     // Shared experts are added to the routed ones first, and reduced with them.
     const bool added_first = i + 1 < kind.units.size() && !kind.units[i + 1].reads_stream;
     if (layout_.tp > 1 && !added_first) cost.tp += all_reduce(stream, layout_.tp);

@@ -13,12 +13,12 @@ from scalemodel.base.units import parse_quantity, value_of
 from scalemodel.resolve.accelerators import accelerator_table, sheet_peak
 from scalemodel.resolve.attention import AttentionKernels, version_of
 from scalemodel.resolve.clusters import Cluster
-from scalemodel.resolve.kernel_tables import (
-    Kernel,
-    distance,
-    dtype_mismatch,
-    kernels,
-    nearest_kernel,
+from scalemodel.resolve.engine_kernels import (
+    dispatch_kernel,
+    expert_kernel,
+    in_a_model,
+    is_own,
+    received_experts,
 )
 from scalemodel.resolve.kernels import GEMM_TYPES, gemm_kernel
 from scalemodel.resolve.networks import custom_all_reduce
@@ -26,16 +26,12 @@ from scalemodel.resolve.reader import Reader, merged
 
 DEFAULT_ENGINE = "vllm_v1"
 _DIMENSIONS = {"_s": "s", "_bytes": "bytes"}
-_EXPERT_LABELS = ("kernel", "op", "dtype", "engine", "version", "always_gated")
-_DISPATCH_LABELS = ("mode", "op", "scope", "engine", "version", "follows_dtype")
 _FORMER_KEYS = {
     "most_tokens": "max_batched_tokens",
     "most_sequences": "max_running_sequences",
     "splits_prompts": "chunked_prefill",
     "mixes_phases": "mixed_batches",
 }
-_OTHER_ARCHITECTURE = 6.0  # in the unit of `kernel_tables.distance`
-_OTHER_ENGINE = 2.0  # in the unit of `kernel_tables.distance`
 
 
 @dataclass(frozen=True)
@@ -146,39 +142,6 @@ def engine_for(text: str) -> str:
     return reached[-1] if reached else versions[0 if versions[0][2] else -1][1]
 
 
-def _label_mismatch(kernel: Kernel[Any], dtype: str, want: Mapping[str, str]) -> float:
-    apart = dtype_mismatch(dtype, kernel.label("dtype"))
-    if kernel.label("engine") != want.get("engine", ""):
-        apart += _OTHER_ENGINE
-    return apart
-
-
-@catalog.kept(1)
-def _expert_kernels() -> tuple[Kernel[_core.GroupedGemmKernel], ...]:
-    found = kernels("expert_layer", _core.GroupedGemmKernel, _EXPERT_LABELS)
-    return tuple(kernel for kernel in found if not kernel.label("op"))
-
-
-@catalog.kept(1)
-def _dispatch_kernels() -> tuple[Kernel[_core.DispatchKernel], ...]:
-    return tuple(kernels("dispatch", _core.DispatchKernel, _DISPATCH_LABELS))
-
-
-def _experts(
-    accelerator: str, dtype: str, want: Mapping[str, str]
-) -> tuple[_core.GroupedGemmKernel, bool]:
-    """Constants of expert layers, and whether they are the engine's own on such an accelerator."""
-    chosen = nearest_kernel(
-        _expert_kernels(), accelerator, lambda kernel: _label_mismatch(kernel, dtype, want)
-    )
-    # A benchmark repeats one layer, so that small experts stay in the cache, and one release timed
-    # experts of other ranks too: neither happens in a model of many layers.
-    record = chosen.record.replace(cached_speedup=1.0, computes_remote=False)
-    near = distance(accelerator, chosen.accelerator) < _OTHER_ARCHITECTURE
-    own = chosen.label("engine") == want.get("engine") and near
-    return record, own
-
-
 def _native(kernel: Any) -> Any:
     """An attention kernel that reads an 8-bit cache as it is: half the bytes, half the time."""
     if isinstance(kernel, _core.DecodeKernel):
@@ -186,22 +149,23 @@ def _native(kernel: Any) -> Any:
     return kernel
 
 
-def _dispatch(accelerator: str, mode: str) -> dict[str, Any]:
-    """Kernels that send tokens to their experts; those that also leave the node come first."""
-    if not mode:
+def _dispatch(accelerator: str, form: WeightFormat, want: Mapping[str, Any]) -> dict[str, Any]:
+    """Kernels that send tokens to their experts, and those for many tokens."""
+    if not want:
         return {}
-
-    def apart(kernel: Kernel[Any]) -> float:
-        return 0.0 if kernel.label("scope") == "any" else _OTHER_ENGINE
-
-    found: dict[str, Any] = {"sends_tokens": True}
+    least = Reader(want, "kernels.dispatch").number("least_ranks", 1.0)
+    found: dict[str, Any] = {"sends_tokens": True, "dispatch_ranks": int(least)}
     for op in ("dispatch", "combine"):
-        candidates = [
-            kernel
-            for kernel in _dispatch_kernels()
-            if kernel.label("op") == op and kernel.label("mode") == mode
-        ]
-        found[op] = nearest_kernel(candidates, accelerator, apart).record
+        found[op] = dispatch_kernel(accelerator, want["modes"], op).record
+        if "many" in want:
+            found[f"many_{op}"] = dispatch_kernel(accelerator, want["many"], op).record
+    if value_of(want.get("narrow", False)):
+        # Tokens travel as the experts' products take them.
+        narrow = min(GEMM_TYPES[form.linear].activation_bytes, found["dispatch"].value_bytes)
+        found["dispatch"] = found["dispatch"].replace(value_bytes=narrow)
+    if "many" in want:
+        blocks = Reader(want, "kernels.dispatch").number("blocks")
+        found |= {"sends_many": True, "dispatch_blocks": blocks}
     return found
 
 
@@ -212,7 +176,7 @@ class KernelChoice:
     products: str
     attention: Mapping[str, Any]
     experts: Mapping[str, Any]
-    dispatch: str
+    dispatch: Mapping[str, Any]
     all_reduce: Mapping[str, Any]
     binds_host: bool
 
@@ -225,7 +189,7 @@ class KernelChoice:
             products=str(want.get("products", "")),
             attention=want.get("attention", {}),
             experts=want.get("experts", {}),
-            dispatch=str(want.get("dispatch", "")),
+            dispatch=want.get("dispatch", {}),
             all_reduce=want.get("all_reduce", {}),
             binds_host=bool(value_of(runs.get("defaults", {}).get("bound_host", False))),
         )
@@ -273,11 +237,13 @@ def _attention_constants(
     """Attention of prefill and decode."""
     attention, constants = AttentionKernels(accelerator), {}
     for phase in ("prefill", "decode"):
+        prompts = latent and phase == "prefill"
+        wanted = asked.get("latent_prompts", asked) if prompts else asked
         entry = attention.of_engine(
             f"mla_{phase}" if latent else phase,
-            engine=str(asked.get("engine", "")),
-            kernel=str(asked.get("kernel", "")),
-            version=str(asked.get("version", "")),
+            engine=str(wanted.get("engine", "")),
+            kernel=str(wanted.get("kernel", "")),
+            version=str(wanted.get("version", "")),
             group=group,
         )
         own = not (asked.get("native_cache") and entry.engine != asked["engine"])
@@ -288,13 +254,15 @@ def _attention_constants(
 
 
 def _expert_constants(
-    accelerator: str, form: WeightFormat, asked: Mapping[str, Any]
+    accelerator: str, form: WeightFormat, asked: Mapping[str, Any], dispatch: Mapping[str, Any]
 ) -> dict[str, Any]:
     """GEMMs of experts."""
     stored = asked.get("formats", {}).get(form.experts, form.experts)
     # Kernels that widen 8-bit weights are those that widen 4-bit ones, with twice as much to read.
     widened = "int4_wo" if stored == "int8_wo" else stored
-    experts, measured = _experts(accelerator, widened, asked)
+    chosen = expert_kernel(accelerator, widened, asked)
+    measured = is_own(chosen, accelerator, asked.get("engine", ""))
+    experts = in_a_model(chosen.record)
     if widened != stored:
         experts = experts.replace(weight_bytes=GEMM_TYPES[stored].weight_bytes)
     # Releases that run another kernel than the one that was timed, on some architectures.
@@ -308,7 +276,12 @@ def _expert_constants(
         )
     same_format = form.linear == form.experts or form.experts == "bfloat16"
     as_linear = bool(asked.get("else_linear") and not measured and same_format)
-    return {"experts": experts, "experts_as_linear": as_linear}
+    received = received_experts(accelerator, stored, dispatch)
+    return {
+        "experts": experts,
+        "experts_as_linear": as_linear,
+        "received_experts": in_a_model(received.record) if received else experts,
+    }
 
 
 def _all_reduce_constants(
@@ -369,8 +342,8 @@ def serving_kernels(
         **_core.ServingKernels().to_dict(),
         **_linear_constants(accelerator, form, choice.products, fused, notes),
         **_attention_constants(accelerator, choice.attention, group, latent, notes),
-        **_expert_constants(accelerator, form, choice.experts),
-        **_dispatch(accelerator, choice.dispatch),
+        **_expert_constants(accelerator, form, choice.experts, choice.dispatch),
+        **_dispatch(accelerator, form, choice.dispatch),
         **_all_reduce_constants(accelerator, table, choice.all_reduce),
         "math": form.math,
         "cache": cache,

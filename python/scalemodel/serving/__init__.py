@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scalemodel.serving.basis import coverage
 from scalemodel.serving.batches import BatchServing, serve_batches
 from scalemodel.serving.comparison import ServingComparison, compare_serving
 from scalemodel.serving.launch import launch_command, launch_options
@@ -23,6 +24,7 @@ __all__ = [
     "ServingPlans",
     "SplitServing",
     "compare_serving",
+    "coverage",
     "launch_command",
     "launch_options",
     "plan_serving",

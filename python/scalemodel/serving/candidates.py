@@ -164,14 +164,16 @@ def _candidates(question: Question) -> tuple[list[tuple[float, Candidate]], list
     found = []
     for group in np.flatnonzero(np.isfinite(bound)):
         numbers = [int(value) for value in groups[group]]
-        layout = _core.ServingLayout(**dict(zip(DEGREES, numbers, strict=False)))
+        degrees: dict[str, Any] = dict(zip(DEGREES, numbers, strict=False))
+        layout = _core.ServingLayout(**degrees)
         tokens = None if question.tunes else numbers[-1]
         found.append((float(bound[group]), Candidate(promise, layout, tokens)))
     misses = []
     if not found:
         near = int(np.argmin(ratio))
         name = max(means, key=lambda name: column[name][near] / means[name])
-        layout = _core.ServingLayout(**{key: int(column[key][near]) for key in DEGREES})
+        closest: dict[str, Any] = {key: int(column[key][near]) for key in DEGREES}
+        layout = _core.ServingLayout(**closest)
         value = float(column[name][near])
         misses.append(Miss(float(ratio[near]), promise.given(name), value, layout_text(layout)))
     return found, misses

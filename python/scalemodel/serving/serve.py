@@ -397,6 +397,6 @@ def estimate_serving(
     if is_composed(model):
         return serve(model, cluster, task, strategy)
     if isinstance(strategy, _core.Strategy):
-        degrees = {name: int(getattr(strategy, name)) for name in _SHARED_DEGREES}
+        degrees: dict[str, Any] = {name: int(getattr(strategy, name)) for name in _SHARED_DEGREES}
         strategy = _core.ServingLayout(**degrees)
     return serve(model, cluster, task, strategy, engine=engine or DEFAULT_ENGINE)

@@ -257,11 +257,9 @@ class _Pools:
 
     def at(self, rate: float, copies: tuple[int, int]) -> SplitServing:
         """Both pools in steady state."""
-        # An answer arrives with its prompt in the cache: one token of it is left to compute.
-        cached = min(0.999, 1 - 1 / max(self.task.input_tokens, 2.0))
         tasks = (
             self.task.replace(output_tokens=1, speculative_tokens=0),
-            self.task.replace(prefix_hit_fraction=cached),
+            self.task.replace(prefilled=True),
         )
         first, second = (
             serve(

@@ -53,6 +53,8 @@ class Inference:
         Load of the busiest expert rank over the mean, beyond that of random routing; 1 where
         experts are balanced. When left out, what the spread of experts' loads in service gives
         for the number of ranks.
+    prefilled : bool
+        The KV caches of prompts come from a prefill pool: a decode pool computes none of them.
     input_spread, output_spread : float
         Standard deviation of the logarithm of the lengths, log-normal about their means; 0: all
         requests are of one length. Streams of requests draw them; steady states take the means.
@@ -75,6 +77,7 @@ class Inference:
     speculative_tokens: int = 0
     acceptance_fraction: float = 0.7
     imbalance: float | None = None
+    prefilled: bool = False
     input_spread: float = 0.0
     output_spread: float = 0.0
     mix: _core.RequestMix = field(init=False, repr=False, compare=False)
@@ -86,6 +89,8 @@ class Inference:
         _one_of("kv_precision", self.kv_precision, CACHE_FORMATS)
         if self.imbalance is not None:
             number_from_to("imbalance", self.imbalance, 1, 1e4)
+        if not isinstance(self.prefilled, bool):
+            raise ScaleModelError(f"prefilled={self.prefilled!r}: must be True or False")
         for name in ("input_spread", "output_spread"):
             number_from_to(name, getattr(self, name), 0, _MOST_SPREAD)
         names = [str(row["name"]) for row in _core.RequestMix.fields()]

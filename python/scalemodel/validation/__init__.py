@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _EXCHANGES = ("moe_a2a", "kv_transfer")
-_RUNS = ("training", "inference", "composed", "recompute", "power", *_EXCHANGES)
+_RUNS = ("training", "recompute", "inference", "wide_ep", "composed", "power", *_EXCHANGES)
 KINDS = (*_RUNS, *OPERATOR_KINDS, *WORK_KINDS)
 
 
@@ -67,6 +67,7 @@ def validate(
     ----------
     kind : str
         What a row is: ``"training"`` a step of a training run; ``"inference"`` a serving run;
+        ``"wide_ep"`` a pool of prefill or decode with wide expert parallelism;
         ``"composed"`` a training step or a whole generation of an image or video model;
         ``"recompute"`` training runs that differ in what is recomputed or offloaded;
         ``"gemm"``, ``"attention"``, ``"moe"``, ``"elementwise"``, ``"linear_attention"``,
@@ -100,7 +101,11 @@ def validate(
         instance), ``predicted_ttft_ms``, ``predicted_tpot_ms`` (means), ``predicted_itl_ms``
         (median of a step), ``predicted_batch`` (mean sequences running), ``predicted_engine``,
         ``predicted_note`` and ``skip_reason``; tables with the mean batch (`avg_batch`) also the
-        watts of an accelerator and joules per output token. Kernels and collectives have
+        watts of an accelerator and joules per output token. Deployments with wide expert
+        parallelism have ``predicted_tokens_per_s_gpu`` (input tokens of prefill, with those found
+        in a cache; output tokens of all else), ``predicted_itl_ms`` (mean between tokens),
+        ``predicted_ttft_s`` (of full passes), ``predicted_relative_change_pct`` (over what the row
+        is relative to), ``predicted_note`` and ``skip_reason``. Kernels and collectives have
         ``predicted_time_us`` (one call, as the benchmark of the table saw it),
         ``predicted_note`` and ``skip_reason``. Composed models have ``predicted_step_time_s`` where
         they train, ``predicted_latency_s`` (of a generation) where they serve,
@@ -165,6 +170,8 @@ def _validated(kind: str, table: Table, stack: str | None, left_out: bool) -> pd
         return _composed(table)
     if kind == "recompute":
         return _recomputed(table)
+    if kind == "wide_ep":
+        return _wide_ep(table)
     if kind in _EXCHANGES:
         return _exchanged(kind, table)
     return _power(table) if kind == "power" else _operators(kind, table)
@@ -233,6 +240,13 @@ def _recomputed(table: Table) -> pd.DataFrame:
 
     table = table.without(recompute.OUTPUT_COLUMNS)
     return _beside(table, _named_columns(recompute.predict(table), recompute.OUTPUT_COLUMNS))
+
+
+def _wide_ep(table: Table) -> pd.DataFrame:
+    from scalemodel.validation import wide_ep
+
+    table = table.without(wide_ep.OUTPUT_COLUMNS)
+    return _beside(table, _named_columns(wide_ep.predict(table), wide_ep.OUTPUT_COLUMNS))
 
 
 def _exchanged(kind: str, table: Table) -> pd.DataFrame:
@@ -307,10 +321,11 @@ def scores_of(
         from scalemodel.validation import recompute_score
 
         return recompute_score.score(frame)
-    if kind == "composed" or kind in _EXCHANGES:
+    if kind in ("composed", "wide_ep", *_EXCHANGES):
         from scalemodel.validation import seconds_score
 
-        return seconds_score.score(frame) if kind == "composed" else seconds_score.exchanges(frame)
+        scorers = {"composed": seconds_score.score, "wide_ep": seconds_score.rates}
+        return scorers.get(kind, seconds_score.exchanges)(frame)
     if kind == "inference":
         from scalemodel.validation.inference_score import score as score_inference
 

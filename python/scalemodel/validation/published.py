@@ -23,6 +23,7 @@ from scalemodel.validation.rows import Table, table_of_text
 PARTS = {
     "training": ("training",),
     "inference": ("inference", "serving_power"),
+    "wide_ep": ("wide_ep",),
     "composed": ("composed",),
     "recompute": ("recompute",),
     "moe_a2a": ("moe_a2a",),

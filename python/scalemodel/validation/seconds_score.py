@@ -1,4 +1,4 @@
-"""Errors of predicted generations, exchanges and transfers: per what ran and where, and pooled."""
+"""Errors of predicted generations, exchanges, transfers and rates: per what ran, and pooled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SecondsScores:
-    """All scores of a table of kind composed, moe_a2a or kv_transfer; `text` prints them."""
+    """All scores of a table of composed models, exchanges or rates; `text` prints them."""
 
     groups: list[GroupErrors]
     pooled: GroupErrors
@@ -87,6 +87,22 @@ def _exchange_pairs(frame: pd.DataFrame) -> Iterable[tuple[str, str, float, floa
             yield what, str(gpu), latency, latency_found
         elif rate is not None:
             yield what, str(gpu), 1 / rate, None if rate_found is None else 1 / rate_found
+
+
+def _rate_pairs(frame: pd.DataFrame) -> Iterable[tuple[str, str, float, float | None]]:
+    """Engine and phase, accelerator, measured and predicted rate of every row that states one."""
+    names = ("engine", "phase", "gpu", "tokens_per_s_gpu", "predicted_tokens_per_s_gpu")
+    blank = [""] * len(frame)
+    cells = [cells_of(frame, name) if name in frame.columns else blank for name in names]
+    for engine, phase, gpu, rate, rate_found in zip(*cells, strict=True):
+        measured = positive(rate)
+        if measured is not None:
+            yield f"{engine}, {phase}", str(gpu), measured, positive(rate_found)
+
+
+def rates(frame: pd.DataFrame) -> SecondsScores:
+    """Compare the rates of deployments with wide expert parallelism with those beside them."""
+    return _scores(frame, list(_rate_pairs(frame)))
 
 
 def score(frame: pd.DataFrame) -> SecondsScores:

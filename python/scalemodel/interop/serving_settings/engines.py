@@ -233,7 +233,7 @@ class Reading:
         if given is not None and abs(given - own) > 1e-9:
             self.notes.append(f"{name} {given:g}: predicted with {own:g} of {self.engine}")
 
-    def record(self, layout: Mapping[str, int], **known: Any) -> ServingSettings:
+    def record(self, layout: Mapping[str, Any], **known: Any) -> ServingSettings:
         """The settings of one instance."""
         self.options.asked |= _SILENT
         return ServingSettings(
@@ -358,11 +358,15 @@ def read_sglang(words: tuple[str, ...], engine: str, **known: Any) -> ServingSet
         drafts = 1 if chain is None else chain
         if (options.count("speculative_eagle_topk") or 1) > 1:
             reading.notes.append("speculative_eagle_topk: predicted as one chain of tokens")
-    options.asked |= {"speculative_num_draft_tokens", "speculative_draft_model_path"}
+    options.asked |= {"speculative_num_draft_tokens", "speculative_draft_model_path", "enable_eplb"}
+    balanced = {
+        "redundant_experts": options.count("ep_num_redundant_experts", least=0) or 0,
+        "two_batch_overlap": options.switch("enable_two_batch_overlap"),
+    }
     role = options.text("disaggregation_mode")
     known["role"] = known.get("role") or ("" if role == "null" else role)
     return reading.record(
-        {"tp": ranks // parts, "pp": pp, "dp": dp, "cp": cp, "ep": ep},
+        {"tp": ranks // parts, "pp": pp, "dp": dp, "cp": cp, "ep": ep, **balanced},
         precision=weights,
         kv_precision=reading.cache(options.text("kv_cache_dtype"), weights),
         speculative_tokens=drafts,

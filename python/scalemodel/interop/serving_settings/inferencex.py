@@ -90,7 +90,7 @@ class Entry:
         routed = self.model is None or self.model.shape.experts > 0
         if ep > 1 and self.family == "vllm":
             ep = tp  # The engine spreads experts over all ranks or none.
-        degrees = {"tp": 1, "dp": tp} if shared and routed else {"tp": tp, "dp": 1}
+        degrees: dict[str, Any] = {"tp": 1, "dp": tp} if shared and routed else {"tp": tp, "dp": 1}
         return _core.ServingLayout(pp=pp, ep=ep if routed else 1, **degrees)
 
     def settings(self, table: Mapping[str, Any], **known: Any) -> ServingSettings:

@@ -71,6 +71,10 @@ def parallel(instance: Instance, notes: list[str]) -> list[str]:
         if instance.role:
             mode = {"prefill": "normal", "decode": "low_latency"}[instance.role]
             words += ["--deepep-mode", mode]
+    if layout.redundant_experts:
+        words += ["--enable-eplb", "--ep-num-redundant-experts", str(layout.redundant_experts)]
+    if layout.two_batch_overlap:
+        words.append("--enable-two-batch-overlap")
     return words
 
 

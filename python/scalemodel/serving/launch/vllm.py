@@ -49,6 +49,11 @@ def parallel(instance: Instance, notes: list[str]) -> list[str]:
     stage = layout.tp * layout.dp * layout.cp
     if layout.ep > 1:
         words.append("--enable-expert-parallel")
+    if layout.redundant_experts:
+        balance = json.dumps({"num_redundant_experts": layout.redundant_experts})
+        words += ["--enable-eplb", "--eplb-config", balance]
+    if layout.two_batch_overlap:
+        words.append("--enable-dbo")
     if layout.ep not in (1, stage):
         notes.append(
             f"experts over ep={layout.ep} of {stage} ranks: vLLM spreads them over all {stage}"

@@ -1,0 +1,143 @@
+"""Kernels of experts and of token dispatch that an engine calls, nearest to an accelerator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import scalemodel._core as _core
+from scalemodel import catalog
+from scalemodel.resolve.kernel_tables import (
+    Kernel,
+    distance,
+    dtype_mismatch,
+    kernels,
+    nearest_kernel,
+)
+
+_EXPERT_LABELS = ("kernel", "op", "dtype", "engine", "version", "always_gated")
+_DISPATCH_LABELS = ("mode", "op", "scope", "engine", "version", "follows_dtype")
+_OTHER_ARCHITECTURE = 6.0  # in the unit of `kernel_tables.distance`
+_OTHER_ENGINE = 2.0  # in the unit of `kernel_tables.distance`
+
+
+class DispatchChoice(NamedTuple):
+    """Constants of one direction of a dispatch: whose inside a node, and whose between nodes."""
+
+    record: _core.DispatchKernel
+    inside: Kernel[_core.DispatchKernel]
+    between: Kernel[_core.DispatchKernel]
+
+
+@catalog.kept(1)
+def _expert_kernels() -> tuple[Kernel[_core.GroupedGemmKernel], ...]:
+    return tuple(kernels("expert_layer", _core.GroupedGemmKernel, _EXPERT_LABELS))
+
+
+@catalog.kept(1)
+def _dispatch_kernels() -> tuple[Kernel[_core.DispatchKernel], ...]:
+    return tuple(kernels("dispatch", _core.DispatchKernel, _DISPATCH_LABELS))
+
+
+def expert_kernel(
+    accelerator: str, dtype: str, want: Mapping[str, str]
+) -> Kernel[_core.GroupedGemmKernel]:
+    """Constants of expert layers of an engine, or of the least unlike ones.
+
+    Examples
+    --------
+    >>> expert_kernel("h100_sxm_80", "fp8_block", {"engine": "sglang"}).label("kernel")
+    'sglang_fused_moe_triton'
+    """
+
+    def mismatch(kernel: Kernel[Any]) -> float:
+        apart = dtype_mismatch(dtype, kernel.label("dtype"))
+        if kernel.label("engine") != want.get("engine", ""):
+            apart += _OTHER_ENGINE
+        return apart
+
+    found = [kernel for kernel in _expert_kernels() if not kernel.label("op")]
+    return nearest_kernel(found, accelerator, mismatch)
+
+
+def is_own(kernel: Kernel[Any], accelerator: str, engine: str) -> bool:
+    """Whether constants are an engine's own on accelerators of such an architecture.
+
+    Examples
+    --------
+    >>> chosen = expert_kernel("h200", "fp8_block", {"engine": "sglang"})
+    >>> is_own(chosen, "h200", "sglang"), is_own(chosen, "b200", "sglang")
+    (True, False)
+    """
+    near = distance(accelerator, kernel.accelerator) < _OTHER_ARCHITECTURE
+    return kernel.label("engine") == engine and near
+
+
+def in_a_model(record: _core.GroupedGemmKernel) -> _core.GroupedGemmKernel:
+    """Constants of experts in a model of many layers.
+
+    A benchmark repeats one layer, so that small experts stay in the cache, and one release timed
+    experts of other ranks too: neither happens there.
+
+    Examples
+    --------
+    >>> in_a_model(expert_kernel("h100_sxm_80", "fp8_block", {}).record).cached_speedup
+    1.0
+    """
+    return record.replace(cached_speedup=1.0, computes_remote=False)
+
+
+def received_experts(
+    accelerator: str, dtype: str, want: Mapping[str, Any]
+) -> Kernel[_core.GroupedGemmKernel] | None:
+    """Experts of tokens that were sent, of the library that an engine calls for them.
+
+    None where its dispatch table names none for the format.
+
+    Examples
+    --------
+    >>> want = {"experts": "deepgemm", "formats": ["fp8_block"]}
+    >>> received_experts("h100_sxm_80", "fp8_block", want).accelerator
+    'h800_sxm_80'
+    """
+    if dtype not in want.get("formats", ()):
+        return None
+    found = [
+        kernel
+        for kernel in _expert_kernels()
+        if kernel.label("kernel") == want.get("experts")
+        and kernel.label("op") in ("", "received_experts")
+    ]
+    return nearest_kernel(
+        found, accelerator, lambda kernel: dtype_mismatch(dtype, kernel.label("dtype"))
+    )
+
+
+def dispatch_kernel(accelerator: str, modes: Sequence[str], op: str) -> DispatchChoice:
+    """Constants of one direction; those that also leave the node come first.
+
+    Where a library was timed inside a node alone, the rates between nodes are borrowed.
+
+    Examples
+    --------
+    >>> found = dispatch_kernel("b200", ["deepep_low_latency"], "dispatch")
+    >>> found.inside.accelerator, found.between.accelerator
+    ('b200', 'h200')
+    """
+
+    def apart(kernel: Kernel[Any]) -> float:
+        return _OTHER_ENGINE if kernel.label("scope") == "one_node" else 0.0
+
+    candidates = [
+        kernel
+        for kernel in _dispatch_kernels()
+        if kernel.label("op") == op and kernel.label("mode") in modes
+    ]
+    chosen = nearest_kernel(candidates, accelerator, apart)
+    wider = [kernel for kernel in candidates if kernel.label("scope") != "one_node"]
+    if chosen.label("scope") != "one_node" or not wider:
+        return DispatchChoice(chosen.record, chosen, chosen)
+    between = nearest_kernel(wider, accelerator, apart)
+    names = ("network_bytes_per_s", "doubling_s", "spine_nodes", "spine_fraction")
+    borrowed = {name: getattr(between.record, name) for name in names}
+    return DispatchChoice(chosen.record.replace(**borrowed), chosen, between)

@@ -1,0 +1,153 @@
+"""Wide expert parallelism: redundant experts, balance, exchange, overlap, decode pools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import scalemodel as sm
+import scalemodel._core as _core
+
+RANKS = 72
+DECODE = sm.Inference(input_tokens=2000, output_tokens=100, precision="fp8", prefilled=True)
+
+
+def pool(layout: sm.ServingLayout, sequences: int, task: sm.Inference = DECODE) -> sm.Serving:
+    ranks = layout.dp * layout.tp
+    cluster = sm.cluster("dgx_h100", accelerators=ranks)
+    return sm.serve(
+        "deepseek_v3",
+        cluster,
+        task,
+        layout,
+        engine="sglang_2025",
+        max_running_sequences=sequences * layout.dp,
+    )
+
+
+def wide(ranks: int = RANKS, **changes: Any) -> sm.ServingLayout:
+    layout = sm.ServingLayout(dp=ranks, ep=ranks, redundant_experts=32)
+    return layout.replace(**changes)
+
+
+def rate(layout: sm.ServingLayout, sequences: int, task: sm.Inference = DECODE) -> float:
+    plan = pool(layout, sequences, task)
+    assert plan.concurrency == sequences * layout.dp
+    return float(plan.output_tokens_per_s_per_accelerator)
+
+
+def test_ranks_that_do_not_divide_the_experts_hold_redundant_ones() -> None:
+    assert pool(wide(redundant_experts=0), 64).verdict == "illegal:ep_experts"
+    assert pool(wide(), 64).verdict == "ok"
+    assert pool(wide(redundant_experts=31), 64).verdict == "illegal:ep_experts"
+    dense = sm.serve("llama3_8b", "dgx_h100", DECODE, sm.ServingLayout(redundant_experts=8))
+    assert dense.verdict == "illegal:ep_experts"
+
+
+def test_redundant_experts_take_memory() -> None:
+    few = pool(wide(64, redundant_experts=0), 64).memory_weights_bytes
+    many = pool(wide(64, redundant_experts=64), 64).memory_weights_bytes
+    # One expert more in each of 58 layers, three matrices of 2048 x 7168 in 8 bits.
+    assert many - few == pytest.approx(58 * 3 * 2048 * 7168, rel=1e-6)
+
+
+def test_the_fullest_rank_is_as_published() -> None:
+    spread, balanced = 2.1, 0.158
+    assert _core.rank_imbalance(spread, 256, 32) == pytest.approx(2.564, rel=0.02)
+    assert _core.rank_imbalance(balanced, 288, 32) == pytest.approx(1.109, rel=0.01)
+    assert _core.rank_imbalance(balanced, 288, 36) == pytest.approx(1.115, rel=0.01)
+
+
+def test_the_noise_of_few_tokens_shrinks_with_their_number() -> None:
+    pairs = [1, 10, 100, 1e4, 1e8]
+    found = [_core.rank_imbalance(0.158, 288, 32, count) for count in pairs]
+    assert found == sorted(found, reverse=True)
+    assert found[-1] == pytest.approx(_core.rank_imbalance(0.158, 288, 32), rel=1e-4)
+    assert _core.rank_imbalance(0.0, 256, 1) == 1
+    assert _core.rank_imbalance(10, 4, 4) == 4
+
+
+@pytest.mark.parametrize("bad", [{"spread": -1}, {"slots": 0}, {"ranks": float("nan")}])
+def test_a_balance_that_is_none_names_what_is_wrong(bad: dict[str, float]) -> None:
+    with pytest.raises(sm.ScaleModelError, match=next(iter(bad))):
+        _core.rank_imbalance(**{"spread": 1.0, "slots": 256.0, "ranks": 32.0, **bad})
+
+
+def test_balanced_experts_decode_faster() -> None:
+    even, balanced = DECODE.replace(imbalance=1.0), rate(wide(), 256)
+    as_they_come = DECODE.replace(imbalance=_core.rank_imbalance(2.1, 288, RANKS))
+    assert rate(wide(), 256, as_they_come) < 0.7 * balanced < 0.7 * rate(wide(), 256, even)
+
+
+def test_overlap_pays_for_large_batches_only() -> None:
+    gains = [
+        rate(wide(two_batch_overlap=True), count) / rate(wide(), count) for count in (16, 64, 256)
+    ]
+    assert gains == sorted(gains)
+    assert gains[0] < 0.9
+    assert 1.15 < gains[2] < 1.35  # SGLang on 72 H100: 1.255
+
+
+def test_causes_of_an_overlapped_step_sum_to_it() -> None:
+    plan = pool(wide(two_batch_overlap=True), 128)
+    for step in (plan.step(), plan.instance.step(prompts=72, prompt_tokens=72e4, prompt_keys=1e4)):
+        causes = {name: value for name, value in step.to_dict().items() if name != "step_time_s"}
+        assert min(causes.values()) >= 0
+        assert sum(causes.values()) == pytest.approx(step.step_time_s, rel=1e-9)
+
+
+def test_halves_hold_half_the_activations() -> None:
+    whole, halves = pool(wide(), 64), pool(wide(two_batch_overlap=True), 64)
+    assert halves.memory_activations_bytes < 0.75 * whole.memory_activations_bytes
+
+
+def test_a_decode_pool_computes_no_prompt() -> None:
+    """However long the prompts: their caches cost reading, not computing."""
+    plan = pool(wide(), 128)
+    decode_only = plan.step().step_time_s
+    assert plan.step_time_s == pytest.approx(decode_only, rel=1e-9)
+    both = pool(wide(), 128, DECODE.replace(prefilled=False))
+    assert both.step_time_s > 1.5 * decode_only
+
+
+def test_accepted_drafts_are_more_tokens_a_step() -> None:
+    drafts = DECODE.replace(speculative_tokens=1)
+    none = pool(wide(), 64, drafts.replace(acceptance_fraction=0.0, output_tokens=1001))
+    most = pool(wide(), 64, drafts.replace(acceptance_fraction=0.9, output_tokens=1001))
+    gain = most.output_tokens_per_s / none.output_tokens_per_s
+    assert gain == pytest.approx(1.9, rel=0.01)
+
+
+def test_every_rank_has_its_limits() -> None:
+    """As many sequences, tokens and cache blocks a rank, however many ranks there are."""
+    found = {}
+    for ranks in (32, 48, 72):
+        plan = pool(wide(ranks), 100)
+        capacity = plan.instance.capacity(2000, 100)
+        assert capacity.step_sequences == 100 * ranks
+        found[ranks] = capacity.cached_sequences / ranks
+    # Fewer experts a rank leave more to its cache.
+    assert found[32] < found[48] < found[72]
+
+
+def test_many_tokens_take_the_kernels_for_many() -> None:
+    """DeepEP's normal kernels send a token once to a node; its low-latency ones every choice."""
+    prompts = sm.Inference(input_tokens=4096, output_tokens=1, precision="fp8")
+    plan = pool(wide(32), 64, prompts)
+    step = plan.instance.step(prompts=128, prompt_tokens=128 * 4096, prompt_keys=4096)
+    tokens, hidden, layers = 4 * 4096, 7168, 58
+    every_choice = layers * tokens * 8 * hidden * (1.03 + 2) * 0.75 / 50e9
+    once = layers * tokens * 3.6 * hidden * (1.03 + 2) * 0.75 / 50e9
+    assert once < step.exposed_ep_s < 0.75 * every_choice
+
+
+def test_a_task_says_whether_it_is_prefilled() -> None:
+    with pytest.raises(sm.ScaleModelError, match="prefilled=1: must be True or False"):
+        DECODE.replace(prefilled=1)
+
+
+def test_what_starts_a_deployment_names_its_balance() -> None:
+    words = pool(wide(two_batch_overlap=True), 64).launch()
+    assert "--ep-num-redundant-experts 32" in words
+    assert "--enable-two-batch-overlap" in words
