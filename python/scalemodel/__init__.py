@@ -13,7 +13,8 @@ What does the network do, and how should its flows be routed?
     `traffic`, `route`, `simulate_network`, `plan_paths`, `time_shifts`, `pack_trees`,
     `design_topology`
 What does a serving instance deliver, and how many accelerators does a load need?
-    `serve`, `plan_serving`, `serve_split`, `compare_serving`, `request_stream`
+    `serve`, `plan_serving`, `serve_split`, `compare_serving`, `request_stream`,
+    `replay_schedule`
 How wrong is all this?
     `validate`, `Estimate.interval`
 Does a job run as fast as it should?

@@ -206,6 +206,12 @@ from scalemodel.serving import (
     Inference as Inference,
 )
 from scalemodel.serving import (
+    PromptRequest as PromptRequest,
+)
+from scalemodel.serving import (
+    SchedulerLimits as SchedulerLimits,
+)
+from scalemodel.serving import (
     Serving as Serving,
 )
 from scalemodel.serving import (
@@ -213,6 +219,9 @@ from scalemodel.serving import (
 )
 from scalemodel.serving import (
     plan_serving as plan_serving,
+)
+from scalemodel.serving import (
+    replay_schedule as replay_schedule,
 )
 from scalemodel.serving import (
     request_stream as request_stream,
