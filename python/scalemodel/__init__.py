@@ -18,7 +18,8 @@ What does a serving instance deliver, and how many accelerators does a load need
 How wrong is all this?
     `validate`, `Estimate.interval`
 Does a job run as fast as it should?
-    `compare_log`, `StepTimeMonitor`, `read_kineto`, `calibrate`, `calibrate_spread`
+    `compare_log`, `compare_bench`, `read_bench`, `StepTimeMonitor`, `read_kineto`, `calibrate`,
+    `calibrate_spread`
 How does a strategy reach another tool, and how does a model come from one?
     `launch`, `read_settings`, `launch_serving`, `read_serving`, `write_kineto`, `write_chakra`,
     `read_chakra`, `from_torch`

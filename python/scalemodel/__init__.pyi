@@ -58,6 +58,15 @@ from scalemodel.estimator.mixed import (
 from scalemodel.estimator.timeline import Timeline as Timeline
 from scalemodel.explorer import Explorer as Explorer
 from scalemodel.explorer import explore as explore
+from scalemodel.interop.benchmarks import (
+    BenchComparison as BenchComparison,
+)
+from scalemodel.interop.benchmarks import (
+    compare_bench as compare_bench,
+)
+from scalemodel.interop.benchmarks import (
+    read_bench as read_bench,
+)
 from scalemodel.interop.jobs import (
     LogComparison as LogComparison,
 )
