@@ -239,6 +239,9 @@ def test_requests_of_aiperf_one_by_one_give_its_aggregates() -> None:
     text = "\n".join([json.dumps(dropped), *lines, json.dumps(cancelled)])
     (read,) = sm.read_bench(text)
     assert read.completed == 60
+    held = read.requests_per_s * times["latency"].mean()
+    assert read.asked_concurrency == pytest.approx(max(1.0, held))
+    assert read.load.endswith("running, as measured")
     assert read.ttft.mean == pytest.approx(times["ttft"].mean())
     assert read.tpot.p99 == pytest.approx(np.quantile(times["tpot"], 0.99))
     assert read.itl.mean == pytest.approx(times["tpot"].mean())
@@ -312,6 +315,14 @@ def test_a_record_of_inferencex_names_its_own_deployment() -> None:
     assert [each.run.where for each in found.runs] == ["text: [0]", "text: [1]"]
     assert found.runs[0].prediction.plan.cluster.accelerators == 1
     assert found.table.error_fraction.abs().max() < 0.15
+
+
+def test_a_record_of_several_nodes_without_pools_counts_its_accelerators() -> None:
+    table = json.loads(inferencex(measured(plan_of(concurrency=32))))
+    del table["tp"]
+    table |= {"is_multinode": True, "disagg": False, "prefill_tp": 16, "num_prefill_gpu": 16}
+    (read,) = sm.read_bench(json.dumps(table))
+    assert read.output_tokens_per_s == pytest.approx(16 * table["output_tput_per_gpu"])
 
 
 def test_several_lines_of_sglang_are_several_runs(tmp_path: Path) -> None:

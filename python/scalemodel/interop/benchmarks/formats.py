@@ -13,6 +13,7 @@ from scalemodel.base.reading import LARGEST_RECORD, parse_json, read_text
 from scalemodel.interop.benchmarks.record import BenchRun, Record, Spread, spread_of, wrong
 
 _UNITS: Final = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_OPEN_LOOPS: Final = ("constant", "poisson", "async")  # strategies of GuideLLM
 _TOOLS: Final = (
     "vllm bench serve (JSON), SGLang bench_serving (JSONL), AIPerf or GenAI-Perf (profile export), "
     "GuideLLM (benchmarks.json), InferenceX (records)"
@@ -93,12 +94,15 @@ def _found(table: Any, names: tuple[str, ...], depth: int = 0) -> float | None:
 
 def _export(record: Record) -> BenchRun:
     """Aggregates of AIPerf or GenAI-Perf."""
-    settings = record.table.get("input_config")
+    settings = record.table.get("input_config") or record.table.get("config")
     genai = isinstance(settings, Mapping) and "perf_analyzer" in settings
     rate = _metric(record, "request_throughput")
     count = record.within("request_count").count("avg") if record.has("request_count") else 1
     errors = record.within("error_request_count") if record.has("error_request_count") else None
     duration = _times(record, "benchmark_duration").mean
+    asked = _found(settings, ("request_rate",))
+    held, latency = _found(settings, ("concurrency",)), _times(record, "request_latency")
+    told = asked is not None or held is not None
     return BenchRun(
         tool="genai_perf" if genai else "aiperf",
         where=record.where,
@@ -110,13 +114,19 @@ def _export(record: Record) -> BenchRun:
         output_tokens_per_s=_metric(record, "output_token_throughput"),
         input_tokens=_metric(record, "input_sequence_length"),
         output_tokens=_metric(record, "output_sequence_length"),
-        asked_rate=_found(settings, ("request_rate",)),
-        asked_concurrency=_found(settings, ("concurrency",)),
+        asked_rate=asked,
+        asked_concurrency=held if told else _under_way(rate, latency),
+        told=told,
         ttft=_times(record, "time_to_first_token"),
         tpot=_times(record, "inter_token_latency"),
         itl=_times(record, "inter_chunk_latency"),
-        latency=_times(record, "request_latency"),
+        latency=latency,
     )
+
+
+def _under_way(rate: float, latency: Spread) -> float:
+    """Requests under way, mean."""
+    return max(1.0, rate * (latency.mean or 0.0))
 
 
 def _counted(record: Record) -> bool:
@@ -149,6 +159,8 @@ def _requests(records: list[Record], where: str) -> BenchRun:
     duration = 1e-9 * (max(each.number("request_end_ns") for each in facts) - start)
     if duration <= 0:
         raise wrong(where, "request_end_ns: must be after request_start_ns")
+    rate = len(records) / duration
+    latency = spread_of(_seconds(metrics, "request_latency"))
     tokens = {
         name: [each.within(f"{name}_sequence_length").number("value") for each in metrics]
         for name in ("input", "output")
@@ -160,14 +172,16 @@ def _requests(records: list[Record], where: str) -> BenchRun:
         completed=len(records),
         failed=0,
         duration_s=duration,
-        requests_per_s=len(records) / duration,
+        requests_per_s=rate,
         output_tokens_per_s=sum(tokens["output"]) / duration,
         input_tokens=sum(tokens["input"]) / len(records),
         output_tokens=sum(tokens["output"]) / len(records),
+        asked_concurrency=_under_way(rate, latency),
+        told=False,
         ttft=spread_of(_seconds(metrics, "time_to_first_token")),
         tpot=spread_of(_seconds(metrics, "inter_token_latency")),
         itl=spread_of(_seconds(metrics, "inter_chunk_latency")),
-        latency=spread_of(_seconds(metrics, "request_latency")),
+        latency=latency,
     )
 
 
@@ -193,11 +207,11 @@ def _guidellm(record: Record) -> BenchRun:
     strategy: Any = settings.get("strategy") if isinstance(settings, Mapping) else None
     kind = str(strategy.get("type_", strategy.get("kind"))) if isinstance(strategy, Mapping) else ""
     totals = metrics.within("request_totals") if metrics.has("request_totals") else None
-    rate, open_loop = _mean(metrics, "requests_per_second"), kind in ("constant", "poisson")
+    asked = _found(strategy, ("rate",)) if kind in _OPEN_LOOPS else None
     streams = 1.0 if kind == "synchronous" else _found(strategy, ("streams", "max_concurrency"))
-    if not open_loop and streams is None:
-        streams = _mean(metrics, "request_concurrency")
-    output = _mean(metrics, "output_token_count")
+    told = asked is not None or streams is not None
+    if streams is None:
+        streams = 1.0 if told else _mean(metrics, "request_concurrency")
     return BenchRun(
         tool="guidellm",
         where=record.where,
@@ -205,12 +219,13 @@ def _guidellm(record: Record) -> BenchRun:
         completed=totals.count("successful") if totals else 1,
         failed=int((totals.find("errored") if totals else None) or 0),
         duration_s=record.find("duration"),
-        requests_per_s=rate,
+        requests_per_s=_mean(metrics, "requests_per_second"),
         output_tokens_per_s=_mean(metrics, "output_tokens_per_second"),
         input_tokens=_mean(metrics, "prompt_token_count"),
-        output_tokens=output,
-        asked_rate=_found(strategy, ("rate",)) if open_loop else None,
-        asked_concurrency=None if open_loop else max(1.0, streams or 1.0),
+        output_tokens=_mean(metrics, "output_token_count"),
+        asked_rate=asked,
+        asked_concurrency=None if asked is not None else max(1.0, streams),
+        told=told,
         ttft=_statistics(metrics, "time_to_first_token_ms", 1e-3),
         # What it calls the time per output token contains the first one.
         tpot=_statistics(metrics, "inter_token_latency_ms", 1e-3),
@@ -220,10 +235,13 @@ def _guidellm(record: Record) -> BenchRun:
 
 # ------------------------------------------------------------------------------------ InferenceX
 def _accelerators(record: Record) -> float:
+    """Those over which the rate of output is given."""
     if record.table.get("disagg") in (True, "true", "True", 1):
         raise wrong(record.where, "disagg=true: two pools; must be a record of one")
-    tp = record.number("tp", least=1)
-    return tp * (record.find("pp", least=1) or 1.0) * (record.find("pcp_size", least=1) or 1.0)
+    if counted := record.find("num_prefill_gpu"):
+        return counted
+    degrees = (record.find(name, least=1) for name in ("pp", "pcp_size"))
+    return record.number("tp", "prefill_tp", least=1) * math.prod(each or 1.0 for each in degrees)
 
 
 def _inferencex(record: Record) -> BenchRun:

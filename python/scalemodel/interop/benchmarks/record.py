@@ -53,6 +53,9 @@ class BenchRun:
         an answer; whole request.
     chunk_tokens : float or None
         Tokens accepted a step, where the tool says so.
+    told : bool
+        Whether the file names the load; else it is the mean number of requests under way, by
+        Little's law.
     table : mapping
         The record, where it names the deployment as well (InferenceX).
     """
@@ -74,13 +77,14 @@ class BenchRun:
     itl: Spread = _NONE
     latency: Spread = _NONE
     chunk_tokens: float | None = None
+    told: bool = True
     table: Mapping[str, Any] | None = None
 
     @property
     def load(self) -> str:
         """The load in words."""
         if self.asked_concurrency is not None:
-            return f"{self.asked_concurrency:g} running"
+            return f"{self.asked_concurrency:.4g} running" + ("" if self.told else ", as measured")
         if self.asked_rate is not None:
             return f"{self.asked_rate:g} requests/s"
         return "all at once"
