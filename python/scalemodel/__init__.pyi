@@ -230,6 +230,9 @@ from scalemodel.serving import (
     plan_serving as plan_serving,
 )
 from scalemodel.serving import (
+    prefix_hits as prefix_hits,
+)
+from scalemodel.serving import (
     replay_schedule as replay_schedule,
 )
 from scalemodel.serving import (

@@ -111,4 +111,28 @@ void BlockCache::release(std::span<const int> blocks) {
   }
 }
 
+PrefixHits replay_prefixes(std::span<const NamedPrompt> prompts, int blocks, int block_tokens) {
+  BlockCache cache(blocks, false);
+  PrefixHits found;
+  for (const NamedPrompt& prompt : prompts) {
+    const auto count = static_cast<std::int64_t>(prompt.hashes.size());
+    const auto hits = static_cast<std::int64_t>(cache.held(prompt.hashes).size());
+    found.tokens += prompt.tokens;
+    found.blocks += count;
+    found.hit_blocks += hits;
+    found.hit_tokens += std::min(prompt.tokens, hits * block_tokens);
+    for (const BlockHash& hash : prompt.hashes) {
+      std::vector<int> block = cache.held({&hash, 1});
+      if (block.empty()) {
+        block.push_back(cache.take());
+        cache.name(block.front(), hash);
+      } else {
+        cache.share(block);
+      }
+      cache.release(block);
+    }
+  }
+  return found;
+}
+
 }  // namespace scalemodel

@@ -63,4 +63,20 @@ class BlockCache {
   std::unordered_map<BlockHash, std::vector<int>> named_;  ///< the oldest first
 };
 
+/// What a cache of single blocks held of a sequence of prompts.
+struct PrefixHits {
+  std::int64_t tokens = 0, hit_tokens = 0;
+  std::int64_t blocks = 0, hit_blocks = 0;
+};
+
+/// A prompt of `tokens`, by the hashes of its blocks; the last block may be partly filled.
+struct NamedPrompt {
+  std::int64_t tokens = 0;
+  std::vector<BlockHash> hashes;
+};
+
+/// One prompt after the other through a cache of `blocks`: its blocks hit until the first that is
+/// missing, then all of them are in the cache and the most recently used, in their order.
+PrefixHits replay_prefixes(std::span<const NamedPrompt> prompts, int blocks, int block_tokens);
+
 }  // namespace scalemodel

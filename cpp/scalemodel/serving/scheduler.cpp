@@ -13,6 +13,17 @@ constexpr std::int64_t ceiling_of(std::int64_t tokens, std::int64_t block) {
   return (tokens + block - 1) / block;
 }
 
+/// Blocks of a pool, no more than all requests together could ever take: what is behind them stays
+/// untouched.
+int pool_of(const SchedulerLimits& limits, const std::vector<NamedRequest>& requests) {
+  std::int64_t most = 1;
+  for (const NamedRequest& request : requests) {
+    most += ceiling_of(request.input + request.output, limits.block_tokens);
+    if (most >= limits.blocks) return limits.blocks;
+  }
+  return static_cast<int>(most);
+}
+
 /// One engine and its queue.
 class BlockScheduler {
  public:
@@ -23,7 +34,7 @@ class BlockScheduler {
         host_(times == nullptr ? 0 : times->engine().request_host.base()),
         requests_(requests),
         states_(requests.size()),
-        cache_(limits.blocks, limits.uncached_last) {
+        cache_(pool_of(limits, requests), limits.uncached_last) {
     found_.requests.resize(requests.size());
   }
 

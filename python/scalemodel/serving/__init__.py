@@ -9,8 +9,10 @@ from scalemodel.serving.launch import launch_command, launch_options
 from scalemodel.serving.plans import ServingPlans
 from scalemodel.serving.rates import rate_table
 from scalemodel.serving.schedule import (
+    PrefixHits,
     PromptRequest,
     StepSchedule,
+    prefix_hits,
     replay_schedule,
 )
 from scalemodel.serving.search import plan_serving, plan_split, serving_layouts
@@ -22,6 +24,7 @@ from scalemodel.serving.task import Inference
 __all__ = [
     "BatchServing",
     "Inference",
+    "PrefixHits",
     "PromptRequest",
     "RequestStream",
     "SchedulerLimits",
@@ -36,6 +39,7 @@ __all__ = [
     "launch_options",
     "plan_serving",
     "plan_split",
+    "prefix_hits",
     "rate_table",
     "replay_schedule",
     "request_stream",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -287,9 +287,7 @@ def _names(
         yield np.asarray(given, dtype=np.uint64)
 
 
-def _name_tokens(
-    requests: Sequence[PromptRequest], asked: int | None, limits: SchedulerLimits
-) -> int:
+def _name_tokens(requests: Sequence[PromptRequest], asked: int | None, block_tokens: int) -> int:
     """Tokens that one name stands for."""
     ids = any(not isinstance(request.prompt, int) for request in requests)
     named = any(len(request.block_names) for request in requests)
@@ -299,15 +297,106 @@ def _name_tokens(
         )
     if ids:
         return 1
-    size = limits.block_tokens if asked is None else asked
+    size = block_tokens if asked is None else asked
     whole = isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= 10**6
-    if not whole or (size % limits.block_tokens and limits.block_tokens % size):
+    if not whole or (size % block_tokens and block_tokens % size):
         raise ScaleModelError(
             f"name_tokens={asked!r}: must be a multiple or a divisor of "
-            f"block_tokens={limits.block_tokens}",
+            f"block_tokens={block_tokens}",
             code="malformed",
         )
     return size
+
+
+def _columns(
+    requests: Iterable[PromptRequest], name_tokens: int | None, block_tokens: int
+) -> tuple[Any, ...]:
+    """Arrivals, lengths, names and where those of each request end, tokens of a name."""
+    asked = list(requests)
+    if not asked or not all(isinstance(each, PromptRequest) for each in asked):
+        raise ScaleModelError("requests: must be PromptRequests, one at least", code="malformed")
+    size = _name_tokens(asked, name_tokens, block_tokens)
+    names = list(_names(asked, {}))
+    return (
+        np.array([each.arrival for each in asked], dtype=np.float64),
+        np.array([each.input_tokens for each in asked], dtype=np.int64),
+        np.array([each.output_tokens for each in asked], dtype=np.int64),
+        np.concatenate(names),
+        np.cumsum([len(each) for each in names], dtype=np.int64),
+        size,
+    )
+
+
+class PrefixHits(NamedTuple):
+    """What a cache held of prompts. Made by `prefix_hits`.
+
+    Attributes
+    ----------
+    tokens, hit_tokens : int
+        Of all prompts, and of them those that were in the cache.
+    blocks, hit_blocks : int
+        The same in blocks.
+    """
+
+    tokens: int
+    hit_tokens: int
+    blocks: int
+    hit_blocks: int
+
+    @property
+    def fraction(self) -> float:
+        """Share of the prompt tokens, as `Inference(prefix_hit_fraction=)` takes it."""
+        return self.hit_tokens / self.tokens
+
+
+def prefix_hits(
+    requests: Iterable[PromptRequest],
+    *,
+    blocks: int | None = None,
+    block_tokens: int = 16,
+    name_tokens: int | None = None,
+) -> PrefixHits:
+    """How much of the prompts a cache of some size would hold, one request after the other.
+
+    Blocks of a prompt hit until the first that is missing; then all of them are in the cache, the
+    least recently used of others leave it. No time passes and no output is kept: an upper limit of
+    what one engine finds, or what a store behind several does. `replay_schedule` counts the rest.
+
+    Parameters
+    ----------
+    requests : iterable of PromptRequest
+        In order of arrival.
+    blocks : int, optional
+        Of the cache; without it, no limit.
+    block_tokens : int
+    name_tokens : int, optional
+        As for `replay_schedule`.
+
+    Returns
+    -------
+    PrefixHits
+
+    Raises
+    ------
+    ScaleModelError : no request, a number out of range.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> asked = [sm.PromptRequest(64, 8, ["system", f"user {i}"], i) for i in range(4)]
+    >>> sm.prefix_hits(asked, block_tokens=32).fraction
+    0.375
+    """
+    for name, value in (("blocks", blocks), ("block_tokens", block_tokens)):
+        if value is None and name == "blocks":
+            continue
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not isinstance(value, int) or not whole or not 1 <= value <= _MOST_BLOCKS:
+            raise ScaleModelError(f"{name}={value!r}: must be a whole number from 1 to 1e8")
+    columns = _columns(requests, name_tokens, block_tokens)
+    everything = int((-(-columns[1] // block_tokens)).sum())
+    room = everything if blocks is None else min(blocks, everything)
+    return PrefixHits(*_core.prefix_hits(room, block_tokens, *columns))
 
 
 def replay_schedule(
@@ -362,24 +451,15 @@ def replay_schedule(
     >>> found.steps[["running", "batched_tokens", "cached_tokens"]].head(3).values.tolist()
     [[1, 65, 0], [2, 2, 64], [3, 3, 64]]
     """
-    asked = list(requests)
-    if not asked or not all(isinstance(each, PromptRequest) for each in asked):
-        raise ScaleModelError("requests: must be PromptRequests, one at least", code="malformed")
     if limits is None:
         if plan is None:
             raise ScaleModelError("limits=None: must be given without a plan", code="malformed")
         limits = limits_of(plan)
     elif plan is not None:
         limits_of(plan)  # Raises where its steps are not of this kind.
-    size = _name_tokens(asked, name_tokens, limits)
-    names = list(_names(asked, {}))
-    arrival = np.array([each.arrival for each in asked], dtype=np.float64)
-    inputs = np.array([each.input_tokens for each in asked], dtype=np.int64)
-    outputs = np.array([each.output_tokens for each in asked], dtype=np.int64)
-    ends = np.cumsum([len(each) for each in names], dtype=np.int64)
-    columns = (arrival, inputs, outputs, np.concatenate(names), ends, size)
+    columns = _columns(requests, name_tokens, limits.block_tokens)
     if plan is None or plan.instance is None:
         steps, served = _core.schedule_requests(limits, *columns)
     else:
         steps, served = plan.instance.schedule(limits, *columns)
-    return StepSchedule(limits, plan is not None, steps, served, arrival, inputs, outputs)
+    return StepSchedule(limits, plan is not None, steps, served, *columns[:3])

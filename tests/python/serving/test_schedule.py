@@ -165,6 +165,50 @@ def test_a_cache_twice_as_large_hits_no_less_where_nothing_is_preempted() -> Non
     assert hits[0] < hits[-1] == 96 * (len(requests) - len(set(drawn)))
 
 
+@pytest.mark.parametrize("blocks", [3, 10, 40, None])
+def test_prefix_hits_are_those_of_a_least_recently_used_cache(blocks: int | None) -> None:
+    rng = np.random.default_rng(11)
+    prompts = [
+        [f"{family}/{place}" for place in range(int(rng.integers(1, 9)))]
+        for family in rng.integers(0, 12, 400).tolist()
+    ]
+    cache: dict[tuple[str, ...], None] = {}
+    hits = hit_tokens = tokens = 0
+    requests = []
+    for names in prompts:
+        length = 32 * len(names) - int(rng.integers(32))
+        requests.append(sm.PromptRequest(length, 5, names))
+        chains = [tuple(names[: place + 1]) for place in range(len(names))]
+        found = next((at for at, chain in enumerate(chains) if chain not in cache), len(chains))
+        hits, tokens = hits + found, tokens + length
+        hit_tokens += min(length, 32 * found)
+        for chain in chains:
+            cache.pop(chain, None)
+            if blocks is not None and len(cache) == blocks:
+                del cache[next(iter(cache))]
+            cache[chain] = None
+    found_hits = sm.prefix_hits(requests, blocks=blocks, block_tokens=32)
+    assert found_hits == (tokens, hit_tokens, sum(map(len, prompts)), hits)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"blocks": 0}, "blocks=0"), ({"block_tokens": True}, "block_tokens=True")],
+)
+def test_bad_caches_are_named(options: Any, message: str) -> None:
+    with pytest.raises(sm.ScaleModelError, match=message):
+        sm.prefix_hits([sm.PromptRequest(4, 4)], **options)
+
+
+def test_a_pool_of_any_size_costs_no_more_than_its_requests() -> None:
+    requests = recorded_requests(RECORDED[0])[:10]
+    ample, huge = (
+        sm.replay_schedule(requests, limits=LIMITS.replace(blocks=blocks))
+        for blocks in (10_000, 100_000_000)
+    )
+    assert (ample.step_table == huge.step_table).all()
+
+
 def plan_of(**options: Any) -> sm.serving.Serving:
     task = sm.Inference(input_tokens=800, output_tokens=60)
     return sm.serve("llama3_8b", "dgx_h100", task, **{"requests_per_s": 8.0, **options})
