@@ -3,8 +3,10 @@
 // `simulate_stream` (simulation.hpp) is the other way to serve a stream. It knows a request by its
 // lengths, takes prefix hits and accepted drafts as mean fractions of a token and passes runs of
 // decode-only steps at once, so that it serves millions of requests of any engine. What a prefix
-// cache holds cannot be told from means: here every step, token and block is counted. On requests
-// that share nothing both must give the same steps; the tests hold them to it.
+// cache holds cannot be told from means: here every step, token and block is counted, at the price
+// of a hundred times the work. `Serving.simulate` takes the one or the other by what is known of
+// its requests. On requests that share nothing both must give the same times; tests hold them to
+// it.
 #pragma once
 
 #include <cstdint>

@@ -254,6 +254,59 @@ def test_a_shared_prompt_shortens_the_time_to_the_first_token() -> None:
     assert times[1] < 0.75 * times[0]
 
 
+def test_replicas_serve_what_each_of_them_is_sent() -> None:
+    plan = plan_of(replicas=2)
+    requests = [
+        sm.PromptRequest([*range(512), *(10**6 + 10**4 * i + j for j in range(288))], 60, (), i / 8)
+        for i in range(60)
+    ]
+    both = plan.simulate(requests, balance="round_robin")
+    for replica in (0, 1):
+        own = sm.replay_schedule(requests[replica::2], plan=plan).requests
+        found = both.requests[replica::2]
+        assert (found.finished_s.to_numpy() == own.finished.to_numpy()).all()
+        assert (found.started_s.to_numpy() == own.started.to_numpy()).all()
+    assert (both.requests.ttft_s > 0).all()
+    # Little's law, and gaps between the shortest and the longest step.
+    summary = both.summary()
+    mean_s = both.requests.latency_s.mean()
+    assert summary["in_system"] == pytest.approx(mean_s * 60 / summary["makespan_s"])
+    assert summary["itl_median_s"] <= summary["itl_p90_s"] <= summary["itl_p99_s"]
+    assert summary["tpot_median_s"] == pytest.approx(summary["itl_median_s"], rel=0.2)
+
+
+def test_a_stream_that_shares_nothing_is_served_alike_by_content_and_by_length() -> None:
+    plan = plan_of(replicas=1)
+    stream = sm.request_stream(plan.task, requests=200, requests_per_s=12, seed=4)
+    by_length = plan.simulate(stream).summary()
+    requests = [
+        sm.PromptRequest(int(prompt), int(answer), (), float(at))
+        for at, prompt, answer in zip(
+            stream.arrival_s, stream.input_tokens, stream.output_tokens, strict=True
+        )
+    ]
+    by_content = plan.simulate(requests).summary()
+    assert set(by_content) == set(by_length)
+    for name, value in by_length.items():
+        assert by_content[name] == pytest.approx(value, rel=0.03, abs=1e-9), name
+
+
+@pytest.mark.parametrize(
+    ("requests", "options", "message"),
+    [
+        ([sm.PromptRequest(4, 4, (), 2.0), sm.PromptRequest(4, 4)], {}, "in order of arrival"),
+        ([], {}, "one at least"),
+        ([1.0, 2.0], {}, "must be PromptRequests"),
+        ([sm.PromptRequest(4, 4)], {"balance": "even"}, "balance='even'"),
+    ],
+)
+def test_streams_that_cannot_be_served_are_refused(
+    requests: Any, options: Any, message: str
+) -> None:
+    with pytest.raises(sm.ScaleModelError, match=message):
+        plan_of(replicas=1).simulate(requests, **options)
+
+
 @pytest.mark.parametrize(
     ("requests", "options", "message"),
     [
