@@ -248,6 +248,29 @@ def test_requests_of_aiperf_one_by_one_give_its_aggregates() -> None:
     assert read.requests_per_s == pytest.approx(60 / (59 + times["latency"][-1]))
 
 
+@pytest.mark.parametrize("tool", ["vllm", "aiperf", "guidellm"])
+def test_lengths_that_vary_are_drawn_as_widely(tool: str) -> None:
+    rng = np.random.default_rng(5)
+    lengths = {"input": rng.lognormal(6.5, 0.5, 400), "output": rng.lognormal(4.0, 0.8, 400)}
+    table = json.loads(FORMATS[tool](measured(plan_of(concurrency=32))))
+    for side, name in (("input", "prompt"), ("output", "output")):
+        values = np.round(lengths[side])
+        if tool == "vllm":
+            table[f"{side}_lens"] = [*values.tolist(), 0.0]  # the last request failed
+        elif tool == "aiperf":
+            table[f"{side}_sequence_length"] = metric(values, "tokens", 1.0)
+        else:
+            own = table["benchmarks"][0]["metrics"][f"{name}_token_count"]["successful"]
+            own |= {"mean": values.mean(), "std_dev": values.std()}
+    (read,) = sm.read_bench(json.dumps(table))
+    assert read.input_spread == pytest.approx(0.5, rel=0.15)
+    assert read.output_spread == pytest.approx(0.8, rel=0.15)
+    (compared,) = sm.compare_bench(json.dumps(table), **QUESTION).runs
+    assert compared.prediction.plan.task.output_spread == read.output_spread
+    values = compared.prediction.values
+    assert values["ttft_p99_s"] > 1.3 * values["ttft_median_s"]
+
+
 def first_cause(run: dict[str, Any], plan: sm.Serving) -> tuple[str, float]:
     found = sm.compare_bench(vllm(run), plan).runs[0].suspects
     best = next(each for each in found if each.explained_fraction is not None)
@@ -357,6 +380,7 @@ def damaged(tool: str, old: str, new: str) -> str:
         (damaged("guidellm", '"output_token_count"', '"x"'), r"benchmarks\[0\]: metrics: output_t"),
         (damaged("inferencex", '"osl": 200', '"osl": null'), "osl: is missing"),
         (damaged("inferencex", '"tp": 1', '"disagg": true'), "disagg=true: two pools"),
+        (damaged("vllm", '"backend"', '"input_lens": [5, "x"], "a"'), r"lens: \[1\]='x': must"),
         ('{"benchmarks": [1]}', r"benchmarks\[0\]: must be an object, not int"),
         ('{"benchmarks": []}', "holds no run"),
         ('{"a": 1}', "no known benchmark .keys a.; must be of vllm bench serve"),

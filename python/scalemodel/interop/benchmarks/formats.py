@@ -10,7 +10,14 @@ from typing import Any, Final
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.reading import LARGEST_RECORD, parse_json, read_text
-from scalemodel.interop.benchmarks.record import BenchRun, Record, Spread, spread_of, wrong
+from scalemodel.interop.benchmarks.record import (
+    BenchRun,
+    Record,
+    Spread,
+    length_spread,
+    spread_of,
+    wrong,
+)
 
 _UNITS: Final = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _OPEN_LOOPS: Final = ("constant", "poisson", "async")  # strategies of GuideLLM
@@ -50,7 +57,24 @@ def _flat(record: Record, tool: str) -> BenchRun:
         itl=_milliseconds(record, "itl"),
         latency=_milliseconds(record, name),
         chunk_tokens=record.find("accept_length"),
+        input_spread=_listed(record, "input_lens"),
+        output_spread=_listed(record, "output_lens"),
     )
+
+
+def _listed(record: Record, key: str) -> float:
+    """Spread of the lengths that a detailed result lists; requests that failed have none."""
+    values = record.table.get(key)
+    if not isinstance(values, list):
+        return 0.0
+    where = f"{record.where}: {key}"
+    numbers = [Record({f"[{i}]": one}, where).number(f"[{i}]") for i, one in enumerate(values)]
+    return _of_lengths([number for number in numbers if number])
+
+
+def _of_lengths(lengths: list[float]) -> float:
+    found = spread_of(lengths)
+    return length_spread(found.mean or 0.0, found.std)
 
 
 # ---------------------------------------------------------------------------- AIPerf, GenAI-Perf
@@ -114,6 +138,8 @@ def _export(record: Record) -> BenchRun:
         output_tokens_per_s=_metric(record, "output_token_throughput"),
         input_tokens=_metric(record, "input_sequence_length"),
         output_tokens=_metric(record, "output_sequence_length"),
+        input_spread=_exported(record, "input_sequence_length"),
+        output_spread=_exported(record, "output_sequence_length"),
         asked_rate=asked,
         asked_concurrency=held if told else _under_way(rate, latency),
         told=told,
@@ -122,6 +148,12 @@ def _export(record: Record) -> BenchRun:
         itl=_times(record, "inter_chunk_latency"),
         latency=latency,
     )
+
+
+def _exported(record: Record, name: str) -> float:
+    """Spread of lengths in an export."""
+    metric = record.within(name)
+    return length_spread(metric.number("avg"), metric.find("std"))
 
 
 def _under_way(rate: float, latency: Spread) -> float:
@@ -178,6 +210,8 @@ def _requests(records: list[Record], where: str) -> BenchRun:
         output_tokens=sum(tokens["output"]) / len(records),
         asked_concurrency=_under_way(rate, latency),
         told=False,
+        input_spread=_of_lengths(tokens["input"]),
+        output_spread=_of_lengths(tokens["output"]),
         ttft=spread_of(_seconds(metrics, "time_to_first_token")),
         tpot=spread_of(_seconds(metrics, "inter_token_latency")),
         itl=spread_of(_seconds(metrics, "inter_chunk_latency")),
@@ -198,6 +232,12 @@ def _statistics(metrics: Record, name: str, unit: float) -> Spread:
 
 def _mean(metrics: Record, name: str) -> float:
     return metrics.within(name).within("successful").number("mean")
+
+
+def _reported(metrics: Record, name: str) -> float:
+    """Spread of lengths in a report."""
+    found = metrics.within(name).within("successful")
+    return length_spread(found.number("mean"), found.find("std_dev"))
 
 
 def _guidellm(record: Record) -> BenchRun:
@@ -226,6 +266,8 @@ def _guidellm(record: Record) -> BenchRun:
         asked_rate=asked,
         asked_concurrency=None if asked is not None else max(1.0, streams),
         told=told,
+        input_spread=_reported(metrics, "prompt_token_count"),
+        output_spread=_reported(metrics, "output_token_count"),
         ttft=_statistics(metrics, "time_to_first_token_ms", 1e-3),
         # What it calls the time per output token contains the first one.
         tpot=_statistics(metrics, "inter_token_latency_ms", 1e-3),

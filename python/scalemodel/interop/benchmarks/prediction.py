@@ -146,9 +146,13 @@ def percentiles(prediction: Prediction, run: BenchRun) -> dict[str, float]:
 
 
 def task_of(run: BenchRun, task: Inference) -> Inference:
-    """A task with the lengths of a run."""
+    """A task with the lengths of a run, spread as there; as in the task where it does not tell."""
+    spreads = {
+        name: getattr(run, name) for name in ("input_spread", "output_spread") if getattr(run, name)
+    }
     return replace(
         task,
+        **spreads,
         input_tokens=max(1.0, run.input_tokens),
         output_tokens=max(1.0, run.output_tokens),
     )

@@ -56,6 +56,9 @@ class BenchRun:
     told : bool
         Whether the file names the load; else it is the mean number of requests under way, by
         Little's law.
+    input_spread, output_spread : float
+        Standard deviation of the logarithm of the lengths, of log-normal ones as wide; 0 where the
+        file gives means alone.
     table : mapping
         The record, where it names the deployment as well (InferenceX).
     """
@@ -78,6 +81,8 @@ class BenchRun:
     latency: Spread = _NONE
     chunk_tokens: float | None = None
     told: bool = True
+    input_spread: float = 0.0
+    output_spread: float = 0.0
     table: Mapping[str, Any] | None = None
 
     @property
@@ -144,6 +149,17 @@ class Record:
         """Statistics whose keys follow from their names."""
         found = (self.find(key(name)) for name in Spread._fields)
         return Spread(*(None if each is None else unit * each for each in found))
+
+
+def length_spread(mean: float, std: float | None) -> float:
+    """Standard deviation of the logarithm of log-normal lengths of some mean and deviation.
+
+    Examples
+    --------
+    >>> round(length_spread(100.0, 10.0), 4), length_spread(100.0, None)
+    (0.0998, 0.0)
+    """
+    return math.sqrt(math.log1p((std / mean) ** 2)) if std and mean else 0.0
 
 
 def wrong(where: str, why: str) -> ScaleModelError:
