@@ -348,6 +348,32 @@ def test_a_record_of_several_nodes_without_pools_counts_its_accelerators() -> No
     assert read.output_tokens_per_s == pytest.approx(16 * table["output_tput_per_gpu"])
 
 
+# `vllm bench serve` 0.32.0, --max-concurrency 8, 23 November 2026: a small model on a processor,
+# whose client got most chunks together.
+RECORDED = {
+    **{"backend": "openai", "label": None, "model_id": "tiny", "tokenizer_id": "tiny"},
+    **{"num_prompts": 100, "request_rate": "inf", "burstiness": 1.0, "max_concurrency": 8},
+    **{"duration": 3.9350036420000833, "completed": 100, "failed": 0},
+    **{"total_input_tokens": 20154, "total_output_tokens": 4969, "request_goodput": None},
+    **{"request_throughput": 25.412937089220076, "output_throughput": 1262.7688439633457},
+    **{"mean_ttft_ms": 81.43675363005059, "median_ttft_ms": 59.027420000347774},
+    **{"mean_tpot_ms": 4.900303677192091, "median_tpot_ms": 4.59292552060223},
+    **{"mean_itl_ms": 4.646312825836923, "median_itl_ms": 0.0024239998310804367},
+    **{"mean_e2el_ms": 307.6657251200504, "std_e2el_ms": 91.13278189809928},
+}
+
+
+def test_a_recorded_result_of_vllm_is_read_as_it_stands() -> None:
+    found = sm.compare_bench(json.dumps(RECORDED), **QUESTION)
+    run = found.runs[0].run
+    assert (run.tool, run.load, run.completed) == ("vllm", "8 running", 100)
+    assert run.input_tokens == pytest.approx(201.54)
+    # Little's law: what the file says of rate and latency is what it kept running.
+    assert run.latency.mean is not None
+    assert run.requests_per_s * run.latency.mean == pytest.approx(8, rel=0.03)
+    assert "most chunks arrive together" in repr(found)
+
+
 def test_several_lines_of_sglang_are_several_runs(tmp_path: Path) -> None:
     plans = [plan_of(concurrency=held) for held in (1.0, 16.0, 64.0)]
     path = tmp_path / "bench.jsonl"
