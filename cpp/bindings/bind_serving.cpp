@@ -6,6 +6,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
+#include "bindings/scheduler_calls.hpp"
 #include "scalemodel/ops/expert_balance.hpp"
 #include "scalemodel/search/serving_plans.hpp"
 #include "scalemodel/serving/batches.hpp"
@@ -219,7 +220,18 @@ void bind_instance(py::module_& m) {
       .def("simulate", &simulate, py::arg("mix"), py::arg("arrival_s"), py::arg("input_tokens"),
            py::arg("output_tokens"), py::arg("replicas") = 1, py::arg("prefilled") = false,
            py::arg("balance") = Balance::random, py::arg("seed") = 0,
-           "Per request: started, first token, finished, preemptions, refused; and the totals.");
+           "Per request: started, first token, finished, preemptions, refused; and the totals.")
+      .def(
+          "schedule",
+          [](const Instance& instance, const SchedulerLimits& limits, const NumberColumn& arrival,
+             const CountColumn& input, const CountColumn& output, const NameColumn& names,
+             const CountColumn& name_ends, int name_tokens) {
+            return schedule_columns(limits, {arrival, input, output, names, name_ends, name_tokens},
+                                    &instance.times);
+          },
+          py::arg("limits"), py::arg("arrival_s"), py::arg("input_tokens"),
+          py::arg("output_tokens"), py::arg("names"), py::arg("name_ends"), py::arg("name_tokens"),
+          "Tables of steps and of requests, in seconds.");
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ PYBIND11_MODULE(_core, m) {
   bind_strategy(m);
   bind_estimator(m);
   bind_timeline(m);
+  bind_scheduler(m);
   bind_serving(m);
   bind_search(m);
   bind_pareto(m);

@@ -13,11 +13,13 @@ What does the network do, and how should its flows be routed?
     `traffic`, `route`, `simulate_network`, `plan_paths`, `time_shifts`, `pack_trees`,
     `design_topology`
 What does a serving instance deliver, and how many accelerators does a load need?
-    `serve`, `plan_serving`, `serve_split`, `compare_serving`, `request_stream`
+    `serve`, `plan_serving`, `serve_split`, `compare_serving`, `request_stream`,
+    `replay_schedule`, `prefix_hits`
 How wrong is all this?
     `validate`, `Estimate.interval`, `coverage`
 Does a job run as fast as it should?
-    `compare_log`, `StepTimeMonitor`, `read_kineto`, `calibrate`, `calibrate_spread`
+    `compare_log`, `compare_bench`, `read_bench`, `StepTimeMonitor`, `read_kineto`, `calibrate`,
+    `calibrate_spread`
 How does a strategy reach another tool, and how does a model come from one?
     `launch`, `read_settings`, `launch_serving`, `read_serving`, `write_kineto`, `write_chakra`,
     `read_chakra`, `from_torch`

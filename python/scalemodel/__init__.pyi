@@ -58,6 +58,15 @@ from scalemodel.estimator.mixed import (
 from scalemodel.estimator.timeline import Timeline as Timeline
 from scalemodel.explorer import Explorer as Explorer
 from scalemodel.explorer import explore as explore
+from scalemodel.interop.benchmarks import (
+    BenchComparison as BenchComparison,
+)
+from scalemodel.interop.benchmarks import (
+    compare_bench as compare_bench,
+)
+from scalemodel.interop.benchmarks import (
+    read_bench as read_bench,
+)
 from scalemodel.interop.jobs import (
     LogComparison as LogComparison,
 )
@@ -209,6 +218,12 @@ from scalemodel.serving import (
     Inference as Inference,
 )
 from scalemodel.serving import (
+    PromptRequest as PromptRequest,
+)
+from scalemodel.serving import (
+    SchedulerLimits as SchedulerLimits,
+)
+from scalemodel.serving import (
     Serving as Serving,
 )
 from scalemodel.serving import (
@@ -219,6 +234,12 @@ from scalemodel.serving import (
 )
 from scalemodel.serving import (
     plan_serving as plan_serving,
+)
+from scalemodel.serving import (
+    prefix_hits as prefix_hits,
+)
+from scalemodel.serving import (
+    replay_schedule as replay_schedule,
 )
 from scalemodel.serving import (
     request_stream as request_stream,

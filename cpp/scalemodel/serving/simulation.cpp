@@ -150,10 +150,7 @@ class Instance {
       room -= take(prompt, room, work, attended);
       prompts_.push_back(prompt);
     }
-    // Parts of different lengths attend to as many tokens as `prompts` equal ones with these keys.
-    if (work.prompt_tokens > 0) {
-      work.prompt_keys = attended / work.prompt_tokens + work.prompt_tokens / (2 * work.prompts);
-    }
+    if (work.prompt_tokens > 0) work.prompt_keys = equal_prompt_keys(work, attended);
     if (mixes || work.prompts <= 0) work.sequences = sequences_;
     if (work.prompts <= 0 && work.sequences <= 0) {
       // Nothing runs and the first of the queue does not fit: it never will.

@@ -31,6 +31,12 @@ struct StepWork {
   double draft_tokens = 0;   ///< tokens that a draft layer proposes per running sequence, >= 0
 };
 
+/// Tokens that equal prompts would attend to at their end, for those of a step, where a token and
+/// one it attends to make `pairs` pairs in all.
+constexpr double equal_prompt_keys(const StepWork& work, double pairs) noexcept {
+  return pairs / work.prompt_tokens + work.prompt_tokens / (2 * work.prompts);
+}
+
 /// Seconds of one step by cause; they sum to `total`.
 struct StepTime {
   Seconds linear;             ///< GEMMs of dense layers and projections

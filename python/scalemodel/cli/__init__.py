@@ -17,6 +17,7 @@ from pathlib import Path
 from scalemodel._core import __version__
 from scalemodel.base import interrupts
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.cli.benchmarks import add_compare_bench
 from scalemodel.cli.calibrations import add_calibrate, add_measure
 from scalemodel.cli.catalogue import add_list, add_validate
 from scalemodel.cli.clusters import add_compare_clusters
@@ -72,6 +73,7 @@ _COMMANDS = (
     add_route,
     add_launch,
     add_compare_log,
+    add_compare_bench,
     add_list,
     add_validate,
     add_calibrate,

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from scalemodel._core import SchedulerLimits
 from scalemodel.serving.basis import coverage
 from scalemodel.serving.batches import BatchServing, serve_batches
 from scalemodel.serving.comparison import ServingComparison, compare_serving
 from scalemodel.serving.launch import launch_command, launch_options
 from scalemodel.serving.plans import ServingPlans
 from scalemodel.serving.rates import rate_table
+from scalemodel.serving.schedule import (
+    PrefixHits,
+    PromptRequest,
+    StepSchedule,
+    prefix_hits,
+    replay_schedule,
+)
 from scalemodel.serving.search import plan_serving, plan_split, serving_layouts
 from scalemodel.serving.serve import Serving, serve
 from scalemodel.serving.split import SplitServing, serve_split
@@ -17,19 +25,25 @@ from scalemodel.serving.task import Inference
 __all__ = [
     "BatchServing",
     "Inference",
+    "PrefixHits",
+    "PromptRequest",
     "RequestStream",
+    "SchedulerLimits",
     "ServedStream",
     "Serving",
     "ServingComparison",
     "ServingPlans",
     "SplitServing",
+    "StepSchedule",
     "compare_serving",
     "coverage",
     "launch_command",
     "launch_options",
     "plan_serving",
     "plan_split",
+    "prefix_hits",
     "rate_table",
+    "replay_schedule",
     "request_stream",
     "serve",
     "serve_batches",

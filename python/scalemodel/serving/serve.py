@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
@@ -23,6 +23,8 @@ from scalemodel.serving.plan import (
     instance_of,
     ranks_of,
 )
+from scalemodel.serving.prompts import simulate_prompts
+from scalemodel.serving.schedule import PromptRequest
 from scalemodel.serving.stream import (
     Arrivals,
     Balance,
@@ -90,28 +92,33 @@ class Serving(ServingPlan):
 
     def simulate(
         self,
-        stream: RequestStream | None = None,
+        stream: RequestStream | Sequence[PromptRequest] | None = None,
         *,
         requests: int = 1000,
         arrivals: Arrivals = "poisson",
         lengths: Lengths | None = None,
         seed: int = 0,
         balance: Balance = "random",
+        name_tokens: int | None = None,
     ) -> ServedStream:
         """Serve a stream request by request: queues, batches, preemptions, percentiles.
 
         Parameters
         ----------
-        stream : RequestStream, optional
+        stream : RequestStream or sequence of PromptRequest, optional
             A trace, or what `request_stream` makes. Without it, one of the plan's own load: its
             rate, or as many kept running as were asked for, one coming as another leaves; all at
-            once where neither was.
+            once where neither was. Requests whose content is known (`PromptRequest`) find what
+            they share in the prefix cache of their replica, block by block, as `replay_schedule`
+            has it; the task's own `prefix_hit_fraction` does not count then.
         requests, arrivals, lengths, seed
             Of that stream, as for `request_stream`; `seed` also of the random choice of replicas.
         balance : str
             How a load balancer spreads the stream over the replicas: ``"random"``, which leaves
             Poisson arrivals at each, as `requests_per_s` of `serve` takes them, or
             ``"round_robin"``, which makes them more even and waits shorter.
+        name_tokens : int, optional
+            Tokens of each of the `block_names` of requests, as for `replay_schedule`.
 
         Examples
         --------
@@ -122,6 +129,10 @@ class Serving(ServingPlan):
         >>> len(served.requests), served.summary()["refused"]
         (400, 0.0)
         """
+        if stream is not None and not isinstance(stream, RequestStream):
+            return simulate_prompts(
+                self, list(stream), name_tokens=name_tokens, balance=balance, seed=seed
+            )
         return simulate(
             self,
             stream,
