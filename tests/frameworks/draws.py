@@ -33,6 +33,7 @@ STACKS = {
     "megatron": ("megatron_lm_2025", "megatron_bridge_2025_11", "nemo_mcore_2024_25", "plain"),
     "torchtitan": ("torchtitan", "torchtitan_2025", "plain"),
     "deepspeed": ("plain", "megatron_deepspeed_2022"),
+    "accelerate": ("plain", "pytorch_fsdp", "pytorch_2026"),
 }
 #: Knobs that a question may fix, with values beyond those that a search tries by itself.
 FIXED: dict[str, tuple[object, ...]] = {

@@ -381,14 +381,24 @@ _DEEPSPEED_RULES: Final = (
     ),
 )
 
+
+def _bad_mesh(case: Case) -> bool:
+    plan = case.strategy
+    beside = max(plan.tp, plan.cp) > 1
+    if plan.sharding == "ddp":
+        return beside
+    shards = max(1, case.degrees.shard // plan.cp)
+    copies = case.degrees.dp * plan.cp // case.degrees.shard
+    return shards == 1 and ((copies > 1 and beside) or plan.cp == 1)
+
+
 _ACCELERATE_RULES: Final = (
     Rule(
         "mesh",
-        "tensor and context parallelism need FSDP",
+        "tensor and context parallelism need FSDP over ranks of dp, and FSDP some ranks to shard "
+        "over",
         _ACCELERATE,
-        lambda case: (
-            case.strategy.sharding == "ddp" and max(case.strategy.tp, case.strategy.cp) > 1
-        ),
+        _bad_mesh,
     ),
     Rule(
         "heads",

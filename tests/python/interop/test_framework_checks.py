@@ -21,9 +21,10 @@ CHECKS = {
     "megatron": ("megatron.training", "megatron_check.py"),
     "torchtitan": ("torchtitan.config.job_config", "torchtitan_check.py"),
     "deepspeed": ("deepspeed", "deepspeed_check.py"),
+    "accelerate": ("accelerate", "accelerate_check.py"),
 }
 #: Strategies that a slow test draws: fewer where each command takes the framework's parser long.
-DRAWN = {"megatron": 1000, "torchtitan": 350, "deepspeed": 1000}
+DRAWN = {"megatron": 1000, "torchtitan": 350, "deepspeed": 1000, "accelerate": 1000}
 
 
 def refused(framework: str, count: int, seed: int, folder: Path) -> list[str]:

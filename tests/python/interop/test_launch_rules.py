@@ -181,6 +181,7 @@ def test_full_recomputation_is_never_started_with_the_overlap_of_experts(framewo
         ("deepspeed", {"cp": 16}, "heads"),
         ("accelerate", {"sharding": "ddp", "tp": 2}, "mesh"),
         ("accelerate", {"sharding": "zero3", "cp": 3}, "sequence"),
+        ("accelerate", {"sharding": "hsdp", "shard_degree": 2, "cp": 2}, "mesh"),
         ("nemo", {"sharding": "zero3"}, "fsdp"),
     ],
 )
