@@ -235,12 +235,11 @@ def _bad_expert_mesh(case: Case) -> bool:
     plan, degrees = case.strategy, case.degrees
     if plan.ep == 1:
         return False
+    if degrees.etp != 1:
+        return True
+    beside = plan.cp * plan.tp
     shard = max(1, degrees.shard // plan.cp)
-    if degrees.etp == plan.tp:
-        return plan.ep % plan.cp != 0 or (shard * plan.cp) % plan.ep != 0
-    if degrees.etp == 1:
-        return plan.ep % (plan.cp * plan.tp) != 0 or (shard * plan.cp * plan.tp) % plan.ep != 0
-    return True
+    return plan.ep % beside != 0 or (shard * beside) % plan.ep != 0
 
 
 _TORCHTITAN: Final = (
@@ -304,7 +303,7 @@ _TORCHTITAN: Final = (
     ),
     Rule(
         "expert_mesh",
-        "etp must be 1 or tp; ep borrows cp (and tp where etp is 1), then shards of dp",
+        "etp must be 1 beside ep > 1; ep borrows cp and tp, then shards of dp",
         _TITAN,
         _bad_expert_mesh,
     ),
