@@ -205,6 +205,16 @@ _MEGATRON_CORE: Final = (
     ),
 )
 
+_BRIDGE: Final = (
+    *_MEGATRON_CORE,
+    Rule(
+        "placement",
+        "Megatron FSDP needs the pipeline outermost (tp-cp-dp-pp)",
+        "NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/config.py: validate",
+        lambda case: _is_fsdp(case) and case.strategy.placement == "tp-cp-pp-dp",
+    ),
+)
+
 _NEMO: Final = (
     *_MEGATRON_CORE,
     Rule(
@@ -423,7 +433,7 @@ _ACCELERATE_RULES: Final = (
 
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "megatron": _MEGATRON_CORE,
-    "megatron_bridge": _MEGATRON_CORE,
+    "megatron_bridge": _BRIDGE,
     "nemo": _NEMO,
     "torchtitan": _TORCHTITAN,
     "deepspeed": _DEEPSPEED_RULES,

@@ -19,6 +19,7 @@ from frameworks import draws, tools
 #: Module that must be there, and the program that asks it.
 CHECKS = {
     "megatron": ("megatron.training", "megatron_check.py"),
+    "megatron_bridge": ("megatron.bridge.training.config", "megatron_bridge_check.py"),
     "torchtitan": ("torchtitan.config.configs", "torchtitan_check.py"),
     "torchtitan 0.2": ("torchtitan.config.job_config", "torchtitan_check.py"),
     "deepspeed": ("deepspeed", "deepspeed_check.py"),

@@ -252,6 +252,18 @@ def test_a_model_that_torchtitan_does_not_ship_is_named() -> None:
     assert any("ships none" in note for note in sm.launch(est, "torchtitan").notes)
 
 
+@pytest.mark.parametrize("framework", ["megatron", "megatron_bridge", "nemo"])
+def test_learned_positions_come_back_where_no_setting_counts_them(framework: str) -> None:
+    """NeMo and Megatron-Bridge take the length of a sequence for the number of positions."""
+    task = sm.Training(global_batch=128, sequence=2048)
+    est = sm.estimate("gpt3_20b", CLUSTER, task, sm.Strategy(tp=8, pp=2))
+    script = sm.launch(est, framework).script()
+    assert ("max_position_embeddings" in script.replace("-", "_")) == (framework == "megatron")
+    read = sm.read_settings(framework, script)
+    assert read.model is not None
+    assert read.model.parameters == est.model.parameters
+
+
 # ------------------------------------------------------------------------------- texts and files
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_text_and_file_say_the_same(tmp_path: Path, framework: str) -> None:
