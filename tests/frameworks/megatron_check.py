@@ -15,6 +15,7 @@ from typing import Any
 
 import typing_extensions
 from answering import answer
+from pretending import have_transformer_engine
 
 warnings.simplefilter("ignore")
 if not hasattr(typing, "override"):  # Python 3.11
@@ -45,15 +46,4 @@ def check(command: dict[str, Any]) -> None:
     arguments.core_transformer_config_from_args(args)
 
 
-def _have_transformer_engine() -> None:
-    """Every module has its own name of the same question."""
-    from megatron.core.models.common.embeddings import rope_utils
-    from megatron.training import arguments  # noqa: F401
-
-    rope_utils.fused_apply_rotary_pos_emb = rope_utils.fused_apply_rotary_pos_emb_thd = object()
-    for name, module in list(sys.modules.items()):
-        if name.startswith("megatron") and hasattr(module, "is_te_min_version"):
-            module.is_te_min_version = lambda *_, **__: True
-
-
-answer(check, _have_transformer_engine)
+answer(check, have_transformer_engine)

@@ -217,6 +217,16 @@ _MEGATRON_CORE: Final = (
     ),
 )
 
+_BRIDGE: Final = (
+    *_MEGATRON_CORE,
+    Rule(
+        "placement",
+        "Megatron FSDP needs the pipeline outermost (tp-cp-dp-pp)",
+        "NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/config.py: validate",
+        lambda case: _is_fsdp(case) and case.strategy.placement == "tp-cp-pp-dp",
+    ),
+)
+
 _NEMO: Final = (
     *_MEGATRON_CORE,
     Rule(
@@ -247,12 +257,11 @@ def _bad_expert_mesh(case: Case) -> bool:
     plan, degrees = case.strategy, case.degrees
     if plan.ep == 1:
         return False
+    if degrees.etp != 1:
+        return True
+    beside = plan.cp * plan.tp
     shard = max(1, degrees.shard // plan.cp)
-    if degrees.etp == plan.tp:
-        return plan.ep % plan.cp != 0 or (shard * plan.cp) % plan.ep != 0
-    if degrees.etp == 1:
-        return plan.ep % (plan.cp * plan.tp) != 0 or (shard * plan.cp * plan.tp) % plan.ep != 0
-    return True
+    return plan.ep % beside != 0 or (shard * beside) % plan.ep != 0
 
 
 _TORCHTITAN: Final = (
@@ -316,7 +325,7 @@ _TORCHTITAN: Final = (
     ),
     Rule(
         "expert_mesh",
-        "etp must be 1 or tp; ep borrows cp (and tp where etp is 1), then shards of dp",
+        "etp must be 1 beside ep > 1; ep borrows cp and tp, then shards of dp",
         _TITAN,
         _bad_expert_mesh,
     ),
@@ -394,15 +403,25 @@ _DEEPSPEED_RULES: Final = (
     ),
 )
 
+
+def _bad_mesh(case: Case) -> bool:
+    plan = case.strategy
+    beside = max(plan.tp, plan.cp) > 1
+    if plan.sharding == "ddp":
+        return beside
+    shards = max(1, case.degrees.shard // plan.cp)
+    copies = case.degrees.dp * plan.cp // case.degrees.shard
+    return shards == 1 and ((copies > 1 and beside) or plan.cp == 1)
+
+
 _ACCELERATE_RULES: Final = (
     _optimizers("huggingface/accelerate: the script makes it", "adam"),
     Rule(
         "mesh",
-        "tensor and context parallelism need FSDP",
+        "tensor and context parallelism need FSDP over ranks of dp, and FSDP some ranks to shard "
+        "over",
         _ACCELERATE,
-        lambda case: (
-            case.strategy.sharding == "ddp" and max(case.strategy.tp, case.strategy.cp) > 1
-        ),
+        _bad_mesh,
     ),
     Rule(
         "heads",
@@ -428,7 +447,7 @@ _ACCELERATE_RULES: Final = (
 
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "megatron": _MEGATRON_CORE,
-    "megatron_bridge": _MEGATRON_CORE,
+    "megatron_bridge": _BRIDGE,
     "nemo": _NEMO,
     "torchtitan": _TORCHTITAN,
     "deepspeed": _DEEPSPEED_RULES,

@@ -50,7 +50,7 @@ _NARROWED: Final[dict[str, dict[str, tuple[object, ...]]]] = {
         **_TORCH_KNOBS,
         "schedule": ("1f1b", "interleaved", "gpipe"),
         "sharding": ("ddp", "zero2", "zero3", "hsdp"),
-        "context": ("ring", "all_gather"),
+        "context": ("all_gather",),
         "sequence_parallel": (True,),
         "overlap_tp": ("stack", "off", "ring"),
         "overlap_grad_reduce": ("stack", "on"),

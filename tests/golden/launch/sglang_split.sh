@@ -1,4 +1,4 @@
-# SGLang 0.4 and later: options of 0.5.14
+# SGLang 0.4 and later: options of 0.5.23
 # the prefill pool has 2 replicas, each started so
 # the decode pool has 3 replicas, each started so
 # prefill-0, decode-0 and so on stand for the hosts of the pools' instances

@@ -1,4 +1,4 @@
-# SGLang 0.4 and later: options of 0.5.14
+# SGLang 0.4 and later: options of 0.5.23
 # one line for each of 2 nodes; $HEAD_IP is the first's
 # the plan has 2 replicas, each started so
 SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK=256 python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-R1-0528 --tp-size 16 --dp-size 16 --enable-dp-attention --enable-dp-lm-head --moe-dense-tp-size 1 --ep-size 16 --moe-a2a-backend deepep --context-length 2500 --max-running-requests 2048 --chunked-prefill-size 32768 --mem-fraction-static 0.88 --dtype bfloat16 --quantization fp8 --kv-cache-dtype fp8_e4m3 --speculative-algorithm EAGLE --speculative-num-steps 1 --speculative-eagle-topk 1 --speculative-num-draft-tokens 2 --disable-radix-cache --nnodes 2 --node-rank 0 --dist-init-addr "$HEAD_IP:5000"

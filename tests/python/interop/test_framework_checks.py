@@ -19,16 +19,26 @@ from frameworks import draws, tools
 #: Module that must be there, and the program that asks it.
 CHECKS = {
     "megatron": ("megatron.training", "megatron_check.py"),
-    "torchtitan": ("torchtitan.config.job_config", "torchtitan_check.py"),
+    "megatron_bridge": ("megatron.bridge.training.config", "megatron_bridge_check.py"),
+    "torchtitan": ("torchtitan.config.configs", "torchtitan_check.py"),
+    "torchtitan 0.2": ("torchtitan.config.job_config", "torchtitan_check.py"),
     "deepspeed": ("deepspeed", "deepspeed_check.py"),
+    "accelerate": ("accelerate", "accelerate_check.py"),
 }
 #: Strategies that a slow test draws: fewer where each command takes the framework's parser long.
-DRAWN = {"megatron": 1000, "torchtitan": 350, "deepspeed": 1000}
+DRAWN = {
+    "megatron": 1000,
+    "torchtitan": 1000,
+    "torchtitan 0.2": 350,
+    "deepspeed": 1000,
+    "accelerate": 1000,
+}
 
 
 def refused(framework: str, count: int, seed: int, folder: Path) -> list[str]:
     """What a framework refuses of strategies that searches offer for it."""
     module, program = CHECKS[framework]
+    framework = framework.split()[0]
     python = tools.interpreter_with(module)
     asked, told = [], []
     for number, est in enumerate(draws.offered(framework, count, seed)):
@@ -62,7 +72,8 @@ def test_a_program_answers_every_job(program: str) -> None:
 @pytest.mark.parametrize("framework", CHECKS)
 def test_draws_are_of_every_kind_and_the_same_each_time(framework: str) -> None:
     """Without any framework: what a seed gives, gives again."""
-    first, again = (list(draws.offered(framework, 12, 5, each=3)) for _ in range(2))
+    name = framework.split()[0]
+    first, again = (list(draws.offered(name, 12, 5, each=3)) for _ in range(2))
     assert [est.strategy for est in first] == [est.strategy for est in again]
     assert len({est.model.name for est in first}) >= 3
     assert len({est.strategy for est in first}) >= 6

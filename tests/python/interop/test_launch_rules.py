@@ -181,7 +181,10 @@ def test_full_recomputation_is_never_started_with_the_overlap_of_experts(framewo
         ("deepspeed", {"cp": 16}, "heads"),
         ("accelerate", {"sharding": "ddp", "tp": 2}, "mesh"),
         ("accelerate", {"sharding": "zero3", "cp": 3}, "sequence"),
+        ("accelerate", {"sharding": "hsdp", "shard_degree": 2, "cp": 2}, "mesh"),
         ("nemo", {"sharding": "zero3"}, "fsdp"),
+        ("megatron_bridge", {"sharding": "zero3", "placement": "tp-cp-pp-dp"}, "placement"),
+        ("torchtitan", {"sharding": "zero3", "tp": 2, "ep": 2, "etp": 2}, "expert_mesh"),
     ],
 )
 def test_other_frameworks_refuse_what_theirs_do(framework: str, plan: Any, name: str) -> None:

@@ -238,6 +238,10 @@ def test_torchtitan_has_a_complete_file_for_the_models_it_ships(name: str) -> No
     for section in ("training", "parallelism", "activation_checkpoint", "compile"):
         assert f"[{section}]" in text
     assert not any("flavor" in note for note in launched.notes)
+    module = launched.files["torchtitan_job.py"]
+    compile(module, "torchtitan_job.py", "exec")
+    assert launched.command[-2:] == ("--module=torchtitan_job", "--config=job")
+    assert all(word in module for word in ("STEPS = ", "DATASET = ", "LEARNING_RATE = "))
     read = sm.read_settings("torchtitan", text)
     assert read.model is not None
     assert read.model.parameters == est.model.parameters
@@ -246,6 +250,18 @@ def test_torchtitan_has_a_complete_file_for_the_models_it_ships(name: str) -> No
 def test_a_model_that_torchtitan_does_not_ship_is_named() -> None:
     est = sm.estimate("gpt3_175b", CLUSTER, TASK, sm.Strategy(tp=8, pp=4))
     assert any("ships none" in note for note in sm.launch(est, "torchtitan").notes)
+
+
+@pytest.mark.parametrize("framework", ["megatron", "megatron_bridge", "nemo"])
+def test_learned_positions_come_back_where_no_setting_counts_them(framework: str) -> None:
+    """NeMo and Megatron-Bridge take the length of a sequence for the number of positions."""
+    task = sm.Training(global_batch=128, sequence=2048)
+    est = sm.estimate("gpt3_20b", CLUSTER, task, sm.Strategy(tp=8, pp=2))
+    script = sm.launch(est, framework).script()
+    assert ("max_position_embeddings" in script.replace("-", "_")) == (framework == "megatron")
+    read = sm.read_settings(framework, script)
+    assert read.model is not None
+    assert read.model.parameters == est.model.parameters
 
 
 # ------------------------------------------------------------------------------- texts and files
@@ -259,8 +275,8 @@ def test_text_and_file_say_the_same(tmp_path: Path, framework: str) -> None:
     assert sm.read_settings(framework, path, accelerators=32) == text
     assert sm.read_settings(framework, str(path), accelerators=32) == text
     for name, content in launched.files.items():
-        if name.endswith(".py") and framework == "megatron_bridge":
-            continue  # it only takes the words of the command
+        if name.endswith(".py") and framework in ("megatron_bridge", "torchtitan"):
+            continue  # it only takes the words of the command, or reads the file of settings
         part = tmp_path / name
         part.write_text(content, encoding="utf-8")
         alone = sm.read_settings(framework, content, accelerators=32)

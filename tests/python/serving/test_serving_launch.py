@@ -198,7 +198,7 @@ def test_lengths_that_vary_are_admitted() -> None:
         ("vllm", "int4", "--quantization awq_marlin"),
         ("vllm", "fp16", "--dtype float16"),
         ("sglang", "fp8", "--quantization fp8"),
-        ("sglang", "int8", "--torchao-config int8wo"),
+        ("sglang", "int8", "--quantization gptq_marlin"),
         ("sglang", "int4", "--quantization awq_marlin"),
     ],
 )
@@ -206,7 +206,8 @@ def test_weights_have_an_option(engine: str, precision: str, option: str) -> Non
     plan = plan_of(engine, "llama3_8b", layout=sm.ServingLayout(), precision=precision)
     assert option in launch_command(plan)
     notes = " ".join(sm.launch_serving(plan).notes)
-    assert ("must take the place" in notes) == (precision == "int4")
+    stored = precision == "int4" or (engine, precision) == ("sglang", "int8")
+    assert ("must take the place" in notes) == stored
 
 
 def test_a_checkpoint_that_is_stored_narrow_needs_no_option() -> None:

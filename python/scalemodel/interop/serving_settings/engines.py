@@ -82,7 +82,7 @@ CACHE: Final = {
     "bfloat16": "bf16",
     "float16": "fp16",
     **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "fp8_ds_mla"), "fp8"),
-    **dict.fromkeys(("nvfp4", "fp4_e2m1"), "fp4"),
+    **dict.fromkeys(("nvfp4", "fp4_mx_block16", "fp4_e2m1"), "fp4"),
 }
 _COMPILED: Final = {
     "fp8": "fp8",

@@ -112,7 +112,7 @@ _MEGATRON: Final[dict[str, Fact]] = {
 _FSDP_OVERLAP: Final = "FSDP2 prefetches parameters and reduces gradients on streams of its own"
 _TORCHTITAN: Final[dict[str, Fact]] = {
     **dict.fromkeys(_MEGATRON, _KERNELS),
-    "attention": _release("scaled_dot_product_attention of PyTorch's release"),
+    "attention": _release("scaled_dot_product_attention or FlexAttention of PyTorch's release"),
     "selective": _fixed("operators", "selective checkpointing by operators"),
     "selective_modules": _fixed("stack", "selective checkpointing by operators"),
     "fused_norm": _stated("compile.enable", "compile.components"),

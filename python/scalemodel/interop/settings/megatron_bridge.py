@@ -25,6 +25,8 @@ _PATH: Final = {
     "precision": "mixed_precision",
     "overlap": "comm_overlap",
 }
+#: Its model takes the length of a sequence alone (models/gpt_provider.py).
+_LEFT_OUT: Final = ("max_position_embeddings",)
 #: Settings that belong to the model whatever their section says.
 _OF_MODEL: Final = ("use_megatron_fsdp",)
 _RUN: Final = (
@@ -139,7 +141,8 @@ def write(job: Job) -> Launch:
         vocab=int(shape.vocab) - 1,
         dtype=dtype,
     )
-    words = [word for setting in settings for word in _words(setting)]
+    kept = [setting for setting in settings if setting.name not in _LEFT_OUT]
+    words = [word for setting in kept for word in _words(setting)]
     return Launch(
         framework="megatron_bridge",
         command=job.torchrun(_FILE, *words),

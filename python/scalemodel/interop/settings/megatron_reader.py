@@ -178,7 +178,7 @@ def _architecture(given: Given, framework: str) -> dict[str, Any] | None:
         "router_bias": given.flag("moe_router_enable_expert_bias"),
     }
     if table["position"] == "learned":
-        table["positions"] = given.count("max_position_embeddings")
+        table["positions"] = given.count("max_position_embeddings", "seq_length")
     window = given.raw("window_size")
     if window is not None:
         left = str(window).strip("()[] ").split(",")[0]

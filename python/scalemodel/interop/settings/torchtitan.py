@@ -1,7 +1,8 @@
 """Settings of torchtitan: its TOML file, ``--section.name`` options, and tables of the same names.
 
-Names are those of its ``JobConfig`` (pytorch/torchtitan, 0.2; later releases take the options).
-The architecture is torchtitan's own, chosen by name and flavor.
+Names are those of its ``JobConfig`` (pytorch/torchtitan, 0.2); for 0.3 a module is written that
+reads the same file (`torchtitan_module`). The architecture is torchtitan's own, chosen by name and
+flavor.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from scalemodel.interop.settings.given import Given, paths
 from scalemodel.interop.settings.launches import Launch
 from scalemodel.interop.settings.layouts import chunk_layers, counts_ends
 from scalemodel.interop.settings.question import Job, Settings
+from scalemodel.interop.settings.torchtitan_module import FUNCTION, MODULE, NAME
 from scalemodel.resolve import Model
 from scalemodel.resolve.tasks import Training
 from scalemodel.search.framework_rules import COMPILED
@@ -54,13 +56,9 @@ FLAVORS: Final = {
     "gpt_oss_20b": ("gpt_oss", "20b"),
     "gpt_oss_120b": ("gpt_oss", "120b"),
 }
-#: What only the owner of the job knows.
-_RUN: Final = (
-    *("--training.steps=1000", "--training.dataset=c4_test", "--optimizer.lr=1e-4"),
-    *("--lr_scheduler.warmup_steps=100", "--metrics.log_freq=1", "--job.dump_folder=./outputs"),
-)
 _HEAD: Final = (
-    "# torchtitan 0.2. Steps, data and learning rate of the run are options of the command.\n"
+    f"# torchtitan 0.3 by {NAME}.py; 0.2 reads it as job.config_file, where steps, data and\n"
+    "# learning rate of the run are options of the command.\n"
 )
 #: Sections whose names are short: they are read with their section's name.
 _SECTIONS: Final = {"compile": "compile", "model": "model", "activation_checkpoint": "checkpoint"}
@@ -98,11 +96,10 @@ def write(job: Job) -> Launch:
         notes.append(f"not expressed: {job.precision}")
     return Launch(
         framework="torchtitan",
-        command=job.torchrun("-m", "torchtitan.train", f"--job.config_file={_FILE}"),
+        command=job.torchrun("-m", "torchtitan.train", f"--module={NAME}", f"--config={FUNCTION}"),
         environment={},
-        files={_FILE: _toml(options)},
+        files={_FILE: _toml(options), f"{NAME}.py": MODULE},
         notes=tuple(notes),
-        run=_RUN,
     )
 
 

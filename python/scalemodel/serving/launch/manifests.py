@@ -23,7 +23,7 @@ from scalemodel.serving.launch.yaml_text import yaml_text
 #: Images of the releases whose options are written.
 IMAGES: Final = {
     "vllm": "vllm/vllm-openai:v0.24.0",
-    "sglang": "lmsysorg/sglang:v0.5.14",
+    "sglang": "lmsysorg/sglang:v0.5.23",
     "tensorrt_llm": "nvcr.io/nvidia/tensorrt-llm/release:1.2.0",
 }
 #: Runtimes of Dynamo: image and module.

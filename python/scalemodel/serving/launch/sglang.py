@@ -1,6 +1,6 @@
 """Commands of SGLang.
 
-Options as ``python/sglang/srt/server_args.py`` of 0.5.14 defines them. Limits are of the whole
+Options as ``python/sglang/srt/server_args.py`` of 0.5.23 defines them. Limits are of the whole
 server and divided by its data-parallel ranks under attention data parallelism
 (``_handle_data_parallelism``); ``--tp-size`` counts all ranks of a stage then. Servers of one
 phase: ``docs/advanced_features/pd_disaggregation.md``.
@@ -17,14 +17,16 @@ from scalemodel.serving.launch.instance import (
     Start,
     Variable,
     share,
+    stored_as,
     weight_options,
 )
 
-RELEASE: Final = "0.5.14"
+RELEASE: Final = "0.5.23"
 ONLINE: Final = {"fp8": "fp8", "fp8_block": "fp8"}
-CACHE: Final = {"bf16": "bfloat16", "fp8": "fp8_e4m3", "fp4": "fp4_e2m1"}
-#: Weights of 8 bits and products of 16 are an option of their own.
-INT8: Final = "int8wo"
+#: Four bits with a scale for 16 values: NVFP4's recipe is for Blackwell alone (kv_cache_hook.py).
+CACHE: Final = {"bf16": "bfloat16", "fp8": "fp8_e4m3", "fp4": "fp4_mx_block16"}
+#: Weights of 8 bits and products of 16: only as a checkpoint holds them (torchao's option is gone).
+INT8: Final = ("--quantization", "gptq_marlin")
 _INIT_PORT: Final = 5000
 PORTS: Final = {"prefill": "30000", "decode": "30100"}
 BOOTSTRAP_PORT: Final = "8998"
@@ -81,7 +83,8 @@ def parallel(instance: Instance, notes: list[str]) -> list[str]:
 def _formats(instance: Instance, notes: list[str]) -> list[str]:
     task = instance.plan.task
     if task.precision == "int8":
-        words = ["--dtype", "bfloat16", "--torchao-config", INT8]
+        words = ["--dtype", "bfloat16", *INT8]
+        notes.append(stored_as(INT8, task.precision, instance.model))
     else:
         words = weight_options(instance, ONLINE, notes)
         if task.precision == "fp8_block" != instance.plan.model.checkpoint:
