@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from reference.corpora import given
 from scalemodel import resolve
 from scalemodel.validation.operators.mixers import CALLS, Predictor, sparse_attention, work_of
 from scalemodel.validation.operators.table import predict
@@ -183,12 +182,8 @@ def test_work_is_finite_and_positive(kind: str) -> None:
 
 # ------------------------------------------------------------------------------------- accuracy
 @pytest.mark.parametrize("kind", KINDS)
-def test_published_timings_are_met(kind: str) -> None:
-    folder = given()
-    path = (folder or Path()) / "ops" / f"{kind}.csv"
-    if folder is None or not path.is_file():
-        pytest.skip(f"no folder with ops/{kind}.csv is given")
-    table = read_table(path)
+def test_published_timings_are_met(kind: str, corpora: Path) -> None:
+    table = read_table(corpora / "ops" / f"{kind}.csv")
     errors = sorted(
         abs(prediction.time_us / float(measured) - 1)
         for prediction, measured in zip(predict(kind, table), table.column("time_us"), strict=True)
