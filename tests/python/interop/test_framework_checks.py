@@ -27,11 +27,8 @@ CHECKS = {
 }
 #: Strategies that a slow test draws: fewer where each command takes the framework's parser long.
 DRAWN = {
-    "megatron": 1000,
-    "torchtitan": 1000,
-    "torchtitan 0.2": 350,
-    "deepspeed": 1000,
-    "accelerate": 1000,
+    **{"megatron": 1000, "megatron_bridge": 1000, "torchtitan": 350, "torchtitan 0.2": 350},
+    **{"deepspeed": 1000, "accelerate": 1000},
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ import pytest
 import scalemodel as sm
 from frameworks import tools
 from frameworks.serving_draws import plans
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 GOLDEN = Path(__file__).parents[2] / "golden/launch"
 
@@ -120,3 +126,30 @@ def test_engines_parse_commands_of_plans_at_random(
     tools.interpreter_with(module)
     found = random_commands(engine, start)
     assert len(parsed(module, program, found)) == len(found)
+
+
+def check_keys(count: int, first: int) -> None:
+    """Keys of the options files of plans at random are published ones, at every level."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    text = (GOLDEN / "options.toml").read_text(encoding="utf-8")
+    known = {
+        name: set(words.split())
+        for name, words in tomllib.loads(text)["tensorrt_llm"]["keys"].items()
+    }
+    engines = ["tensorrt_llm_2025", "tensorrt_llm_pytorch_2025", "tensorrt_llm_pytorch_2026"]
+    for plan in plans(count, engines, first=first):
+        for content in sm.launch_serving(plan).files.values():
+            table = yaml.safe_load(content)
+            assert set(table) <= known["top"]
+            for name, inner in table.items():
+                if isinstance(inner, dict):
+                    assert set(inner) <= known[name]
+
+
+def test_keys_of_tensorrt_llm_are_published() -> None:
+    check_keys(30, 0)
+
+
+@pytest.mark.slow
+def test_keys_of_tensorrt_llm_are_published_for_many_plans() -> None:
+    check_keys(tools.drawn(250), 100_000 * tools.seed(1))
