@@ -17,6 +17,7 @@ from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.units import value_of
 from scalemodel.resolve.engines import engine as engine_constants
+from scalemodel.resolve.engines import engine_for
 from scalemodel.resolve.reader import Reader
 from scalemodel.serving.plan import ranks_of
 from scalemodel.serving.serve import Serving, serve
@@ -38,7 +39,13 @@ OUTPUT_COLUMNS = (
     *("predicted_relative_change_pct", "predicted_note", "skip_reason"),
 )
 _PHASES = ("prefill", "decode", "mixed")
-_DEPLOYMENTS = ("deepseek", "sglang", "vllm", "tensorrt_llm")
+#: Deployments by a word of a row's engine, and the engine of the catalogue that runs them.
+_DEPLOYMENTS = {
+    "deepseek": "SGLang",
+    "sglang": "SGLang",
+    "vllm": "vLLM",
+    "tensorrt_llm": "TensorRT-LLM",
+}
 #: Accelerators in one scale-up domain from which a deployment is one of a whole rack.
 _RACK = 32
 #: Ranks and sequences of the deployment that a baseline without wide expert parallelism is
@@ -105,7 +112,7 @@ def _deployment(row: Row, accelerator: str, notes: list[str]) -> Deployment:
     table = entries[name]
     return Deployment(
         found,
-        str(table["engine"]),
+        engine_for(_DEPLOYMENTS[found]),
         int(_reference(table, "sequences")),
         int(_reference(table, "tokens")),
         int(_reference(table, "redundant_experts")),
