@@ -151,3 +151,14 @@ def test_what_starts_a_deployment_names_its_balance() -> None:
     words = pool(wide(two_batch_overlap=True), 64).launch()
     assert "--ep-num-redundant-experts 32" in words
     assert "--enable-two-batch-overlap" in words
+    read = sm.read_serving("sglang", words)
+    assert (read.layout.redundant_experts, read.layout.two_batch_overlap) == (32, True)
+
+
+def test_vllm_is_told_of_its_balance_too() -> None:
+    layout = wide(16, two_batch_overlap=True)
+    task = DECODE.replace(kv_precision="bf16")
+    cluster = sm.cluster("dgx_h200", accelerators=16)
+    words = sm.serve("deepseek_v3", cluster, task, layout, engine="vllm", concurrency=64).launch()
+    assert "--enable-eplb --eplb-config '{\"num_redundant_experts\": 32}'" in words
+    assert "--enable-dbo" in words
