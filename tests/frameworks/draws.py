@@ -32,6 +32,7 @@ CLUSTERS = ("dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200", "gb200_nvl72", "l40s
 STACKS = {
     "megatron": ("megatron_lm_2025", "megatron_bridge_2025_11", "nemo_mcore_2024_25", "plain"),
     "megatron_bridge": ("megatron_bridge_2025_11", "megatron_bridge_2026_06", "plain"),
+    "nemo": ("nemo_mcore_2024_25", "plain"),
     "torchtitan": ("torchtitan", "torchtitan_2025", "plain"),
     "deepspeed": ("plain", "megatron_deepspeed_2022"),
     "accelerate": ("plain", "pytorch_fsdp", "pytorch_2026"),

@@ -70,7 +70,7 @@ def _pretend(job: dict[str, Any]) -> None:
     from megatron.bridge.utils import common_utils
 
     major, minor = job["capability"]
-    device = types.SimpleNamespace(major=major, minor=minor, name="accelerator", total_memory=2**37)
+    device = types.SimpleNamespace(major=major, minor=minor, name=job["device"], total_memory=2**37)
     torch.cuda.is_available = lambda: True
     torch.cuda.get_device_capability = lambda *_: (major, minor)
     torch.cuda.get_device_properties = lambda *_: device

@@ -108,5 +108,6 @@ def job_of(script: str, folder: Path, cluster: Any) -> dict[str, Any]:
             if not path.name.startswith(".")
         },
         "world": cluster.accelerators,
+        "device": str(entry.get("title", "")),
         "capability": _CAPABILITY.get(str(entry.get("architecture", "")), (9, 0)),
     }

@@ -230,6 +230,12 @@ _BRIDGE: Final = (
 _NEMO: Final = (
     *_MEGATRON_CORE,
     Rule(
+        "tensor_groups",
+        "query groups must be a multiple of tp (Megatron-Core 0.14 of NeMo 2.5)",
+        _CORE,
+        lambda case: case.kv_heads % case.strategy.tp != 0,
+    ),
+    Rule(
         "fsdp",
         "MegatronStrategy shards optimizer states only (ddp or zero1)",
         "NVIDIA/NeMo, nemo/lightning/pytorch/strategies/megatron_strategy.py",
@@ -264,7 +270,27 @@ def _bad_expert_mesh(case: Case) -> bool:
     return plan.ep % beside != 0 or (shard * beside) % plan.ep != 0
 
 
+def _longest(case: Case) -> int:
+    """Positions that the rotations of torchtitan's DeepSeek-V3, Qwen3, and others are made for."""
+    if case.shape.kv_lora_rank:
+        return 16384
+    return 40960 if case.shape.qk_norm or case.shape.qk_norm_full else 131072
+
+
 _TORCHTITAN: Final = (
+    Rule(
+        "length",
+        "sequences must be within 16384 tokens for DeepSeek-V3, 40960 for Qwen3 and 131072 for "
+        "others",
+        "pytorch/torchtitan, torchtitan/models/common/decoder.py: update_from_config",
+        lambda case: case.task.sequence > _longest(case),
+    ),
+    Rule(
+        "shards",
+        "the ranks that shard must be a multiple of cp",
+        _TITAN,
+        lambda case: case.strategy.sharding != "ddp" and case.degrees.shard % case.strategy.cp != 0,
+    ),
     Rule(
         "heads",
         "heads and query groups must divide by tp",

@@ -192,6 +192,22 @@ def test_other_frameworks_refuse_what_theirs_do(framework: str, plan: Any, name:
     assert names(framework, case(tiny(), dp=32, sharding="zero1")) == []
 
 
+def test_torchtitan_shards_over_whole_contexts_and_rotates_so_far_only() -> None:
+    parts = {"cp": 4, "sharding": "hsdp", "shard_degree": 2, "context": "all_gather"}
+    assert names("torchtitan", case(tiny(), **parts)) == ["shards"]
+    long = TASK.replace(sequence=65536)
+    alone = {"dp": 32, "sharding": "zero3", "task": long}
+    assert names("torchtitan", case(tiny(), **alone)) == []
+    assert names("torchtitan", case(tiny(qk_norm=True), **alone)) == ["length"]
+
+
+def test_nemo_does_not_copy_query_groups_over_tensor_ranks() -> None:
+    """Megatron-Core does since; NeMo 2.5 builds on one that refuses it."""
+    asked = case(tiny(kv_heads=2), tp=4)
+    assert names("megatron", asked) == []
+    assert names("nemo", asked) == ["tensor_groups"]
+
+
 def test_torchtitan_splits_some_models_only_and_overlaps_compiled_ones() -> None:
     split = {"pp": 2, "dp": 16, "sharding": "zero3"}
     assert names("torchtitan", case(tiny(), **split)) == []

@@ -264,6 +264,20 @@ def test_learned_positions_come_back_where_no_setting_counts_them(framework: str
     assert read.model.parameters == est.model.parameters
 
 
+@pytest.mark.parametrize("name, backend", [("dgx_b200", "deepep"), ("gb200_nvl72", "hybridep")])
+def test_tokens_travel_by_what_the_accelerator_takes(name: str, backend: str) -> None:
+    """DeepEP has no domain of 72: Megatron-Bridge refuses it on Grace Blackwell."""
+    est = sm.estimate(
+        *("qwen3_30b_a3b", sm.cluster(name, nodes=8), TASK, sm.Strategy(ep=8)),
+        stack="megatron_bridge_2026_06",
+    )
+    launched = sm.launch(est, "megatron_bridge")
+    assert f"model.moe_flex_dispatcher_backend={backend}" in launched.command
+    read = sm.read_settings("megatron_bridge", launched.script(), stack=est.stack)
+    assert read.stack is not None
+    assert read.stack.deduplicated_dispatch
+
+
 # ------------------------------------------------------------------------------- texts and files
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_text_and_file_say_the_same(tmp_path: Path, framework: str) -> None:

@@ -137,7 +137,7 @@ def _experts(job: Job) -> list[Setting]:
         moe_latent_size=shape.expert_latent or None,
         moe_shared_expert_intermediate_size=shape.shared_experts * (shape.shared_ffn or width)
         or None,
-        moe_shared_expert_gate=bool(shape.shared_expert_gate),
+        moe_shared_expert_gate=bool(shape.shared_expert_gate) or None,
         moe_layer_freq=None if all(pattern) else pattern,
         moe_grouped_gemm=True,
         moe_router_score_function="sigmoid" if shape.router_bias else None,
@@ -266,6 +266,13 @@ def software(job: Job) -> list[Setting]:
     return settings + _precision(job)
 
 
+def _dispatcher(job: Job) -> str:
+    """DeepEP, but HybridEP on Grace Blackwell (Megatron-Bridge, flex_dispatcher_backend.py)."""
+    entry = job.cluster.table.get("accelerator")
+    name = str(entry.get("name", "")) if isinstance(entry, dict) else ""
+    return "hybridep" if name.startswith("gb") else "deepep"
+
+
 def _expert_software(job: Job) -> list[Setting]:
     plan, stack = job.strategy, job.stack
     deduplicated = plan.ep > 1 and (stack.deduplicated_dispatch or stack.deduplicated_between)
@@ -273,7 +280,7 @@ def _expert_software(job: Job) -> list[Setting]:
     settings = _of(
         "model",
         moe_token_dispatcher_type="flex" if deduplicated else "alltoall",
-        moe_flex_dispatcher_backend="deepep" if deduplicated else None,
+        moe_flex_dispatcher_backend=_dispatcher(job) if deduplicated else None,
         # DeepEP takes FP32 probabilities only: megatron/core/transformer/moe/token_dispatcher.py.
         moe_router_dtype="fp32" if stack.fp32_router or deduplicated else None,
         moe_expert_capacity_factor=1.0 if drops else None,
