@@ -237,32 +237,28 @@ def _logs() -> tuple[bytes, ...]:
 
 @cache
 def _benches() -> tuple[bytes, ...]:
-    """Files of load generators."""
     flat = {
         **{"backend": "vllm", "completed": 9, "duration": 3.5, "request_rate": "inf"},
         **{"max_concurrency": 4, "total_input_tokens": 900, "total_output_tokens": 90},
         **{"request_throughput": 2.6, "output_throughput": 26.0, "mean_ttft_ms": 30.5},
     }
-    export = {"avg": 2.5, "p50": 2.4, "p99": 3.5, "std": 0.3, "unit": "ms"}
     names = ("request_throughput", "output_token_throughput", "input_sequence_length")
     names += ("output_sequence_length", "time_to_first_token", "inter_token_latency")
-    found = {"successful": {"mean": 2.5, "median": 2.4, "percentiles": {"p99": 3.5}}}
+    found = {"successful": {"mean": 2.5, "percentiles": {"p99": 3.5}}}
     metrics = ("requests_per_second", "request_concurrency", "output_tokens_per_second")
     metrics += ("prompt_token_count", "output_token_count", "time_to_first_token_ms")
-    request = {
-        "metadata": {"request_start_ns": 10, "request_end_ns": 2_000_000_000},
-        "metrics": {name: {"value": 9.5, "unit": "ms"} for name in names},
-    }
-    record = {"conc": 4, "isl": 1024, "osl": 128, "tp": 2, "output_tput_per_gpu": 90.5}
-    texts = [
+    each = {"value": 9.5, "avg": 2.5, "p50": 2.4, "p99": 3.5, "std": 0.3, "unit": "ms"}
+    times = {"request_start_ns": 10, "request_end_ns": 2_000_000_000}
+    request = {"metadata": times, "metrics": dict.fromkeys(names, each)}
+    texts = (
         json.dumps({**flat, "num_prompts": 9}, indent=1),
         "\n".join(2 * [json.dumps({**flat, "mean_e2e_latency_ms": 90.5})]),
-        json.dumps({**dict.fromkeys(names, export), "input_config": {"concurrency": 4}}, indent=1),
+        json.dumps({**dict.fromkeys(names, each), "input_config": {"concurrency": 4}}, indent=1),
         json.dumps({"benchmarks": [{"metrics": dict.fromkeys(metrics, found)}]}, indent=1),
         "\n".join(3 * [json.dumps(request)]),
-        json.dumps([record, record], indent=1),
-    ]
-    return tuple(text.encode() for text in texts)
+        json.dumps(2 * [{"conc": 4, "isl": 1024, "osl": 128, "tp": 2, "output_tput_per_gpu": 9.5}]),
+    )
+    return tuple(map(str.encode, texts))
 
 
 def _log(path: Path) -> object:
