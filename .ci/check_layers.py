@@ -45,6 +45,7 @@ PACKAGES = (
     "serving",
     "estimator",
     "search",
+    "post_training",
     "routing",
     "validation",
     "codesign",

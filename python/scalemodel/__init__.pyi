@@ -151,6 +151,9 @@ from scalemodel.layer_groups import (
 from scalemodel.layer_groups import (
     compose as compose,
 )
+from scalemodel.post_training import Rl as Rl
+from scalemodel.post_training import RlEstimate as RlEstimate
+from scalemodel.post_training import estimate_rl as estimate_rl
 from scalemodel.reports import Report as Report
 from scalemodel.reports import report as report
 from scalemodel.resolve import (

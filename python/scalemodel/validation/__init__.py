@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _EXCHANGES = ("moe_a2a", "kv_transfer")
-_RUNS = ("training", "recompute", "inference", "wide_ep", "composed", "power", *_EXCHANGES)
+_RUNS = ("training", "recompute", "rl", "inference", "wide_ep", "composed", "power", *_EXCHANGES)
 KINDS = (*_RUNS, *OPERATOR_KINDS, *WORK_KINDS)
 
 
@@ -70,6 +70,7 @@ def validate(
         ``"wide_ep"`` a pool of prefill or decode with wide expert parallelism;
         ``"composed"`` a training step or a whole generation of an image or video model;
         ``"recompute"`` training runs that differ in what is recomputed or offloaded;
+        ``"rl"`` a step of reinforcement learning;
         ``"gemm"``, ``"attention"``, ``"moe"``, ``"elementwise"``, ``"linear_attention"``,
         ``"mamba2"``, ``"sparse_attention"``, ``"msa"``, ``"mhc"``, ``"moe_fused_a2a"``,
         ``"encoder_attention"`` a kernel; ``"collectives"`` a collective operation; ``"power"`` the
@@ -112,7 +113,10 @@ def validate(
         ``predicted_samples_per_s``, ``predicted_note`` and ``skip_reason``. Recomputation has
         ``predicted_step_time_s``, ``predicted_memory_gb`` (GiB), and the changes against the first
         row of a group: ``predicted_memory_change_gb``, ``predicted_memory_change_pct`` and
-        ``predicted_time_change_pct``, ``predicted_note`` and ``skip_reason``. Exchanges and
+        ``predicted_time_change_pct``, ``predicted_note`` and ``skip_reason``. Steps of
+        reinforcement learning have ``predicted_step_time_s``, ``predicted_rollout_s``,
+        ``predicted_logprob_s``, ``predicted_reference_s``, ``predicted_train_s`` and
+        ``predicted_refit_s``, ``predicted_note`` and ``skip_reason``. Exchanges and
         transfers have ``predicted_latency_us`` (one call), ``predicted_bandwidth_GB_s`` (as the
         row's source counts bytes), ``predicted_note`` and ``skip_reason``. Power has
         ``predicted_power_w_per_gpu`` (mean of one accelerator), ``predicted_node_power_w`` (at the
@@ -170,6 +174,8 @@ def _validated(kind: str, table: Table, stack: str | None, left_out: bool) -> pd
         return _composed(table)
     if kind == "recompute":
         return _recomputed(table)
+    if kind == "rl":
+        return _rl(table)
     if kind == "wide_ep":
         return _wide_ep(table)
     if kind in _EXCHANGES:
@@ -240,6 +246,13 @@ def _recomputed(table: Table) -> pd.DataFrame:
 
     table = table.without(recompute.OUTPUT_COLUMNS)
     return _beside(table, _named_columns(recompute.predict(table), recompute.OUTPUT_COLUMNS))
+
+
+def _rl(table: Table) -> pd.DataFrame:
+    from scalemodel.validation import rl
+
+    table = table.without(rl.OUTPUT_COLUMNS)
+    return _beside(table, _named_columns(rl.predict(table), rl.OUTPUT_COLUMNS))
 
 
 def _wide_ep(table: Table) -> pd.DataFrame:
@@ -321,6 +334,10 @@ def scores_of(
         from scalemodel.validation import recompute_score
 
         return recompute_score.score(frame)
+    if kind == "rl":
+        from scalemodel.validation.seconds_score import phases
+
+        return phases(frame)
     if kind in ("composed", "wide_ep", *_EXCHANGES):
         from scalemodel.validation import seconds_score
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from scalemodel import catalog
+from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.units import parse_quantity, value_of
 from scalemodel.validation.rows import Row, SkippedRowError
@@ -124,6 +124,18 @@ class Place:
     scale_up: tuple[tuple[str, Any], ...]
     fabric: tuple[tuple[str, Any], ...]
     accelerators: int
+
+
+def cluster_of(where: Place) -> resolve.Cluster:
+    """The cluster of a place."""
+    table: dict[str, Any] = {
+        "accelerator": where.accelerator,
+        "node": {"accelerators": where.node_accelerators},
+        "fabric": dict(where.fabric),
+    }
+    if where.scale_up:
+        table["scale_up"] = dict(where.scale_up)
+    return resolve.cluster(table, accelerators=where.accelerators)
 
 
 def place(row: Row, notes: list[str]) -> Place:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import scalemodel._core as _core
 from scalemodel import catalog, resolve
@@ -24,6 +24,7 @@ from scalemodel.resolve.stack_choice import (
 from scalemodel.resolve.tasks import FineTuning, Training
 from scalemodel.validation import composed
 from scalemodel.validation.architecture import ARCHITECTURE_COLUMNS
+from scalemodel.validation.place import Place, cluster_of
 from scalemodel.validation.rows import Row, SkippedRowError, Table, require_columns
 from scalemodel.validation.training import INPUT_COLUMNS, Question, is_language_model, question
 
@@ -247,24 +248,16 @@ class Predictor:
         return model
 
     def _cluster(self, question: Question) -> Cluster:
-        key = (
+        where = Place(
             question.accelerator,
             question.node_accelerators,
             question.scale_up,
             question.fabric,
             question.accelerators,
         )
-        cluster = self._clusters.get(key)
+        cluster = self._clusters.get(where)
         if cluster is None:
-            table: dict[str, Any] = {
-                "accelerator": question.accelerator,
-                "node": {"accelerators": question.node_accelerators},
-                "fabric": dict(question.fabric),
-            }
-            if question.scale_up:
-                table["scale_up"] = dict(question.scale_up)
-            cluster = resolve.cluster(table, accelerators=question.accelerators)
-            self._clusters[key] = cluster
+            cluster = self._clusters[where] = cluster_of(where)
         return cluster
 
 

@@ -26,6 +26,7 @@ PARTS = {
     "wide_ep": ("wide_ep",),
     "composed": ("composed",),
     "recompute": ("recompute",),
+    "rl": ("rl",),
     "moe_a2a": ("moe_a2a",),
     "kv_transfer": ("kv_transfer",),
     "power": ("power", "serving_power"),

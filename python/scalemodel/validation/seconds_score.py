@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from scalemodel.validation.errors import (
@@ -103,6 +103,30 @@ def _rate_pairs(frame: pd.DataFrame) -> Iterable[tuple[str, str, float, float | 
 def rates(frame: pd.DataFrame) -> SecondsScores:
     """Compare the rates of deployments with wide expert parallelism with those beside them."""
     return _scores(frame, list(_rate_pairs(frame)))
+
+
+_PHASES = ("step_time", "rollout", "logprob", "train", "refit")
+
+
+def _phase_pairs(frame: pd.DataFrame) -> Iterable[tuple[str, str, float, float | None]]:
+    """Framework, model and phase, accelerator, measured and predicted seconds where published."""
+    names = ("framework", "model", "gpu", "quality")
+    labels = [cells_of(frame, name) for name in names]
+    for phase in _PHASES:
+        cells = [cells_of(frame, f"{kind}{phase}_s") for kind in ("", "predicted_")]
+        for framework, model, gpu, quality, measured, found in zip(*labels, *cells, strict=True):
+            seconds = positive(measured)
+            if seconds is not None and str(quality) != "C":
+                run = f"{framework} {model}: {phase.removesuffix('_time')}"
+                yield run, str(gpu), seconds, positive(found)
+
+
+def phases(frame: pd.DataFrame) -> SecondsScores:
+    """The same of steps of reinforcement learning, phase by phase; pooled over whole steps."""
+    pairs = list(_phase_pairs(frame))
+    scores = _scores(frame, pairs)
+    steps = [pair for pair in pairs if pair[0].endswith(": step")]
+    return replace(scores, pooled=_scores(frame, steps).pooled)
 
 
 def score(frame: pd.DataFrame) -> SecondsScores:

@@ -1,0 +1,8 @@
+"""Reinforcement-learning post-training: a step of rollout, scoring, training and new weights."""
+
+from __future__ import annotations
+
+from scalemodel.post_training.step import RlEstimate, estimate_rl
+from scalemodel.post_training.task import Rl
+
+__all__ = ["Rl", "RlEstimate", "estimate_rl"]

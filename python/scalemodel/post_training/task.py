@@ -1,0 +1,159 @@
+"""What a step of reinforcement learning is to do: prompts, answers, and the passes over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.resolve.tasks import Precision
+from scalemodel.serving.task import number_from_to
+
+Algorithm = Literal["grpo", "ppo", "dapo", "rloo"]
+_ALGORITHMS = ("grpo", "ppo", "dapo", "rloo")
+_STEPS = 200  # of a bisection: the last bit of a double is reached long before
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rl:
+    """A step of reinforcement learning on a language model.
+
+    Answers have log-normal lengths that end at the limit; `generated_tokens` is the mean of what
+    is generated, the cut ones included.
+
+    Parameters
+    ----------
+    prompts, generations : int
+        Prompts of a step, and answers to each of them.
+    prompt_tokens, generated_tokens : float
+        Of a prompt; of an answer in the mean.
+    limit_tokens : int
+        Of prompt and answer together at most.
+    spread : float
+        Standard deviation of the logarithm of the lengths of answers before the limit cuts them;
+        0: all are of one length.
+    train_batch : int, optional
+        Sequences of an optimizer step; all of them when left out.
+    algorithm : str
+        ``"grpo"``, ``"dapo"``, ``"rloo"``, or ``"ppo"``, whose critic scores and learns as the
+        policy does.
+    reference : bool
+        Log-probabilities of a reference model are wanted too: one more forward pass.
+    precision, rollout_precision : str
+        Formats of GEMMs in training and in generation.
+
+    Raises
+    ------
+    ScaleModelError : a value out of range, or answers that the limit has no room for.
+
+    Examples
+    --------
+    >>> task = Rl(prompts=64, generations=32, prompt_tokens=132, generated_tokens=1060,
+    ...           limit_tokens=4096, train_batch=512)
+    >>> task.sequences, task.optimizer_steps, round(float(task.answers().mean()))
+    (2048, 4, 1060)
+    """
+
+    prompts: int
+    generations: int
+    prompt_tokens: float
+    generated_tokens: float
+    limit_tokens: int
+    spread: float = 0.8
+    train_batch: int | None = None
+    algorithm: Algorithm = "grpo"
+    reference: bool = True
+    precision: Precision = "bf16"
+    rollout_precision: Precision = "bf16"
+
+    def __post_init__(self) -> None:
+        for name in ("prompts", "generations", "limit_tokens"):
+            whole_number(name, getattr(self, name))
+        if self.train_batch is not None:
+            whole_number("train_batch", self.train_batch)
+        for name in ("prompt_tokens", "generated_tokens"):
+            number_from_to(name, getattr(self, name), 1, 1e8)
+        number_from_to("spread", self.spread, 0, 3)
+        if self.algorithm not in _ALGORITHMS:
+            legal = ", ".join(_ALGORITHMS)
+            raise ScaleModelError(f"algorithm={self.algorithm!r}: must be one of {legal}")
+        room = self.limit_tokens - self.prompt_tokens
+        if self.generated_tokens > room:
+            raise ScaleModelError(
+                f"generated_tokens={self.generated_tokens!r}: limit_tokens leaves {room:g} for an "
+                "answer; its mean cannot be longer"
+            )
+        if self.batch > self.sequences:
+            raise ScaleModelError(
+                f"train_batch={self.train_batch!r}: prompts times generations make "
+                f"{self.sequences} sequences; it must be at most as many"
+            )
+
+    @property
+    def sequences(self) -> int:
+        """Answers of a step."""
+        return self.prompts * self.generations
+
+    @property
+    def batch(self) -> int:
+        """Sequences of an optimizer step."""
+        return self.train_batch or self.sequences
+
+    @property
+    def optimizer_steps(self) -> int:
+        """Updates of the weights in a step."""
+        return -(-self.sequences // self.batch)
+
+    @property
+    def critic(self) -> bool:
+        """Whether a second model of the same size scores the answers and learns."""
+        return self.algorithm == "ppo"
+
+    def answers(self, count: int | None = None) -> npt.NDArray[np.float64]:
+        """Lengths of answers in tokens, as many as asked for: even quantiles, the longest first.
+
+        Examples
+        --------
+        >>> task = Rl(prompts=1, generations=4, prompt_tokens=96, generated_tokens=100,
+        ...           limit_tokens=4096, spread=0)
+        >>> task.answers().tolist()
+        [100.0, 100.0, 100.0, 100.0]
+        """
+        number = count or self.sequences
+        room = self.limit_tokens - self.prompt_tokens
+        if self.spread == 0 or self.generated_tokens >= room:
+            return np.full(number, float(self.generated_tokens))
+        places = (np.arange(number, dtype=np.float64) + 0.5) / number
+        normal = [NormalDist().inv_cdf(place) for place in places]
+        factors = np.exp(self.spread * np.array(normal))[::-1]
+        low, high = 0.0, 1.0
+        while np.minimum(high * factors, room).mean() < self.generated_tokens and high < room * 1e6:
+            high *= 2
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            short = np.minimum(middle * factors, room).mean() < self.generated_tokens
+            low, high = (middle, high) if short else (low, middle)
+        return np.maximum(1.0, np.minimum(high * factors, room))
+
+    def equal_length(self) -> float:
+        """Length of equal sequences whose attention costs as much as that of the real ones.
+
+        Packed sequences attend to their own tokens alone: the sum of the squares of their lengths
+        counts, so that tokens over sequences of E[l^2] / E[l] each cost the same.
+        """
+        lengths = self.prompt_tokens + self.answers()
+        return float((lengths**2).mean() / lengths.mean())
+
+    def mean_length(self) -> float:
+        """Tokens of a sequence, prompt and answer, in the mean."""
+        return float(self.prompt_tokens + self.answers().mean())
+
+
+def whole_number(name: str, value: Any) -> None:
+    """Raises where a value is no whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000_000_000:
+        raise ScaleModelError(f"{name}={value!r}: must be a whole number from 1 to 1e9")

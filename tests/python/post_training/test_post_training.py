@@ -1,0 +1,179 @@
+"""A step of reinforcement learning: its phases, their laws, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import scalemodel as sm
+
+ONE = sm.cluster("dgx_h100")
+STRATEGY = sm.Strategy(tp=2, recompute="full")
+PLAIN: dict[str, Any] = {
+    "prompts": 16,
+    "generations": 16,
+    "prompt_tokens": 128,
+    "generated_tokens": 800,
+    "limit_tokens": 4096,
+    "train_batch": 128,
+}
+
+
+def step(changes: dict[str, Any] | None = None, **options: Any) -> sm.RlEstimate:
+    task = sm.Rl(**{**PLAIN, **(changes or {})})
+    return sm.estimate_rl("llama3_8b", ONE, task, STRATEGY, **options)
+
+
+def apart(**options: Any) -> sm.RlEstimate:
+    return step(rollout=ONE, staleness=1, **options)
+
+
+# ------------------------------------------------------------------------------------- lengths
+@pytest.mark.parametrize("spread", [0.0, 0.4, 0.8, 1.5])
+def test_lengths_have_their_mean_and_end_at_the_limit(spread: float) -> None:
+    lengths = sm.Rl(**PLAIN, spread=spread).answers()
+    assert lengths.mean() == pytest.approx(800, rel=1e-6)
+    assert lengths.max() <= 4096 - 128
+    assert (np.diff(lengths) <= 0).all()
+
+
+def test_equal_sequences_attend_as_much_as_the_real_ones() -> None:
+    task = sm.Rl(**PLAIN)
+    lengths = task.prompt_tokens + task.answers()
+    count = lengths.sum() / task.equal_length()
+    assert count * task.equal_length() ** 2 == pytest.approx((lengths**2).sum())
+    assert task.equal_length() > task.mean_length()
+    alike = sm.Rl(**PLAIN, spread=0)
+    assert alike.equal_length() == pytest.approx(alike.mean_length())
+
+
+# ---------------------------------------------------------------------------------------- laws
+def test_a_colocated_step_is_the_sum_of_its_phases() -> None:
+    found = step()
+    assert found.verdict == "ok"
+    assert found.step_time_s == pytest.approx(sum(found.phases))
+    assert found.step_time_s == pytest.approx(found.breakdown().time_s.sum())
+    assert found.accelerators == 8
+
+
+def test_without_staleness_two_pools_wait_for_each_other() -> None:
+    found = step(rollout=ONE)
+    assert found.phases.switch_s == 0
+    assert found.step_time_s == pytest.approx(sum(found.phases))
+    assert found.accelerators == 16
+
+
+def test_with_staleness_the_longer_pool_decides() -> None:
+    found = apart()
+    longest = max(found.phases.rollout_s, found.phases.learning_s)
+    assert found.step_time_s == pytest.approx(longest + found.phases.between_s)
+    assert found.step_time_s < step(rollout=ONE).step_time_s
+
+
+def test_more_replicas_are_never_slower() -> None:
+    before = math.inf
+    for nodes in (1, 2, 4):
+        pool = sm.cluster("dgx_h100", nodes=nodes)
+        found = step(rollout=pool, staleness=1).phases.rollout_s
+        assert found <= before
+        before = found
+
+
+def test_answers_of_one_length_end_together() -> None:
+    even, uneven = step({"spread": 0}), step()
+    assert even.phases.rollout_s < uneven.phases.rollout_s
+    assert even.phases.train_s < uneven.phases.train_s
+
+
+def test_partial_rollouts_wait_for_no_last_answer() -> None:
+    assert apart(partial_rollouts=True).phases.rollout_s < apart().phases.rollout_s
+
+
+def test_a_reference_and_a_critic_cost_passes_of_their_own() -> None:
+    plain, none = step().phases, step({"reference": False}).phases
+    critic = step({"algorithm": "ppo"}).phases
+    assert none.reference_s == 0 < plain.reference_s == plain.logprob_s
+    assert critic.critic_s == critic.logprob_s
+    assert critic.train_s == pytest.approx(2 * plain.train_s)
+
+
+def test_a_whole_model_is_gathered_where_both_share_accelerators() -> None:
+    layout = sm.ServingLayout(tp=8)
+    two = sm.cluster("dgx_h100", nodes=2)
+    task = sm.Rl(**PLAIN)
+    shared = sm.estimate_rl("llama3_70b", two, task, sm.Strategy(tp=8, pp=2), layout)
+    own = sm.estimate_rl(
+        "llama3_70b", two, task, sm.Strategy(tp=8, pp=2), layout, rollout=two, staleness=1
+    )
+    assert shared.phases.refit_s > 2 * own.phases.refit_s
+
+
+def test_less_memory_for_the_engine_is_no_faster() -> None:
+    wide = step({"prompts": 128}, memory_share=0.9).phases.rollout_s
+    narrow = step({"prompts": 128}, memory_share=0.3).phases.rollout_s
+    assert narrow > wide
+
+
+def test_rates_are_those_of_all_accelerators() -> None:
+    found = apart()
+    tokens = found.samples_per_s * found.task.mean_length()
+    assert found.samples_per_s == pytest.approx(256 / found.step_time_s)
+    assert found.tokens_per_s_per_accelerator == pytest.approx(tokens / 16)
+
+
+# ------------------------------------------------------------------------ what stands in the way
+def test_weights_that_do_not_fit_are_a_verdict_with_its_pool() -> None:
+    task = sm.Rl(**PLAIN)
+    found = sm.estimate_rl("llama3_70b", ONE, task, sm.Strategy(tp=8), sm.ServingLayout(tp=1))
+    assert found.verdict == "out_of_memory"
+    assert "rollout" in found.reason
+    assert math.isinf(found.step_time_s)
+    found = sm.estimate_rl("llama3_70b", ONE, task, sm.Strategy(tp=8), sm.ServingLayout(tp=8))
+    assert found.verdict == "out_of_memory"
+    assert "training" in found.reason
+    assert math.isfinite(found.step_time_s)
+    assert list(found.memory().fits) == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"generated_tokens": 4000}, "limit_tokens leaves 3968 for an answer"),
+        ({"generated_tokens": 0}, "generated_tokens=0: must be a number from 1"),
+        ({"prompts": 0}, "prompts=0: must be a whole number"),
+        ({"prompts": 1.5}, "prompts=1.5: must be a whole number"),
+        ({"train_batch": 257}, "train_batch=257: prompts times generations make 256"),
+        ({"algorithm": "sft"}, "algorithm='sft': must be one of grpo, ppo, dapo, rloo"),
+        ({"spread": -1}, "spread=-1: must be a number from 0 to 3"),
+    ],
+)
+def test_a_task_says_what_is_wrong(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(sm.ScaleModelError) as caught:
+        sm.Rl(**{**PLAIN, **changes})
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"staleness": 1}, "accelerators that generate and train in turn have none"),
+        ({"staleness": -1, "rollout": ONE}, "staleness=-1: must be a whole number"),
+        ({"partial_rollouts": True, "rollout": ONE}, "need staleness of at least 1"),
+        ({"framework": "slime"}, "framework='slime': must be one of nemo_rl, verl"),
+        ({"layout": sm.ServingLayout(tp=16)}, "a replica needs 16 accelerators, the pool has 8"),
+        ({"memory_share": 1.5}, "memory_share=1.5: must be a number from 0"),
+        ({"logprob_batch": 0}, "logprob_batch=0: must be a whole number"),
+    ],
+)
+def test_a_question_says_what_is_wrong(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(sm.ScaleModelError) as caught:
+        step(**options)
+    assert message in str(caught.value)
+
+
+def test_a_task_is_an_rl() -> None:
+    with pytest.raises(sm.ScaleModelError, match="must be an Rl"):
+        sm.estimate_rl("llama3_8b", ONE, sm.Training(global_batch=8, sequence=128))  # type: ignore[arg-type]
