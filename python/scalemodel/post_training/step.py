@@ -285,12 +285,15 @@ def refit_time(
     Pools apart send every receiver its part. On the same accelerators each rank gathers the whole
     model, tensor by tensor, and keeps its part, over the network where training spans several
     domains (NVIDIA-NeMo/RL, design documents: 36.8 s for DeepSeek-V3 on H100 where every rank
-    receives all experts, 2.6 s where each receives its own).
+    receives all experts, 2.6 s where each receives its own). Without any link it is a copy in
+    memory.
     """
-    fixed = _reference("refit")
-    fast = colocated and pool.core.scale_up.domain >= pool.accelerators
-    links = pool.core.scale_up if fast else pool.core.fabric
-    rate = links.p2p_fraction * links.bandwidth_bytes_per_s
+    fixed, place = _reference("refit"), pool.core
+    fast = colocated and place.scale_up.domain >= pool.accelerators
+    links = [place.scale_up] if fast else [place.fabric, place.scale_up]
+    rates = [link.p2p_fraction * link.bandwidth_bytes_per_s for link in links]
+    copied = place.accelerator.memory_bandwidth_bytes_per_s / 2
+    rate = next((rate for rate in rates if rate > 0), copied)
     matrices = model.shape.layers * (7 + 3 * int(model.shape.experts))
     size = model.parameters * _BYTES[precision] / (1 if colocated else ranks_of(layout))
     return fixed.number("start") + matrices * fixed.number("tensor") + size / rate

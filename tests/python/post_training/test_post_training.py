@@ -111,6 +111,12 @@ def test_a_whole_model_is_gathered_where_both_share_accelerators() -> None:
     assert shared.phases.refit_s > 2 * own.phases.refit_s
 
 
+def test_one_accelerator_alone_copies_its_weights() -> None:
+    task = sm.Rl(**{**PLAIN, "train_batch": None})
+    one = sm.cluster("dgx_h100", accelerators=1)
+    assert 0 < sm.estimate_rl("qwen3_0_6b", one, task).phases.refit_s < 0.3
+
+
 def test_less_memory_for_the_engine_is_no_faster() -> None:
     wide = step({"prompts": 128}, memory_share=0.9).phases.rollout_s
     narrow = step({"prompts": 128}, memory_share=0.3).phases.rollout_s
