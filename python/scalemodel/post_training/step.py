@@ -290,7 +290,7 @@ def refit_time(
     """
     fixed, place = _reference("refit"), pool.core
     fast = colocated and place.scale_up.domain >= pool.accelerators
-    links = [place.scale_up] if fast else [place.fabric, place.scale_up]
+    links = (place.scale_up,) if fast else (place.fabric, place.scale_up)
     rates = [link.p2p_fraction * link.bandwidth_bytes_per_s for link in links]
     copied = place.accelerator.memory_bandwidth_bytes_per_s / 2
     rate = next((rate for rate in rates if rate > 0), copied)
