@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from scalemodel.post_training.search import RlRanking, search_rl
 from scalemodel.post_training.step import RlEstimate, estimate_rl
 from scalemodel.post_training.task import Rl
 
-__all__ = ["Rl", "RlEstimate", "estimate_rl"]
+__all__ = ["Rl", "RlEstimate", "RlRanking", "estimate_rl", "search_rl"]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 import scalemodel._core as _core
-from scalemodel import catalog, resolve
+from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import size_text, time_text
 from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.post_training.task import Rl, whole_number
+from scalemodel.post_training.weights import reference, refit_time, switch_time
 from scalemodel.resolve.clusters import ClusterLike
 from scalemodel.resolve.models import ModelLike
-from scalemodel.resolve.reader import Reader
 from scalemodel.resolve.stacks import DEFAULT_STACK, StackLike
 from scalemodel.resolve.tasks import Training
 from scalemodel.serving.plan import ranks_of
@@ -32,10 +32,6 @@ FRAMEWORKS = ("nemo_rl", "verl")
 _DEFAULT_ENGINE = "vllm_v1"
 #: Share of memory that the engine's own entry gives to weights and cache.
 _USUAL_SHARE = 0.9
-_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "fp4": 0.5, "fp32": 4, "tf32": 4}
-#: Bytes of a parameter that leave the accelerator while it generates: FP32 master and moments,
-#: gradients in FP32 (NVIDIA-NeMo/RL, verl: offload of optimizer and gradients).
-_SLEEPING_BYTES = 16
 
 
 class Phases(NamedTuple):
@@ -87,6 +83,8 @@ class RlEstimate:
         with the new weights.
     training, serving : Estimate, Serving
         One optimizer step, and one replica of the engine.
+    rollout_memory_bytes : float
+        Of an accelerator of the engine, by its share of memory.
     verdict, reason : str
         ``"ok"``, or what stands in the way and where. Numbers of a training step that does not fit
         are filled all the same.
@@ -109,8 +107,19 @@ class RlEstimate:
     step_time_s: float
     training: Estimate
     serving: Serving
+    rollout_memory_bytes: float
     verdict: str
     reason: str = ""
+
+    @property
+    def train_memory_bytes(self) -> float:
+        """Of the fullest accelerator that trains, with the states of a critic.
+
+        A reference waits on the host (NVIDIA-NeMo/RL, verl: its weights are offloaded).
+        """
+        est = self.training
+        states = est.memory_weights_bytes + est.memory_gradients_bytes + est.memory_optimizer_bytes
+        return float(est.memory_bytes + (states if self.task.critic else 0))
 
     @property
     def samples_per_s(self) -> float:
@@ -137,9 +146,10 @@ class RlEstimate:
         """Memory of the fullest accelerator: phase, memory_bytes, capacity_bytes, fits."""
         import pandas as pd
 
+        capacity = float(self.training.memory_capacity_bytes)
         rows = [
-            (name, float(held.memory_bytes), float(self.training.memory_capacity_bytes))
-            for name, held in (("rollout", self.serving), ("train", self.training))
+            ("rollout", self.rollout_memory_bytes, capacity),
+            ("train", self.train_memory_bytes, capacity),
         ]
         frame = pd.DataFrame(rows, columns=["phase", "memory_bytes", "capacity_bytes"])
         frame["fits"] = frame.memory_bytes <= frame.capacity_bytes
@@ -158,7 +168,7 @@ class RlEstimate:
 
 
 @dataclass(frozen=True)
-class _Question:
+class Question:
     """Everything but the phases."""
 
     model: resolve.Model
@@ -202,7 +212,7 @@ class _Question:
             for recompute in ("full", "none")
         ]
         if any(part.illegal for part in parts):
-            return math.nan
+            return math.inf
         repeated, plain = (
             float(
                 part.compute_s
@@ -217,6 +227,7 @@ class _Question:
 
     # -------------------------------------------------------------------------------- rollout
     def replicas(self) -> int:
+        """Copies of the engine in its pool."""
         return self.rollout.accelerators // ranks_of(self.layout)
 
     def served(self) -> Serving:
@@ -230,9 +241,7 @@ class _Question:
         plan = serve(self.model, self.rollout, task, self.layout, engine=self.engine, replicas=1)
         if plan.verdict != "ok" or self.memory_share >= _USUAL_SHARE:
             return plan
-        capacity = self.rollout.core.accelerator.memory_capacity_bytes
-        less = (_USUAL_SHARE - self.memory_share) * capacity
-        kept = max(0.0, 1 - less / plan.memory_kv_cache_bytes)
+        kept = 1 - self.spared_bytes() / plan.memory_kv_cache_bytes
         most = max(1, int(kept * plan.max_concurrency))
         return serve(
             self.model,
@@ -243,6 +252,11 @@ class _Question:
             replicas=1,
             max_running_sequences=min(most, int(plan.max_running_sequences)),
         )
+
+    def spared_bytes(self) -> float:
+        """Memory that the engine would take and its share leaves to others."""
+        capacity = self.rollout.core.accelerator.memory_capacity_bytes
+        return float(max(0.0, _USUAL_SHARE - self.memory_share) * capacity)
 
     def rollout_s(self, plan: Serving) -> float:
         """Until the last answer is complete: of the replica that has the longest one.
@@ -257,46 +271,6 @@ class _Question:
         prompts = np.full(answers.size, float(max(1, round(self.task.prompt_tokens))))
         stream = RequestStream(np.zeros(answers.size), prompts, answers[order])
         return float(plan.simulate(stream).requests["finished_s"].max())
-
-    # ------------------------------------------------------------------------------ new weights
-    def switch_s(self) -> float:
-        """Optimizer states and gradients to the host and back, and an engine that wakes."""
-        size = _SLEEPING_BYTES * self.model.parameters / self.train.accelerators
-        host = self.train.core.accelerator.host_bandwidth_bytes_per_s
-        moved = 2 * size / host if host > 0 else 0.0
-        return moved + _reference("switch").number("wake")
-
-
-def _reference(part: str) -> Reader:
-    table = Reader(catalog.load("reference", "post_training"), "reference/post_training")
-    return table.sub(part)
-
-
-def refit_time(
-    model: resolve.Model,
-    pool: resolve.Cluster,
-    layout: _core.ServingLayout,
-    precision: str,
-    *,
-    colocated: bool,
-) -> float:
-    """Seconds of new weights for all replicas: a receiver's bytes over its link, and its tensors.
-
-    Pools apart send every receiver its part. On the same accelerators each rank gathers the whole
-    model, tensor by tensor, and keeps its part, over the network where training spans several
-    domains (NVIDIA-NeMo/RL, design documents: 36.8 s for DeepSeek-V3 on H100 where every rank
-    receives all experts, 2.6 s where each receives its own). Without any link it is a copy in
-    memory.
-    """
-    fixed, place = _reference("refit"), pool.core
-    fast = colocated and place.scale_up.domain >= pool.accelerators
-    links = (place.scale_up,) if fast else (place.fabric, place.scale_up)
-    rates = [link.p2p_fraction * link.bandwidth_bytes_per_s for link in links]
-    copied = place.accelerator.memory_bandwidth_bytes_per_s / 2
-    rate = next((rate for rate in rates if rate > 0), copied)
-    matrices = model.shape.layers * (7 + 3 * int(model.shape.experts))
-    size = model.parameters * _BYTES[precision] / (1 if colocated else ranks_of(layout))
-    return fixed.number("start") + matrices * fixed.number("tensor") + size / rate
 
 
 def _weights(precision: str) -> Any:
@@ -396,7 +370,7 @@ def estimate_rl(
             "partial_rollouts=True: answers of older weights need staleness of at least 1"
         )
     where = resolve.cluster(train)
-    q = _Question(
+    q = Question(
         model=resolve.model(model),
         task=task,
         train=where,
@@ -415,11 +389,32 @@ def estimate_rl(
             f"layout={q.layout!r}: a replica needs {ranks_of(q.layout)} accelerators, the pool has "
             f"{q.rollout.accelerators}"
         )
-    return _joined(q, colocated=colocated, staleness=lag)
+    return joined(q, learned(q), generated(q), colocated=colocated, staleness=lag)
 
 
-def _joined(q: _Question, *, colocated: bool, staleness: int) -> RlEstimate:
-    training, serving = q.step(q.task.batch), q.served()
+def learned(q: Question) -> tuple[Estimate, float]:
+    """An optimizer step, and seconds of a forward pass over all answers."""
+    training = q.step(q.task.batch)
+    return training, math.inf if training.illegal else q.forward_s()
+
+
+def generated(q: Question) -> tuple[Serving, float]:
+    """A replica of the engine, and seconds until the answers are there."""
+    serving = q.served()
+    runs = serving.verdict == "ok" and q.spared_bytes() < serving.memory_kv_cache_bytes
+    return serving, q.rollout_s(serving) if runs else math.inf
+
+
+def joined(
+    q: Question,
+    learning: tuple[Estimate, float],
+    generation: tuple[Serving, float],
+    *,
+    colocated: bool,
+    staleness: int,
+) -> RlEstimate:
+    """The step of both pools."""
+    (training, forward_s), (serving, rollout_s) = learning, generation
     found = RlEstimate(
         task=q.task,
         colocated=colocated,
@@ -429,17 +424,24 @@ def _joined(q: _Question, *, colocated: bool, staleness: int) -> RlEstimate:
         step_time_s=math.inf,
         training=training,
         serving=serving,
+        rollout_memory_bytes=float(serving.memory_bytes or math.inf) - q.spared_bytes(),
         verdict=str(training.verdict),
         reason="" if training.verdict == "ok" else f"training: {_why(training)}",
     )
     if serving.verdict != "ok":
         return replace(found, verdict=str(serving.verdict), reason="rollout: no replica fits")
+    if math.isinf(rollout_s):
+        reason = f"rollout: memory_share={q.memory_share:g} holds weights, but no cache"
+        return replace(found, verdict="out_of_memory", reason=reason)
     if training.illegal:
         return found
-    share = _reference("learning").fraction(q.framework)
-    forward, copies = q.forward_s() / share, 2 if q.task.critic else 1
+    if found.train_memory_bytes > training.memory_capacity_bytes:
+        held, most = size_text(found.train_memory_bytes), size_text(training.memory_capacity_bytes)
+        found = replace(found, verdict="out_of_memory", reason=f"training: {held} of {most}")
+    share = reference("learning").fraction(q.framework)
+    forward, copies = forward_s / share, 2 if q.task.critic else 1
     phases = Phases(
-        rollout_s=q.rollout_s(serving),
+        rollout_s=rollout_s,
         logprob_s=forward,
         reference_s=forward if q.task.reference else 0.0,
         critic_s=forward if q.task.critic else 0.0,
@@ -447,7 +449,7 @@ def _joined(q: _Question, *, colocated: bool, staleness: int) -> RlEstimate:
         refit_s=refit_time(
             q.model, q.rollout, q.layout, q.task.rollout_precision, colocated=colocated
         ),
-        switch_s=q.switch_s() if colocated else 0.0,
+        switch_s=switch_time(q.model, q.train) if colocated else 0.0,
     )
     apart = max(phases.rollout_s, phases.learning_s)
     busy = apart if staleness else phases.rollout_s + phases.learning_s

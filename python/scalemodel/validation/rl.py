@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.post_training.step import Phases, estimate_rl, refit_time
+from scalemodel.post_training.step import Phases, estimate_rl
 from scalemodel.post_training.task import Rl
+from scalemodel.post_training.weights import refit_time
 from scalemodel.resolve.reader import Reader
 from scalemodel.validation.inference import format_of, model_of
 from scalemodel.validation.place import cluster_of, place

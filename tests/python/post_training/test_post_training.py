@@ -123,6 +123,23 @@ def test_less_memory_for_the_engine_is_no_faster() -> None:
     assert narrow > wide
 
 
+def test_a_share_that_holds_no_cache_is_a_verdict() -> None:
+    found = step(memory_share=0.05)
+    assert found.verdict == "out_of_memory"
+    assert "memory_share=0.05 holds weights, but no cache" in found.reason
+    assert math.isinf(found.step_time_s)
+
+
+def test_memory_is_that_of_the_share_and_of_a_critic_too() -> None:
+    sizes = [step(memory_share=share).memory().memory_bytes for share in (0.6, 0.8)]
+    capacity = step().training.memory_capacity_bytes
+    assert sizes[1][0] - sizes[0][0] == pytest.approx(0.2 * capacity, rel=1e-3)
+    assert sizes[1][1] == sizes[0][1]
+    critic = step({"algorithm": "ppo"})
+    assert critic.train_memory_bytes > sizes[0][1]
+    assert critic.memory().memory_bytes[1] == critic.train_memory_bytes
+
+
 def test_rates_are_those_of_all_accelerators() -> None:
     found = apart()
     tokens = found.samples_per_s * found.task.mean_length()
