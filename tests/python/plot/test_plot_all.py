@@ -282,6 +282,7 @@ def test_a_plot_draws_what_it_says_it_draws(name: str, kind: str, answers: Answe
         if text.get_visible() and text.get_text():
             assert text.get_fontsize() >= 7.99, text
     for axis in itertools.chain.from_iterable((a.xaxis, a.yaxis) for a in figure.axes):
+        assert not axis.get_offset_text().get_text(), "a label of a tick is the value itself"
         boxes = [label.get_window_extent() for label in shown(axis)]
         if any(label.get_rotation() % 90 for label in shown(axis)):
             continue  # slanted ones overlap by their boxes, not by their letters
