@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
-from scalemodel import catalog, resolve
+from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.layer_groups import GroupEstimate, GroupStrategy, compose
 from scalemodel.resolve.stack_choice import stack_for, unstated
 from scalemodel.resolve.tasks import Precision, Training
-from scalemodel.validation.place import Place, place
+from scalemodel.validation.place import Place, cluster_of, place
 from scalemodel.validation.recomputation import recomputation
 from scalemodel.validation.rows import Row, SkippedRowError
 from scalemodel.validation.training import fill_batch, precisions, sharding_name
@@ -157,18 +157,6 @@ def answer(asked: GroupQuestion, constants: _core.Stack | None = None) -> tuple[
             notes.append(f"recompute {kind} assumed: {fits}")
         return chosen, "; ".join(notes)
     raise SkippedRowError(refusal)
-
-
-def cluster_of(where: Place) -> resolve.Cluster:
-    """The cluster that a row ran on."""
-    table: dict[str, Any] = {
-        "accelerator": where.accelerator,
-        "node": {"accelerators": where.node_accelerators},
-        "fabric": dict(where.fabric),
-    }
-    if where.scale_up:
-        table["scale_up"] = dict(where.scale_up)
-    return resolve.cluster(table, accelerators=where.accelerators)
 
 
 def _estimate(

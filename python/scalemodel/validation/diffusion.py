@@ -22,8 +22,7 @@ from scalemodel.layer_groups import (
 from scalemodel.layer_groups.estimate import estimate_groups
 from scalemodel.resolve.stack_choice import stack_for, unstated
 from scalemodel.resolve.tasks import Precision, Training
-from scalemodel.validation.composed import cluster_of
-from scalemodel.validation.place import Place, place
+from scalemodel.validation.place import Place, cluster_of, place
 from scalemodel.validation.rows import Row, SkippedRowError, Table, require_columns
 from scalemodel.validation.training import sharding_name
 

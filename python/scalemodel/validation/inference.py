@@ -23,6 +23,7 @@ from scalemodel.serving.task import CachePrecision, Inference, WeightPrecision
 from scalemodel.serving.uncertainty import ServingSituation, borrowed_by, interval_around
 from scalemodel.validation.labels import understood
 from scalemodel.validation.lengths import arrivals, drawn, varies
+from scalemodel.validation.place import ClusterCache
 from scalemodel.validation.power import PROMPT_TOKENS
 from scalemodel.validation.rows import Row, SkippedRowError, Table, require_columns
 
@@ -325,11 +326,13 @@ class ServingPredictor:
 
     def __init__(self, constants: Mapping[str, _core.Engine] | None = None) -> None:
         self._constants = dict(constants or {})
-        self._clusters: dict[object, Cluster] = {}
+        self._clusters = ClusterCache()
 
     def predict(self, asked: ServingQuestion) -> ServingPrediction:
         """The prediction of one question; a refusal where it has no answer."""
-        cluster = self._cluster(asked)
+        cluster = self._clusters.cluster(
+            asked.accelerator, asked.node_accelerators, asked.accelerators
+        )
         model, padding = padded(resolve.model(asked.model), asked.layout)
         reason = str(_core.check_serving_layout(model.core, asked.layout, cluster.core))
         if reason != "ok":
@@ -421,16 +424,6 @@ class ServingPredictor:
             itl_ms=1e3 * totals.itl_median_s,
             batch=totals.running_s / totals.makespan_s,
         )
-
-    def _cluster(self, asked: ServingQuestion) -> Cluster:
-        key = (asked.accelerator, asked.node_accelerators, asked.accelerators)
-        if key not in self._clusters:
-            table = {
-                "accelerator": asked.accelerator,
-                "node": {"accelerators": asked.node_accelerators},
-            }
-            self._clusters[key] = resolve.cluster(table, accelerators=asked.accelerators)
-        return self._clusters[key]
 
 
 def check_columns(table: Table) -> bool:

@@ -138,6 +138,21 @@ def cluster_of(where: Place) -> resolve.Cluster:
     return resolve.cluster(table, accelerators=where.accelerators)
 
 
+class ClusterCache:
+    """Clusters of serving rows, which tell accelerators and nodes only; kept from row to row."""
+
+    def __init__(self) -> None:
+        self._clusters: dict[tuple[str, int, int], resolve.Cluster] = {}
+
+    def cluster(self, accelerator: str, node: int, accelerators: int) -> resolve.Cluster:
+        """A cluster of ``accelerators`` in nodes of ``node``."""
+        key = (accelerator, node, accelerators)
+        if key not in self._clusters:
+            table = {"accelerator": accelerator, "node": {"accelerators": node}}
+            self._clusters[key] = resolve.cluster(table, accelerators=accelerators)
+        return self._clusters[key]
+
+
 def place(row: Row, notes: list[str]) -> Place:
     """Cluster of a row.
 

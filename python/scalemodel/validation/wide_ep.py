@@ -24,6 +24,7 @@ from scalemodel.serving.serve import Serving, serve
 from scalemodel.serving.task import CachePrecision, Inference, WeightPrecision
 from scalemodel.validation.inference import format_of, model_of
 from scalemodel.validation.labels import understood
+from scalemodel.validation.place import ClusterCache
 from scalemodel.validation.rows import Row, SkippedRowError, Table, require_columns
 
 REQUIRED_COLUMNS = ("engine", "model", "gpu", "n_gpus", "phase")
@@ -314,17 +315,7 @@ class Deployments:
     """Answers questions; clusters are kept from row to row."""
 
     def __init__(self) -> None:
-        self._clusters: dict[object, resolve.Cluster] = {}
-
-    def _cluster(self, asked: Question) -> resolve.Cluster:
-        key = (asked.accelerator, asked.node_accelerators, asked.accelerators)
-        if key not in self._clusters:
-            table = {
-                "accelerator": asked.accelerator,
-                "node": {"accelerators": asked.node_accelerators},
-            }
-            self._clusters[key] = resolve.cluster(table, accelerators=asked.accelerators)
-        return self._clusters[key]
+        self._clusters = ClusterCache()
 
     def answer(self, asked: Question) -> Answer:
         """The rate of one deployment.
@@ -341,7 +332,7 @@ class Deployments:
             limits["max_batched_tokens"] = asked.tokens * layout.dp
         plan = serve(
             asked.model,
-            self._cluster(asked),
+            self._clusters.cluster(asked.accelerator, asked.node_accelerators, asked.accelerators),
             asked.task.replace(imbalance=_imbalance(asked)),
             layout,
             engine=asked.deployment.engine,
