@@ -1,14 +1,42 @@
+#include <optional>
+
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/model/decoder.hpp"
+#include "scalemodel/model/vision.hpp"
 
 namespace scalemodel::bindings {
 
 void bind_model(py::module_& m) {
   bind_record<DecoderShape>(m, "A transformer decoder as model cards describe it.");
+  bind_record<VisionShape>(m, "A vision tower as configurations describe it.");
+  m.def(
+      "check_vision",
+      [](const VisionShape& shape, int hidden) { make_vision_tower(shape, hidden); },
+      py::arg("shape"), py::arg("hidden"),
+      "Raises where no tower of that shape can stand before a decoder `hidden` wide.");
   py::class_<Model>(m, "LayeredModel", "A model as layer groups.")
-      .def(py::init(&make_decoder), py::arg("shape"))
-      .def_property_readonly("parameters", &Model::parameters, "Parameters of the main stack.")
+      .def(py::init([](const DecoderShape& shape, const std::optional<VisionShape>& vision) {
+             Model model = make_decoder(shape);
+             if (vision) model.vision = make_vision_tower(*vision, model.hidden);
+             return model;
+           }),
+           py::arg("shape"), py::arg("vision") = std::nullopt)
+      .def_property_readonly(
+          "vision_parameters",
+          [](const Model& model) {
+            return model.vision.present() ? model.vision.parameters() : 0.0;
+          },
+          "Parameters of the vision tower and its projector.")
+      .def(
+          "image_tokens",
+          [](const Model& model, int height, int width) {
+            return model.vision.present() ? model.vision.tokens(height, width) : 0.0;
+          },
+          py::arg("height"), py::arg("width"),
+          "Tokens of the decoder that an image of that many pixels becomes.")
+      .def_property_readonly("parameters", &Model::parameters,
+                             "Parameters of main stack and vision tower.")
       .def_property_readonly("active_parameters", &Model::active_parameters,
                              "Parameters one token meets.")
       .def_property_readonly("layers", &Model::layers, "Transformer layers.")

@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'canonical', 'check_serving_layout', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'kernel_work', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'rank_imbalance', 'reasons', 'recorded_group', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_best', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'canonical', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'kernel_work', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'rank_imbalance', 'reasons', 'recorded_group', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_best', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -2710,12 +2710,195 @@ class DecoderShape:
         """
         experts that pass tokens on, among those a router chooses from
         """
+class VisionShape:
+    """
+    A vision tower as configurations describe it.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: VisionShape) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, layers: int = 0, hidden: int = 0, heads: int = 0, head_dim: int = 0, ffn: int = 0, gated: bool = False, norm: str = 'layernorm', norms_per_layer: int = 2, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, qk_norm: bool = False, rotary: bool = False, channels: int = 3, patch: int = 0, temporal_patch: int = 1, patch_bias: bool = False, positions: int = 0, entry_norm: bool = False, final_norm: bool = False, window: int = 0, full_layers: int = 0, merge: int = 1, pooled: bool = False, image_patches: int = 0, projector_inner: int = 0, projector_second: int = 0, projector_bias: bool = False, projector_norm: int = 0, deepstack: int = 0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> VisionShape:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def channels(self) -> int:
+        """
+        colours of a pixel
+        """
+    @property
+    def deepstack(self) -> int:
+        """
+        further projectors, whose tokens early layers of the decoder add
+        """
+    @property
+    def entry_norm(self) -> bool:
+        """
+        norm behind the patch embedding
+        """
+    @property
+    def ffn(self) -> int:
+        """
+        width of one gate or up matrix
+        """
+    @property
+    def final_norm(self) -> bool:
+        """
+        norm behind the last layer
+        """
+    @property
+    def full_layers(self) -> int:
+        """
+        layers that ignore the window
+        """
+    @property
+    def gated(self) -> bool:
+        """
+        three matrices instead of two
+        """
+    @property
+    def head_dim(self) -> int:
+        """
+        size of a head; 0 = hidden / heads
+        """
+    @property
+    def heads(self) -> int:
+        """
+        attention heads
+        """
+    @property
+    def hidden(self) -> int:
+        """
+        width of a patch
+        """
+    @property
+    def image_patches(self) -> int:
+        """
+        patches of every image; 0 = by its size in pixels
+        """
+    @property
+    def layers(self) -> int:
+        """
+        transformer layers
+        """
+    @property
+    def merge(self) -> int:
+        """
+        patches along one side of a token of the decoder
+        """
+    @property
+    def mlp_bias(self) -> bool:
+        """
+        bias in the feed-forward layer
+        """
+    @property
+    def norm(self) -> str:
+        """
+        norm
+        """
+    @property
+    def norms_per_layer(self) -> int:
+        """
+        norms of a layer
+        """
+    @property
+    def out_bias(self) -> bool:
+        """
+        bias on the attention output
+        """
+    @property
+    def patch(self) -> int:
+        """
+        pixels along one side of a patch
+        """
+    @property
+    def patch_bias(self) -> bool:
+        """
+        bias of the patch embedding
+        """
+    @property
+    def pooled(self) -> bool:
+        """
+        patches of a token are averaged, not laid side by side
+        """
+    @property
+    def positions(self) -> int:
+        """
+        rows of learned position tables
+        """
+    @property
+    def projector_bias(self) -> bool:
+        """
+        biases in the projector
+        """
+    @property
+    def projector_inner(self) -> int:
+        """
+        width behind the projector's first matrix, if it has two; 0 = it has one
+        """
+    @property
+    def projector_norm(self) -> int:
+        """
+        learned vectors of the norm in front of the projector; 0 = none
+        """
+    @property
+    def projector_second(self) -> int:
+        """
+        width behind its second matrix, if it has three
+        """
+    @property
+    def qk_norm(self) -> bool:
+        """
+        norm over each query and key head
+        """
+    @property
+    def qkv_bias(self) -> bool:
+        """
+        bias on query, key, value
+        """
+    @property
+    def rotary(self) -> bool:
+        """
+        rotary positions
+        """
+    @property
+    def temporal_patch(self) -> int:
+        """
+        frames of a patch; a still image is repeated
+        """
+    @property
+    def window(self) -> int:
+        """
+        patches that attend to each other; 0 = all
+        """
 class LayeredModel:
     """
     A model as layer groups.
     """
-    def __init__(self, shape: DecoderShape) -> None:
+    def __init__(self, shape: DecoderShape, vision: VisionShape | None = None) -> None:
         ...
+    def image_tokens(self, height: typing.SupportsInt | typing.SupportsIndex, width: typing.SupportsInt | typing.SupportsIndex) -> float:
+        """
+        Tokens of the decoder that an image of that many pixels becomes.
+        """
     def layer_kind(self, layer: typing.SupportsInt | typing.SupportsIndex) -> int:
         """
         Kind of a layer, counted from 0.
@@ -2741,7 +2924,12 @@ class LayeredModel:
     @property
     def parameters(self) -> float:
         """
-        Parameters of the main stack.
+        Parameters of main stack and vision tower.
+        """
+    @property
+    def vision_parameters(self) -> float:
+        """
+        Parameters of the vision tower and its projector.
         """
 class Strategy:
     """
@@ -2922,7 +3110,7 @@ class Task:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, global_batch: int = 1, sequence: int = 1, batch_is_limit: bool = False, precision: str = 'bf16', attention: str = 'stack', gradient_precision: str = 'stack', fused_norm: str | bool | None = 'stack', dropout: str | bool | None = 'stack', optimizer: str = 'adam', master_bytes: int = 4, moment_bytes: int = 4, imbalance: float = 1.0, method: str = 'full', lora_rank: int = 16, lora_targets: str = 'attention') -> None:
+    def __init__(self, *, global_batch: int = 1, sequence: int = 1, batch_is_limit: bool = False, precision: str = 'bf16', attention: str = 'stack', gradient_precision: str = 'stack', fused_norm: str | bool | None = 'stack', dropout: str | bool | None = 'stack', optimizer: str = 'adam', master_bytes: int = 4, moment_bytes: int = 4, imbalance: float = 1.0, method: str = 'full', lora_rank: int = 16, lora_targets: str = 'attention', images: int = 0, image_height: int = 0, image_width: int = 0, frozen_vision: bool = False) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2952,6 +3140,11 @@ class Task:
         dropout is applied, its masks saved for backward
         """
     @property
+    def frozen_vision(self) -> bool:
+        """
+        the vision tower does not learn; its projector does
+        """
+    @property
     def fused_norm(self) -> str:
         """
         norms in one kernel
@@ -2965,6 +3158,21 @@ class Task:
     def gradient_precision(self) -> str:
         """
         gradients as accumulated and reduced
+        """
+    @property
+    def image_height(self) -> int:
+        """
+        pixels of an image
+        """
+    @property
+    def image_width(self) -> int:
+        """
+        pixels of an image
+        """
+    @property
+    def images(self) -> int:
+        """
+        images of a sequence, whose tokens are among its own
         """
     @property
     def imbalance(self) -> float:
@@ -6076,6 +6284,10 @@ def canonical(strategy: Strategy, model: LayeredModel, cluster: Cluster, task: T
 def check_serving_layout(model: LayeredModel, layout: ServingLayout, cluster: Cluster) -> str:
     """
     ok, or the reason why an instance cannot be laid out so.
+    """
+def check_vision(shape: VisionShape, hidden: typing.SupportsInt | typing.SupportsIndex) -> None:
+    """
+    Raises where no tower of that shape can stand before a decoder `hidden` wide.
     """
 def checkpoint_flows(tables: Tables, strategy: Strategy, hosts: typing.SupportsInt | typing.SupportsIndex) -> dict:
     """

@@ -10,6 +10,7 @@ struct EndCost {
   Phase forward, backward;
   Seconds weight_gradient;
   double parameters = 0, trainable = 0;
+  double tower = 0, trainable_tower = 0;  ///< of them, those of a vision tower
   Bytes saved, working;
 };
 

@@ -333,6 +333,8 @@ Conditions resolve_conditions(const Task& task, const Stack& stack, Precision pr
   // Adapters are too narrow to be worth it: Adam updates them.
   conditions.orthogonal = task.optimizer == Optimizer::muon && !conditions.frozen_base;
   conditions.imbalance = task.imbalance;
+  conditions.images = task.images;
+  conditions.frozen_vision = task.frozen_vision || conditions.frozen_base;
   conditions.stack = stack;
   return conditions;
 }

@@ -76,8 +76,15 @@ struct Conditions {
   bool lora_everywhere = false;
   bool orthogonal = false;  ///< Muon updates the matrices of layers
   double imbalance = 1;
+  double images = 0, patches = 0;  ///< of a sequence, of an image
+  bool frozen_vision = false;
   Stack stack;
 };
+
+/// Passes of a vision tower over its images, in flop of the forward one.
+inline double tower_passes(const Conditions& conditions) {
+  return conditions.frozen_vision ? 1 : 3;
+}
 
 /// `precision` takes the place of the task's.
 Conditions resolve_conditions(const Task& task, const Stack& stack, Precision precision);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
 
+#include "scalemodel/base/error.hpp"
 #include "scalemodel/base/index.hpp"
+#include "scalemodel/costs/vision_cost.hpp"
 #include "scalemodel/ops/memory_bound.hpp"
 #include "scalemodel/schedule/pipeline.hpp"
 
@@ -31,7 +34,39 @@ ModelFlop model_flop(const Model& model, const Task& task) {
   flop.layers += flop.attention;
   const double heads = 1.0 + model.mtp_layers;
   flop.forward = flop.layers + Flop{2 * tokens * heads * model.vocab * model.hidden};
+  if (task.images > 0) {
+    const double patches = model.vision.patches(task.image_height, task.image_width);
+    flop.images = task.images * model.vision.forward_flop(patches);
+  }
   return flop;
+}
+
+/// The model as the task uses it: a tower without images is not loaded. Throws MalformedQuestion
+/// for images that it cannot read.
+Model for_task(Model model, const Task& task) {
+  const auto malformed = [](const char* field, int value, const std::string& legal) {
+    throw MalformedQuestion(std::string(field) + "=" + std::to_string(value) + ": " + legal);
+  };
+  if (task.images == 0) {
+    model.vision = VisionTower{};
+    return model;
+  }
+  const VisionTower& tower = model.vision;
+  if (!tower.present())
+    malformed("images", task.images, "must be 0: the model has no vision tower");
+  if (tower.image_patches == 0) {
+    const char* legal = "must be the pixels of an image, which the model reads in its own size";
+    if (task.image_height == 0) malformed("image_height", 0, legal);
+    if (task.image_width == 0) malformed("image_width", 0, legal);
+  }
+  const double tokens = tower.tokens(task.image_height, task.image_width);
+  if (task.images * tokens > task.sequence) {
+    malformed("images", task.images,
+              "must be at most " + std::to_string(static_cast<int>(task.sequence / tokens)) +
+                  " of " + std::to_string(static_cast<int>(tokens)) +
+                  " tokens each in a sequence of " + std::to_string(task.sequence));
+  }
+  return model;
 }
 
 /// Whether bytes move at all: a rate that is not stated is none, and takes for ever.
@@ -196,7 +231,7 @@ void Tables::Index::insert(const Key& key, std::int32_t value) {
 }
 
 Tables::Tables(Model model, Cluster cluster, Task task, Stack stack)
-    : model_(std::move(model)),
+    : model_(for_task(std::move(model), task)),
       cluster_(cluster),
       task_(task),
       stack_(stack),
@@ -207,7 +242,10 @@ Tables::Tables(Model model, Cluster cluster, Task task, Stack stack)
 
 Tables::Setting Tables::make_setting(const Strategy& strategy) const {
   const Precision precision = strategy.linear_precision.value_or(task_.precision);
-  const Conditions conditions = resolve_conditions(task_, stack_, precision);
+  Conditions conditions = resolve_conditions(task_, stack_, precision);
+  if (model_.vision.present()) {
+    conditions.patches = model_.vision.patches(task_.image_height, task_.image_width);
+  }
   return {conditions,
           {GemmTimer(cluster_.accelerator, conditions.precision),
            GemmTimer(cluster_.accelerator, conditions.storage)}};
@@ -344,6 +382,9 @@ Cell Tables::make_cell(const Strategy& strategy, const Degrees& d, const LayerLa
         layer_cost(model_, model_.kinds[k], layout, setting.conditions, cluster_, setting.timers);
   }
   cell.embedding = embedding_cost(model_, layout, setting.conditions, cluster_);
+  if (model_.vision.present()) {
+    add_vision(cell.embedding, model_.vision, layout, setting.conditions, cluster_, setting.timers);
+  }
   cell.head = head_cost(model_, layout, setting.conditions, cluster_, setting.timers);
   const double tokens = static_cast<double>(d.micro_batch) * task_.sequence / d.cp;
   // Tensor ranks send a part each and gather it on the other side (arXiv 2104.04473, 4.1).
@@ -372,7 +413,12 @@ CellMessages Tables::messages(const Strategy& strategy) const {
     layer_cost(model_, model_.kinds[k], layout, setting.conditions, cluster_, setting.timers,
                nullptr, &messages.layers[k]);
   }
-  embedding_cost(model_, layout, setting.conditions, cluster_, &messages.embedding);
+  EndCost embedding =
+      embedding_cost(model_, layout, setting.conditions, cluster_, &messages.embedding);
+  if (model_.vision.present()) {
+    add_vision(embedding, model_.vision, layout, setting.conditions, cluster_, setting.timers,
+               &messages.embedding);
+  }
   head_cost(model_, layout, setting.conditions, cluster_, setting.timers, nullptr, &messages.head);
   return messages;
 }

@@ -44,6 +44,7 @@ struct ModelFlop {
   Flop forward;    ///< GEMMs and causal attention, head included
   Flop attention;  ///< attention part of it
   Flop layers;     ///< forward without the head
+  Flop images;     ///< beside forward: the vision tower on the images of the sequence
 };
 
 class Tables {

@@ -39,7 +39,8 @@ void set_utilisation(Estimate& estimate, const StepContext& c) {
   // Backward: input and weight gradients; frozen weights need no weight gradient.
   const Flop products = flop.forward - flop.attention;
   const double passes = c.conditions.frozen_base ? 2 : 3;
-  const Flop model = sequences * (passes * products + 3 * flop.attention);
+  const Flop model = sequences * (passes * products + 3 * flop.attention +
+                                  tower_passes(c.conditions) * flop.images);
   const auto layers = static_cast<double>(c.tables.model().layers());
   double repeated = 0;
   if (c.strategy.recompute != Recompute::none) {

@@ -64,6 +64,7 @@ double add_activations(MemoryByKind& memory, const StepContext& c, const StageCl
   const auto heads = [&](bool logits) {
     return head_in_flight(c.schedule, c.degrees.pp, c.degrees.micro_batches, logits);
   };
+  if (stage.embedding) memory.activations += held * share * c.cell.embedding.saved;
   if (stage.head) memory.activations += heads(false) * c.cell.head.saved;
   if (c.stack().keep_stage_outputs && !stage.head) {
     memory.activations +=
@@ -91,6 +92,7 @@ void add_working_sets(MemoryByKind& memory, const StepContext& c, const StageCla
     widest_trainable = std::max(widest_trainable, layer.trainable_dense + layer.trainable_expert);
     distinct = std::max(distinct, layer.distinct_parameters);
   }
+  if (stage.embedding) temporary = max(temporary, c.cell.embedding.working);
   // Layers work before or after the head does, unless DualPipe runs the other direction meanwhile.
   const bool apart = stage.head && !c.stages.mirrored;
   memory.temporary = max(Bytes{}, temporary - (apart ? c.cell.head.working : Bytes{}));

@@ -27,6 +27,7 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
   parts.forward_offload = cost.forward_offload;
   parts.backward_offload = cost.offload_exposed - cost.forward_offload;
   parts.saved = share * saved_bytes(c, stage);
+  if (stage.embedding) parts.saved += share * cell.embedding.saved;
   if (stage.head) {
     parts.head_saved = cell.head.saved;
     parts.logits = cell.head.working;

@@ -57,6 +57,10 @@ inline EndParameters end_parameters(const StepContext& c, const StageClass& stag
   };
   const bool copy = stage.head && !stage.embedding && c.tables.model().tied_embeddings;
   if (stage.embedding || copy) add(c.cell.embedding);
+  if (copy) {
+    ends.all -= c.cell.embedding.tower;
+    ends.trainable -= c.cell.embedding.trainable_tower;
+  }
   if (stage.head) add(c.cell.head);
   return ends;
 }

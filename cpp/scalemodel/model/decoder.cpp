@@ -146,28 +146,6 @@ void check(const DecoderShape& shape) {
 
 double norm_width(Norm norm, double width) { return norm_vectors(norm) * width; }
 
-LayerKind make_kind(const LayerShape& layer) {
-  LayerKind kind;
-  kind.attention = layer.attention;
-  kind.recurrence = layer.recurrence;
-  kind.feed_forward = layer.feed_forward;
-  kind.units = layer_units(layer);
-  for (const Unit& unit : kind.units) {
-    for (const LayerOperator& op : unit.operators) {
-      if (op.kind == OperatorKind::norm) {
-        kind.norm_parameters += op.parameters();
-      } else if (unit.mixes) {
-        kind.attention_parameters += op.parameters();
-      } else if (unit.on_copies(op)) {
-        kind.expert_parameters += unit.experts * op.parameters();
-      } else {
-        kind.dense_parameters += op.parameters();
-      }
-    }
-  }
-  return kind;
-}
-
 bool is_of(const LayerKind& kind, const LayerShape& layer) {
   return kind.attention == layer.attention && kind.recurrence == layer.recurrence &&
          kind.feed_forward == layer.feed_forward;
@@ -184,7 +162,7 @@ std::uint8_t kind_of(Model& model, const LayerShape& listed) {
     throw MalformedQuestion("mixers: layers of more than " + std::to_string(kMaxLayerKinds) +
                             " kinds; must be at most that many different ones");
   }
-  model.kinds.push_back(make_kind(listed));
+  model.kinds.push_back(layer_kind(listed));
   return at;
 }
 
@@ -213,6 +191,7 @@ double layer_embedding_parameters(const DecoderShape& shape) {
 double Model::parameters() const {
   double count = embedding_parameters + head_parameters + final_norm_parameters;
   for (const std::uint8_t kind : layer_kind) count += kinds[kind].parameters();
+  if (vision.present()) count += vision.parameters();
   return count;
 }
 

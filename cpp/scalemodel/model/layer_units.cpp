@@ -459,4 +459,26 @@ std::vector<Unit> layer_units(const LayerShape& layer) {
   return units;
 }
 
+LayerKind layer_kind(const LayerShape& layer) {
+  LayerKind kind;
+  kind.attention = layer.attention;
+  kind.recurrence = layer.recurrence;
+  kind.feed_forward = layer.feed_forward;
+  kind.units = layer_units(layer);
+  for (const Unit& unit : kind.units) {
+    for (const LayerOperator& op : unit.operators) {
+      if (op.kind == OperatorKind::norm) {
+        kind.norm_parameters += op.parameters();
+      } else if (unit.mixes) {
+        kind.attention_parameters += op.parameters();
+      } else if (unit.on_copies(op)) {
+        kind.expert_parameters += unit.experts * op.parameters();
+      } else {
+        kind.dense_parameters += op.parameters();
+      }
+    }
+  }
+  return kind;
+}
+
 }  // namespace scalemodel

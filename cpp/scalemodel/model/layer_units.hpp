@@ -57,4 +57,7 @@ std::vector<Unit> feed_forward_units(const LayerShape& layer);
 /// All units of a layer, in the order they run.
 std::vector<Unit> layer_units(const LayerShape& layer);
 
+/// A layer with its units and what their parameters sum up to.
+LayerKind layer_kind(const LayerShape& layer);
+
 }  // namespace scalemodel

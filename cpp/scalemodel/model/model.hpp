@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "scalemodel/model/operators.hpp"
@@ -54,6 +55,33 @@ struct LayerKind {
   }
 };
 
+/// A GEMM of a vision tower outside its layers.
+struct VisionProduct {
+  std::string_view name;
+  double columns = 0, depth = 0;
+  double copies = 1;        ///< of this shape, one after the other
+  bool of_patches = false;  ///< a row for each patch; otherwise for each token of the decoder
+};
+
+/// What makes tokens of the decoder from images: on the stage of the token embedding.
+struct VisionTower {
+  int layers = 0;                     ///< 0: there is none
+  int window = 0, window_layers = 0;  ///< patches that attend to each other in some layers
+  int hidden = 0, heads = 0;
+  int patch = 0, merge = 1;  ///< pixels along a patch, patches along a token of the decoder
+  int image_patches = 0;     ///< of every image; 0: by its size
+  LayerKind block;
+  std::vector<VisionProduct> products;
+  double other_parameters = 0;  ///< outside the layers
+
+  bool present() const { return layers > 0; }
+  double parameters() const;
+  /// Patches of an image of that many pixels.
+  double patches(int height, int width) const;
+  double tokens(int height, int width) const { return patches(height, width) / (merge * merge); }
+  Flop forward_flop(double patches) const;  ///< of one image
+};
+
 struct Model {
   int hidden = 0, vocab = 0;
   int streams = 1;  ///< residual streams of `hidden` values
@@ -66,6 +94,7 @@ struct Model {
   int mtp_layers = 0;                    ///< each repeats a kind plus head and embedding use
   std::uint8_t mtp_kind = 0;             ///< that kind
   double mtp_projection_parameters = 0;  ///< of one module: concatenated inputs to hidden
+  VisionTower vision;
 
   int layers() const { return static_cast<int>(layer_kind.size()); }
   /// Some of the layers have experts.
@@ -73,8 +102,9 @@ struct Model {
     return std::ranges::any_of(kinds,
                                [](const LayerKind& kind) { return kind.feed_forward.routed(); });
   }
-  /// Published convention: the main stack, multi-token-prediction modules left out.
+  /// Published convention: main stack and vision tower, multi-token-prediction modules left out.
   double parameters() const;
+  /// Of the decoder.
   double active_parameters() const;
 };
 

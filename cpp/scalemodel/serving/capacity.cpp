@@ -134,7 +134,12 @@ Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const Serv
   const double ends = layout.pp > 1
                           ? std::max(table, head)
                           : table + model.head_parameters / tp + model.final_norm_parameters;
-  return Bytes{bytes + kElement * ends};
+  // A vision tower is sharded where the degree divides its heads (vLLM and SGLang), else
+  // replicated.
+  const VisionTower& tower = model.vision;
+  const double whole = tower.present() ? tower.parameters() : 0;
+  const double local = tower.present() && tower.heads % layout.tp == 0 ? whole / tp : whole;
+  return Bytes{bytes + kElement * (ends + local)};
 }
 
 namespace {

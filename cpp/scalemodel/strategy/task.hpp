@@ -83,6 +83,9 @@ struct Task {
   Method method = Method::full;
   int lora_rank = 16;
   LoraTargets lora_targets = LoraTargets::attention;
+  int images = 0;  ///< of a sequence, whose tokens are among its own
+  int image_height = 0, image_width = 0;
+  bool frozen_vision = false;
 
   bool operator==(const Task&) const = default;
 };
@@ -108,7 +111,12 @@ struct RecordOf<Task> {
       field("imbalance", &T::imbalance, 1, 1e4, "busiest expert rank over the mean"),
       field("method", &T::method, "which parameters learn"),
       field("lora_rank", &T::lora_rank, 1, 1e5, "rank of the adapters"),
-      field("lora_targets", &T::lora_targets, "matrices with adapters")};
+      field("lora_targets", &T::lora_targets, "matrices with adapters"),
+      field("images", &T::images, 0, 1e6, "images of a sequence, whose tokens are among its own"),
+      field("image_height", &T::image_height, 0, 1e6, "pixels of an image"),
+      field("image_width", &T::image_width, 0, 1e6, "pixels of an image"),
+      field("frozen_vision", &T::frozen_vision,
+            "the vision tower does not learn; its projector does")};
 };
 
 }  // namespace scalemodel

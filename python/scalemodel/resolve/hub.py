@@ -87,6 +87,7 @@ def checkpoint_format(config: Mapping[str, Any]) -> str:
         return "fp8_block" if quantised.get("weight_block_size") else "fp8"
     if method in ("awq", "gptq") and quantised.get("bits", quantised.get("w_bit", 4)) == 4:
         return "int4"
-    if method == "modelopt":
+    # ModelOpt's own file, as some releases copy it, names the algorithm alone.
+    if method == "modelopt" or (not method and "quant_algo" in quantised):
         return {"FP8": "fp8", "NVFP4": "fp4"}.get(str(quantised.get("quant_algo", "")).upper(), "")
     return "mxfp4" if method == "mxfp4" else ""

@@ -19,7 +19,7 @@ from scalemodel.base.units import value_of
 from scalemodel.base.words import named_arguments
 from scalemodel.resolve.hub import checkpoint_format, entry_format, hub_id, is_hub_id
 from scalemodel.resolve.hub_files import HubAddress, hub_address, hub_config
-from scalemodel.resolve.hugging_face import architecture_from_config
+from scalemodel.resolve.hugging_face import architecture_from_config, vision_from_config
 from scalemodel.resolve.reader import Table, is_folder, is_path
 from scalemodel.resolve.unknown import is_hardware, is_model, no_file, swapped, unknown_model
 
@@ -39,6 +39,8 @@ class Model:
         Id of a checkpoint on the Hugging Face Hub; empty where none is known.
     checkpoint : str
         Format of its weights, as `Inference` names it; empty where they are in 16 bits.
+    vision : VisionShape or None
+        The tower of a model that reads images.
     revision : str
         Commit on the Hub that the configuration was read from; empty where it came from elsewhere.
 
@@ -51,6 +53,7 @@ class Model:
 
     name: str
     shape: _core.DecoderShape
+    vision: _core.VisionShape | None = None
     title: str = field(default="", compare=False)
     family: str = field(default="", compare=False)
     hub: str = field(default="", compare=False)
@@ -64,11 +67,11 @@ class Model:
     @cached_property
     def core(self) -> _core.LayeredModel:
         """The engine's layer groups."""
-        return _core.LayeredModel(self.shape)
+        return _core.LayeredModel(self.shape, self.vision)
 
     @property
     def parameters(self) -> int:
-        """Parameters of the main stack (multi-token-prediction modules left out).
+        """Parameters of main stack and vision tower (multi-token-prediction modules left out).
 
         Examples
         --------
@@ -82,8 +85,24 @@ class Model:
         """Parameters one token meets."""
         return int(self.core.active_parameters)
 
+    def image_tokens(self, height: int, width: int) -> int:
+        """Tokens that an image of `height` x `width` pixels becomes.
+
+        Raises
+        ------
+        ScaleModelError : the model reads no images.
+
+        Examples
+        --------
+        >>> model("gemma3_12b").image_tokens(1024, 768)
+        256
+        """
+        if self.vision is None:
+            raise ScaleModelError(f"model={self.name!r}: has no vision tower, and reads no images")
+        return int(self.core.image_tokens(height, width))
+
     def __getstate__(self) -> dict[str, object]:
-        return {key: getattr(self, key) for key in ("shape", *_TEXTS)}
+        return {key: getattr(self, key) for key in ("shape", "vision", *_TEXTS)}
 
     def __repr__(self) -> str:
         billions = self.parameters / 1e9
@@ -101,25 +120,50 @@ _MODEL_KEYS = (
     "hub",
     "aliases",
     "architecture",
+    "vision",
     "parameters",
     "checkpoint",
     "source",
 )
 _KINDS = ("models", "composed")
 _SHAPE_FIELDS = tuple(row["name"] for row in _core.DecoderShape.fields())
+_VISION_FIELDS = tuple(row["name"] for row in _core.VisionShape.fields())
 
 
-def _shape(architecture: Table, where: str) -> _core.DecoderShape:
+def _given(table: Table, section: str, known: tuple[str, ...], where: str) -> dict[str, Any]:
+    """Values of a section of an entry by field."""
     given: dict[str, Any] = {}
-    for key, cell in architecture.items():
+    for key, cell in table.items():
         if key == "source":
             continue
-        if key not in _SHAPE_FIELDS:
+        if key not in known:
             raise ScaleModelError(
-                f"{where}: architecture.{key}: unknown key; {nearest(key, _SHAPE_FIELDS)}",
+                f"{where}: {section}.{key}: unknown key; {nearest(key, known)}",
                 code="unknown_key",
             )
         given[key] = value_of(cell)
+    return given
+
+
+def _vision(table: object, hidden: int, where: str) -> _core.VisionShape | None:
+    if table is None:
+        return None
+    if not isinstance(table, Mapping):
+        raise ScaleModelError(f"{where}: vision={table!r}: must be a table", code="malformed")
+    given = _given(table, "vision", _VISION_FIELDS, where)
+    for key in ("layers", "hidden", "heads", "ffn", "patch"):
+        if key not in given:
+            raise ScaleModelError(f"{where}: vision.{key}: missing")
+    try:
+        vision = _core.VisionShape(**given)
+        _core.check_vision(vision, hidden)
+    except ScaleModelError as error:
+        raise ScaleModelError(f"{where}: {error}", code=error.code) from None
+    return vision
+
+
+def _shape(architecture: Table, where: str) -> _core.DecoderShape:
+    given = _given(architecture, "architecture", _SHAPE_FIELDS, where)
     for key in ("layers", "hidden", "vocab", "heads"):
         if key not in given:
             raise ScaleModelError(f"{where}: architecture.{key}: missing")
@@ -148,15 +192,20 @@ def _model_from_table(table: Table, where: str, *, approximate: bool = False) ->
                     code="unknown_key",
                 )
         name = str(table.get("name", where))
+        shape = _shape(table["architecture"], where)
         return Model(
             name=name,
-            shape=_shape(table["architecture"], where),
+            shape=shape,
+            vision=_vision(table.get("vision"), shape.hidden, where),
             title=str(table.get("title", name)),
             family=str(table.get("family", "")),
             hub=hub_id(table),
             checkpoint=entry_format(table),
         )
     architecture, unknown = architecture_from_config(table, approximate=approximate)
+    vision, left_out = vision_from_config(table)
+    stored = checkpoint_format(table)
+    unknown = sorted({*unknown, *left_out} - ({"quantization_config"} if stored else set()))
     if unknown:
         warnings.warn(
             f"{where}: keys not understood and left out: {', '.join(unknown)}", stacklevel=4
@@ -165,13 +214,15 @@ def _model_from_table(table: Table, where: str, *, approximate: bool = False) ->
     read_as = str(architecture["source"]).partition(", an unknown family ")[2]
     if read_as:
         warnings.warn(f"{where}: an unknown family {read_as}", stacklevel=4)
+    shape = _shape(architecture, where)
     return Model(
         name=name,
-        shape=_shape(architecture, where),
+        shape=shape,
+        vision=_vision(vision, shape.hidden, where),
         title=f"{name} ({read_as})" if read_as else name,
         family=str(table.get("model_type", "")),
         hub=name if is_hub_id(name) else "",
-        checkpoint=checkpoint_format(table),
+        checkpoint=stored,
     )
 
 

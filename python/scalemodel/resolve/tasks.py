@@ -57,6 +57,13 @@ class Training:
     batch_is_limit : bool
         `global_batch` is the most: each replica takes ``global_batch // dp`` sequences, so that
         strategies of different data-parallel degrees differ in batch. Compare them by throughput.
+    images : int
+        Images of a sequence, of a model with a vision tower; their tokens are among the sequence's.
+        The tower stands on the first stage, and without images it is left out.
+    image_height, image_width : int
+        Pixels of an image; towers that scale every image to one size ignore them.
+    frozen_vision : bool
+        The tower does not learn, as in fine-tuning with adapters; its projector does.
 
     Raises
     ------
@@ -86,6 +93,10 @@ class Training:
     moment_bytes: int = 4
     imbalance: float = 1.0
     batch_is_limit: bool = False
+    images: int = 0
+    image_height: int = 0
+    image_width: int = 0
+    frozen_vision: bool = False
     core: _core.Task = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

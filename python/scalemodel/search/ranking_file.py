@@ -140,7 +140,8 @@ def question_document(question: Question) -> dict[str, Any]:
     model, cluster, task, space = question.model, question.cluster, question.task, question.space
     own = {item.name: getattr(task, item.name) for item in fields(task) if item.init}
     document = {
-        "model": {key: getattr(model, key) for key in _MODEL_TEXTS} | {"shape": model.shape},
+        "model": {key: getattr(model, key) for key in _MODEL_TEXTS}
+        | {"shape": model.shape, "vision": model.vision},
         "cluster": {key: getattr(cluster, key) for key in _CLUSTER_TEXTS} | {"core": cluster.core},
         "task": {"kind": type(task).__name__, **own},
         "space": {
@@ -182,6 +183,7 @@ def question_from(document: Mapping[str, Any]) -> Question:
     return Question(
         model=Model(
             shape=_record(_core.DecoderShape, model["shape"]),
+            vision=_record(_core.VisionShape, model["vision"]) if model.get("vision") else None,
             **{key: model.get(key, "") for key in _MODEL_TEXTS},
         ),
         cluster=Cluster(

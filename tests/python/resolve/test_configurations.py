@@ -35,7 +35,7 @@ MEAN_OF_ZERO_EXPERTS = {"meituan-longcat/LongCat-Flash-Chat": 27.955}
 
 
 def read(config: dict[str, Any]) -> sm.Model:
-    """The model of a configuration, whatever keys of its tower or its format are left out."""
+    """The model of a configuration, whatever keys of its format are left out."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return sm.model(config)
@@ -59,7 +59,7 @@ if FOLDER is not None:
             rows = list(csv.DictReader(file))
         far = []
         for row in rows:
-            counted = float(row["counted_text_B"] or row["counted_total_B"])
+            counted = float(row["counted_total_B"])
             config = json.loads((FOLDER / row["file"]).read_text("utf-8"))
             if abs(read(config).parameters / 1e9 / counted - 1) > 0.005:
                 far.append(row["file"])

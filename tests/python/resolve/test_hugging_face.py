@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import scalemodel as sm
 from reference.hugging_face import LLAMA4_MAVERICK, PUBLISHED, Config, llama, without
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.resolve.hugging_face import architecture_from_config
+from scalemodel.resolve.hugging_face import architecture_from_config, vision_from_config
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -77,11 +77,10 @@ def test_unknown_keys_are_reported_with_their_path() -> None:
     assert unknown == ["attn_config.latent_rank", "quantization_config", "state_size"]
 
 
-def test_the_vision_tower_of_a_wrapped_model_is_reported() -> None:
-    _, unknown = architecture_from_config(
-        LLAMA4_MAVERICK | {"vision_config": {"hidden_size": 1408}}
-    )
-    assert unknown == ["vision_config"]
+def test_a_vision_tower_that_is_not_known_is_reported() -> None:
+    config = LLAMA4_MAVERICK | {"vision_config": {"hidden_size": 1408}}
+    assert architecture_from_config(config)[1] == []
+    assert vision_from_config(config) == (None, ["vision_config"])
 
 
 def test_an_unknown_family_lists_the_nearest_first() -> None:

@@ -17,7 +17,7 @@ from scalemodel.search.framework_rules import RULES
 #: Differences of step time or memory that are worth a note, as a fraction.
 _WORTH: Final = 1e-3
 _KNOBS: Final = {str(row["name"]): str(row["meaning"]) for row in _core.Strategy.fields()}
-_TASK: Final = ("global_batch", "sequence", "precision", "attention", "optimizer")
+_TASK: Final = ("global_batch", "sequence", "precision", "attention", "optimizer", "images")
 
 
 def _asked(est: Estimate, **changed: Any) -> Estimate:
@@ -118,8 +118,12 @@ def differences(est: Estimate, read: Settings) -> list[str]:
     if not together:
         return []
     notes = [*_facts(est, read), *_knobs(est, read), *_tasks(est, read)]
-    if read.model is not None and (change := _change(est, _asked(est, model=read.model))):
-        notes.append(f"not expressed: parts of the model: {change}")
+    if read.model is not None:
+        # A decoder that is started alone reads no images, which have a note of their own.
+        sees = est.task.images == 0 or read.model.vision is not None
+        seen = est if sees else _asked(est, task=est.task.replace(images=0))
+        if change := _change(seen, _asked(seen, model=read.model)):
+            notes.append(f"not expressed: parts of the model: {change}")
     return [f"differs from the prediction, all in all: {together}", *notes]
 
 

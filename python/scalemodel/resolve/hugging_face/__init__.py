@@ -21,8 +21,9 @@ from scalemodel.resolve.hugging_face.decoders import (
 from scalemodel.resolve.hugging_face.families import FAMILIES, WRAPPERS
 from scalemodel.resolve.hugging_face.reading import Config, shown
 from scalemodel.resolve.hugging_face.steps import Architecture, check_experts, complete_heads
+from scalemodel.resolve.hugging_face.vision import vision_from_config
 
-__all__ = ["architecture_from_config"]
+__all__ = ["architecture_from_config", "vision_from_config"]
 
 # Left out of the result when they hold; the schema says the same.
 _DEFAULTS: Final[Mapping[str, object]] = {
@@ -76,7 +77,8 @@ def architecture_from_config(
     Parameters
     ----------
     config : mapping
-        The parsed file. Of a model with a vision tower only ``text_config`` is read.
+        The parsed file. Of a model with a vision tower only ``text_config`` is read; the tower is
+        what `vision_from_config` reads.
     approximate : bool
         Read an unknown family as the nearest known shape, which ``source`` of the result names.
 
@@ -104,6 +106,7 @@ def architecture_from_config(
     ['hidden_layers']
     """
     outer = Config(config)
+    outer.value("vision_config")
     model_type = outer.text("model_type")
     unknown: list[str] = []
     if model_type in WRAPPERS or outer.value("text_config")[1] is not None:
