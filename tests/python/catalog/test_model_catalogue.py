@@ -65,8 +65,9 @@ def test_a_name_or_alias_means_one_model() -> None:
 def test_only_keys_of_the_schema(name: str) -> None:
     entry = ENTRIES[name]
     known = {"name", "title", "family", "hub", "aliases", "architecture", "parameters"}
-    known |= {"checkpoint"}
+    known |= {"checkpoint", "vision"}
     assert set(entry) <= known
+    assert entry.get("vision", {"source": "none"})["source"]
     architecture = entry["architecture"]
     assert set(architecture) <= COUNTS | FLAGS | TEXTS | set(CHOICES) | {"source"}
     assert set(architecture) >= REQUIRED
