@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import scalemodel._core as _core
@@ -29,8 +31,13 @@ def stack(name: StackLike) -> _core.Stack:
     if isinstance(name, _core.Stack):
         return name
     entry = catalog.find("stacks", name)
+    return _core.Stack(**_read(entry, "stack"))
+
+
+def _read(entry: str, section: str) -> dict[str, Any]:
+    """Fields of the engine's record that a section of a catalogued stack gives."""
     table = catalog.load("stacks", entry)
-    facts = Reader(table.get("stack", {}), f"stacks/{entry}.toml: stack")
+    facts = Reader(table.get(section, {}), f"stacks/{entry}.toml: {section}")
     given: dict[str, Any] = {}
     for field_name in _STACK_FIELDS:
         key = field_name
@@ -46,7 +53,24 @@ def stack(name: StackLike) -> _core.Stack:
             parse_quantity(cell, dimension, f"stacks/{entry}.toml: {key}") if dimension else cell
         )
     facts.finish()
-    return _core.Stack(**given)
+    return given
+
+
+@catalog.kept(1)
+def eager_facts() -> Mapping[str, Any]:
+    """What a stack of PyTorch has otherwise where nothing compiles the model.
+
+    Returns
+    -------
+    Mapping of str to object
+        Fields of `Stack` -> values.
+
+    Examples
+    --------
+    >>> stack("pytorch_2026").replace(**eager_facts()).fused_loss
+    False
+    """
+    return MappingProxyType(_read(DEFAULT_STACK, "eager"))
 
 
 def stack_text(stack: StackLike) -> str:

@@ -21,6 +21,7 @@ from scalemodel.layer_groups import (
 )
 from scalemodel.layer_groups.estimate import estimate_groups
 from scalemodel.resolve.stack_choice import stack_for, unstated
+from scalemodel.resolve.stacks import eager_facts
 from scalemodel.resolve.tasks import Precision, Training
 from scalemodel.validation.place import Place, cluster_of, place
 from scalemodel.validation.rows import Row, SkippedRowError, Table, require_columns
@@ -61,10 +62,6 @@ _PIXELS = {"unet": 8, "linear": 32, "": 16}
 _FRAMES = 4
 #: Samples at a time of an accelerator that generates as many as it can, where a row says nothing.
 _OFFLINE_BATCH = 8
-#: Seconds of the CPU for a kernel that an eager framework launches: steps of PyTorch 2.11 without a
-#: compiler took 24 to 37 us a kernel on hosts of one H200 and one H100
-#: (tests/benchmarks/training_steps.py).
-_EAGER_LAUNCH_S = 30e-6
 _SHARDINGS = {"ddp": "ddp", "zero1": "zero1", "zero2": "zero1", "zero3": "fsdp", "hsdp": "fsdp"}
 
 
@@ -209,9 +206,7 @@ def _serving_stack(row: Row) -> str | _core.Stack:
         return "tensorrt_diffusion"
     if "compile" in row.text("compiled").lower():
         return "xdit"
-    return resolve.stack("xdit").replace(
-        fused_norm=False, fused_rope=False, fused_activation=False, host_launch_s=_EAGER_LAUNCH_S
-    )
+    return resolve.stack("xdit").replace(fused_norm=False, **eager_facts())
 
 
 def _serving(row: Row) -> Prediction:

@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scalemodel import resolve
 from scalemodel.resolve import recipes
 from scalemodel.resolve.stack_choice import stack_for, unstated
+from scalemodel.resolve.stacks import eager_facts
 from scalemodel.resolve.tasks import Precision
 from scalemodel.validation.architecture import architecture
 from scalemodel.validation.place import frozen, place
@@ -365,16 +367,18 @@ _STATED_FACTS: tuple[tuple[str, str, bool, bool], ...] = (
     (r"cuda[-_ ]?graph", "cuda_graphs", True, True),
     (r"full[-_ ]iteration", "cuda_graphs", True, False),
     (r"\bautocast\b", "autocast", True, True),
-    (r"\beager\b", "fused_activation", False, False),
-    (r"\beager\b", "fused_rope", False, False),
-    (r"\beager\b", "fused_loss", False, False),
-    (r"\beager\b", "softmax_loss", True, False),
 )
 
 
-def _facts(row: Row, recipe: recipes.Recipe) -> dict[str, object]:
-    """What the run says of its software, and what its recipe says where the run is silent."""
+def _facts(row: Row, recipe: recipes.Recipe, stack: str) -> dict[str, object]:
+    """What the run says of its software, and what its recipe says where the run is silent.
+
+    A stack without fused activations is one that nothing compiles: it says itself what it costs.
+    """
     facts = dict(recipe.stack)
+    eager = states(row.text("other_flags").lower(), r"\beager\b")
+    if eager and resolve.stack(stack).fused_activation:
+        facts |= eager_facts()
     text = "; ".join((row.text("other_flags"), row.text("overlap"))).lower()
     if modules := named_modules(stated(row)):
         facts["selective_modules"] = modules
@@ -399,6 +403,22 @@ def fill_batch(row: Row, micro_batch: int, data_parallel: int, notes: list[str])
     if passes * wave != batch:
         notes.append(f"global_batch {batch} takes the {passes} micro-batches of {passes * wave}")
     return passes * wave
+
+
+def _adapters(flags: str, notes: list[str]) -> dict[str, Any]:
+    """Rank of low-rank adapters and where they sit, by the flags of a row in lower case."""
+    rank = re.search(r"\blora_rank\s*=\s*(\d+)", flags)
+    targets = re.search(r"\blora_targets\s*=\s*(attention|all)\b", flags)
+    if rank is None:
+        notes.append("LoRA rank 16 assumed")
+    elif int(rank.group(1)) < 1:
+        raise SkippedRowError("illegal:lora_rank")
+    if targets is None:
+        notes.append("LoRA on attention assumed")
+    return {
+        "lora_rank": int(rank.group(1)) if rank else 16,
+        "lora_targets": targets.group(1) if targets else "attention",
+    }
 
 
 def question(row: Row, *, stack: str | None = None) -> Question:
@@ -445,8 +465,7 @@ def question(row: Row, *, stack: str | None = None) -> Question:
     elif re.search(r"\beager\b", flags):
         task["fused_norm"] = False
     if method == "lora":
-        task |= {"lora_rank": 16, "lora_targets": "attention"}
-        notes.append("LoRA rank 16 on attention assumed")
+        task |= _adapters(flags, notes)
     return Question(
         model=frozen(model),
         accelerator=where.accelerator,
@@ -462,5 +481,5 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         recomputations=recomputations,
         notes=tuple(notes),
         spare_recomputations=tuple(r for r in left_open if r not in recomputations),
-        facts=frozen(_facts(row, recipe)),
+        facts=frozen(_facts(row, recipe, stack)),
     )

@@ -261,6 +261,18 @@ def test_the_task_says_what_learns() -> None:
     lora = asked(task="LoRA (MLPerf)")
     assert lora.method == "lora"
     assert dict(lora.task)["lora_rank"] == 16
+    assert {"LoRA rank 16 assumed", "LoRA on attention assumed"} <= set(lora.notes)
+
+
+def test_flags_say_where_adapters_sit() -> None:
+    said = asked(task="LoRA", other_flags="eager;lora_rank=8;lora_targets=all")
+    assert dict(said.task)["lora_rank"] == 8
+    assert dict(said.task)["lora_targets"] == "all"
+    assert not any("LoRA" in note for note in said.notes)
+    other = asked(task="LoRA", other_flags="lora_targets=embeddings")
+    assert dict(other.task)["lora_targets"] == "attention"
+    with pytest.raises(SkippedRowError, match="illegal:lora_rank"):
+        asked(task="LoRA", other_flags="lora_rank=0")
 
 
 def test_flags_reach_the_task() -> None:
@@ -274,8 +286,28 @@ def test_flags_reach_the_task() -> None:
     assert dict(kernels.facts) == {
         **dict.fromkeys(("fused_activation", "fused_rope", "fused_loss"), False),
         **dict.fromkeys(("softmax_loss", "autocast"), True),
+        "host_launch_s": pytest.approx(30e-6),
     }
     assert dict(asked(other_flags="autocast;compile=blocks").facts) == {"autocast": True}
+
+
+def test_stacks_that_nothing_compiles_say_themselves_what_they_cost() -> None:
+    own = asked(framework="Transformers, PEFT", other_flags="eager", year="2026")
+    assert own.stack == "transformers"
+    assert own.facts == ()
+
+
+@pytest.mark.parametrize("framework", ["TRL", "Hugging Face Transformers 5.24", "Axolotl"])
+def test_short_steps_of_transformers_wait_for_the_cpu(framework: str, predicted) -> None:
+    # 16 layers of 1.5 ms and more, timed with tensors that cost nothing.
+    short = LLAMA | LLAMA_1B | {"task": "LoRA", "framework": framework, "year": "2026"}
+    short |= dict.fromkeys(("n_gpus", "tp", "pp", "dp", "vpp", "global_batch", "micro_batch"), "1")
+    one, four = (
+        float(predicted(short | {"seq_len": length})["predicted_step_time_s"].iloc[0])
+        for length in ("128", "512")
+    )
+    assert one > 16 * 1.5e-3
+    assert four == pytest.approx(one, rel=0.1)
 
 
 LLAMA_1B = {
