@@ -4,6 +4,12 @@
 
 Only torch is needed; what its version or the accelerator lacks is printed and left out. On a CPU
 (--device cpu) sizes shrink, and times mean nothing: it shows that every case runs.
+
+One H200 (2026-11-27, torch 2.11.0, CUDA 13.0), TFLOP/s of products of 4,096 and 8,192: BF16 690 and
+788; FP8 by tensor 1,098 and 1,464, by row 1,110 and 1,508 (exact sums 1,016 and 1,388): here rows
+cost nothing. Weights in 4 bits by tinygemm's kernel, one row: 25 and 41 us, BF16 35 and 60. SwiGLU:
+648 us, 598 compiled; clamped with biases 2,374, compiled 611: four times the bytes. AdamW of Llama
+3.2 1B: 8.5 ms fused (3.2 TB/s), 20.8 by lists; torch.optim.Muon 100 ms, of 8 layers of 8B 296 ms.
 """
 
 from __future__ import annotations
