@@ -9,7 +9,15 @@ import pytest
 
 import scalemodel as sm
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.studies.neo import TABLES_OF_A, throughput, with_tables
+from scalemodel.studies.neo import (
+    OPERATIONS,
+    RUNS,
+    TABLES_OF_A,
+    operations,
+    readings,
+    throughput,
+    with_tables,
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +75,51 @@ def test_a_model_of_tables_of_many_sizes_is_refused() -> None:
         with_tables(sm.compose("dlrm_dcnv2"), 8)
 
 
-def test_an_unknown_run_is_refused() -> None:
+def test_an_unknown_run_or_rate_is_refused() -> None:
     with pytest.raises(ScaleModelError, match="names: 'B': must be of"):
         throughput(["B"])
+    with pytest.raises(ScaleModelError, match="names: 'B': must be of"):
+        operations(["B"])
+    with pytest.raises(ScaleModelError, match="exchange='fast': must be one of 'catalogue'"):
+        throughput(["I, 128 accelerators"], exchange="fast")  # type: ignore[arg-type]
+
+
+def test_only_what_is_not_measured_is_computed_by_the_original(runs: pd.DataFrame) -> None:
+    assert set(runs[runs.computed].name) == {"A, 8 accelerators"}
+    # The original prints 0.14 million queries/s for it.
+    assert RUNS["A, 8 accelerators"].samples_per_s() == pytest.approx(0.14e6, rel=0.02)
+
+
+def test_operations_differ_from_the_original_as_its_formulas_do() -> None:
+    """Of equal tables: updates move more than lookups, pooled rows more than it divides them to."""
+    ratio = operations().set_index(["name", "operation"]).ratio
+    assert len(ratio) == len(RUNS) * len(OPERATIONS)
+    large, small = ratio["A, 128 accelerators"], ratio["A, 8 accelerators"]
+    # It sends twice the rows that are not pooled, 15 a bag, over the ranks: 30/8 of what leaves a
+    # rank on 8 accelerators, 30/128 of it on 128. Indices travel beside them here, and adapters
+    # carry more than it takes them to.
+    assert small["all_to_all"] < 0.5
+    assert large["all_to_all"] > 1.5
+    # Its backward pass reads rows once more and writes none.
+    assert large["lookup"] > 1.5
+    assert small["lookup"] > 1.5
+    # It sends a gradient once over NVLinks, a ring 2 (n - 1)/n times.
+    assert small["all_reduce"] == pytest.approx(2 * 7 / 8 * 200 / 230, rel=0.1)
+
+
+def test_two_rates_of_an_exchange_enclose_model_a_of_1024_tables(
+    summary_line: Callable[[str], None],
+) -> None:
+    """No rate of an all-to-all on ZionEX is public beside the one in the original's settings."""
+    table = readings()
+    for row in table.itertuples():
+        summary_line(
+            f"Neo, {row.name}, {row.tables} tables, rate of the {row.exchange}: "
+            f"{row.samples_per_s / 1e6:.3f} MQPS ({row.error_fraction:+.0%})"
+        )
+    error = table.set_index(["name", "tables", "exchange"]).error_fraction
+    a, i = error["A, 128 accelerators"], error["I, 128 accelerators"]
+    assert -0.2 < a[1024, "original"] < 0 < a[1024, "catalogue"] < 0.2
+    # With the original's number of tables and its rate neither runs half as fast as published.
+    assert a[4096, "original"] < -0.5
+    assert i[512, "original"] < -0.5
