@@ -39,7 +39,23 @@ def check(job: dict[str, Any]) -> None:
     assert read.train_batch_size == table["train_batch_size"]
     assert read.gradient_accumulation_steps == table["gradient_accumulation_steps"]
     assert read.zero_optimization_stage == table["zero_optimization"]["stage"]
+    _check_optimizer(read)
     assert tensor_parallel.get_tensor_parallel_config(table).autotp_size in (0, degrees)
+
+
+def _check_optimizer(read: Any) -> None:
+    """What the engine asks: a name of its own or of PyTorch, and ZeRO only what it was told."""
+    import torch
+    from deepspeed.runtime.config import DEEPSPEED_OPTIMIZERS
+
+    name, stage = read.optimizer_name, read.zero_optimization_stage
+    if name is not None and name not in DEEPSPEED_OPTIMIZERS:
+        assert hasattr(torch.optim, name), f"{name} is not a supported DeepSpeed Optimizer"
+        assert stage == 0 or read.zero_allow_untested_optimizer, "untested ZeRO optimizer"
+    if name == "muon" and stage == 3:
+        assert not read.zero_config.reduce_scatter, (
+            "Muon and reduce scatter cannot be used together"
+        )
 
 
 answer(check)

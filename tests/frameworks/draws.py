@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import scalemodel as sm
+from scalemodel.search.framework_optimizers import OPTIMIZERS
 from scalemodel.search.frameworks import KNOBS
 
 DENSE = (
@@ -72,8 +73,16 @@ def _space(random: np.random.Generator, framework: str) -> sm.Space:
     return sm.Space(**fixed)
 
 
-def _task(random: np.random.Generator, cluster: sm.Cluster) -> sm.Training:
-    """A batch, a length, and a format that the accelerator has."""
+def _optimizer(random: np.random.Generator, framework: str) -> str:
+    """Adam, or now and then another that the framework has."""
+    names = OPTIMIZERS[framework][0]
+    if len(names) == 1 or random.random() < 0.7:
+        return "adam"
+    return str(random.choice(names[1:]))
+
+
+def _task(random: np.random.Generator, cluster: sm.Cluster, framework: str) -> sm.Training:
+    """A batch, a length, a format that the accelerator has and an optimizer of the framework."""
     known = ["bf16", "bf16", "fp16"]
     if "a100" not in cluster.name:
         known.append("fp8")
@@ -81,6 +90,7 @@ def _task(random: np.random.Generator, cluster: sm.Cluster) -> sm.Training:
         global_batch=cluster.accelerators * int(random.choice([1, 2, 4, 6, 16])),
         sequence=int(random.choice([1024, 2048, 4096, 6144, 8192, 16384, 32768, 131072])),
         precision=str(random.choice(known)),  # type: ignore[arg-type]
+        optimizer=_optimizer(random, framework),  # type: ignore[arg-type]
     )
 
 
@@ -91,7 +101,7 @@ def _question(random: np.random.Generator, framework: str) -> tuple[Any, ...]:
     nodes = int(random.choice([1, 2, 3, 4, 8, 16, 32] if "nvl72" not in name else [1, 2, 4]))
     cluster = sm.cluster(name, nodes=nodes)
     stack = str(random.choice(STACKS[framework]))
-    return str(random.choice(listed)), cluster, _task(random, cluster), stack
+    return str(random.choice(listed)), cluster, _task(random, cluster, framework), stack
 
 
 def offered(framework: str, count: int, seed: int, each: int = 8) -> Iterator[sm.Estimate]:

@@ -6,6 +6,7 @@ Reads a list of commands as JSON, and writes one line for each: an empty one, or
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import types
@@ -44,6 +45,19 @@ def check(command: dict[str, Any]) -> None:
     args = arguments.parse_args()
     arguments.validate_args(args)
     arguments.core_transformer_config_from_args(args)
+    _check_optimizer(args)
+
+
+def _check_optimizer(args: Any) -> None:
+    """What ``get_megatron_optimizer`` asks before it makes one: it needs the model."""
+    from megatron.core.optimizer import OptimizerConfig
+
+    names = [field.name for field in dataclasses.fields(OptimizerConfig)]
+    config = OptimizerConfig(**{name: getattr(args, name) for name in names if hasattr(args, name)})
+    if config.optimizer not in ("adam", "sgd"):
+        assert not config.fp16, "emerging optimizer with fp16"
+        # Parameters that are no matrices lie in buffers of the scalar optimizer of Muon.
+        assert config.optimizer == "muon" or not args.use_layer_wise_distributed_optimizer
 
 
 answer(check, have_transformer_engine)

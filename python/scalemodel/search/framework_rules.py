@@ -12,6 +12,12 @@ from typing import Final
 
 from scalemodel.resolve.tasks import FineTuning
 from scalemodel.search.framework_cases import Case, Rule
+from scalemodel.search.framework_optimizers import (
+    BRIDGE_RULES,
+    DEEPSPEED_RULES,
+    EMERGING_RULES,
+    optimizer_rule,
+)
 
 #: Frameworks that build their models from Megatron-Core.
 MEGATRON_CORE: Final = ("megatron", "megatron_bridge", "nemo")
@@ -70,19 +76,7 @@ def _is_fsdp(case: Case) -> bool:
     return case.strategy.sharding in ("zero2", "zero3", "hsdp")
 
 
-def _optimizers(source: str, *written: str) -> Rule:
-    """A rule of the optimizers that a script can be written for."""
-    listed = ", ".join(written)
-    return Rule(
-        "optimizer",
-        f"scripts are written for {listed} alone",
-        source,
-        lambda case: case.task.optimizer not in written,
-    )
-
-
 _MEGATRON_CORE: Final = (
-    _optimizers(f"{_ARGUMENTS}: --optimizer", "adam", "sgd", "sgd_momentum"),
     Rule(
         "layers",
         "layers must divide by pp * vpp, or a pipeline layout must be written",
@@ -217,8 +211,12 @@ _MEGATRON_CORE: Final = (
     ),
 )
 
+_MEGATRON: Final = (optimizer_rule("megatron"), *_MEGATRON_CORE, *EMERGING_RULES)
 _BRIDGE: Final = (
+    optimizer_rule("megatron_bridge"),
     *_MEGATRON_CORE,
+    *EMERGING_RULES,
+    *BRIDGE_RULES,
     Rule(
         "placement",
         "Megatron FSDP needs the pipeline outermost (tp-cp-dp-pp)",
@@ -228,6 +226,7 @@ _BRIDGE: Final = (
 )
 
 _NEMO: Final = (
+    optimizer_rule("nemo"),
     *_MEGATRON_CORE,
     Rule(
         "tensor_groups",
@@ -386,17 +385,13 @@ _TORCHTITAN: Final = (
             case.strategy.ep > 1 and case.degrees.etp > 1 and bool(case.stack.deduplicated_dispatch)
         ),
     ),
-    Rule(
-        "optimizer",
-        "the optimizers are Adam and AdamW",
-        "pytorch/torchtitan, torchtitan/components/optimizer.py",
-        lambda case: case.task.optimizer != "adam",
-    ),
+    optimizer_rule("torchtitan"),
 )
 
 # -------------------------------------------------------------------- DeepSpeed and Accelerate
 _DEEPSPEED_RULES: Final = (
-    _optimizers("deepspeedai/DeepSpeed, deepspeed/runtime/config.py: optimizer", "adam"),
+    optimizer_rule("deepspeed"),
+    *DEEPSPEED_RULES,
     Rule(
         "heads",
         "heads must divide by tp * cp: Ulysses exchanges heads",
@@ -441,7 +436,7 @@ def _bad_mesh(case: Case) -> bool:
 
 
 _ACCELERATE_RULES: Final = (
-    _optimizers("huggingface/accelerate: the script makes it", "adam"),
+    optimizer_rule("accelerate"),
     Rule(
         "mesh",
         "tensor and context parallelism need FSDP over ranks of dp, and FSDP some ranks to shard "
@@ -472,7 +467,7 @@ _ACCELERATE_RULES: Final = (
 )
 
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
-    "megatron": _MEGATRON_CORE,
+    "megatron": _MEGATRON,
     "megatron_bridge": _BRIDGE,
     "nemo": _NEMO,
     "torchtitan": _TORCHTITAN,

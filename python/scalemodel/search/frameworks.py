@@ -12,6 +12,7 @@ from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.tasks import Training
 from scalemodel.search.framework_cases import Case, Rule
+from scalemodel.search.framework_optimizers import check_optimizer
 from scalemodel.search.framework_rules import FRAMEWORKS, RULES
 from scalemodel.search.ranking import Question, Ranking
 from scalemodel.search.space import Space
@@ -225,7 +226,8 @@ def startable(question: Question, framework: str, run: Callable[[Question], Rank
     A prefix of a longer ranking is the shorter one, so that what is left is exact.
     """
     q, stack = question, resolve.stack(question.stack)
-    space = expressible(q.space, known_framework(framework), q.model, q.cluster, q.task)
+    check_optimizer(known_framework(framework), q.task)
+    space = expressible(q.space, framework, q.model, q.cluster, q.task)
     question = replace(question, space=space, framework=framework)
     asked = max(_ASKED, question.kept)
     while True:

@@ -27,6 +27,7 @@ from scalemodel.interop.settings.question import Job, Settings, job_of
 from scalemodel.interop.settings.schedulers import SCHEDULERS
 from scalemodel.interop.settings.sources import stack_of_script, values_of
 from scalemodel.resolve.stacks import stack_text
+from scalemodel.search.framework_optimizers import check_optimizer
 from scalemodel.search.framework_rules import FRAMEWORKS
 
 __all__ = ["Launch", "Settings", "launch", "read_settings"]
@@ -121,7 +122,8 @@ def launch(est: Estimate, framework: str, *, scheduler: str | None = None) -> La
 
     Raises
     ------
-    ScaleModelError : unknown framework or scheduler, or a strategy that cannot run.
+    ScaleModelError : unknown framework or scheduler, a strategy that cannot run, or an optimizer
+        that the framework does not have; the message lists those it has.
 
     Examples
     --------
@@ -137,6 +139,7 @@ def launch(est: Estimate, framework: str, *, scheduler: str | None = None) -> La
     if scheduler is not None:
         scheduler = _known("scheduler", scheduler, SCHEDULERS)
     job = job_of(est)
+    check_optimizer(framework, job.task)
     written = _WRITERS[framework](job)
     read = read_settings(
         framework, written.script(), accelerators=job.accelerators, stack=stack_of(est)

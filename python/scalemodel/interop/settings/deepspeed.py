@@ -19,7 +19,14 @@ from scalemodel.interop.settings.question import Job, Settings
 
 _STAGE: Final = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "hsdp": 3}
 _FILE: Final = "ds_config.json"
-
+#: What asks for an optimizer; the script makes Adam where nothing does.
+_OPTIMIZER: Final[dict[str, dict[str, Any]]] = {
+    "sgd": {"type": "SGD", "params": {"lr": 1e-4}},
+    "sgd_momentum": {"type": "SGD", "params": {"lr": 1e-4, "momentum": 0.9}},
+    "muon": {"type": "Muon", "params": {"lr": 1e-4, "momentum": 0.95}},
+    "lion": {"type": "Lion", "params": {"lr": 1e-4}},
+}
+_OPTIMIZER_READ: Final = {"adam": "adam", "adamw": "adam", "muon": "muon", "lion": "lion"}
 
 #: What only the owner of the job knows, by the names of Hugging Face's training arguments.
 _RUN: Final = (
@@ -40,6 +47,8 @@ def write(job: Job) -> Launch:
         notes.append(f"recompute={plan.recompute}: checkpoint layers in the model's code")
     if job.precision not in ("bf16", "fp16", "fp32"):
         notes.append(f"not expressed: {job.precision}")
+    if job.task.optimizer in _OPTIMIZER:
+        notes.append(f"optimizer.params.lr of {_FILE} is a placeholder: set it for yours")
     return Launch(
         framework="deepspeed",
         command=job.torchrun("train.py", "--deepspeed", "--deepspeed_config", _FILE),
@@ -83,6 +92,11 @@ def _configuration(job: Job) -> dict[str, Any]:
             "partition_activations": False,
             "cpu_checkpointing": plan.offload_activations,
         }
+    if job.task.optimizer in _OPTIMIZER:
+        table["optimizer"] = _OPTIMIZER[job.task.optimizer]
+    if job.task.optimizer.startswith("sgd") and plan.sharding != "ddp":
+        # ZeRO names those that it was tried with, which are not PyTorch's SGD: zero/utils.py.
+        table["zero_allow_untested_optimizer"] = True
     return table
 
 
@@ -105,6 +119,16 @@ def _gradients_fp32(values: dict[str, Any], stage: int) -> bool:
     sixteen = any(_table(values, name).flag("enabled") for name in ("bf16", "fp16"))
     named = _table(values, "data_types").text("grad_accum_dtype")
     return not sixteen or (stage > 0 and named in ("fp32", "float32"))
+
+
+def _optimizer(values: dict[str, Any]) -> str:
+    """The optimizer that a configuration names; empty where none, or one that is not ours."""
+    given = _table(values, "optimizer")
+    named = given.text("type")
+    if named == "sgd":
+        momentum = str(_table({"params": given.raw("params") or {}}, "params").raw("momentum"))
+        return "sgd" if momentum in ("None", "0", "0.0") else "sgd_momentum"
+    return _OPTIMIZER_READ.get(named, "")
 
 
 def read(values: dict[str, Any], accelerators: int, base: _core.Stack) -> Settings:
@@ -139,4 +163,8 @@ def read(values: dict[str, Any], accelerators: int, base: _core.Stack) -> Settin
         "overlap_grad_reduce": strategy.overlap_grad_reduce == "on",
     }
     stack = with_facts(base, "deepspeed", stated)
-    return Settings("deepspeed", None, None, strategy, accelerators, stack=stack)
+    optimizer = _optimizer(values)
+    unread = ("optimizer",) if "optimizer" in values and not optimizer else ()
+    return Settings(
+        *("deepspeed", None, None, strategy, accelerators, unread), stack=stack, optimizer=optimizer
+    )

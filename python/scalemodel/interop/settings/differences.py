@@ -82,12 +82,17 @@ def _knobs(est: Estimate, read: Settings) -> list[str]:
     return notes
 
 
+def _task(est: Estimate, read: Settings) -> Training:
+    """The task that settings start; what they leave open is as it was predicted."""
+    task: Training = est.task if read.task is None else read.task
+    return task.replace(optimizer=read.optimizer) if read.optimizer else task
+
+
 def _tasks(est: Estimate, read: Settings) -> list[str]:
-    if read.task is None:
-        return []
     notes = []
+    task = _task(est, read)
     for name in _TASK:
-        asked, started = getattr(est.task, name), getattr(read.task, name)
+        asked, started = getattr(est.task, name), getattr(task, name)
         if asked == started:
             continue
         change = _change(est, _asked(est, task=est.task.replace(**{name: started})))
@@ -98,11 +103,10 @@ def _tasks(est: Estimate, read: Settings) -> list[str]:
 
 def started(est: Estimate, read: Settings) -> Estimate:
     """The estimate of what settings start; what they leave open is as it was predicted."""
-    task: Training = est.task if read.task is None else read.task
     return _asked(
         est,
         model=read.model or est.model,
-        task=task,
+        task=_task(est, read),
         strategy=read.strategy,
         stack=read.stack,
     )

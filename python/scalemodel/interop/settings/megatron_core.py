@@ -24,6 +24,15 @@ _UNFUSED_KERNELS: Final = ("unfused", "fused_softmax")
 _BLOCK_SCALED: Final = ("blackwell", "rubin")
 #: Parts of a layer that a CUDA graph of Transformer Engine can hold beside dropless experts.
 _GRAPHS: Final = ("attn", "moe_router", "moe_preprocess")
+#: What asks for an optimizer; Adam is there where nothing does.
+_OPTIMIZER: Final[dict[str, dict[str, object]]] = {
+    "adam": {},
+    "sgd": {"optimizer": "sgd", "sgd_momentum": 0.0},
+    "sgd_momentum": {"optimizer": "sgd", "sgd_momentum": 0.9},
+    # Five Newton-Schulz steps, and a shard of a tensor-parallel rank is a matrix of its own.
+    "muon": {"optimizer": "muon", "muon_num_ns_steps": 5, "muon_tp_mode": "blockwise"},
+    "lion": {"optimizer": "lion"},
+}
 
 
 @dataclass(frozen=True)
@@ -258,9 +267,7 @@ def software(job: Job) -> list[Setting]:
     settings += _of("overlap", tp_comm_overlap=job.overlaps_tp)
     if plan.pp > 1 and plan.vpp > 1:
         settings += _of("overlap", overlap_p2p_comm=bool(stack.overlap_p2p))
-    if task.optimizer != "adam":
-        settings += _of("optimizer", optimizer="sgd")
-        settings += _of("optimizer", sgd_momentum=0.9 if "momentum" in task.optimizer else 0.0)
+    settings += _of("optimizer", **_OPTIMIZER[task.optimizer])
     if job.model.shape.experts:
         settings += _expert_software(job)
     return settings + _precision(job)

@@ -42,14 +42,18 @@ _IRRELEVANT: Final = (
         "manual_gc",
     ),
     *("moe_aux", "moe_grouped", "moe_permute", "moe_router_load", "moe_token"),
-    *("master", "max_position", "merge"),
+    *("lion", "master", "max_position", "merge", "muon"),
     *("min_lr", "mock", "nnodes", "no_bias", "no_load", "no_save", "node", "nproc", "num_workers"),
     *("optimizer", "override", "rdzv", "rotary", "save", "seed", "split", "start", "tensorboard"),
     *("tiktoken", "timing", "tokenizer", "train_iters", "train_samples", "use_mcore", "valid"),
     *("vocab_file", "wandb", "weight_decay", "use_cpu_init", "module"),
 )
-
-
+#: Settings of Muon that cost something, as they are predicted.
+_MUON: Final = {
+    **{"muon_num_ns_steps": "5", "muon_tp_mode": "blockwise", "muon_scalar_optimizer": "adam"},
+}
+#: Optimizers of Megatron-Core that `Training` does not know.
+_NOT_OURS: Final = ("soap", "adaptive_muon")
 #: What goes with other settings and changes nothing that is predicted.
 _SAID_ALREADY: Final = (
     *("moe_flex_dispatcher_backend", "moe_enable_deepep", "cross_entropy_fusion_impl"),
@@ -209,7 +213,9 @@ def _pattern(given: Given) -> str | None:
 def _sharding(given: Given) -> tuple[str, int]:
     """Sharding, and into how many copies a fully sharded model is replicated."""
     fsdp = given.flag("use_megatron_fsdp", "use_custom_fsdp", "use_torch_fsdp2")
-    distributed = given.flag("use_distributed_optimizer")
+    # The older name of Muon whose states are sharded says the sharding as well.
+    layers = given.text("optimizer") == "dist_muon"
+    distributed = given.flag("use_distributed_optimizer") or layers
     usual = "zero3" if fsdp else "zero1" if distributed else "ddp"
     kept = given.choice(_SHARDING_READ, "data_parallel_sharding_strategy", default=usual)
     copies = given.count("num_distributed_optimizer_instances", default=1)
@@ -317,8 +323,6 @@ def _task(given: Given) -> Training | None:
     if batch is None or sequence is None:
         return None
     backend = given.text("attention_backend", default="auto")
-    momentum = given.raw("sgd_momentum")
-    plain = given.text("optimizer", default="adam") == "sgd"
     return Training(
         global_batch=given.count("global_batch_size"),
         sequence=given.count("seq_length", "encoder_seq_length"),
@@ -326,8 +330,21 @@ def _task(given: Given) -> Training | None:
         attention="unfused" if backend in ("unfused", "local") else "stack",
         gradient_precision="fp32" if _gradients_fp32(given, _precision(given)) else "bf16",
         dropout=_dropout(given),
-        optimizer="adam" if not plain else "sgd_momentum" if momentum is not None else "sgd",
+        optimizer=_optimizer(given),  # type: ignore[arg-type]
     )
+
+
+def _optimizer(given: Given) -> str:
+    named = given.text("optimizer", default="adam")
+    if named in _NOT_OURS:
+        raise ScaleModelError(
+            f"megatron: optimizer={named!r}: is not predicted; adam, sgd, muon and lion are",
+            code="malformed_setting",
+        )
+    momentum = str(given.raw("sgd_momentum"))  # 0.9 where nothing says it: optimizer_config.py
+    if named == "sgd":
+        return "sgd" if momentum in ("0", "0.0") else "sgd_momentum"
+    return {"muon": "muon", "dist_muon": "muon", "lion": "lion"}.get(named, "adam")
 
 
 def _dropout(given: Given) -> bool:
@@ -421,7 +438,8 @@ def read(
     strategy = _strategy(given, layers, accelerators)
     task = _task(given)
     stack = with_facts(base, framework, _facts(given, base, layers))
-    unread = [name for name in given.unread() if not name.startswith(_IRRELEVANT)]
+    other = [name for name, usual in _MUON.items() if given.text(name, default=usual) != usual]
+    unread = sorted([*(n for n in given.unread() if not n.startswith(_IRRELEVANT)), *other])
     return Settings(
         framework=framework,
         model=model_of(architecture, "megatron") if architecture else None,

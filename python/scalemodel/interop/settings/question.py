@@ -36,6 +36,8 @@ class Settings:
     stack : Stack
         The software stack asked for, with the facts that the settings state: what they overlap and
         fuse, how experts exchange tokens, in what format gradients add up.
+    optimizer : str
+        The one that settings without a task name (DeepSpeed); empty where they name none.
 
     Examples
     --------
@@ -52,6 +54,7 @@ class Settings:
     accelerators: int = 0
     unread: tuple[str, ...] = ()
     stack: _core.Stack = field(default_factory=lambda: resolve.stack(DEFAULT_STACK))
+    optimizer: str = ""
 
 
 @dataclass(frozen=True)
