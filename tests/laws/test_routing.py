@@ -235,3 +235,14 @@ def test_the_best_of_all_routings_drains_no_later_than_greedy(seed: int, model: 
     greedy = sm.route(fabric, frame, policy="greedy", model=model)
     assert best.drain_s <= greedy.drain_s * (1 + 1e-9)
     assert not has_smaller_values(best.values_steps_per_s, greedy.values_steps_per_s)
+
+
+@pytest.mark.slow
+def test_five_hundred_instances_stay_within_five_percent_and_before_greedy() -> None:
+    gaps = []
+    for seed in range(500):
+        fabric, frame = unequal_instance(seed)
+        found, greedy = (sm.route(fabric, frame, policy=name) for name in ("balanced", "greedy"))
+        assert found.drain_s <= greedy.drain_s * (1 + 1e-9), seed
+        gaps.append(found.gap_fraction)
+    assert np.mean(np.array(gaps) <= 0.05 + 1e-9) >= 0.95

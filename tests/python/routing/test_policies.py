@@ -73,3 +73,33 @@ def test_the_solver_answers_in_time_with_its_gap() -> None:
     assert solved.bound_s <= solved.drain_s * (1 + 1e-9)
     assert solved.drain_s <= balanced.drain_s * (1 + 1e-9)
     assert solved.drain_s == pytest.approx(solved.columns["objective_s"])
+
+
+def published_patterns(hosts: int, ports: int) -> dict[str, np.ndarray]:
+    """Destinations of every host as in Hedera (NSDI 2010): stride, random, staggered."""
+    random, host = np.random.default_rng(1), np.arange(hosts)
+    pod, edge = hosts // ports, ports // 2
+    patterns = {f"stride {i}": (host + i) % hosts for i in (1, edge, pod, hosts // 2)}
+    patterns["random"] = (host + random.integers(1, hosts, hosts)) % hosts
+    for name, at_edge, in_pod in (("staggered .5 .3", 0.5, 0.3), ("staggered .2 .3", 0.2, 0.3)):
+        draw = random.random(hosts)
+        within = np.where(draw < at_edge, edge, np.where(draw < at_edge + in_pod, pod, hosts))
+        first = host // within * within
+        patterns[name] = first + (host - first + random.integers(1, within)) % within
+    return patterns
+
+
+def test_hedera_reaches_the_published_share_of_every_published_pattern() -> None:
+    """NSDI 2010: 96 % of the optimal bisection; spraying reaches the optimum of a fat tree."""
+    fabric = sm.Fabric.fat_tree(ports=8)
+    for name, destination in published_patterns(128, 8).items():
+        flows = pd.DataFrame({"job": np.arange(128), "source": np.arange(128)})
+        flows["destination"], flows["size_bytes"] = destination, 1e9
+        carried = {
+            policy: sm.route(fabric, flows, policy=policy).flows().rate_bytes_per_s.sum()
+            for policy in ("hedera", "ecmp", "spray")
+        }
+        assert carried["hedera"] >= 0.9 * carried["spray"], name
+        assert carried["hedera"] >= carried["ecmp"] * (1 - 1e-9), name
+        if name in ("stride 16", "stride 64"):
+            assert carried["hedera"] >= 1.5 * carried["ecmp"], name

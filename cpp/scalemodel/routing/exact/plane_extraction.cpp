@@ -13,6 +13,7 @@
 
 #include "scalemodel/base/random.hpp"
 #include "scalemodel/routing/exact/exact_packing.hpp"
+#include "scalemodel/routing/exact/few_sizes.hpp"
 #include "scalemodel/routing/exact/size_patterns.hpp"
 #include "scalemodel/routing/exact/spine_assignment.hpp"
 #include "scalemodel/routing/exact/subset_sums.hpp"
@@ -22,7 +23,6 @@ namespace {
 
 using Numbers = std::vector<std::int32_t>;
 
-constexpr std::size_t kMaxSizes = 8;
 constexpr int kMaxChains = 3;           ///< between two leaves in one repair
 constexpr std::int32_t kRepairs = 150;  ///< of a plane; more where few planes are left
 /// Planes that cannot be filled, in all, where chains are long and where they are short.
@@ -31,47 +31,6 @@ constexpr std::int32_t kRetries = 3;           ///< of one plane before the last
 constexpr double kTemperature = 0.8;           ///< of repairs, in smallest differences of sizes
 constexpr std::int64_t kLastWork = 3'000'000;  ///< literal inspections for the last two planes
 constexpr std::size_t kMaxSideHalves = 20'000, kMaxSidePackings = 4'000;  ///< listed for one side
-
-/// Flows between sides (uplinks of leaves, then downlinks) of equal links, by number.
-struct FewSizes {
-  std::int32_t sides = 0;
-  double full = 0;               ///< bytes that a link carries
-  std::vector<double> sizes;     ///< distinct, ascending
-  Numbers flow, up, down, size;  ///< by entry: flow, its sides, number of its size
-  double bytes(std::int32_t entry) const { return sizes[size[entry]]; }
-  std::int32_t far(std::int32_t entry, std::int32_t side) const {
-    return up[entry] == side ? down[entry] : up[entry];
-  }
-};
-
-/// The instance as entries; nothing where links differ or sizes are many.
-std::optional<FewSizes> few_sizes(const RoutingInstance& instance, double drain_s) {
-  const TwoTier& tiers = instance.graph.two_tier();
-  FewSizes few;
-  few.sides = 2 * tiers.leaves;
-  const double capacity = side_capacity(instance.graph, 0, 0);
-  for (std::int32_t side = 0; side < few.sides; ++side) {
-    for (std::int32_t plane = 0; plane < tiers.planes; ++plane) {
-      if (side_capacity(instance.graph, side, plane) != capacity) return std::nullopt;
-    }
-  }
-  few.full = capacity * drain_s * (1 + kRounding);
-  for (std::int32_t f = 0; f < static_cast<std::int32_t>(instance.size()); ++f) {
-    if (instance.paths_of(f) == 0) continue;
-    const double bytes = instance.flows.bytes[f];
-    const auto place = std::ranges::lower_bound(few.sizes, bytes);
-    if (place == few.sizes.end() || *place != bytes) few.sizes.insert(place, bytes);
-    if (few.sizes.size() > kMaxSizes) return std::nullopt;
-    few.flow.push_back(f);
-    few.up.push_back(instance.graph.leaf_of(instance.flows.source[f]));
-    few.down.push_back(tiers.leaves + instance.graph.leaf_of(instance.flows.destination[f]));
-  }
-  for (const std::int32_t f : few.flow) {
-    const auto place = std::ranges::lower_bound(few.sizes, instance.flows.bytes[f]);
-    few.size.push_back(static_cast<std::int32_t>(place - few.sizes.begin()));
-  }
-  return few;
-}
 
 /// Fills one plane from a pool of flows such that the others carry what is left.
 class PlaneExtraction {
