@@ -22,6 +22,7 @@
 
 // The helpers of the C++ tests bring doctest along, which wants its own definitions once.
 #define DOCTEST_CONFIG_IMPLEMENT
+#include "scalemodel/model/vision.hpp"
 #include "support.hpp"
 
 namespace scalemodel {
@@ -198,6 +199,7 @@ void print(const T& record) {
 /// What was asked, to be told when the answer is wrong.
 struct Asked {
   DecoderShape shape;
+  VisionShape vision;  ///< asked about where there are images
   Cluster cluster;
   Task task;
   Stack stack;
@@ -206,6 +208,7 @@ struct Asked {
 
 [[noreturn]] void complain(const Asked& asked, const char* what, double value) {
   print(asked.shape);
+  print(asked.vision);
   print(asked.cluster);
   print(asked.task);
   print(asked.stack);
@@ -235,6 +238,18 @@ void check(const Asked& asked, const Estimate& e) {
   }
 }
 
+/// A tower of 24 layers over patches of 14 pixels, before any decoder.
+VisionShape reference_tower() {
+  VisionShape shape;
+  shape.layers = 24;
+  shape.hidden = 1024;
+  shape.heads = 16;
+  shape.ffn = 4096;
+  shape.patch = 14;
+  shape.merge = 2;
+  return shape;
+}
+
 /// Asks what the bytes say; whether it was a question at all.
 bool run(Bytestream bytes) {
   const int changed = bytes.next();
@@ -251,7 +266,13 @@ bool run(Bytestream bytes) {
   change(asked.stack, changed, bytes);
   std::optional<Tables> tables;
   try {
-    tables.emplace(make_decoder(asked.shape), asked.cluster, asked.task, asked.stack);
+    Model model = make_decoder(asked.shape);
+    if (asked.task.images > 0) {
+      asked.vision = reference_tower();
+      change(asked.vision, changed, bytes);
+      model.vision = make_vision_tower(asked.vision, model.hidden);
+    }
+    tables.emplace(std::move(model), asked.cluster, asked.task, asked.stack);
   } catch (const std::invalid_argument&) {
     return false;  // a malformed question is refused
   }

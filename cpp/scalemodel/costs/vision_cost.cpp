@@ -1,11 +1,18 @@
 #include "scalemodel/costs/vision_cost.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "scalemodel/costs/layer_builder.hpp"
 
 namespace scalemodel {
 namespace {
+
+/// A count as a layout holds it. Products of degrees that no machine has may be larger.
+int whole(double count) {
+  return static_cast<int>(std::min(std::round(count), 1.0 * std::numeric_limits<int>::max()));
+}
 
 /// The tower's own layout: of the decoder's only the tensor ranks, if they divide the heads.
 LayerLayout tower_layout(const VisionTower& tower, const LayerLayout& decoder) {
@@ -36,8 +43,8 @@ void add_vision(EndCost& cost, const VisionTower& tower, const LayerLayout& layo
   stream.hidden = tower.hidden;
   const auto add_layers = [&](int layers, double sequences, double length) {
     if (layers == 0) return;
-    own_layout.micro_batch = static_cast<int>(std::lround(sequences));
-    own.sequence = static_cast<int>(std::lround(length));
+    own_layout.micro_batch = whole(sequences);
+    own.sequence = whole(length);
     MessageList of_layer;
     const LayerCost layer = layer_cost(stream, tower.block, own_layout, own, cluster, own_timers,
                                        nullptr, messages == nullptr ? nullptr : &of_layer);
