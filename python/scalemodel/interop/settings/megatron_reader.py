@@ -50,7 +50,9 @@ _IRRELEVANT: Final = (
 )
 #: Settings of Muon that cost something, as they are predicted.
 _MUON: Final = {
-    **{"muon_num_ns_steps": "5", "muon_tp_mode": "blockwise", "muon_scalar_optimizer": "adam"},
+    "muon_num_ns_steps": "5",
+    "muon_tp_mode": "blockwise",
+    "muon_scalar_optimizer": "adam",
 }
 #: Optimizers of Megatron-Core that `Training` does not know.
 _NOT_OURS: Final = ("soap", "adaptive_muon")
