@@ -14,6 +14,7 @@
 #include "scalemodel/costs/tables.hpp"
 #include "scalemodel/estimator/estimate.hpp"
 #include "scalemodel/model/decoder.hpp"
+#include "scalemodel/model/vision.hpp"
 
 namespace scalemodel::testing {
 
@@ -198,6 +199,20 @@ inline DecoderShape latent_experts_shape() {
   s.expert_ffn = 1408;
   s.first_dense_layers = 1;
   s.mtp_layers = 1;
+  return s;
+}
+
+/// A vision tower over patches of 16 pixels, four of which a projector of two matrices makes one
+/// token of.
+inline VisionShape small_tower() {
+  VisionShape s;
+  s.layers = 12;
+  s.hidden = 1024;
+  s.heads = 16;
+  s.ffn = 4096;
+  s.patch = 16;
+  s.merge = 2;
+  s.projector_inner = 4096;
   return s;
 }
 

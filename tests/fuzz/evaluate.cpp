@@ -22,7 +22,6 @@
 
 // The helpers of the C++ tests bring doctest along, which wants its own definitions once.
 #define DOCTEST_CONFIG_IMPLEMENT
-#include "scalemodel/model/vision.hpp"
 #include "support.hpp"
 
 namespace scalemodel {
@@ -238,18 +237,6 @@ void check(const Asked& asked, const Estimate& e) {
   }
 }
 
-/// A tower of 24 layers over patches of 14 pixels, before any decoder.
-VisionShape reference_tower() {
-  VisionShape shape;
-  shape.layers = 24;
-  shape.hidden = 1024;
-  shape.heads = 16;
-  shape.ffn = 4096;
-  shape.patch = 14;
-  shape.merge = 2;
-  return shape;
-}
-
 /// Asks what the bytes say; whether it was a question at all.
 bool run(Bytestream bytes) {
   const int changed = bytes.next();
@@ -268,7 +255,7 @@ bool run(Bytestream bytes) {
   try {
     Model model = make_decoder(asked.shape);
     if (asked.task.images > 0) {
-      asked.vision = reference_tower();
+      asked.vision = testing::small_tower();
       change(asked.vision, changed, bytes);
       model.vision = make_vision_tower(asked.vision, model.hidden);
     }

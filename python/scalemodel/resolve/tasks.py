@@ -63,7 +63,7 @@ class Training:
     image_height, image_width : int
         Pixels of an image; towers that scale every image to one size ignore them.
     frozen_vision : bool
-        The tower does not learn, as in fine-tuning with adapters; its projector does.
+        The tower does not learn, its projector does. Beside adapters neither learns.
 
     Raises
     ------

@@ -3,26 +3,17 @@
 
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/costs/vision_cost.hpp"
+#include "scalemodel/estimator/stage_terms.hpp"
 #include "support.hpp"
 
 namespace scalemodel {
 namespace {
 
 using testing::about_equal;
+using testing::Approx;
+using testing::small_tower;
 
 constexpr int kSide = 512;  // pixels: 32 x 32 patches
-
-VisionShape small_tower() {
-  VisionShape shape;
-  shape.layers = 12;
-  shape.hidden = 1024;
-  shape.heads = 16;
-  shape.ffn = 4096;
-  shape.patch = 16;
-  shape.merge = 2;
-  shape.projector_inner = 4096;
-  return shape;
-}
 
 Model seeing(const VisionShape& tower) {
   Model model = make_decoder(testing::dense_7b_shape());
@@ -91,7 +82,7 @@ TEST_CASE("every image takes as long as the one before it, and a frozen tower le
     return end;
   };
   const EndCost one = cost(2, false), two = cost(4, false), frozen = cost(2, true);
-  CHECK(two.forward.compute / one.forward.compute == doctest::Approx(2).epsilon(0.1));
+  CHECK(two.forward.compute / one.forward.compute == Approx(2).epsilon(0.1));
   CHECK(about_equal(two.saved, 2 * one.saved));
   CHECK(one.forward.compute == frozen.forward.compute);
   CHECK(frozen.backward.compute < 0.2 * one.backward.compute);
@@ -107,14 +98,20 @@ TEST_CASE("the first stage holds the tower; a copy of a tied embedding does not"
   Model model = make_decoder(shape);
   model.vision = make_vision_tower(small_tower(), model.hidden);
   Tables tables(model, testing::reference_cluster(8), with_images(2), Stack{});
+  Tables blind(model, testing::reference_cluster(8), testing::training(64, 2048), Stack{});
   const Strategy strategy = over(1, 2);
-  tables.tabulate(strategy);
   const Degrees degrees = resolve_degrees(strategy, tables.cluster(), tables.task());
-  const Cell& cell = *tables.find_cell(strategy, degrees);
-  CHECK(cell.embedding.tower == doctest::Approx(model.vision.parameters()));
-  const Estimate with = evaluate(tables, strategy);
-  const Estimate without = estimated(model, testing::training(64, 2048), strategy);
-  CHECK(with.step_time > without.step_time);
+  const auto parameters = [&](Tables& asked, bool first) {
+    const auto [cell, stages] = asked.tabulate(strategy, degrees);
+    const StepContext c = make_context(asked, strategy, degrees, *cell, *stages);
+    return stage_parameters(c, first ? stages->classes.front() : stages->classes.back());
+  };
+  const double tower = model.vision.parameters();
+  CHECK(parameters(tables, true).dense == Approx(parameters(blind, true).dense + tower));
+  CHECK(parameters(tables, false).dense == Approx(parameters(blind, false).dense));
+  CHECK(parameters(tables, false).trainable_dense ==
+        Approx(parameters(blind, false).trainable_dense));
+  CHECK(evaluate(tables, strategy).step_time > evaluate(blind, strategy).step_time);
 }
 
 TEST_CASE("layers with a window cost less, as many as have one") {
