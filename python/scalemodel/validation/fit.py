@@ -213,15 +213,17 @@ def write_constants(fitted: pd.DataFrame, folder: Path) -> list[Path]:
         path = folder / f"{name}.toml"
         if not path.is_file():
             raise ScaleModelError(f"{path}: no such stack")
-        text = path.read_text(encoding="utf-8")
+        before, header, behind = path.read_text(encoding="utf-8").partition("[stack]\n")
+        # Sections behind it state some of its keys for other jobs.
+        section, end, others = behind.partition("\n[")
         for row in rows.itertuples():
             line = _written(row)
             pattern = re.compile(_LINE.format(key=line.split(" = ")[0]), re.MULTILINE)
-            found = pattern.findall(text)
+            found = pattern.findall(section)
             if len(found) != 1:
                 raise ScaleModelError(f"{path}: needs one line for {row.constant}")
-            text = text.replace(found[0], line)
-        path.write_text(text, encoding="utf-8")
+            section = section.replace(found[0], line)
+        path.write_text(before + header + section + end + others, encoding="utf-8")
         written.append(path)
     catalog.forget()
     return written

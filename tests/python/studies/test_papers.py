@@ -85,4 +85,7 @@ def test_numbers_that_no_paper_prints_are_said_to_be_computed() -> None:
     assert not table("scaling").computed.any()
     own = table("madmax")
     assert own[own.computed].study.nunique() >= 5
-    assert not own[own.study == 1].computed.any()  # measured on ZionEX
+    # Measured on 128 accelerators of ZionEX; of 8 only the original's own prediction is public.
+    validation = own[own.study == 1]
+    assert (validation.computed == validation.figure.str.contains(" 8 GPUs")).all()
+    assert validation.computed.sum() == 1

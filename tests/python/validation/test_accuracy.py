@@ -109,6 +109,25 @@ def test_fitted_constants_are_written_and_nothing_else(tmp_path: Path, few: Path
         assert after == before
 
 
+def test_a_constant_of_another_section_stays(tmp_path: Path) -> None:
+    """What uncompiled steps have otherwise is no constant of the stack."""
+    path = tmp_path / "plain.toml"
+    stacks = Path(catalog.__file__).parent / "stacks"
+    path.write_text((stacks / path.name).read_text(encoding="utf-8"), encoding="utf-8")
+    before = catalog.read_toml(path)
+    assert before["eager"]["host_launch"] != before["stack"]["host_launch"]
+    values = dict.fromkeys(CONSTANTS, 0.5) | {"host_launch_s": 5e-6}
+    rows = [
+        {"stack": "plain", "constant": name, "value": value, "standard_error": 0.01, "runs": 9}
+        | {"mape_fraction": 0.05}
+        for name, value in values.items()
+    ]
+    write_constants(pd.DataFrame(rows), tmp_path)
+    after = catalog.read_toml(path)
+    assert after["eager"] == before["eager"]
+    assert after["stack"]["host_launch"]["value"] == "5.00 us"
+
+
 def test_constants_need_a_place(tmp_path: Path, few: Path) -> None:
     fitted = fit_stacks(few, stacks=["maxtext"])
     with pytest.raises(ScaleModelError, match="no such stack"):
