@@ -66,6 +66,10 @@ double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) 
     }
     case OperatorKind::norm:
       return l.conditions.fused_norm ? 0 : op.copies * l.stream() * 8;  // FP32 copies
+    case OperatorKind::head_norm: {  // what it reads; in FP32 where it is no kernel of its own
+      const bool wide = !l.conditions.fused_norm && !l.conditions.stack.fused_rope;
+      return l.size.tokens * op.local_columns(tp) * (wide ? 8 : l.size.element);
+    }
     case OperatorKind::residual:
       return l.conditions.dropout ? l.stream() : 0;  // masks
     case OperatorKind::convolution:

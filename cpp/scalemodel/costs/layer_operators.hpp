@@ -8,22 +8,29 @@
 
 namespace scalemodel {
 
-inline constexpr double kAdapterLaunches = 6;  ///< of one each way; counted in NeMo's, not timed
+/// Launches of one adapter each way beside its products, its scaling and its sum; counted in NeMo's,
+/// not timed.
+inline constexpr double kAdapterLaunches = 4;
 
 /// CPU overhead of a routed layer each way beside its kernel launches, in launches: close to a
 /// hundred operations of the framework, each as long as four or five launches. Chosen by a scan (0,
 /// 300, 400, 500) on published steps of 1 to 8 sequences per micro-batch on B200.
 inline constexpr double kRoutingLaunches = 400;
 
-/// Low-rank adapters beside one frozen k x n matrix: two thin products each way. Returns their
-/// parameters.
+/// Low-rank adapters beside one frozen k x n matrix: two thin products each way, whose output is
+/// scaled (2) and added to the matrix's (3); back, the gradient is scaled (2), and those of the
+/// input are added (3). Passes over n values but the last, counted in PEFT's layers
+/// (tests/benchmarks/adapter_steps.py). Returns their parameters.
 inline double add_adapter(LayerBuilder& builder, const Conditions& conditions,
-                          const GemmTimer& timer, double tokens, double n, double k) {
+                          const Cluster& cluster, const GemmTimer& timer, double tokens, double n,
+                          double k, double element) {
   if (conditions.lora_rank == 0) return 0;
   const double rank = conditions.lora_rank;
   builder.linear("adapter_down", tokens, rank, k, {false, 1, &timer});
   builder.linear("adapter_up", tokens, n, rank, {false, 1, &timer});
-  // Dropout, scaling and addition beside the products, module by module.
+  builder.elementwise("adapter_sum", Bytes{5 * tokens * n * element},
+                      Bytes{tokens * (2 * n + 3 * k) * element},
+                      cluster.accelerator.elementwise.add_fraction, 2);
   builder.launches(kAdapterLaunches, kAdapterLaunches);
   return rank * (n + k);
 }
@@ -47,6 +54,19 @@ inline void add_norm(LayerBuilder& builder, const Conditions& conditions, const 
   builder.elementwise(name, norms * passes.forward * stream, norms * passes.backward * stream,
                       cluster.accelerator.elementwise.norm_fraction, norms * passes.forward_kernels,
                       norms * passes.backward_kernels);
+}
+
+/// Norms of queries and of keys over `normed` bytes. Where rotary positions are one kernel, the
+/// norm of a head is read in it: so compilers and engines have it, and where Megatron's stacks
+/// launch kernels of their own, their constants hold that time (published steps of Qwen3 are
+/// predicted 1 % too slow without it). Elsewhere both are norms as those of the residual stream.
+inline void add_head_norm(LayerBuilder& builder, const Conditions& conditions,
+                          const Cluster& cluster, std::string_view name, Bytes normed) {
+  if (conditions.stack.fused_rope) return;
+  const NormPasses passes = conditions.fused_norm ? kFusedNorm : kUnfusedNorm;
+  builder.elementwise(name, passes.forward * normed, passes.backward * normed,
+                      cluster.accelerator.elementwise.norm_fraction, 2 * passes.forward_kernels,
+                      2 * passes.backward_kernels);
 }
 
 /// Residual additions: two in, one out; backward, the gradients of both branches likewise.

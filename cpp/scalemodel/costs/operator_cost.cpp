@@ -94,7 +94,20 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
   if (grouped) add_expert_bias(p, op, rows * columns);
   const bool adapts = p.context.adapts && (op.adapts || conditions.lora_everywhere);
   if (!adapts) return 0;
-  return add_adapter(p.builder, conditions, p.context.timers.storage, rows, columns, depth);
+  double adapters = 0;
+  const auto add = [&](double width) {
+    adapters += add_adapter(p.builder, conditions, p.context.cluster, p.context.timers.storage,
+                            rows, width, depth, p.element());
+  };
+  // Where gate and up are layers of their own, so are queries, keys and values.
+  if (op.parts.empty() || !conditions.stack.split_gate) {
+    add(columns);
+  } else {
+    for (const auto& part : op.parts) {
+      if (const double width = op.local_columns(part, shard.tp); width > 0) add(width);
+    }
+  }
+  return adapters;
 }
 
 /// Adds a kernel that moves values and hardly computes.
@@ -119,6 +132,9 @@ void add_elementwise(const Pricing& p, const LayerOperator& op, double rows) {
     case OperatorKind::latent_norm:
       builder.elementwise(op.name, 2 * stream, 3 * stream,
                           cluster.accelerator.elementwise.norm_fraction, 2);
+      break;
+    case OperatorKind::head_norm:
+      add_head_norm(builder, conditions, cluster, op.name, stream);
       break;
     case OperatorKind::residual:
       add_residual(builder, conditions, cluster, op.name, 1, stream);
@@ -203,6 +219,7 @@ std::optional<Module> module_of(const Pricing& p, const LayerOperator& op) {
   }
   if (unit.mixes) {
     const bool makes_heads = op.kind == OperatorKind::rotary ||
+                             op.kind == OperatorKind::head_norm ||
                              (op.kind == OperatorKind::gemm && op.cut == Cut::columns);
     return p.context.latent && makes_heads ? std::optional(Module::mla_up_proj) : std::nullopt;
   }

@@ -89,6 +89,9 @@ void add_head_projections(Unit& unit, const LayerShape& layer) {
     const double normed = layer.qk_norm ? (a.reuses_keys ? 1.0 : 2.0) * a.head_dim : 0;
     const double normed_full = layer.qk_norm_full ? q + k : 0;
     qkv.bias = (layer.qkv_bias ? q + k + v : 0) + layer.norm_vectors * (normed + normed_full);
+    if (layer.qk_norm || layer.qk_norm_full) {
+      unit.operators.push_back(passing(OperatorKind::head_norm, "qk_norm", q + k, Cut::columns));
+    }
   }
 }
 

@@ -140,6 +140,7 @@ void count_saved(Unit& unit) {
         break;
       case OperatorKind::norm:
       case OperatorKind::latent_norm:
+      case OperatorKind::head_norm:
         cut += rows * op.columns;
         break;
       case OperatorKind::activation:

@@ -54,6 +54,7 @@ enum class OperatorKind : std::uint8_t {
   scan,         ///< the state of a recurrent mixer, from chunk to chunk
   norm,         ///< over `columns` values; `copies` of them in a block
   latent_norm,  ///< both norms of latent attention, over `columns` values in all
+  head_norm,    ///< norms of queries and keys, over `columns` values in all
   residual,     ///< addition of a branch of `columns` values
   activation,   ///< over `columns` values; gated ones read twice as many
   rotary,       ///< position rotation of `columns` values
@@ -64,9 +65,9 @@ enum class OperatorKind : std::uint8_t {
 template <>
 struct EnumNames<OperatorKind> {
   static constexpr std::string_view what = "kind of operator";
-  static constexpr std::array<std::string_view, 11> names{
-      "gemm",     "attention",  "convolution", "scan",        "norm", "latent_norm",
-      "residual", "activation", "rotary",      "elementwise", "loss"};
+  static constexpr std::array<std::string_view, 12> names{
+      "gemm",      "attention", "convolution", "scan",   "norm",        "latent_norm",
+      "head_norm", "residual",  "activation",  "rotary", "elementwise", "loss"};
 };
 
 /// How tensor-parallel ranks shard an operator: every rank does all of it, a part of the columns,

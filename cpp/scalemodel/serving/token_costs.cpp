@@ -220,7 +220,8 @@ void StepTimes::add_elementwise(TokenCost& cost, const LayerOperator& op, double
     case OperatorKind::gemm:
     case OperatorKind::attention:  // of the phases, not of the tokens
     case OperatorKind::scan:
-    case OperatorKind::residual:  // fused with the norm behind it
+    case OperatorKind::residual:   // fused with the norm behind it
+    case OperatorKind::head_norm:  // fused with the rotary positions
     case OperatorKind::loss:
       break;
   }
