@@ -4,11 +4,13 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "scalemodel/base/random.hpp"
 #include "scalemodel/routing/exact/few_sizes.hpp"
+#include "scalemodel/routing/exact/plane_repair.hpp"
 
 namespace scalemodel {
 namespace {
@@ -26,6 +28,16 @@ constexpr double kMaxRatio = 1e9;      ///< ratio of a message, either way
 constexpr double kLeastField = 1e-30;
 constexpr std::size_t kNormalised = 4;  ///< flows between two normalisations
 constexpr std::size_t kLanes = 4;       ///< a row is a multiple of it
+
+/// Likelihoods of units updated in an effort of one, and those that take as long as one move of a
+/// repair; iterations below which none starts, since flows do not decide so soon.
+constexpr double kUpdatesPerEffort = 8e6, kUpdatesPerMove = 10, kLeastIterations = 100;
+/// Moves of the repair after every run, and runs from repaired planes before all starts again.
+constexpr std::int64_t kRepairMoves = 300'000;
+constexpr std::int32_t kRestart = 25;
+/// A run from repaired planes believes in them by a field of a random logarithm, and starts at a
+/// random share of the strength at which the first run ended: both decide how much it changes.
+constexpr double kMinTrust = 0.2, kMaxTrust = 1.2, kMinShare = 0.6, kMaxShare = 0.9;
 
 /// Sizes as multiples of the largest number that divides them all, found as Euclid does.
 struct Units {
@@ -81,20 +93,48 @@ class PlaneBeliefs {
     takes_.resize(most);
   }
 
-  /// Planes by entry with which every link carries at most what it can.
-  std::optional<Numbers> run(SplitMix& random) {
+  /// Forgets all messages; flows slightly prefer random planes.
+  void start(SplitMix& random) {
     for (auto& of_end : ratio_) of_end.assign(field_.size(), 1.0);
     for (double& field : field_) field = std::exp(kFirstSpread * (random.unit() - 0.5));
-    double strength = 0;
-    for (std::int32_t settled = 0; strength < kLastStrength && settled < kSettled;) {
+  }
+
+  /// Prefers these planes by the logarithm `trust`.
+  void prefer(const Numbers& planes, double trust) {
+    for (std::size_t entry = 0; entry < planes.size(); ++entry) {
+      for (std::int32_t plane = 0; plane < planes_; ++plane) {
+        if (plane == planes[entry]) continue;
+        field_[cell(static_cast<std::int32_t>(entry), plane)] *= std::exp(-trust);
+      }
+    }
+  }
+
+  /// Iterates from `strength` on until flows are certain, and leaves the best planes it meets in
+  /// `repair`; the strength at its end. Takes what it costs from `updates`.
+  double run(double strength, PlaneRepair& repair, double& updates) {
+    Numbers best = plane_;
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    std::int32_t settled = 0;
+    while (strength < kLastStrength && settled < kSettled && updates > 0 && least > 0) {
       for (std::int32_t side = 0; side < few_.sides; ++side) update_side(side);
       reinforce(strength);
-      if (fits()) return plane_;
+      updates -= updates_per_iteration();
+      repair.assign(plane_);
+      if (repair.excess() < least) {
+        least = repair.excess();
+        best = plane_;
+      }
       strength += certainty_ < kDeciding ? kFastStep : kSlowStep;
       settled += certainty_ > kCertain ? 1 : 0;
     }
-    return std::nullopt;
+    repair.assign(best);
+    return strength;
   }
+
+  double updates_per_iteration() const {
+    return 2 * static_cast<double>(field_.size()) * static_cast<double>(wide_);
+  }
+  const Numbers& units() const { return units_; }
 
  private:
   std::size_t cell(std::int32_t entry, std::int32_t plane) const {
@@ -215,18 +255,6 @@ class PlaneBeliefs {
     }
   }
 
-  bool fits() const {
-    Numbers load(static_cast<std::size_t>(few_.sides) * static_cast<std::size_t>(planes_), 0);
-    for (std::size_t entry = 0; entry < plane_.size(); ++entry) {
-      for (const std::int32_t side : {few_.up[entry], few_.down[entry]}) {
-        std::int32_t& on_link = load[cell(side, plane_[entry])];
-        on_link += units_[entry];
-        if (on_link > full_) return false;
-      }
-    }
-    return true;
-  }
-
   const FewSizes& few_;
   std::int32_t planes_, full_;
   std::size_t wide_;         ///< of a row of likelihoods
@@ -244,20 +272,38 @@ class PlaneBeliefs {
 }  // namespace
 
 std::optional<Choice> propagate_beliefs(const RoutingInstance& instance, double drain_s,
-                                        std::int32_t runs, std::uint64_t seed) {
+                                        double effort, std::uint64_t seed) {
   const std::int32_t planes = instance.graph.two_tier().planes;
   const std::optional<FewSizes> few = few_sizes(instance, drain_s);
   if (!few || few->flow.empty() || planes < 2) return std::nullopt;
   const std::optional<Units> units = units_of(*few);
   if (!units) return std::nullopt;
   SplitMix random(seed);
+  const auto between = [&](double low, double high) { return low + (high - low) * random.unit(); };
   PlaneBeliefs beliefs(*few, *units, planes);
-  for (std::int32_t run = 0; run < runs; ++run) {
-    const std::optional<Numbers> found = beliefs.run(random);
-    if (!found) continue;
-    Choice choice(instance.size(), PathSets::kNone);
-    for (std::size_t i = 0; i < found->size(); ++i) choice[few->flow[i]] = (*found)[i];
-    return choice;
+  PlaneRepair repair(*few, beliefs.units(), units->full, planes);
+  double updates = kUpdatesPerEffort * effort, first_strength = 0;
+  const double least_updates = kLeastIterations * beliefs.updates_per_iteration();
+  Numbers trusted;
+  std::int64_t least = 0;
+  for (std::int32_t run = 0; updates >= least_updates; ++run) {
+    beliefs.start(random);
+    if (run % kRestart == 0) {
+      first_strength = beliefs.run(0, repair, updates);
+    } else {
+      beliefs.prefer(trusted, between(kMinTrust, kMaxTrust));
+      beliefs.run(first_strength * between(kMinShare, kMaxShare), repair, updates);
+    }
+    updates -= kUpdatesPerMove * static_cast<double>(kRepairMoves);
+    if (repair.run(kRepairMoves, random)) {
+      Choice choice(instance.size(), PathSets::kNone);
+      for (std::size_t i = 0; i < few->flow.size(); ++i) choice[few->flow[i]] = repair.planes()[i];
+      return choice;
+    }
+    if (run % kRestart == 0 || repair.excess() <= least) {
+      least = repair.excess();
+      trusted = repair.planes();
+    }
   }
   return std::nullopt;
 }

@@ -12,6 +12,7 @@
 #include "scalemodel/routing/exact/belief_propagation.hpp"
 #include "scalemodel/routing/exact/exact_packing.hpp"
 #include "scalemodel/routing/exact/exhaustive.hpp"
+#include "scalemodel/routing/exact/few_sizes.hpp"
 #include "scalemodel/routing/exact/plane_extraction.hpp"
 #include "scalemodel/routing/policies/colouring.hpp"
 #include "scalemodel/routing/policies/greedy.hpp"
@@ -27,14 +28,14 @@ namespace {
 constexpr double kMovesPerBudget = 7.5e6, kFlowsPerBudget = 150'000;
 /// On two tiers: moves of single flows in a budget of one; shares of the budget for the deduction
 /// of sets and for their assignment to spines. Annealing of single flows takes the rest.
-constexpr double kPlaneMovesPerBudget = 1'000'000, kDeductionShare = 0.3, kAssignmentShare = 0.5;
+constexpr double kPlaneMovesPerBudget = 450'000, kDeductionShare = 0.3, kAssignmentShare = 0.5;
+constexpr double kLeastAnnealing = 0.3;  ///< share of the budget, whatever the deduction took
 /// Annealing runs: one run in a hundred ends far from the others.
 constexpr int kRuns = 2;
-/// Drain time over the bound above which few sizes are worth runs of belief propagation, and how
-/// many in a budget of one: of 16 x 8 switches where two or three flows must fill every link, one
-/// in about twenty meets an answer, in about a tenth of a second each.
-constexpr double kNearBound = 1.05, kSooner = 1e-6;
-constexpr double kBeliefRunsPerBudget = 8;
+/// Drain time over the bound above which few sizes are worth belief propagation, and the share of
+/// a budget of one that it has. All that a larger budget adds is its own where sizes are few:
+/// annealing and packing of single links gain nothing more there.
+constexpr double kNearBound = 1.05, kSooner = 1e-6, kBeliefShare = 0.2;
 /// Limits of exhaustive search: routings, and routings times flows.
 constexpr std::int64_t kMaxExhaustiveRoutings = 4096, kMaxExhaustiveFlows = 100'000;
 /// Drain time over the shortest one that job values may cost: what the bounds leave open.
@@ -198,11 +199,13 @@ Choice lower_on_paths(const RoutingInstance& instance, const Choice& start, doub
 /// annealing far from the bound.
 Choice lower_on_planes(const RoutingInstance& instance, double bound, const SearchEffort& effort) {
   if (auto extracted = extract_planes(instance, bound, effort.seed)) return *std::move(extracted);
-  const FlowSets deduced = deduce_flow_sets(instance, bound, kDeductionShare * effort.budget);
-  double left = effort.budget - deduced.effort;
+  const bool has_few_sizes = few_sizes(instance, bound).has_value();
+  const double budget = has_few_sizes ? std::min(effort.budget, 1.0) : effort.budget;
+  const FlowSets deduced = deduce_flow_sets(instance, bound, kDeductionShare * budget);
+  double left = std::max(budget - deduced.effort, kLeastAnnealing * budget);
   if (deduced.complete) {
     // Where the packing of every link is certain, annealing finds nothing that the solver misses.
-    const double share = deduced.packings.empty() ? left : kAssignmentShare * effort.budget;
+    const double share = deduced.packings.empty() ? left : kAssignmentShare * budget;
     if (auto packed = assign_spines(instance, deduced, bound, share)) return *std::move(packed);
     left -= share;
   }
@@ -229,19 +232,19 @@ Choice lower_on_planes(const RoutingInstance& instance, double bound, const Sear
   const PlaneAnnealing initial(sets.loads, std::move(per_byte), std::move(allowed), planes);
   PlaneAnnealing best = initial;
   best.run(moves, random);
-  for (int run = 1; run < kRuns && best.longest() > 1 + kRounding; ++run) {
+  for (int run = 1; run < kRuns && best.longest() > PlaneAnnealing::kNearEnough; ++run) {
     PlaneAnnealing other = initial;
     other.run(moves, random);
     if (other.longest() < best.longest()) best = std::move(other);
   }
-  if (best.longest() > kNearBound * (1 + kRounding)) {
-    const auto runs = static_cast<std::int32_t>(kBeliefRunsPerBudget * effort.budget);
-    if (auto found = propagate_beliefs(instance, kNearBound * bound, runs, effort.seed)) {
+  if (has_few_sizes && best.longest() > kNearBound * (1 + kRounding)) {
+    const double beliefs = kBeliefShare * budget + effort.budget - budget;
+    if (auto found = propagate_beliefs(instance, kNearBound * bound, beliefs, effort.seed)) {
       return *std::move(found);
     }
     // Links a little emptier than annealing leaves them are easier to find.
     const double sooner = (1 - kSooner) * best.longest() * bound;
-    if (auto found = propagate_beliefs(instance, sooner, runs / 4, effort.seed)) {
+    if (auto found = propagate_beliefs(instance, sooner, beliefs / 4, effort.seed)) {
       return *std::move(found);
     }
   }

@@ -24,11 +24,13 @@ Choice local_search(const RoutingInstance& instance, RateModel model, const Sear
 
 /// Layer 1: the choice with the shortest drain time of the search, never longer than that of the
 /// given choice. On two tiers: an exact packing where one is found, otherwise the better of two
-/// annealing runs that insert flows from the largest to the smallest, and runs of belief
-/// propagation where few sizes leave both more than 5 % above the bound (seconds, not 50 ms). On
-/// other fabrics: annealing from the given choice. Its energy is the sum over links of the squared
-/// excess of their drain time over the lower bound of the instance; a flow of an overloaded link
-/// takes another path or exchanges planes with a flow that shares one of its end switches.
+/// annealing runs that insert flows from the largest to the smallest, and belief propagation where
+/// few sizes leave both more than 5 % above the bound: there all that a budget above one adds is
+/// its own, since links that two or three flows must fill exactly take seconds (a budget of 256
+/// for 16 x 8 switches). On other fabrics: annealing from the given choice. Its energy is the sum
+/// over links of the squared excess of their drain time over the lower bound of the instance; a
+/// flow of an overloaded link takes another path or exchanges planes with a flow that shares one of
+/// its end switches.
 Choice lower_drain(const RoutingInstance& instance, Choice choice, const SearchEffort& effort);
 
 /// Both layers, from a given choice: a flow takes another path, or two flows exchange theirs. A

@@ -150,7 +150,7 @@ void PlaneAnnealing::run(std::int64_t moves, SplitMix& random) {
   const double cold = std::min(kCold, warm / 10);
   limit_ = kFirstLimit;
   double temperature = warm;
-  for (std::int64_t i = 0; i < moves && least_ > 1 + kRounding; ++i) {
+  for (std::int64_t i = 0; i < moves && least_ > kNearEnough; ++i) {
     if (i % kCheckInterval == 0) {
       const double progress = static_cast<double>(i) / static_cast<double>(moves);
       temperature = warm * std::pow(cold / warm, std::pow(progress, kCoolingExponent));

@@ -22,6 +22,9 @@ namespace scalemodel {
 /// possible time and halves its distance to it whenever all links keep it.
 class PlaneAnnealing {
  public:
+  /// The longest time, as a share of the least possible one, that no more moves are spent on.
+  static constexpr double kNearEnough = 1.001;
+
   /// `per_byte`: drain time of a byte by side and plane, as a share of the least possible time.
   /// `allowed`: by set and plane; every set may use at least one plane.
   PlaneAnnealing(std::span<const std::vector<SideLoad>> sets, std::vector<double> per_byte,
