@@ -10,6 +10,7 @@ import numpy as np
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.routing.fabric import Fabric
+from scalemodel.routing.size_patterns import few_sizes, least_units
 from scalemodel.routing.traffic import Traffic
 
 _TIME_LIMIT_S = 60.0
@@ -27,7 +28,9 @@ def least_drain(
     """Single paths that minimise the longest time to drain a link between switches.
 
     Minimises t with one binary per flow and path, ``sum_p x[f, p] = 1`` and, for every link,
-    ``sum bytes[f] x[f, p] <= t capacity``; t is not below the engine's bound. HiGHS solves
+    ``sum bytes[f] x[f, p] <= t capacity``; t is not below the engine's bound. Where sizes are few
+    and links alike, counts of flows alike and patterns of links take the place of the binaries
+    (``size_patterns``): their relaxation knows which sums of sizes a link can carry. HiGHS solves
     instances of a few hundred flows. Beyond that the answer is the better one of what it found in
     time and the policy ``balanced``, with the bound that is proven by then.
 
@@ -75,7 +78,14 @@ def least_drain(
     capacity = fabric.core.columns()["bandwidth_bytes_per_s"]
     objective = 0.0
     dual = 0.0
-    if len(keys):
+    few = None if relaxed else few_sizes(paths, np.asarray(size), np.asarray(capacity))
+    patterns = few and least_units(few, balanced["bound_s"], balanced["drain_s"], time_limit_s)
+    if patterns:
+        better, dual = patterns
+        for f, p in (better or {}).items():
+            chosen[f] = p
+        objective = dual if better is not None else float(balanced["drain_s"])
+    elif len(keys):
         scale = float((size[flow] / capacity[link]).max())
         rows, row = np.unique(link, return_inverse=True)
         loads = size[flow] / capacity[link] / scale
