@@ -182,9 +182,9 @@ def route(
     seed : int
         Of annealing, hedera and local search: equal seeds give equal answers.
     effort : float
-        Of local search, in operations that take at most about 50 ms of one core; 1 lets hundreds of
-        flows of any sizes near the bound. Few sizes that must fill every link exactly are worth
-        more: with 256, planted instances of 16 leaves and 8 spines end within 7 s, most in one.
+        Of local search, in operations; 1 takes up to 50 ms of one core, and 0.2 s where hundreds
+        of flows of few sizes must fill every link exactly. Those are worth more: with 256, which
+        takes 1 to 12 s, most instances of 16 leaves and 8 spines do fill them.
     parts : int
         Of every flow, ``subflow_ecmp``.
     keep_best : bool
