@@ -304,6 +304,48 @@ TEST_CASE("adapters have rank times the rim of each matrix they stand beside") {
   CHECK(layer_of(c).trainable_dense == attention + 16 * (h + 2 * 11008) + 16 * (11008 + h));
 }
 
+TEST_CASE("each layer of its own has an adapter of its own") {
+  Case c;
+  c.shape = testing::dense_7b_shape();
+  c.task.method = Method::lora;
+  c.task.lora_rank = 16;
+  c.task.lora_targets = LoraTargets::all;
+  const double h = 4096, ffn = 11008, attention = 3 * 16 * (h + h) + 16 * (h + h);
+  c.stack.split_gate = true;
+  CHECK(layer_of(c).trainable_dense == attention + 2 * 16 * (h + ffn) + 16 * (ffn + h));
+}
+
+TEST_CASE("an adapter scales and adds what it gives, and what its input gets back") {
+  Case c;
+  c.shape = testing::dense_7b_shape();
+  c.task.method = Method::lora;
+  c.task.lora_rank = 16;
+  const double tokens = 4096, out = 4096, element = 2;
+  Bytes moved{};
+  for (const OperatorCost& op : tables_of(c).operators(c.strategy, 0)) {
+    if (op.name == "adapter_sum") moved += op.bytes;
+  }
+  CHECK(about_equal(moved, Bytes{5 * tokens * (3 * out + out) * element}));
+}
+
+TEST_CASE("norms of heads are kernels of their own where rotary positions are eager") {
+  const auto added = [](bool fused_rope, OnOff fused_norm) {
+    Case c;
+    c.shape = testing::dense_7b_shape();
+    c.stack.fused_rope = fused_rope;
+    c.task.fused_norm = fused_norm;
+    const LayerCost without = layer_of(c);
+    c.shape.qk_norm = true;
+    const LayerCost with = layer_of(c);
+    CHECK(with.saved[kNone] > without.saved[kNone]);  // their inputs
+    CHECK(with.saved[kFull] == without.saved[kFull]);
+    return with.forward.compute - without.forward.compute;
+  };
+  CHECK(added(true, OnOff::on).base() == 0);
+  CHECK(added(false, OnOff::on) > Seconds{});
+  CHECK(added(false, OnOff::off) > 5 * added(false, OnOff::on));
+}
+
 TEST_CASE("FP8 speeds up linear layers only, and keeps narrower inputs") {
   Case c;
   const LayerCost wide = layer_of(c);
