@@ -8,8 +8,8 @@
 
 namespace scalemodel {
 
-/// Launches of one adapter each way beside its products, its scaling and its sum; counted in NeMo's,
-/// not timed.
+/// Launches of one adapter each way beside its products, its scaling and its sum; counted in
+/// NeMo's, not timed.
 inline constexpr double kAdapterLaunches = 4;
 
 /// CPU overhead of a routed layer each way beside its kernel launches, in launches: close to a
