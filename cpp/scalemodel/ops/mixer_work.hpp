@@ -97,6 +97,31 @@ inline KernelWork sparse_module_work(const SparseShape& s, const CallSizes& call
           tokens * 2 * rows * s.key_width * keys};
 }
 
+/// The same module where one program walks all keys of a prompt for its indexer: keys follow one
+/// another, however many queries and sequences there are. SGLang's prefill kernel of MiniMax-M3 on
+/// GB200 takes 12 to 15 ns a key from 32 thousand keys to a million, for 1 to 64 sequences.
+inline KernelWork chained_module_work(const SparseShape& s, const CallSizes& call) noexcept {
+  KernelWork work = sparse_module_work(s, call);
+  work.steps = call.keys;
+  return work;
+}
+
+/// The same module where an engine has no kernel that leaves keys out: scores of every query with
+/// every key, later ones too, are written for each head of keys. Where a rank has several of these,
+/// scores are laid out head by head first, which takes as long again: MiniMax-M3's on H100 and L40S
+/// take as long for 1 to 16 heads of queries, which share one head of keys, four times that for two
+/// of keys and eight to ten times for four.
+inline KernelWork eager_module_work(const SparseShape& s, const CallSizes& call) noexcept {
+  constexpr double kThousand = 1e-3;
+  const double tokens = call.queries(), weights = s.projected + s.indexer;
+  const double key_heads = s.cached_values / s.key_width;
+  const double passes = key_heads > 1 ? 2 : 1;
+  return {tokens * 2 * weights,
+          s.weight_bytes * weights + 4 * tokens * s.hidden +
+              call.batch * s.cache_bytes * call.keys * s.cached_values,
+          tokens, kThousand * tokens * call.keys * key_heads * passes};
+}
+
 /// Its parts: attention to the chosen keys, scores of the indexer, the choice of the highest.
 inline KernelWork sparse_core_work(const SparseShape& s, const CallSizes& call) noexcept {
   const double tokens = call.queries(), keys = s.attended(call);

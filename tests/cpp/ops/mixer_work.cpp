@@ -59,6 +59,26 @@ TEST_CASE("a tile of heads is multiplied as a whole, however few of them a rank 
   CHECK(sparse_module_work(s, call).core == 2 * few);
 }
 
+TEST_CASE("keys that one program walks follow one another, whatever asks for them") {
+  const SparseShape s = selected();
+  CHECK(chained_module_work(s, {64, 32, 500'000}).steps == 500'000);
+  CHECK(chained_module_work(s, {1, 1, 500'000}).steps == 500'000);
+  CHECK(chained_module_work(s, {4, 64, 1000}).flop == sparse_module_work(s, {4, 64, 1000}).flop);
+}
+
+TEST_CASE("by hand: without a sparse kernel every pair is scored, for each head of keys") {
+  SparseShape s = selected();
+  s.key_width = s.cached_values = 256;  // one head of keys
+  const CallSizes call{2, 512, 640};
+  CHECK(eager_module_work(s, call).pieces == Approx(2 * 512 * 640 / 1000.0));
+  CHECK(eager_module_work(s, call).core == 0);
+  s.selected = 16;
+  CHECK(eager_module_work(s, call).pieces == Approx(2 * 512 * 640 / 1000.0));
+  s.cached_values = 2 * s.key_width;  // laid out once more
+  CHECK(eager_module_work(s, call).pieces == Approx(2 * 2 * 2 * 512 * 640 / 1000.0));
+  CHECK(eager_module_work(s, call).flop == sparse_module_work(s, call).flop);
+}
+
 TEST_CASE("the core of a module takes its own rate, or that of the other flop") {
   WorkKernel kernel;
   kernel.rate = FlopPerSecond{2e14};

@@ -7,17 +7,18 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.calibration import WORK_KINDS, calibrate
-from scalemodel.calibration.work_kernels import _RANGES, _UNITS, fit_kernels
+from scalemodel.calibration.work_kernels import _RANGES, _UNITS, fit_kernels, fit_table
 from scalemodel.cli import main
 from scalemodel.validation.operators.mixers import CALLS, work_of
 from scalemodel.validation.operators.questions import accelerator
-from scalemodel.validation.rows import Row
+from scalemodel.validation.rows import Row, read_table
 
 PLANTED = _core.WorkKernel(
     launch_s=6e-6,
@@ -160,3 +161,15 @@ def test_no_constant_of_sparse_attention_is_an_end_of_its_range() -> None:
                 assert low * 1.002 < value < high / 1.002, f"{entry}: {name}: {key}"
                 checked += 1
     assert checked > 1000
+
+
+def test_a_call_longer_than_one_with_more_work_is_set_aside(table: Path, tmp_path: Path) -> None:
+    """No constants make the time of a kernel fall where its work grows."""
+    frame = pd.read_csv(table)
+    least = int(frame.sort_values(["tokens", "hidden"]).index[0])
+    frame.loc[least, "time_us"] = 4 * frame["time_us"].max()
+    disturbed = tmp_path / "disturbed.csv"
+    frame.to_csv(disturbed, index=False)
+    fits, states = fit_table("mhc", read_table(disturbed), 3, 600)
+    assert [i for i, state in enumerate(states) if "more work" in state] == [least]
+    assert sum(len(fit.rows) for fit in fits) == len(frame) - 1

@@ -234,6 +234,14 @@ def sparse_attention(row: Row) -> Call:
     return _call(work, (*_call_sizes(row), *sizes), labels)
 
 
+#: Kernels that go about it in another way. TensorRT-LLM's kernel is Blackwell's (msa_fmha_sm100);
+#: elsewhere its modules name none.
+_MSA_WORK: Final = {
+    "default": "eager_module",
+    "sglang_minimax_prefill_triton_sparse": "chained_module",
+}
+
+
 def msa(row: Row) -> Call:
     """The block-sparse attention module of MiniMax-M3."""
     a = resolve.model("MiniMax-M3").shape
@@ -246,7 +254,8 @@ def msa(row: Row) -> Call:
         a.index_topk, 0.0, 1.0, weight_bytes, cache_bytes, 1.0,
     )  # fmt: skip
     labels = _labels(row, "msa", row.text("phase").lower(), dtype, cache)
-    return _call("sparse_module", (*_call_sizes(row), *sizes), labels)
+    work = _MSA_WORK.get(row.text("kernel").lower(), "sparse_module")
+    return _call(work, (*_call_sizes(row), *sizes), labels)
 
 
 #: Kind of table -> how its rows are read.
