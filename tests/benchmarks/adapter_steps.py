@@ -20,8 +20,9 @@ adapters, 3.8 to 4.5 with dropout: 13 to 16 us a kernel, before a driver has lau
 One H200 (2026-11-27, torch 2.11.0, Transformers 5.17, PEFT 0.21.0): steps over 16 tokens, which are
 the CPU's, took 27 to 44 us a kernel, 34 in the mean of 11; 1B takes .12 to .17 s a step up to 4,096
 tokens and 8B .18 to .28 up to 2,048, whatever the batch. Predicted with those 34 us: 1B of 16,384
-tokens -11 %, 8B of 8,192 -10 %, shorter ones from 2 % too slow to 38 % too fast (dropout 44 %):
-PEFT's adapters have more kernels than are counted here. Memory 6.7 % off in the mean.
+tokens +3 %, 8B of 8,192 +2 % (-11 and -10 % before sums of adapters cost time and every matrix had
+its own); shorter ones .12 to .14 s and .24 s, without the host's spread. Memory 6.7 % off in the
+mean.
 """
 
 from __future__ import annotations
