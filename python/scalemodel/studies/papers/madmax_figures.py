@@ -178,10 +178,6 @@ _TABLES = (
     "4,096 tables exchange longer than the whole published step at the rate of any all-to-all "
     "measured on such adapters; Neo says about 1000s"
 )
-_ADAPTERS = (
-    "its winner lets eight tensor-parallel groups of a node have all eight adapters each; sharing "
-    "them leaves none of the gain, experts on ranks of their own bring some back"
-)
 _EXCHANGE = (
     "its exchange of rows that are not pooled is divided by the GPUs once too often; set right, "
     "less than half is left, which is what the engine says of the same strategies"
@@ -279,7 +275,7 @@ FIGURES = (
             reason=reason,
         )
         for study, title, task, gain, missed in (
-            (7, "pre-training", "pretrain", "gain_pretraining", _ADAPTERS),
+            (7, "pre-training", "pretrain", "gain_pretraining", ""),
             (8, "inference", "inference", "gain_inference", _EXCHANGE),
         )
         for whose, predictor, within, reason in (
