@@ -30,9 +30,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-WARM_UP = 2
-STEPS = 4
-
 QWEN3 = {
     "model_type": "qwen3_vl",
     "text_config": {
@@ -287,6 +284,7 @@ def model_of(run: Run, device: str) -> Any:
 
 def measured(run: Run, device: str) -> dict[str, object]:
     """The row of a run: its step, its forward pass, its kernels and its peak."""
+    import adapter_steps
     import torch
     import training_steps
 
@@ -309,25 +307,12 @@ def measured(run: Run, device: str) -> dict[str, object]:
         optimizer.zero_grad(set_to_none=True)
         return loss
 
-    def seconds(call: Any) -> float:
-        for repeat in range(WARM_UP + STEPS):
-            if repeat == WARM_UP:
-                wait()
-                start = time.perf_counter()
-            call()
-        wait()
-        return (time.perf_counter() - start) / STEPS
-
-    def wait() -> None:
-        if device == "cuda":
-            torch.cuda.synchronize()
-
     if device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    step_s = seconds(step)
+    step_s = adapter_steps.timed(step, device)
     reserved = torch.cuda.max_memory_reserved() if device == "cuda" else 0
-    forward_s = seconds(forward)
+    forward_s = adapter_steps.timed(forward, device)
     names = training_steps.kernels(step) if device == "cuda" else []
     if not bool(torch.isfinite(step())):
         raise RuntimeError(f"{run.row_id}: the loss is not finite")
