@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -247,4 +248,20 @@ def startable(question: Question, framework: str, run: Callable[[Question], Rank
         verdicts=ranking._verdicts,
         pruned=ranking.pruned,
         constrained=ranking.constrained,
+        refused="" if hits else _why_refused(framework, q, ranking, stack),
     )
+
+
+def _why_refused(framework: str, q: Question, ranking: Ranking, stack: _core.Stack) -> str:
+    """What a framework says to the best strategies that run, where it starts none of them."""
+    broken = Counter(
+        why
+        for hit in ranking._hits[:_ASKED]
+        for case in [Case(q.model, q.cluster, q.task, hit.strategy, stack)]
+        for why in (
+            *(f"{rule.says} ({rule.source})" for rule in refusals(framework, case)),
+            *(f"it cannot say {knob}" for knob in unsaid(framework, hit.strategy)),
+        )
+    )
+    told = "; ".join(why for why, _ in broken.most_common(3))
+    return f" {framework} starts none of those that do: {told}." if told else ""

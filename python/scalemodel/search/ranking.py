@@ -241,8 +241,10 @@ class Ranking(Sequence[Estimate]):
         verdicts: Mapping[str, int],
         pruned: int,
         constrained: int,
+        refused: str = "",
     ) -> None:
         self.question = question
+        self._refused = refused
         self._hits = hits
         self.size = size
         self.pruned = pruned
@@ -383,7 +385,8 @@ class Ranking(Sequence[Estimate]):
             text = f"0 of {self.pruned:,} strategies fit"
         elif self.pruned:
             parts.append(f"{self.pruned:,} more {self.why_pruned()}")
-        return f"{text}: {', '.join(parts)}." if parts else f"{text}."
+        text = f"{text}: {', '.join(parts)}." if parts else f"{text}."
+        return text + self._refused
 
     def _why_constrained(self) -> str:
         """Which limits are broken where strategies run."""

@@ -367,3 +367,14 @@ def test_layouts_are_those_that_megatron_core_parses() -> None:
             parsed = module.PipelineParallelLayerLayout(text, pp)
             parsed.validate_layer_layout(num_layers=layers, mtp_num_layers=1)
             assert parsed.virtual_pipeline_model_parallel_size == vpp
+
+
+def test_a_framework_that_starts_nothing_says_why() -> None:
+    task = sm.FineTuning(global_batch=16, sequence=4096, method="lora")
+    space = sm.Space(tp=[1, 2], pp=1)
+    cluster = sm.cluster("dgx_h100", nodes=1)
+    ranking = sm.search("llama3_8b", cluster, task, space=space, framework="megatron_bridge")
+    assert len(ranking) == 0
+    for said in (repr(ranking), ranking.why_infeasible()):
+        assert "megatron_bridge starts none of those that do: adapters are no arguments" in said
+    assert "starts none" not in repr(sm.search("llama3_8b", cluster, task, space=space))
