@@ -3,10 +3,10 @@
 
 namespace scalemodel::testing {
 
-/// A third of `count` under the address sanitizer, where each case takes many times as long.
+/// An eighth of `count` under the address sanitizer, where each case takes many times as long.
 constexpr int draws(int count) {
 #ifdef __SANITIZE_ADDRESS__
-  return count / 3;
+  return count / 8;
 #else
   return count;
 #endif
