@@ -62,7 +62,8 @@ double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) 
     case OperatorKind::activation: {
       const double width = op.local_columns(tp), up = op.gated ? 2 * width : width;
       const bool once = l.conditions.stack.fused_activation || !op.gated;
-      return l.rows(unit) * (up * e + (once ? width : 2 * width) * input);
+      const bool twice = op.clamped && !l.conditions.stack.fused_clamp;  // before and behind clamps
+      return l.rows(unit) * ((twice ? 2 * up : up) * e + (once ? width : 2 * width) * input);
     }
     case OperatorKind::norm:
       return l.conditions.fused_norm ? 0 : op.copies * l.stream() * 8;  // FP32 copies

@@ -99,6 +99,19 @@ inline void add_activation(LayerBuilder& builder, const Conditions& conditions,
                       cluster.accelerator.elementwise.add_fraction, fused ? 1 : 3);
 }
 
+/// Clamps in front of an activation, in passes over what it writes: gate and up 2 each; back, where
+/// comparisons are bytes, 4 of the one bound of a gate and 7 of two. A compiled activation reads
+/// both as one: joined 4, and their gradients 4. Counted in NVIDIA/Megatron-LM,
+/// megatron/core/fusions/fused_bias_geglu.py, and in PyTorch's clamp_backward.
+inline void add_clamp(LayerBuilder& builder, const Conditions& conditions, const Cluster& cluster,
+                      bool gated, Bytes activated) {
+  const int join = gated && conditions.stack.fused_activation ? 1 : 0;
+  const double forward = (gated ? 4 : 2) + 4 * join, backward = (gated ? 11 : 7) + 4 * join;
+  builder.elementwise("clamp", forward * activated, backward * activated,
+                      cluster.accelerator.elementwise.add_fraction, (gated ? 2 : 1) + join,
+                      (gated ? 6 : 4) + join);
+}
+
 /// Columns of the head on one of `tp` ranks.
 inline double head_columns(const Stack& stack, double vocab, double tp) {
   if (stack.vocab_multiple <= 1) return vocab / tp;

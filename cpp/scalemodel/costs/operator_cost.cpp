@@ -141,6 +141,9 @@ void add_elementwise(const Pricing& p, const LayerOperator& op, double rows) {
       break;
     case OperatorKind::activation:
       if (p.unit.on_copies(op) && conditions.stack.fused_experts) break;
+      if (op.clamped && !conditions.stack.fused_clamp) {
+        add_clamp(builder, conditions, cluster, op.gated, stream);
+      }
       add_activation(builder, conditions, cluster, op.gated, stream);
       break;
     case OperatorKind::rotary:

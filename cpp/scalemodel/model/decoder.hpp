@@ -90,6 +90,7 @@ struct DecoderShape {
   int experts = 0, experts_per_token = 0, shared_experts = 0;
   int expert_ffn = 0, shared_ffn = 0;
   bool router_bias = false, expert_bias = false, shared_expert_gate = false;
+  bool clamped_activation = false;
   int expert_latent = 0, zero_experts = 0;
   int first_dense_layers = 0, moe_every = 1;
   int mtp_layers = 0;  ///< multi-token-prediction modules beside the main stack
@@ -182,6 +183,8 @@ struct RecordOf<DecoderShape> {
       field("shared_ffn", &T::shared_ffn, 0, kMany, "width of a shared expert; 0 = expert_ffn"),
       field("router_bias", &T::router_bias, "one number per expert"),
       field("expert_bias", &T::expert_bias, "biases inside experts"),
+      field("clamped_activation", &T::clamped_activation,
+            "what a feed-forward activation reads is clamped first"),
       field("shared_expert_gate", &T::shared_expert_gate, "gate on the shared expert"),
       field("expert_latent", &T::expert_latent, 0, kMany,
             "width that routed experts read and write; 0 = hidden"),

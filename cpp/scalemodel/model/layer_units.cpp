@@ -156,6 +156,7 @@ void add_mlp(Unit& unit, const LayerShape& layer, double h, int width, bool bias
   up.bias = biased ? up.columns : 0;
   LayerOperator activation = passing(OperatorKind::activation, "activation", w, Cut::columns);
   activation.gated = ff.gated;
+  activation.clamped = layer.clamped_activation;
   LayerOperator down = gemm("mlp_down", h, w, Cut::depth);
   down.bias = biased ? h : 0;
   unit.operators.push_back(std::move(up));
@@ -322,6 +323,7 @@ LayerShape layer_shape(const DecoderShape& s, char mixer, char feed_forward, boo
   layer.attention_sinks = s.attention_sinks;
   layer.mlp_bias = s.mlp_bias;
   layer.expert_bias = s.expert_bias;
+  layer.clamped_activation = s.clamped_activation;
   layer.router_bias = s.router_bias;
   layer.shared_expert_gate = s.shared_expert_gate;
   layer.attention_gate = s.attention_gate;

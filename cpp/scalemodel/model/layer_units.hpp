@@ -24,7 +24,7 @@ struct LayerShape {
   bool qk_norm = false, qk_norm_full = false;  ///< over each head, over all of them
   bool attention_sinks = false;                ///< one learned logit per head
   bool mlp_bias = false, shared_bias = false, expert_bias = false, router_bias = false;
-  bool shared_expert_gate = false;
+  bool shared_expert_gate = false, clamped_activation = false;
   OutputGate attention_gate = OutputGate::none;
   bool scan_norm = false, scan_bias = false, conv_bias = false;
   int streams = 1;          ///< residual streams that a block mixes

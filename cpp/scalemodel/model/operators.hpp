@@ -99,6 +99,7 @@ struct LayerOperator {
   /// input once.
   double taps = 1;
   bool gated = false;       ///< activation: of a gate and an up projection
+  bool clamped = false;     ///< activation: of values that are clamped first
   bool adapts = false;      ///< attention projections: low-rank adapters sit here by default
   bool weightless = false;  ///< GEMM of two activations: two GEMMs back, none for weights
   bool routes = false;    ///< scores of the experts: of the token itself, in the storage precision

@@ -86,6 +86,7 @@ struct ExpertPolicy {
   bool drops_tokens = false;           ///< experts have a capacity: rows are known in advance
   bool fused_experts = false;          ///< activation and quantisation are inside the GEMMs
   bool fused_expert_bias = true;       ///< biases of experts are added inside their GEMMs
+  bool fused_clamp = true;             ///< the activation's kernel clamps what it reads
   bool deduplicated_dispatch = false;  ///< one copy of a token per rank, not one per expert
   bool deduplicated_between = false;   ///< one per domain where experts span several
   bool pads_experts = false;           ///< rows are copied into whole blocks of narrow formats
@@ -173,6 +174,7 @@ struct RecordOf<Stack> {
       field<T>("fused_experts", &T::fused_experts,
                "experts with activation and quantisation fused"),
       field<T>("fused_expert_bias", &T::fused_expert_bias, "biases of experts inside their GEMMs"),
+      field<T>("fused_clamp", &T::fused_clamp, "clamps inside the kernel of an activation"),
       field<T>("fp8_attention", &T::fp8_attention, "attention of narrow runs in FP8"),
       field<T>("dropout", &T::dropout, "dropout is applied, its masks saved for backward"),
       field<T>("vocab_multiple", &T::vocab_multiple, 1, 1e6,

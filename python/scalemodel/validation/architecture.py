@@ -152,7 +152,10 @@ def _tied_embeddings(row: Row, table: Mapping[str, Any]) -> bool | None:
 
 
 #: What no column tells of a model.
-_UNLISTED = ("qkv_bias", "out_bias", "expert_bias", "router_bias", "attention_sinks")
+_UNLISTED = (
+    *("qkv_bias", "out_bias", "expert_bias", "router_bias", "attention_sinks"),
+    "clamped_activation",
+)
 _SIZES = ("hidden", "heads", "vocab", "experts")
 
 

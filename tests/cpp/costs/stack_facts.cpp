@@ -105,6 +105,25 @@ TEST_CASE("biases of experts cost passes over their outputs where nothing fuses 
   CHECK(operator_of(c, "expert_bias").forward == Seconds{});
 }
 
+TEST_CASE("by hand: clamps are kernels of their own where nothing fuses them") {
+  ExpertCase c;
+  c.stack.fused_clamp = false;
+  CHECK(operator_of(c, "clamp").forward == Seconds{});  // the model has none
+  c.shape.clamped_activation = true;
+  const OperatorCost apart = operator_of(c, "clamp");
+  const double copies = static_cast<double>(c.task.sequence) * c.shape.experts_per_token;
+  // Of 16-bit values: gate and up read and written, then joined: 8 times the width.
+  CHECK(about_equal(apart.bytes, Bytes{8 * 2 * copies * c.shape.expert_ffn}));
+  CHECK(apart.backward > apart.forward);
+  const Bytes kept = expert_layer_of(c).saved;
+  c.stack.fused_clamp = true;
+  CHECK(operator_of(c, "clamp").forward == Seconds{});
+  CHECK(expert_layer_of(c).saved < kept);
+  c.stack.fused_clamp = false;
+  c.stack.fused_experts = true;  // the kernel of the experts clamps too
+  CHECK(operator_of(c, "clamp").forward == Seconds{});
+}
+
 TEST_CASE("by hand: biases of single experts are launched as late as these") {
   // 64 experts over 8 ranks: two kernels of each forward and five back wait for their rows.
   ExpertCase c;

@@ -43,6 +43,7 @@ _DEFAULTS: Final[Mapping[str, object]] = {
     "shared_ffn": 0,
     "router_bias": False,
     "expert_bias": False,
+    "clamped_activation": False,
     "shared_expert_gate": False,
     "first_dense_layers": 0,
     "moe_every": 1,
@@ -133,6 +134,8 @@ def architecture_from_config(
         architecture |= dict.fromkeys(names, inner.flag(key, default))
     for step in family.steps:
         unknown += step(inner, architecture) or []
+    if inner.value("swiglu_limit")[1] is not None:
+        architecture["clamped_activation"] = True
     complete_heads(architecture)
     check_experts(architecture)
 

@@ -210,6 +210,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
             attention_sinks=True,
             router_bias=True,
             expert_bias=True,
+            clamped_activation=True,
         ),
         {**_SHAPE, **_MIXTRAL_EXPERTS, "head_dim": count_at("head_dim", default=64)},
         (_tied(False), (("qkv_bias", "out_bias"), "attention_bias", True)),

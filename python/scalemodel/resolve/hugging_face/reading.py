@@ -81,7 +81,7 @@ _COSTLESS: Final = frozenset({
     "slow_but_exact", "softmax_scale", "spatial_merge_size", "ssm_dtype", "ssm_in_multiplier",
     "ssm_multipliers", "ssm_out_multiplier", "summary_activation", "summary_first_dropout",
     "summary_proj_to_labels", "summary_type", "summary_use_proj", "suppress_tokens",
-    "swa_rope_theta", "swiglu_alpha", "swiglu_limit", "task_specific_params", "temperature",
+    "swa_rope_theta", "swiglu_alpha", "task_specific_params", "temperature",
     "tf_legacy_loss", "theta", "time_step_floor", "time_step_limit", "time_step_max",
     "time_step_min", "time_step_rank", "tokenizer_class", "tokenizer_name", "top_k", "top_p",
     "topk_group", "topk_method", "torch_dtype", "torchscript", "transformers_version", "typical_p",
