@@ -1,0 +1,393 @@
+#include "scalemodel/serving/replica.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+
+namespace scalemodel {
+namespace {
+
+constexpr double kRounding = 1e-9;
+constexpr std::size_t kMaxEnded = 1024;  // running sequences that ended, kept for their places
+
+}  // namespace
+
+Replica::Replica(const ReplicaSetup& setup, std::span<const Request> requests,
+                 std::span<Served> served, const PrefixCaching& caching)
+    : times_(setup.times),
+      blocks_(setup.blocks),
+      capacity_(setup.capacity),
+      mix_(setup.mix),
+      requests_(requests),
+      served_(served),
+      caching_(caching),
+      gained_(tokens_per_step(setup.mix)),
+      query_tokens_(1.0 + setup.mix.speculative_tokens),
+      all_blocks_(setup.capacity.blocks * setup.times.layout().dp),
+      token_blocks_(setup.blocks.mean(1) - setup.blocks.mean(0)) {}
+
+void Replica::advance(Seconds until) {
+  while (true) {
+    if (run_.repeats <= 0) {
+      if (!(now_ < until)) return;
+      arrive();
+      if (idle()) {
+        if (incoming_.empty()) return;
+        now_ = max(now_, admitted(incoming_.front().request));
+        continue;
+      }
+      if (!plan()) continue;
+    }
+    if (!(now_ + run_.repeats * run_.each < until)) return;
+    pass();
+  }
+}
+
+void Replica::offer(std::size_t request) {
+  const Request& asked = requests_[request];
+  offer(request, std::max(1.0, asked.input * (1 - mix_.prefix_hit_fraction)));
+}
+
+void Replica::offer(std::size_t request, double uncached) {
+  const Request& asked = requests_[request];
+  const double rest = asked.prefilled ? 0 : uncached;
+  incoming_.push_back({request, rest, asked.input, asked.output, {}});
+  backlog_ += rest;
+  // Those behind the first come into a later run.
+  if (run_.repeats > 0 && incoming_.size() == 1) shorten();
+}
+
+Seconds Replica::next_event() const noexcept {
+  if (run_.repeats > 0) return now_ + run_.repeats * run_.each;
+  const bool nothing = incoming_.empty() && idle();
+  return nothing ? Seconds{kInfinity} : now_;
+}
+
+void Replica::arrive() {
+  while (!incoming_.empty() && admitted(incoming_.front().request) <= now_) {
+    const Request& request = requests_[incoming_.front().request];
+    totals_.in_system_s += (now_ - request.arrival).base();
+    waiting_.push_back(incoming_.front());
+    incoming_.pop_front();
+  }
+}
+
+/// Cache that a request must find free to start. Blocks of its prefix that others use are counted
+/// with those.
+double Replica::needed(const Prompt& prompt) const {
+  const double whole = blocks_.of(prompt.tokens + (reserves() ? prompt.answer : 1));
+  if (prompt.chain.count == 0 || keeps_beside()) return whole;
+  return whole - token_blocks_ * prefixes_.used_tokens(prompt.chain.last);
+}
+
+double Replica::used() const {
+  const double shared = keeps_beside() ? 0 : token_blocks_ * prefixes_.shared_tokens();
+  if (reserves()) return reserved_ - shared;
+  const double count = started();
+  return count > 0 ? count * blocks_.mean(held_ / count) - shared : 0;
+}
+
+/// Plans the next step, or a run of them; false: the first of the queue was refused instead.
+bool Replica::plan() {
+  preempt();
+  if (caching_.enabled()) trim_prefixes();
+  StepWork work;
+  work.query_tokens = query_tokens_;
+  work.draft_tokens = mix_.speculative_tokens;
+  const bool mixes = times_.engine().mixed_batches;
+  double room = capacity_.max_batched_tokens - (mixes ? sequences_ * query_tokens_ : 0);
+  double attended = 0;
+  for (Prompt& each : prompts_) room -= take(each, room, work, attended);
+  start_waiting(room, work, attended);
+  if (work.prompt_tokens > 0) work.prompt_keys = equal_prompt_keys(work, attended);
+  if (mixes || work.prompts <= 0) work.sequences = sequences_;
+  if (work.prompts <= 0 && work.sequences <= 0) {
+    refuse_first();
+    return false;
+  }
+  run_.work = work;
+  run_.repeats = work.prompts > 0 ? 1 : quiet_steps();
+  run_.each = times_.total(with_context(work, run_.repeats));
+  if (!incoming_.empty()) shorten();
+  return true;
+}
+
+void Replica::start_waiting(double room, StepWork& work, double& attended) {
+  while (!waiting_.empty()) {
+    if (caching_.enabled()) find_prefix(waiting_.front());
+    if (!may_start(waiting_.front(), room, work)) return;
+    Prompt prompt = waiting_.front();
+    waiting_.pop_front();
+    Served& served = served_[prompt.request];
+    if (served.preemptions == 0) {
+      served.started = now_;
+      if (caching_.enabled()) served.cached_tokens = prompt.tokens - prompt.rest;
+    }
+    prefixes_.share_chain(prompt.chain.last);
+    reserved_ += blocks_.of(prompt.tokens + (reserves() ? prompt.answer : 1));
+    held_ += prompt.tokens;
+    if (caching_.enabled()) trim_prefixes();
+    if (prompt.rest <= 0) {
+      served.first_token = now_;
+      begin(std::move(prompt));
+      continue;
+    }
+    room -= take(prompt, room, work, attended);
+    prompts_.push_back(prompt);
+  }
+}
+
+/// Nothing runs and the first of the queue does not fit: it never will.
+void Replica::refuse_first() {
+  const Prompt& first = waiting_.front();
+  Served& served = served_[first.request];
+  served.refused = true;
+  served.finished = served.first_token = now_;
+  backlog_ -= first.rest;
+  waiting_.pop_front();
+}
+
+StepWork Replica::with_context(StepWork work, double repeats) const {
+  if (work.sequences > 0) {
+    work.context = context_ / work.sequences + 1 + 0.5 * (repeats - 1) * gained_;
+  }
+  return work;
+}
+
+/// Steps without a prompt until a sequence ends or the cache is full.
+double Replica::quiet_steps() const {
+  const double until_end = endings_.front().first - gain_;
+  const double steps = std::max(1.0, std::ceil(until_end / gained_ - kRounding));
+  if (reserves()) return steps;
+  const double spare = (all_blocks_ - used()) / (started() * token_blocks_);
+  return std::min(steps, std::max(1.0, std::floor(spare / gained_)));
+}
+
+/// A run without a prompt ends with the step in which the next request comes.
+void Replica::shorten() {
+  if (run_.work.prompts > 0) return;
+  const Seconds until = admitted(incoming_.front().request) - now_;
+  const double steps = std::min(run_.repeats, std::max(1.0, std::ceil(until / run_.each)));
+  if (steps < run_.repeats) {
+    run_.repeats = steps;
+    run_.each = times_.total(with_context(run_.work, steps));
+  }
+}
+
+/// The run under way passes.
+void Replica::pass() {
+  const auto [work, repeats, each] = std::exchange(run_, {});
+  const Seconds elapsed = repeats * each;
+  const double in_system = sequences_ + static_cast<double>(prompts_.size() + waiting_.size());
+  now_ += elapsed;
+  totals_.steps += repeats;
+  totals_.busy += elapsed;
+  totals_.running_s += sequences_ * elapsed.base();
+  totals_.in_system_s += in_system * elapsed.base();
+  if (work.sequences > 0) {
+    const double tokens = repeats * gained_;
+    // Sequences that wait while prompts are computed alone see that step in their next gap.
+    gaps_.add((each + stopped_) / gained_, sequences_ * tokens);
+    stopped_ = Seconds{};
+    gain_ += tokens;
+    context_ += sequences_ * tokens;
+    held_ += sequences_ * tokens;
+    finish();
+  } else if (sequences_ > 0) {
+    stopped_ += elapsed;
+  }
+  const auto done = std::stable_partition(prompts_.begin(), prompts_.end(),
+                                          [](const Prompt& p) { return p.rest > 0; });
+  for (Prompt& prompt : std::span(done, prompts_.end())) {
+    Served& served = served_[prompt.request];
+    if (served.first_token <= Seconds{}) served.first_token = now_;
+    prompt.answer -= 1;
+    prompt.tokens += 1;
+    held_ += 1;
+    begin(std::move(prompt));
+  }
+  prompts_.erase(done, prompts_.end());
+}
+
+/// A prompt is done: its sequence runs, or was to give one token only.
+void Replica::begin(Prompt&& prompt) {
+  if (caching_.enabled()) extend(prompt.chain, prompt.request, requests_[prompt.request].input);
+  const double end = gain_ + prompt.answer;
+  running_.push_back(
+      {prompt.request, gain_, end, prompt.tokens, prompt.answer, prompt.chain, true});
+  context_ += prompt.tokens;
+  sequences_ += 1;
+  if (prompt.answer <= kRounding) {
+    leave(running_.size() - 1);
+    served_[prompt.request].finished = now_;
+    return;
+  }
+  push_ending(end, running_.size() - 1);
+}
+
+void Replica::push_ending(double end, std::size_t place) {
+  endings_.emplace_back(end, place);
+  std::push_heap(endings_.begin(), endings_.end(), std::greater<>());
+}
+
+void Replica::pop_ending() {
+  std::pop_heap(endings_.begin(), endings_.end(), std::greater<>());
+  endings_.pop_back();
+}
+
+void Replica::finish() {
+  while (!endings_.empty() && endings_.front().first <= gain_ + kRounding) {
+    const std::size_t place = endings_.front().second;
+    pop_ending();
+    if (!running_[place].alive) continue;
+    leave(place);
+    served_[running_[place].request].finished = now_;
+  }
+  drop_dead();
+  compact();
+}
+
+void Replica::drop_dead() {
+  while (!endings_.empty() && !running_[endings_.front().second].alive) pop_ending();
+  while (!running_.empty() && !running_.back().alive) running_.pop_back();
+}
+
+/// Sequences that ended long ago give up their places; the order of the others stays.
+void Replica::compact() {
+  if (static_cast<double>(running_.size()) < 2 * sequences_ + kMaxEnded) return;
+  std::vector<std::size_t> moved(running_.size());
+  std::size_t alive = 0;
+  for (std::size_t place = 0; place < running_.size(); ++place) {
+    moved[place] = running_[place].alive ? alive : running_.size();
+    if (running_[place].alive) running_[alive++] = running_[place];
+  }
+  std::erase_if(endings_, [&](const Ending& e) { return moved[e.second] == running_.size(); });
+  for (Ending& ending : endings_) ending.second = moved[ending.second];
+  std::make_heap(endings_.begin(), endings_.end(), std::greater<>());
+  running_.resize(alive);
+}
+
+/// Takes a sequence out; returns the tokens it had gained.
+double Replica::leave(std::size_t place) {
+  Running& one = running_[place];
+  const double gained = gain_ - one.start;
+  one.alive = false;
+  sequences_ -= 1;
+  context_ -= one.tokens + gained;
+  held_ -= one.tokens + gained;
+  reserved_ -= blocks_.of(requests_[one.request].input + requests_[one.request].output);
+  if (caching_.enabled()) {
+    // The last token of a sequence is never computed.
+    extend(one.chain, one.request, one.tokens + gained - 1);
+    prefixes_.release_chain(one.chain.last);
+  }
+  return gained;
+}
+
+/// The latest sequences lose their cache when it is full, and start again as prompts.
+void Replica::preempt() {
+  if (reserves()) return;
+  while (sequences_ > 1 && used() > all_blocks_) {
+    while (!running_.back().alive) running_.pop_back();
+    const Running last = running_.back();
+    const double gained = leave(running_.size() - 1);
+    drop_dead();
+    const double tokens = last.tokens + gained;
+    waiting_.push_front({last.request, tokens, tokens, last.answer - gained, {}});
+    backlog_ += tokens;
+    ++served_[last.request].preemptions;
+    totals_.preemptions += 1;
+  }
+}
+
+bool Replica::may_start(const Prompt& prompt, double room, const StepWork& work) const {
+  if (started() + 1 > capacity_.step_sequences) return false;
+  const bool fits = prompt.rest <= room;
+  const bool whole = !times_.engine().chunked_prefill;
+  // A prompt longer than any step runs alone where it cannot be cut.
+  if (prompt.rest > 0 && (whole ? !fits && work.prompts > 0 : room < 1)) return false;
+  return used() + needed(prompt) <= all_blocks_ + kRounding;
+}
+
+/// Tokens of a prompt computed in this step; `attended` grows by the pairs of them and what each
+/// attends to.
+double Replica::take(Prompt& prompt, double room, StepWork& work, double& attended) {
+  if (prompt.rest <= 0 || room < 1) return 0;
+  const double tokens = times_.engine().chunked_prefill ? std::min(prompt.rest, room) : prompt.rest;
+  prompt.rest -= tokens;
+  backlog_ -= tokens;
+  work.prompts += 1;
+  work.prompt_tokens += tokens;
+  work.longest = std::max(work.longest, tokens);
+  attended += tokens * (prompt.tokens - prompt.rest - tokens / 2);
+  if (caching_.enabled()) extend(prompt.chain, prompt.request, prompt.tokens - prompt.rest);
+  return tokens;
+}
+
+/// The longest run of blocks from the start that are held, and what is left to compute. The last
+/// token is computed in any case: its logits give the next one.
+void Replica::find_prefix(Prompt& prompt) {
+  prompt.chain = {};
+  double hit = 0;
+  for (const BlockHash name : caching_.prefixes.of(prompt.request)) {
+    const int block = prefixes_.find(name);
+    if (block == PrefixCache::kNone) break;
+    prompt.chain.last = block;
+    ++prompt.chain.count;
+    hit += prefixes_.tokens(block);
+  }
+  if (requests_[prompt.request].prefilled && prompt.rest <= 0) return;
+  const double block_tokens = times_.engine().block_tokens;
+  const double most = std::floor((prompt.tokens - 1) / block_tokens) * block_tokens;
+  const double rest = prompt.tokens - std::min(hit, most);
+  backlog_ += rest - prompt.rest;
+  prompt.rest = rest;
+}
+
+/// Names the blocks that `computed` tokens of a sequence fill; of a last one that a prompt fills in
+/// part, whole blocks of the engine.
+void Replica::extend(Chain& chain, std::size_t request, double computed) {
+  const std::span<const BlockHash> names = caching_.prefixes.of(request);
+  const double size = caching_.prefixes.block_tokens, input = requests_[request].input;
+  while (static_cast<std::size_t>(chain.count) < names.size()) {
+    const double begin = chain.count * size;
+    double tokens = size;
+    if (computed < begin + size) {
+      if (input >= begin + size || computed < input) return;
+      const double own = times_.engine().block_tokens;
+      tokens = std::floor((input - begin) / own) * own;
+      if (tokens <= 0) return;
+    }
+    const BlockHash name = names[static_cast<std::size_t>(chain.count)];
+    const int block = prefixes_.find(name);
+    if (block != PrefixCache::kNone) {
+      prefixes_.share(block);
+      chain.last = block;
+    } else {
+      if (keeps_beside() && !make_room(tokens)) return;
+      chain.last = prefixes_.add(name, chain.last, tokens);
+    }
+    ++chain.count;
+  }
+}
+
+/// What does not fit beside running sequences any more leaves.
+void Replica::trim_prefixes() {
+  if (keeps_beside()) return;
+  const double spare = all_blocks_ - used();
+  while (prefixes_.idle_tokens() > 0 && token_blocks_ * prefixes_.idle_tokens() > spare) {
+    prefixes_.forget_oldest();
+  }
+}
+
+/// Room for a block in a store beside the KV cache; false: everything in it is in use.
+bool Replica::make_room(double tokens) {
+  while (prefixes_.held_tokens() + tokens > caching_.store_tokens) {
+    if (prefixes_.idle_tokens() <= 0) return false;
+    prefixes_.forget_oldest();
+  }
+  return true;
+}
+
+}  // namespace scalemodel
