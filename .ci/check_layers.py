@@ -28,6 +28,7 @@ MODULES = (
     "estimator",
     "serving",
     "search",
+    "fleet",
 )
 LEVEL = {name: level for level, name in enumerate(MODULES)}
 

@@ -20,6 +20,7 @@ void bind_timeline(pybind11::module_& m);
 void bind_scheduler(pybind11::module_& m);
 void bind_serving(pybind11::module_& m);
 void bind_search(pybind11::module_& m);
+void bind_fleet(pybind11::module_& m);
 void bind_pareto(pybind11::module_& m);
 void bind_fabric(pybind11::module_& m);
 void bind_routing(pybind11::module_& m);

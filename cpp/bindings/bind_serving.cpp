@@ -7,6 +7,7 @@
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
 #include "bindings/scheduler_calls.hpp"
+#include "bindings/serving_instance.hpp"
 #include "scalemodel/ops/expert_balance.hpp"
 #include "scalemodel/search/serving_plans.hpp"
 #include "scalemodel/serving/batches.hpp"
@@ -19,43 +20,6 @@
 namespace scalemodel::bindings {
 namespace {
 
-/// One instance, tabulated.
-struct Instance {
-  Instance(Model served, const Cluster& on, const Engine& with,
-           const ServingKernels& kernel_constants, const ServingLayout& spread, double imbalance)
-      : model(std::move(served)),
-        cluster(on),
-        engine(with),
-        kernels(kernel_constants),
-        layout(spread),
-        times(model, on, with, kernel_constants, spread, imbalance),
-        blocks(model, with, kernel_constants, spread) {}
-
-  Model model;
-  Cluster cluster;
-  Engine engine;
-  ServingKernels kernels;
-  ServingLayout layout;
-  StepTimes times;
-  CacheBlocks blocks;
-
-  CacheCapacity capacity(double input, double output) const {
-    return cache_capacity(model, cluster, engine, kernels, layout, {input, output});
-  }
-};
-
-double checked(const char* name, double value, double low, double high) {
-  if (std::isfinite(value) && value >= low && value <= high) return value;
-  std::string message(name);
-  throw MalformedQuestion(message.append("=")
-                              .append(text_of(value))
-                              .append(": must be a number from ")
-                              .append(text_of(low))
-                              .append(" to ")
-                              .append(text_of(high)));
-}
-
-constexpr double kMany = 1e9;
 constexpr py::ssize_t kServedColumns = 5;
 
 StepTime step_of(const Instance& instance, double sequences, double context, double prompts,
@@ -70,25 +34,6 @@ StepTime step_of(const Instance& instance, double sequences, double context, dou
   work.query_tokens = checked("query_tokens", query_tokens, 1, kMany);
   work.draft_tokens = checked("draft_tokens", draft_tokens, 0, kMany);
   return instance.times.of(work);
-}
-
-std::vector<Request> stream_of(const NumberColumn& arrivals, const NumberColumn& input,
-                               const NumberColumn& output, bool prefilled) {
-  const py::ssize_t rows = arrivals.size();
-  if (arrivals.ndim() != 1 || input.ndim() != 1 || output.ndim() != 1 || input.size() != rows ||
-      output.size() != rows) {
-    throw MalformedQuestion("arrival_s, input_tokens, output_tokens: must be equally long columns");
-  }
-  std::vector<Request> requests;
-  requests.reserve(static_cast<std::size_t>(rows));
-  double last = 0;
-  for (py::ssize_t i = 0; i < rows; ++i) {
-    const double arrival = checked("arrival_s", arrivals.data()[i], last, kMany);
-    last = arrival;
-    requests.push_back({Seconds{arrival}, checked("input_tokens", input.data()[i], 1, kMany),
-                        checked("output_tokens", output.data()[i], 1, kMany), prefilled});
-  }
-  return requests;
 }
 
 py::tuple simulate(const Instance& instance, const RequestMix& mix, const NumberColumn& arrivals,

@@ -22,6 +22,7 @@ PYBIND11_MODULE(_core, m) {
   bind_scheduler(m);
   bind_serving(m);
   bind_search(m);
+  bind_fleet(m);
   bind_pareto(m);
   bind_routing(m);
   bind_scaling(m);

@@ -226,6 +226,9 @@ from scalemodel.serving import (
     PromptRequest as PromptRequest,
 )
 from scalemodel.serving import (
+    RouterPolicy as RouterPolicy,
+)
+from scalemodel.serving import (
     SchedulerLimits as SchedulerLimits,
 )
 from scalemodel.serving import (
@@ -251,6 +254,9 @@ from scalemodel.serving import (
 )
 from scalemodel.serving import (
     serve_split as serve_split,
+)
+from scalemodel.serving import (
+    simulate_fleet as simulate_fleet,
 )
 from scalemodel.serving.launch import (
     ServingLaunch as ServingLaunch,

@@ -390,4 +390,24 @@ bool Replica::make_room(double tokens) {
   return true;
 }
 
+void TotalsOfReplicas::add(const Replica& replica) {
+  const StreamTotals& part = replica.totals();
+  sums_.steps += part.steps;
+  sums_.running_s += part.running_s;
+  sums_.in_system_s += part.in_system_s;
+  sums_.preemptions += part.preemptions;
+  sums_.busy += part.busy;
+  gaps_.merge(replica.gaps());
+  end_ = max(end_, replica.now());
+}
+
+StreamTotals TotalsOfReplicas::since(Seconds begin) const {
+  StreamTotals found = sums_;
+  found.makespan = end_ - begin;
+  found.itl_median = gaps_.quantile(0.5);
+  found.itl_p90 = gaps_.quantile(0.9);
+  found.itl_p99 = gaps_.quantile(0.99);
+  return found;
+}
+
 }  // namespace scalemodel

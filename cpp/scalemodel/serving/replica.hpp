@@ -111,8 +111,8 @@ class Replica {
   }
   /// Prompt tokens that are still to be computed.
   double prompt_backlog() const noexcept { return backlog_; }
-  /// Tokens that running sequences and prompts under way hold.
-  double held_tokens() const noexcept { return held_; }
+  /// Tokens that running sequences and prompts under way hold, shared ones once.
+  double held_tokens() const noexcept { return held_ - prefixes_.shared_tokens(); }
 
   const StreamTotals& totals() const noexcept { return totals_; }
   const GapHistogram& gaps() const noexcept { return gaps_; }
@@ -210,6 +210,19 @@ class Replica {
   PrefixCache prefixes_;
   StreamTotals totals_;
   GapHistogram gaps_;
+};
+
+/// Totals of several replicas.
+class TotalsOfReplicas {
+ public:
+  void add(const Replica& replica);
+  /// Their sums, the last token counted from `begin` on.
+  StreamTotals since(Seconds begin) const;
+
+ private:
+  StreamTotals sums_;
+  GapHistogram gaps_;
+  Seconds end_;
 };
 
 }  // namespace scalemodel

@@ -29,29 +29,17 @@ StreamResult simulate_stream(const StepTimes& times, const CacheBlocks& blocks,
   StreamResult result;
   result.served.resize(requests.size());
   if (requests.empty()) return result;
-  GapHistogram gaps;
-  Seconds end;
-  const Seconds never{kInfinity};
+  TotalsOfReplicas totals;
   for (const std::vector<std::size_t>& share : shares(requests.size(), replicas)) {
     Replica replica({times, blocks, capacity, mix}, requests, result.served);
     for (const std::size_t request : share) {
       replica.advance(requests[request].arrival);
       replica.offer(request);
     }
-    replica.advance(never);
-    const StreamTotals& part = replica.totals();
-    result.totals.steps += part.steps;
-    result.totals.running_s += part.running_s;
-    result.totals.in_system_s += part.in_system_s;
-    result.totals.preemptions += part.preemptions;
-    result.totals.busy += part.busy;
-    gaps.merge(replica.gaps());
-    end = max(end, replica.now());
+    replica.advance(Seconds{kInfinity});
+    totals.add(replica);
   }
-  result.totals.makespan = end - requests.front().arrival;
-  result.totals.itl_median = gaps.quantile(0.5);
-  result.totals.itl_p90 = gaps.quantile(0.9);
-  result.totals.itl_p99 = gaps.quantile(0.99);
+  result.totals = totals.since(requests.front().arrival);
   return result;
 }
 

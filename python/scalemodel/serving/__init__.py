@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from scalemodel._core import SchedulerLimits
+from scalemodel._core import RouterPolicy, SchedulerLimits
 from scalemodel.serving.basis import coverage
 from scalemodel.serving.batches import BatchServing, serve_batches
 from scalemodel.serving.comparison import ServingComparison, compare_serving
+from scalemodel.serving.fleet import ServedFleet, simulate_fleet
 from scalemodel.serving.launch import launch_command, launch_options
 from scalemodel.serving.plans import ServingPlans
 from scalemodel.serving.rates import rate_table
@@ -28,7 +29,9 @@ __all__ = [
     "PrefixHits",
     "PromptRequest",
     "RequestStream",
+    "RouterPolicy",
     "SchedulerLimits",
+    "ServedFleet",
     "ServedStream",
     "Serving",
     "ServingComparison",
@@ -49,4 +52,5 @@ __all__ = [
     "serve_batches",
     "serve_split",
     "serving_layouts",
+    "simulate_fleet",
 ]

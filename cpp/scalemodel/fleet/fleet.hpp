@@ -1,0 +1,141 @@
+// A stream of requests through a fleet: replicas of several kinds, prefix caches with state, and a
+// router that hands each request to one of them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "scalemodel/base/enum_names.hpp"
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/base/record.hpp"
+#include "scalemodel/search/thread_pool.hpp"
+#include "scalemodel/serving/replica.hpp"
+
+namespace scalemodel {
+
+/// How a request finds its replica.
+///
+/// * round_robin and random know nothing of the replicas.
+/// * least_loaded: the fewest requests between arrival and end, ties in turn.
+/// * power_of_two: the less loaded of two drawn at random (Mitzenmacher, IEEE Trans. Parallel
+///   Distrib. Syst. 12 (2001) 1094-1104).
+/// * prefix_aware: the replica that holds most of the prompt, where that is more than
+///   `cache_threshold` of it; else, and while loads are out of balance (max - min above
+///   `balance_requests` and max above `balance_ratio` min), the least loaded. Source: SGLang's
+///   model gateway, policy cache_aware; here by exact knowledge of the caches, and without a match
+///   by load, as full caches are all of one size.
+/// * kv_cost: the lowest cost w (prompt tokens still to compute there + uncached tokens of the
+///   request) + tokens held there, ties in turn. Source: cost function of NVIDIA Dynamo's KV
+///   router, in tokens for its blocks.
+/// * session_sticky: a hash of the session decides; a request without one goes to the least loaded
+///   (vLLM production stack, session router).
+enum class Router : std::uint8_t {
+  round_robin,
+  random,
+  least_loaded,
+  power_of_two,
+  prefix_aware,
+  kv_cost,
+  session_sticky
+};
+
+template <>
+struct EnumNames<Router> {
+  static constexpr std::string_view what = "router";
+  static constexpr std::array<std::string_view, 7> names{
+      "round_robin",  "random",  "least_loaded",  "power_of_two",
+      "prefix_aware", "kv_cost", "session_sticky"};
+};
+
+/// A router and its settings.
+struct RouterPolicy {
+  Router router = Router::round_robin;
+  double cache_threshold = 0.3;  ///< share of a prompt
+  double balance_requests = 64;
+  double balance_ratio = 1.5;
+  double overlap_weight = 1;  ///< w of kv_cost
+
+  bool operator==(const RouterPolicy&) const = default;
+};
+
+template <>
+struct RecordOf<RouterPolicy> {
+  static constexpr std::string_view name = "RouterPolicy";
+  using T = RouterPolicy;
+  static constexpr std::tuple fields{
+      field("router", &T::router, "how a request finds its replica"),
+      field("cache_threshold", &T::cache_threshold, 0, 1,
+            "prefix_aware: share of a prompt above which the replica that holds it is chosen"),
+      field("balance_requests", &T::balance_requests, 0, 1e9,
+            "prefix_aware: difference of loads above which the least loaded is chosen"),
+      field("balance_ratio", &T::balance_ratio, 1, 1e9,
+            "prefix_aware: and ratio of loads that it takes for it"),
+      field("overlap_weight", &T::overlap_weight, 0, 1e6,
+            "kv_cost: weight of prompt tokens to compute beside tokens held")};
+};
+
+/// Replicas of one kind.
+struct FleetKind {
+  ReplicaSetup setup;
+  int count = 1;
+};
+
+struct FleetOptions {
+  RouterPolicy policy;
+  std::uint64_t seed = 0;  ///< of random choices and hashes
+  PrefixCaching caching;
+};
+
+/// What one replica did.
+struct ReplicaTotals {
+  double kind = 0;      ///< its place in the kinds of the fleet
+  double requests = 0;  ///< finished
+  double refused = 0;
+  double input_tokens = 0, output_tokens = 0;  ///< of finished requests
+  double cached_tokens = 0;                    ///< of their prompts, found in its prefix cache
+  double max_in_system = 0;  ///< most requests between arrival and end, seen as one arrived
+  StreamTotals stream;       ///< its steps, integrals and gaps; makespan: to its last token
+
+  bool operator==(const ReplicaTotals&) const = default;
+};
+
+template <>
+struct RecordOf<ReplicaTotals> {
+  static constexpr std::string_view name = "ReplicaTotals";
+  using T = ReplicaTotals;
+  static constexpr std::tuple fields{
+      field("kind", &T::kind, "its place in the kinds of the fleet"),
+      field("requests", &T::requests, "finished requests"),
+      field("refused", &T::refused, "requests longer than the whole cache"),
+      field("input_tokens", &T::input_tokens, "prompt tokens of finished requests"),
+      field("output_tokens", &T::output_tokens, "output tokens of finished requests"),
+      field("cached_tokens", &T::cached_tokens, "prompt tokens found in its prefix cache"),
+      field("max_in_system", &T::max_in_system, "most requests between arrival and end"),
+      field("stream", &T::stream, "its steps, integrals and gaps")};
+};
+
+struct FleetResult {
+  std::vector<Served> served;          ///< in the order of the requests
+  std::vector<std::int32_t> replicas;  ///< of each request
+  std::vector<ReplicaTotals> parts;    ///< of each replica
+  StreamTotals totals;
+  bool complete = false;  ///< false: `poll` stopped it, and nothing else means anything
+};
+
+/// Serves `requests` (ascending arrivals). `sessions`: one number per request, below 0 for none, or
+/// empty. Replicas are advanced to an arrival only where the router looks at them, which changes
+/// nothing of what they do: one replica of one kind gives what `simulate_stream` does, bit for bit.
+/// Preconditions: at least one replica; sessions and prefixes are as long as the requests.
+FleetResult simulate_fleet(std::span<const FleetKind> kinds, std::span<const Request> requests,
+                           std::span<const std::int64_t> sessions, const FleetOptions& options,
+                           const Poll& poll);
+
+/// Fairness of shares x by Jain: (sum x)^2 / (n sum x^2), 1 where all are equal, 1/n where one has
+/// everything. Source: Jain, Chiu and Hawe, DEC-TR-301 (1984).
+double jain_index(std::span<const double> shares) noexcept;
+
+}  // namespace scalemodel

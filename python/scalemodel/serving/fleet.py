@@ -1,0 +1,474 @@
+"""A trace through a fleet: `simulate_fleet` and the `ServedFleet` it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+import scalemodel._core as _core
+from scalemodel._core import RouterPolicy
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.threads import progress_bar
+from scalemodel.base.words import choice
+from scalemodel.serving.energy import accelerator_power_w, decode_load
+from scalemodel.serving.limits import METRICS
+from scalemodel.serving.plan import ServingPlan, ranks_of
+from scalemodel.serving.plans import layout_text
+from scalemodel.serving.stream import Column, RequestStream, ServedStream
+from scalemodel.serving.task import number_from_to
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: How a request finds its replica.
+ROUTERS = (
+    "round_robin",
+    "random",
+    "least_loaded",
+    "power_of_two",
+    "prefix_aware",
+    "kv_cost",
+    "session_sticky",
+)
+#: What each request may be held to: the columns of `METRICS`.
+REQUEST_LIMITS = tuple(f"{metric}_s" for metric in METRICS)
+_MOST_REPLICAS = 100_000
+_MOST_STORE_TOKENS = 1e15
+
+
+@dataclass(frozen=True)
+class FleetPart:
+    """Replicas of one kind: copies of the instance of a serving plan."""
+
+    plan: ServingPlan
+    count: int
+
+    @property
+    def instance(self) -> _core.Instance:
+        """The tables of one replica."""
+        assert self.plan.instance is not None
+        return self.plan.instance
+
+    @property
+    def accelerators(self) -> int:
+        """Of all replicas."""
+        return self.count * ranks_of(self.plan.layout)
+
+    @property
+    def price_usd_per_s(self) -> float:
+        """Of all replicas; 0 where the price of the accelerator is not known."""
+        return self.accelerators * float(self.plan.cluster.core.price_usd_per_s)
+
+
+def fleet_of(fleet: Any) -> tuple[FleetPart, ...]:
+    """The parts of a fleet: a plan with its own replicas, or pairs of plans and counts.
+
+    Raises
+    ------
+    ScaleModelError : something else, a plan that does not run, or no replica at all.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Inference(input_tokens=500, output_tokens=100)
+    >>> plan = sm.serve("llama3_8b", "dgx_h100", task)
+    >>> [part.count for part in fleet_of([(plan, 3), plan])]
+    [3, 8]
+    """
+    given = [fleet] if isinstance(fleet, ServingPlan) else fleet
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], int):
+        given = [given]
+    if isinstance(given, (str, Mapping)) or not isinstance(given, Sequence) or not given:
+        raise ScaleModelError(
+            f"fleet={fleet!r}: must be a Serving, or Servings or pairs (Serving, count)"
+        )
+    parts = []
+    for each in given:
+        plan, count = each if isinstance(each, tuple) and len(each) == 2 else (each, None)
+        if not isinstance(plan, ServingPlan):
+            raise ScaleModelError(f"fleet: {plan!r}: must be a Serving, as `serve` makes it")
+        if plan.instance is None:
+            raise ScaleModelError(f"fleet: a plan does not run ({plan.verdict})")
+        number = plan.replicas if count is None else count
+        whole = isinstance(number, int) and not isinstance(number, bool)
+        if not whole or not 0 <= number <= _MOST_REPLICAS:
+            raise ScaleModelError(f"fleet: count={count!r}: must be a whole number from 0 to 1e5")
+        parts.append(FleetPart(plan, number))
+    if not sum(part.count for part in parts):
+        raise ScaleModelError("fleet: must have at least one replica")
+    return tuple(parts)
+
+
+def policy_of(router: Any) -> RouterPolicy:
+    """The policy that a name stands for, with its usual settings.
+
+    Examples
+    --------
+    >>> policy_of("least_loaded").router
+    'least_loaded'
+    """
+    if isinstance(router, RouterPolicy):
+        return router
+    named = choice(router, ROUTERS)
+    if named not in ROUTERS:
+        raise ScaleModelError(
+            f"router={router!r}: must be a RouterPolicy or one of {', '.join(ROUTERS)}"
+        )
+    return RouterPolicy(router=named)
+
+
+def request_limits(limits: Any) -> dict[str, float]:
+    """What each request is held to, checked.
+
+    Examples
+    --------
+    >>> request_limits({"ttft_s": 0.5, "tpot_s": None})
+    {'ttft_s': 0.5}
+    """
+    if limits is None:
+        return {}
+    if not isinstance(limits, Mapping):
+        raise ScaleModelError(f"limits={limits!r}: must map {', '.join(REQUEST_LIMITS)} to seconds")
+    found = {}
+    for name, value in limits.items():
+        if name not in REQUEST_LIMITS:
+            raise ScaleModelError(f"limits: {name!r}: must be one of {', '.join(REQUEST_LIMITS)}")
+        if value is None:
+            continue
+        number_from_to(f"limits: {name}", value, 1e-9, 1e9)
+        found[name] = float(value)
+    return found
+
+
+def _class_limits(limits: Any, trace: RequestStream) -> dict[int | None, dict[str, float]]:
+    """Limits by tenant; those under None hold for every tenant without its own."""
+    if isinstance(limits, Mapping) and any(isinstance(value, Mapping) for value in limits.values()):
+        if getattr(trace, "tenant", None) is None:
+            raise ScaleModelError("limits: are by tenant, and the trace has none")
+        for tenant in limits:
+            if isinstance(tenant, bool) or not isinstance(tenant, (int, np.integer)):
+                raise ScaleModelError(f"limits: {tenant!r}: must be the number of a tenant")
+        return {int(tenant): request_limits(own) for tenant, own in limits.items()}
+    return {None: request_limits(limits)}
+
+
+def _optional(trace: RequestStream, name: str, kind: Any) -> npt.NDArray[Any]:
+    """A column that a trace may have; empty where it has none."""
+    value = getattr(trace, name, None)
+    if value is None:
+        return np.empty(0, dtype=kind)
+    column = np.asarray(value)
+    if column.ndim != 1 or column.dtype.kind not in "iu":
+        raise ScaleModelError(f"{name}: must be a column of whole numbers")
+    return np.ascontiguousarray(column, dtype=kind)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ServedFleet(ServedStream):
+    """What became of a trace in a fleet. Made by `simulate_fleet`.
+
+    Everything that a `ServedStream` has, and
+
+    Attributes
+    ----------
+    replica : array of int
+        Of each request, as numbered in `replicas`.
+    cached_tokens : array of float
+        Of each prompt, found in the prefix cache of its replica.
+    parts : tuple of FleetPart
+        Plans and counts of their replicas.
+    policy : RouterPolicy
+    """
+
+    replica: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    cached_tokens: Column = field(default_factory=lambda: np.empty(0))
+    parts: tuple[FleetPart, ...] = ()
+    policy: RouterPolicy = field(default_factory=RouterPolicy)
+    part_totals: tuple[_core.ReplicaTotals, ...] = ()
+    limits: Mapping[int | None, Mapping[str, float]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        found = self.summary()
+        counts = " + ".join(
+            f"{part.count} x {layout_text(part.plan.layout)} on {part.plan.cluster.name}"
+            for part in self.parts
+        )
+        return super().__repr__().replace("ServedStream(", "ServedFleet(", 1)[:-1] + (
+            f"\n  {self.policy.router} over {counts}: hits {found['hit_fraction']:.1%}, "
+            f"busy {found['busy_fraction']:.1%}, goodput {found['goodput_fraction']:.1%})"
+        )
+
+    @cached_property
+    def requests(self) -> pd.DataFrame:
+        """One row per request: as of a stream, with replica, cached_tokens, within_limits."""
+        table = super().requests.copy()
+        table["replica"] = self.replica
+        table["cached_tokens"] = self.cached_tokens
+        within = ~self.refused
+        tenant = _optional(self.stream, "tenant", np.int64)
+        for name, limits in self.limits.items():
+            chosen = np.full(len(table), True) if name is None else tenant == name
+            for limit, value in limits.items():
+                column = METRICS[limit.removesuffix("_s")]
+                within &= ~chosen | (table[column].to_numpy() <= value)
+        table["within_limits"] = within
+        if tenant.size:
+            table["tenant"] = tenant
+        return table
+
+    @cached_property
+    def replicas(self) -> pd.DataFrame:
+        """One row per replica.
+
+        Columns: kind (its place in `parts`), cluster, layout, requests (finished), refused,
+        input_tokens, output_tokens, cached_tokens, hit_fraction (cached of input), busy_fraction
+        (of the span), running and queue (mean over the span: in decode, and before their first
+        token), max_in_system, preemptions, power_w (mean of all its accelerators).
+        """
+        import pandas as pd
+
+        span = self.totals.makespan_s
+        rows = []
+        powers = [self._busy_power_w(kind) for kind in range(len(self.parts))]
+        for part in self.part_totals:
+            kind, stream = int(part.kind), part.stream
+            plan = self.parts[kind].plan
+            idle_w = ranks_of(plan.layout) * float(plan.cluster.core.accelerator.power.idle_w)
+            busy = stream.busy_s / span
+            rows.append(
+                {
+                    "kind": kind,
+                    "cluster": plan.cluster.name,
+                    "layout": layout_text(plan.layout),
+                    "requests": part.requests,
+                    "refused": part.refused,
+                    "input_tokens": part.input_tokens,
+                    "output_tokens": part.output_tokens,
+                    "cached_tokens": part.cached_tokens,
+                    "hit_fraction": part.cached_tokens / max(1.0, part.input_tokens),
+                    "busy_fraction": busy,
+                    "running": stream.running_s / span,
+                    "queue": (stream.in_system_s - stream.running_s) / span,
+                    "max_in_system": part.max_in_system,
+                    "preemptions": stream.preemptions,
+                    "power_w": busy * powers[kind] + (1 - busy) * idle_w,
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def _busy_power_w(self, kind: int) -> float:
+        """Watts of a replica while it works, at the mean concurrency of its kind."""
+        kept = self.parts[kind]
+        plan = kept.plan
+        own = [part.stream for part in self.part_totals if int(part.kind) == kind]
+        busy = sum(stream.busy_s for stream in own)
+        running = sum(stream.running_s for stream in own) / busy if busy else 0.0
+        load = decode_load(
+            plan.model, plan.cluster, plan.task, plan.layout, kept.instance, max(1.0, running)
+        )
+        return ranks_of(plan.layout) * accelerator_power_w(plan.cluster, load)
+
+    @cached_property
+    def tenants(self) -> pd.DataFrame:
+        """One row per tenant of the trace, or one for all.
+
+        Columns: tenant, requests (served), refused, output_tokens, ttft_mean_s, ttft_p99_s,
+        tpot_mean_s, token_rate (output tokens per second of latency, mean over its requests),
+        goodput_fraction.
+        """
+        import pandas as pd
+
+        table = self.requests
+        tenants = table["tenant"] if "tenant" in table else pd.Series(0, table.index, name="tenant")
+        rows = []
+        for tenant, own in table.groupby(tenants):
+            served = own[~own["refused"]]
+            rates = served["output_tokens"] / served["latency_s"]
+            rows.append(
+                {
+                    "tenant": tenant,
+                    "requests": len(served),
+                    "refused": int(own["refused"].sum()),
+                    "output_tokens": served["output_tokens"].sum(),
+                    "ttft_mean_s": served["ttft_s"].mean(),
+                    "ttft_p99_s": served["ttft_s"].quantile(0.99),
+                    "tpot_mean_s": served["tpot_s"].mean(),
+                    "token_rate": rates.mean(),
+                    "goodput_fraction": own["within_limits"].mean(),
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def summary(self) -> dict[str, float]:
+        """Rates, means and percentiles, as of a stream, and what the fleet adds.
+
+        hit_fraction (prompt tokens found in prefix caches), busy_fraction, goodput_fraction and
+        goodput_requests_per_s (of requests within their limits, refused ones count as not),
+        fairness (Jain's index of the tenants' token_rate), accelerators, energy_j, cost_usd and
+        usd_per_million_output_tokens (without them where a price is not known).
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = sm.Inference(input_tokens=500, output_tokens=100)
+        >>> plan = sm.serve("llama3_8b", "dgx_h100", task, replicas=2)
+        >>> trace = sm.request_stream(task, requests=500, requests_per_s=20)
+        >>> found = sm.simulate_fleet(trace, plan, limits={"ttft_s": 0.2}).summary()
+        >>> 0 < found["goodput_fraction"] <= 1, found["accelerators"]
+        (True, 2.0)
+        """
+        found = super().summary()
+        span, table = self.totals.makespan_s, self.requests
+        served = ~self.refused
+        good = float(table["within_limits"].sum())
+        prompts = float(self.stream.input_tokens[served].sum())
+        replicas = self.replicas
+        found |= {
+            "hit_fraction": float(self.cached_tokens[served].sum()) / max(1.0, prompts),
+            "busy_fraction": float(replicas["busy_fraction"].mean()),
+            "goodput_fraction": good / len(table),
+            "goodput_requests_per_s": good / span,
+            "fairness": float(_core.jain_index(self.tenants["token_rate"].fillna(0.0).to_numpy())),
+            "accelerators": float(sum(part.accelerators for part in self.parts)),
+            "energy_j": float(replicas["power_w"].sum()) * span,
+        }
+        prices = [part.price_usd_per_s for part in self.parts if part.count]
+        tokens = float(self.stream.output_tokens[served].sum())
+        if all(prices):
+            found["cost_usd"] = sum(prices) * span
+            if tokens:
+                found["usd_per_million_output_tokens"] = 1e6 * found["cost_usd"] / tokens
+        return found
+
+
+def simulate_fleet(
+    trace: RequestStream,
+    fleet: Any,
+    *,
+    router: str | RouterPolicy = "round_robin",
+    limits: Mapping[Any, Any] | None = None,
+    prefix_cache: bool = True,
+    store_tokens: float = 0.0,
+    seed: int = 0,
+    progress: bool | Callable[[int, int], object] = False,
+) -> ServedFleet:
+    """Serve a trace on a fleet, request by request, with prefix caches that fill as it runs.
+
+    One replica without a cache gives what `Serving.simulate` gives, to the last bit. A replica
+    keeps the blocks of prompts, by name, in what running sequences leave of its KV cache, the least
+    recently used leaving first; tokens found there are not computed again.
+
+    Parameters
+    ----------
+    trace : RequestStream
+        Arrivals and lengths. Where it has columns `block_offsets`, `block_ids` and `block_tokens`,
+        the blocks of request i are ``block_ids[block_offsets[i]:block_offsets[i + 1]]``, equal ids
+        standing for equal tokens up to and including the block; `session` and `tenant` number the
+        sessions (below 0: none) and tenants.
+    fleet : Serving, or sequence of Serving or of pairs (Serving, count)
+        Replicas: copies of the instance of a plan, as many as it has, or as given.
+    router : str or RouterPolicy
+        ``"round_robin"``, ``"random"``, ``"least_loaded"`` (fewest requests), ``"power_of_two"``,
+        ``"prefix_aware"`` (SGLang's cache_aware), ``"kv_cost"`` (Dynamo's cost) or
+        ``"session_sticky"``.
+    limits : mapping, optional
+        What each request is held to: ``ttft_s``, ``tpot_s``, ``e2e_s``; or such a mapping by
+        tenant.
+    prefix_cache : bool
+        Without it prompts hit as the task of their plan says (`prefix_hit_fraction`).
+    store_tokens : float
+        Tokens of a store of prefixes beside the KV cache of each replica, in its place; 0: none.
+    seed : int
+        Of random choices and hashes of sessions.
+    progress : bool or callable
+        As for `search`: a bar, or a function of requests done and all.
+
+    Returns
+    -------
+    ServedFleet
+
+    Raises
+    ------
+    ScaleModelError : a column that does not fit, an unknown router, a plan that does not run.
+
+    References
+    ----------
+    SGLang model gateway, policy cache_aware; NVIDIA Dynamo, KV router; Mitzenmacher, IEEE Trans.
+    Parallel Distrib. Syst. 12 (2001) 1094-1104.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Inference(input_tokens=500, output_tokens=100)
+    >>> plan = sm.serve("llama3_8b", "dgx_h100", task, replicas=4)
+    >>> trace = sm.request_stream(task, requests=1000, requests_per_s=60)
+    >>> found = sm.simulate_fleet(trace, plan, router="least_loaded")
+    >>> len(found.requests), len(found.replicas), found.summary()["refused"]
+    (1000, 4, 0.0)
+    """
+    if not isinstance(trace, RequestStream):
+        raise ScaleModelError(f"trace={trace!r}: must be a RequestStream, or a Trace")
+    parts, policy = fleet_of(fleet), policy_of(router)
+    number_from_to("store_tokens", store_tokens, 0, _MOST_STORE_TOKENS)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ScaleModelError(f"seed={seed!r}: must be a whole number from 0")
+    by_class = _class_limits(limits, trace)
+    offsets = _optional(trace, "block_offsets", np.int64)
+    ids = _optional(trace, "block_ids", np.uint64)
+    if not prefix_cache:
+        offsets, ids = offsets[:0], ids[:0]
+    session = _optional(trace, "session", np.int64)
+    tenant = _optional(trace, "tenant", np.int64)
+    if tenant.size not in (0, len(trace)):
+        raise ScaleModelError("tenant: must be as long as arrival_s")
+    if policy.router == "session_sticky" and not session.size:
+        raise ScaleModelError("router='session_sticky': the trace has no sessions")
+    with progress_bar(progress, len(trace), " requests") as report:
+        rows, totals, total = _core.simulate_fleet(
+            [part.instance for part in parts],
+            [part.plan.task.mix for part in parts],
+            [part.count for part in parts],
+            trace.arrival_s,
+            trace.input_tokens,
+            trace.output_tokens,
+            session=session,
+            block_offsets=offsets,
+            block_ids=ids,
+            block_tokens=float(getattr(trace, "block_tokens", 0) or 0),
+            policy=policy,
+            seed=seed,
+            store_tokens=float(store_tokens),
+            progress=report,
+        )
+    return ServedFleet(
+        trace,
+        rows[:, 0],
+        rows[:, 1],
+        rows[:, 2],
+        rows[:, 3],
+        rows[:, 4] > 0,
+        total,
+        _cache_tokens(parts),
+        replica=rows[:, 6].astype(np.int32),
+        cached_tokens=rows[:, 5],
+        parts=parts,
+        policy=policy,
+        part_totals=tuple(totals),
+        limits=by_class,
+    )
+
+
+def _cache_tokens(parts: Sequence[FleetPart]) -> float:
+    """Tokens that the KV caches of all replicas hold, in requests of the mean lengths."""
+    tokens = 0.0
+    for part in parts:
+        task = part.plan.task
+        capacity = part.instance.capacity(task.input_tokens, task.output_tokens)
+        length = task.input_tokens + task.output_tokens
+        tokens += part.count * capacity.cached_sequences * length
+    return tokens
