@@ -241,6 +241,9 @@ from scalemodel.serving import (
     coverage as coverage,
 )
 from scalemodel.serving import (
+    plan_fleet as plan_fleet,
+)
+from scalemodel.serving import (
     plan_serving as plan_serving,
 )
 from scalemodel.serving import (

@@ -7,6 +7,7 @@ from scalemodel.serving.basis import coverage
 from scalemodel.serving.batches import BatchServing, serve_batches
 from scalemodel.serving.comparison import ServingComparison, compare_serving
 from scalemodel.serving.fleet import ServedFleet, simulate_fleet
+from scalemodel.serving.fleet_plan import FleetPlan, plan_fleet
 from scalemodel.serving.launch import launch_command, launch_options
 from scalemodel.serving.plans import ServingPlans
 from scalemodel.serving.rates import rate_table
@@ -25,6 +26,7 @@ from scalemodel.serving.task import Inference
 
 __all__ = [
     "BatchServing",
+    "FleetPlan",
     "Inference",
     "PrefixHits",
     "PromptRequest",
@@ -42,6 +44,7 @@ __all__ = [
     "coverage",
     "launch_command",
     "launch_options",
+    "plan_fleet",
     "plan_serving",
     "plan_split",
     "prefix_hits",
