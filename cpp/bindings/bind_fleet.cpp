@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "bindings/arrays.hpp"
@@ -73,13 +74,25 @@ py::array_t<double> rows_of(const FleetResult& result) {
   return rows;
 }
 
+py::array_t<double> events_of(const FleetResult& result) {
+  constexpr py::ssize_t kColumns = 3;
+  py::array_t<double> rows(
+      std::vector<py::ssize_t>{static_cast<py::ssize_t>(result.events.size()), kColumns});
+  double* out = rows.mutable_data();
+  for (const ScaleEvent& event : result.events) {
+    const std::array<double, kColumns> row{event.time.base(), event.online, event.starting};
+    out = std::copy(row.begin(), row.end(), out);
+  }
+  return rows;
+}
+
 py::tuple simulate(const std::vector<const Instance*>& instances,
                    const std::vector<RequestMix>& mixes, const std::vector<int>& counts,
                    const NumberColumn& arrivals, const NumberColumn& input,
                    const NumberColumn& output, const CountColumn& sessions,
                    const CountColumn& offsets, const NameColumn& names, double block_tokens,
                    const RouterPolicy& policy, std::uint64_t seed, double store_tokens,
-                   const py::object& progress) {
+                   const std::optional<Autoscaler>& autoscaler, const py::object& progress) {
   const Kinds kinds(instances, mixes, counts);
   // A decode pool's replicas take prompts that were computed elsewhere.
   const bool prefilled = mixes.front().prefilled;
@@ -90,6 +103,7 @@ py::tuple simulate(const std::vector<const Instance*>& instances,
   FleetOptions options;
   options.policy = policy;
   options.seed = seed;
+  options.autoscaler = autoscaler;
   options.caching.prefixes = prefixes_of(offsets, names, block_tokens, requests.size());
   options.caching.store_tokens = checked("store_tokens", store_tokens, 0, kMaxStoreTokens);
   Interpreter interpreter(progress);
@@ -101,7 +115,7 @@ py::tuple simulate(const std::vector<const Instance*>& instances,
                             interpreter.poll());
   }
   interpreter.rethrow();
-  return py::make_tuple(rows_of(result), result.parts, result.totals);
+  return py::make_tuple(rows_of(result), result.parts, result.totals, events_of(result));
 }
 
 }  // namespace
@@ -113,14 +127,22 @@ Examples
 --------
 >>> RouterPolicy(router="prefix_aware", cache_threshold=0.5)
 RouterPolicy(router='prefix_aware', cache_threshold=0.5))");
+  bind_record<Autoscaler>(
+      m, R"(How many replicas of a fleet run: desired = ceil(sum of the signal/target).
+
+Examples
+--------
+>>> Autoscaler(signal="queue", target=4.0).interval_s
+15.0)");
   bind_record<ReplicaTotals>(m, "What one replica of a fleet did.");
   m.def(
       "simulate_fleet", &simulate, py::arg("instances"), py::arg("mixes"), py::arg("counts"),
       py::arg("arrival_s"), py::arg("input_tokens"), py::arg("output_tokens"), py::kw_only(),
       py::arg("session"), py::arg("block_offsets"), py::arg("block_ids"), py::arg("block_tokens"),
-      py::arg("policy"), py::arg("seed"), py::arg("store_tokens"), py::arg("progress") = py::none(),
+      py::arg("policy"), py::arg("seed"), py::arg("store_tokens"),
+      py::arg("autoscaler") = py::none(), py::arg("progress") = py::none(),
       "Per request: started, first token, finished, preemptions, refused, cached tokens, replica; "
-      "totals of each replica and of all.");
+      "totals of each replica and of all, events of the autoscaler.");
   m.def(
       "jain_index",
       [](const NumberColumn& shares) {

@@ -220,6 +220,9 @@ from scalemodel.search.search import (
 )
 from scalemodel.search.space import Space as Space
 from scalemodel.serving import (
+    Autoscaler as Autoscaler,
+)
+from scalemodel.serving import (
     Inference as Inference,
 )
 from scalemodel.serving import (

@@ -1,237 +1,12 @@
 """
 The scalemodel engine. Private: use the functions and types of `scalemodel`.
 """
-
 from __future__ import annotations
 import collections.abc
 import numpy
 import numpy.typing
 import typing
-
-__all__: list[str] = [
-    "ACTIVITIES",
-    "Ablation",
-    "Accelerator",
-    "AttentionKernels",
-    "BatchPass",
-    "BatchState",
-    "Cable",
-    "CacheCapacity",
-    "CappedStep",
-    "ChipProcess",
-    "ClockPower",
-    "Cluster",
-    "CollectiveFit",
-    "ComposedModel",
-    "Controller",
-    "CustomAllReduce",
-    "DecodeKernel",
-    "DecodeLoad",
-    "DecoderShape",
-    "Degrees",
-    "DispatchKernel",
-    "Dragonfly",
-    "ElementwiseKernels",
-    "Engine",
-    "Enumeration",
-    "Estimate",
-    "Fabric",
-    "FailingJob",
-    "FatTree",
-    "FittedField",
-    "Flows",
-    "GemmFormat",
-    "GemmKernels",
-    "GroupEstimate",
-    "GroupLayout",
-    "GroupSpace",
-    "GroupTables",
-    "GroupedGemmKernel",
-    "HostLevels",
-    "InSwitchFit",
-    "Instance",
-    "JobSchedule",
-    "LayerGroup",
-    "LayeredModel",
-    "LeafSpine",
-    "LinkGraph",
-    "LogGP",
-    "LookupKernel",
-    "LossLaw",
-    "MeasuredCurve",
-    "MeasuredRun",
-    "MixedStep",
-    "NetworkShares",
-    "PowerPhases",
-    "PrefillKernel",
-    "Rails",
-    "ReplicaTotals",
-    "RequestMix",
-    "RingJob",
-    "RouteOptions",
-    "RouterPolicy",
-    "STREAMS",
-    "ScaleUp",
-    "ScalingPoint",
-    "ScanKernels",
-    "SchedulerLimits",
-    "ServerParts",
-    "ServingKernels",
-    "ServingLayout",
-    "ServingPower",
-    "SimulationPlan",
-    "Space",
-    "Stack",
-    "SteadyState",
-    "StepPhases",
-    "StepTime",
-    "Strategy",
-    "StreamTotals",
-    "StreamingKernel",
-    "Tables",
-    "Task",
-    "TileGemm",
-    "Timeline",
-    "TimelineOptions",
-    "Torus",
-    "VisionShape",
-    "WorkKernel",
-    "accelerator_share_kg",
-    "amortised",
-    "asynchronous_s",
-    "asynchronous_stage_bytes",
-    "attention_bound_s",
-    "availability_interval_s",
-    "batch_state_at",
-    "best_algorithm",
-    "canonical",
-    "check_serving_layout",
-    "check_vision",
-    "checkpoint_flows",
-    "collective_bound_s",
-    "collective_time_s",
-    "collective_times_s",
-    "columns",
-    "communicator_groups",
-    "conformal_bound",
-    "convolution_group",
-    "custom_all_reduce_times_s",
-    "daly_interval_s",
-    "decode_activity",
-    "decode_time_s",
-    "decoder_groups",
-    "die_kg",
-    "direct_connect",
-    "dispatch_time_s",
-    "draw_slowdown",
-    "ecmp_hash",
-    "embedding_tables_group",
-    "energy_over_run_j",
-    "exact_ettr",
-    "expected_maximum",
-    "expert_layer_time_s",
-    "expert_loads",
-    "facility_energy_j",
-    "first_order_ettr",
-    "fit_collective",
-    "fit_decode",
-    "fit_elementwise",
-    "fit_fabric",
-    "fit_prefill",
-    "fit_roofline_gemm",
-    "fit_stack",
-    "fit_tile_gemm",
-    "fixed_ratio_split",
-    "flop_for_energy",
-    "flop_for_money",
-    "gemm_bound_s",
-    "gemm_kernel_time_s",
-    "gemm_time_s",
-    "gemm_work",
-    "goodput",
-    "group_columns",
-    "grouped_call_time_s",
-    "head_group",
-    "implied_grid_g_per_kwh",
-    "interaction_group",
-    "jain_index",
-    "joint_factor",
-    "judge_routing",
-    "kernel_work",
-    "least_loss_split",
-    "loggp_s",
-    "logp_broadcast_s",
-    "lookup_time_s",
-    "loss",
-    "marginal_return",
-    "maximum_deviation",
-    "mean_over_run_w",
-    "mean_time_to_failure_s",
-    "memory_bound_s",
-    "memory_kg",
-    "mesh_of_experts",
-    "mesh_suits",
-    "mesh_text",
-    "mixed_by_replica",
-    "mixed_by_stage",
-    "mixed_with_layers",
-    "mlp_group",
-    "node_power_w",
-    "operational_kg",
-    "owned_price_usd_per_s",
-    "p2p_time_s",
-    "pack_trees",
-    "pareto_front",
-    "patch_embedding_group",
-    "path_columns",
-    "pattern_flows",
-    "pattern_steps",
-    "precisions",
-    "prefill_time_s",
-    "prefix_hits",
-    "rank_imbalance",
-    "reasons",
-    "recorded_group",
-    "rental_cost_usd",
-    "reported_memory_bytes",
-    "resolve_degrees",
-    "ring_strides",
-    "ring_traffic",
-    "route_flows",
-    "run_network",
-    "scaling_efficiency",
-    "scaling_point",
-    "schedule_requests",
-    "score",
-    "search",
-    "search_groups",
-    "search_serving",
-    "serving_power_w",
-    "simulate_best",
-    "simulate_fleet",
-    "simulate_runs",
-    "slowest_fabric",
-    "step_messages",
-    "step_under_cap",
-    "strategy_flows",
-    "streaming_time_s",
-    "sweep",
-    "sweep_groups",
-    "textbook_collective_s",
-    "time_shifts",
-    "timeline",
-    "token_embedding_group",
-    "tokens_in",
-    "tokens_per_step",
-    "training_time_s",
-    "transformer_group",
-    "trend_cache_bytes",
-    "variables",
-    "weight_versions",
-    "work_kernel_time_s",
-    "young_interval_s",
-]
-
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'canonical', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'rank_imbalance', 'reasons', 'recorded_group', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -241,30 +16,18 @@ class TileGemm:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: TileGemm) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        launch_s: float = 0.0,
-        tau_cycles: float = 0.0,
-        burst_fraction: float = 0.0,
-        sustained_fraction: float = 0.0,
-        throttle_s: float = 0.0,
-        memory_fraction: float = 0.0,
-        cache_bytes_per_clock: float = 0.0,
-        epilogue_bytes_per_clock: float = 0.0,
-        wave_weight: float = 0.0,
-        split_s: float = 0.0,
-        split_passes: float = 4.0,
-        memory_ramp_s: float = 0.0,
-        blend: float = 3.0,
-        quantise_passes: float = 0.0,
-        host_floor_s: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: TileGemm) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, launch_s: float = 0.0, tau_cycles: float = 0.0, burst_fraction: float = 0.0, sustained_fraction: float = 0.0, throttle_s: float = 0.0, memory_fraction: float = 0.0, cache_bytes_per_clock: float = 0.0, epilogue_bytes_per_clock: float = 0.0, wave_weight: float = 0.0, split_s: float = 0.0, split_passes: float = 4.0, memory_ramp_s: float = 0.0, blend: float = 3.0, quantise_passes: float = 0.0, host_floor_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> TileGemm:
         """
         A copy with the given fields changed.
@@ -348,7 +111,6 @@ class TileGemm:
         """
         cost of a partial wave
         """
-
 class GemmKernels:
     """
     How matrix multiplications run on an accelerator.
@@ -358,31 +120,18 @@ class GemmKernels:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: GemmKernels) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        tiled: bool = False,
-        dense16: TileGemm = ...,
-        fp8: TileGemm = ...,
-        fp4: TileGemm = ...,
-        tile_rows: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
-        tile_columns: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
-        wave_targets: int = 1,
-        resident_elements: float = 0.0,
-        resident_most: int = 1,
-        warm_factor: float = 1.0,
-        rows_of_4_fraction: float = 1.0,
-        rows_of_2_fraction: float = 1.0,
-        reference_peak_flop_per_s: float = 0.0,
-        roofline_compute_fraction: float = 0.0,
-        roofline_memory_fraction: float = 0.0,
-        roofline_launch_s: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: GemmKernels) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, tiled: bool = False, dense16: TileGemm = ..., fp8: TileGemm = ..., fp4: TileGemm = ..., tile_rows: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), tile_columns: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), wave_targets: int = 1, resident_elements: float = 0.0, resident_most: int = 1, warm_factor: float = 1.0, rows_of_4_fraction: float = 1.0, rows_of_2_fraction: float = 1.0, reference_peak_flop_per_s: float = 0.0, roofline_compute_fraction: float = 0.0, roofline_memory_fraction: float = 0.0, roofline_launch_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> GemmKernels:
         """
         A copy with the given fields changed.
@@ -471,7 +220,6 @@ class GemmKernels:
         """
         whole waves that split-k may fill
         """
-
 class AttentionKernels:
     """
     Rates of flash-attention kernels.
@@ -481,21 +229,18 @@ class AttentionKernels:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: AttentionKernels) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        flash2_forward: float = 0.0,
-        flash2_backward: float = 0.0,
-        flash3_forward: float = 0.0,
-        flash3_backward: float = 0.0,
-        flash3_narrow: float = 0.33,
-        launch_s: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: AttentionKernels) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, flash2_forward: float = 0.0, flash2_backward: float = 0.0, flash3_forward: float = 0.0, flash3_backward: float = 0.0, flash3_narrow: float = 0.33, launch_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> AttentionKernels:
         """
         A copy with the given fields changed.
@@ -534,7 +279,6 @@ class AttentionKernels:
         """
         fixed time of a call
         """
-
 class ElementwiseKernels:
     """
     Rates of memory-bound kernels.
@@ -544,19 +288,18 @@ class ElementwiseKernels:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: ElementwiseKernels) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        add_fraction: float = 0.0,
-        norm_fraction: float = 0.0,
-        softmax_fraction: float = 0.0,
-        launch_s: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: ElementwiseKernels) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, add_fraction: float = 0.0, norm_fraction: float = 0.0, softmax_fraction: float = 0.0, launch_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> ElementwiseKernels:
         """
         A copy with the given fields changed.
@@ -585,7 +328,6 @@ class ElementwiseKernels:
         """
         fraction of memory bandwidth
         """
-
 class ScanKernels:
     """
     Constants of the scans of recurrent mixers.
@@ -595,21 +337,18 @@ class ScanKernels:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: ScanKernels) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        compute_fraction: float = 1.0,
-        memory_fraction: float = 1.0,
-        step_s: float = 0.0,
-        launch_s: float = 0.0,
-        backward: float = 2.5,
-        blend: float = 1.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: ScanKernels) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, compute_fraction: float = 1.0, memory_fraction: float = 1.0, step_s: float = 0.0, launch_s: float = 0.0, backward: float = 2.5, blend: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> ScanKernels:
         """
         A copy with the given fields changed.
@@ -648,7 +387,6 @@ class ScanKernels:
         """
         one chunk after another of a sequence
         """
-
 class PowerPhases:
     """
     Power of an accelerator by phase.
@@ -658,19 +396,18 @@ class PowerPhases:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: PowerPhases) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        limit_w: float = 0.0,
-        idle_w: float = 0.0,
-        compute_fraction: float = 0.0,
-        exposed_fraction: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: PowerPhases) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, limit_w: float = 0.0, idle_w: float = 0.0, compute_fraction: float = 0.0, exposed_fraction: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> PowerPhases:
         """
         A copy with the given fields changed.
@@ -699,7 +436,6 @@ class PowerPhases:
         """
         sustained power limit
         """
-
 class Accelerator:
     """
     An accelerator.
@@ -709,27 +445,18 @@ class Accelerator:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: Accelerator) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        peak_flop_per_s: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
-        multiprocessors: int = 0,
-        clock_hz: float = 0.0,
-        memory_capacity_bytes: float = 0.0,
-        memory_bandwidth_bytes_per_s: float = 0.0,
-        l2_bytes: float = 0.0,
-        host_bandwidth_bytes_per_s: float = 0.0,
-        gemm: GemmKernels = ...,
-        attention: AttentionKernels = ...,
-        elementwise: ElementwiseKernels = ...,
-        scan: ScanKernels = ...,
-        power: PowerPhases = ...,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: Accelerator) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, peak_flop_per_s: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0), multiprocessors: int = 0, clock_hz: float = 0.0, memory_capacity_bytes: float = 0.0, memory_bandwidth_bytes_per_s: float = 0.0, l2_bytes: float = 0.0, host_bandwidth_bytes_per_s: float = 0.0, gemm: GemmKernels = ..., attention: AttentionKernels = ..., elementwise: ElementwiseKernels = ..., scan: ScanKernels = ..., power: PowerPhases = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> Accelerator:
         """
         A copy with the given fields changed.
@@ -798,7 +525,6 @@ class Accelerator:
         """
         constants of recurrent scans
         """
-
 class CollectiveFit:
     """
     Constants of one collective inside a domain.
@@ -808,24 +534,18 @@ class CollectiveFit:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: CollectiveFit) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        start1_s: float = 0.0,
-        per_rank1_s: float = 0.0,
-        bandwidth_fraction1: float = 0.0,
-        start2_s: float = 0.0,
-        per_rank2_s: float = 0.0,
-        bandwidth_fraction2: float = 0.0,
-        pipeline_fill_s: float = 0.0,
-        own_share: float = 0.0,
-        host_share: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: CollectiveFit) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, start1_s: float = 0.0, per_rank1_s: float = 0.0, bandwidth_fraction1: float = 0.0, start2_s: float = 0.0, per_rank2_s: float = 0.0, bandwidth_fraction2: float = 0.0, pipeline_fill_s: float = 0.0, own_share: float = 0.0, host_share: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> CollectiveFit:
         """
         A copy with the given fields changed.
@@ -879,7 +599,6 @@ class CollectiveFit:
         """
         fixed time, bandwidth branch
         """
-
 class InSwitchFit:
     """
     Constants of reduction inside the switch of a domain.
@@ -889,14 +608,18 @@ class InSwitchFit:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: InSwitchFit) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self, *, start_s: float = 0.0, bandwidth_fraction: float = 0.0, pipeline_fill_s: float = 0.0
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: InSwitchFit) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, start_s: float = 0.0, bandwidth_fraction: float = 0.0, pipeline_fill_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> InSwitchFit:
         """
         A copy with the given fields changed.
@@ -920,7 +643,6 @@ class InSwitchFit:
         """
         fixed time
         """
-
 class MeasuredCurve:
     """
     Measured times of one collective on one shape of group.
@@ -930,54 +652,18 @@ class MeasuredCurve:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: MeasuredCurve) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        op: str = "all_reduce",
-        ranks: int = 0,
-        domains: int = 1,
-        size_bytes: collections.abc.Sequence[float] = (
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-        ),
-        time_s: collections.abc.Sequence[float] = (
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-        ),
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: MeasuredCurve) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, op: str = 'all_reduce', ranks: int = 0, domains: int = 1, size_bytes: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), time_s: collections.abc.Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> MeasuredCurve:
         """
         A copy with the given fields changed.
@@ -1011,7 +697,6 @@ class MeasuredCurve:
         """
         measured times; 0 = unused
         """
-
 class HostLevels:
     """
     Switches and sockets of a host, and what crosses between them.
@@ -1021,19 +706,18 @@ class HostLevels:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: HostLevels) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        switched: int = 0,
-        beyond_switch_bytes_per_s: float = 0.0,
-        socket: int = 0,
-        beyond_socket_bytes_per_s: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: HostLevels) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, switched: int = 0, beyond_switch_bytes_per_s: float = 0.0, socket: int = 0, beyond_socket_bytes_per_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> HostLevels:
         """
         A copy with the given fields changed.
@@ -1062,7 +746,6 @@ class HostLevels:
         """
         accelerators below one switch; 0 = all
         """
-
 class ScaleUp:
     """
     The network inside a scale-up domain.
@@ -1072,26 +755,18 @@ class ScaleUp:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: ScaleUp) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        domain: int = 1,
-        bandwidth_bytes_per_s: float = 0.0,
-        all_reduce: CollectiveFit = ...,
-        all_gather: CollectiveFit = ...,
-        reduce_scatter: CollectiveFit = ...,
-        all_to_all: CollectiveFit = ...,
-        p2p_latency_s: float = 0.0,
-        p2p_fraction: float = 0.0,
-        in_switch: InSwitchFit = ...,
-        carries_fabric: bool = False,
-        levels: HostLevels = ...,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: ScaleUp) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, domain: int = 1, bandwidth_bytes_per_s: float = 0.0, all_reduce: CollectiveFit = ..., all_gather: CollectiveFit = ..., reduce_scatter: CollectiveFit = ..., all_to_all: CollectiveFit = ..., p2p_latency_s: float = 0.0, p2p_fraction: float = 0.0, in_switch: InSwitchFit = ..., carries_fabric: bool = False, levels: HostLevels = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> ScaleUp:
         """
         A copy with the given fields changed.
@@ -1155,7 +830,6 @@ class ScaleUp:
         """
         constants of the operation
         """
-
 class NetworkShares:
     """
     Parts of the ideal bandwidth that each axis gets.
@@ -1165,14 +839,18 @@ class NetworkShares:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: NetworkShares) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self, *, tp: float = 1.0, cp: float = 1.0, ep: float = 1.0, pp: float = 1.0, dp: float = 1.0
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: NetworkShares) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, tp: float = 1.0, cp: float = 1.0, ep: float = 1.0, pp: float = 1.0, dp: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> NetworkShares:
         """
         A copy with the given fields changed.
@@ -1206,7 +884,6 @@ class NetworkShares:
         """
         of tensor-parallel groups
         """
-
 class Fabric:
     """
     The network between domains.
@@ -1216,29 +893,18 @@ class Fabric:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: Fabric) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        bandwidth_bytes_per_s: float = 0.0,
-        oversubscription: float = 1.0,
-        pod: int = 0,
-        ring_hop_ll128_s: float = 0.0,
-        ring_hop_simple_s: float = 0.0,
-        tree_hop_ll128_s: float = 0.0,
-        tree_hop_simple_s: float = 0.0,
-        latency_factor: float = 1.0,
-        bandwidth_fraction: float = 0.0,
-        all_to_all_fraction: float = 0.0,
-        p2p_latency_s: float = 0.0,
-        p2p_fraction: float = 0.0,
-        in_network_reduction: bool = False,
-        shares: NetworkShares = ...,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: Fabric) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, bandwidth_bytes_per_s: float = 0.0, oversubscription: float = 1.0, pod: int = 0, ring_hop_ll128_s: float = 0.0, ring_hop_simple_s: float = 0.0, tree_hop_ll128_s: float = 0.0, tree_hop_simple_s: float = 0.0, latency_factor: float = 1.0, bandwidth_fraction: float = 0.0, all_to_all_fraction: float = 0.0, p2p_latency_s: float = 0.0, p2p_fraction: float = 0.0, in_network_reduction: bool = False, shares: NetworkShares = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> Fabric:
         """
         A copy with the given fields changed.
@@ -1317,7 +983,6 @@ class Fabric:
         """
         tree step, Simple protocol
         """
-
 class Cluster:
     """
     A cluster.
@@ -1327,25 +992,18 @@ class Cluster:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: Cluster) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        accelerator: Accelerator = ...,
-        accelerators: int = 1,
-        node_accelerators: int = 1,
-        host_power_w: float = 0.0,
-        host_memory_bytes: float = 0.0,
-        scale_up: ScaleUp = ...,
-        fabric: Fabric = ...,
-        pue: float = 1.0,
-        price_usd_per_s: float = 0.0,
-        measured: collections.abc.Sequence[MeasuredCurve] = ...,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: Cluster) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, accelerator: Accelerator = ..., accelerators: int = 1, node_accelerators: int = 1, host_power_w: float = 0.0, host_memory_bytes: float = 0.0, scale_up: ScaleUp = ..., fabric: Fabric = ..., pue: float = 1.0, price_usd_per_s: float = 0.0, measured: collections.abc.Sequence[MeasuredCurve] = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> Cluster:
         """
         A copy with the given fields changed.
@@ -1404,7 +1062,6 @@ class Cluster:
         """
         network inside a domain
         """
-
 class Cable:
     """
     A kind of cable.
@@ -1414,14 +1071,18 @@ class Cable:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: Cable) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self, *, bandwidth_bytes_per_s: float = 12500000000.0, latency_s: float = 0.0
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: Cable) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, bandwidth_bytes_per_s: float = 12500000000.0, latency_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> Cable:
         """
         A copy with the given fields changed.
@@ -1440,7 +1101,6 @@ class Cable:
         """
         one traversal
         """
-
 class LeafSpine:
     """
     Two tiers of switches.
@@ -1450,21 +1110,18 @@ class LeafSpine:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: LeafSpine) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        leaves: int = 64,
-        spines: int = 32,
-        nics_per_leaf: int = 32,
-        cables: int = 1,
-        host: Cable = ...,
-        fabric: Cable = ...,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: LeafSpine) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, leaves: int = 64, spines: int = 32, nics_per_leaf: int = 32, cables: int = 1, host: Cable = ..., fabric: Cable = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> LeafSpine:
         """
         A copy with the given fields changed.
@@ -1503,7 +1160,6 @@ class LeafSpine:
         """
         spine switches
         """
-
 class FatTree:
     """
     Three tiers of equal switches.
@@ -1513,12 +1169,18 @@ class FatTree:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: FatTree) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(self, *, ports: int = 4, host: Cable = ..., fabric: Cable = ...) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: FatTree) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, ports: int = 4, host: Cable = ..., fabric: Cable = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> FatTree:
         """
         A copy with the given fields changed.
@@ -1542,7 +1204,6 @@ class FatTree:
         """
         of a switch, even
         """
-
 class Rails:
     """
     One leaf per accelerator of a server.
@@ -1552,22 +1213,18 @@ class Rails:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: Rails) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        servers: int = 32,
-        gpus: int = 8,
-        servers_per_unit: int = 32,
-        spines: int = 0,
-        host: Cable = ...,
-        fabric: Cable = ...,
-        scale_up: Cable = ...,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: Rails) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, servers: int = 32, gpus: int = 8, servers_per_unit: int = 32, spines: int = 0, host: Cable = ..., fabric: Cable = ..., scale_up: Cable = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> Rails:
         """
         A copy with the given fields changed.
@@ -1611,7 +1268,6 @@ class Rails:
         """
         spine switches; 0 = rail-only
         """
-
 class Dragonfly:
     """
     Fully joined groups of fully joined routers.
@@ -1621,21 +1277,18 @@ class Dragonfly:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: Dragonfly) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        routers: int = 4,
-        nics: int = 2,
-        global_cables: int = 2,
-        host: Cable = ...,
-        local: Cable = ...,
-        between: Cable = ...,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: Dragonfly) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, routers: int = 4, nics: int = 2, global_cables: int = 2, host: Cable = ..., local: Cable = ..., between: Cable = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> Dragonfly:
         """
         A copy with the given fields changed.
@@ -1674,7 +1327,6 @@ class Dragonfly:
         """
         of a group
         """
-
 class Torus:
     """
     A torus of up to three dimensions.
@@ -1684,14 +1336,18 @@ class Torus:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: Torus) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self, *, x: int = 4, y: int = 4, z: int = 1, host: Cable = ..., fabric: Cable = ...
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: Torus) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, x: int = 4, y: int = 4, z: int = 1, host: Cable = ..., fabric: Cable = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> Torus:
         """
         A copy with the given fields changed.
@@ -1725,42 +1381,38 @@ class Torus:
         """
         nodes along the third dimension
         """
-
 class LinkGraph:
     """
     A network as a directed graph of links.
     """
-
     __hash__: typing.ClassVar[None] = None
-    def __eq__(self, arg0: LinkGraph) -> bool: ...
-    def __getstate__(self) -> tuple: ...
+    def __eq__(self, arg0: LinkGraph) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
     @typing.overload
-    def __init__(self, spec: LeafSpine) -> None: ...
+    def __init__(self, spec: LeafSpine) -> None:
+        ...
     @typing.overload
-    def __init__(self, spec: FatTree) -> None: ...
+    def __init__(self, spec: FatTree) -> None:
+        ...
     @typing.overload
-    def __init__(self, spec: Rails) -> None: ...
+    def __init__(self, spec: Rails) -> None:
+        ...
     @typing.overload
-    def __init__(self, spec: Dragonfly) -> None: ...
+    def __init__(self, spec: Dragonfly) -> None:
+        ...
     @typing.overload
-    def __init__(self, spec: Torus) -> None: ...
+    def __init__(self, spec: Torus) -> None:
+        ...
     @typing.overload
-    def __init__(self, nics: typing.SupportsInt | typing.SupportsIndex, cable: Cable) -> None: ...
+    def __init__(self, nics: typing.SupportsInt | typing.SupportsIndex, cable: Cable) -> None:
+        ...
     @typing.overload
-    def __init__(
-        self,
-        nics: typing.SupportsInt | typing.SupportsIndex,
-        switches: typing.SupportsInt | typing.SupportsIndex,
-        edges: collections.abc.Sequence[
-            tuple[
-                typing.SupportsInt | typing.SupportsIndex,
-                typing.SupportsInt | typing.SupportsIndex,
-                typing.SupportsFloat | typing.SupportsIndex,
-                typing.SupportsFloat | typing.SupportsIndex,
-            ]
-        ],
-    ) -> None: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __init__(self, nics: typing.SupportsInt | typing.SupportsIndex, switches: typing.SupportsInt | typing.SupportsIndex, edges: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex]]) -> None:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def columns(self) -> dict:
         """
         Source, destination, bandwidth and latency of every link.
@@ -1781,11 +1433,7 @@ class LinkGraph:
         """
         Node of every NIC.
         """
-    def scale_cable(
-        self,
-        link: typing.SupportsInt | typing.SupportsIndex,
-        factor: typing.SupportsFloat | typing.SupportsIndex,
-    ) -> None:
+    def scale_cable(self, link: typing.SupportsInt | typing.SupportsIndex, factor: typing.SupportsFloat | typing.SupportsIndex) -> None:
         """
         Gives both directions of a cable this fraction of their capacity as built.
         """
@@ -1814,7 +1462,6 @@ class LinkGraph:
         """
         Paths between two leaves of a two-tier fabric, otherwise 0.
         """
-
 class CustomAllReduce:
     """
     Constants of an all-reduce kernel of a serving engine.
@@ -1824,23 +1471,18 @@ class CustomAllReduce:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: CustomAllReduce) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        start1_s: float = 0.0,
-        per_rank1_s: float = 0.0,
-        bandwidth_fraction1: float = 1.0,
-        start2_s: float = 0.0,
-        per_rank2_s: float = 0.0,
-        bandwidth_fraction2: float = 1.0,
-        host_share: float = 0.0,
-        host_floor_s: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: CustomAllReduce) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, start1_s: float = 0.0, per_rank1_s: float = 0.0, bandwidth_fraction1: float = 1.0, start2_s: float = 0.0, per_rank2_s: float = 0.0, bandwidth_fraction2: float = 1.0, host_share: float = 0.0, host_floor_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> CustomAllReduce:
         """
         A copy with the given fields changed.
@@ -1889,7 +1531,6 @@ class CustomAllReduce:
         """
         fixed time, two-shot
         """
-
 class LogGP:
     """
     Parameters of the LogGP model; without gap_per_byte_s, of LogP.
@@ -1899,19 +1540,18 @@ class LogGP:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: LogGP) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        latency_s: float = 0.0,
-        overhead_s: float = 0.0,
-        gap_s: float = 0.0,
-        gap_per_byte_s: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: LogGP) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, latency_s: float = 0.0, overhead_s: float = 0.0, gap_s: float = 0.0, gap_per_byte_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> LogGP:
         """
         A copy with the given fields changed.
@@ -1940,7 +1580,6 @@ class LogGP:
         """
         o, of a processor that sends or receives
         """
-
 class GemmFormat:
     """
     Number formats and peak of a matrix multiplication.
@@ -1950,19 +1589,18 @@ class GemmFormat:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: GemmFormat) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        activation_bytes: float = 2.0,
-        weight_bytes: float = 2.0,
-        peak_flop_per_s: float = 0.0,
-        warm: bool = False,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: GemmFormat) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, activation_bytes: float = 2.0, weight_bytes: float = 2.0, peak_flop_per_s: float = 0.0, warm: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> GemmFormat:
         """
         A copy with the given fields changed.
@@ -1991,7 +1629,6 @@ class GemmFormat:
         """
         per element of B
         """
-
 class FittedField:
     """
     What a calibration made of one constant.
@@ -2026,7 +1663,6 @@ class FittedField:
         """
         fitted, in base units
         """
-
 class GroupedGemmKernel:
     """
     Constants of a grouped GEMM kernel.
@@ -2036,29 +1672,18 @@ class GroupedGemmKernel:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: GroupedGemmKernel) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        math: str = "bf16",
-        weight_bytes: float = 2.0,
-        launch_s: float = 0.0,
-        expert_s: float = 0.0,
-        active_s: float = 0.0,
-        compute_fraction: float = 1.0,
-        memory_fraction: float = 1.0,
-        cached_speedup: float = 1.0,
-        occupancy_exponent: float = 0.0,
-        tile_rows: float = 0.0,
-        tile_onset: float = 1.0,
-        activation_passes: float = 0.0,
-        gather_passes: float = 0.0,
-        computes_remote: bool = False,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: GroupedGemmKernel) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, math: str = 'bf16', weight_bytes: float = 2.0, launch_s: float = 0.0, expert_s: float = 0.0, active_s: float = 0.0, compute_fraction: float = 1.0, memory_fraction: float = 1.0, cached_speedup: float = 1.0, occupancy_exponent: float = 0.0, tile_rows: float = 0.0, tile_onset: float = 1.0, activation_passes: float = 0.0, gather_passes: float = 0.0, computes_remote: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> GroupedGemmKernel:
         """
         A copy with the given fields changed.
@@ -2137,7 +1762,6 @@ class GroupedGemmKernel:
         """
         bytes per weight, scales included
         """
-
 class DispatchKernel:
     """
     Constants of one direction of token dispatch.
@@ -2147,28 +1771,18 @@ class DispatchKernel:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: DispatchKernel) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        launch_s: float = 0.0,
-        doubling_s: float = 0.0,
-        choice_s: float = 0.0,
-        sender_s: float = 0.0,
-        value_bytes: float = 2.0,
-        block_bytes_per_s: float = 0.0,
-        domain_bytes_per_s: float = 0.0,
-        network_bytes_per_s: float = 0.0,
-        blend: float = 1.0,
-        spine_nodes: float = 1.0,
-        spine_fraction: float = 1.0,
-        copies_once: bool = True,
-        counts_ranks: bool = False,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: DispatchKernel) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, launch_s: float = 0.0, doubling_s: float = 0.0, choice_s: float = 0.0, sender_s: float = 0.0, value_bytes: float = 2.0, block_bytes_per_s: float = 0.0, domain_bytes_per_s: float = 0.0, network_bytes_per_s: float = 0.0, blend: float = 1.0, spine_nodes: float = 1.0, spine_fraction: float = 1.0, copies_once: bool = True, counts_ranks: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> DispatchKernel:
         """
         A copy with the given fields changed.
@@ -2242,7 +1856,6 @@ class DispatchKernel:
         """
         bytes per value of a token
         """
-
 class StreamingKernel:
     """
     Constants of an elementwise or row-wise operation.
@@ -2252,21 +1865,18 @@ class StreamingKernel:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: StreamingKernel) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        values_moved: float = 2.0,
-        launch_s: float = 0.0,
-        column_s: float = 0.0,
-        memory_fraction: float = 1.0,
-        cached_speedup: float = 1.0,
-        blend: float = 1.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: StreamingKernel) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, values_moved: float = 2.0, launch_s: float = 0.0, column_s: float = 0.0, memory_fraction: float = 1.0, cached_speedup: float = 1.0, blend: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> StreamingKernel:
         """
         A copy with the given fields changed.
@@ -2305,7 +1915,6 @@ class StreamingKernel:
         """
         read and written per element
         """
-
 class LookupKernel:
     """
     Constants of an embedding lookup kernel.
@@ -2315,12 +1924,18 @@ class LookupKernel:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: LookupKernel) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(self, *, launch_s: float = 0.0, memory_fraction: float = 1.0) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: LookupKernel) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, launch_s: float = 0.0, memory_fraction: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> LookupKernel:
         """
         A copy with the given fields changed.
@@ -2339,7 +1954,6 @@ class LookupKernel:
         """
         of memory bandwidth
         """
-
 class WorkKernel:
     """
     Constants of a kernel by what it works on.
@@ -2349,23 +1963,18 @@ class WorkKernel:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: WorkKernel) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        launch_s: float = 0.0,
-        step_s: float = 0.0,
-        piece_s: float = 0.0,
-        rate_flop_per_s: float = 1e20,
-        bandwidth_bytes_per_s: float = 1e20,
-        cached_speedup: float = 1.0,
-        blend: float = 1.0,
-        core_rate_flop_per_s: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: WorkKernel) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, launch_s: float = 0.0, step_s: float = 0.0, piece_s: float = 0.0, rate_flop_per_s: float = 1e+20, bandwidth_bytes_per_s: float = 1e+20, cached_speedup: float = 1.0, blend: float = 1.0, core_rate_flop_per_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> WorkKernel:
         """
         A copy with the given fields changed.
@@ -2414,7 +2023,6 @@ class WorkKernel:
         """
         one step of a chain
         """
-
 class PrefillKernel:
     """
     Constants of an attention kernel that works through prompts.
@@ -2424,43 +2032,18 @@ class PrefillKernel:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: PrefillKernel) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        launch_s: float = 0.0,
-        host_s: float = 0.0,
-        flop_factor: float = 1.0,
-        compute_fraction: float = 0.6,
-        diagonal: float = 128.0,
-        step_s: float = 0.0,
-        step_width_s: float = 0.0,
-        wave_s: float = 0.0,
-        wave_rounding: float = 0.0,
-        io_fraction: float = 0.9,
-        cache_passes: float = 1.0,
-        latent_passes: float = 0.0,
-        narrow_penalty: float = 0.0,
-        wide_penalty: float = 0.0,
-        mixed_factor: float = 1.0,
-        unaligned_factor: float = 1.0,
-        odd_head_s: float = 0.0,
-        resident_gain: float = 1.0,
-        resident_scale: float = 1.0,
-        fp8_math_rate: float = 1.0,
-        fp8_math_launch_s: float = 0.0,
-        fp8_cache_rate: float = 1.0,
-        fp8_cache_launch_s: float = 0.0,
-        fp8_passes: float = 1.0,
-        packs_groups: bool = False,
-        skips_window: bool = True,
-        pads_width: bool = False,
-        absorbed: bool = False,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: PrefillKernel) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, launch_s: float = 0.0, host_s: float = 0.0, flop_factor: float = 1.0, compute_fraction: float = 0.6, diagonal: float = 128.0, step_s: float = 0.0, step_width_s: float = 0.0, wave_s: float = 0.0, wave_rounding: float = 0.0, io_fraction: float = 0.9, cache_passes: float = 1.0, latent_passes: float = 0.0, narrow_penalty: float = 0.0, wide_penalty: float = 0.0, mixed_factor: float = 1.0, unaligned_factor: float = 1.0, odd_head_s: float = 0.0, resident_gain: float = 1.0, resident_scale: float = 1.0, fp8_math_rate: float = 1.0, fp8_math_launch_s: float = 0.0, fp8_cache_rate: float = 1.0, fp8_cache_launch_s: float = 0.0, fp8_passes: float = 1.0, packs_groups: bool = False, skips_window: bool = True, pads_width: bool = False, absorbed: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> PrefillKernel:
         """
         A copy with the given fields changed.
@@ -2609,7 +2192,6 @@ class PrefillKernel:
         """
         exponent of the loss above head size 256
         """
-
 class DecodeKernel:
     """
     Constants of an attention kernel with one query per sequence.
@@ -2619,34 +2201,18 @@ class DecodeKernel:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: DecodeKernel) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        launch_s: float = 0.0,
-        block_s: float = 0.0,
-        wave_s: float = 0.0,
-        split_s: float = 0.0,
-        waves: float = 1.0,
-        max_splits: float = 1000000.0,
-        max_heads: float = 1000000.0,
-        wave_rounding: float = 0.0,
-        tensor_fraction: float = 0.2,
-        memory_fraction: float = 0.9,
-        occupancy_exponent: float = 0.5,
-        partial_passes: float = 0.0,
-        odd_head_s: float = 0.0,
-        resident_gain: float = 1.0,
-        resident_scale: float = 1.0,
-        fp8_launch_s: float = 0.0,
-        fp8_block: float = 1.0,
-        fp8_memory: float = 1.0,
-        fp8_passes: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: DecodeKernel) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, launch_s: float = 0.0, block_s: float = 0.0, wave_s: float = 0.0, split_s: float = 0.0, waves: float = 1.0, max_splits: float = 1000000.0, max_heads: float = 1000000.0, wave_rounding: float = 0.0, tensor_fraction: float = 0.2, memory_fraction: float = 0.9, occupancy_exponent: float = 0.5, partial_passes: float = 0.0, odd_head_s: float = 0.0, resident_gain: float = 1.0, resident_scale: float = 1.0, fp8_launch_s: float = 0.0, fp8_block: float = 1.0, fp8_memory: float = 1.0, fp8_passes: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> DecodeKernel:
         """
         A copy with the given fields changed.
@@ -2750,7 +2316,6 @@ class DecodeKernel:
         """
         tiles per multiprocessor aimed at
         """
-
 class DecoderShape:
     """
     A transformer decoder as model cards describe it.
@@ -2760,88 +2325,18 @@ class DecoderShape:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: DecoderShape) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        layers: int = 0,
-        hidden: int = 0,
-        vocab: int = 0,
-        position: str = "rope",
-        positions: int = 0,
-        tied_embeddings: bool = False,
-        heads: int = 0,
-        kv_heads: int = 0,
-        head_dim: int = 0,
-        v_head_dim: int = 0,
-        q_lora_rank: int = 0,
-        kv_lora_rank: int = 0,
-        qk_rope_head_dim: int = 0,
-        qkv_bias: bool = False,
-        out_bias: bool = False,
-        mlp_bias: bool = False,
-        head_bias: bool = False,
-        qk_norm: bool = False,
-        qk_norm_full: bool = False,
-        attention_sinks: bool = False,
-        window: int = 0,
-        full_attention_every: int = 0,
-        mixers: str = "",
-        feed_forwards: str = "",
-        window_heads: int = 0,
-        window_kv_heads: int = 0,
-        window_head_dim: int = 0,
-        window_v_head_dim: int = 0,
-        attention_gate: str = "none",
-        shared_values: bool = False,
-        index_heads: int = 0,
-        index_dim: int = 0,
-        index_topk: int = 0,
-        near_ratio: int = 0,
-        far_ratio: int = 0,
-        output_groups: int = 0,
-        output_rank: int = 0,
-        recurrence: str = "none",
-        scan_heads: int = 0,
-        scan_groups: int = 0,
-        scan_key_dim: int = 0,
-        scan_value_dim: int = 0,
-        scan_chunk: int = 0,
-        scan_rank: int = 0,
-        conv_width: int = 0,
-        scan_norm: bool = False,
-        scan_bias: bool = False,
-        conv_bias: bool = False,
-        ffn: int = 0,
-        gated: bool = False,
-        norm: str = "rmsnorm",
-        norms_per_layer: int = 2,
-        parallel_block: bool = False,
-        embedding_norm: bool = False,
-        experts: int = 0,
-        experts_per_token: int = 0,
-        shared_experts: int = 0,
-        expert_ffn: int = 0,
-        shared_ffn: int = 0,
-        router_bias: bool = False,
-        expert_bias: bool = False,
-        shared_expert_gate: bool = False,
-        expert_latent: int = 0,
-        zero_experts: int = 0,
-        first_dense_layers: int = 0,
-        moe_every: int = 1,
-        mtp_layers: int = 0,
-        residual_streams: int = 1,
-        attention_residuals: int = 0,
-        layer_embedding: int = 0,
-        layer_embedding_rows: int = 0,
-        kv_shared_layers: int = 0,
-        residual_rank: int = 0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: DecoderShape) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, layers: int = 0, hidden: int = 0, vocab: int = 0, position: str = 'rope', positions: int = 0, tied_embeddings: bool = False, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, q_lora_rank: int = 0, kv_lora_rank: int = 0, qk_rope_head_dim: int = 0, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, head_bias: bool = False, qk_norm: bool = False, qk_norm_full: bool = False, attention_sinks: bool = False, window: int = 0, full_attention_every: int = 0, mixers: str = '', feed_forwards: str = '', window_heads: int = 0, window_kv_heads: int = 0, window_head_dim: int = 0, window_v_head_dim: int = 0, attention_gate: str = 'none', shared_values: bool = False, index_heads: int = 0, index_dim: int = 0, index_topk: int = 0, near_ratio: int = 0, far_ratio: int = 0, output_groups: int = 0, output_rank: int = 0, recurrence: str = 'none', scan_heads: int = 0, scan_groups: int = 0, scan_key_dim: int = 0, scan_value_dim: int = 0, scan_chunk: int = 0, scan_rank: int = 0, conv_width: int = 0, scan_norm: bool = False, scan_bias: bool = False, conv_bias: bool = False, ffn: int = 0, gated: bool = False, norm: str = 'rmsnorm', norms_per_layer: int = 2, parallel_block: bool = False, embedding_norm: bool = False, experts: int = 0, experts_per_token: int = 0, shared_experts: int = 0, expert_ffn: int = 0, shared_ffn: int = 0, router_bias: bool = False, expert_bias: bool = False, shared_expert_gate: bool = False, expert_latent: int = 0, zero_experts: int = 0, first_dense_layers: int = 0, moe_every: int = 1, mtp_layers: int = 0, residual_streams: int = 1, attention_residuals: int = 0, layer_embedding: int = 0, layer_embedding_rows: int = 0, kv_shared_layers: int = 0, residual_rank: int = 0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> DecoderShape:
         """
         A copy with the given fields changed.
@@ -3215,7 +2710,6 @@ class DecoderShape:
         """
         experts that pass tokens on, among those a router chooses from
         """
-
 class VisionShape:
     """
     A vision tower as configurations describe it.
@@ -3225,45 +2719,18 @@ class VisionShape:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: VisionShape) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        layers: int = 0,
-        hidden: int = 0,
-        heads: int = 0,
-        head_dim: int = 0,
-        ffn: int = 0,
-        gated: bool = False,
-        norm: str = "layernorm",
-        norms_per_layer: int = 2,
-        qkv_bias: bool = False,
-        out_bias: bool = False,
-        mlp_bias: bool = False,
-        qk_norm: bool = False,
-        rotary: bool = False,
-        channels: int = 3,
-        patch: int = 0,
-        temporal_patch: int = 1,
-        patch_bias: bool = False,
-        positions: int = 0,
-        entry_norm: bool = False,
-        final_norm: bool = False,
-        window: int = 0,
-        full_layers: int = 0,
-        merge: int = 1,
-        pooled: bool = False,
-        image_patches: int = 0,
-        projector_inner: int = 0,
-        projector_second: int = 0,
-        projector_bias: bool = False,
-        projector_norm: int = 0,
-        deepstack: int = 0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: VisionShape) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, layers: int = 0, hidden: int = 0, heads: int = 0, head_dim: int = 0, ffn: int = 0, gated: bool = False, norm: str = 'layernorm', norms_per_layer: int = 2, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, qk_norm: bool = False, rotary: bool = False, channels: int = 3, patch: int = 0, temporal_patch: int = 1, patch_bias: bool = False, positions: int = 0, entry_norm: bool = False, final_norm: bool = False, window: int = 0, full_layers: int = 0, merge: int = 1, pooled: bool = False, image_patches: int = 0, projector_inner: int = 0, projector_second: int = 0, projector_bias: bool = False, projector_norm: int = 0, deepstack: int = 0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> VisionShape:
         """
         A copy with the given fields changed.
@@ -3422,17 +2889,13 @@ class VisionShape:
         """
         patches that attend to each other; 0 = all
         """
-
 class LayeredModel:
     """
     A model as layer groups.
     """
-    def __init__(self, shape: DecoderShape, vision: VisionShape | None = None) -> None: ...
-    def image_tokens(
-        self,
-        height: typing.SupportsInt | typing.SupportsIndex,
-        width: typing.SupportsInt | typing.SupportsIndex,
-    ) -> float:
+    def __init__(self, shape: DecoderShape, vision: VisionShape | None = None) -> None:
+        ...
+    def image_tokens(self, height: typing.SupportsInt | typing.SupportsIndex, width: typing.SupportsInt | typing.SupportsIndex) -> float:
         """
         Tokens of the decoder that an image of that many pixels becomes.
         """
@@ -3446,7 +2909,8 @@ class LayeredModel:
         Parameters one token meets.
         """
     @property
-    def hidden(self) -> int: ...
+    def hidden(self) -> int:
+        ...
     @property
     def kinds(self) -> int:
         """
@@ -3467,13 +2931,12 @@ class LayeredModel:
         """
         Parameters of the vision tower and its projector.
         """
-
 class Strategy:
     """
     How a model is laid out on a cluster.
-
+    
     Keyword arguments only; zero means derived where the field says so.
-
+    
     Examples
     --------
     >>> plan = Strategy(tp=8, pp=4)
@@ -3487,40 +2950,18 @@ class Strategy:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: Strategy) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        tp: int = 1,
-        cp: int = 1,
-        pp: int = 1,
-        dp: int = 0,
-        ep: int = 1,
-        etp: int = 0,
-        vpp: int = 1,
-        micro_batch: int = 1,
-        schedule: str = "1f1b",
-        sharding: str = "zero1",
-        shard_degree: int = 0,
-        recompute: str = "none",
-        recompute_layers: int = 0,
-        context: str = "ring",
-        sequence_parallel: bool = True,
-        regather: bool = True,
-        split_p2p: bool = True,
-        placement: str = "tp-cp-dp-pp",
-        offload_weights: bool = False,
-        offload_activations: bool = False,
-        offload_optimizer: bool = False,
-        overlap_grad_reduce: str | bool | None = "stack",
-        overlap_param_gather: str | bool | None = "stack",
-        overlap_tp: str = "stack",
-        linear_precision: str = "task",
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: Strategy) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, tp: int = 1, cp: int = 1, pp: int = 1, dp: int = 0, ep: int = 1, etp: int = 0, vpp: int = 1, micro_batch: int = 1, schedule: str = '1f1b', sharding: str = 'zero1', shard_degree: int = 0, recompute: str = 'none', recompute_layers: int = 0, context: str = 'ring', sequence_parallel: bool = True, regather: bool = True, split_p2p: bool = True, placement: str = 'tp-cp-dp-pp', offload_weights: bool = False, offload_activations: bool = False, offload_optimizer: bool = False, overlap_grad_reduce: str | bool | None = 'stack', overlap_param_gather: str | bool | None = 'stack', overlap_tp: str = 'stack', linear_precision: str = 'task') -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> Strategy:
         """
         A copy with the given fields changed.
@@ -3654,7 +3095,6 @@ class Strategy:
         """
         virtual stages per pipeline rank
         """
-
 class Task:
     """
     A training step.
@@ -3664,34 +3104,18 @@ class Task:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: Task) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        global_batch: int = 1,
-        sequence: int = 1,
-        batch_is_limit: bool = False,
-        precision: str = "bf16",
-        attention: str = "stack",
-        gradient_precision: str = "stack",
-        fused_norm: str | bool | None = "stack",
-        dropout: str | bool | None = "stack",
-        optimizer: str = "adam",
-        master_bytes: int = 4,
-        moment_bytes: int = 4,
-        imbalance: float = 1.0,
-        method: str = "full",
-        lora_rank: int = 16,
-        lora_targets: str = "attention",
-        images: int = 0,
-        image_height: int = 0,
-        image_width: int = 0,
-        frozen_vision: bool = False,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: Task) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, global_batch: int = 1, sequence: int = 1, batch_is_limit: bool = False, precision: str = 'bf16', attention: str = 'stack', gradient_precision: str = 'stack', fused_norm: str | bool | None = 'stack', dropout: str | bool | None = 'stack', optimizer: str = 'adam', master_bytes: int = 4, moment_bytes: int = 4, imbalance: float = 1.0, method: str = 'full', lora_rank: int = 16, lora_targets: str = 'attention', images: int = 0, image_height: int = 0, image_width: int = 0, frozen_vision: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> Task:
         """
         A copy with the given fields changed.
@@ -3795,7 +3219,6 @@ class Task:
         """
         tokens per sequence
         """
-
 class Stack:
     """
     One version of a software stack.
@@ -3805,76 +3228,18 @@ class Stack:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: Stack) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        gemm_efficiency: float = 1.0,
-        memory_efficiency: float = 1.0,
-        host_launch_s: float = 0.0,
-        overlap_efficiency: float = 1.0,
-        attention: str = "flash2",
-        selective: str = "core_attention",
-        selective_modules: str = "stack",
-        fused_norm: bool = True,
-        fused_activation: bool = True,
-        fused_rope: bool = True,
-        fused_loss: bool = False,
-        softmax_loss: bool = False,
-        autocast: bool = False,
-        cuda_graphs: bool = False,
-        grouped_launch: bool = False,
-        drops_tokens: bool = False,
-        fused_experts: bool = False,
-        fused_expert_bias: bool = True,
-        fp8_attention: bool = False,
-        dropout: bool = False,
-        vocab_multiple: int = 1,
-        gradients_fp32: bool = True,
-        overlap_grad_reduce: bool = True,
-        overlap_param_gather: bool = True,
-        overlap_tp: bool = False,
-        overlap_tp_in_node: bool = False,
-        overlap_p2p: bool = False,
-        overlap_ep: bool = False,
-        overlap_ep_between: bool = False,
-        unstaged_pairs: float = 1.0,
-        deduplicated_dispatch: bool = False,
-        fused_accumulation: bool = True,
-        split_gate: bool = False,
-        async_tp: bool = False,
-        ends_as_layers: bool = False,
-        serial_p2p: bool = False,
-        whole_p2p: bool = False,
-        all_reduces_gradients: bool = False,
-        reduces_fp32: bool = False,
-        tensor_gathers: bool = False,
-        early_stop: bool = False,
-        deduplicated_between: bool = False,
-        pads_experts: bool = False,
-        fp32_router: bool = False,
-        batch_first: bool = False,
-        narrow_gather: bool = False,
-        optimizer_copy_bytes: float = 0.0,
-        loss_per_logit_bytes: float = 14.0,
-        split_loss_per_logit_bytes: float = 14.0,
-        whole_logits: bool = False,
-        keep_gathered: bool = False,
-        keep_stage_outputs: bool = False,
-        master_shards: bool = False,
-        unused_gradients: bool = False,
-        narrow_gradients: bool = False,
-        memory_report: str = "allocated",
-        contention: float = 0.1,
-        kernel_spread: float = 0.0,
-        step_overhead_s: float = 0.0,
-        fragmentation_fraction: float = 0.0,
-        reserve_bytes: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: Stack) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', selective_modules: str = 'stack', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, autocast: bool = False, cuda_graphs: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fp8_attention: bool = False, dropout: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, unstaged_pairs: float = 1.0, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, batch_first: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> Stack:
         """
         A copy with the given fields changed.
@@ -4188,21 +3553,21 @@ class Stack:
         """
         every tensor rank sends the whole stage boundary
         """
-
 class Degrees:
     """
     Degrees of a strategy with everything left open filled in.
     """
     @property
-    def dp(self) -> int: ...
+    def dp(self) -> int:
+        ...
     @property
-    def etp(self) -> int: ...
+    def etp(self) -> int:
+        ...
     @property
     def shard(self) -> int:
         """
         Ranks over which the sharding partitions.
         """
-
 class Estimate:
     """
     One step by cause and kind.
@@ -4212,50 +3577,18 @@ class Estimate:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: Estimate) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        verdict: str = "ok",
-        step_time_s: float = 0.0,
-        compute_s: float = 0.0,
-        exposed_tp_s: float = 0.0,
-        exposed_cp_s: float = 0.0,
-        exposed_ep_s: float = 0.0,
-        exposed_pp_s: float = 0.0,
-        exposed_dp_s: float = 0.0,
-        exposed_offload_s: float = 0.0,
-        bubble_s: float = 0.0,
-        optimizer_s: float = 0.0,
-        overhead_s: float = 0.0,
-        hidden_s: float = 0.0,
-        tokens_per_s: float = 0.0,
-        mfu_fraction: float = 0.0,
-        hfu_fraction: float = 0.0,
-        memory_weights_bytes: float = 0.0,
-        memory_gradients_bytes: float = 0.0,
-        memory_optimizer_bytes: float = 0.0,
-        memory_activations_bytes: float = 0.0,
-        memory_logits_bytes: float = 0.0,
-        memory_temporary_bytes: float = 0.0,
-        memory_communication_bytes: float = 0.0,
-        memory_gathered_bytes: float = 0.0,
-        memory_reserve_bytes: float = 0.0,
-        memory_allocated_bytes: float = 0.0,
-        memory_bytes: float = 0.0,
-        memory_capacity_bytes: float = 0.0,
-        host_memory_bytes: float = 0.0,
-        power_w: float = 0.0,
-        energy_j: float = 0.0,
-        cost_usd: float = 0.0,
-        micro_batches: float = 0.0,
-        dp: int = 0,
-        fullest_stage: int = 0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: Estimate) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, verdict: str = 'ok', step_time_s: float = 0.0, compute_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_cp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_pp_s: float = 0.0, exposed_dp_s: float = 0.0, exposed_offload_s: float = 0.0, bubble_s: float = 0.0, optimizer_s: float = 0.0, overhead_s: float = 0.0, hidden_s: float = 0.0, tokens_per_s: float = 0.0, mfu_fraction: float = 0.0, hfu_fraction: float = 0.0, memory_weights_bytes: float = 0.0, memory_gradients_bytes: float = 0.0, memory_optimizer_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_logits_bytes: float = 0.0, memory_temporary_bytes: float = 0.0, memory_communication_bytes: float = 0.0, memory_gathered_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_allocated_bytes: float = 0.0, memory_bytes: float = 0.0, memory_capacity_bytes: float = 0.0, host_memory_bytes: float = 0.0, power_w: float = 0.0, energy_j: float = 0.0, cost_usd: float = 0.0, micro_batches: float = 0.0, dp: int = 0, fullest_stage: int = 0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> Estimate:
         """
         A copy with the given fields changed.
@@ -4439,33 +3772,19 @@ class Estimate:
         """
         ok, out_of_memory or illegal:<reason>
         """
-
 class MeasuredRun:
     """
     A measured training step.
     """
-    def __init__(
-        self,
-        model: LayeredModel,
-        cluster: Cluster,
-        task: Task,
-        strategies: collections.abc.Sequence[Strategy],
-        step_time_s: typing.SupportsFloat | typing.SupportsIndex,
-        weight: typing.SupportsFloat | typing.SupportsIndex = 1.0,
-        facts: Stack | None = None,
-    ) -> None: ...
-
+    def __init__(self, model: LayeredModel, cluster: Cluster, task: Task, strategies: collections.abc.Sequence[Strategy], step_time_s: typing.SupportsFloat | typing.SupportsIndex, weight: typing.SupportsFloat | typing.SupportsIndex = 1.0, facts: Stack | None = None) -> None:
+        ...
 class Tables:
     """
     Costs of a (model, cluster, task, stack) on small axes.
     """
-    def __init__(self, model: LayeredModel, cluster: Cluster, task: Task, stack: Stack) -> None: ...
-    def at_step_time(
-        self,
-        strategy: Strategy,
-        estimate: Estimate,
-        step_time_s: typing.SupportsFloat | typing.SupportsIndex,
-    ) -> Estimate:
+    def __init__(self, model: LayeredModel, cluster: Cluster, task: Task, stack: Stack) -> None:
+        ...
+    def at_step_time(self, strategy: Strategy, estimate: Estimate, step_time_s: typing.SupportsFloat | typing.SupportsIndex) -> Estimate:
         """
         The estimate of a strategy whose step is known to take this long.
         """
@@ -4477,9 +3796,7 @@ class Tables:
         """
         Forward flop of one sequence, and the attention part of it.
         """
-    def operators(
-        self, strategy: Strategy, kind: typing.SupportsInt | typing.SupportsIndex
-    ) -> list:
+    def operators(self, strategy: Strategy, kind: typing.SupportsInt | typing.SupportsIndex) -> list:
         """
         Operators of one layer of a kind; kind = number of kinds: the head.
         """
@@ -4488,7 +3805,6 @@ class Tables:
         """
         Tabulated degrees.
         """
-
 class TimelineOptions:
     """
     How traffic is ordered and what disturbs a step.
@@ -4498,19 +3814,18 @@ class TimelineOptions:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: TimelineOptions) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        priority: str = "fifo",
-        slices: int = 1,
-        gradient_compression: float = 1.0,
-        contention: bool = True,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: TimelineOptions) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, priority: str = 'fifo', slices: int = 1, gradient_compression: float = 1.0, contention: bool = True) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> TimelineOptions:
         """
         A copy with the given fields changed.
@@ -4539,7 +3854,6 @@ class TimelineOptions:
         """
         buckets of gradients and parameters per layer
         """
-
 class Timeline:
     """
     One step as events.
@@ -4580,38 +3894,47 @@ class Timeline:
         """
         One optimizer step.
         """
-
 class MixedStep:
     """
     A training step on accelerators of several kinds.
     """
     @property
-    def cost_usd(self) -> float: ...
+    def cost_usd(self) -> float:
+        ...
     @property
-    def energy_j(self) -> float: ...
+    def energy_j(self) -> float:
+        ...
     @property
-    def layers(self) -> list[int]: ...
+    def layers(self) -> list[int]:
+        ...
     @property
-    def least_time_s(self) -> float: ...
+    def least_time_s(self) -> float:
+        ...
     @property
-    def may_fit(self) -> bool: ...
+    def may_fit(self) -> bool:
+        ...
     @property
-    def memory_bytes(self) -> list[float]: ...
+    def memory_bytes(self) -> list[float]:
+        ...
     @property
-    def micro_batches(self) -> list[float]: ...
+    def micro_batches(self) -> list[float]:
+        ...
     @property
-    def power_w(self) -> list[float]: ...
+    def power_w(self) -> list[float]:
+        ...
     @property
-    def step_time_s(self) -> float: ...
+    def step_time_s(self) -> float:
+        ...
     @property
-    def times_s(self) -> list[float]: ...
+    def times_s(self) -> list[float]:
+        ...
     @property
-    def verdict(self) -> str: ...
-
+    def verdict(self) -> str:
+        ...
 class SchedulerLimits:
     """
     What bounds a step of a scheduler over named KV cache blocks.
-
+    
     Examples
     --------
     >>> SchedulerLimits(blocks=1000).replace(max_batched_tokens=2048)
@@ -4622,23 +3945,18 @@ class SchedulerLimits:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: SchedulerLimits) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        blocks: int = 1,
-        block_tokens: int = 16,
-        max_batched_tokens: int = 8192,
-        max_running_sequences: int = 1024,
-        max_prompt_chunk: int = 0,
-        prefix_caching: bool = True,
-        reserves_prompt: bool = True,
-        uncached_last: bool = False,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: SchedulerLimits) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, blocks: int = 1, block_tokens: int = 16, max_batched_tokens: int = 8192, max_running_sequences: int = 1024, max_prompt_chunk: int = 0, prefix_caching: bool = True, reserves_prompt: bool = True, uncached_last: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> SchedulerLimits:
         """
         A copy with the given fields changed.
@@ -4687,7 +4005,6 @@ class SchedulerLimits:
         """
         free blocks without a hash wait for their turn instead of being taken first
         """
-
 class Engine:
     """
     One version of a serving engine.
@@ -4697,38 +4014,18 @@ class Engine:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: Engine) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        kernel_efficiency: float = 1.0,
-        collective_wait_s: float = 0.0,
-        step_host_s: float = 0.0,
-        sequence_host_s: float = 0.0,
-        pipeline_host_s: float = 0.0,
-        request_host_s: float = 0.0,
-        overlaps_host: bool = False,
-        mixed_batches: bool = True,
-        chunked_prefill: bool = True,
-        uses_windows: bool = True,
-        window_cache: bool = False,
-        tunes_limits: bool = False,
-        fused_quantisation: bool = False,
-        limits_per_rank: bool = True,
-        expert_spread: float = 0.0,
-        balanced_spread: float = 0.0,
-        admission: str = "prompt",
-        block_tokens: int = 16,
-        max_batched_tokens: int = 8192,
-        max_running_sequences: int = 1024,
-        memory_fraction: float = 0.9,
-        fraction_of_free: bool = False,
-        reserve_bytes: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: Engine) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, sequence_host_s: float = 0.0, pipeline_host_s: float = 0.0, request_host_s: float = 0.0, overlaps_host: bool = False, mixed_batches: bool = True, chunked_prefill: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, limits_per_rank: bool = True, expert_spread: float = 0.0, balanced_spread: float = 0.0, admission: str = 'prompt', block_tokens: int = 16, max_batched_tokens: int = 8192, max_running_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> Engine:
         """
         A copy with the given fields changed.
@@ -4852,7 +4149,6 @@ class Engine:
         """
         sliding windows bound the KV cache
         """
-
 class ServingKernels:
     """
     The kernels an engine runs on one accelerator.
@@ -4862,38 +4158,18 @@ class ServingKernels:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: ServingKernels) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        tiled: bool = False,
-        linear: TileGemm = ...,
-        linear_gemm: GemmKernels = ...,
-        linear_format: GemmFormat = ...,
-        math: str = "bf16",
-        cache: str = "bf16",
-        attention: str = "bf16",
-        prefill: PrefillKernel = ...,
-        decode: DecodeKernel = ...,
-        experts: GroupedGemmKernel = ...,
-        experts_as_linear: bool = False,
-        sends_tokens: bool = False,
-        dispatch: DispatchKernel = ...,
-        combine: DispatchKernel = ...,
-        dispatch_ranks: int = 1,
-        sends_many: bool = False,
-        many_dispatch: DispatchKernel = ...,
-        many_combine: DispatchKernel = ...,
-        dispatch_blocks: float = 0.0,
-        received_experts: GroupedGemmKernel = ...,
-        own_all_reduce: bool = False,
-        all_reduce: CustomAllReduce = ...,
-        host_slowdown: float = 1.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: ServingKernels) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, tiled: bool = False, linear: TileGemm = ..., linear_gemm: GemmKernels = ..., linear_format: GemmFormat = ..., math: str = 'bf16', cache: str = 'bf16', attention: str = 'bf16', prefill: PrefillKernel = ..., decode: DecodeKernel = ..., experts: GroupedGemmKernel = ..., experts_as_linear: bool = False, sends_tokens: bool = False, dispatch: DispatchKernel = ..., combine: DispatchKernel = ..., dispatch_ranks: int = 1, sends_many: bool = False, many_dispatch: DispatchKernel = ..., many_combine: DispatchKernel = ..., dispatch_blocks: float = 0.0, received_experts: GroupedGemmKernel = ..., own_all_reduce: bool = False, all_reduce: CustomAllReduce = ..., host_slowdown: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> ServingKernels:
         """
         A copy with the given fields changed.
@@ -5017,11 +4293,10 @@ class ServingKernels:
         """
         linear layers have constants of their own
         """
-
 class ServingLayout:
     """
     How one instance is spread over accelerators.
-
+    
     Examples
     --------
     >>> ServingLayout(tp=8).replace(ep=8)
@@ -5032,22 +4307,18 @@ class ServingLayout:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: ServingLayout) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        tp: int = 1,
-        pp: int = 1,
-        ep: int = 1,
-        dp: int = 1,
-        cp: int = 1,
-        redundant_experts: int = 0,
-        two_batch_overlap: bool = False,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: ServingLayout) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, cp: int = 1, redundant_experts: int = 0, two_batch_overlap: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> ServingLayout:
         """
         A copy with the given fields changed.
@@ -5091,7 +4362,6 @@ class ServingLayout:
         """
         half a step is computed while the other half is exchanged
         """
-
 class StepTime:
     """
     One step of an instance by cause.
@@ -5101,28 +4371,18 @@ class StepTime:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: StepTime) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        linear_s: float = 0.0,
-        experts_s: float = 0.0,
-        prefill_attention_s: float = 0.0,
-        decode_attention_s: float = 0.0,
-        elementwise_s: float = 0.0,
-        head_s: float = 0.0,
-        draft_s: float = 0.0,
-        exposed_tp_s: float = 0.0,
-        exposed_ep_s: float = 0.0,
-        exposed_cp_s: float = 0.0,
-        exposed_pp_s: float = 0.0,
-        host_s: float = 0.0,
-        step_time_s: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: StepTime) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, linear_s: float = 0.0, experts_s: float = 0.0, prefill_attention_s: float = 0.0, decode_attention_s: float = 0.0, elementwise_s: float = 0.0, head_s: float = 0.0, draft_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_cp_s: float = 0.0, exposed_pp_s: float = 0.0, host_s: float = 0.0, step_time_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> StepTime:
         """
         A copy with the given fields changed.
@@ -5196,7 +4456,6 @@ class StepTime:
         """
         whole step
         """
-
 class CacheCapacity:
     """
     Memory of the fullest rank and what its KV cache holds.
@@ -5206,26 +4465,18 @@ class CacheCapacity:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: CacheCapacity) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        memory_weights_bytes: float = 0.0,
-        memory_activations_bytes: float = 0.0,
-        memory_reserve_bytes: float = 0.0,
-        memory_kv_cache_bytes: float = 0.0,
-        block_bytes: float = 0.0,
-        blocks: float = 0.0,
-        cached_sequences: float = 0.0,
-        step_sequences: float = 0.0,
-        max_running_sequences: float = 0.0,
-        max_admitted: float = 0.0,
-        max_batched_tokens: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: CacheCapacity) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, memory_weights_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_kv_cache_bytes: float = 0.0, block_bytes: float = 0.0, blocks: float = 0.0, cached_sequences: float = 0.0, step_sequences: float = 0.0, max_running_sequences: float = 0.0, max_admitted: float = 0.0, max_batched_tokens: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> CacheCapacity:
         """
         A copy with the given fields changed.
@@ -5289,7 +4540,6 @@ class CacheCapacity:
         """
         the engine's limit of sequences in one step
         """
-
 class RequestMix:
     """
     Mean lengths of requests and what is known beforehand.
@@ -5299,21 +4549,18 @@ class RequestMix:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: RequestMix) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        input_tokens: float = 1.0,
-        output_tokens: float = 1.0,
-        prefix_hit_fraction: float = 0.0,
-        speculative_tokens: int = 0,
-        acceptance_fraction: float = 0.0,
-        prefilled: bool = False,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: RequestMix) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, input_tokens: float = 1.0, output_tokens: float = 1.0, prefix_hit_fraction: float = 0.0, speculative_tokens: int = 0, acceptance_fraction: float = 0.0, prefilled: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> RequestMix:
         """
         A copy with the given fields changed.
@@ -5352,7 +4599,6 @@ class RequestMix:
         """
         draft tokens proposed per sequence and step
         """
-
 class SteadyState:
     """
     A steady state of one instance.
@@ -5362,24 +4608,18 @@ class SteadyState:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: SteadyState) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        concurrency: float = 0.0,
-        requests_per_s: float = 0.0,
-        step_time_s: float = 0.0,
-        tpot_s: float = 0.0,
-        ttft_s: float = 0.0,
-        prefill_s: float = 0.0,
-        utilisation: float = 0.0,
-        prompt_fraction: float = 0.0,
-        saturated: bool = False,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: SteadyState) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, concurrency: float = 0.0, requests_per_s: float = 0.0, step_time_s: float = 0.0, tpot_s: float = 0.0, ttft_s: float = 0.0, prefill_s: float = 0.0, utilisation: float = 0.0, prompt_fraction: float = 0.0, saturated: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> SteadyState:
         """
         A copy with the given fields changed.
@@ -5433,7 +4673,6 @@ class SteadyState:
         """
         requests over the most it can finish
         """
-
 class StreamTotals:
     """
     Totals of a simulated stream.
@@ -5443,24 +4682,18 @@ class StreamTotals:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: StreamTotals) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        steps: float = 0.0,
-        running_s: float = 0.0,
-        in_system_s: float = 0.0,
-        preemptions: float = 0.0,
-        busy_s: float = 0.0,
-        makespan_s: float = 0.0,
-        itl_median_s: float = 0.0,
-        itl_p90_s: float = 0.0,
-        itl_p99_s: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: StreamTotals) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, steps: float = 0.0, running_s: float = 0.0, in_system_s: float = 0.0, preemptions: float = 0.0, busy_s: float = 0.0, makespan_s: float = 0.0, itl_median_s: float = 0.0, itl_p90_s: float = 0.0, itl_p99_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> StreamTotals:
         """
         A copy with the given fields changed.
@@ -5514,7 +4747,6 @@ class StreamTotals:
         """
         steps of all instances
         """
-
 class BatchPass:
     """
     Time of a forward pass over some requests.
@@ -5524,14 +4756,18 @@ class BatchPass:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: BatchPass) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self, *, alone_s: float = 0.0, more_s: float = 0.0, padded: float = 1.0, most: float = 1.0
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: BatchPass) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, alone_s: float = 0.0, more_s: float = 0.0, padded: float = 1.0, most: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> BatchPass:
         """
         A copy with the given fields changed.
@@ -5560,7 +4796,6 @@ class BatchPass:
         """
         requests of the smallest pass
         """
-
 class BatchState:
     """
     A server of batches in its steady state.
@@ -5570,20 +4805,18 @@ class BatchState:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: BatchState) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        batch: float = 0.0,
-        pass_s: float = 0.0,
-        latency_s: float = 0.0,
-        utilisation: float = 0.0,
-        saturated: bool = False,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: BatchState) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, batch: float = 0.0, pass_s: float = 0.0, latency_s: float = 0.0, utilisation: float = 0.0, saturated: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> BatchState:
         """
         A copy with the given fields changed.
@@ -5617,115 +4850,52 @@ class BatchState:
         """
         rate over that of full batches
         """
-
 class Instance:
     """
     One serving instance, tabulated.
     """
-    def __init__(
-        self,
-        model: LayeredModel,
-        cluster: Cluster,
-        engine: Engine,
-        kernels: ServingKernels,
-        layout: ServingLayout,
-        imbalance: typing.SupportsFloat | typing.SupportsIndex = 1.0,
-    ) -> None: ...
+    def __init__(self, model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, layout: ServingLayout, imbalance: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+        ...
     def cache_blocks(self, tokens: typing.SupportsFloat | typing.SupportsIndex) -> float:
         """
         Blocks of one rank for a sequence.
         """
-    def capacity(
-        self,
-        input_tokens: typing.SupportsFloat | typing.SupportsIndex,
-        output_tokens: typing.SupportsFloat | typing.SupportsIndex,
-    ) -> CacheCapacity:
+    def capacity(self, input_tokens: typing.SupportsFloat | typing.SupportsIndex, output_tokens: typing.SupportsFloat | typing.SupportsIndex) -> CacheCapacity:
         """
         Memory of the fullest rank and what its KV cache holds.
         """
-    def schedule(
-        self,
-        limits: SchedulerLimits,
-        arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-        input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
-        output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
-        names: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
-        name_ends: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
-        name_tokens: typing.SupportsInt | typing.SupportsIndex,
-    ) -> tuple:
+    def schedule(self, limits: SchedulerLimits, arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], names: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64], name_ends: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], name_tokens: typing.SupportsInt | typing.SupportsIndex) -> tuple:
         """
         Tables of steps and of requests, in seconds.
         """
-    def simulate(
-        self,
-        mix: RequestMix,
-        arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-        input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-        output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-        replicas: typing.SupportsInt | typing.SupportsIndex = 1,
-        prefilled: bool = False,
-        balance: str = "random",
-        seed: typing.SupportsInt | typing.SupportsIndex = 0,
-    ) -> tuple:
+    def simulate(self, mix: RequestMix, arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], replicas: typing.SupportsInt | typing.SupportsIndex = 1, prefilled: bool = False, balance: str = 'random', seed: typing.SupportsInt | typing.SupportsIndex = 0) -> tuple:
         """
         Per request: started, first token, finished, preemptions, refused; and the totals.
         """
-    def steady_state(
-        self,
-        mix: RequestMix,
-        concurrency: typing.SupportsFloat | typing.SupportsIndex,
-        limited: bool = True,
-    ) -> SteadyState:
+    def steady_state(self, mix: RequestMix, concurrency: typing.SupportsFloat | typing.SupportsIndex, limited: bool = True) -> SteadyState:
         """
         At a fixed concurrency; not limited: even beyond the KV cache.
         """
-    def steady_state_at(
-        self, mix: RequestMix, requests_per_s: typing.SupportsFloat | typing.SupportsIndex
-    ) -> SteadyState:
+    def steady_state_at(self, mix: RequestMix, requests_per_s: typing.SupportsFloat | typing.SupportsIndex) -> SteadyState:
         """
         With requests arriving at this rate per second.
         """
-    def step(
-        self,
-        *,
-        sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-        context: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-        prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-        prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-        prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-        query_tokens: typing.SupportsFloat | typing.SupportsIndex = 1.0,
-        draft_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-    ) -> StepTime:
+    def step(self, *, sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0, context: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0, query_tokens: typing.SupportsFloat | typing.SupportsIndex = 1.0, draft_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> StepTime:
         """
         Time of one step.
         """
-
 class Space:
     """
     Values of every knob and the rules between them.
     """
-    def __init__(
-        self,
-        values: dict,
-        relations: collections.abc.Sequence[
-            tuple[
-                typing.SupportsFloat | typing.SupportsIndex,
-                collections.abc.Sequence[str],
-                str,
-                typing.SupportsFloat | typing.SupportsIndex,
-                collections.abc.Sequence[str],
-            ]
-        ],
-        exclusions: collections.abc.Sequence[dict],
-        redundant: collections.abc.Sequence[str],
-        tiers: bool,
-    ) -> None: ...
-
+    def __init__(self, values: dict, relations: collections.abc.Sequence[tuple[typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[str], str, typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[str]]], exclusions: collections.abc.Sequence[dict], redundant: collections.abc.Sequence[str], tiers: bool) -> None:
+        ...
 class Enumeration:
     """
     The legal strategies of a space, numbered.
     """
-    def __init__(self, space: Space, model: LayeredModel, cluster: Cluster, task: Task) -> None: ...
+    def __init__(self, space: Space, model: LayeredModel, cluster: Cluster, task: Task) -> None:
+        ...
     def strategy(self, row: typing.SupportsInt | typing.SupportsIndex) -> Strategy:
         """
         Strategy number `row`.
@@ -5750,11 +4920,10 @@ class Enumeration:
         """
         Strategies.
         """
-
 class RouterPolicy:
     """
     A router and its settings.
-
+    
     Examples
     --------
     >>> RouterPolicy(router="prefix_aware", cache_threshold=0.5)
@@ -5765,20 +4934,18 @@ class RouterPolicy:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: RouterPolicy) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        router: str = "round_robin",
-        cache_threshold: float = 0.3,
-        balance_requests: float = 64.0,
-        balance_ratio: float = 1.5,
-        overlap_weight: float = 1.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: RouterPolicy) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, router: str = 'round_robin', cache_threshold: float = 0.3, balance_requests: float = 64.0, balance_ratio: float = 1.5, overlap_weight: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> RouterPolicy:
         """
         A copy with the given fields changed.
@@ -5812,7 +4979,75 @@ class RouterPolicy:
         """
         how a request finds its replica
         """
-
+class Autoscaler:
+    """
+    How many replicas of a fleet run: desired = ceil(sum of the signal/target).
+    
+    Examples
+    --------
+    >>> Autoscaler(signal="queue", target=4.0).interval_s
+    15.0
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Autoscaler) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, signal: str = 'requests', target: float = 16.0, min_replicas: int = 1, interval_s: float = 15.0, startup_s: float = 60.0, down_window_s: float = 300.0, tolerance: float = 0.1) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Autoscaler:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def down_window_s(self) -> float:
+        """
+        replicas leave only beyond the most desired in this time
+        """
+    @property
+    def interval_s(self) -> float:
+        """
+        between two looks
+        """
+    @property
+    def min_replicas(self) -> int:
+        """
+        replicas that always run
+        """
+    @property
+    def signal(self) -> str:
+        """
+        what is looked at, of each replica
+        """
+    @property
+    def startup_s(self) -> float:
+        """
+        from the decision to the first request
+        """
+    @property
+    def target(self) -> float:
+        """
+        of the signal, per replica
+        """
+    @property
+    def tolerance(self) -> float:
+        """
+        of signal over target, around 1
+        """
 class ReplicaTotals:
     """
     What one replica of a fleet did.
@@ -5822,23 +5057,18 @@ class ReplicaTotals:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: ReplicaTotals) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        kind: float = 0.0,
-        requests: float = 0.0,
-        refused: float = 0.0,
-        input_tokens: float = 0.0,
-        output_tokens: float = 0.0,
-        cached_tokens: float = 0.0,
-        max_in_system: float = 0.0,
-        stream: StreamTotals = ...,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: ReplicaTotals) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, kind: float = 0.0, requests: float = 0.0, refused: float = 0.0, input_tokens: float = 0.0, output_tokens: float = 0.0, cached_tokens: float = 0.0, max_in_system: float = 0.0, online_s: float = 0.0, stream: StreamTotals = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> ReplicaTotals:
         """
         A copy with the given fields changed.
@@ -5868,6 +5098,11 @@ class ReplicaTotals:
         most requests between arrival and end
         """
     @property
+    def online_s(self) -> float:
+        """
+        from start-up to the end of its last request, paid for
+        """
+    @property
     def output_tokens(self) -> float:
         """
         output tokens of finished requests
@@ -5887,7 +5122,6 @@ class ReplicaTotals:
         """
         its steps, integrals and gaps
         """
-
 class RingJob:
     """
     Copies of a model that exchange gradients in rings.
@@ -5897,14 +5131,18 @@ class RingJob:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: RingJob) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self, *, parameters: float = 0.0, tokens: float = 0.0, copy: int = 8, copies: int = 2
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: RingJob) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, parameters: float = 0.0, tokens: float = 0.0, copy: int = 8, copies: int = 2) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def compute_s(self, peak_flop_per_s: float) -> float:
         """
         Scaled seconds between two all-reduces.
@@ -5947,7 +5185,6 @@ class RingJob:
         """
         that scale the computation between all-reduces
         """
-
 class JobSchedule:
     """
     Collectives and silence of a job over time.
@@ -5957,14 +5194,18 @@ class JobSchedule:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: JobSchedule) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self, *, steps: int = 2, epochs: int = 1, start_s: float = 0.0, compute_s: float = 0.0
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: JobSchedule) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, steps: int = 2, epochs: int = 1, start_s: float = 0.0, compute_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> JobSchedule:
         """
         A copy with the given fields changed.
@@ -5993,7 +5234,6 @@ class JobSchedule:
         """
         of a collective
         """
-
 class RouteOptions:
     """
     How paths are chosen.
@@ -6003,21 +5243,18 @@ class RouteOptions:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: RouteOptions) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        policy: str = "balanced",
-        model: str = "fair_share",
-        parts: int = 4,
-        effort: float = 1.0,
-        keep_best: bool = False,
-        seed: int = 0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: RouteOptions) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, policy: str = 'balanced', model: str = 'fair_share', parts: int = 4, effort: float = 1.0, keep_best: bool = False, seed: int = 0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> RouteOptions:
         """
         A copy with the given fields changed.
@@ -6056,7 +5293,6 @@ class RouteOptions:
         """
         of annealing and searches
         """
-
 class Controller:
     """
     When paths are chosen anew, and for which demands.
@@ -6066,14 +5302,18 @@ class Controller:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: Controller) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self, *, period_s: float = 0.0, delay_s: float = 0.0, forecast: str = "announced"
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: Controller) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, period_s: float = 0.0, delay_s: float = 0.0, forecast: str = 'announced') -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> Controller:
         """
         A copy with the given fields changed.
@@ -6097,26 +5337,19 @@ class Controller:
         """
         between runs; 0 = paths are chosen once
         """
-
 class Flows:
     """
     Who sends how much to whom in one step.
     """
-
     __hash__: typing.ClassVar[None] = None
-    def __eq__(self, arg0: Flows) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __init__(
-        self,
-        job: typing.Annotated[numpy.typing.ArrayLike, numpy.int32],
-        group: typing.Annotated[numpy.typing.ArrayLike, numpy.int32],
-        source: typing.Annotated[numpy.typing.ArrayLike, numpy.int32],
-        destination: typing.Annotated[numpy.typing.ArrayLike, numpy.int32],
-        size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-        jobs: typing.SupportsInt | typing.SupportsIndex,
-        phase: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [],
-    ) -> None: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: Flows) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __init__(self, job: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], group: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], source: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], destination: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], jobs: typing.SupportsInt | typing.SupportsIndex, phase: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = []) -> None:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def columns(self) -> dict:
         """
         Job, group, source, destination and size of every flow.
@@ -6131,7 +5364,6 @@ class Flows:
         """
         Flows.
         """
-
 class ScalingPoint:
     """
     One size of a scaling study.
@@ -6141,22 +5373,18 @@ class ScalingPoint:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: ScalingPoint) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        tokens_per_s_per_accelerator: float = 0.0,
-        full_attention_mfu_fraction: float = 0.0,
-        exposed_s: float = 0.0,
-        exposed_fraction: float = 0.0,
-        tokens_per_j: float = 0.0,
-        accelerator_tokens_per_j: float = 0.0,
-        usd_per_token: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: ScalingPoint) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, tokens_per_s_per_accelerator: float = 0.0, full_attention_mfu_fraction: float = 0.0, exposed_s: float = 0.0, exposed_fraction: float = 0.0, tokens_per_j: float = 0.0, accelerator_tokens_per_j: float = 0.0, usd_per_token: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> ScalingPoint:
         """
         A copy with the given fields changed.
@@ -6200,7 +5428,6 @@ class ScalingPoint:
         """
         rent
         """
-
 class ClockPower:
     """
     How power follows the clock of an accelerator.
@@ -6210,14 +5437,18 @@ class ClockPower:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: ClockPower) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self, *, static_fraction: float = 0.0, exponent: float = 1.0, least_clock: float = 1.0
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: ClockPower) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, static_fraction: float = 0.0, exponent: float = 1.0, least_clock: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> ClockPower:
         """
         A copy with the given fields changed.
@@ -6241,7 +5472,6 @@ class ClockPower:
         """
         of the limit, drawn at any clock
         """
-
 class StepPhases:
     """
     Where the time of a step goes, by what limits it.
@@ -6251,19 +5481,18 @@ class StepPhases:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: StepPhases) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        compute_s: float = 0.0,
-        memory_bound_s: float = 0.0,
-        exposed_s: float = 0.0,
-        idle_s: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: StepPhases) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, compute_s: float = 0.0, memory_bound_s: float = 0.0, exposed_s: float = 0.0, idle_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> StepPhases:
         """
         A copy with the given fields changed.
@@ -6292,7 +5521,6 @@ class StepPhases:
         """
         kernels that the memory limits
         """
-
 class CappedStep:
     """
     A step under a power limit.
@@ -6302,20 +5530,18 @@ class CappedStep:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: CappedStep) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        phases: StepPhases = ...,
-        time_s: float = 0.0,
-        power_w: float = 0.0,
-        clock_fraction: float = 1.0,
-        met: bool = True,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: CappedStep) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, phases: StepPhases = ..., time_s: float = 0.0, power_w: float = 0.0, clock_fraction: float = 1.0, met: bool = True) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> CappedStep:
         """
         A copy with the given fields changed.
@@ -6349,7 +5575,6 @@ class CappedStep:
         """
         sum of the phases
         """
-
 class ServingPower:
     """
     Power of decoding, as fractions of the power limit.
@@ -6359,21 +5584,18 @@ class ServingPower:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: ServingPower) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        floor_fraction: float = 0.0,
-        busy_fraction: float = 0.0,
-        activity_fraction: float = 0.0,
-        host_step_s: float = 0.0,
-        host_sequence_s: float = 0.0,
-        rank_step_s: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: ServingPower) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, floor_fraction: float = 0.0, busy_fraction: float = 0.0, activity_fraction: float = 0.0, host_step_s: float = 0.0, host_sequence_s: float = 0.0, rank_step_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> ServingPower:
         """
         A copy with the given fields changed.
@@ -6412,7 +5634,6 @@ class ServingPower:
         """
         per doubling of the ranks
         """
-
 class DecodeLoad:
     """
     One decoding step of a model on some accelerators.
@@ -6422,24 +5643,18 @@ class DecodeLoad:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: DecodeLoad) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        parameters: float = 0.0,
-        active_parameters: float = 0.0,
-        weight_bytes: float = 2.0,
-        cache_bytes: float = 0.0,
-        sequences: float = 1.0,
-        accelerators: float = 1.0,
-        replicas: float = 1.0,
-        peak_flop_per_s: float = 0.0,
-        bandwidth_bytes_per_s: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: DecodeLoad) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, parameters: float = 0.0, active_parameters: float = 0.0, weight_bytes: float = 2.0, cache_bytes: float = 0.0, sequences: float = 1.0, accelerators: float = 1.0, replicas: float = 1.0, peak_flop_per_s: float = 0.0, bandwidth_bytes_per_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> DecodeLoad:
         """
         A copy with the given fields changed.
@@ -6493,7 +5708,6 @@ class DecodeLoad:
         """
         per parameter
         """
-
 class ChipProcess:
     """
     How a chip is made, per cm2 of good die.
@@ -6503,20 +5717,18 @@ class ChipProcess:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: ChipProcess) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        energy_kwh_per_cm2: float = 0.0,
-        gas_g_per_cm2: float = 0.0,
-        material_g_per_cm2: float = 0.0,
-        grid_g_per_kwh: float = 0.0,
-        yield_fraction: float = 1.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: ChipProcess) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, energy_kwh_per_cm2: float = 0.0, gas_g_per_cm2: float = 0.0, material_g_per_cm2: float = 0.0, grid_g_per_kwh: float = 0.0, yield_fraction: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> ChipProcess:
         """
         A copy with the given fields changed.
@@ -6550,7 +5762,6 @@ class ChipProcess:
         """
         good dies of all
         """
-
 class ServerParts:
     """
     Footprint of a server beside its accelerators.
@@ -6560,21 +5771,18 @@ class ServerParts:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: ServerParts) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        casing_kg: float = 0.0,
-        assembly_kg: float = 0.0,
-        board_kg: float = 0.0,
-        supplies_kg: float = 0.0,
-        processors_kg: float = 0.0,
-        memory_kg: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: ServerParts) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, casing_kg: float = 0.0, assembly_kg: float = 0.0, board_kg: float = 0.0, supplies_kg: float = 0.0, processors_kg: float = 0.0, memory_kg: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> ServerParts:
         """
         A copy with the given fields changed.
@@ -6613,7 +5821,6 @@ class ServerParts:
         """
         of all power supplies
         """
-
 class LossLaw:
     """
     Loss by parameters and tokens.
@@ -6623,20 +5830,18 @@ class LossLaw:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: LossLaw) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        irreducible: float = 0.0,
-        model_scale: float = 1.0,
-        model_exponent: float = 1.0,
-        data_scale: float = 1.0,
-        data_exponent: float = 1.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: LossLaw) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, irreducible: float = 0.0, model_scale: float = 1.0, model_exponent: float = 1.0, data_scale: float = 1.0, data_exponent: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> LossLaw:
         """
         A copy with the given fields changed.
@@ -6670,7 +5875,6 @@ class LossLaw:
         """
         of the term of the parameters
         """
-
 class FailingJob:
     """
     A job that fails and starts again from its last checkpoint.
@@ -6680,21 +5884,18 @@ class FailingJob:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: FailingJob) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        nodes: float = 1.0,
-        node_rate_per_s: float = 0.0,
-        other_rate_per_s: float = 0.0,
-        restart_s: float = 0.0,
-        write_s: float = 0.0,
-        background_s: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: FailingJob) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, nodes: float = 1.0, node_rate_per_s: float = 0.0, other_rate_per_s: float = 0.0, restart_s: float = 0.0, write_s: float = 0.0, background_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> FailingJob:
         """
         A copy with the given fields changed.
@@ -6733,7 +5934,6 @@ class FailingJob:
         """
         standing still for a checkpoint
         """
-
 class SimulationPlan:
     """
     What a simulation of failures needs beside the job.
@@ -6743,21 +5943,18 @@ class SimulationPlan:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: SimulationPlan) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        work_s: float = 0.0,
-        interval_s: float = 0.0,
-        spares: int = 0,
-        repair_s: float = 0.0,
-        runs: int = 1,
-        seed: int = 0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: SimulationPlan) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, work_s: float = 0.0, interval_s: float = 0.0, spares: int = 0, repair_s: float = 0.0, runs: int = 1, seed: int = 0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> SimulationPlan:
         """
         A copy with the given fields changed.
@@ -6796,7 +5993,6 @@ class SimulationPlan:
         """
         productive time of the run
         """
-
 class LayerGroup:
     """
     Layers that share shape and sharding.
@@ -6810,13 +6006,17 @@ class LayerGroup:
         The same period another number of times.
         """
     @property
-    def active_parameters(self) -> float: ...
+    def active_parameters(self) -> float:
+        ...
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        ...
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        ...
     @property
-    def parameters(self) -> float: ...
+    def parameters(self) -> float:
+        ...
     @property
     def repeat(self) -> int:
         """
@@ -6827,11 +6027,10 @@ class LayerGroup:
         """
         Per sample; 0 = the sequence of the task.
         """
-
 class Ablation:
     """
     What is left out of the physics, to compare with simpler models.
-
+    
     Examples
     --------
     >>> Ablation(latency=False)
@@ -6842,33 +6041,18 @@ class Ablation:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: Ablation) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        gemm_fraction: float = 0.0,
-        memory_fraction: float = 0.0,
-        network_fraction: float = 0.0,
-        latency: bool = True,
-        ring_factor: bool = True,
-        attention_scores: bool = True,
-        elementwise: bool = True,
-        heads: bool = True,
-        optimizer: bool = True,
-        host: bool = True,
-        contention: bool = True,
-        ends: bool = True,
-        reshard: bool = True,
-        index_exchange: bool = True,
-        pooled_exchange: bool = True,
-        update_traffic: bool = True,
-        table_balance: bool = True,
-        cached_tables: bool = True,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: Ablation) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, gemm_fraction: float = 0.0, memory_fraction: float = 0.0, network_fraction: float = 0.0, latency: bool = True, ring_factor: bool = True, attention_scores: bool = True, elementwise: bool = True, heads: bool = True, optimizer: bool = True, host: bool = True, contention: bool = True, ends: bool = True, reshard: bool = True, index_exchange: bool = True, pooled_exchange: bool = True, update_traffic: bool = True, table_balance: bool = True, cached_tables: bool = True) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> Ablation:
         """
         A copy with the given fields changed.
@@ -6967,7 +6151,6 @@ class Ablation:
         """
         an update reads and writes rows and states
         """
-
 class GroupEstimate:
     """
     What one step of a model of layer groups takes.
@@ -6977,60 +6160,18 @@ class GroupEstimate:
         """
         The field table: name, kind, default, range, meaning.
         """
-    def __eq__(self, arg0: GroupEstimate) -> bool: ...
-    def __getstate__(self) -> tuple: ...
-    def __hash__(self) -> int: ...
-    def __init__(
-        self,
-        *,
-        verdict: str = "ok",
-        step_time_s: float = 0.0,
-        compute_s: float = 0.0,
-        exposed_tp_s: float = 0.0,
-        exposed_cp_s: float = 0.0,
-        exposed_ep_s: float = 0.0,
-        exposed_dp_s: float = 0.0,
-        exposed_exchange_s: float = 0.0,
-        exposed_reshard_s: float = 0.0,
-        optimizer_s: float = 0.0,
-        overhead_s: float = 0.0,
-        hidden_s: float = 0.0,
-        forward_s: float = 0.0,
-        gemm_s: float = 0.0,
-        lookup_s: float = 0.0,
-        communication_s: float = 0.0,
-        all_reduce_s: float = 0.0,
-        all_gather_s: float = 0.0,
-        reduce_scatter_s: float = 0.0,
-        all_to_all_s: float = 0.0,
-        all_reduce_bytes: float = 0.0,
-        all_gather_bytes: float = 0.0,
-        reduce_scatter_bytes: float = 0.0,
-        all_to_all_bytes: float = 0.0,
-        exposed_fraction: float = 0.0,
-        samples_per_s: float = 0.0,
-        tokens_per_s: float = 0.0,
-        mfu_fraction: float = 0.0,
-        memory_weights_bytes: float = 0.0,
-        memory_tables_bytes: float = 0.0,
-        memory_gradients_bytes: float = 0.0,
-        memory_optimizer_bytes: float = 0.0,
-        memory_activations_bytes: float = 0.0,
-        memory_logits_bytes: float = 0.0,
-        memory_gathered_bytes: float = 0.0,
-        memory_communication_bytes: float = 0.0,
-        memory_reserve_bytes: float = 0.0,
-        memory_bytes: float = 0.0,
-        memory_capacity_bytes: float = 0.0,
-        looked_up_bytes: float = 0.0,
-        forward_flop: float = 0.0,
-        table_imbalance: float = 1.0,
-        power_w: float = 0.0,
-        energy_j: float = 0.0,
-        cost_usd: float = 0.0,
-    ) -> None: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: tuple) -> None: ...
+    def __eq__(self, arg0: GroupEstimate) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, verdict: str = 'ok', step_time_s: float = 0.0, compute_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_cp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_dp_s: float = 0.0, exposed_exchange_s: float = 0.0, exposed_reshard_s: float = 0.0, optimizer_s: float = 0.0, overhead_s: float = 0.0, hidden_s: float = 0.0, forward_s: float = 0.0, gemm_s: float = 0.0, lookup_s: float = 0.0, communication_s: float = 0.0, all_reduce_s: float = 0.0, all_gather_s: float = 0.0, reduce_scatter_s: float = 0.0, all_to_all_s: float = 0.0, all_reduce_bytes: float = 0.0, all_gather_bytes: float = 0.0, reduce_scatter_bytes: float = 0.0, all_to_all_bytes: float = 0.0, exposed_fraction: float = 0.0, samples_per_s: float = 0.0, tokens_per_s: float = 0.0, mfu_fraction: float = 0.0, memory_weights_bytes: float = 0.0, memory_tables_bytes: float = 0.0, memory_gradients_bytes: float = 0.0, memory_optimizer_bytes: float = 0.0, memory_activations_bytes: float = 0.0, memory_logits_bytes: float = 0.0, memory_gathered_bytes: float = 0.0, memory_communication_bytes: float = 0.0, memory_reserve_bytes: float = 0.0, memory_bytes: float = 0.0, memory_capacity_bytes: float = 0.0, looked_up_bytes: float = 0.0, forward_flop: float = 0.0, table_imbalance: float = 1.0, power_w: float = 0.0, energy_j: float = 0.0, cost_usd: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
     def replace(self, **kwargs) -> GroupEstimate:
         """
         A copy with the given fields changed.
@@ -7264,1539 +6405,581 @@ class GroupEstimate:
         """
         ok, out_of_memory or illegal:<reason>
         """
-
 class ComposedModel:
     """
     An ordered list of layer groups.
     """
-    def __init__(
-        self,
-        groups: collections.abc.Sequence[
-            tuple[
-                LayerGroup,
-                collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-                str,
-                bool,
-                typing.SupportsFloat | typing.SupportsIndex,
-            ]
-        ],
-    ) -> None: ...
+    def __init__(self, groups: collections.abc.Sequence[tuple[LayerGroup, collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], str, bool, typing.SupportsFloat | typing.SupportsIndex]]) -> None:
+        ...
     @property
-    def active_parameters(self) -> float: ...
+    def active_parameters(self) -> float:
+        ...
     @property
-    def parameters(self) -> float: ...
+    def parameters(self) -> float:
+        ...
     @property
     def slots(self) -> list:
         """
         Name, kind and whether experts, by slot.
         """
-
 class GroupLayout:
     """
     Meshes by index and the schedule of their traffic.
     """
-    def __init__(
-        self,
-        meshes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-        micro_batches: typing.SupportsInt | typing.SupportsIndex,
-        queues: str,
-        prefetch: str,
-        backward_gather: str,
-        buckets: str,
-        recompute: bool,
-    ) -> None: ...
-
+    def __init__(self, meshes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], micro_batches: typing.SupportsInt | typing.SupportsIndex, queues: str, prefetch: str, backward_gather: str, buckets: str, recompute: bool) -> None:
+        ...
 class GroupTables:
     """
     Costs of every group under every mesh.
     """
-    def __init__(
-        self,
-        model: ComposedModel,
-        cluster: Cluster,
-        task: Task,
-        stack: Stack,
-        ablation: Ablation,
-        lookup_fraction: typing.SupportsFloat | typing.SupportsIndex,
-        meshes: collections.abc.Sequence[str],
-        micro_batches: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-        forward_only: bool,
-    ) -> None: ...
-    def estimate(self, layout: GroupLayout) -> GroupEstimate: ...
-
+    def __init__(self, model: ComposedModel, cluster: Cluster, task: Task, stack: Stack, ablation: Ablation, lookup_fraction: typing.SupportsFloat | typing.SupportsIndex, meshes: collections.abc.Sequence[str], micro_batches: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], forward_only: bool) -> None:
+        ...
+    def estimate(self, layout: GroupLayout) -> GroupEstimate:
+        ...
 class GroupSpace:
     """
     Combinations of meshes and schedules, numbered.
     """
-    def __init__(
-        self,
-        tables: GroupTables,
-        meshes: collections.abc.Sequence[collections.abc.Sequence[str]],
-        variable_of_slot: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-        micro_batches: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-        queues: collections.abc.Sequence[str],
-        prefetch: collections.abc.Sequence[str],
-        backward_gather: collections.abc.Sequence[str],
-        buckets: collections.abc.Sequence[str],
-        recompute: collections.abc.Sequence[bool],
-    ) -> None: ...
+    def __init__(self, tables: GroupTables, meshes: collections.abc.Sequence[collections.abc.Sequence[str]], variable_of_slot: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], micro_batches: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], queues: collections.abc.Sequence[str], prefetch: collections.abc.Sequence[str], backward_gather: collections.abc.Sequence[str], buckets: collections.abc.Sequence[str], recompute: collections.abc.Sequence[bool]) -> None:
+        ...
     @property
     def size(self) -> int:
         """
         Strategies.
         """
-
-def accelerator_share_kg(
-    accelerator_kg: typing.SupportsFloat | typing.SupportsIndex,
-    server: ServerParts,
-    accelerators: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def accelerator_share_kg(accelerator_kg: typing.SupportsFloat | typing.SupportsIndex, server: ServerParts, accelerators: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     kg of CO2e of an accelerator with its share of the server.
     """
-
-def amortised(
-    whole: typing.SupportsFloat | typing.SupportsIndex,
-    used_s: typing.SupportsFloat | typing.SupportsIndex,
-    lifetime_s: typing.SupportsFloat | typing.SupportsIndex,
-    utilisation_fraction: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def amortised(whole: typing.SupportsFloat | typing.SupportsIndex, used_s: typing.SupportsFloat | typing.SupportsIndex, lifetime_s: typing.SupportsFloat | typing.SupportsIndex, utilisation_fraction: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     The part of something bought once that a use carries.
     """
-
-def asynchronous_s(
-    slowest_s: typing.SupportsFloat | typing.SupportsIndex,
-    micro_batches: typing.SupportsInt | typing.SupportsIndex,
-) -> float:
+def asynchronous_s(slowest_s: typing.SupportsFloat | typing.SupportsIndex, micro_batches: typing.SupportsInt | typing.SupportsIndex) -> float:
     """
     Seconds of micro-batches in the steady state of a pipeline without flushes.
     """
-
-def asynchronous_stage_bytes(
-    stages: typing.SupportsInt | typing.SupportsIndex,
-    stage: typing.SupportsInt | typing.SupportsIndex,
-    *,
-    weight_bytes: typing.SupportsFloat | typing.SupportsIndex,
-    state_bytes: typing.SupportsFloat | typing.SupportsIndex,
-    activation_bytes: typing.SupportsFloat | typing.SupportsIndex,
-    double_buffered: bool = False,
-) -> float:
+def asynchronous_stage_bytes(stages: typing.SupportsInt | typing.SupportsIndex, stage: typing.SupportsInt | typing.SupportsIndex, *, weight_bytes: typing.SupportsFloat | typing.SupportsIndex, state_bytes: typing.SupportsFloat | typing.SupportsIndex, activation_bytes: typing.SupportsFloat | typing.SupportsIndex, double_buffered: bool = False) -> float:
     """
     Memory of a stage of an asynchronous pipeline: stashed weights, states, activations.
     """
-
-def attention_bound_s(
-    accelerator: Accelerator,
-    batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    *,
-    causal: bool,
-) -> numpy.typing.NDArray[numpy.float64]:
+def attention_bound_s(accelerator: Accelerator, batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], *, causal: bool) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds that no measurement of an attention call can undercut.
     """
-
-def availability_interval_s(
-    write_s: typing.SupportsFloat | typing.SupportsIndex,
-    mttf_s: typing.SupportsFloat | typing.SupportsIndex,
-    restart_s: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def availability_interval_s(write_s: typing.SupportsFloat | typing.SupportsIndex, mttf_s: typing.SupportsFloat | typing.SupportsIndex, restart_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Interval of greatest availability.
     """
-
-def batch_state_at(
-    batch_pass: BatchPass, requests_per_s: typing.SupportsFloat | typing.SupportsIndex
-) -> BatchState:
+def batch_state_at(batch_pass: BatchPass, requests_per_s: typing.SupportsFloat | typing.SupportsIndex) -> BatchState:
     """
     With requests arriving at this rate per second.
     """
-
-def best_algorithm(
-    op: str,
-    size_bytes: typing.SupportsFloat | typing.SupportsIndex,
-    ranks: typing.SupportsInt | typing.SupportsIndex,
-    stride: typing.SupportsInt | typing.SupportsIndex,
-    cluster: Cluster,
-) -> str:
+def best_algorithm(op: str, size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> str:
     """
     Name of the fastest algorithm that the library would consider.
     """
-
 def canonical(strategy: Strategy, model: LayeredModel, cluster: Cluster, task: Task) -> Strategy:
     """
     The strategy with knobs without effect at their defaults.
     """
-
 def check_serving_layout(model: LayeredModel, layout: ServingLayout, cluster: Cluster) -> str:
     """
     ok, or the reason why an instance cannot be laid out so.
     """
-
 def check_vision(shape: VisionShape, hidden: typing.SupportsInt | typing.SupportsIndex) -> None:
     """
     Raises where no tower of that shape can stand before a decoder `hidden` wide.
     """
-
-def checkpoint_flows(
-    tables: Tables, strategy: Strategy, hosts: typing.SupportsInt | typing.SupportsIndex
-) -> dict:
+def checkpoint_flows(tables: Tables, strategy: Strategy, hosts: typing.SupportsInt | typing.SupportsIndex) -> dict:
     """
     What every rank writes of a checkpoint, and to which storage host.
     """
-
-def collective_bound_s(
-    cluster: Cluster,
-    op: collections.abc.Sequence[str],
-    size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.int32],
-) -> numpy.typing.NDArray[numpy.float64]:
+def collective_bound_s(cluster: Cluster, op: collections.abc.Sequence[str], size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.int32]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds that no measurement of a collective can undercut.
     """
-
-def collective_time_s(
-    op: str,
-    size_bytes: typing.SupportsFloat | typing.SupportsIndex,
-    ranks: typing.SupportsInt | typing.SupportsIndex,
-    stride: typing.SupportsInt | typing.SupportsIndex,
-    cluster: Cluster,
-    algorithm: str = "best",
-) -> float:
+def collective_time_s(op: str, size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster, algorithm: str = 'best') -> float:
     """
     Seconds of one collective over ranks that are `stride` apart.
     """
-
-def collective_times_s(
-    op: str,
-    size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    ranks: typing.SupportsInt | typing.SupportsIndex,
-    stride: typing.SupportsInt | typing.SupportsIndex,
-    cluster: Cluster,
-    algorithm: str = "best",
-) -> numpy.typing.NDArray[numpy.float64]:
+def collective_times_s(op: str, size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster, algorithm: str = 'best') -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of one collective for every size of an array.
     """
-
 def columns() -> list:
     """
     Columns an objective or constraint may name.
     """
-
-def communicator_groups(
-    tables: Tables,
-    strategy: Strategy,
-    communicator: str,
-    stage: typing.SupportsInt | typing.SupportsIndex,
-) -> list:
+def communicator_groups(tables: Tables, strategy: Strategy, communicator: str, stage: typing.SupportsInt | typing.SupportsIndex) -> list:
     """
     Ranks of every group, in their order.
     """
-
-def conformal_bound(
-    values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    weights: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    coverage: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def conformal_bound(values: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weights: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], coverage: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     What the next value does not exceed with that probability; infinite for too few values.
     """
-
-def convolution_group(
-    name: str,
-    blocks: collections.abc.Sequence[
-        typing.Annotated[
-            collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], "FixedSize(2)"
-        ]
-    ],
-    convolutions: collections.abc.Sequence[
-        typing.Annotated[
-            collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], "FixedSize(3)"
-        ]
-    ],
-    condition: typing.SupportsInt | typing.SupportsIndex,
-    tokens: typing.SupportsFloat | typing.SupportsIndex,
-) -> LayerGroup: ...
-def custom_all_reduce_times_s(
-    size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    ranks: typing.SupportsInt | typing.SupportsIndex,
-    scale_up: ScaleUp,
-    kernel: CustomAllReduce,
-) -> numpy.typing.NDArray[numpy.float64]:
+def convolution_group(name: str, blocks: collections.abc.Sequence[typing.Annotated[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], "FixedSize(2)"]], convolutions: collections.abc.Sequence[typing.Annotated[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], "FixedSize(3)"]], condition: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
+    ...
+def custom_all_reduce_times_s(size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.SupportsInt | typing.SupportsIndex, scale_up: ScaleUp, kernel: CustomAllReduce) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of an engine's own all-reduce inside a domain, for every size of an array.
     """
-
-def daly_interval_s(
-    write_s: typing.SupportsFloat | typing.SupportsIndex,
-    mttf_s: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def daly_interval_s(write_s: typing.SupportsFloat | typing.SupportsIndex, mttf_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Daly's interval between checkpoints.
     """
-
 def decode_activity(serving: ServingPower, load: DecodeLoad) -> tuple[float, float]:
     """
     Busy share and density of a decoding step.
     """
-
-def decode_time_s(
-    kernel: DecodeKernel,
-    accelerator: Accelerator,
-    *,
-    batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    causal: bool = True,
-    math: str = "bf16",
-    cache: str = "bf16",
-    latent: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-    rotary: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-    resident: bool = False,
-) -> numpy.typing.NDArray[numpy.float64]:
+def decode_time_s(kernel: DecodeKernel, accelerator: Accelerator, *, batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], causal: bool = True, math: str = 'bf16', cache: str = 'bf16', latent: typing.SupportsFloat | typing.SupportsIndex = 0.0, rotary: typing.SupportsFloat | typing.SupportsIndex = 0.0, resident: bool = False) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of each call with one query per sequence.
     """
-
 def decoder_groups(shape: DecoderShape) -> list[LayerGroup]:
     """
     The layer groups of a decoder, in order.
     """
-
 def die_kg(area_cm2: typing.SupportsFloat | typing.SupportsIndex, process: ChipProcess) -> float:
     """
     kg of CO2e of a die.
     """
-
-def direct_connect(
-    nics: typing.SupportsInt | typing.SupportsIndex,
-    ports: typing.SupportsInt | typing.SupportsIndex,
-    strides: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-    demands: collections.abc.Sequence[
-        tuple[
-            typing.SupportsInt | typing.SupportsIndex,
-            typing.SupportsInt | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-        ]
-    ],
-    cable: Cable,
-) -> LinkGraph:
+def direct_connect(nics: typing.SupportsInt | typing.SupportsIndex, ports: typing.SupportsInt | typing.SupportsIndex, strides: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], demands: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex]], cable: Cable) -> LinkGraph:
     """
     Rings and heavy matchings without switches; demands are rows (source, destination, bytes).
     """
-
-def dispatch_time_s(
-    accelerator: Accelerator,
-    kernel: DispatchKernel,
-    tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    hidden: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    nodes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    communication_blocks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-) -> numpy.typing.NDArray[numpy.float64]:
+def dispatch_time_s(accelerator: Accelerator, kernel: DispatchKernel, tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], hidden: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], nodes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], communication_blocks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of sending tokens to their experts or back, one per row of the columns.
     """
-
-def draw_slowdown(
-    tables: Tables, strategy: Strategy, seed: typing.SupportsInt | typing.SupportsIndex
-) -> list[float]:
+def draw_slowdown(tables: Tables, strategy: Strategy, seed: typing.SupportsInt | typing.SupportsIndex) -> list[float]:
     """
     Factors of the stages of the slowest replica, drawn with the stack's spread.
     """
-
 def ecmp_hash(value: typing.SupportsInt | typing.SupportsIndex) -> int:
     """
     The mixing hash of the ECMP router.
     """
-
-def embedding_tables_group(
-    name: str,
-    tables: collections.abc.Sequence[
-        tuple[
-            typing.SupportsFloat | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-        ]
-    ],
-    dim: typing.SupportsInt | typing.SupportsIndex,
-    value_bytes: typing.SupportsFloat | typing.SupportsIndex,
-    output_bytes: typing.SupportsFloat | typing.SupportsIndex,
-    optimizer: str,
-) -> LayerGroup: ...
-def energy_over_run_j(
-    step_j: typing.SupportsFloat | typing.SupportsIndex,
-    step_time_s: typing.SupportsFloat | typing.SupportsIndex,
-    time_s: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def embedding_tables_group(name: str, tables: collections.abc.Sequence[tuple[typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex]], dim: typing.SupportsInt | typing.SupportsIndex, value_bytes: typing.SupportsFloat | typing.SupportsIndex, output_bytes: typing.SupportsFloat | typing.SupportsIndex, optimizer: str) -> LayerGroup:
+    ...
+def energy_over_run_j(step_j: typing.SupportsFloat | typing.SupportsIndex, step_time_s: typing.SupportsFloat | typing.SupportsIndex, time_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Joules of a run.
     """
-
 def exact_ettr(job: FailingJob, interval_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Productive share, any failure rate.
     """
-
 def expected_maximum(draws: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Expected largest of several draws from a standard normal distribution.
     """
-
-def expert_layer_time_s(
-    accelerator: Accelerator,
-    kernel: GroupedGemmKernel,
-    loads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    expert_ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    hidden: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    intermediate: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    tensor_ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    matrices: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-) -> numpy.typing.NDArray[numpy.float64]:
+def expert_layer_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, loads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], expert_ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], hidden: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], intermediate: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], tensor_ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], matrices: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of an expert layer on its busiest rank, one per row of the columns.
     """
-
-def expert_loads(
-    tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    skew: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-) -> numpy.typing.NDArray[numpy.float64]:
+def expert_loads(tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], skew: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     What the busiest expert-parallel rank receives, one row each: pairs, experts with rows, distinct tokens. skew 0: balanced.
     """
-
-def facility_energy_j(
-    time_s: typing.SupportsFloat | typing.SupportsIndex,
-    accelerator_w: typing.SupportsFloat | typing.SupportsIndex,
-    accelerators: typing.SupportsFloat | typing.SupportsIndex,
-    host_w: typing.SupportsFloat | typing.SupportsIndex,
-    nodes: typing.SupportsFloat | typing.SupportsIndex,
-    pue: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def facility_energy_j(time_s: typing.SupportsFloat | typing.SupportsIndex, accelerator_w: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsFloat | typing.SupportsIndex, host_w: typing.SupportsFloat | typing.SupportsIndex, nodes: typing.SupportsFloat | typing.SupportsIndex, pue: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Joules at the meter of the facility.
     """
-
-def first_order_ettr(
-    job: FailingJob, interval_s: typing.SupportsFloat | typing.SupportsIndex
-) -> float:
+def first_order_ettr(job: FailingJob, interval_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Productive share, first order in the failure rate.
     """
-
-def fit_collective(
-    cluster: Cluster,
-    op: collections.abc.Sequence[str],
-    size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.int32],
-    time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32],
-    ranges: collections.abc.Sequence[
-        tuple[
-            str,
-            typing.SupportsFloat | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-            collections.abc.Sequence[str],
-        ]
-    ],
-) -> tuple:
+def fit_collective(cluster: Cluster, op: collections.abc.Sequence[str], size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], ranges: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[str]]]) -> tuple:
     """
     Constants of one collective inside a domain: record, fields, predicted_s, held_out_s.
     """
-
-def fit_decode(
-    accelerator: Accelerator,
-    kernel: ...,
-    batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    *,
-    causal: bool,
-    time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32],
-    ranges: collections.abc.Sequence[
-        tuple[
-            str,
-            typing.SupportsFloat | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-            collections.abc.Sequence[str],
-        ]
-    ],
-) -> tuple:
+def fit_decode(accelerator: Accelerator, kernel: ..., batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], *, causal: bool, time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], ranges: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[str]]]) -> tuple:
     """
     Constants of a one-query attention kernel: record, fields, predicted_s, held_out_s.
     """
-
-def fit_elementwise(
-    accelerator: Accelerator,
-    family: collections.abc.Sequence[str],
-    size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32],
-    ranges: collections.abc.Sequence[
-        tuple[
-            str,
-            typing.SupportsFloat | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-            collections.abc.Sequence[str],
-        ]
-    ],
-) -> tuple:
+def fit_elementwise(accelerator: Accelerator, family: collections.abc.Sequence[str], size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], ranges: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[str]]]) -> tuple:
     """
     Constants of memory-bound kernels: record, fields, predicted_s, held_out_s.
     """
-
-def fit_fabric(
-    cluster: Cluster,
-    op: collections.abc.Sequence[str],
-    size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.int32],
-    time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32],
-    ranges: collections.abc.Sequence[
-        tuple[
-            str,
-            typing.SupportsFloat | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-            collections.abc.Sequence[str],
-        ]
-    ],
-) -> tuple:
+def fit_fabric(cluster: Cluster, op: collections.abc.Sequence[str], size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], ranges: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[str]]]) -> tuple:
     """
     Constants of the network between domains: record, fields, predicted_s, held_out_s.
     """
-
-def fit_prefill(
-    accelerator: Accelerator,
-    kernel: ...,
-    batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    *,
-    causal: bool,
-    time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32],
-    ranges: collections.abc.Sequence[
-        tuple[
-            str,
-            typing.SupportsFloat | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-            collections.abc.Sequence[str],
-        ]
-    ],
-) -> tuple:
+def fit_prefill(accelerator: Accelerator, kernel: ..., batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], *, causal: bool, time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], ranges: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[str]]]) -> tuple:
     """
     Constants of a whole-prompt attention kernel: record, fields, predicted_s, held_out_s.
     """
-
-def fit_roofline_gemm(
-    accelerator: Accelerator,
-    precision: str,
-    m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32],
-    ranges: collections.abc.Sequence[
-        tuple[
-            str,
-            typing.SupportsFloat | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-            collections.abc.Sequence[str],
-        ]
-    ],
-) -> tuple:
+def fit_roofline_gemm(accelerator: Accelerator, precision: str, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], ranges: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[str]]]) -> tuple:
     """
     Constants of the roofline form: record, fields, predicted_s, held_out_s.
     """
-
-def fit_stack(
-    start: Stack,
-    runs: collections.abc.Sequence[MeasuredRun],
-    pull: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-) -> tuple:
+def fit_stack(start: Stack, runs: collections.abc.Sequence[MeasuredRun], pull: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> tuple:
     """
     Fitted stack, standard errors of its four constants, predicted seconds of the runs.
     """
-
-def fit_tile_gemm(
-    accelerator: Accelerator,
-    precision: str,
-    m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32],
-    ranges: collections.abc.Sequence[
-        tuple[
-            str,
-            typing.SupportsFloat | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-            collections.abc.Sequence[str],
-        ]
-    ],
-) -> tuple:
+def fit_tile_gemm(accelerator: Accelerator, precision: str, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], ranges: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[str]]]) -> tuple:
     """
     Constants of the tile form from measured times: record, fields, predicted_s, held_out_s.
     """
-
-def fixed_ratio_split(
-    tokens_per_parameter: typing.SupportsFloat | typing.SupportsIndex,
-    budget_flop: typing.SupportsFloat | typing.SupportsIndex,
-) -> tuple[float, float]:
+def fixed_ratio_split(tokens_per_parameter: typing.SupportsFloat | typing.SupportsIndex, budget_flop: typing.SupportsFloat | typing.SupportsIndex) -> tuple[float, float]:
     """
     Parameters and tokens at a fixed ratio.
     """
-
-def flop_for_energy(
-    energy_j: typing.SupportsFloat | typing.SupportsIndex,
-    model_flop_per_s: typing.SupportsFloat | typing.SupportsIndex,
-    facility_w: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def flop_for_energy(energy_j: typing.SupportsFloat | typing.SupportsIndex, model_flop_per_s: typing.SupportsFloat | typing.SupportsIndex, facility_w: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Model work that an energy pays for.
     """
-
-def flop_for_money(
-    budget_usd: typing.SupportsFloat | typing.SupportsIndex,
-    model_flop_per_s: typing.SupportsFloat | typing.SupportsIndex,
-    price_usd_per_s: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def flop_for_money(budget_usd: typing.SupportsFloat | typing.SupportsIndex, model_flop_per_s: typing.SupportsFloat | typing.SupportsIndex, price_usd_per_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Model work that a sum of money pays for.
     """
-
-def gemm_bound_s(
-    accelerator: Accelerator,
-    precision: str,
-    m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-) -> numpy.typing.NDArray[numpy.float64]:
+def gemm_bound_s(accelerator: Accelerator, precision: str, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds that no measurement of a multiplication can undercut.
     """
-
-def gemm_kernel_time_s(
-    accelerator: Accelerator,
-    kernel: TileGemm,
-    format: GemmFormat,
-    m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    output_bytes: typing.SupportsFloat | typing.SupportsIndex = 2.0,
-) -> numpy.typing.NDArray[numpy.float64]:
+def gemm_kernel_time_s(accelerator: Accelerator, kernel: TileGemm, format: GemmFormat, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_bytes: typing.SupportsFloat | typing.SupportsIndex = 2.0) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of each GEMM (m, n, k, batch) with a named kernel's constants.
     """
-
-def gemm_time_s(
-    accelerator: Accelerator,
-    precision: str,
-    m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    batch: typing.SupportsFloat | typing.SupportsIndex = 1.0,
-) -> typing.Any:
+def gemm_time_s(accelerator: Accelerator, precision: str, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> typing.Any:
     """
     Seconds of C[m,n] = A[m,k] B[k,n]; m, n, k broadcast.
     """
-
-def gemm_work(
-    precision: str,
-    m: typing.SupportsFloat | typing.SupportsIndex,
-    n: typing.SupportsFloat | typing.SupportsIndex,
-    k: typing.SupportsFloat | typing.SupportsIndex,
-    batch: typing.SupportsFloat | typing.SupportsIndex = 1.0,
-) -> tuple[float, float]:
+def gemm_work(precision: str, m: typing.SupportsFloat | typing.SupportsIndex, n: typing.SupportsFloat | typing.SupportsIndex, k: typing.SupportsFloat | typing.SupportsIndex, batch: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> tuple[float, float]:
     """
     Flop of a multiplication, and its bytes when every operand moves once.
     """
-
-def goodput(
-    tokens_per_s: typing.SupportsFloat | typing.SupportsIndex,
-    ettr_fraction: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def goodput(tokens_per_s: typing.SupportsFloat | typing.SupportsIndex, ettr_fraction: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Tokens per second that last.
     """
-
 def group_columns() -> list:
     """
     Columns an objective or constraint may name: name, maximised, positive.
     """
-
-def grouped_call_time_s(
-    accelerator: Accelerator,
-    kernel: GroupedGemmKernel,
-    rows: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    groups: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    columns: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    depth: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-) -> numpy.typing.NDArray[numpy.float64]:
+def grouped_call_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, rows: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], groups: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], columns: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], depth: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of GEMMs over groups of rows, one per row of the columns.
     """
-
-def head_group(
-    name: str,
-    hidden: typing.SupportsInt | typing.SupportsIndex,
-    outputs: typing.SupportsInt | typing.SupportsIndex,
-    tied: bool,
-    loss: bool,
-    every_token: bool,
-    norm: bool,
-    bias: bool,
-    tokens: typing.SupportsFloat | typing.SupportsIndex,
-) -> LayerGroup: ...
-def implied_grid_g_per_kwh(
-    emitted_kg: typing.SupportsFloat | typing.SupportsIndex,
-    energy_j: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def head_group(name: str, hidden: typing.SupportsInt | typing.SupportsIndex, outputs: typing.SupportsInt | typing.SupportsIndex, tied: bool, loss: bool, every_token: bool, norm: bool, bias: bool, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
+    ...
+def implied_grid_g_per_kwh(emitted_kg: typing.SupportsFloat | typing.SupportsIndex, energy_j: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Grid intensity that a footprint implies.
     """
-
-def interaction_group(
-    name: str,
-    kind: str,
-    features: typing.SupportsInt | typing.SupportsIndex,
-    dim: typing.SupportsInt | typing.SupportsIndex,
-    layers: typing.SupportsInt | typing.SupportsIndex,
-    rank: typing.SupportsInt | typing.SupportsIndex,
-) -> LayerGroup: ...
+def interaction_group(name: str, kind: str, features: typing.SupportsInt | typing.SupportsIndex, dim: typing.SupportsInt | typing.SupportsIndex, layers: typing.SupportsInt | typing.SupportsIndex, rank: typing.SupportsInt | typing.SupportsIndex) -> LayerGroup:
+    ...
 def jain_index(shares: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> float:
     """
     Fairness of shares: 1 where all are equal, 1/n where one of n has everything.
-
+    
     Examples
     --------
     >>> jain_index([2.0, 2.0]), jain_index([1.0, 0.0])
     (1.0, 0.5)
     """
-
-def joint_factor(
-    first: typing.SupportsFloat | typing.SupportsIndex,
-    second: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def joint_factor(first: typing.SupportsFloat | typing.SupportsIndex, second: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Half-width factor of a product of two uncertain factors.
     """
-
-def judge_routing(
-    graph: LinkGraph,
-    flows: Flows,
-    path: typing.Annotated[numpy.typing.ArrayLike, numpy.int32],
-    max_paths: typing.SupportsInt | typing.SupportsIndex = 256,
-    detours: typing.SupportsInt | typing.SupportsIndex = 0,
-) -> dict:
+def judge_routing(graph: LinkGraph, flows: Flows, path: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
     """
     Rates, job values, loads and bounds of given paths.
     """
-
-def kernel_work(
-    kind: str,
-    sizes: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float64]],
-) -> numpy.typing.NDArray[numpy.float64]:
+def kernel_work(kind: str, sizes: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float64]]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Flop, bytes, steps, pieces and flop of the core of calls of a kind of kernel, a row each.
     """
-
-def least_loss_split(
-    law: LossLaw, budget_flop: typing.SupportsFloat | typing.SupportsIndex
-) -> tuple[float, float]:
+def least_loss_split(law: LossLaw, budget_flop: typing.SupportsFloat | typing.SupportsIndex) -> tuple[float, float]:
     """
     Parameters and tokens of least loss.
     """
-
-def loggp_s(
-    size_bytes: typing.SupportsFloat | typing.SupportsIndex,
-    messages: typing.SupportsInt | typing.SupportsIndex,
-    model: LogGP,
-) -> float:
+def loggp_s(size_bytes: typing.SupportsFloat | typing.SupportsIndex, messages: typing.SupportsInt | typing.SupportsIndex, model: LogGP) -> float:
     """
     Seconds until the last of messages sent back to back has been received.
     """
-
 def logp_broadcast_s(ranks: typing.SupportsInt | typing.SupportsIndex, model: LogGP) -> float:
     """
     Seconds of the fastest broadcast of a short message.
     """
-
-def lookup_time_s(
-    accelerator: Accelerator,
-    kernel: LookupKernel,
-    tables: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    pooling: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    value_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-) -> numpy.typing.NDArray[numpy.float64]:
+def lookup_time_s(accelerator: Accelerator, kernel: LookupKernel, tables: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], pooling: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], value_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of one embedding lookup, one per row.
     """
-
-def loss(
-    law: LossLaw,
-    parameters: typing.SupportsFloat | typing.SupportsIndex,
-    tokens: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def loss(law: LossLaw, parameters: typing.SupportsFloat | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Loss of a model and its data.
     """
-
-def marginal_return(
-    tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    previous_tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    previous_accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-) -> typing.Any:
+def marginal_return(tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], previous_tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], previous_accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> typing.Any:
     """
     Throughput of each added accelerator over that of one before; arguments broadcast.
     """
-
 def maximum_deviation(draws: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Standard deviation of that largest draw.
     """
-
-def mean_over_run_w(
-    working_w: typing.SupportsFloat | typing.SupportsIndex,
-    working_s: typing.SupportsFloat | typing.SupportsIndex,
-    idle_w: typing.SupportsFloat | typing.SupportsIndex,
-    idle_s: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def mean_over_run_w(working_w: typing.SupportsFloat | typing.SupportsIndex, working_s: typing.SupportsFloat | typing.SupportsIndex, idle_w: typing.SupportsFloat | typing.SupportsIndex, idle_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Mean watts of a run that is idle for a part of its time.
     """
-
 def mean_time_to_failure_s(job: FailingJob) -> float:
     """
     Seconds between interruptions; infinite without failures.
     """
-
-def memory_bound_s(
-    accelerator: Accelerator, size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]
-) -> numpy.typing.NDArray[numpy.float64]:
+def memory_bound_s(accelerator: Accelerator, size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds that no measurement of a memory-bound kernel can undercut.
     """
-
-def memory_kg(
-    capacity_bytes: typing.SupportsFloat | typing.SupportsIndex,
-    g_per_gb: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def memory_kg(capacity_bytes: typing.SupportsFloat | typing.SupportsIndex, g_per_gb: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     kg of CO2e of memory.
     """
-
 def mesh_of_experts(text: str, accelerators: typing.SupportsInt | typing.SupportsIndex) -> str:
     """
     How routed experts are laid out as the layers around them.
     """
-
 def mesh_suits(text: str, kind: str, experts: bool) -> bool:
     """
     Whether layer groups of a kind can be laid out so.
     """
-
 def mesh_text(text: str, accelerators: typing.SupportsInt | typing.SupportsIndex) -> str:
     """
     A mesh with every degree filled in.
     """
-
-def mixed_by_replica(
-    tables: collections.abc.Sequence[Tables],
-    shares: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-    strategy: Strategy,
-    split: str,
-) -> MixedStep:
+def mixed_by_replica(tables: collections.abc.Sequence[Tables], shares: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], strategy: Strategy, split: str) -> MixedStep:
     """
     A step of replicas of several kinds.
     """
-
-def mixed_by_stage(
-    tables: collections.abc.Sequence[Tables],
-    shares: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-    strategy: Strategy,
-    split: str,
-) -> MixedStep:
+def mixed_by_stage(tables: collections.abc.Sequence[Tables], shares: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], strategy: Strategy, split: str) -> MixedStep:
     """
     A step of a pipeline whose stages run on several kinds.
     """
-
-def mixed_with_layers(
-    tables: collections.abc.Sequence[Tables],
-    shares: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-    strategy: Strategy,
-    layers: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-) -> MixedStep:
+def mixed_with_layers(tables: collections.abc.Sequence[Tables], shares: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], strategy: Strategy, layers: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> MixedStep:
     """
     The same with the layers of each stage given.
     """
-
-def mlp_group(
-    name: str,
-    widths: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-    repeat: typing.SupportsInt | typing.SupportsIndex,
-    bias: bool,
-    experts: typing.SupportsInt | typing.SupportsIndex,
-    experts_per_sample: typing.SupportsInt | typing.SupportsIndex,
-) -> LayerGroup: ...
-def node_power_w(
-    accelerator_w: typing.SupportsFloat | typing.SupportsIndex,
-    accelerators: typing.SupportsFloat | typing.SupportsIndex,
-    host_w: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def mlp_group(name: str, widths: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], repeat: typing.SupportsInt | typing.SupportsIndex, bias: bool, experts: typing.SupportsInt | typing.SupportsIndex, experts_per_sample: typing.SupportsInt | typing.SupportsIndex) -> LayerGroup:
+    ...
+def node_power_w(accelerator_w: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsFloat | typing.SupportsIndex, host_w: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Watts of a node.
     """
-
-def operational_kg(
-    energy_j: typing.SupportsFloat | typing.SupportsIndex,
-    grid_g_per_kwh: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def operational_kg(energy_j: typing.SupportsFloat | typing.SupportsIndex, grid_g_per_kwh: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     kg of CO2e of an energy.
     """
-
-def owned_price_usd_per_s(
-    capital_usd: typing.SupportsFloat | typing.SupportsIndex,
-    lifetime_s: typing.SupportsFloat | typing.SupportsIndex,
-    utilisation_fraction: typing.SupportsFloat | typing.SupportsIndex,
-    power_w: typing.SupportsFloat | typing.SupportsIndex,
-    pue: typing.SupportsFloat | typing.SupportsIndex,
-    usd_per_kwh: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def owned_price_usd_per_s(capital_usd: typing.SupportsFloat | typing.SupportsIndex, lifetime_s: typing.SupportsFloat | typing.SupportsIndex, utilisation_fraction: typing.SupportsFloat | typing.SupportsIndex, power_w: typing.SupportsFloat | typing.SupportsIndex, pue: typing.SupportsFloat | typing.SupportsIndex, usd_per_kwh: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Dollars per second of use of an owned accelerator.
     """
-
-def p2p_time_s(
-    size_bytes: typing.SupportsFloat | typing.SupportsIndex,
-    ranks: typing.SupportsInt | typing.SupportsIndex,
-    stride: typing.SupportsInt | typing.SupportsIndex,
-    cluster: Cluster,
-) -> float:
+def p2p_time_s(size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> float:
     """
     Seconds of one transfer between neighbours of a group.
     """
-
-def pack_trees(
-    graph: LinkGraph,
-    root: typing.SupportsInt | typing.SupportsIndex,
-    both_ways: bool,
-    accuracy: typing.SupportsFloat | typing.SupportsIndex,
-) -> dict:
+def pack_trees(graph: LinkGraph, root: typing.SupportsInt | typing.SupportsIndex, both_ways: bool, accuracy: typing.SupportsFloat | typing.SupportsIndex) -> dict:
     """
     Spanning trees that share the links of a direct-connect fabric.
     """
-
-def pareto_front(
-    columns: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float64]],
-) -> numpy.typing.NDArray[numpy.int64]:
+def pareto_front(columns: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float64]]) -> numpy.typing.NDArray[numpy.int64]:
     """
     Ascending indices of the rows that no row dominates; every column is an objective, minimised.
     """
-
-def patch_embedding_group(
-    name: str,
-    patch_values: typing.SupportsInt | typing.SupportsIndex,
-    hidden: typing.SupportsInt | typing.SupportsIndex,
-    tokens: typing.SupportsFloat | typing.SupportsIndex,
-) -> LayerGroup: ...
-def path_columns(
-    graph: LinkGraph,
-    flows: Flows,
-    max_paths: typing.SupportsInt | typing.SupportsIndex = 256,
-    detours: typing.SupportsInt | typing.SupportsIndex = 0,
-) -> dict:
+def patch_embedding_group(name: str, patch_values: typing.SupportsInt | typing.SupportsIndex, hidden: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
+    ...
+def path_columns(graph: LinkGraph, flows: Flows, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
     """
     Every path that a flow may take.
     """
-
-def pattern_flows(
-    jobs: collections.abc.Sequence[
-        tuple[
-            str,
-            collections.abc.Sequence[
-                collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]
-            ],
-            typing.SupportsFloat | typing.SupportsIndex,
-            collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-        ]
-    ],
-) -> Flows:
+def pattern_flows(jobs: collections.abc.Sequence[tuple[str, collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]], typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]]]) -> Flows:
     """
     Flows of jobs: rows (pattern, groups of NICs, size in bytes, shape of decomposed rings).
     """
-
 def pattern_steps(pattern: str, members: typing.SupportsInt | typing.SupportsIndex) -> int:
     """
     Steps of one collective of a pattern.
     """
-
 def precisions() -> tuple:
     """
     Every precision, in the order of peak rates.
     """
-
-def prefill_time_s(
-    kernel: PrefillKernel,
-    accelerator: Accelerator,
-    *,
-    batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    causal: bool = True,
-    math: str = "bf16",
-    cache: str = "bf16",
-    latent: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-    rotary: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-    resident: bool = False,
-) -> numpy.typing.NDArray[numpy.float64]:
+def prefill_time_s(kernel: PrefillKernel, accelerator: Accelerator, *, batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], queries: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], keys: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], kv_heads: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], v_head_dim: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], window: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], causal: bool = True, math: str = 'bf16', cache: str = 'bf16', latent: typing.SupportsFloat | typing.SupportsIndex = 0.0, rotary: typing.SupportsFloat | typing.SupportsIndex = 0.0, resident: bool = False) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of each whole-prompt call; one number per call and column.
     """
-
-def prefix_hits(
-    blocks: typing.SupportsInt | typing.SupportsIndex,
-    block_tokens: typing.SupportsInt | typing.SupportsIndex,
-    arrival: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
-    output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
-    names: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
-    name_ends: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
-    name_tokens: typing.SupportsInt | typing.SupportsIndex,
-) -> typing.Annotated[list[int], "FixedSize(4)"]:
+def prefix_hits(blocks: typing.SupportsInt | typing.SupportsIndex, block_tokens: typing.SupportsInt | typing.SupportsIndex, arrival: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], names: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64], name_ends: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], name_tokens: typing.SupportsInt | typing.SupportsIndex) -> typing.Annotated[list[int], "FixedSize(4)"]:
     """
     Tokens, of them hits, blocks, of them hits: one prompt after the other.
     """
-
-def rank_imbalance(
-    spread: typing.SupportsFloat | typing.SupportsIndex,
-    slots: typing.SupportsFloat | typing.SupportsIndex,
-    ranks: typing.SupportsFloat | typing.SupportsIndex,
-    pairs: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-) -> float:
+def rank_imbalance(spread: typing.SupportsFloat | typing.SupportsIndex, slots: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsFloat | typing.SupportsIndex, pairs: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> float:
     """
     Load of the fullest expert-parallel rank over the mean.
-
+    
     `spread`: standard deviation of an expert's load over its mean; `slots`: experts and their copies
     over all ranks; `pairs`: (token, expert) pairs of a rank, 0 for very many.
-
+    
     Examples
     --------
     >>> round(rank_imbalance(2.1, 256, 32), 2), round(rank_imbalance(0.158, 288, 32), 2)
     (2.54, 1.11)
     """
-
 def reasons() -> tuple:
     """
     Every reason code, in the order of the engine.
     """
-
-def recorded_group(
-    name: str,
-    layers: collections.abc.Sequence[
-        tuple[
-            typing.SupportsFloat | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-            collections.abc.Sequence[
-                tuple[
-                    str,
-                    typing.SupportsFloat | typing.SupportsIndex,
-                    typing.SupportsFloat | typing.SupportsIndex,
-                    typing.SupportsFloat | typing.SupportsIndex,
-                    typing.SupportsFloat | typing.SupportsIndex,
-                    typing.SupportsInt | typing.SupportsIndex,
-                    typing.SupportsInt | typing.SupportsIndex,
-                    bool,
-                    bool,
-                ]
-            ],
-        ]
-    ],
-    repeat: typing.SupportsInt | typing.SupportsIndex,
-    tokens: typing.SupportsFloat | typing.SupportsIndex,
-) -> LayerGroup:
+def recorded_group(name: str, layers: collections.abc.Sequence[tuple[typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, bool, bool]]]], repeat: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
     """
     Layers as a recording of a module gives them.
     """
-
-def rental_cost_usd(
-    time_s: typing.SupportsFloat | typing.SupportsIndex,
-    accelerators: typing.SupportsFloat | typing.SupportsIndex,
-    price_usd_per_s: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def rental_cost_usd(time_s: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsFloat | typing.SupportsIndex, price_usd_per_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Dollars of a run.
     """
-
 def reported_memory_bytes(estimate: Estimate, stack: Stack) -> float:
     """
     Memory of an estimate as the log of the stack states it.
     """
-
 def resolve_degrees(strategy: Strategy, cluster: Cluster, task: Task) -> Degrees:
     """
     What a strategy left open, on this cluster.
     """
-
-def ring_strides(
-    nics: typing.SupportsInt | typing.SupportsIndex,
-    count: typing.SupportsInt | typing.SupportsIndex,
-) -> list[int]:
+def ring_strides(nics: typing.SupportsInt | typing.SupportsIndex, count: typing.SupportsInt | typing.SupportsIndex) -> list[int]:
     """
     Strides at which a ring visits all NICs.
     """
-
-def ring_traffic(
-    graph: LinkGraph,
-    jobs: collections.abc.Sequence[RingJob],
-    placement: str,
-    server: typing.SupportsInt | typing.SupportsIndex,
-    seed: typing.SupportsInt | typing.SupportsIndex,
-    drop_local: bool,
-) -> tuple:
+def ring_traffic(graph: LinkGraph, jobs: collections.abc.Sequence[RingJob], placement: str, server: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, drop_local: bool) -> tuple:
     """
     Flows of placed ring jobs, and the NICs of every job.
     """
-
-def route_flows(
-    graph: LinkGraph,
-    flows: Flows,
-    options: RouteOptions,
-    max_paths: typing.SupportsInt | typing.SupportsIndex = 256,
-    detours: typing.SupportsInt | typing.SupportsIndex = 0,
-) -> dict:
+def route_flows(graph: LinkGraph, flows: Flows, options: RouteOptions, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
     """
     Chosen paths, rates, job values, loads and bounds.
     """
-
-def run_network(
-    graph: LinkGraph,
-    flows: Flows,
-    options: RouteOptions,
-    schedules: collections.abc.Sequence[JobSchedule],
-    step_latency_s: typing.SupportsFloat | typing.SupportsIndex,
-    max_paths: typing.SupportsInt | typing.SupportsIndex = 256,
-    detours: typing.SupportsInt | typing.SupportsIndex = 0,
-    controller: Controller = ...,
-    changes: collections.abc.Sequence[
-        tuple[typing.SupportsFloat | typing.SupportsIndex, LinkGraph]
-    ] = [],
-) -> dict:
+def run_network(graph: LinkGraph, flows: Flows, options: RouteOptions, schedules: collections.abc.Sequence[JobSchedule], step_latency_s: typing.SupportsFloat | typing.SupportsIndex, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0, controller: Controller = ..., changes: collections.abc.Sequence[tuple[typing.SupportsFloat | typing.SupportsIndex, LinkGraph]] = []) -> dict:
     """
     Every collective of a run: job, start and end; what the controller did.
     """
-
-def scaling_efficiency(
-    tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    reference_tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    reference_accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-) -> typing.Any:
+def scaling_efficiency(tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], reference_tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], reference_accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> typing.Any:
     """
     Throughput of an accelerator over that at the reference size; arguments broadcast.
     """
-
 def scaling_point(tables: Tables, strategy: Strategy, estimate: Estimate) -> ScalingPoint:
     """
     What an estimate says per accelerator, joule and dollar.
     """
-
-def schedule_requests(
-    limits: SchedulerLimits,
-    arrival_step: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
-    output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
-    names: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
-    name_ends: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
-    name_tokens: typing.SupportsInt | typing.SupportsIndex,
-) -> tuple:
+def schedule_requests(limits: SchedulerLimits, arrival_step: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], names: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64], name_ends: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], name_tokens: typing.SupportsInt | typing.SupportsIndex) -> tuple:
     """
     Tables of steps and of requests, the clock counting steps.
     """
-
-def score(
-    estimate: Estimate,
-    objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]],
-) -> float:
+def score(estimate: Estimate, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]]) -> float:
     """
     What a search minimises.
     """
-
-def search(
-    tables: Tables,
-    space: Enumeration,
-    first: typing.SupportsInt | typing.SupportsIndex,
-    last: typing.SupportsInt | typing.SupportsIndex,
-    objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]],
-    constraints: collections.abc.Sequence[
-        tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]
-    ],
-    top: typing.SupportsInt | typing.SupportsIndex,
-    prune: bool,
-    too_big: bool,
-    threads: typing.SupportsInt | typing.SupportsIndex,
-    progress: typing.Any,
-) -> dict:
+def search(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, prune: bool, too_big: bool, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> dict:
     """
     Best strategies of the rows [first, last).
     """
-
-def search_groups(
-    tables: GroupTables,
-    space: GroupSpace,
-    objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]],
-    constraints: collections.abc.Sequence[
-        tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]
-    ],
-    top: typing.SupportsInt | typing.SupportsIndex,
-    too_big: bool,
-    threads: typing.SupportsInt | typing.SupportsIndex,
-    progress: typing.Any,
-) -> dict:
+def search_groups(tables: GroupTables, space: GroupSpace, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, too_big: bool, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> dict:
     """
     Best strategies of a space.
     """
-
-def search_serving(
-    model: LayeredModel,
-    cluster: Cluster,
-    engine: Engine,
-    kernels: ServingKernels,
-    mix: RequestMix,
-    imbalance: typing.SupportsFloat | typing.SupportsIndex,
-    layouts: collections.abc.Sequence[ServingLayout],
-    max_batched_tokens: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
-    per_octave: typing.SupportsInt | typing.SupportsIndex,
-    goal: str,
-    ttft_s: typing.SupportsFloat | typing.SupportsIndex,
-    tpot_s: typing.SupportsFloat | typing.SupportsIndex,
-    requests_per_s: typing.SupportsFloat | typing.SupportsIndex,
-    top: typing.SupportsInt | typing.SupportsIndex,
-    threads: typing.SupportsInt | typing.SupportsIndex,
-) -> tuple:
+def search_serving(model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, mix: RequestMix, imbalance: typing.SupportsFloat | typing.SupportsIndex, layouts: collections.abc.Sequence[ServingLayout], max_batched_tokens: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], per_octave: typing.SupportsInt | typing.SupportsIndex, goal: str, ttft_s: typing.SupportsFloat | typing.SupportsIndex, tpot_s: typing.SupportsFloat | typing.SupportsIndex, requests_per_s: typing.SupportsFloat | typing.SupportsIndex, top: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex) -> tuple:
     """
     Best plans, the front of throughput and time between tokens, plans tried and feasible.
     """
-
-def serving_power_w(
-    serving: ServingPower, limit_w: typing.SupportsFloat | typing.SupportsIndex, load: DecodeLoad
-) -> float:
+def serving_power_w(serving: ServingPower, limit_w: typing.SupportsFloat | typing.SupportsIndex, load: DecodeLoad) -> float:
     """
     Mean watts of one accelerator that decodes.
     """
-
-def simulate_best(
-    tables: Tables,
-    strategies: collections.abc.Sequence[Strategy],
-    objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]],
-) -> list:
+def simulate_best(tables: Tables, strategies: collections.abc.Sequence[Strategy], objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]]) -> list:
     """
     Simulated step time, None where it was not simulated, and rank of strategies.
     """
-
-def simulate_fleet(
-    instances: collections.abc.Sequence[Instance],
-    mixes: collections.abc.Sequence[RequestMix],
-    counts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-    arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    *,
-    session: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
-    block_offsets: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
-    block_ids: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
-    block_tokens: typing.SupportsFloat | typing.SupportsIndex,
-    policy: RouterPolicy,
-    seed: typing.SupportsInt | typing.SupportsIndex,
-    store_tokens: typing.SupportsFloat | typing.SupportsIndex,
-    progress: typing.Any = None,
-) -> tuple:
+def simulate_fleet(instances: collections.abc.Sequence[Instance], mixes: collections.abc.Sequence[RequestMix], counts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], *, session: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], block_offsets: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], block_ids: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64], block_tokens: typing.SupportsFloat | typing.SupportsIndex, policy: RouterPolicy, seed: typing.SupportsInt | typing.SupportsIndex, store_tokens: typing.SupportsFloat | typing.SupportsIndex, autoscaler: Autoscaler | None = None, progress: typing.Any = None) -> tuple:
     """
-    Per request: started, first token, finished, preemptions, refused, cached tokens, replica; totals of each replica and of all.
+    Per request: started, first token, finished, preemptions, refused, cached tokens, replica; totals of each replica and of all, events of the autoscaler.
     """
-
 def simulate_runs(job: FailingJob, plan: SimulationPlan) -> dict:
     """
     Columns of independent simulated runs.
     """
-
 def slowest_fabric(a: Fabric, b: Fabric) -> Fabric:
     """
     The worse of each property of two networks.
     """
-
 def step_messages(tables: Tables, strategy: Strategy) -> list:
     """
     Every collective and transfer of a step, by pipeline stage.
     """
-
-def step_under_cap(
-    power: PowerPhases,
-    clock: ClockPower,
-    phases: StepPhases,
-    cap_w: typing.SupportsFloat | typing.SupportsIndex,
-) -> CappedStep:
+def step_under_cap(power: PowerPhases, clock: ClockPower, phases: StepPhases, cap_w: typing.SupportsFloat | typing.SupportsIndex) -> CappedStep:
     """
     The step under a power limit of each accelerator, in watts.
     """
-
 def strategy_flows(tables: Tables, strategy: Strategy, rails: bool) -> dict:
     """
     Flows between domains, one row per pair of ranks and period.
     """
-
-def streaming_time_s(
-    accelerator: Accelerator,
-    kernel: StreamingKernel,
-    rows: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    columns: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-    value_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-) -> numpy.typing.NDArray[numpy.float64]:
+def streaming_time_s(accelerator: Accelerator, kernel: StreamingKernel, rows: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], columns: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], value_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of one operation over matrices, one per row.
     """
-
-def sweep(
-    tables: Tables,
-    space: Enumeration,
-    first: typing.SupportsInt | typing.SupportsIndex,
-    last: typing.SupportsInt | typing.SupportsIndex,
-    wanted: collections.abc.Sequence[str] | None,
-    threads: typing.SupportsInt | typing.SupportsIndex,
-    progress: typing.Any,
-) -> tuple:
+def sweep(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, wanted: collections.abc.Sequence[str] | None, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> tuple:
     """
     Columns of the rows [first, last): of the strategies, of the estimates.
     """
-
-def sweep_groups(
-    tables: GroupTables,
-    space: GroupSpace,
-    wanted: collections.abc.Sequence[str] | None,
-    threads: typing.SupportsInt | typing.SupportsIndex,
-    progress: typing.Any,
-) -> tuple:
+def sweep_groups(tables: GroupTables, space: GroupSpace, wanted: collections.abc.Sequence[str] | None, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> tuple:
     """
     Columns of the estimates; meshes by slot, their names, micro-batches and knobs.
     """
-
-def textbook_collective_s(
-    *,
-    algorithm: str,
-    size_bytes: typing.SupportsFloat | typing.SupportsIndex,
-    ranks: typing.SupportsInt | typing.SupportsIndex,
-    latency_s: typing.SupportsFloat | typing.SupportsIndex,
-    bandwidth_bytes_per_s: typing.SupportsFloat | typing.SupportsIndex,
-    groups: typing.SupportsInt | typing.SupportsIndex = 1,
-) -> float:
+def textbook_collective_s(*, algorithm: str, size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, latency_s: typing.SupportsFloat | typing.SupportsIndex, bandwidth_bytes_per_s: typing.SupportsFloat | typing.SupportsIndex, groups: typing.SupportsInt | typing.SupportsIndex = 1) -> float:
     """
     Seconds of a textbook algorithm where every message costs latency + size / bandwidth.
     """
-
-def time_shifts(
-    graph: LinkGraph,
-    flows: Flows,
-    options: RouteOptions,
-    schedules: collections.abc.Sequence[JobSchedule],
-    finest: typing.SupportsInt | typing.SupportsIndex,
-) -> dict:
+def time_shifts(graph: LinkGraph, flows: Flows, options: RouteOptions, schedules: collections.abc.Sequence[JobSchedule], finest: typing.SupportsInt | typing.SupportsIndex) -> dict:
     """
     When periodic jobs should communicate.
     """
-
-def timeline(
-    tables: Tables,
-    strategy: Strategy,
-    options: TimelineOptions,
-    slowdown: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
-) -> Timeline:
+def timeline(tables: Tables, strategy: Strategy, options: TimelineOptions, slowdown: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex]) -> Timeline:
     """
     Simulates one step of a strategy that can run.
     """
-
-def token_embedding_group(
-    name: str,
-    vocab: typing.SupportsInt | typing.SupportsIndex,
-    hidden: typing.SupportsInt | typing.SupportsIndex,
-    positions: typing.SupportsInt | typing.SupportsIndex,
-    tokens: typing.SupportsFloat | typing.SupportsIndex,
-) -> LayerGroup: ...
-def tokens_in(
-    time_s: typing.SupportsFloat | typing.SupportsIndex,
-    tokens_per_s: typing.SupportsFloat | typing.SupportsIndex,
-    ettr_fraction: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def token_embedding_group(name: str, vocab: typing.SupportsInt | typing.SupportsIndex, hidden: typing.SupportsInt | typing.SupportsIndex, positions: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
+    ...
+def tokens_in(time_s: typing.SupportsFloat | typing.SupportsIndex, tokens_per_s: typing.SupportsFloat | typing.SupportsIndex, ettr_fraction: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Tokens of a time.
     """
-
 def tokens_per_step(mix: RequestMix) -> float:
     """
     Tokens a sequence gains per step, accepted draft tokens included.
     """
-
-def training_time_s(
-    tokens: typing.SupportsFloat | typing.SupportsIndex,
-    tokens_per_s: typing.SupportsFloat | typing.SupportsIndex,
-    ettr_fraction: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def training_time_s(tokens: typing.SupportsFloat | typing.SupportsIndex, tokens_per_s: typing.SupportsFloat | typing.SupportsIndex, ettr_fraction: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Seconds to train on this number of tokens.
     """
-
-def transformer_group(
-    name: str,
-    layers: typing.SupportsInt | typing.SupportsIndex,
-    hidden: typing.SupportsInt | typing.SupportsIndex,
-    heads: typing.SupportsInt | typing.SupportsIndex,
-    kv_heads: typing.SupportsInt | typing.SupportsIndex,
-    head_dim: typing.SupportsInt | typing.SupportsIndex,
-    v_head_dim: typing.SupportsInt | typing.SupportsIndex,
-    q_lora_rank: typing.SupportsInt | typing.SupportsIndex,
-    kv_lora_rank: typing.SupportsInt | typing.SupportsIndex,
-    rope_head_dim: typing.SupportsInt | typing.SupportsIndex,
-    ffn: typing.SupportsInt | typing.SupportsIndex,
-    gated: bool,
-    causal: bool,
-    rotary: bool,
-    bias: bool,
-    norms_per_layer: typing.SupportsInt | typing.SupportsIndex,
-    experts: typing.SupportsInt | typing.SupportsIndex,
-    experts_per_token: typing.SupportsInt | typing.SupportsIndex,
-    shared_ffn: typing.SupportsInt | typing.SupportsIndex,
-    modulation: typing.SupportsInt | typing.SupportsIndex,
-    modulation_vectors: typing.SupportsInt | typing.SupportsIndex,
-    modalities: typing.SupportsInt | typing.SupportsIndex,
-    qk_norm: bool,
-    parallel: bool,
-    linear: bool,
-    depthwise: typing.SupportsInt | typing.SupportsIndex,
-    context_tokens: typing.SupportsFloat | typing.SupportsIndex,
-    context_width: typing.SupportsInt | typing.SupportsIndex,
-    window: typing.SupportsInt | typing.SupportsIndex,
-    tokens: typing.SupportsFloat | typing.SupportsIndex,
-) -> LayerGroup: ...
+def transformer_group(name: str, layers: typing.SupportsInt | typing.SupportsIndex, hidden: typing.SupportsInt | typing.SupportsIndex, heads: typing.SupportsInt | typing.SupportsIndex, kv_heads: typing.SupportsInt | typing.SupportsIndex, head_dim: typing.SupportsInt | typing.SupportsIndex, v_head_dim: typing.SupportsInt | typing.SupportsIndex, q_lora_rank: typing.SupportsInt | typing.SupportsIndex, kv_lora_rank: typing.SupportsInt | typing.SupportsIndex, rope_head_dim: typing.SupportsInt | typing.SupportsIndex, ffn: typing.SupportsInt | typing.SupportsIndex, gated: bool, causal: bool, rotary: bool, bias: bool, norms_per_layer: typing.SupportsInt | typing.SupportsIndex, experts: typing.SupportsInt | typing.SupportsIndex, experts_per_token: typing.SupportsInt | typing.SupportsIndex, shared_ffn: typing.SupportsInt | typing.SupportsIndex, modulation: typing.SupportsInt | typing.SupportsIndex, modulation_vectors: typing.SupportsInt | typing.SupportsIndex, modalities: typing.SupportsInt | typing.SupportsIndex, qk_norm: bool, parallel: bool, linear: bool, depthwise: typing.SupportsInt | typing.SupportsIndex, context_tokens: typing.SupportsFloat | typing.SupportsIndex, context_width: typing.SupportsInt | typing.SupportsIndex, window: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
+    ...
 def trend_cache_bytes(active_parameters: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Usual keys and values of one token, of models of that size.
     """
-
 def variables() -> str:
     """
     Variables a relation may name.
     """
-
-def weight_versions(
-    stages: typing.SupportsInt | typing.SupportsIndex,
-    stage: typing.SupportsInt | typing.SupportsIndex,
-    *,
-    double_buffered: bool = False,
-) -> int:
+def weight_versions(stages: typing.SupportsInt | typing.SupportsIndex, stage: typing.SupportsInt | typing.SupportsIndex, *, double_buffered: bool = False) -> int:
     """
     Versions of its weights that a stage of an asynchronous pipeline keeps.
     """
-
-def work_kernel_time_s(
-    kernel: WorkKernel,
-    l2_bytes: typing.SupportsFloat | typing.SupportsIndex,
-    work: typing.Annotated[numpy.typing.ArrayLike, numpy.float64],
-) -> numpy.typing.NDArray[numpy.float64]:
+def work_kernel_time_s(kernel: WorkKernel, l2_bytes: typing.SupportsFloat | typing.SupportsIndex, work: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of calls of a kernel, one per row of `kernel_work`.
     """
-
-def young_interval_s(
-    write_s: typing.SupportsFloat | typing.SupportsIndex,
-    mttf_s: typing.SupportsFloat | typing.SupportsIndex,
-) -> float:
+def young_interval_s(write_s: typing.SupportsFloat | typing.SupportsIndex, mttf_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Young's interval between checkpoints.
     """
-
-ACTIVITIES: list = [
-    "forward",
-    "recompute",
-    "backward",
-    "input_gradient",
-    "weight_gradient",
-    "tensor_parallel",
-    "context_parallel",
-    "expert_parallel",
-    "gather_parameters",
-    "reduce_gradients",
-    "send_activations",
-    "receive_activations",
-    "send_gradients",
-    "receive_gradients",
-    "offload",
-    "decode_gradients",
-    "optimizer",
-    "optimizer_transfer",
-    "overhead",
-    "wait",
-]
-STREAMS: list = [
-    "compute",
-    "tp",
-    "cp",
-    "ep",
-    "dp",
-    "send_next",
-    "send_previous",
-    "receive_previous",
-    "receive_next",
-    "host",
-]
-__version__: str = "0.1.0"
+ACTIVITIES: list = ['forward', 'recompute', 'backward', 'input_gradient', 'weight_gradient', 'tensor_parallel', 'context_parallel', 'expert_parallel', 'gather_parameters', 'reduce_gradients', 'send_activations', 'receive_activations', 'send_gradients', 'receive_gradients', 'offload', 'decode_gradients', 'optimizer', 'optimizer_transfer', 'overhead', 'wait']
+STREAMS: list = ['compute', 'tp', 'cp', 'ep', 'dp', 'send_next', 'send_previous', 'receive_previous', 'receive_next', 'host']
+__version__: str = '0.1.0'

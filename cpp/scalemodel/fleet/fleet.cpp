@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include "scalemodel/base/random.hpp"
@@ -35,6 +36,7 @@ class Fleet {
         found_.parts.emplace_back().kind = static_cast<double>(kind);
       }
     }
+    begin(requests.empty() ? Seconds{} : requests.front().arrival);
     next_event_.assign(replicas_.size(), kInfinity);
     load_.resize(replicas_.size());
     cost_.resize(replicas_.size());
@@ -44,6 +46,7 @@ class Fleet {
   FleetResult run(const Poll& poll) {
     for (std::size_t request = 0; request < requests_.size(); ++request) {
       if (request % kPollEvery == 0 && !poll(request, requests_.size())) return {};
+      if (rule_) scale(requests_[request].arrival);
       const std::size_t chosen = route(request);
       bring(chosen, requests_[request].arrival);
       hand_over(request, chosen);
@@ -58,6 +61,127 @@ class Fleet {
   }
 
  private:
+  enum class State : std::uint8_t { off, starting, online, draining };
+
+  /// All replicas are online, or as many as the autoscaler starts with.
+  void begin(Seconds now) {
+    std::size_t running = replicas_.size();
+    if (options_.autoscaler) {
+      rule_.emplace(*options_.autoscaler);
+      running = std::min(running, static_cast<std::size_t>(options_.autoscaler->min_replicas));
+      next_look_ = now + options_.autoscaler->interval;
+    }
+    state_.assign(replicas_.size(), State::off);
+    since_.assign(replicas_.size(), now);
+    until_.assign(replicas_.size(), now);
+    for (std::size_t i = 0; i < running; ++i) state_[i] = State::online;
+    list_online(now);
+  }
+
+  /// The replicas that take requests, in order.
+  void list_online(Seconds now) {
+    online_.clear();
+    ScaleEvent event{now};
+    for (std::size_t i = 0; i < state_.size(); ++i) {
+      if (state_[i] == State::online) online_.push_back(i);
+      event.starting += state_[i] == State::starting ? 1 : 0;
+    }
+    event.online = static_cast<double>(online_.size());
+    if (!found_.events.empty()) {
+      const ScaleEvent& last = found_.events.back();
+      if (last.online == event.online && last.starting == event.starting) return;
+    }
+    found_.events.push_back(event);
+  }
+
+  /// What the autoscaler does until a time.
+  void scale(Seconds until) {
+    for (; next_look_ <= until; next_look_ += options_.autoscaler->interval) {
+      finish_starts(next_look_);
+      look(next_look_);
+    }
+    finish_starts(until);
+  }
+
+  void finish_starts(Seconds now) {
+    if (starts_.empty() || now < starts_.front()) return;
+    while (!starts_.empty() && starts_.front() <= now) {
+      const Seconds ready = starts_.front();
+      starts_.pop_front();
+      for (std::size_t i = 0; i < state_.size(); ++i) {
+        if (state_[i] == State::starting && until_[i] == ready) state_[i] = State::online;
+      }
+      list_online(ready);
+    }
+  }
+
+  void look(Seconds now) {
+    bring_all(now);
+    double sum = 0, current = static_cast<double>(online_.size());
+    for (const std::size_t i : online_) sum += signal_of(replicas_[i]);
+    for (const State state : state_) current += state == State::starting ? 1 : 0;
+    const double wanted =
+        std::min(rule_->desired(now, current, sum), static_cast<double>(replicas_.size()));
+    for (double more = wanted - current; more > 0; --more) start_one(now);
+    for (double less = current - wanted; less > 0; --less) stop_one(now);
+    list_online(now);
+  }
+
+  double signal_of(const Replica& replica) const {
+    switch (options_.autoscaler->signal) {
+      case ScaleSignal::requests:
+        return replica.requests_in_system();
+      case ScaleSignal::queue:
+        return replica.requests_waiting();
+      case ScaleSignal::kv_cache:
+        return replica.cache_utilisation();
+    }
+    return 0;
+  }
+
+  /// One that still works takes requests again at once; another one starts with an empty cache.
+  void start_one(Seconds now) {
+    std::size_t chosen = replicas_.size();
+    for (std::size_t i = 0; i < replicas_.size(); ++i) {
+      if (state_[i] == State::draining) close(i, now);
+      if (state_[i] == State::draining) {
+        state_[i] = State::online;
+        return;
+      }
+      if (state_[i] == State::off && chosen == replicas_.size()) chosen = i;
+    }
+    if (chosen == replicas_.size()) return;
+    state_[chosen] = State::starting;
+    since_[chosen] = now;
+    until_[chosen] = now + options_.autoscaler->startup;
+    if (starts_.empty() || starts_.back() < until_[chosen]) starts_.push_back(until_[chosen]);
+  }
+
+  /// The last one that starts is given up; else the last one online takes no more requests.
+  void stop_one(Seconds now) {
+    for (const State from : {State::starting, State::online}) {
+      for (std::size_t i = replicas_.size(); i-- > 0;) {
+        if (state_[i] != from) continue;
+        until_[i] = now;
+        state_[i] = from == State::starting ? State::off : State::draining;
+        if (from == State::starting) found_.parts[i].online += now - since_[i];
+        return;
+      }
+    }
+  }
+
+  /// A replica that drains is off once its last request has ended.
+  void close(std::size_t place, Seconds now) {
+    bring(place, now);
+    if (load_[place] > 0) return;
+    Replica& replica = replicas_[place];
+    state_[place] = State::off;
+    found_.parts[place].online += max(until_[place], replica.now()) - since_[place];
+    while (replica.prefix_cache().idle_tokens() > 0) replica.prefix_cache().forget_oldest();
+    index_.apply(place, replica.prefix_cache().changes());
+    replica.prefix_cache().forget_changes();
+  }
+
   static std::size_t count_of(std::span<const FleetKind> kinds) {
     std::size_t count = 0;
     for (const FleetKind& kind : kinds) count += static_cast<std::size_t>(kind.count);
@@ -69,12 +193,12 @@ class Fleet {
   }
 
   std::size_t route(std::size_t request) {
-    const std::size_t count = replicas_.size();
+    const std::size_t count = online_.size();
     switch (options_.policy.router) {
       case Router::round_robin:
-        return request % count;
+        return online_[request % count];
       case Router::random:
-        return drawn(count);
+        return online_[drawn(count)];
       case Router::least_loaded:
         bring_all(requests_[request].arrival);
         return lowest(load_, request);
@@ -92,20 +216,21 @@ class Fleet {
     return 0;
   }
 
-  /// The first lowest of all, from a place on that moves with the requests.
+  /// The first lowest of all online, from a place on that moves with the requests.
   std::size_t lowest(const std::vector<double>& values, std::size_t request) const {
-    const std::size_t count = values.size(), first = request % count;
-    std::size_t best = first;
-    for (std::size_t i = first + 1; i < count; ++i) best = values[i] < values[best] ? i : best;
-    for (std::size_t i = 0; i < first; ++i) best = values[i] < values[best] ? i : best;
+    const std::size_t count = online_.size(), first = request % count;
+    std::size_t best = online_[first];
+    const auto look_at = [&](std::size_t i) { best = values[i] < values[best] ? i : best; };
+    for (std::size_t i = first + 1; i < count; ++i) look_at(online_[i]);
+    for (std::size_t i = 0; i < first; ++i) look_at(online_[i]);
     return best;
   }
 
   std::size_t of_two(std::size_t request) {
-    const std::size_t count = replicas_.size();
-    const std::size_t one = drawn(count);
+    const std::size_t count = online_.size(), first = drawn(count);
+    const std::size_t one = online_[first];
     if (count == 1) return one;
-    const std::size_t other = (one + 1 + drawn(count - 1)) % count;
+    const std::size_t other = online_[(first + 1 + drawn(count - 1)) % count];
     bring(one, requests_[request].arrival);
     bring(other, requests_[request].arrival);
     return load_[other] < load_[one] ? other : one;
@@ -121,11 +246,13 @@ class Fleet {
     const RouterPolicy& policy = options_.policy;
     count_held(request);
     const std::size_t idle = lowest(load_, request);
-    const double most = *std::max_element(load_.begin(), load_.end()), least = load_[idle];
+    double most = 0;
+    for (const std::size_t i : online_) most = std::max(most, load_[i]);
+    const double least = load_[idle];
     if (most - least > policy.balance_requests && most > policy.balance_ratio * least) return idle;
     // Of those that hold as much, the least loaded.
     std::size_t best = idle;
-    for (std::size_t i = 0; i < held_.size(); ++i) {
+    for (const std::size_t i : online_) {
       const bool less = held_[i] == held_[best] && load_[i] < load_[best];
       if (held_[i] > held_[best] || less) best = i;
     }
@@ -136,7 +263,7 @@ class Fleet {
   std::size_t by_cost(std::size_t request) {
     count_held(request);
     const double size = options_.caching.prefixes.block_tokens, input = requests_[request].input;
-    for (std::size_t i = 0; i < replicas_.size(); ++i) {
+    for (const std::size_t i : online_) {
       const Replica& replica = replicas_[i];
       const double uncached = std::max(1.0, input - held_[i] * size);
       cost_[i] = options_.policy.overlap_weight * (replica.prompt_backlog() + uncached) +
@@ -151,11 +278,11 @@ class Fleet {
       return lowest(load_, request);
     }
     SplitMix hash(static_cast<std::uint64_t>(sessions_[request]) ^ options_.seed);
-    return static_cast<std::size_t>(hash.next() % replicas_.size());
+    return online_[static_cast<std::size_t>(hash.next() % online_.size())];
   }
 
   void bring_all(Seconds until) {
-    for (std::size_t i = 0; i < replicas_.size(); ++i) {
+    for (const std::size_t i : online_) {
       if (next_event_[i] < until.base()) bring(i, until);
     }
   }
@@ -212,6 +339,13 @@ class Fleet {
       found_.parts[i].stream = alone.since(begin);
     }
     found_.totals = all.since(begin);
+    const Seconds end = begin + found_.totals.makespan;
+    for (std::size_t i = 0; i < replicas_.size(); ++i) {
+      if (state_[i] == State::off) continue;
+      const bool drains = state_[i] == State::draining;
+      const Seconds last = drains ? max(until_[i], replicas_[i].now()) : max(end, since_[i]);
+      found_.parts[i].online += last - since_[i];
+    }
   }
 
   std::span<const Request> requests_;
@@ -221,6 +355,13 @@ class Fleet {
   PrefixIndex index_;
   FleetResult found_;
   std::deque<Replica> replicas_;
+  std::optional<ScaleRule> rule_;
+  Seconds next_look_;
+  std::deque<Seconds> starts_;  ///< when replicas that start are ready
+  std::vector<std::size_t> online_;
+  std::vector<State> state_;
+  std::vector<Seconds> since_;  ///< paid for since
+  std::vector<Seconds> until_;  ///< ready at, or takes no more requests since
   // By replica: what the router looks at, side by side.
   std::vector<double> next_event_;  ///< seconds
   std::vector<double> load_;        ///< requests between arrival and end

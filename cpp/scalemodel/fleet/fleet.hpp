@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -12,6 +13,7 @@
 #include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/base/record.hpp"
+#include "scalemodel/fleet/autoscaler.hpp"
 #include "scalemodel/search/thread_pool.hpp"
 #include "scalemodel/serving/replica.hpp"
 
@@ -88,6 +90,15 @@ struct FleetOptions {
   RouterPolicy policy;
   std::uint64_t seed = 0;  ///< of random choices and hashes
   PrefixCaching caching;
+  /// Replicas start and stop by it, the first `min_replicas` running from the start; without it all
+  /// of them run all the time.
+  std::optional<Autoscaler> autoscaler;
+};
+
+/// How many replicas took requests, and how many were starting, from a time on.
+struct ScaleEvent {
+  Seconds time;
+  double online = 0, starting = 0;
 };
 
 /// What one replica did.
@@ -98,6 +109,7 @@ struct ReplicaTotals {
   double input_tokens = 0, output_tokens = 0;  ///< of finished requests
   double cached_tokens = 0;                    ///< of their prompts, found in its prefix cache
   double max_in_system = 0;  ///< most requests between arrival and end, seen as one arrived
+  Seconds online;            ///< from its start-up to the end of its last request, paid for
   StreamTotals stream;       ///< its steps, integrals and gaps; makespan: to its last token
 
   bool operator==(const ReplicaTotals&) const = default;
@@ -115,6 +127,7 @@ struct RecordOf<ReplicaTotals> {
       field("output_tokens", &T::output_tokens, "output tokens of finished requests"),
       field("cached_tokens", &T::cached_tokens, "prompt tokens found in its prefix cache"),
       field("max_in_system", &T::max_in_system, "most requests between arrival and end"),
+      field("online_s", &T::online, "from start-up to the end of its last request, paid for"),
       field("stream", &T::stream, "its steps, integrals and gaps")};
 };
 
@@ -122,6 +135,7 @@ struct FleetResult {
   std::vector<Served> served;          ///< in the order of the requests
   std::vector<std::int32_t> replicas;  ///< of each request
   std::vector<ReplicaTotals> parts;    ///< of each replica
+  std::vector<ScaleEvent> events;      ///< of the autoscaler, and the beginning
   StreamTotals totals;
   bool complete = false;  ///< false: `poll` stopped it, and nothing else means anything
 };

@@ -109,6 +109,10 @@ class Replica {
   double requests_in_system() const noexcept {
     return started() + static_cast<double>(waiting_.size() + incoming_.size());
   }
+  /// Those of them before their first token.
+  double requests_waiting() const noexcept { return requests_in_system() - sequences_; }
+  /// Share of the KV cache that sequences and prompts under way use.
+  double cache_utilisation() const { return all_blocks_ > 0 ? used() / all_blocks_ : 0; }
   /// Prompt tokens that are still to be computed.
   double prompt_backlog() const noexcept { return backlog_; }
   /// Tokens that running sequences and prompts under way hold, shared ones once.

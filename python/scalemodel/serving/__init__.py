@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scalemodel._core import RouterPolicy, SchedulerLimits
+from scalemodel._core import Autoscaler, RouterPolicy, SchedulerLimits
 from scalemodel.serving.basis import coverage
 from scalemodel.serving.batches import BatchServing, serve_batches
 from scalemodel.serving.comparison import ServingComparison, compare_serving
@@ -25,6 +25,7 @@ from scalemodel.serving.stream import RequestStream, ServedStream, request_strea
 from scalemodel.serving.task import Inference
 
 __all__ = [
+    "Autoscaler",
     "BatchServing",
     "FleetPlan",
     "Inference",

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import scalemodel._core as _core
-from scalemodel._core import RouterPolicy
+from scalemodel._core import Autoscaler, RouterPolicy
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.threads import progress_bar
 from scalemodel.base.words import choice
@@ -191,6 +191,7 @@ class ServedFleet(ServedStream):
     policy: RouterPolicy = field(default_factory=RouterPolicy)
     part_totals: tuple[_core.ReplicaTotals, ...] = ()
     limits: Mapping[int | None, Mapping[str, float]] = field(default_factory=dict)
+    scale_events: Column = field(default_factory=lambda: np.empty((0, 3)))
 
     def __repr__(self) -> str:
         found = self.summary()
@@ -228,7 +229,8 @@ class ServedFleet(ServedStream):
         Columns: kind (its place in `parts`), cluster, layout, requests (finished), refused,
         input_tokens, output_tokens, cached_tokens, hit_fraction (cached of input), busy_fraction
         (of the span), running and queue (mean over the span: in decode, and before their first
-        token), max_in_system, preemptions, power_w (mean of all its accelerators).
+        token), max_in_system, preemptions, online_s (from start-up to its last token, paid for),
+        power_w (mean of all its accelerators over the span).
         """
         import pandas as pd
 
@@ -256,7 +258,8 @@ class ServedFleet(ServedStream):
                     "queue": (stream.in_system_s - stream.running_s) / span,
                     "max_in_system": part.max_in_system,
                     "preemptions": stream.preemptions,
-                    "power_w": busy * powers[kind] + (1 - busy) * idle_w,
+                    "online_s": part.online_s,
+                    "power_w": busy * powers[kind] + (part.online_s / span - busy) * idle_w,
                 }
             )
         return pd.DataFrame(rows)
@@ -272,6 +275,16 @@ class ServedFleet(ServedStream):
             plan.model, plan.cluster, plan.task, plan.layout, kept.instance, max(1.0, running)
         )
         return ranks_of(plan.layout) * accelerator_power_w(plan.cluster, load)
+
+    @property
+    def scaling(self) -> pd.DataFrame:
+        """One row per change of the number of replicas: time_s, online, starting.
+
+        Times are in the clock of the arrivals; the first row is the beginning.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.scale_events, columns=["time_s", "online", "starting"])
 
     @cached_property
     def tenants(self) -> pd.DataFrame:
@@ -309,8 +322,9 @@ class ServedFleet(ServedStream):
 
         hit_fraction (prompt tokens found in prefix caches), busy_fraction, goodput_fraction and
         goodput_requests_per_s (of requests within their limits, refused ones count as not),
-        fairness (Jain's index of the tenants' token_rate), accelerators, energy_j, cost_usd and
-        usd_per_million_output_tokens (without them where a price is not known).
+        fairness (Jain's index of the tenants' token_rate), accelerators, online_replicas (mean
+        over the span), energy_j, cost_usd and usd_per_million_output_tokens (of the time that
+        replicas are online; without them where a price is not known).
 
         Examples
         --------
@@ -337,10 +351,12 @@ class ServedFleet(ServedStream):
             "accelerators": float(sum(part.accelerators for part in self.parts)),
             "energy_j": float(replicas["power_w"].sum()) * span,
         }
-        prices = [part.price_usd_per_s for part in self.parts if part.count]
+        parts, online = self.parts, replicas.groupby("kind")["online_s"].sum()
+        prices = {k: FleetPart(p.plan, 1).price_usd_per_s for k, p in enumerate(parts) if p.count}
+        found["online_replicas"] = float(replicas["online_s"].sum()) / span
         tokens = float(self.stream.output_tokens[served].sum())
-        if all(prices):
-            found["cost_usd"] = sum(prices) * span
+        if all(prices.values()):
+            found["cost_usd"] = float(sum(price * online[k] for k, price in prices.items()))
             if tokens:
                 found["usd_per_million_output_tokens"] = 1e6 * found["cost_usd"] / tokens
         return found
@@ -354,6 +370,7 @@ def simulate_fleet(
     limits: Mapping[Any, Any] | None = None,
     prefix_cache: bool = True,
     store_tokens: float = 0.0,
+    autoscaler: Autoscaler | None = None,
     seed: int = 0,
     progress: bool | Callable[[int, int], object] = False,
 ) -> ServedFleet:
@@ -383,6 +400,10 @@ def simulate_fleet(
         Without it prompts hit as the task of their plan says (`prefix_hit_fraction`).
     store_tokens : float
         Tokens of a store of prefixes beside the KV cache of each replica, in its place; 0: none.
+    autoscaler : Autoscaler, optional
+        Starts and stops replicas, between its `min_replicas` and all of the fleet, in their order;
+        a started one takes requests after `startup_s`, with an empty cache, a stopped one ends
+        what it has. Without it all of them run all the time.
     seed : int
         Of random choices and hashes of sessions.
     progress : bool or callable
@@ -399,7 +420,7 @@ def simulate_fleet(
     References
     ----------
     SGLang model gateway, policy cache_aware; NVIDIA Dynamo, KV router; Mitzenmacher, IEEE Trans.
-    Parallel Distrib. Syst. 12 (2001) 1094-1104.
+    Parallel Distrib. Syst. 12 (2001) 1094-1104; Kubernetes, Horizontal Pod Autoscaling.
 
     Examples
     --------
@@ -417,6 +438,8 @@ def simulate_fleet(
     number_from_to("store_tokens", store_tokens, 0, _MOST_STORE_TOKENS)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ScaleModelError(f"seed={seed!r}: must be a whole number from 0")
+    if autoscaler is not None and not isinstance(autoscaler, Autoscaler):
+        raise ScaleModelError(f"autoscaler={autoscaler!r}: must be an Autoscaler")
     by_class = _class_limits(limits, trace)
     offsets = _optional(trace, "block_offsets", np.int64)
     ids = _optional(trace, "block_ids", np.uint64)
@@ -429,7 +452,7 @@ def simulate_fleet(
     if policy.router == "session_sticky" and not session.size:
         raise ScaleModelError("router='session_sticky': the trace has no sessions")
     with progress_bar(progress, len(trace), " requests") as report:
-        rows, totals, total = _core.simulate_fleet(
+        rows, totals, total, events = _core.simulate_fleet(
             [part.instance for part in parts],
             [part.plan.task.mix for part in parts],
             [part.count for part in parts],
@@ -443,6 +466,7 @@ def simulate_fleet(
             policy=policy,
             seed=seed,
             store_tokens=float(store_tokens),
+            autoscaler=autoscaler,
             progress=report,
         )
     return ServedFleet(
@@ -460,6 +484,7 @@ def simulate_fleet(
         policy=policy,
         part_totals=tuple(totals),
         limits=by_class,
+        scale_events=events,
     )
 
 

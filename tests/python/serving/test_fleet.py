@@ -241,6 +241,68 @@ def test_on_shared_prefixes_routers_rank_as_published(seed: int) -> None:
     assert hits["session_sticky"] > hits["round_robin"] + 0.3
 
 
+def day_of(requests: int, low: float, high: float) -> RequestStream:
+    """A wave of traffic between two rates, over the time that its requests take."""
+    place = np.linspace(0.0, 1.0, requests)
+    rate = low + (high - low) * (1 - np.cos(2 * np.pi * place)) / 2
+    task = sm.Inference(input_tokens=500, output_tokens=100)
+    even = sm.request_stream(task, requests=requests, requests_per_s=1.0, lengths="exponential")
+    gaps = np.diff(even.arrival_s, prepend=0.0) / rate
+    return RequestStream(np.cumsum(gaps), even.input_tokens, even.output_tokens)
+
+
+def test_an_autoscaler_follows_the_traffic_and_pays_for_what_runs() -> None:
+    trace = day_of(60_000, 10.0, 100.0)
+    plan, scaler = plan_of(), sm.Autoscaler(target=12, startup_s=20, down_window_s=60)
+    still = sm.simulate_fleet(trace, [(plan, 12)], router="least_loaded")
+    found = sm.simulate_fleet(trace, [(plan, 12)], router="least_loaded", autoscaler=scaler)
+    assert (still.replicas["online_s"] == still.totals.makespan_s).all()
+    assert len(still.scaling) == 1
+    scaling, fleet, fixed = found.scaling, found.summary(), still.summary()
+    assert scaling["online"].iloc[0] == 1
+    assert scaling["online"].max() > 3
+    assert (scaling["online"] + scaling["starting"]).max() <= 12
+    assert 1 < fleet["online_replicas"] < fixed["online_replicas"] == pytest.approx(12)
+    assert fleet["cost_usd"] / fleet["online_replicas"] == pytest.approx(
+        fixed["cost_usd"] / 12, rel=0.05
+    )
+    assert fleet["energy_j"] < fixed["energy_j"]
+    assert fleet["ttft_p99_s"] > fixed["ttft_p99_s"]
+    assert found.requests["finished_s"].notna().all()
+    assert not found.refused.any()
+    # A replica works and holds requests only while it is paid for.
+    busy_s = found.replicas["busy_fraction"] * found.totals.makespan_s
+    assert (busy_s <= found.replicas["online_s"]).all()
+    # What is online from the events, and while it starts, is paid for; drains come on top.
+    ends = np.append(scaling["time_s"].to_numpy()[1:], trace.arrival_s[-1])
+    counted = (scaling["online"] + scaling["starting"]) * (ends - scaling["time_s"])
+    assert counted.sum() <= found.replicas["online_s"].sum() <= 1.2 * counted.sum()
+
+
+def test_an_autoscaler_that_may_not_move_changes_nothing() -> None:
+    trace = conversations(1000, 60, 2)
+    for router in ROUTERS:
+        whole = sm.simulate_fleet(trace, plan_of(4), router=router)
+        pinned = sm.Autoscaler(target=1e-3, min_replicas=4)
+        assert same(whole, sm.simulate_fleet(trace, plan_of(4), router=router, autoscaler=pinned))
+
+
+def test_slower_starts_and_other_signals_cost_what_they_should() -> None:
+    trace = day_of(20_000, 10.0, 100.0)
+    plan = plan_of()
+
+    def p99(**settings: Any) -> float:
+        scaler = sm.Autoscaler(**settings)
+        served = sm.simulate_fleet(trace, [(plan, 12)], router="least_loaded", autoscaler=scaler)
+        assert served.scaling["online"].max() > 1
+        return served.summary()["ttft_p99_s"]
+
+    assert p99(target=12, startup_s=10) < p99(target=12, startup_s=120)
+    assert p99(target=6, startup_s=30) < p99(target=50, startup_s=30)
+    assert p99(signal="queue", target=0.5, startup_s=10) > 0
+    assert p99(signal="kv_cache", target=0.01, startup_s=10) > 0
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -254,6 +316,7 @@ def test_on_shared_prefixes_routers_rank_as_published(seed: int) -> None:
         ({"limits": {"a": {"ttft_s": 1}}}, "limits: 'a'"),
         ({"store_tokens": -1}, "store_tokens=-1"),
         ({"seed": -1}, "seed=-1"),
+        ({"autoscaler": "hpa"}, "autoscaler='hpa'"),
         ({"trace": None}, "trace=None"),
         ({"session": np.zeros(3, int)}, "session: must be as long"),
         ({"tenant": np.zeros(3, int)}, "tenant: must be as long"),
