@@ -271,4 +271,10 @@ from scalemodel.serving.launch import (
     launch_serving as launch_serving,
 )
 from scalemodel.serving.serve import serve as serve
+from scalemodel.serving.traces import (
+    Trace as Trace,
+)
+from scalemodel.serving.traces import (
+    read_trace as read_trace,
+)
 from scalemodel.validation import validate as validate

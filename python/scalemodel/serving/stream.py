@@ -52,7 +52,8 @@ def _same_columns(one: Any, other: Any) -> bool:
         return False
     pairs = [(getattr(one, item.name), getattr(other, item.name)) for item in fields(one)]
     return all(
-        np.array_equal(a, b) if isinstance(a, np.ndarray) else bool(a == b) for a, b in pairs
+        np.array_equal(a, b) if isinstance(a, np.ndarray) else b is a or bool(np.all(a == b))
+        for a, b in pairs
     )
 
 
