@@ -275,6 +275,12 @@ from scalemodel.serving.traces import (
     Trace as Trace,
 )
 from scalemodel.serving.traces import (
+    TrafficProfile as TrafficProfile,
+)
+from scalemodel.serving.traces import (
+    fit_traffic as fit_traffic,
+)
+from scalemodel.serving.traces import (
     read_trace as read_trace,
 )
 from scalemodel.validation import validate as validate

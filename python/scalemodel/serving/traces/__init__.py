@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from scalemodel.serving.traces.reading import read_trace
 from scalemodel.serving.traces.trace import Trace
+from scalemodel.serving.traces.traffic import TrafficProfile, fit_traffic
 
-__all__ = ["Trace", "read_trace"]
+__all__ = ["Trace", "TrafficProfile", "fit_traffic", "read_trace"]
