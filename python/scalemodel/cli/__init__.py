@@ -40,6 +40,7 @@ from scalemodel.cli.routes import add_route
 from scalemodel.cli.scalings import add_scaling
 from scalemodel.cli.searches import add_search, add_sweep
 from scalemodel.cli.serving import add_serve
+from scalemodel.cli.traces import add_trace
 
 __all__ = [
     "FAILED",
@@ -70,6 +71,7 @@ _COMMANDS = (
     add_scaling,
     add_compare_clusters,
     add_serve,
+    add_trace,
     add_route,
     add_launch,
     add_compare_log,

@@ -29,6 +29,7 @@ from scalemodel.plot.search import heat_map, pareto
 from scalemodel.plot.sensitivity import iso_performance, tornado
 from scalemodel.plot.serving import cache_occupancy, serving_front, serving_rates
 from scalemodel.plot.timeline import memory_timeline, timeline
+from scalemodel.plot.traces import hit_curve, request_lengths, request_rate
 
 __all__ = [
     "breakdown",
@@ -40,6 +41,7 @@ __all__ = [
     "gemm_efficiency",
     "gemm_table",
     "heat_map",
+    "hit_curve",
     "iso_performance",
     "job_slowdowns",
     "link_load_cdf",
@@ -50,6 +52,8 @@ __all__ = [
     "network_map",
     "parallel_coordinates",
     "pareto",
+    "request_lengths",
+    "request_rate",
     "roofline",
     "save",
     "scaling",

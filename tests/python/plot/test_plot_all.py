@@ -112,6 +112,18 @@ class Answers:
     def make_rates(self) -> Any:
         return sm.serving.rate_table(self.served)
 
+    def make_trace(self) -> Any:
+        random = np.random.default_rng(0)
+        whose = random.integers(0, 60, 900)
+        return sm.Trace(
+            np.sort(random.uniform(0, 7200, 900)),
+            random.integers(65, 97, 900),
+            random.integers(1, 2000, 900),
+            block_offsets=np.arange(0, 2701, 3),
+            block_ids=np.stack([whose % 3, 10 + whose, 100 + whose], axis=1).ravel(),
+            block_tokens=32,
+        )
+
     def make_gemms(self) -> Any:
         return plot.gemm_table("h100_sxm_80", m=[256, 1024], n=[256, 1024], k=[8192])
 
@@ -235,6 +247,19 @@ KINDS: dict[str, Kinds] = {
     "cache_occupancy": {
         "a stream": lambda a: plot.cache_occupancy(a.stream),
         "a table": lambda a: plot.cache_occupancy(a.stream.occupancy(100)),
+    },
+    "request_rate": {
+        "a trace": lambda a: plot.request_rate(a.trace),
+        "several": lambda a: plot.request_rate({"one": a.trace, "two": a.trace.scaled(2.0)}),
+    },
+    "request_lengths": {
+        "a trace": lambda a: plot.request_lengths(a.trace),
+        "a stream": lambda a: plot.request_lengths(a.stream.stream),
+        "several": lambda a: plot.request_lengths({"one": a.trace, "two": a.trace}),
+    },
+    "hit_curve": {
+        "a trace": lambda a: plot.hit_curve(a.trace),
+        "several": lambda a: plot.hit_curve({"one": a.trace, "two": a.trace}, blocks=[9, 99]),
     },
     "gemm_efficiency": {"a table": lambda a: plot.gemm_efficiency(a.gemms)},
     "roofline": {

@@ -54,6 +54,12 @@ class TrafficProfile:
         the last of those was used; 0: by the turn before), tool_wait_s where the trace has it.
     block_tokens : int
         0 where the trace has no blocks.
+
+    Examples
+    --------
+    >>> profile = fit_traffic(Trace([0.0, 1.0, 4.0], [9, 8, 7], [1, 2, 3]))
+    >>> profile.span_s, profile.turns["input_tokens"].tolist()
+    (4.0, [7.0, 8.0, 9.0])
     """
 
     span_s: float
@@ -218,7 +224,7 @@ class TrafficProfile:
         # All blocks are new, then those that are repeated are copied over, oldest prompt first.
         ids = np.arange(offsets[-1], dtype=np.uint64)
         lags = self.turns["lag"][rows]
-        # The part of all requests that have one that many places before them, here and in the trace.
+        # The part of all requests with another that many places before, here and in the trace.
         here = np.maximum(0.0, 1 - lags / rows.size)
         there = np.maximum(1 / self._requests, 1 - lags / self._requests)
         young = random.uniform(size=rows.size) >= here / there
