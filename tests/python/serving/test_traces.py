@@ -105,6 +105,16 @@ def test_zones_of_dates_are_read(tmp_path: Path) -> None:
     )
 
 
+def test_a_trace_is_served_as_a_stream_is() -> None:
+    trace = random_trace()
+    task = sm.Inference(input_tokens=300, output_tokens=45)
+    plan = sm.serve("llama3_8b", "dgx_h100", task, requests_per_s=1, replicas=1)
+    plain = sm.serving.RequestStream(trace.arrival_s, trace.input_tokens, trace.output_tokens)
+    found, same = plan.simulate(trace), plan.simulate(plain)
+    assert np.array_equal(found.finished_s, same.finished_s)
+    assert found.summary() == same.summary()
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz", ".csv.gz", ".parquet"])
 def test_a_trace_survives_a_file(suffix: str, tmp_path: Path) -> None:
     trace = random_trace()
@@ -148,6 +158,19 @@ FAULTS = {
     "negative block": (MOONCAKE.replace("[0, 3]", "[0, -3]"), "line 2: hash_ids=.*2\\^64"),
     "half a block": (MOONCAKE.replace("[0, 3]", "[0, 3.5]"), "line 2: hash_ids"),
     "blocks no list": (MOONCAKE.replace("[0, 3]", "7"), "line 2: hash_ids=7"),
+    "late blocks": (
+        MOONCAKE.replace(', "hash_ids": [0, 1, 2]', ""),
+        "line 2: hash_ids: must be in every line or in none",
+    ),
+    "blocks that end": (MOONCAKE.replace(', "hash_ids": [0, 3]', ""), "line 2: hash_ids missing"),
+    "column twice": (
+        AZURE.replace("Tokens\n", "Tokens,ContextTokens\n"),
+        "line 1: column ContextTokens: stands there twice",
+    ),
+    "huge tenant": (
+        "arrival_s,input_tokens,output_tokens,tenant\n0,1,1,3000000000\n",
+        "line 2: tenant='3000000000': must be a whole number below",
+    ),
     "too many blocks": (MOONCAKE.replace("[0, 3]", "[0, 3, 8]"), "line 2: hash_ids.*at most one"),
 }
 
