@@ -27,6 +27,7 @@ MODULES = (
     "timeline",
     "estimator",
     "serving",
+    "post_training",
     "search",
     "fleet",
 )

@@ -21,6 +21,7 @@ PYBIND11_MODULE(_core, m) {
   bind_timeline(m);
   bind_scheduler(m);
   bind_serving(m);
+  bind_post_training(m);
   bind_search(m);
   bind_fleet(m);
   bind_pareto(m);

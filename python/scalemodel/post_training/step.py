@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -34,35 +34,6 @@ _DEFAULT_ENGINE = "vllm_v1"
 _USUAL_SHARE = 0.9
 
 
-class Phases(NamedTuple):
-    """Seconds of the phases of a step.
-
-    Attributes
-    ----------
-    rollout_s, logprob_s, reference_s, critic_s, train_s, refit_s, switch_s : float
-        Generation; log-probabilities of the policy; of the reference; the critic's scores; all
-        optimizer steps, the critic's too; new weights for the engine; sleeping and waking.
-    """
-
-    rollout_s: float
-    logprob_s: float
-    reference_s: float
-    critic_s: float
-    train_s: float
-    refit_s: float
-    switch_s: float
-
-    @property
-    def learning_s(self) -> float:
-        """Of the pool that trains: all passes over the answers."""
-        return self.logprob_s + self.reference_s + self.critic_s + self.train_s
-
-    @property
-    def between_s(self) -> float:
-        """Neither pool works meanwhile: new weights, sleeping and waking."""
-        return self.refit_s + self.switch_s
-
-
 @dataclass(frozen=True, repr=False)
 class RlEstimate:
     """What a step takes, phase by phase. Made by `estimate_rl`.
@@ -76,8 +47,9 @@ class RlEstimate:
         Steps that the policy may be older than the weights it trains.
     accelerators : int
         Of both pools.
-    phases : Phases
-        Seconds of each; infinite where the step cannot run.
+    phases : RlPhases
+        Seconds of each, infinite where the step cannot run: generation, log-probabilities of policy
+        and reference, the critic's scores, all optimizer steps, new weights, sleeping and waking.
     step_time_s : float
         Of a whole step: the sum where one phase waits for the other, else the longer of both pools
         with the new weights.
@@ -103,7 +75,7 @@ class RlEstimate:
     colocated: bool
     staleness: int
     accelerators: int
-    phases: Phases
+    phases: _core.RlPhases
     step_time_s: float
     training: Estimate
     serving: Serving
@@ -117,9 +89,7 @@ class RlEstimate:
 
         A reference waits on the host (NVIDIA-NeMo/RL, verl: its weights are offloaded).
         """
-        est = self.training
-        states = est.memory_weights_bytes + est.memory_gradients_bytes + est.memory_optimizer_bytes
-        return float(est.memory_bytes + (states if self.task.critic else 0))
+        return _core.learning_memory_bytes(self.training.core, self.task.critic)
 
     @property
     def samples_per_s(self) -> float:
@@ -138,7 +108,7 @@ class RlEstimate:
         pools = ("rollout", "training", "training", "training", "training", "both", "both")
         rows = [
             (name.removesuffix("_s"), "both" if self.colocated else pool, seconds)
-            for (name, seconds), pool in zip(self.phases._asdict().items(), pools, strict=True)
+            for (name, seconds), pool in zip(self.phases.to_dict().items(), pools, strict=True)
         ]
         return pd.DataFrame(rows, columns=["phase", "pool", "time_s"])
 
@@ -160,7 +130,7 @@ class RlEstimate:
             return f"RlEstimate({self.verdict}: {self.reason})"
         parts = ", ".join(
             f"{name.removesuffix('_s')} {time_text(seconds)}"
-            for name, seconds in self.phases._asdict().items()
+            for name, seconds in self.phases.to_dict().items()
             if seconds > 0
         )
         said = "" if self.verdict == "ok" else f"{self.verdict}, {self.reason}: "
@@ -189,20 +159,21 @@ class Question:
         self, sequences: int, *, micro_batch: int = 1, recompute: str | None = None
     ) -> Estimate:
         """An optimizer step over packed sequences, as equal ones of the same attention."""
-        # Lengths are padded to what context and tensor ranks divide (Megatron-Core, packed runs).
-        multiple = (2 * self.strategy.cp if self.strategy.cp > 1 else 1) * self.strategy.tp
-        each = multiple * max(1, math.ceil(self.task.equal_length() / multiple))
         strategy = self.strategy
-        replicas = max(1, self.train.accelerators // (strategy.tp * strategy.cp * strategy.pp))
-        equal = sequences * self.task.mean_length() / each
-        # A pack holds as much as its limit, or all that is there for a replica.
-        packed = max(1, min(round(micro_batch * self.task.limit_tokens / each), equal // replicas))
+        mean, equal = self.task.sequence_lengths()
+        each, packed, batch = _core.packed_batch(
+            mean,
+            equal,
+            sequences,
+            micro_batch * self.task.limit_tokens,
+            tp=strategy.tp,
+            cp=strategy.cp,
+            replicas=max(1, self.train.accelerators // (strategy.tp * strategy.cp * strategy.pp)),
+        )
         strategy = strategy.replace(micro_batch=int(packed))
         if recompute is not None:
             strategy = strategy.replace(recompute=recompute, recompute_layers=0)
-        wave = int(packed) * replicas
-        batch = math.ceil(equal / wave) * wave
-        task = Training(global_batch=batch, sequence=each, precision=self.task.precision)
+        task = Training(global_batch=int(batch), sequence=int(each), precision=self.task.precision)
         return estimate(self.model, self.train, task, strategy, stack=self.stack)
 
     def forward_s(self) -> float:
@@ -213,17 +184,7 @@ class Question:
         ]
         if any(part.illegal for part in parts):
             return math.inf
-        repeated, plain = (
-            float(
-                part.compute_s
-                + part.exposed_tp_s
-                + part.exposed_ep_s
-                + part.exposed_cp_s
-                + part.bubble_s
-            )
-            for part in parts
-        )
-        return repeated - plain
+        return _core.forward_pass_time_s(*(part.core for part in parts))
 
     # -------------------------------------------------------------------------------- rollout
     def replicas(self) -> int:
@@ -241,8 +202,9 @@ class Question:
         plan = serve(self.model, self.rollout, task, self.layout, engine=self.engine, replicas=1)
         if plan.verdict != "ok" or self.memory_share >= _USUAL_SHARE:
             return plan
-        kept = 1 - self.spared_bytes() / plan.memory_kv_cache_bytes
-        most = max(1, int(kept * plan.max_concurrency))
+        most = _core.running_sequences(
+            plan.max_concurrency, plan.memory_kv_cache_bytes, self.spared_bytes()
+        )
         return serve(
             self.model,
             self.rollout,
@@ -250,13 +212,13 @@ class Question:
             self.layout,
             engine=self.engine,
             replicas=1,
-            max_running_sequences=min(most, int(plan.max_running_sequences)),
+            max_running_sequences=min(int(most), int(plan.max_running_sequences)),
         )
 
     def spared_bytes(self) -> float:
         """Memory that the engine would take and its share leaves to others."""
         capacity = self.rollout.core.accelerator.memory_capacity_bytes
-        return float(max(0.0, _USUAL_SHARE - self.memory_share) * capacity)
+        return _core.spared_memory_bytes(_USUAL_SHARE, self.memory_share, capacity)
 
     def rollout_s(self, plan: Serving) -> float:
         """Until the last answer is complete: of the replica that has the longest one.
@@ -265,7 +227,9 @@ class Question:
         replicas run as full as they can.
         """
         if self.partial:
-            return float(self.task.sequences / (self.replicas() * plan.requests_per_s))
+            return _core.sustained_rollout_s(
+                self.task.sequences, self.replicas(), plan.requests_per_s
+            )
         answers = np.ceil(self.task.answers()[:: self.replicas()])
         order = np.random.default_rng(0).permutation(answers.size)
         prompts = np.full(answers.size, float(max(1, round(self.task.prompt_tokens))))
@@ -420,7 +384,7 @@ def joined(
         colocated=colocated,
         staleness=staleness,
         accelerators=q.train.accelerators + (0 if colocated else q.rollout.accelerators),
-        phases=Phases(*7 * (math.inf,)),
+        phases=_core.RlPhases.never(),
         step_time_s=math.inf,
         training=training,
         serving=serving,
@@ -438,22 +402,21 @@ def joined(
     if found.train_memory_bytes > training.memory_capacity_bytes:
         held, most = size_text(found.train_memory_bytes), size_text(training.memory_capacity_bytes)
         found = replace(found, verdict="out_of_memory", reason=f"training: {held} of {most}")
-    share = reference("learning").fraction(q.framework)
-    forward, copies = forward_s / share, 2 if q.task.critic else 1
-    phases = Phases(
+    passes = _core.RlPasses(
         rollout_s=rollout_s,
-        logprob_s=forward,
-        reference_s=forward if q.task.reference else 0.0,
-        critic_s=forward if q.task.critic else 0.0,
-        train_s=copies * q.task.optimizer_steps * float(training.step_time_s) / share,
+        forward_s=forward_s,
+        optimizer_step_s=training.step_time_s,
+        optimizer_steps=q.task.optimizer_steps,
+        reference=q.task.reference,
+        critic=q.task.critic,
+        learning_fraction=reference("learning").fraction(q.framework),
         refit_s=refit_time(
             q.model, q.rollout, q.layout, q.task.rollout_precision, colocated=colocated
         ),
         switch_s=switch_time(q.model, q.train) if colocated else 0.0,
     )
-    apart = max(phases.rollout_s, phases.learning_s)
-    busy = apart if staleness else phases.rollout_s + phases.learning_s
-    return replace(found, phases=phases, step_time_s=busy + phases.between_s)
+    phases = _core.rl_phases(passes)
+    return replace(found, phases=phases, step_time_s=_core.rl_step_time_s(phases, staleness))
 
 
 def _why(est: Estimate) -> str:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.tasks import Precision
 from scalemodel.serving.task import number_from_to
 
 Algorithm = Literal["grpo", "ppo", "dapo", "rloo"]
 _ALGORITHMS = ("grpo", "ppo", "dapo", "rloo")
-_STEPS = 200  # of a bisection: the last bit of a double is reached long before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,21 +122,10 @@ class Rl:
         >>> task.answers().tolist()
         [100.0, 100.0, 100.0, 100.0]
         """
-        number = count or self.sequences
         room = self.limit_tokens - self.prompt_tokens
-        if self.spread == 0 or self.generated_tokens >= room:
-            return np.full(number, float(self.generated_tokens))
-        places = (np.arange(number, dtype=np.float64) + 0.5) / number
-        normal = [NormalDist().inv_cdf(place) for place in places]
-        factors = np.exp(self.spread * np.array(normal))[::-1]
-        low, high = 0.0, 1.0
-        while np.minimum(high * factors, room).mean() < self.generated_tokens and high < room * 1e6:
-            high *= 2
-        for _ in range(_STEPS):
-            middle = (low + high) / 2
-            short = np.minimum(middle * factors, room).mean() < self.generated_tokens
-            low, high = (middle, high) if short else (low, middle)
-        return np.maximum(1.0, np.minimum(high * factors, room))
+        return _core.answer_lengths(
+            self.generated_tokens, room, self.spread, count or self.sequences
+        )
 
     def equal_length(self) -> float:
         """Length of equal sequences whose attention costs as much as that of the real ones.
@@ -146,12 +134,16 @@ class Rl:
         counts, so that tokens over sequences of E[l^2] / E[l] each cost the same. Measured within
         0.5 to 4.1 % of a step on one H200 (tests/benchmarks/packed_steps.py).
         """
-        lengths = self.prompt_tokens + self.answers()
-        return float((lengths**2).mean() / lengths.mean())
+        return self.sequence_lengths()[1]
 
     def mean_length(self) -> float:
         """Tokens of a sequence, prompt and answer, in the mean."""
-        return float(self.prompt_tokens + self.answers().mean())
+        return self.sequence_lengths()[0]
+
+    def sequence_lengths(self) -> tuple[float, float]:
+        """`mean_length` and `equal_length`."""
+        mean, equal = _core.sequence_lengths(self.prompt_tokens, self.answers())
+        return float(mean), float(equal)
 
 
 def whole_number(name: str, value: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.post_training.step import Phases, estimate_rl
+from scalemodel.post_training.step import estimate_rl
 from scalemodel.post_training.task import Rl
 from scalemodel.post_training.weights import refit_time
 from scalemodel.resolve.reader import Reader
@@ -202,7 +202,7 @@ def _predicted(row: Row) -> Prediction:
     return _shown(row, step.phases, step.step_time_s, notes)
 
 
-def _shown(row: Row, phases: Phases, step_time_s: float, notes: list[str]) -> Prediction:
+def _shown(row: Row, phases: _core.RlPhases, step_time_s: float, notes: list[str]) -> Prediction:
     """Phases as the framework's logs tell them: verl's asynchronous rollout is a wait."""
     rollout = phases.rollout_s
     waits = "verl" in row.text("framework").lower() and "async" in row.text("layout").lower()

@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "bindings/arrays.hpp"
+#include "bindings/bind.hpp"
+#include "bindings/record.hpp"
+#include "scalemodel/post_training/answers.hpp"
+#include "scalemodel/post_training/packing.hpp"
+#include "scalemodel/post_training/step.hpp"
+#include "scalemodel/post_training/weights.hpp"
+
+namespace scalemodel::bindings {
+namespace {
+
+py::array_t<double> column(const std::vector<double>& values) {
+  py::array_t<double> out(static_cast<py::ssize_t>(values.size()));
+  std::copy(values.begin(), values.end(), out.mutable_data());
+  return out;
+}
+
+void bind_answers(py::module_& m) {
+  m.def(
+      "answer_lengths",
+      [](double mean, double room, double spread, std::size_t count) {
+        return column(answer_lengths({mean, room, spread}, count));
+      },
+      py::arg("mean"), py::arg("room"), py::arg("spread"), py::arg("count"),
+      "Lengths of answers in tokens as even quantiles, the longest first.");
+  m.def(
+      "sequence_lengths",
+      [](double prompt_tokens, const NumberColumn& answers) {
+        const std::vector<double> tokens(answers.data(), answers.data() + answers.size());
+        const SequenceLengths found = sequence_lengths(prompt_tokens, tokens);
+        return py::make_tuple(found.mean, found.equal);
+      },
+      py::arg("prompt_tokens"), py::arg("answers"),
+      "Mean length of whole sequences, and that of equal ones of the same attention.");
+  m.def(
+      "packed_batch",
+      [](double mean, double equal, double sequences, double pack_tokens, int tp, int cp,
+         int replicas) {
+        const PackedBatch packed =
+            packed_batch({mean, equal}, sequences, pack_tokens, {tp, cp, replicas});
+        return py::make_tuple(packed.sequence, packed.micro_batch, packed.batch);
+      },
+      py::arg("mean"), py::arg("equal"), py::arg("sequences"), py::arg("pack_tokens"),
+      py::arg("tp"), py::arg("cp"), py::arg("replicas"),
+      "Tokens of a sequence, sequences of a pack and of a batch that stand for packed ones.");
+}
+
+void bind_weights(py::module_& m) {
+  bind_record<WeightSet>(m, "What is moved to every replica of an engine.");
+  bind_record<RefitCosts>(m, "Fixed times of new weights for an engine.");
+  bind_record<SwitchCosts>(m, "What accelerators that generate and train in turn set free.");
+  m.def(
+      "refit_time_s",
+      [](const WeightSet& weights, const Cluster& pool, int replica_ranks, bool colocated,
+         const RefitCosts& costs) {
+        return refit_time(weights, pool, replica_ranks, colocated, costs).base();
+      },
+      py::arg("weights"), py::arg("pool"), py::arg("replica_ranks"), py::arg("colocated"),
+      py::arg("costs"), "Seconds of new weights for all replicas.");
+  m.def(
+      "switch_time_s",
+      [](double parameters, const Cluster& pool, const SwitchCosts& costs) {
+        return switch_time(parameters, pool, costs).base();
+      },
+      py::arg("parameters"), py::arg("pool"), py::arg("costs"),
+      "Seconds for states to the host and back, and an engine that wakes.");
+}
+
+void bind_step(py::module_& m) {
+  bind_record<RlPasses>(m, "Which passes a step of reinforcement learning makes.");
+  bind_record<RlPhases>(m, "Seconds of the phases of a step of reinforcement learning.")
+      .def_static("never", &RlPhases::never, "Of a step that cannot run: infinite.")
+      .def_property_readonly(
+          "learning_s", [](const RlPhases& phases) { return phases.learning().base(); },
+          "Of the pool that trains: all passes over the answers.")
+      .def_property_readonly(
+          "between_s", [](const RlPhases& phases) { return phases.between().base(); },
+          "Neither pool works meanwhile: new weights, sleeping and waking.");
+  m.def("rl_phases", &rl_phases, py::arg("passes"), "The phases of a step from its passes.");
+  m.def(
+      "rl_step_time_s",
+      [](const RlPhases& phases, int staleness) { return rl_step_time(phases, staleness).base(); },
+      py::arg("phases"), py::arg("staleness"), "Seconds of a whole step.");
+  m.def(
+      "forward_pass_time_s",
+      [](const Estimate& repeated, const Estimate& saved) {
+        return forward_pass_time(repeated, saved).base();
+      },
+      py::arg("repeated"), py::arg("saved"), "One forward pass over what two estimates hold.");
+  m.def(
+      "learning_memory_bytes",
+      [](const Estimate& training, bool critic) {
+        return learning_memory(training, critic).base();
+      },
+      py::arg("training"), py::arg("critic"),
+      "Memory of an accelerator that trains, with the states of a critic.");
+  m.def(
+      "sustained_rollout_s",
+      [](double answers, double replicas, double answers_per_s) {
+        return sustained_rollout(answers, replicas, answers_per_s).base();
+      },
+      py::arg("answers"), py::arg("replicas"), py::arg("answers_per_s"),
+      "Seconds of answers of replicas that run as full as they can.");
+  m.def(
+      "running_sequences",
+      [](double sequences, double cache_bytes, double spared_bytes) {
+        return running_sequences(sequences, Bytes{cache_bytes}, Bytes{spared_bytes});
+      },
+      py::arg("sequences"), py::arg("cache_bytes"), py::arg("spared_bytes"),
+      "Running sequences that fit where a part of the cache is given to others.");
+  m.def(
+      "spared_memory_bytes",
+      [](double usual_share, double share, double capacity_bytes) {
+        return spared_memory(usual_share, share, Bytes{capacity_bytes}).base();
+      },
+      py::arg("usual_share"), py::arg("share"), py::arg("capacity_bytes"),
+      "Memory that the engine would take and its share leaves to others.");
+}
+
+}  // namespace
+
+void bind_post_training(py::module_& m) {
+  bind_answers(m);
+  bind_weights(m);
+  bind_step(m);
+}
+
+}  // namespace scalemodel::bindings

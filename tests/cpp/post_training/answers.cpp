@@ -1,0 +1,90 @@
+// Lengths of answers: quantiles against tables, means and cuts that hold for every input.
+#include "scalemodel/post_training/answers.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "scalemodel/post_training/packing.hpp"
+#include "support.hpp"
+
+namespace scalemodel {
+namespace {
+
+using testing::Approx;
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+TEST_CASE("published: quantiles of the normal distribution") {
+  // Wichura, Applied Statistics 37 (1988) 477, test values of PPND16.
+  CHECK(normal_quantile(0.25) == Approx(-0.6744897501960817));
+  CHECK(normal_quantile(0.001) == Approx(-3.090232306167814));
+  CHECK(normal_quantile(1e-20) == Approx(-9.262340089798408));
+}
+
+TEST_CASE("law: quantiles are odd around the middle and grow") {
+  CHECK(normal_quantile(0.5) == 0);
+  double before = normal_quantile(1e-12);
+  for (int i = 1; i < 1000; ++i) {
+    const double place = i / 1000.0, here = normal_quantile(place);
+    CHECK(here > before);
+    CHECK(here == Approx(-normal_quantile(1 - place)));
+    before = here;
+  }
+}
+
+TEST_CASE("law: cut lengths keep their mean, fall, and end at the room") {
+  for (const double spread : {0.0, 0.3, 0.8, 1.5, 3.0}) {
+    for (const double mean : {20.0, 500.0, 900.0, 1000.0}) {
+      const std::vector<double> tokens = answer_lengths({mean, 1000, spread}, 777);
+      CAPTURE(spread);
+      CAPTURE(mean);
+      CHECK(tokens.size() == 777);
+      CHECK(std::is_sorted(tokens.begin(), tokens.end(), std::greater<>{}));
+      CHECK(tokens.front() <= 1000);
+      CHECK(tokens.back() >= 1);
+      // A length below a token counts as one, which wide spreads and short answers have.
+      if (tokens.back() > 1) CHECK(mean_of(tokens) == Approx(mean));
+    }
+  }
+}
+
+TEST_CASE("by hand: lengths of 1 and 3 tokens attend as much as sequences of 2.5") {
+  // Four tokens, squares 1 + 9: 10 / 4, in the mean 2.
+  const SequenceLengths found = sequence_lengths(0, {1, 3});
+  CHECK(found.mean == 2);
+  CHECK(found.equal == Approx(2.5));
+  CHECK(sequence_lengths(5, {7, 7}).equal == Approx(12));
+}
+
+TEST_CASE("by hand: packs of equal sequences") {
+  // 100 sequences of 950 in the mean, 1,000 by attention; cp 2 and tp 4 divide 1,008 = 63 x 16.
+  // 95,000 tokens are 94.2 of them; 4,096 tokens hold 4; two replicas take waves of 8: 96.
+  const PackedBatch packed = packed_batch({950, 1000}, 100, 4096, {4, 2, 2});
+  CHECK(packed.sequence == 1008);
+  CHECK(packed.micro_batch == 4);
+  CHECK(packed.batch == 96);
+  // Five sequences of one replica are a pack that is not full.
+  CHECK(packed_batch({100, 100}, 5, 4096, {1, 1, 1}).micro_batch == 5);
+  CHECK(packed_batch({5000, 5000}, 3, 4096, {1, 1, 8}).batch == 8);
+}
+
+TEST_CASE("law: packs hold all tokens, and no more than a wave beside") {
+  for (int tp : {1, 2, 8}) {
+    for (int cp : {1, 2, 4}) {
+      for (int replicas : {1, 3, 16}) {
+        const SequenceLengths lengths{700, 901};
+        const PackedBatch packed = packed_batch(lengths, 333, 8192, {tp, cp, replicas});
+        const double wave = packed.micro_batch * replicas * packed.sequence;
+        CHECK(packed.batch * packed.sequence >= 333 * 700.0 - 1e-6);
+        CHECK(packed.batch * packed.sequence < 333 * 700.0 + wave);
+        CHECK(packed.sequence >= lengths.equal);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace scalemodel

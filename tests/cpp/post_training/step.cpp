@@ -1,0 +1,108 @@
+// A step of reinforcement learning: sums by hand, and laws of one pool and of two.
+#include "scalemodel/post_training/step.hpp"
+
+#include "scalemodel/post_training/weights.hpp"
+#include "support.hpp"
+
+namespace scalemodel {
+namespace {
+
+using testing::Approx;
+
+RlPasses plain() {
+  RlPasses passes;
+  passes.rollout = Seconds{60};
+  passes.forward = Seconds{5};
+  passes.optimizer_step = Seconds{8};
+  passes.optimizer_steps = 4;
+  passes.refit = Seconds{1};
+  passes.switching = Seconds{3};
+  return passes;
+}
+
+TEST_CASE("by hand: phases of a step in turn") {
+  RlPasses passes = plain();
+  const RlPhases phases = rl_phases(passes);
+  CHECK(phases.learning() == Seconds{5 + 4 * 8});
+  CHECK(rl_step_time(phases, 0) == Seconds{60 + 37 + 4});
+  CHECK(rl_step_time(phases, 1) == Seconds{60 + 4});
+  passes.reference = true;
+  CHECK(rl_phases(passes).learning() == Seconds{37 + 5});
+  passes.critic = true;
+  CHECK(rl_phases(passes).learning() == Seconds{42 + 5 + 32});
+}
+
+TEST_CASE("law: slower learning stretches every pass of it by the same and no other phase") {
+  RlPasses passes = plain();
+  passes.reference = passes.critic = true;
+  const RlPhases before = rl_phases(passes);
+  passes.learning_fraction = 0.5;
+  const RlPhases after = rl_phases(passes);
+  CHECK(after.learning() == 2 * before.learning());
+  CHECK(after.rollout == before.rollout);
+  CHECK(after.between() == before.between());
+}
+
+TEST_CASE("law: both pools at once take no longer than in turn, and no less than either") {
+  for (const double rollout : {1.0, 37.0, 500.0}) {
+    RlPasses passes = plain();
+    passes.rollout = Seconds{rollout};
+    const RlPhases phases = rl_phases(passes);
+    const Seconds once = rl_step_time(phases, 1);
+    CHECK(once <= rl_step_time(phases, 0));
+    CHECK(once >= phases.rollout);
+    CHECK(once >= phases.learning());
+  }
+}
+
+TEST_CASE("law: a forward pass is what repeating adds, wherever it is exposed") {
+  Estimate saved, repeated;
+  saved.compute = Seconds{6};
+  saved.exposed_dp = Seconds{9};
+  repeated = saved;
+  repeated.compute = Seconds{8};
+  repeated.exposed_tp = Seconds{0.5};
+  repeated.bubble = Seconds{0.25};
+  CHECK(forward_pass_time(repeated, saved) == Seconds{2.75});
+}
+
+TEST_CASE("by hand: memory of a critic, of a share, and answers in a steady state") {
+  Estimate training;
+  training.memory = 50 * unit::GB;
+  training.memory_weights = 10 * unit::GB;
+  training.memory_gradients = 5 * unit::GB;
+  training.memory_optimizer = 15 * unit::GB;
+  CHECK(learning_memory(training, false) == 50 * unit::GB);
+  CHECK(learning_memory(training, true) == 80 * unit::GB);
+  CHECK(spared_memory(0.9, 0.6, 80 * unit::GB).base() == Approx(24e9));
+  CHECK(spared_memory(0.9, 0.95, 80 * unit::GB) == 0 * unit::GB);
+  CHECK(running_sequences(100, 40 * unit::GB, 10 * unit::GB) == 75);
+  CHECK(running_sequences(100, 40 * unit::GB, 40 * unit::GB) == 1);
+  CHECK(sustained_rollout(2048, 16, 4) == Seconds{32});
+}
+
+TEST_CASE("by hand: new weights over links, and states to the host and back") {
+  Cluster pool;
+  pool.accelerators = 16;
+  pool.scale_up.domain = 8;
+  pool.scale_up.bandwidth = 400 * unit::GB / unit::s;
+  pool.scale_up.p2p_fraction = 0.5;
+  pool.fabric.bandwidth = 50 * unit::GB / unit::s;
+  pool.fabric.p2p_fraction = 0.8;
+  pool.accelerator.memory_bandwidth = 2000 * unit::GB / unit::s;
+  pool.accelerator.host_bandwidth = 32 * unit::GB / unit::s;
+  const WeightSet weights{8e9, 1000, Precision::bf16};
+  const RefitCosts costs{Seconds{0.1}, 100 * unit::us};
+  // Each receives a quarter of 16 GB over 40 GB/s; one pool of two domains all of it.
+  CHECK(refit_time(weights, pool, 4, false, costs).base() == Approx(0.1 + 0.1 + 0.1));
+  CHECK(refit_time(weights, pool, 4, true, costs).base() == Approx(0.1 + 0.1 + 0.4));
+  pool.accelerators = 8;
+  CHECK(refit_time(weights, pool, 4, true, costs).base() == Approx(0.1 + 0.1 + 0.08));
+  pool.scale_up.bandwidth = pool.fabric.bandwidth = BytesPerSecond{0};
+  CHECK(refit_time(weights, pool, 1, true, costs).base() == Approx(0.1 + 0.1 + 0.016));
+  // 16 bytes of 8e9 parameters over 8 accelerators, there and back at 32 GB/s.
+  CHECK(switch_time(8e9, pool, {Bytes{16}, Seconds{2}}).base() == Approx(1 + 2));
+}
+
+}  // namespace
+}  // namespace scalemodel
