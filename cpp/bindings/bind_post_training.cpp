@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,7 @@ void bind_weights(py::module_& m) {
 }
 
 void bind_step(py::module_& m) {
+  bind_record<DynamicSampling>(m, "Prompts that are rejected and drawn again (DAPO).");
   bind_record<RlPasses>(m, "Which passes a step of reinforcement learning makes.");
   bind_record<RlPhases>(m, "Seconds of the phases of a step of reinforcement learning.")
       .def_static("never", &RlPhases::never, "Of a step that cannot run: infinite.")
@@ -83,8 +85,19 @@ void bind_step(py::module_& m) {
   m.def("rl_phases", &rl_phases, py::arg("passes"), "The phases of a step from its passes.");
   m.def(
       "rl_step_time_s",
-      [](const RlPhases& phases, int staleness) { return rl_step_time(phases, staleness).base(); },
-      py::arg("phases"), py::arg("staleness"), "Seconds of a whole step.");
+      [](const RlPhases& phases, double sustained_s, int staleness) {
+        return rl_step_time(phases, Seconds{sustained_s}, staleness).base();
+      },
+      py::arg("phases"), py::arg("sustained_s"), py::arg("staleness"), "Seconds of a whole step.");
+  m.def(
+      "rollout_period_s",
+      [](double rollout_s, double sustained_s, int staleness) {
+        return rollout_period(Seconds{rollout_s}, Seconds{sustained_s}, staleness).base();
+      },
+      py::arg("rollout_s"), py::arg("sustained_s"), py::arg("staleness"),
+      "Seconds of the rollout pool from step to step.");
+  m.def("sampling_rounds", &sampling_rounds, py::arg("sampling"),
+        "Rounds of generation until enough prompts are accepted.");
   m.def(
       "forward_pass_time_s",
       [](const Estimate& repeated, const Estimate& saved) {
@@ -93,18 +106,18 @@ void bind_step(py::module_& m) {
       py::arg("repeated"), py::arg("saved"), "One forward pass over what two estimates hold.");
   m.def(
       "learning_memory_bytes",
-      [](const Estimate& training, bool critic) {
-        return learning_memory(training, critic).base();
+      [](const Estimate& training, const std::optional<Estimate>& critic) {
+        return learning_memory(training, critic ? &*critic : nullptr).base();
       },
-      py::arg("training"), py::arg("critic"),
+      py::arg("training"), py::arg("critic") = py::none(),
       "Memory of an accelerator that trains, with the states of a critic.");
   m.def(
       "sustained_rollout_s",
-      [](double answers, double replicas, double answers_per_s) {
-        return sustained_rollout(answers, replicas, answers_per_s).base();
+      [](double answers, double replicas, double answers_per_s, double accepted_fraction) {
+        return sustained_rollout(answers, replicas, answers_per_s, accepted_fraction).base();
       },
       py::arg("answers"), py::arg("replicas"), py::arg("answers_per_s"),
-      "Seconds of answers of replicas that run as full as they can.");
+      py::arg("accepted_fraction"), "Seconds of answers of replicas that run as full as they can.");
   m.def(
       "running_sequences",
       [](double sequences, double cache_bytes, double spared_bytes) {

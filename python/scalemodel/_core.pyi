@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RefitCosts', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'canonical', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'kernel_work', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'packed_batch', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'rank_imbalance', 'reasons', 'recorded_group', 'refit_time_s', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_step_time_s', 'route_flows', 'run_network', 'running_sequences', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'sequence_lengths', 'serving_power_w', 'simulate_best', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RefitCosts', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'canonical', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'kernel_work', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'packed_batch', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'rank_imbalance', 'reasons', 'recorded_group', 'refit_time_s', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'sequence_lengths', 'serving_power_w', 'simulate_best', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -5006,6 +5006,45 @@ class SwitchCosts:
         """
         waking the engine and its cache
         """
+class DynamicSampling:
+    """
+    Prompts that are rejected and drawn again (DAPO).
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: DynamicSampling) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, accepted_fraction: float = 1.0, oversampling: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> DynamicSampling:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def accepted_fraction(self) -> float:
+        """
+        of prompts, whose answers differ in reward
+        """
+    @property
+    def oversampling(self) -> float:
+        """
+        prompts of a round over those of a step
+        """
 class RlPasses:
     """
     Which passes a step of reinforcement learning makes.
@@ -5021,7 +5060,7 @@ class RlPasses:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, rollout_s: float = 0.0, forward_s: float = 0.0, optimizer_step_s: float = 0.0, optimizer_steps: float = 1.0, reference: bool = False, critic: bool = False, learning_fraction: float = 1.0, refit_s: float = 0.0, switch_s: float = 0.0) -> None:
+    def __init__(self, *, round_s: float = 0.0, sustained_s: float = 0.0, partial: bool = False, sampling: DynamicSampling = ..., forward_s: float = 0.0, reward_forward_s: float = 0.0, critic_forward_s: float = 0.0, optimizer_step_s: float = 0.0, critic_step_s: float = 0.0, optimizer_steps: float = 1.0, logprob: bool = True, reference: bool = False, learning_fraction: float = 1.0, refit_s: float = 0.0, switch_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -5036,14 +5075,19 @@ class RlPasses:
         Field names and values.
         """
     @property
-    def critic(self) -> bool:
+    def critic_forward_s(self) -> float:
         """
-        a model of the policy's size scores and learns
+        of a critic; 0 = none
+        """
+    @property
+    def critic_step_s(self) -> float:
+        """
+        one update of the critic
         """
     @property
     def forward_s(self) -> float:
         """
-        one forward pass over all answers
+        one forward pass over the answers of a step
         """
     @property
     def learning_fraction(self) -> float:
@@ -5051,14 +5095,24 @@ class RlPasses:
         speed of scoring and training over that of pre-training
         """
     @property
+    def logprob(self) -> bool:
+        """
+        of the policy; else the engine hands on its own
+        """
+    @property
     def optimizer_step_s(self) -> float:
         """
-        one update of the weights
+        one update of the policy
         """
     @property
     def optimizer_steps(self) -> float:
         """
         updates of a step
+        """
+    @property
+    def partial(self) -> bool:
+        """
+        generation goes on over updates of the weights
         """
     @property
     def reference(self) -> bool:
@@ -5071,9 +5125,24 @@ class RlPasses:
         new weights for the engine
         """
     @property
-    def rollout_s(self) -> float:
+    def reward_forward_s(self) -> float:
         """
-        until the last answer
+        of a reward model; 0 = verified
+        """
+    @property
+    def round_s(self) -> float:
+        """
+        of generation, until the last answer
+        """
+    @property
+    def sampling(self) -> DynamicSampling:
+        """
+        prompts that are rejected and drawn again
+        """
+    @property
+    def sustained_s(self) -> float:
+        """
+        of generation by replicas as full as can be
         """
     @property
     def switch_s(self) -> float:
@@ -5100,7 +5169,7 @@ class RlPhases:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, rollout_s: float = 0.0, logprob_s: float = 0.0, reference_s: float = 0.0, critic_s: float = 0.0, train_s: float = 0.0, refit_s: float = 0.0, switch_s: float = 0.0) -> None:
+    def __init__(self, *, rollout_s: float = 0.0, reward_s: float = 0.0, logprob_s: float = 0.0, reference_s: float = 0.0, critic_s: float = 0.0, train_s: float = 0.0, refit_s: float = 0.0, switch_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -5143,6 +5212,11 @@ class RlPhases:
     def refit_s(self) -> float:
         """
         new weights for the engine
+        """
+    @property
+    def reward_s(self) -> float:
+        """
+        scores of a reward model
         """
     @property
     def rollout_s(self) -> float:
@@ -6764,7 +6838,7 @@ def kernel_work(kind: str, sizes: collections.abc.Sequence[typing.Annotated[nump
     """
     Flop, bytes, steps, pieces and flop of the core of calls of a kind of kernel, a row each.
     """
-def learning_memory_bytes(training: Estimate, critic: bool) -> float:
+def learning_memory_bytes(training: Estimate, critic: Estimate | None = None) -> float:
     """
     Memory of an accelerator that trains, with the states of a critic.
     """
@@ -6940,9 +7014,13 @@ def rl_phases(passes: RlPasses) -> RlPhases:
     """
     The phases of a step from its passes.
     """
-def rl_step_time_s(phases: RlPhases, staleness: typing.SupportsInt | typing.SupportsIndex) -> float:
+def rl_step_time_s(phases: RlPhases, sustained_s: typing.SupportsFloat | typing.SupportsIndex, staleness: typing.SupportsInt | typing.SupportsIndex) -> float:
     """
     Seconds of a whole step.
+    """
+def rollout_period_s(rollout_s: typing.SupportsFloat | typing.SupportsIndex, sustained_s: typing.SupportsFloat | typing.SupportsIndex, staleness: typing.SupportsInt | typing.SupportsIndex) -> float:
+    """
+    Seconds of the rollout pool from step to step.
     """
 def route_flows(graph: LinkGraph, flows: Flows, options: RouteOptions, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
     """
@@ -6955,6 +7033,10 @@ def run_network(graph: LinkGraph, flows: Flows, options: RouteOptions, schedules
 def running_sequences(sequences: typing.SupportsFloat | typing.SupportsIndex, cache_bytes: typing.SupportsFloat | typing.SupportsIndex, spared_bytes: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Running sequences that fit where a part of the cache is given to others.
+    """
+def sampling_rounds(sampling: DynamicSampling) -> float:
+    """
+    Rounds of generation until enough prompts are accepted.
     """
 def scaling_efficiency(tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], reference_tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], reference_accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> typing.Any:
     """
@@ -7024,7 +7106,7 @@ def streaming_time_s(accelerator: Accelerator, kernel: StreamingKernel, rows: ty
     """
     Seconds of one operation over matrices, one per row.
     """
-def sustained_rollout_s(answers: typing.SupportsFloat | typing.SupportsIndex, replicas: typing.SupportsFloat | typing.SupportsIndex, answers_per_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
+def sustained_rollout_s(answers: typing.SupportsFloat | typing.SupportsIndex, replicas: typing.SupportsFloat | typing.SupportsIndex, answers_per_s: typing.SupportsFloat | typing.SupportsIndex, accepted_fraction: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Seconds of answers of replicas that run as full as they can.
     """

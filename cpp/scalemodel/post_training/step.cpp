@@ -15,13 +15,18 @@ Seconds repeatable(const Estimate& step) {
 
 RlPhases rl_phases(const RlPasses& passes) {
   const Seconds scored = passes.forward / passes.learning_fraction;
-  const double models = passes.critic ? 2 : 1;
   RlPhases phases;
-  phases.rollout = passes.rollout;
-  phases.logprob = scored;
+  const double rounds = sampling_rounds(passes.sampling);
+  phases.rollout = passes.partial ? passes.sustained : rounds * passes.round;
+  // What is rejected is scored all the same: its rewards are why.
+  const double drawn = passes.partial ? 1 / passes.sampling.accepted_fraction
+                                      : rounds * passes.sampling.oversampling;
+  phases.reward = drawn * passes.reward_forward / passes.learning_fraction;
+  if (passes.logprob) phases.logprob = scored;
   if (passes.reference) phases.reference = scored;
-  if (passes.critic) phases.critic = scored;
-  phases.train = models * passes.optimizer_steps * passes.optimizer_step / passes.learning_fraction;
+  phases.critic = passes.critic_forward / passes.learning_fraction;
+  phases.train = passes.optimizer_steps * (passes.optimizer_step + passes.critic_step) /
+                 passes.learning_fraction;
   phases.refit = passes.refit;
   phases.switching = passes.switching;
   return phases;
@@ -31,10 +36,10 @@ Seconds forward_pass_time(const Estimate& repeated, const Estimate& saved) {
   return repeatable(repeated) - repeatable(saved);
 }
 
-Bytes learning_memory(const Estimate& training, bool critic) {
-  const Bytes states =
-      training.memory_weights + training.memory_gradients + training.memory_optimizer;
-  return training.memory + (critic ? states : Bytes{0});
+Bytes learning_memory(const Estimate& training, const Estimate* critic) {
+  if (critic == nullptr) return training.memory;
+  return training.memory + critic->memory_weights + critic->memory_gradients +
+         critic->memory_optimizer;
 }
 
 double running_sequences(double sequences, Bytes cache, Bytes spared) {

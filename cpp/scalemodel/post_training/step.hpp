@@ -1,6 +1,8 @@
 // A step of reinforcement learning: its phases and how two pools share it.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "scalemodel/base/quantity.hpp"
@@ -9,14 +11,37 @@
 
 namespace scalemodel {
 
+/// Dynamic sampling: prompts whose answers are all right or all wrong teach nothing and are drawn
+/// again. A round draws `oversampling` times the prompts of a step, and rounds follow one another
+/// until enough are accepted. Source: Yu et al., DAPO, arXiv 2503.14476, section 3.2.
+struct DynamicSampling {
+  double accepted_fraction = 1;  ///< of prompts, whose answers differ in reward
+  double oversampling = 1;       ///< prompts of a round over those of a step
+
+  bool operator==(const DynamicSampling&) const = default;
+};
+
+/// Rounds until the expected number of accepted prompts is that of a step.
+inline double sampling_rounds(const DynamicSampling& sampling) {
+  // A product that is one but for rounding needs no second round.
+  const double yield = sampling.accepted_fraction * sampling.oversampling;
+  return std::max(1.0, std::ceil(1 / yield - 1e-9));
+}
+
 /// Which passes a step makes over its answers, and what each takes alone.
 struct RlPasses {
-  Seconds rollout;               ///< until the last answer that the step waits for
-  Seconds forward;               ///< one forward pass of the policy over all answers
-  Seconds optimizer_step;        ///< one update, forward and backward
+  Seconds round;         ///< of generation: until the last answer that the step waits for
+  Seconds sustained;     ///< of generation by replicas that run as full as they can
+  bool partial = false;  ///< no step waits for its last answer: generation goes on over updates
+  DynamicSampling sampling;
+  Seconds forward;               ///< one forward pass of the policy over the answers of a step
+  Seconds reward_forward;        ///< the same of a reward model; 0 = answers are verified
+  Seconds critic_forward;        ///< the same of a critic; 0 = no critic
+  Seconds optimizer_step;        ///< one update of the policy, forward and backward
+  Seconds critic_step;           ///< one update of the critic
   double optimizer_steps = 1;    ///< updates of a step
+  bool logprob = true;           ///< of the policy; else the engine hands on its own
   bool reference = false;        ///< log-probabilities of a reference model
-  bool critic = false;           ///< a model of the policy's size scores and learns
   double learning_fraction = 1;  ///< speed of scoring and training over that of pre-training
   Seconds refit;                 ///< new weights for the engine
   Seconds switching;             ///< states to the host and back, an engine that wakes
@@ -26,18 +51,28 @@ struct RlPasses {
 
 /// Seconds of the phases of a step.
 struct RlPhases {
-  Seconds rollout, logprob, reference, critic, train, refit, switching;
+  Seconds rollout, reward, logprob, reference, critic, train, refit, switching;
 
   /// Of a step that cannot run.
   static constexpr RlPhases never() {
     constexpr Seconds kNever{kInfinity};
-    return {kNever, kNever, kNever, kNever, kNever, kNever, kNever};
+    return {kNever, kNever, kNever, kNever, kNever, kNever, kNever, kNever};
   }
   /// Of the pool that trains: all passes over the answers.
-  constexpr Seconds learning() const { return logprob + reference + critic + train; }
+  constexpr Seconds learning() const { return reward + logprob + reference + critic + train; }
   /// Neither pool works meanwhile.
   constexpr Seconds between() const { return refit + switching; }
   bool operator==(const RlPhases&) const = default;
+};
+
+template <>
+struct RecordOf<DynamicSampling> {
+  static constexpr std::string_view name = "DynamicSampling";
+  using T = DynamicSampling;
+  static constexpr std::tuple fields{
+      field("accepted_fraction", &T::accepted_fraction, 1e-3, 1,
+            "of prompts, whose answers differ in reward"),
+      field("oversampling", &T::oversampling, 1, 1e3, "prompts of a round over those of a step")};
 };
 
 template <>
@@ -45,12 +80,18 @@ struct RecordOf<RlPasses> {
   static constexpr std::string_view name = "RlPasses";
   using T = RlPasses;
   static constexpr std::tuple fields{
-      field("rollout_s", &T::rollout, 0, 1e12, "until the last answer"),
-      field("forward_s", &T::forward, 0, 1e12, "one forward pass over all answers"),
-      field("optimizer_step_s", &T::optimizer_step, 0, 1e12, "one update of the weights"),
+      field("round_s", &T::round, 0, 1e12, "of generation, until the last answer"),
+      field("sustained_s", &T::sustained, 0, 1e12, "of generation by replicas as full as can be"),
+      field("partial", &T::partial, "generation goes on over updates of the weights"),
+      field("sampling", &T::sampling, "prompts that are rejected and drawn again"),
+      field("forward_s", &T::forward, 0, 1e12, "one forward pass over the answers of a step"),
+      field("reward_forward_s", &T::reward_forward, 0, 1e12, "of a reward model; 0 = verified"),
+      field("critic_forward_s", &T::critic_forward, 0, 1e12, "of a critic; 0 = none"),
+      field("optimizer_step_s", &T::optimizer_step, 0, 1e12, "one update of the policy"),
+      field("critic_step_s", &T::critic_step, 0, 1e12, "one update of the critic"),
       field("optimizer_steps", &T::optimizer_steps, 1, 1e9, "updates of a step"),
+      field("logprob", &T::logprob, "of the policy; else the engine hands on its own"),
       field("reference", &T::reference, "log-probabilities of a reference model"),
-      field("critic", &T::critic, "a model of the policy's size scores and learns"),
       field("learning_fraction", &T::learning_fraction, 1e-3, 10,
             "speed of scoring and training over that of pre-training"),
       field("refit_s", &T::refit, 0, 1e12, "new weights for the engine"),
@@ -63,6 +104,7 @@ struct RecordOf<RlPhases> {
   using T = RlPhases;
   static constexpr std::tuple fields{
       field("rollout_s", &T::rollout, 0, 1e12, "generation"),
+      field("reward_s", &T::reward, 0, 1e12, "scores of a reward model"),
       field("logprob_s", &T::logprob, 0, 1e12, "log-probabilities of the policy"),
       field("reference_s", &T::reference, 0, 1e12, "log-probabilities of the reference"),
       field("critic_s", &T::critic, 0, 1e12, "scores of the critic"),
@@ -74,11 +116,20 @@ struct RecordOf<RlPhases> {
 /// The phases of a step from its passes.
 RlPhases rl_phases(const RlPasses& passes);
 
+/// Seconds of the rollout pool from step to step. With answers that may be `staleness` steps older
+/// than the weights they train, as many batches are under way at once: each may take that many
+/// steps until its last answer, while replicas, filled with answers of the others, do the work of
+/// one step in `sustained`.
+constexpr Seconds rollout_period(Seconds rollout, Seconds sustained, int staleness) {
+  return staleness > 1 ? min(rollout, max(sustained, rollout / staleness)) : rollout;
+}
+
 /// A whole step. Phases follow one another on the same accelerators, and where the answers must be
 /// of the newest weights; with staleness both pools work at once and the longer one decides.
-constexpr Seconds rl_step_time(const RlPhases& phases, int staleness) {
+constexpr Seconds rl_step_time(const RlPhases& phases, Seconds sustained, int staleness) {
+  const Seconds rollout = rollout_period(phases.rollout, sustained, staleness);
   const Seconds busy =
-      staleness > 0 ? max(phases.rollout, phases.learning()) : phases.rollout + phases.learning();
+      staleness > 0 ? max(rollout, phases.learning()) : rollout + phases.learning();
   return busy + phases.between();
 }
 
@@ -86,12 +137,13 @@ constexpr Seconds rl_step_time(const RlPhases& phases, int staleness) {
 /// to a step that saves everything.
 Seconds forward_pass_time(const Estimate& repeated, const Estimate& saved);
 
-/// Memory of an accelerator that trains: its estimate, and the states of a critic beside them.
-Bytes learning_memory(const Estimate& training, bool critic);
+/// Memory of an accelerator that trains: its estimate, and the states of a critic, if any, beside.
+Bytes learning_memory(const Estimate& training, const Estimate* critic);
 
-/// Answers of replicas that run as full as they can, where no step waits for the last one.
-constexpr Seconds sustained_rollout(double answers, double replicas, double answers_per_s) {
-  return Seconds{answers / (replicas * answers_per_s)};
+/// Accepted answers of replicas that run as full as they can, where no step waits for the last one.
+constexpr Seconds sustained_rollout(double answers, double replicas, double answers_per_s,
+                                    double accepted_fraction) {
+  return Seconds{answers / (accepted_fraction * replicas * answers_per_s)};
 }
 
 /// Running sequences that fit where the engine gives `spared` bytes of its cache to others, of the

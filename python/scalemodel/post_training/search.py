@@ -10,10 +10,11 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import percent_text, time_text
-from scalemodel.estimator.estimate import Estimate
 from scalemodel.post_training.step import (
     FRAMEWORKS,
     Framework,
+    Generation,
+    Learning,
     Question,
     RlEstimate,
     generated,
@@ -27,7 +28,6 @@ from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
 from scalemodel.search.search import search
 from scalemodel.serving.plan import ranks_of
-from scalemodel.serving.serve import Serving
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +79,7 @@ class RlRanking(Sequence[RlEstimate]):
         if best.colocated or not best.staleness:
             share = best.phases.rollout_s / best.step_time_s
             return f"phases in turn: rollout takes {percent_text(share)} of the step"
-        rollout, learning = best.phases.rollout_s, best.phases.learning_s
+        rollout, learning = best.rollout_period_s, best.phases.learning_s
         pool = "rollout" if rollout >= learning else "training"
         idle = abs(rollout - learning)
         return f"{pool} decides: the other pool waits {time_text(idle)} of each step"
@@ -221,8 +221,8 @@ class _Tried:
     ) -> None:
         self._base, self._strategies, self._layouts = base, strategies, layouts
         self._whole = base.train
-        self._learned: dict[tuple[int, _core.Strategy], tuple[Estimate, float]] = {}
-        self._generated: dict[tuple[int, _core.ServingLayout, float], tuple[Serving, float]] = {}
+        self._learned: dict[tuple[int, _core.Strategy], Learning] = {}
+        self._generated: dict[tuple[int, _core.ServingLayout, float], Generation] = {}
         self._found: dict[int, list[_core.Strategy]] = {}
 
     def steps(self, splits: Sequence[int], staleness: Sequence[int]) -> Iterator[RlEstimate]:
@@ -250,13 +250,13 @@ class _Tried:
                 for lag in staleness:
                     yield joined(q, *halves, colocated=colocated, staleness=lag)
 
-    def _learning(self, q: Question) -> tuple[Estimate, float]:
+    def _learning(self, q: Question) -> Learning:
         key = (len_of(q.train), q.strategy)
         if key not in self._learned:
             self._learned[key] = learned(q)
         return self._learned[key]
 
-    def _generation(self, q: Question) -> tuple[Serving, float]:
+    def _generation(self, q: Question) -> Generation:
         key = (len_of(q.rollout), q.layout, q.memory_share)
         if key not in self._generated:
             self._generated[key] = generated(q)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -53,8 +53,13 @@ class RlEstimate:
     step_time_s : float
         Of a whole step: the sum where one phase waits for the other, else the longer of both pools
         with the new weights.
+    rollout_period_s : float
+        Of the pool that generates from step to step: less than its phase where staleness lets
+        several batches be under way.
     training, serving : Estimate, Serving
         One optimizer step, and one replica of the engine.
+    critic : Estimate or None
+        One optimizer step of the critic.
     rollout_memory_bytes : float
         Of an accelerator of the engine, by its share of memory.
     verdict, reason : str
@@ -77,19 +82,23 @@ class RlEstimate:
     accelerators: int
     phases: _core.RlPhases
     step_time_s: float
+    rollout_period_s: float
     training: Estimate
     serving: Serving
     rollout_memory_bytes: float
     verdict: str
     reason: str = ""
+    critic: Estimate | None = None
 
     @property
     def train_memory_bytes(self) -> float:
         """Of the fullest accelerator that trains, with the states of a critic.
 
-        A reference waits on the host (NVIDIA-NeMo/RL, verl: its weights are offloaded).
+        A reference and a reward model wait on the host between their passes (NVIDIA-NeMo/RL, verl:
+        weights of frozen models are offloaded).
         """
-        return _core.learning_memory_bytes(self.training.core, self.task.critic)
+        critic = None if self.critic is None else self.critic.core
+        return _core.learning_memory_bytes(self.training.core, critic)
 
     @property
     def samples_per_s(self) -> float:
@@ -105,7 +114,7 @@ class RlEstimate:
         """Phases in order: phase, pool, time_s. Pools that run beside each other overlap."""
         import pandas as pd
 
-        pools = ("rollout", "training", "training", "training", "training", "both", "both")
+        pools = ("rollout", *5 * ("training",), "both", "both")
         rows = [
             (name.removesuffix("_s"), "both" if self.colocated else pool, seconds)
             for (name, seconds), pool in zip(self.phases.to_dict().items(), pools, strict=True)
@@ -155,6 +164,10 @@ class Question:
     framework: str
 
     # ------------------------------------------------------------------------------- training
+    def of(self, model: ModelLike) -> Question:
+        """The same of another model that scores or learns."""
+        return replace(self, model=resolve.model(model))
+
     def step(
         self, sequences: int, *, micro_batch: int = 1, recompute: str | None = None
     ) -> Estimate:
@@ -220,17 +233,19 @@ class Question:
         capacity = self.rollout.core.accelerator.memory_capacity_bytes
         return _core.spared_memory_bytes(_USUAL_SHARE, self.memory_share, capacity)
 
-    def rollout_s(self, plan: Serving) -> float:
-        """Until the last answer is complete: of the replica that has the longest one.
+    def sustained_s(self, plan: Serving) -> float:
+        """Of the answers of a step, by replicas that run as full as they can."""
+        return _core.sustained_rollout_s(
+            self.task.sequences,
+            self.replicas(),
+            plan.requests_per_s,
+            self.task.accepted_fraction,
+        )
 
-        Partial rollouts wait for no last answer: what is unfinished goes on in the next step, and
-        replicas run as full as they can.
-        """
-        if self.partial:
-            return _core.sustained_rollout_s(
-                self.task.sequences, self.replicas(), plan.requests_per_s
-            )
-        answers = np.ceil(self.task.answers()[:: self.replicas()])
+    def round_s(self, plan: Serving) -> float:
+        """Until the last answer of a round is complete: of the replica that has the longest one."""
+        number = math.ceil(self.task.sequences * self.task.oversampling)
+        answers = np.ceil(self.task.answers(number)[:: self.replicas()])
         order = np.random.default_rng(0).permutation(answers.size)
         prompts = np.full(answers.size, float(max(1, round(self.task.prompt_tokens))))
         stream = RequestStream(np.zeros(answers.size), prompts, answers[order])
@@ -287,7 +302,8 @@ def estimate_rl(
     rollout : cluster, optional
         Accelerators that generate; those that train when left out (colocated).
     staleness : int
-        Steps that answers may be older than the weights; needs `rollout`.
+        Steps that answers may be older than the weights, and batches of them under way at once;
+        needs `rollout`.
     engine : str
         As in `scalemodel.serve`.
     memory_share : float
@@ -356,29 +372,74 @@ def estimate_rl(
     return joined(q, learned(q), generated(q), colocated=colocated, staleness=lag)
 
 
-def learned(q: Question) -> tuple[Estimate, float]:
-    """An optimizer step, and seconds of a forward pass over all answers."""
+class Learning(NamedTuple):
+    """The pool that trains.
+
+    Attributes
+    ----------
+    training, critic : Estimate, Estimate or None
+        An optimizer step of either model.
+    forward_s, critic_forward_s, reward_forward_s : float
+        Passes over all answers of a step; 0: there is no such model.
+    obstacle : str
+        Which frozen or second model the layout does not cut, and why.
+    """
+
+    training: Estimate
+    critic: Estimate | None
+    forward_s: float
+    critic_forward_s: float
+    reward_forward_s: float
+    obstacle: str = ""
+
+
+class Generation(NamedTuple):
+    """The pool that generates: a replica, seconds of a round, and of a step's answers sustained."""
+
+    serving: Serving
+    round_s: float
+    sustained_s: float
+
+
+def learned(q: Question) -> Learning:
+    """An optimizer step of every model that learns, and a forward pass of every one that scores."""
     training = q.step(q.task.batch)
-    return training, math.inf if training.illegal else q.forward_s()
+    if training.illegal:
+        return Learning(training, None, math.inf, math.inf, math.inf)
+    forward_s = q.forward_s()
+    critic, critic_s, reward_s, obstacle = None, 0.0, 0.0, ""
+    if q.task.critic:
+        second = q if q.task.critic_model is None else q.of(q.task.critic_model)
+        critic, critic_s = second.step(q.task.batch), second.forward_s()
+        obstacle = f"critic: {_why(critic)}" if critic.illegal else ""
+    if q.task.reward_model is not None:
+        frozen = q.of(q.task.reward_model)
+        reward_s = frozen.forward_s()
+        if math.isinf(reward_s):
+            obstacle = f"reward_model: {_why(frozen.step(q.task.batch))}"
+    return Learning(training, critic, forward_s, critic_s, reward_s, obstacle)
 
 
-def generated(q: Question) -> tuple[Serving, float]:
+def generated(q: Question) -> Generation:
     """A replica of the engine, and seconds until the answers are there."""
     serving = q.served()
-    runs = serving.verdict == "ok" and q.spared_bytes() < serving.memory_kv_cache_bytes
-    return serving, q.rollout_s(serving) if runs else math.inf
+    if serving.verdict != "ok" or q.spared_bytes() >= serving.memory_kv_cache_bytes:
+        return Generation(serving, math.inf, math.inf)
+    sustained = q.sustained_s(serving)
+    # Partial rollouts wait for no last answer: what is unfinished goes on in the next step.
+    return Generation(serving, sustained if q.partial else q.round_s(serving), sustained)
 
 
 def joined(
     q: Question,
-    learning: tuple[Estimate, float],
-    generation: tuple[Serving, float],
+    learning: Learning,
+    generation: Generation,
     *,
     colocated: bool,
     staleness: int,
 ) -> RlEstimate:
     """The step of both pools."""
-    (training, forward_s), (serving, rollout_s) = learning, generation
+    training, serving = learning.training, generation.serving
     found = RlEstimate(
         task=q.task,
         colocated=colocated,
@@ -386,7 +447,9 @@ def joined(
         accelerators=q.train.accelerators + (0 if colocated else q.rollout.accelerators),
         phases=_core.RlPhases.never(),
         step_time_s=math.inf,
+        rollout_period_s=math.inf,
         training=training,
+        critic=learning.critic,
         serving=serving,
         rollout_memory_bytes=float(serving.memory_bytes or math.inf) - q.spared_bytes(),
         verdict=str(training.verdict),
@@ -394,21 +457,29 @@ def joined(
     )
     if serving.verdict != "ok":
         return replace(found, verdict=str(serving.verdict), reason="rollout: no replica fits")
-    if math.isinf(rollout_s):
+    if math.isinf(generation.round_s):
         reason = f"rollout: memory_share={q.memory_share:g} holds weights, but no cache"
         return replace(found, verdict="out_of_memory", reason=reason)
     if training.illegal:
         return found
+    if learning.obstacle:
+        return replace(found, verdict="illegal:second_model", reason=learning.obstacle)
     if found.train_memory_bytes > training.memory_capacity_bytes:
         held, most = size_text(found.train_memory_bytes), size_text(training.memory_capacity_bytes)
         found = replace(found, verdict="out_of_memory", reason=f"training: {held} of {most}")
     passes = _core.RlPasses(
-        rollout_s=rollout_s,
-        forward_s=forward_s,
+        round_s=generation.round_s,
+        sustained_s=generation.sustained_s,
+        partial=q.partial,
+        sampling=q.task.sampling,
+        forward_s=learning.forward_s,
+        reward_forward_s=learning.reward_forward_s,
+        critic_forward_s=learning.critic_forward_s,
         optimizer_step_s=training.step_time_s,
+        critic_step_s=0.0 if learning.critic is None else learning.critic.step_time_s,
         optimizer_steps=q.task.optimizer_steps,
+        logprob=q.task.logprob,
         reference=q.task.reference,
-        critic=q.task.critic,
         learning_fraction=reference("learning").fraction(q.framework),
         refit_s=refit_time(
             q.model, q.rollout, q.layout, q.task.rollout_precision, colocated=colocated
@@ -416,7 +487,13 @@ def joined(
         switch_s=switch_time(q.model, q.train) if colocated else 0.0,
     )
     phases = _core.rl_phases(passes)
-    return replace(found, phases=phases, step_time_s=_core.rl_step_time_s(phases, staleness))
+    sustained = generation.sustained_s
+    return replace(
+        found,
+        phases=phases,
+        step_time_s=_core.rl_step_time_s(phases, sustained, staleness),
+        rollout_period_s=_core.rollout_period_s(phases.rollout_s, sustained, staleness),
+    )
 
 
 def _why(est: Estimate) -> str:

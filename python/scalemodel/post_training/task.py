@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.tasks import Precision
 from scalemodel.serving.task import number_from_to
 
@@ -40,8 +41,17 @@ class Rl:
     algorithm : str
         ``"grpo"``, ``"dapo"``, ``"rloo"``, or ``"ppo"``, whose critic scores and learns as the
         policy does.
+    accepted_fraction : float
+        Of prompts whose answers differ in reward; the others are drawn again (``"dapo"``).
+    oversampling : float
+        Prompts of a round of generation over those of a step (``"dapo"``).
     reference : bool
         Log-probabilities of a reference model are wanted too: one more forward pass.
+    logprob : bool
+        Log-probabilities of the policy are computed; False: the engine hands on its own.
+    reward_model, critic_model : model, optional
+        One that scores all answers that were generated, else they are verified at no cost; a critic
+        of another size than the policy (``"ppo"``).
     precision, rollout_precision : str
         Formats of GEMMs in training and in generation.
 
@@ -65,7 +75,12 @@ class Rl:
     spread: float = 0.8
     train_batch: int | None = None
     algorithm: Algorithm = "grpo"
+    accepted_fraction: float = 1.0
+    oversampling: float = 1.0
     reference: bool = True
+    logprob: bool = True
+    reward_model: ModelLike | None = None
+    critic_model: ModelLike | None = None
     precision: Precision = "bf16"
     rollout_precision: Precision = "bf16"
 
@@ -80,6 +95,19 @@ class Rl:
         if self.algorithm not in _ALGORITHMS:
             legal = ", ".join(_ALGORITHMS)
             raise ScaleModelError(f"algorithm={self.algorithm!r}: must be one of {legal}")
+        number_from_to("accepted_fraction", self.accepted_fraction, 1e-3, 1)
+        number_from_to("oversampling", self.oversampling, 1, 1e3)
+        for name in ("accepted_fraction", "oversampling"):
+            if getattr(self, name) != 1 and self.algorithm != "dapo":
+                raise ScaleModelError(
+                    f"{name}={getattr(self, name)!r}: algorithm={self.algorithm!r} trains on every "
+                    "prompt; must be 1, or algorithm='dapo'"
+                )
+        if self.critic_model is not None and not self.critic:
+            raise ScaleModelError(
+                f"critic_model={self.critic_model!r}: algorithm={self.algorithm!r} has no critic; "
+                "algorithm='ppo' has"
+            )
         room = self.limit_tokens - self.prompt_tokens
         if self.generated_tokens > room:
             raise ScaleModelError(
@@ -109,8 +137,15 @@ class Rl:
 
     @property
     def critic(self) -> bool:
-        """Whether a second model of the same size scores the answers and learns."""
+        """Whether a second model scores the answers and learns."""
         return self.algorithm == "ppo"
+
+    @property
+    def sampling(self) -> _core.DynamicSampling:
+        """Prompts that are rejected and drawn again."""
+        return _core.DynamicSampling(
+            accepted_fraction=self.accepted_fraction, oversampling=self.oversampling
+        )
 
     def answers(self, count: int | None = None) -> npt.NDArray[np.float64]:
         """Lengths of answers in tokens, as many as asked for: even quantiles, the longest first.

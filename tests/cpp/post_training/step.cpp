@@ -11,7 +11,7 @@ using testing::Approx;
 
 RlPasses plain() {
   RlPasses passes;
-  passes.rollout = Seconds{60};
+  passes.round = Seconds{60};
   passes.forward = Seconds{5};
   passes.optimizer_step = Seconds{8};
   passes.optimizer_steps = 4;
@@ -24,17 +24,23 @@ TEST_CASE("by hand: phases of a step in turn") {
   RlPasses passes = plain();
   const RlPhases phases = rl_phases(passes);
   CHECK(phases.learning() == Seconds{5 + 4 * 8});
-  CHECK(rl_step_time(phases, 0) == Seconds{60 + 37 + 4});
-  CHECK(rl_step_time(phases, 1) == Seconds{60 + 4});
+  CHECK(rl_step_time(phases, phases.rollout, 0) == Seconds{60 + 37 + 4});
+  CHECK(rl_step_time(phases, phases.rollout, 1) == Seconds{60 + 4});
   passes.reference = true;
   CHECK(rl_phases(passes).learning() == Seconds{37 + 5});
-  passes.critic = true;
-  CHECK(rl_phases(passes).learning() == Seconds{42 + 5 + 32});
+  passes.critic_forward = Seconds{3};
+  passes.critic_step = Seconds{4};
+  CHECK(rl_phases(passes).learning() == Seconds{42 + 3 + 4 * 4});
+  passes.reward_forward = Seconds{2};
+  CHECK(rl_phases(passes).reward == Seconds{2});
+  passes.logprob = false;
+  CHECK(rl_phases(passes).learning() == Seconds{61 + 2 - 5});
 }
 
 TEST_CASE("law: slower learning stretches every pass of it by the same and no other phase") {
   RlPasses passes = plain();
-  passes.reference = passes.critic = true;
+  passes.reference = true;
+  passes.critic_forward = passes.critic_step = passes.reward_forward = Seconds{2};
   const RlPhases before = rl_phases(passes);
   passes.learning_fraction = 0.5;
   const RlPhases after = rl_phases(passes);
@@ -46,13 +52,49 @@ TEST_CASE("law: slower learning stretches every pass of it by the same and no ot
 TEST_CASE("law: both pools at once take no longer than in turn, and no less than either") {
   for (const double rollout : {1.0, 37.0, 500.0}) {
     RlPasses passes = plain();
-    passes.rollout = Seconds{rollout};
+    passes.round = Seconds{rollout};
     const RlPhases phases = rl_phases(passes);
-    const Seconds once = rl_step_time(phases, 1);
-    CHECK(once <= rl_step_time(phases, 0));
+    const Seconds once = rl_step_time(phases, phases.rollout, 1);
+    CHECK(once <= rl_step_time(phases, phases.rollout, 0));
     CHECK(once >= phases.rollout);
     CHECK(once >= phases.learning());
   }
+}
+
+TEST_CASE("by hand: rounds of dynamic sampling") {
+  CHECK(sampling_rounds({1, 1}) == 1);
+  CHECK(sampling_rounds({0.5, 1}) == 2);
+  CHECK(sampling_rounds({0.5, 2}) == 1);
+  CHECK(sampling_rounds({0.3, 1}) == 4);
+  CHECK(sampling_rounds({0.3, 3}) == 2);
+  CHECK(sampling_rounds({0.1, 10}) == 1);
+  RlPasses passes = plain();
+  passes.reward_forward = Seconds{2};
+  passes.sampling = {0.3, 3};
+  // Two rounds of thrice the answers are generated and scored; training sees those of one step.
+  CHECK(rl_phases(passes).rollout == Seconds{120});
+  CHECK(rl_phases(passes).reward == Seconds{12});
+  CHECK(rl_phases(passes).train == rl_phases(plain()).train);
+  // Partial rollouts draw no whole rounds: 2 s of scores over 0.3.
+  passes.partial = true;
+  passes.sustained = Seconds{40};
+  CHECK(rl_phases(passes).rollout == Seconds{40});
+  CHECK(rl_phases(passes).reward.base() == Approx(2 / 0.3));
+}
+
+TEST_CASE("law: more staleness never slows a step, down to what the pools can sustain") {
+  const RlPhases phases = rl_phases(plain());
+  CHECK(rollout_period(Seconds{60}, Seconds{25}, 2) == Seconds{30});
+  CHECK(rollout_period(Seconds{60}, Seconds{25}, 3) == Seconds{25});
+  CHECK(rollout_period(Seconds{60}, Seconds{80}, 3) == Seconds{60});
+  Seconds before = rl_step_time(phases, Seconds{20}, 0);
+  for (int staleness = 1; staleness < 9; ++staleness) {
+    const Seconds here = rl_step_time(phases, Seconds{20}, staleness);
+    CHECK(here <= before);
+    CHECK(here >= phases.learning());
+    before = here;
+  }
+  CHECK(before == phases.learning() + phases.between());
 }
 
 TEST_CASE("law: a forward pass is what repeating adds, wherever it is exposed") {
@@ -72,13 +114,13 @@ TEST_CASE("by hand: memory of a critic, of a share, and answers in a steady stat
   training.memory_weights = 10 * unit::GB;
   training.memory_gradients = 5 * unit::GB;
   training.memory_optimizer = 15 * unit::GB;
-  CHECK(learning_memory(training, false) == 50 * unit::GB);
-  CHECK(learning_memory(training, true) == 80 * unit::GB);
+  CHECK(learning_memory(training, nullptr) == 50 * unit::GB);
+  CHECK(learning_memory(training, &training) == 80 * unit::GB);
   CHECK(spared_memory(0.9, 0.6, 80 * unit::GB).base() == Approx(24e9));
   CHECK(spared_memory(0.9, 0.95, 80 * unit::GB) == 0 * unit::GB);
   CHECK(running_sequences(100, 40 * unit::GB, 10 * unit::GB) == 75);
   CHECK(running_sequences(100, 40 * unit::GB, 40 * unit::GB) == 1);
-  CHECK(sustained_rollout(2048, 16, 4) == Seconds{32});
+  CHECK(sustained_rollout(2048, 16, 4, 0.5) == Seconds{64});
 }
 
 TEST_CASE("by hand: new weights over links, and states to the host and back") {

@@ -27,8 +27,8 @@ def step(changes: dict[str, Any] | None = None, **options: Any) -> sm.RlEstimate
     return sm.estimate_rl("llama3_8b", ONE, task, STRATEGY, **options)
 
 
-def apart(**options: Any) -> sm.RlEstimate:
-    return step(rollout=ONE, staleness=1, **options)
+def apart(changes: dict[str, Any] | None = None, **options: Any) -> sm.RlEstimate:
+    return step(changes, rollout=ONE, staleness=1, **options)
 
 
 # ------------------------------------------------------------------------------------- lengths
@@ -100,6 +100,66 @@ def test_a_reference_and_a_critic_cost_passes_of_their_own() -> None:
     assert critic.train_s == pytest.approx(2 * plain.train_s)
 
 
+def test_rejected_prompts_are_generated_again_and_never_trained_on() -> None:
+    dapo = {"algorithm": "dapo", "reward_model": "qwen3_0_6b"}
+    plain, half = step(dapo).phases, step({**dapo, "accepted_fraction": 0.5}).phases
+    assert half.rollout_s == pytest.approx(2 * plain.rollout_s)
+    assert half.reward_s == pytest.approx(2 * plain.reward_s)
+    assert half.train_s == plain.train_s
+    once = step({**dapo, "accepted_fraction": 0.5, "oversampling": 2}).phases
+    assert plain.rollout_s < once.rollout_s < half.rollout_s
+    assert once.reward_s == pytest.approx(half.reward_s)
+    steady = [
+        apart(partial_rollouts=True, changes={**dapo, "accepted_fraction": share}).phases
+        for share in (1, 0.25)
+    ]
+    assert steady[1].rollout_s == pytest.approx(4 * steady[0].rollout_s)
+
+
+def test_a_reward_model_scores_and_a_verifier_is_free() -> None:
+    assert step().phases.reward_s == 0
+    small, large = (
+        step({"reward_model": name}).phases.reward_s for name in ("qwen3_0_6b", "llama3_8b")
+    )
+    assert 0 < small < large == step().phases.logprob_s
+
+
+def test_log_probabilities_of_the_engine_save_a_pass() -> None:
+    found = step({"logprob": False}).phases
+    assert found.logprob_s == 0 < found.reference_s
+
+
+def test_a_smaller_critic_is_cheaper_in_time_and_memory() -> None:
+    own, small = (
+        step({"algorithm": "ppo"}),
+        step({"algorithm": "ppo", "critic_model": "llama3_2_1b"}),
+    )
+    plain = step()
+    assert 0 < small.phases.critic_s < own.phases.critic_s
+    assert plain.phases.train_s < small.phases.train_s < own.phases.train_s
+    assert plain.train_memory_bytes < small.train_memory_bytes < own.train_memory_bytes
+
+
+def test_a_second_model_that_the_layout_does_not_cut_is_a_verdict() -> None:
+    task = sm.Rl(**PLAIN, reward_model="qwen3_0_6b")
+    found = sm.estimate_rl("llama3_8b", ONE, task, sm.Strategy(tp=1, pp=8, vpp=4))
+    assert found.verdict == "illegal:second_model"
+    assert found.reason.startswith("reward_model: ")
+    assert math.isinf(found.step_time_s)
+
+
+def test_more_staleness_is_never_slower_and_ends_at_what_the_pools_sustain() -> None:
+    slow = {"train_batch": None, "reference": False, "spread": 1.5}
+    before = math.inf
+    for lag in (1, 2, 4, 8, 64):
+        found = step(slow, rollout=ONE, staleness=lag)
+        assert found.step_time_s <= before
+        assert found.rollout_period_s <= found.phases.rollout_s
+        before = found.step_time_s
+    steady = step(slow, rollout=ONE, staleness=64, partial_rollouts=True)
+    assert steady.phases.rollout_s == pytest.approx(found.rollout_period_s)
+
+
 def test_a_whole_model_is_gathered_where_both_share_accelerators() -> None:
     layout = sm.ServingLayout(tp=8)
     two = sm.cluster("dgx_h100", nodes=2)
@@ -169,6 +229,10 @@ def test_weights_that_do_not_fit_are_a_verdict_with_its_pool() -> None:
         ({"prompts": 0}, "prompts=0: must be a whole number"),
         ({"prompts": 1.5}, "prompts=1.5: must be a whole number"),
         ({"train_batch": 257}, "train_batch=257: prompts times generations make 256"),
+        ({"accepted_fraction": 0.5}, "algorithm='grpo' trains on every prompt; must be 1"),
+        ({"algorithm": "rloo", "oversampling": 2}, "must be 1, or algorithm='dapo'"),
+        ({"algorithm": "dapo", "accepted_fraction": 0}, "accepted_fraction=0: must be a number"),
+        ({"critic_model": "llama3_8b"}, "algorithm='grpo' has no critic; algorithm='ppo' has"),
         ({"algorithm": "sft"}, "algorithm='sft': must be one of grpo, ppo, dapo, rloo"),
         ({"spread": -1}, "spread=-1: must be a number from 0 to 3"),
     ],
