@@ -99,11 +99,23 @@ void bind_step(py::module_& m) {
   m.def("sampling_rounds", &sampling_rounds, py::arg("sampling"),
         "Rounds of generation until enough prompts are accepted.");
   m.def(
-      "forward_pass_time_s",
-      [](const Estimate& repeated, const Estimate& saved) {
-        return forward_pass_time(repeated, saved).base();
+      "padded_dispatch_s",
+      [](double answers, double limit_tokens, double per_token_s) {
+        return padded_dispatch(answers, limit_tokens, Seconds{per_token_s}).base();
       },
-      py::arg("repeated"), py::arg("saved"), "One forward pass over what two estimates hold.");
+      py::arg("answers"), py::arg("limit_tokens"), py::arg("per_token_s"),
+      "Seconds of padded answers handed to a pool and back.");
+  m.def("answers_in_flight", &answers_in_flight, py::arg("answers"), py::arg("replicas"),
+        py::arg("staleness"), "Answers of a replica under way at once.");
+  m.def("head_factor", &head_factor, py::arg("shape"), py::arg("active_parameters"),
+        "GEMMs of layers and LM head over those of the layers.");
+  m.def(
+      "forward_pass_time_s",
+      [](const Estimate& repeated, const Estimate& saved, double head_factor) {
+        return forward_pass_time(repeated, saved, head_factor).base();
+      },
+      py::arg("repeated"), py::arg("saved"), py::arg("head_factor"),
+      "One forward pass over what two estimates hold.");
   m.def(
       "learning_memory_bytes",
       [](const Estimate& training, const std::optional<Estimate>& critic) {

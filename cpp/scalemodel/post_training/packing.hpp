@@ -21,20 +21,21 @@ struct PackedBatch {
   double batch = 1;        ///< of them in all: whole packs for every replica
 };
 
-/// A pack holds as many tokens as its limit, or all that is there for a replica. Lengths are padded
-/// to what context and tensor ranks divide: 2 cp chunks of a multiple of tp.
-/// Source: Megatron-Core, packed sequences with context parallelism.
+/// As few packs as hold a replica's sequences, and these in equal parts: packers fill by the
+/// longest first or balance. Lengths are padded to what context and tensor ranks divide: 2 cp
+/// chunks of a multiple of tp. Source: Megatron-Core, packed sequences with context parallelism;
+/// NVIDIA-NeMo/RL, modified first-fit decreasing; verl, rearrange_micro_batches.
 inline PackedBatch packed_batch(const SequenceLengths& lengths, double sequences,
                                 double pack_tokens, const PackingRanks& ranks) {
   const double multiple = (ranks.cp > 1 ? 2.0 * ranks.cp : 1.0) * ranks.tp;
   PackedBatch packed;
   packed.sequence = multiple * std::max(1.0, std::ceil(lengths.equal / multiple));
   const double equal = sequences * lengths.mean / packed.sequence;
-  packed.micro_batch =
-      std::max(1.0, std::min(std::nearbyint(pack_tokens / packed.sequence),
-                             std::floor(equal / static_cast<double>(ranks.replicas))));
-  const double wave = packed.micro_batch * ranks.replicas;
-  packed.batch = std::ceil(equal / wave) * wave;
+  const double holds = std::max(1.0, std::nearbyint(pack_tokens / packed.sequence));
+  const double each = equal / ranks.replicas;
+  const double packs = std::ceil(each / holds);
+  packed.micro_batch = std::ceil(each / packs);
+  packed.batch = packs * packed.micro_batch * ranks.replicas;
   return packed;
 }
 

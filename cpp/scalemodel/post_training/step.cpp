@@ -14,26 +14,37 @@ Seconds repeatable(const Estimate& step) {
 }  // namespace
 
 RlPhases rl_phases(const RlPasses& passes) {
-  const Seconds scored = passes.forward / passes.learning_fraction;
-  RlPhases phases;
+  const auto scored = [&](Seconds forward, bool wanted) {
+    return wanted ? forward / passes.learning_fraction + passes.dispatch : Seconds{0};
+  };
   const double rounds = sampling_rounds(passes.sampling);
-  phases.rollout = passes.partial ? passes.sustained : rounds * passes.round;
   // What is rejected is scored all the same: its rewards are why.
   const double drawn = passes.partial ? 1 / passes.sampling.accepted_fraction
                                       : rounds * passes.sampling.oversampling;
-  phases.reward = drawn * passes.reward_forward / passes.learning_fraction;
-  if (passes.logprob) phases.logprob = scored;
-  if (passes.reference) phases.reference = scored;
-  phases.critic = passes.critic_forward / passes.learning_fraction;
+  RlPhases phases;
+  phases.rollout = passes.partial ? passes.sustained : rounds * (passes.round + passes.dispatch);
+  // Answers that come one by one wait in a queue until a batch of them is gathered.
+  if (passes.partial) phases.collect = passes.dispatch;
+  phases.reward = drawn * scored(passes.reward_forward, passes.reward_forward > Seconds{0});
+  phases.logprob = scored(passes.forward, passes.logprob);
+  phases.reference = scored(passes.forward, passes.reference);
+  phases.critic = scored(passes.critic_forward, passes.critic_forward > Seconds{0});
   phases.train = passes.optimizer_steps * (passes.optimizer_step + passes.critic_step) /
-                 passes.learning_fraction;
+                     passes.learning_fraction +
+                 passes.dispatch;
   phases.refit = passes.refit;
   phases.switching = passes.switching;
   return phases;
 }
 
-Seconds forward_pass_time(const Estimate& repeated, const Estimate& saved) {
-  return repeatable(repeated) - repeatable(saved);
+double head_factor(const DecoderShape& shape, double active_parameters) {
+  const double head = static_cast<double>(shape.vocab) * shape.hidden;
+  const double embeddings = shape.tied_embeddings ? head : 2 * head;
+  return 1 + head / (active_parameters - embeddings);
+}
+
+Seconds forward_pass_time(const Estimate& repeated, const Estimate& saved, double head_factor) {
+  return head_factor * (repeatable(repeated) - repeatable(saved));
 }
 
 Bytes learning_memory(const Estimate& training, const Estimate* critic) {

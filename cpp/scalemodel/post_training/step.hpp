@@ -8,6 +8,7 @@
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/base/record.hpp"
 #include "scalemodel/estimator/estimate.hpp"
+#include "scalemodel/model/decoder.hpp"
 
 namespace scalemodel {
 
@@ -43,23 +44,26 @@ struct RlPasses {
   bool logprob = true;           ///< of the policy; else the engine hands on its own
   bool reference = false;        ///< log-probabilities of a reference model
   double learning_fraction = 1;  ///< speed of scoring and training over that of pre-training
-  Seconds refit;                 ///< new weights for the engine
-  Seconds switching;             ///< states to the host and back, an engine that wakes
+  Seconds dispatch;   ///< the answers handed to a pool and back, each time that it is called
+  Seconds refit;      ///< new weights for the engine
+  Seconds switching;  ///< states to the host and back, an engine that wakes
 
   bool operator==(const RlPasses&) const = default;
 };
 
 /// Seconds of the phases of a step.
 struct RlPhases {
-  Seconds rollout, reward, logprob, reference, critic, train, refit, switching;
+  Seconds rollout, collect, reward, logprob, reference, critic, train, refit, switching;
 
   /// Of a step that cannot run.
   static constexpr RlPhases never() {
     constexpr Seconds kNever{kInfinity};
-    return {kNever, kNever, kNever, kNever, kNever, kNever, kNever, kNever};
+    return {kNever, kNever, kNever, kNever, kNever, kNever, kNever, kNever, kNever};
   }
   /// Of the pool that trains: all passes over the answers.
-  constexpr Seconds learning() const { return reward + logprob + reference + critic + train; }
+  constexpr Seconds learning() const {
+    return collect + reward + logprob + reference + critic + train;
+  }
   /// Neither pool works meanwhile.
   constexpr Seconds between() const { return refit + switching; }
   bool operator==(const RlPhases&) const = default;
@@ -94,6 +98,7 @@ struct RecordOf<RlPasses> {
       field("reference", &T::reference, "log-probabilities of a reference model"),
       field("learning_fraction", &T::learning_fraction, 1e-3, 10,
             "speed of scoring and training over that of pre-training"),
+      field("dispatch_s", &T::dispatch, 0, 1e12, "answers handed to a pool and back, a call"),
       field("refit_s", &T::refit, 0, 1e12, "new weights for the engine"),
       field("switch_s", &T::switching, 0, 1e12, "states to the host and back, engine awake")};
 };
@@ -104,6 +109,7 @@ struct RecordOf<RlPhases> {
   using T = RlPhases;
   static constexpr std::tuple fields{
       field("rollout_s", &T::rollout, 0, 1e12, "generation"),
+      field("collect_s", &T::collect, 0, 1e12, "streamed answers gathered by those that train"),
       field("reward_s", &T::reward, 0, 1e12, "scores of a reward model"),
       field("logprob_s", &T::logprob, 0, 1e12, "log-probabilities of the policy"),
       field("reference_s", &T::reference, 0, 1e12, "log-probabilities of the reference"),
@@ -133,9 +139,13 @@ constexpr Seconds rl_step_time(const RlPhases& phases, Seconds sustained, int st
   return busy + phases.between();
 }
 
+/// GEMMs of layers and LM head over those of the layers, by the parameters that a token meets.
+double head_factor(const DecoderShape& shape, double active_parameters);
+
 /// One forward pass over what two estimates of a training step hold: what repeating all of it adds
-/// to a step that saves everything.
-Seconds forward_pass_time(const Estimate& repeated, const Estimate& saved);
+/// to a step that saves everything, and the LM head, which no recomputation repeats, at the rate of
+/// the layers: `head_factor` times as long.
+Seconds forward_pass_time(const Estimate& repeated, const Estimate& saved, double head_factor);
 
 /// Memory of an accelerator that trains: its estimate, and the states of a critic, if any, beside.
 Bytes learning_memory(const Estimate& training, const Estimate* critic);
@@ -144,6 +154,18 @@ Bytes learning_memory(const Estimate& training, const Estimate* critic);
 constexpr Seconds sustained_rollout(double answers, double replicas, double answers_per_s,
                                     double accepted_fraction) {
   return Seconds{answers / (accepted_fraction * replicas * answers_per_s)};
+}
+
+/// Answers handed to a pool and back by one controller, each padded to the longest that there may
+/// be.
+constexpr Seconds padded_dispatch(double answers, double limit_tokens, Seconds per_token) {
+  return answers * limit_tokens * per_token;
+}
+
+/// Answers of a replica under way at once where they may be `staleness` steps old: those of the
+/// step that is trained next, and of as many after it.
+inline double answers_in_flight(double answers, double replicas, int staleness) {
+  return std::ceil((1 + staleness) * answers / replicas);
 }
 
 /// Running sequences that fit where the engine gives `spared` bytes of its cache to others, of the

@@ -187,6 +187,7 @@ def search_rl(
         memory_share=_SHARED_MEMORY,
         logprob_batch=1,
         partial=False,
+        staleness=0,
         framework=framework,
     )
     tried = _Tried(base, strategies, layouts)
@@ -222,7 +223,7 @@ class _Tried:
         self._base, self._strategies, self._layouts = base, strategies, layouts
         self._whole = base.train
         self._learned: dict[tuple[int, _core.Strategy], Learning] = {}
-        self._generated: dict[tuple[int, _core.ServingLayout, float], Generation] = {}
+        self._generated: dict[tuple[int, _core.ServingLayout, float, int], Generation] = {}
         self._found: dict[int, list[_core.Strategy]] = {}
 
     def steps(self, splits: Sequence[int], staleness: Sequence[int]) -> Iterator[RlEstimate]:
@@ -245,9 +246,9 @@ class _Tried:
         pools = replace(self._base, train=train, rollout=rollout, memory_share=share)
         for layout in self._layouts_in(rollout):
             for strategy in self._strategies_of(pools):
-                q = replace(pools, strategy=strategy, layout=layout)
-                halves = self._learning(q), self._generation(q)
                 for lag in staleness:
+                    q = replace(pools, strategy=strategy, layout=layout, staleness=lag)
+                    halves = self._learning(q), self._generation(q)
                     yield joined(q, *halves, colocated=colocated, staleness=lag)
 
     def _learning(self, q: Question) -> Learning:
@@ -257,7 +258,7 @@ class _Tried:
         return self._learned[key]
 
     def _generation(self, q: Question) -> Generation:
-        key = (len_of(q.rollout), q.layout, q.memory_share)
+        key = (len_of(q.rollout), q.layout, q.memory_share, q.staleness)
         if key not in self._generated:
             self._generated[key] = generated(q)
         return self._generated[key]

@@ -27,8 +27,8 @@ from scalemodel.serving.task import Inference, number_from_to
 if TYPE_CHECKING:
     import pandas as pd
 
-Framework = Literal["nemo_rl", "verl"]
-FRAMEWORKS = ("nemo_rl", "verl")
+Framework = Literal["nemo_rl", "verl", "areal"]
+FRAMEWORKS = ("nemo_rl", "verl", "areal")
 _DEFAULT_ENGINE = "vllm_v1"
 #: Share of memory that the engine's own entry gives to weights and cache.
 _USUAL_SHARE = 0.9
@@ -114,7 +114,7 @@ class RlEstimate:
         """Phases in order: phase, pool, time_s. Pools that run beside each other overlap."""
         import pandas as pd
 
-        pools = ("rollout", *5 * ("training",), "both", "both")
+        pools = ("rollout", *6 * ("training",), "both", "both")
         rows = [
             (name.removesuffix("_s"), "both" if self.colocated else pool, seconds)
             for (name, seconds), pool in zip(self.phases.to_dict().items(), pools, strict=True)
@@ -161,6 +161,7 @@ class Question:
     memory_share: float
     logprob_batch: int
     partial: bool
+    staleness: int
     framework: str
 
     # ------------------------------------------------------------------------------- training
@@ -197,15 +198,16 @@ class Question:
         ]
         if any(part.illegal for part in parts):
             return math.inf
-        return _core.forward_pass_time_s(*(part.core for part in parts))
+        factor = _core.head_factor(self.model.shape, self.model.active_parameters)
+        return _core.forward_pass_time_s(parts[0].core, parts[1].core, factor)
 
     # -------------------------------------------------------------------------------- rollout
     def replicas(self) -> int:
         """Copies of the engine in its pool."""
         return self.rollout.accelerators // ranks_of(self.layout)
 
-    def served(self) -> Serving:
-        """One replica, its running sequences bounded by its share of memory."""
+    def served(self, most: float = math.inf) -> Serving:
+        """One replica, its running sequences bounded by its share of memory and by `most`."""
         task = Inference(
             input_tokens=self.task.prompt_tokens,
             output_tokens=self.task.generated_tokens,
@@ -213,11 +215,15 @@ class Question:
             prefix_hit_fraction=1 - 1 / self.task.generations,
         )
         plan = serve(self.model, self.rollout, task, self.layout, engine=self.engine, replicas=1)
-        if plan.verdict != "ok" or self.memory_share >= _USUAL_SHARE:
+        if plan.verdict != "ok":
             return plan
-        most = _core.running_sequences(
-            plan.max_concurrency, plan.memory_kv_cache_bytes, self.spared_bytes()
-        )
+        if self.memory_share < _USUAL_SHARE:
+            held = _core.running_sequences(
+                plan.max_concurrency, plan.memory_kv_cache_bytes, self.spared_bytes()
+            )
+            most = min(most, held)
+        if most >= plan.max_running_sequences:
+            return plan
         return serve(
             self.model,
             self.rollout,
@@ -225,7 +231,7 @@ class Question:
             self.layout,
             engine=self.engine,
             replicas=1,
-            max_running_sequences=min(int(most), int(plan.max_running_sequences)),
+            max_running_sequences=int(most),
         )
 
     def spared_bytes(self) -> float:
@@ -234,12 +240,13 @@ class Question:
         return _core.spared_memory_bytes(_USUAL_SHARE, self.memory_share, capacity)
 
     def sustained_s(self, plan: Serving) -> float:
-        """Of the answers of a step, by replicas that run as full as they can."""
+        """Of the answers of a step, by replicas that run as full as the staleness lets them."""
+        answers = math.ceil(self.task.sequences * self.task.oversampling)
+        flying = _core.answers_in_flight(answers, self.replicas(), self.staleness)
+        if flying < plan.max_running_sequences:
+            plan = self.served(flying)
         return _core.sustained_rollout_s(
-            self.task.sequences,
-            self.replicas(),
-            plan.requests_per_s,
-            self.task.accepted_fraction,
+            self.task.sequences, self.replicas(), plan.requests_per_s, self.task.accepted_fraction
         )
 
     def round_s(self, plan: Serving) -> float:
@@ -313,7 +320,7 @@ def estimate_rl(
     partial_rollouts : bool
         Generation goes on over an update of the weights; needs `staleness`.
     framework : str
-        ``"nemo_rl"`` or ``"verl"``: how fast it scores and trains beside pre-training.
+        ``"nemo_rl"``, ``"verl"`` or ``"areal"``: how fast it scores and trains beside pre-training.
 
     Returns
     -------
@@ -362,6 +369,7 @@ def estimate_rl(
         memory_share=memory_share,
         logprob_batch=logprob_batch,
         partial=partial_rollouts,
+        staleness=lag,
         framework=framework,
     )
     if q.replicas() < 1:
@@ -481,6 +489,11 @@ def joined(
         logprob=q.task.logprob,
         reference=q.task.reference,
         learning_fraction=reference("learning").fraction(q.framework),
+        dispatch_s=_core.padded_dispatch_s(
+            q.task.sequences,
+            q.task.limit_tokens,
+            reference("dispatch").number(q.framework),
+        ),
         refit_s=refit_time(
             q.model, q.rollout, q.layout, q.task.rollout_precision, colocated=colocated
         ),

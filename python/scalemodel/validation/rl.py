@@ -57,6 +57,7 @@ class _Usual:
         entries = catalog.load("reference", "post_training")["recipes"]
         text = f"{row.text('framework')} {row.text('algorithm')} {row.text('model')}".lower()
         found = next((e for e in entries if all(w in text for w in e["words"])), entries[-1])
+        self._found = found
         self._reader = Reader(found, "reference/post_training: recipes")
         self._row, self._notes = row, notes
 
@@ -69,6 +70,10 @@ class _Usual:
         """Number of a column, or of the recipe."""
         stated = self._row.number(column)
         return self._noted(key) if stated is None else stated
+
+    def choice(self, key: str, otherwise: float) -> float:
+        """What the recipe sets, where it does."""
+        return self._noted(key) if key in self._found else otherwise
 
     def _noted(self, key: str) -> float:
         value = self._reader.number(key)
@@ -106,7 +111,7 @@ def _task(row: Row, usual: _Usual) -> Rl:
     room = limit - prompt
     kl = _fact(row, "reference_kl")
     algorithm = row.text("algorithm").lower().split(" ")[0]
-    batch = row.count("train_batch_sequences") or sequences
+    batch = row.count("train_batch_sequences") or int(usual.choice("train_batch", sequences))
     return Rl(
         prompts=max(1, sequences // generations),
         generations=generations,
@@ -114,6 +119,7 @@ def _task(row: Row, usual: _Usual) -> Rl:
         generated_tokens=min(generated, room),
         limit_tokens=limit,
         train_batch=min(batch, max(1, sequences // generations) * generations),
+        logprob=not (_streams(row) and usual.choice("engine_logprob", 0)),
         algorithm="ppo" if algorithm == "ppo" else "dapo" if algorithm == "dapo" else "grpo",
         reference=bool(kl) and float(kl) > 0,
         precision=_precision(row, "train_precision"),
@@ -121,15 +127,29 @@ def _task(row: Row, usual: _Usual) -> Rl:
     )
 
 
-def _strategy(row: Row, notes: list[str]) -> tuple[_core.Strategy, str]:
+def _framework(row: Row) -> Any:
+    text = row.text("framework").lower()
+    return next((name for name in ("verl", "areal") if name in text), "nemo_rl")
+
+
+def _streams(row: Row) -> bool:
+    """Whether verl's fully asynchronous trainer takes answers one by one."""
+    return "verl" in row.text("framework").lower() and "async" in row.text("layout").lower()
+
+
+def _strategy(row: Row, usual: _Usual, notes: list[str]) -> tuple[_core.Strategy, str]:
     backend = row.text("train_backend").lower()
     _, stack, sharding = next(each for each in _BACKENDS if each[0] in backend)
     stated = _fact(row, "activation_checkpointing")
     if not stated:
         notes.append("recompute full assumed")
+    fully_sharded = sharding == "zero3"
+    context = row.count("train_cp") or int(usual.choice("train_cp", 1) if fully_sharded else 1)
     strategy = _core.Strategy(
         tp=row.count("train_tp") or 1,
-        cp=row.count("train_cp") or 1,
+        cp=context,
+        context="ulysses" if fully_sharded else "ring",
+        shard_degree=int(usual.choice("shard_degree", 0)) * context if fully_sharded else 0,
         ep=row.count("train_ep") or 1,
         pp=row.count("train_pp") or 1,
         etp=1,
@@ -139,11 +159,15 @@ def _strategy(row: Row, notes: list[str]) -> tuple[_core.Strategy, str]:
     return strategy, stack
 
 
-def _replica(row: Row, model: resolve.Model, cluster: resolve.Cluster, notes: list[str]) -> int:
+def _replica(
+    row: Row, usual: _Usual, model: resolve.Model, cluster: resolve.Cluster, notes: list[str]
+) -> int:
     """Ranks of an engine's replica: as many as hold the weights twice over, where none are told."""
     stated = row.count("rollout_tp")
     if stated is not None:
         return stated
+    if chosen := int(usual.choice("rollout_tp", 0)):
+        return chosen
     capacity = cluster.core.accelerator.memory_capacity_bytes
     needed = 1 << max(0, math.ceil(math.log2(4 * model.parameters / capacity)))
     notes.append(f"rollout_tp {needed} assumed")
@@ -163,8 +187,9 @@ def _predicted(row: Row) -> Prediction:
     notes: list[str] = []
     text = re.sub(r"-instruct$", "", row.text("model"), flags=re.IGNORECASE)
     model = resolve.model(model_of(text))
+    usual = _Usual(row, notes)
     if "refit only" in row.text("algorithm").lower():
-        tp = _replica(row, model, _cluster(row, 8, []), notes)
+        tp = _replica(row, usual, model, _cluster(row, 8, []), notes)
         pool = _cluster(row, max(tp, row.count("gpus_rollout") or tp), notes)
         layout = _core.ServingLayout(tp=tp)
         precision = _precision(row, "rollout_precision")
@@ -174,13 +199,13 @@ def _predicted(row: Row) -> Prediction:
     apart = row.text("layout").lower().startswith("separate")
     half = max(1, total // 2) if apart else total
     training, generating = row.count("gpus_train") or half, row.count("gpus_rollout") or half
-    usual = _Usual(row, notes)
     task = _task(row, usual)
-    strategy, stack = _strategy(row, notes)
+    strategy, stack = _strategy(row, usual, notes)
     where = _cluster(row, training, notes)
     pool = _cluster(row, generating, [])
     layout = _core.ServingLayout(
-        tp=min(generating, _replica(row, model, pool, notes)), pp=row.count("rollout_pp") or 1
+        tp=min(generating, _replica(row, usual, model, pool, notes)),
+        pp=row.count("rollout_pp") or 1,
     )
     share = _fact(row, "gpu_memory_utilization")
     step = estimate_rl(
@@ -192,10 +217,10 @@ def _predicted(row: Row) -> Prediction:
         rollout=pool if apart else None,
         staleness=1 if apart else 0,
         stack=stack,
-        memory_share=float(share) if share else (0.8 if apart else 0.6),
+        memory_share=float(share) if share else usual.choice("memory_share", 0.8 if apart else 0.6),
         logprob_batch=int(_fact(row, "logprob_batch") or 1),
         partial_rollouts=apart and _partial(row, notes),
-        framework="nemo_rl" if "nemo" in row.text("framework").lower() else "verl",
+        framework=_framework(row),
     )
     if not math.isfinite(step.step_time_s):
         raise SkippedRowError(f"illegal:{step.verdict.removeprefix('illegal:')}")
@@ -205,9 +230,8 @@ def _predicted(row: Row) -> Prediction:
 def _shown(row: Row, phases: _core.RlPhases, step_time_s: float, notes: list[str]) -> Prediction:
     """Phases as the framework's logs tell them: verl's asynchronous rollout is a wait."""
     rollout = phases.rollout_s
-    waits = "verl" in row.text("framework").lower() and "async" in row.text("layout").lower()
-    if waits:
-        rollout = max(0.0, step_time_s - phases.learning_s)
+    if _streams(row):
+        rollout = max(0.0, step_time_s - phases.learning_s) + phases.collect_s
         notes.append("rollout is the wait of the trainer")
     return Prediction(
         step_time_s,

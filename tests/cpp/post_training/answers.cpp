@@ -61,25 +61,27 @@ TEST_CASE("by hand: lengths of 1 and 3 tokens attend as much as sequences of 2.5
 
 TEST_CASE("by hand: packs of equal sequences") {
   // 100 sequences of 950 in the mean, 1,000 by attention; cp 2 and tp 4 divide 1,008 = 63 x 16.
-  // 95,000 tokens are 94.2 of them; 4,096 tokens hold 4; two replicas take waves of 8: 96.
+  // 95,000 tokens are 94.2 of them, 47.1 a replica; 4,096 tokens hold 4: 12 packs of 4 each.
   const PackedBatch packed = packed_batch({950, 1000}, 100, 4096, {4, 2, 2});
   CHECK(packed.sequence == 1008);
   CHECK(packed.micro_batch == 4);
   CHECK(packed.batch == 96);
-  // Five sequences of one replica are a pack that is not full.
+  // Five sequences of one replica are a pack that is not full; 11 for packs of 5 are 3 of 4.
+  CHECK(packed_batch({1000, 1000}, 11, 5000, {1, 1, 1}).micro_batch == 4);
+  CHECK(packed_batch({1000, 1000}, 11, 5000, {1, 1, 1}).batch == 12);
   CHECK(packed_batch({100, 100}, 5, 4096, {1, 1, 1}).micro_batch == 5);
   CHECK(packed_batch({5000, 5000}, 3, 4096, {1, 1, 8}).batch == 8);
 }
 
-TEST_CASE("law: packs hold all tokens, and no more than a wave beside") {
+TEST_CASE("law: packs hold all tokens, and no more than a sequence of each beside") {
   for (int tp : {1, 2, 8}) {
     for (int cp : {1, 2, 4}) {
       for (int replicas : {1, 3, 16}) {
         const SequenceLengths lengths{700, 901};
         const PackedBatch packed = packed_batch(lengths, 333, 8192, {tp, cp, replicas});
-        const double wave = packed.micro_batch * replicas * packed.sequence;
+        const double packs = packed.batch / packed.micro_batch;
         CHECK(packed.batch * packed.sequence >= 333 * 700.0 - 1e-6);
-        CHECK(packed.batch * packed.sequence < 333 * 700.0 + wave);
+        CHECK(packed.batch * packed.sequence < 333 * 700.0 + packs * packed.sequence);
         CHECK(packed.sequence >= lengths.equal);
       }
     }

@@ -82,6 +82,28 @@ TEST_CASE("by hand: rounds of dynamic sampling") {
   CHECK(rl_phases(passes).reward.base() == Approx(2 / 0.3));
 }
 
+TEST_CASE("by hand: answers handed by one controller") {
+  CHECK(padded_dispatch(8192, 30000, Seconds{1e-7}).base() == Approx(24.576));
+  CHECK(answers_in_flight(512, 8, 0) == 64);
+  CHECK(answers_in_flight(500, 8, 1) == 125);
+  RlPasses passes = plain();
+  passes.reference = true;
+  const RlPhases before = rl_phases(passes);
+  passes.dispatch = Seconds{2};
+  const RlPhases after = rl_phases(passes);
+  // Generation, two passes of scores and training are a call each; no model, no call.
+  CHECK(after.rollout == before.rollout + Seconds{2});
+  CHECK(after.learning() == before.learning() + Seconds{6});
+  CHECK(after.reward == Seconds{0});
+  CHECK(after.critic == Seconds{0});
+  CHECK(after.collect == Seconds{0});
+  // Streamed answers are gathered by the pool that trains, not handed over by the one before.
+  passes.partial = true;
+  passes.sustained = Seconds{40};
+  CHECK(rl_phases(passes).rollout == Seconds{40});
+  CHECK(rl_phases(passes).collect == Seconds{2});
+}
+
 TEST_CASE("law: more staleness never slows a step, down to what the pools can sustain") {
   const RlPhases phases = rl_phases(plain());
   CHECK(rollout_period(Seconds{60}, Seconds{25}, 2) == Seconds{30});
@@ -105,7 +127,15 @@ TEST_CASE("law: a forward pass is what repeating adds, wherever it is exposed") 
   repeated.compute = Seconds{8};
   repeated.exposed_tp = Seconds{0.5};
   repeated.bubble = Seconds{0.25};
-  CHECK(forward_pass_time(repeated, saved) == Seconds{2.75});
+  CHECK(forward_pass_time(repeated, saved, 1) == Seconds{2.75});
+  CHECK(forward_pass_time(repeated, saved, 1.25) == 1.25 * Seconds{2.75});
+  // 1,000 rows of 100: 1e5 parameters of the head beside 4e5 of the layers.
+  DecoderShape shape;
+  shape.vocab = 1000;
+  shape.hidden = 100;
+  CHECK(head_factor(shape, 6e5) == Approx(1.25));
+  shape.tied_embeddings = true;
+  CHECK(head_factor(shape, 5e5) == Approx(1.25));
 }
 
 TEST_CASE("by hand: memory of a critic, of a share, and answers in a steady state") {

@@ -116,6 +116,14 @@ def test_rejected_prompts_are_generated_again_and_never_trained_on() -> None:
     assert steady[1].rollout_s == pytest.approx(4 * steady[0].rollout_s)
 
 
+def test_a_controller_of_verl_hands_on_what_is_padded() -> None:
+    plain, long = (
+        step({"limit_tokens": limit}, framework="verl").phases for limit in (4096, 28672)
+    )
+    assert long.logprob_s > plain.logprob_s + 0.8
+    assert long.collect_s == 0 < apart(framework="verl", partial_rollouts=True).phases.collect_s
+
+
 def test_a_reward_model_scores_and_a_verifier_is_free() -> None:
     assert step().phases.reward_s == 0
     small, large = (
@@ -249,7 +257,7 @@ def test_a_task_says_what_is_wrong(changes: dict[str, Any], message: str) -> Non
         ({"staleness": 1}, "accelerators that generate and train in turn have none"),
         ({"staleness": -1, "rollout": ONE}, "staleness=-1: must be a whole number"),
         ({"partial_rollouts": True, "rollout": ONE}, "need staleness of at least 1"),
-        ({"framework": "slime"}, "framework='slime': must be one of nemo_rl, verl"),
+        ({"framework": "slime"}, "framework='slime': must be one of nemo_rl, verl, areal"),
         ({"layout": sm.ServingLayout(tp=16)}, "a replica needs 16 accelerators, the pool has 8"),
         ({"memory_share": 1.5}, "memory_share=1.5: must be a number from 0"),
         ({"logprob_batch": 0}, "logprob_batch=0: must be a whole number"),

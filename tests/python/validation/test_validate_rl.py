@@ -15,7 +15,7 @@ from scalemodel.validation import scores_of
 def groups() -> dict[str, list[dict[str, float]]]:
     scores = scores_of("rl", sm.validate("rl")).to_dict()
     assert scores["rows"] == scores["rows_predicted"] == 57
-    assert scores["pooled"]["mape_fraction"] < 0.2
+    assert scores["pooled"]["mape_fraction"] < 0.16
     found: dict[str, list[dict[str, float]]] = {}
     for group in scores["groups"]:
         found.setdefault(group["label"], []).append(group)
@@ -28,7 +28,10 @@ def groups() -> dict[str, list[dict[str, float]]]:
         ("NeMo-RL DeepSeek-V3: step", 0.13),
         ("NeMo-RL Llama3.1-8B-Instruct: step", 0.18),
         ("NeMo-RL Qwen3-32B: step", 0.06),
-        ("verl Qwen2.5-Math-7B: step", 0.33),
+        ("verl Qwen2.5-Math-7B: step", 0.21),
+        ("verl Qwen2.5-Math-7B: rollout", 0.3),
+        ("verl Qwen2.5-Math-7B: logprob", 0.2),
+        ("verl Qwen2.5-Math-7B: train", 0.19),
     ],
 )
 def test_published_steps_are_met(
