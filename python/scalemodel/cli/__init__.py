@@ -35,6 +35,7 @@ from scalemodel.cli.output import (
     OK,
     report,
 )
+from scalemodel.cli.post_trainings import add_rl
 from scalemodel.cli.reports import add_report
 from scalemodel.cli.routes import add_route
 from scalemodel.cli.scalings import add_scaling
@@ -72,6 +73,7 @@ _COMMANDS = (
     add_compare_clusters,
     add_serve,
     add_trace,
+    add_rl,
     add_route,
     add_launch,
     add_compare_log,

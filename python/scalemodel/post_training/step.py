@@ -121,6 +121,26 @@ class RlEstimate:
         ]
         return pd.DataFrame(rows, columns=["phase", "pool", "time_s"])
 
+    def to_dict(self) -> dict[str, Any]:
+        """One flat row: verdict, step, phases and memory; None where the step cannot run."""
+        row = {
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "colocated": self.colocated,
+            "staleness": self.staleness,
+            "accelerators": self.accelerators,
+            "step_time_s": self.step_time_s,
+            "samples_per_s": self.samples_per_s,
+            **self.phases.to_dict(),
+            "rollout_period_s": self.rollout_period_s,
+            "rollout_memory_bytes": self.rollout_memory_bytes,
+            "train_memory_bytes": self.train_memory_bytes,
+        }
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in row.items()
+        }
+
     def memory(self) -> pd.DataFrame:
         """Memory of the fullest accelerator: phase, memory_bytes, capacity_bytes, fits."""
         import pandas as pd
