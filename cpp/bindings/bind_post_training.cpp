@@ -90,6 +90,17 @@ void bind_step(py::module_& m) {
       },
       py::arg("phases"), py::arg("sustained_s"), py::arg("staleness"), "Seconds of a whole step.");
   m.def(
+      "rl_starts_s",
+      [](const RlPhases& phases, double sustained_s, int staleness) {
+        std::vector<double> starts;
+        for (const Seconds start : rl_starts(phases, Seconds{sustained_s}, staleness)) {
+          starts.push_back(start.base());
+        }
+        return column(starts);
+      },
+      py::arg("phases"), py::arg("sustained_s"), py::arg("staleness"),
+      "Seconds from the start of a step to that of each of its phases.");
+  m.def(
       "rollout_period_s",
       [](double rollout_s, double sustained_s, int staleness) {
         return rollout_period(Seconds{rollout_s}, Seconds{sustained_s}, staleness).base();

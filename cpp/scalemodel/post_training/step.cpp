@@ -37,6 +37,21 @@ RlPhases rl_phases(const RlPasses& passes) {
   return phases;
 }
 
+std::array<Seconds, 9> rl_starts(const RlPhases& phases, Seconds sustained, int staleness) {
+  const std::array learning{phases.collect,   phases.reward, phases.logprob,
+                            phases.reference, phases.critic, phases.train};
+  std::array<Seconds, 9> starts;
+  Seconds now = staleness > 0 ? Seconds{0} : phases.rollout;
+  std::size_t place = 1;
+  for (const Seconds phase : learning) {
+    starts[place++] = now;
+    now += phase;
+  }
+  starts[place++] = rl_step_time(phases, sustained, staleness) - phases.between();
+  starts[place] = starts[place - 1] + phases.refit;
+  return starts;
+}
+
 double head_factor(const DecoderShape& shape, double active_parameters) {
   const double head = static_cast<double>(shape.vocab) * shape.hidden;
   const double embeddings = shape.tied_embeddings ? head : 2 * head;

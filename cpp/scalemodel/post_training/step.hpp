@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <tuple>
 
@@ -138,6 +139,10 @@ constexpr Seconds rl_step_time(const RlPhases& phases, Seconds sustained, int st
       staleness > 0 ? max(rollout, phases.learning()) : rollout + phases.learning();
   return busy + phases.between();
 }
+
+/// When each phase of a step starts, in the order of the record: in turn, or with staleness those
+/// of the training pool beside the rollout, and new weights once both are through.
+std::array<Seconds, 9> rl_starts(const RlPhases& phases, Seconds sustained, int staleness);
 
 /// GEMMs of layers and LM head over those of the layers, by the parameters that a token meets.
 double head_factor(const DecoderShape& shape, double active_parameters);

@@ -24,6 +24,7 @@ from scalemodel.plot.operators import (
     roofline,
 )
 from scalemodel.plot.parallel import parallel_coordinates
+from scalemodel.plot.post_training import rl_step
 from scalemodel.plot.scaling import crossovers, scaling, scaling_breakdown
 from scalemodel.plot.search import heat_map, pareto
 from scalemodel.plot.sensitivity import iso_performance, tornado
@@ -54,6 +55,7 @@ __all__ = [
     "pareto",
     "request_lengths",
     "request_rate",
+    "rl_step",
     "roofline",
     "save",
     "scaling",

@@ -121,6 +121,17 @@ class RlEstimate:
         ]
         return pd.DataFrame(rows, columns=["phase", "pool", "time_s"])
 
+    def timeline(self) -> pd.DataFrame:
+        """Phases that take time: phase, pool, start_s, duration_s of one step in a steady state.
+
+        Generation lasts as long as its pool is busy from step to step.
+        """
+        frame = self.breakdown().rename(columns={"time_s": "duration_s"})
+        starts = _core.rl_starts_s(self.phases, self.rollout_period_s, self.staleness)
+        frame.insert(2, "start_s", starts)
+        frame.loc[0, "duration_s"] = self.rollout_period_s
+        return frame[frame.duration_s > 0].reset_index(drop=True)
+
     def to_dict(self) -> dict[str, Any]:
         """One flat row: verdict, step, phases and memory; None where the step cannot run."""
         row = {

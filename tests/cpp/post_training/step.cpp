@@ -37,6 +37,21 @@ TEST_CASE("by hand: phases of a step in turn") {
   CHECK(rl_phases(passes).learning() == Seconds{61 + 2 - 5});
 }
 
+TEST_CASE("law: phases follow one another, or those of training run beside the rollout") {
+  RlPasses passes = plain();
+  passes.reference = true;
+  const RlPhases phases = rl_phases(passes);
+  for (const int staleness : {0, 1, 4}) {
+    const auto starts = rl_starts(phases, Seconds{20}, staleness);
+    CHECK(starts[0] == Seconds{0});
+    CHECK(starts[1] == (staleness > 0 ? Seconds{0} : phases.rollout));
+    CHECK(starts[4] == starts[3] + phases.logprob);
+    CHECK(starts[6] + phases.train <= starts[7]);
+    CHECK((starts[8] + phases.switching).base() ==
+          Approx(rl_step_time(phases, Seconds{20}, staleness).base()));
+  }
+}
+
 TEST_CASE("law: slower learning stretches every pass of it by the same and no other phase") {
   RlPasses passes = plain();
   passes.reference = true;

@@ -25,6 +25,8 @@ pytestmark = pytest.mark.usefixtures("agg")
 TASK = sm.Training(global_batch=512, sequence=8192)
 LONG = sm.Strategy(tp=4, cp=2, pp=4, vpp=5, recompute="selective", micro_batch=2)
 CHAT = sm.Inference(input_tokens=1000, output_tokens=200)
+RL = sm.Rl(prompts=16, generations=16, prompt_tokens=128, generated_tokens=800, limit_tokens=4096)
+RL_PLAN = sm.Strategy(tp=2, recompute="full")
 
 
 class Answers:
@@ -51,6 +53,13 @@ class Answers:
     def make_groups(self) -> Any:
         task = sm.Training(global_batch=4096, sequence=197)
         return sm.estimate(sm.compose("vit_b"), sm.cluster("dgx_h100"), task)
+
+    def make_rl_step(self) -> Any:
+        return sm.estimate_rl("llama3_8b", "dgx_h100", RL, RL_PLAN)
+
+    def make_rl_apart(self) -> Any:
+        one = sm.cluster("dgx_h100")
+        return sm.estimate_rl("llama3_8b", one, RL, RL_PLAN, rollout=one, staleness=1)
 
     def make_timeline(self) -> Any:
         return self.estimate.timeline()
@@ -262,6 +271,10 @@ KINDS: dict[str, Kinds] = {
         "several": lambda a: plot.hit_curve({"one": a.trace, "two": a.trace}, blocks=[9, 99]),
     },
     "gemm_efficiency": {"a table": lambda a: plot.gemm_efficiency(a.gemms)},
+    "rl_step": {
+        "one pool": lambda a: plot.rl_step(a.rl_step),
+        "two pools": lambda a: plot.rl_step(a.rl_apart),
+    },
     "roofline": {
         "an estimate": lambda a: plot.roofline(a.estimate),
         "fine-tuning": lambda a: plot.roofline(a.tuned),

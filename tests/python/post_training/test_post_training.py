@@ -88,6 +88,15 @@ def test_answers_of_one_length_end_together() -> None:
     assert even.phases.train_s < uneven.phases.train_s
 
 
+def test_a_timeline_ends_with_the_step_and_overlaps_pools_that_are_apart() -> None:
+    for found in (step(), step(rollout=ONE), apart()):
+        spans = found.timeline().set_index("phase")
+        ends = spans.start_s + spans.duration_s
+        assert ends.max() == pytest.approx(found.step_time_s)
+        assert (spans.start_s["train"] < ends["rollout"]) == bool(found.staleness)
+        assert ends["train"] <= spans.start_s["refit"] * (1 + 1e-12)
+
+
 def test_partial_rollouts_wait_for_no_last_answer() -> None:
     assert apart(partial_rollouts=True).phases.rollout_s < apart().phases.rollout_s
 
