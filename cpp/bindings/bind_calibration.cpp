@@ -5,6 +5,7 @@
 
 #include "bindings/attention_calls.hpp"
 #include "bindings/bind.hpp"
+#include "bindings/interpreter.hpp"
 #include "scalemodel/calibration/conformal.hpp"
 #include "scalemodel/calibration/fit_kernels.hpp"
 
@@ -107,10 +108,8 @@ void def_gemm_fit(py::module_& m, const char* name, const char* meaning) {
         const auto samples = samples_of(time_s, weight, fold);
         const auto shapes = shapes_of(m_, n, k, batch, time_s.size());
         const auto fields = fields_of(T{}, ranges);
-        const auto fitted = [&] {
-          const py::gil_scoped_release release;
-          return kFit(accelerator, precision, shapes, samples, fields);
-        }();
+        const auto fitted =
+            listening([&] { return kFit(accelerator, precision, shapes, samples, fields); });
         return answer(fitted);
       },
       py::arg("accelerator"), py::arg("precision"), py::arg("m"), py::arg("n"), py::arg("k"),
@@ -194,10 +193,8 @@ void def_attention_fit(py::module_& m, const char* name, const char* meaning) {
         const auto calls = attention_calls(
             common, {&batch, &queries, &keys, &heads, &kv_heads, &head_dim, &v_head_dim, &window});
         const auto fields = fields_of(T{}, ranges);
-        const auto fitted = [&] {
-          const py::gil_scoped_release release;
-          return kFit(accelerator, kernel, calls, samples, fields);
-        }();
+        const auto fitted =
+            listening([&] { return kFit(accelerator, kernel, calls, samples, fields); });
         return answer(fitted);
       },
       py::arg("accelerator"), py::arg("kernel"), py::arg("batch"), py::arg("queries"),
@@ -243,10 +240,7 @@ void def_collective_fit(py::module_& m, const char* name, const char* meaning) {
         const auto calls = calls_of(op, size_bytes, ranks, cluster);
         require_length(size_bytes.size(), time_s.size(), "size_bytes");
         const auto fields = fields_of(T{}, ranges);
-        const auto fitted = [&] {
-          const py::gil_scoped_release release;
-          return kFit(cluster, calls, samples, fields);
-        }();
+        const auto fitted = listening([&] { return kFit(cluster, calls, samples, fields); });
         return answer(fitted);
       },
       py::arg("cluster"), py::arg("op"), py::arg("size_bytes"), py::arg("ranks"), py::arg("time_s"),

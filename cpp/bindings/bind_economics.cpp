@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
+#include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/economics/carbon.hpp"
 #include "scalemodel/economics/failure_simulation.hpp"
@@ -23,11 +24,7 @@ py::array_t<double> column(const std::vector<SimulatedRun>& runs, const Number& 
 }
 
 py::dict simulated(const FailingJob& job, const SimulationPlan& plan) {
-  std::vector<SimulatedRun> runs;
-  {
-    const py::gil_scoped_release released;
-    runs = simulate_runs(job, plan);
-  }
+  const std::vector<SimulatedRun> runs = listening([&] { return simulate_runs(job, plan); });
   py::dict columns;
   columns["time_s"] = column(runs, [](const SimulatedRun& run) { return run.time.base(); });
   columns["repeated_s"] = column(runs, [](const SimulatedRun& run) { return run.repeated.base(); });

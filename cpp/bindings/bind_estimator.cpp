@@ -1,4 +1,5 @@
 #include "bindings/bind.hpp"
+#include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/costs/tables.hpp"
 #include "scalemodel/estimator/estimate.hpp"
@@ -25,11 +26,7 @@ py::list operator_rows(const Tables& tables, const Strategy& strategy, std::size
 }
 
 py::tuple fit_stack_to(const Stack& start, const std::vector<MeasuredRun>& runs, double pull) {
-  StackFit fit;
-  {
-    const py::gil_scoped_release release;
-    fit = fit_stack(start, runs, pull);
-  }
+  const StackFit fit = listening([&] { return fit_stack(start, runs, pull); });
   return py::make_tuple(fit.stack, fit.standard_errors, fit.predicted);
 }
 

@@ -106,15 +106,10 @@ py::tuple simulate(const std::vector<const Instance*>& instances,
   options.autoscaler = autoscaler;
   options.caching.prefixes = prefixes_of(offsets, names, block_tokens, requests.size());
   options.caching.store_tokens = checked("store_tokens", store_tokens, 0, kMaxStoreTokens);
-  Interpreter interpreter(progress);
-  FleetResult result;
-  {
-    const py::gil_scoped_release released;
-    result = simulate_fleet(kinds.kinds, requests,
-                            {sessions.data(), static_cast<std::size_t>(sessions.size())}, options,
-                            interpreter.poll());
-  }
-  interpreter.rethrow();
+  const FleetResult result = listening(progress, [&] {
+    return simulate_fleet(kinds.kinds, requests,
+                          {sessions.data(), static_cast<std::size_t>(sessions.size())}, options);
+  });
   return py::make_tuple(rows_of(result), result.parts, result.totals, events_of(result));
 }
 

@@ -7,6 +7,7 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/columns.hpp"
+#include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/fabric/direct_connect.hpp"
@@ -34,9 +35,11 @@ py::dict shift_columns(const LinkGraph& graph, const Flows& flows, const RouteOp
   if (schedules.size() != static_cast<std::size_t>(flows.jobs)) {
     throw MalformedQuestion("schedules: must have one entry per job");
   }
-  const RoutingInstance instance(graph, flows);
-  const TimeShifts shifts = time_shifts(instance, route(instance, options), schedules, finest,
-                                        static_cast<std::uint64_t>(options.seed));
+  const TimeShifts shifts = listening([&] {
+    const RoutingInstance instance(graph, flows);
+    return time_shifts(instance, route(instance, options), schedules, finest,
+                       static_cast<std::uint64_t>(options.seed));
+  });
   py::dict answer;
   answer["period_s"] = array_of(shifts.period);
   answer["communication_s"] = array_of(shifts.busy);
@@ -50,8 +53,9 @@ py::dict shift_columns(const LinkGraph& graph, const Flows& flows, const RouteOp
 }
 
 py::dict tree_columns(const LinkGraph& graph, std::int32_t root, bool both_ways, double accuracy) {
-  const TreePacking packing =
-      both_ways ? pack_all_reduce(graph, root, accuracy) : pack_broadcast(graph, root);
+  const TreePacking packing = listening([&] {
+    return both_ways ? pack_all_reduce(graph, root, accuracy) : pack_broadcast(graph, root);
+  });
   std::vector<std::int32_t> tree, parent, child;
   std::vector<double> rate;
   for (std::size_t t = 0; t < packing.rate.size(); ++t) {
@@ -69,7 +73,8 @@ py::dict tree_columns(const LinkGraph& graph, std::int32_t root, bool both_ways,
   answer["rate_bytes_per_s"] = array_of(rate);
   answer["total_bytes_per_s"] = packing.total().base();
   answer["bound_bytes_per_s"] =
-      both_ways ? all_reduce_bound(graph).base() : broadcast_bound(graph, root).base();
+      both_ways ? all_reduce_bound(graph).base()
+                : listening([&] { return broadcast_bound(graph, root); }).base();
   return answer;
 }
 

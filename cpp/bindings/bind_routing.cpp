@@ -10,6 +10,7 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/columns.hpp"
+#include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/routing/policies/ecmp.hpp"
@@ -82,9 +83,9 @@ Flows restored_flows(const py::tuple& state) {
 }
 
 void require_nics(const LinkGraph& graph, const Flows& flows) {
+  const std::string legal = "a NIC, 0 to " + std::to_string(graph.nics() - 1);
   for (std::size_t f = 0; f < flows.size(); ++f) {
     const std::int32_t from = flows.source[f], to = flows.destination[f];
-    const std::string legal = "a NIC, 0 to " + std::to_string(graph.nics() - 1);
     if (from < 0 || from >= graph.nics()) reject_flow("source", f, legal);
     if (to < 0 || to >= graph.nics()) reject_flow("destination", f, legal);
     if (from == to) reject_flow("destination", f, "another NIC than the source");
@@ -114,12 +115,32 @@ std::vector<std::int32_t> planes_of(const RoutingInstance& instance, const Routi
   return planes;
 }
 
-py::dict quality_columns(const RoutingInstance& instance, const Routing& routing,
-                         const RoutingQuality& q, const std::vector<double>& bytes) {
+/// A routing and all that is answered of it.
+struct Judged {
+  RoutingInstance instance;
+  Routing routing;
+  RoutingQuality quality;
+  std::vector<double> bytes;         ///< by link
+  std::vector<std::int32_t> planes;  ///< by part
+  std::size_t disconnected;
+};
+
+Judged judged_routing(RoutingInstance&& instance, Routing&& routing) {
+  RoutingQuality q = quality(instance, routing);
+  std::vector<double> bytes = link_bytes(instance, routing);
+  std::vector<std::int32_t> planes = planes_of(instance, routing);
+  const std::size_t disconnected = instance.disconnected();
+  return {std::move(instance), std::move(routing), std::move(q),
+          std::move(bytes),    std::move(planes),  disconnected};
+}
+
+py::dict quality_columns(const Judged& judged) {
+  const Routing& routing = judged.routing;
+  const RoutingQuality& q = judged.quality;
   py::dict answer;
   answer["first"] = array_of(routing.first);
   answer["path"] = array_of(routing.choice);
-  answer["plane"] = array_of(planes_of(instance, routing));
+  answer["plane"] = array_of(judged.planes);
   answer["share"] = array_of(routing.share);
   answer["sprayed"] = routing.sprayed;
   answer["rate_bytes_per_s"] = array_of(q.rates);
@@ -127,14 +148,14 @@ py::dict quality_columns(const RoutingInstance& instance, const Routing& routing
   answer["allocated_steps_per_s"] = array_of(q.allocated);
   answer["isolated_steps_per_s"] = array_of(q.isolated);
   answer["link_rate_bytes_per_s"] = array_of(q.carried);
-  answer["link_bytes"] = array_of(bytes);
+  answer["link_bytes"] = array_of(judged.bytes);
   answer["max_flows"] = q.load.flows;
   answer["max_bytes"] = q.load.bytes.base();
   answer["drain_s"] = q.load.drain.base();
   answer["bound_flows"] = q.bound.flows;
   answer["bound_s"] = q.bound.drain().base();
   answer["spray_bound_s"] = q.bound.spread.base();
-  answer["disconnected"] = instance.disconnected();
+  answer["disconnected"] = judged.disconnected;
   return answer;
 }
 
@@ -160,44 +181,51 @@ PathLimits limits_of(int max_paths, int detours) {
 
 py::dict route_flows(const LinkGraph& graph, const Flows& flows, const RouteOptions& options,
                      int max_paths, int detours) {
-  require_nics(graph, flows);
   const PathLimits limits = limits_of(max_paths, detours);
-  const py::gil_scoped_release release;
-  const RoutingInstance instance(graph, flows, limits);
-  const auto start = std::chrono::steady_clock::now();
-  const Routing routing = route(instance, options);
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  const RoutingQuality q = quality(instance, routing);
-  const std::vector<double> bytes = link_bytes(instance, routing);
-  const py::gil_scoped_acquire acquire;
-  py::dict answer = quality_columns(instance, routing, q, bytes);
+  std::chrono::duration<double> spent{};
+  const Judged judged = listening([&] {
+    require_nics(graph, flows);
+    RoutingInstance instance(graph, flows, limits);
+    const auto start = std::chrono::steady_clock::now();
+    Routing routing = route(instance, options);
+    spent = std::chrono::steady_clock::now() - start;
+    return judged_routing(std::move(instance), std::move(routing));
+  });
+  py::dict answer = quality_columns(judged);
   answer["assignment_s"] = spent.count();
   return answer;
 }
 
 py::dict judge_routing(const LinkGraph& graph, const Flows& flows, const IndexColumn& path,
                        int max_paths, int detours) {
-  require_nics(graph, flows);
-  const RoutingInstance instance(graph, flows, limits_of(max_paths, detours));
-  const Routing routing = given_routing(instance, path);
-  return quality_columns(instance, routing, quality(instance, routing),
-                         link_bytes(instance, routing));
+  const PathLimits limits = limits_of(max_paths, detours);
+  return quality_columns(listening([&] {
+    require_nics(graph, flows);
+    RoutingInstance instance(graph, flows, limits);
+    Routing routing = given_routing(instance, path);
+    return judged_routing(std::move(instance), std::move(routing));
+  }));
 }
 
 /// Links of every path of every flow: rows (flow, path, link), and the planes of the paths.
 py::dict path_columns(const LinkGraph& graph, const Flows& flows, int max_paths, int detours) {
-  require_nics(graph, flows);
-  const RoutingInstance instance(graph, flows, limits_of(max_paths, detours));
+  const PathLimits limits = limits_of(max_paths, detours);
   std::vector<std::int32_t> flow, path, link;
-  for (std::size_t f = 0; f < instance.size(); ++f) {
-    for (std::int32_t p = 0; p < instance.paths_of(f); ++p) {
-      for (const std::int32_t l : instance.links(f, p)) {
-        flow.push_back(static_cast<std::int32_t>(f));
-        path.push_back(p);
-        link.push_back(l);
+  const RoutingInstance instance = listening([&] {
+    require_nics(graph, flows);
+    RoutingInstance found(graph, flows, limits);
+    for (std::size_t f = 0; f < found.size(); ++f) {
+      for (std::int32_t p = 0; p < found.paths_of(f); ++p) {
+        poll_point();
+        for (const std::int32_t l : found.links(f, p)) {
+          flow.push_back(static_cast<std::int32_t>(f));
+          path.push_back(p);
+          link.push_back(l);
+        }
       }
     }
-  }
+    return found;
+  });
   py::dict columns;
   columns["flow"] = array_of(flow);
   columns["path"] = array_of(path);
@@ -263,8 +291,7 @@ using ChangeRow = std::pair<double, const LinkGraph*>;  // time, graph from then
 py::dict run_network(const LinkGraph& graph, const Flows& flows, const RouteOptions& options,
                      const std::vector<JobSchedule>& schedules, double step_latency_s,
                      int max_paths, int detours, const Controller& controller,
-                     const std::vector<ChangeRow>& rows) {
-  require_nics(graph, flows);
+                     const std::vector<ChangeRow>& rows, const py::object& progress) {
   if (schedules.size() != static_cast<std::size_t>(flows.jobs)) {
     throw MalformedQuestion("schedules: must have one entry per job");
   }
@@ -272,23 +299,24 @@ py::dict run_network(const LinkGraph& graph, const Flows& flows, const RouteOpti
   const PathLimits limits = limits_of(max_paths, detours);
   std::vector<NetworkChange> changes;
   for (const auto& [time, after] : rows) changes.push_back({Seconds{time}, after});
-  ControlledRun run;
   std::vector<double> isolated;
   std::size_t disconnected = 0;
-  {
-    const py::gil_scoped_release release;
+  const ControlledRun run = listening(progress, [&] {
+    require_nics(graph, flows);
+    ControlledRun found;
     const RoutingInstance instance(graph, flows, limits);
     disconnected = instance.disconnected();
     isolated = isolated_times(instance, schedules);
     if (controller.period > Seconds{} || !changes.empty()) {
-      run = simulate_controlled(graph, flows, limits, options, schedules, Seconds{step_latency_s},
-                                controller, changes);
-      disconnected = static_cast<std::size_t>(run.network.stalled_flows);
+      found = simulate_controlled(graph, flows, limits, options, schedules, Seconds{step_latency_s},
+                                  controller, changes);
+      disconnected = static_cast<std::size_t>(found.network.stalled_flows);
     } else if (disconnected == 0) {
-      run.network =
+      found.network =
           simulate_network(instance, route(instance, options), schedules, Seconds{step_latency_s});
     }
-  }
+    return found;
+  });
   py::dict answer;
   answer["job"] = array_of(run.network.job);
   answer["start_s"] = array_of(run.network.start);
@@ -364,7 +392,7 @@ void bind_routing(py::module_& m) {
   m.def("run_network", &run_network, py::arg("graph"), py::arg("flows"), py::arg("options"),
         py::arg("schedules"), py::arg("step_latency_s"), py::arg("max_paths") = 256,
         py::arg("detours") = 0, py::arg("controller") = Controller{},
-        py::arg("changes") = std::vector<ChangeRow>{},
+        py::arg("changes") = std::vector<ChangeRow>{}, py::arg("progress") = py::none(),
         "Every collective of a run: job, start and end; what the controller did.");
   m.def("ecmp_hash", &ecmp_hash, py::arg("value"), "The mixing hash of the ECMP router.");
 }

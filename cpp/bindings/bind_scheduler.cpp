@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
+#include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
 #include "bindings/scheduler_calls.hpp"
 
@@ -50,6 +51,7 @@ void for_each_request(const NamedColumns& columns, int block_tokens, Take&& take
     if (end < begin || end > columns.names.size()) {
       refuse("name_ends", static_cast<double>(end), "ascending and within the names");
     }
+    poll_point(1 + (input + output) / (32 * std::max(1, block_tokens)));
     const std::span<const std::uint64_t> names(columns.names.data() + begin,
                                                static_cast<std::size_t>(end - begin));
     take(i, names);
@@ -126,12 +128,8 @@ std::array<double, kRequestColumns> request_numbers(const ScheduledRequest& r) {
 
 py::tuple schedule_columns(const SchedulerLimits& limits, const NamedColumns& columns,
                            const StepTimes* times) {
-  const std::vector<NamedRequest> requests = named_requests(limits, columns);
-  StepSchedule found;
-  {
-    const py::gil_scoped_release released;
-    found = schedule_requests(limits, requests, times);
-  }
+  const StepSchedule found =
+      listening([&] { return schedule_requests(limits, named_requests(limits, columns), times); });
   return py::make_tuple(table_of<kStepColumns>(found.steps, step_numbers),
                         table_of<kRequestColumns>(found.requests, request_numbers));
 }
@@ -161,10 +159,10 @@ SchedulerLimits(blocks=1000, max_batched_tokens=2048))");
          int name_tokens) {
         if (blocks < 1) refuse("blocks", blocks, "from 1");
         if (block_tokens < 1) refuse("block_tokens", block_tokens, "from 1");
-        const std::vector<NamedPrompt> prompts =
-            named_prompts(block_tokens, {arrival, input, output, names, name_ends, name_tokens});
-        const py::gil_scoped_release released;
-        const PrefixHits found = replay_prefixes(prompts, blocks, block_tokens);
+        const NamedColumns columns{arrival, input, output, names, name_ends, name_tokens};
+        const PrefixHits found = listening([&] {
+          return replay_prefixes(named_prompts(block_tokens, columns), blocks, block_tokens);
+        });
         return std::array{found.tokens, found.hit_tokens, found.blocks, found.hit_blocks};
       },
       py::arg("blocks"), py::arg("block_tokens"), py::arg("arrival"), py::arg("input_tokens"),

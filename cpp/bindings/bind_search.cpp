@@ -207,11 +207,8 @@ py::list simulate_strategies(const Tables& tables, const std::vector<Strategy>& 
                              const std::vector<ObjectiveRow>& objective) {
   const Objective wanted = objective_of(objective);
   Tables own = fresh(tables);
-  std::vector<Simulated> answers;
-  {
-    const py::gil_scoped_release release;
-    answers = simulate_best(own, strategies, wanted);
-  }
+  const std::vector<Simulated> answers =
+      listening([&] { return simulate_best(own, strategies, wanted); });
   py::list rows;
   for (const Simulated& answer : answers) {
     const bool known = answer.step_time < Seconds{kInfinity};
@@ -257,8 +254,7 @@ void bind_search(py::module_& m) {
   py::class_<Enumeration>(m, "Enumeration", "The legal strategies of a space, numbered.")
       .def(py::init([](const Space& space, const Model& model, const Cluster& cluster,
                        const Task& task) {
-             const py::gil_scoped_release release;
-             return Enumeration(space, model, cluster, task);
+             return listening([&] { return Enumeration(space, model, cluster, task); });
            }),
            py::arg("space"), py::arg("model"), py::arg("cluster"), py::arg("task"))
       .def_property_readonly("size", &Enumeration::size, "Strategies.")

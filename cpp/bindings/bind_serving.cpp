@@ -5,6 +5,7 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/bind.hpp"
+#include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
 #include "bindings/scheduler_calls.hpp"
 #include "bindings/serving_instance.hpp"
@@ -38,26 +39,26 @@ StepTime step_of(const Instance& instance, double sequences, double context, dou
 
 py::tuple simulate(const Instance& instance, const RequestMix& mix, const NumberColumn& arrivals,
                    const NumberColumn& input, const NumberColumn& output, int replicas,
-                   bool prefilled, Balance balance, std::uint64_t seed) {
+                   bool prefilled, Balance balance, std::uint64_t seed,
+                   const py::object& progress) {
   checked("replicas", replicas, 1, 1e6);
-  const std::vector<Request> requests = stream_of(arrivals, input, output, prefilled);
-  StreamResult result;
-  {
-    const py::gil_scoped_release released;
-    const CacheCapacity capacity = instance.capacity(mix.input, mix.output);
-    result = simulate_stream(instance.times, instance.blocks, capacity, mix, requests,
-                             {replicas, balance, seed});
-  }
-  py::array_t<double> served(
-      std::vector<py::ssize_t>{static_cast<py::ssize_t>(requests.size()), kServedColumns});
+  py::array_t<double> served(std::vector<py::ssize_t>{arrivals.size(), kServedColumns});
   double* out = served.mutable_data();
-  for (const Served& each : result.served) {
-    const std::array<double, kServedColumns> row{
-        each.started.base(), each.first_token.base(), each.finished.base(),
-        static_cast<double>(each.preemptions), each.refused ? 1.0 : 0.0};
-    out = std::copy(row.begin(), row.end(), out);
-  }
-  return py::make_tuple(served, result.totals);
+  const StreamTotals totals = listening(progress, [&] {
+    const std::vector<Request> requests = stream_of(arrivals, input, output, prefilled);
+    const CacheCapacity capacity = instance.capacity(mix.input, mix.output);
+    const StreamResult result = simulate_stream(instance.times, instance.blocks, capacity, mix,
+                                                requests, {replicas, balance, seed});
+    for (const Served& each : result.served) {
+      poll_point();
+      const std::array<double, kServedColumns> row{
+          each.started.base(), each.first_token.base(), each.finished.base(),
+          static_cast<double>(each.preemptions), each.refused ? 1.0 : 0.0};
+      out = std::copy(row.begin(), row.end(), out);
+    }
+    return result.totals;
+  });
+  return py::make_tuple(served, totals);
 }
 
 constexpr py::ssize_t kPlanColumns = 14;
@@ -104,15 +105,16 @@ py::tuple search_plans(const Model& model, const Cluster& cluster, const Engine&
   const ServingLimits limits{goal, Seconds{checked("ttft_s", ttft, 0, kMany)},
                              Seconds{checked("tpot_s", tpot, 0, kMany)},
                              checked("requests_per_s", rate, 0, kMany)};
-  // A search lasts seconds at most, so that nothing has to be asked on the way.
-  const Poll go_on = [](std::uint64_t, std::uint64_t) { return true; };
+  Interpreter interpreter;
+  const Poll poll = interpreter.poll();
   ServingPlans found;
   {
     const py::gil_scoped_release released;
     found = search_serving({model, cluster, engine, kernels, mix, imbalance},
                            {layouts, max_batched_tokens, per_octave}, limits,
-                           static_cast<std::size_t>(top), threads, go_on);
+                           static_cast<std::size_t>(top), threads, poll);
   }
+  interpreter.rethrow();
   return py::make_tuple(plan_rows(found.best), plan_rows(found.front), found.plans, found.feasible);
 }
 
@@ -165,6 +167,7 @@ void bind_instance(py::module_& m) {
       .def("simulate", &simulate, py::arg("mix"), py::arg("arrival_s"), py::arg("input_tokens"),
            py::arg("output_tokens"), py::arg("replicas") = 1, py::arg("prefilled") = false,
            py::arg("balance") = Balance::random, py::arg("seed") = 0,
+           py::arg("progress") = py::none(),
            "Per request: started, first token, finished, preemptions, refused; and the totals.")
       .def(
           "schedule",

@@ -1,6 +1,8 @@
 #include <optional>
 
+#include "bindings/arrays.hpp"
 #include "bindings/bind.hpp"
+#include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/base/order_statistics.hpp"
 #include "scalemodel/estimator/mixed.hpp"
@@ -14,6 +16,7 @@ namespace {
 /// A column of `rows`, one value of type Out per row.
 template <class Out, class Row, class Get>
 py::array_t<Out> column(const std::vector<Row>& rows, Get&& get) {
+  check_interrupt();
   py::array_t<Out> values(static_cast<py::ssize_t>(rows.size()));
   Out* at = values.mutable_data();
   for (const Row& row : rows) *at++ = static_cast<Out>(get(row));
@@ -68,14 +71,11 @@ py::list names_of() {
 
 py::bytes trace_of(const Timeline& timeline, const Tables& tables,
                    const std::optional<Strategy>& operators_of) {
-  std::string text;
-  {
-    const py::gil_scoped_release release;
+  return {listening([&] {
     std::vector<OperatorList> operators;
     if (operators_of) operators = operators_by_kind(tables, *operators_of);
-    text = trace_json(timeline, operators);
-  }
-  return {text};
+    return trace_json(timeline, operators);
+  })};
 }
 
 std::vector<MixedPart> parts_of(const std::vector<Tables*>& tables,
@@ -106,8 +106,7 @@ void bind_mixed(py::module_& m) {
       [](const std::vector<Tables*>& tables, const std::vector<int>& shares,
          const Strategy& strategy, MixedSplit split) {
         const std::vector<MixedPart> parts = parts_of(tables, shares);
-        const py::gil_scoped_release release;
-        return mixed_by_stage(parts, strategy, split);
+        return listening([&] { return mixed_by_stage(parts, strategy, split); });
       },
       py::arg("tables"), py::arg("shares"), py::arg("strategy"), py::arg("split"),
       "A step of a pipeline whose stages run on several kinds.");
@@ -116,8 +115,7 @@ void bind_mixed(py::module_& m) {
       [](const std::vector<Tables*>& tables, const std::vector<int>& shares,
          const Strategy& strategy, const std::vector<int>& layers) {
         const std::vector<MixedPart> parts = parts_of(tables, shares);
-        const py::gil_scoped_release release;
-        return mixed_with_layers(parts, strategy, layers);
+        return listening([&] { return mixed_with_layers(parts, strategy, layers); });
       },
       py::arg("tables"), py::arg("shares"), py::arg("strategy"), py::arg("layers"),
       "The same with the layers of each stage given.");
@@ -126,8 +124,7 @@ void bind_mixed(py::module_& m) {
       [](const std::vector<Tables*>& tables, const std::vector<int>& shares,
          const Strategy& strategy, MixedSplit split) {
         const std::vector<MixedPart> parts = parts_of(tables, shares);
-        const py::gil_scoped_release release;
-        return mixed_by_replica(parts, strategy, split);
+        return listening([&] { return mixed_by_replica(parts, strategy, split); });
       },
       py::arg("tables"), py::arg("shares"), py::arg("strategy"), py::arg("split"),
       "A step of replicas of several kinds.");
@@ -150,13 +147,20 @@ void bind_timeline(py::module_& m) {
       .def_property_readonly(
           "passes", [](const Timeline& t) { return t.passes.size(); }, "Passes of all ranks.")
       .def(
-          "events", [](const Timeline& t) { return event_columns(events(t)); },
+          "events",
+          [](const Timeline& t) { return event_columns(listening([&] { return events(t); })); },
           "Columns of all events.")
       .def(
-          "critical_path", [](const Timeline& t) { return event_columns(critical_path(t)); },
+          "critical_path",
+          [](const Timeline& t) {
+            return event_columns(listening([&] { return critical_path(t); }));
+          },
           "Columns of the events that make the step as long as it is.")
       .def(
-          "memory", [](const Timeline& t) { return memory_columns(memory_profile(t)); },
+          "memory",
+          [](const Timeline& t) {
+            return memory_columns(listening([&] { return memory_profile(t); }));
+          },
           "Columns of what every rank holds after each change.")
       .def("trace", &trace_of, py::arg("tables"), py::arg("operators_of"),
            "JSON in the Trace Event Format; with a strategy, passes broken down into operators.");
@@ -164,8 +168,7 @@ void bind_timeline(py::module_& m) {
       "timeline",
       [](Tables& tables, const Strategy& strategy, const TimelineOptions& options,
          const std::vector<double>& slowdown) {
-        const py::gil_scoped_release release;
-        return step_timeline(tables, strategy, options, slowdown);
+        return listening([&] { return step_timeline(tables, strategy, options, slowdown); });
       },
       py::arg("tables"), py::arg("strategy"), py::arg("options"), py::arg("slowdown"),
       "Simulates one step of a strategy that can run.");

@@ -4,6 +4,7 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/columns.hpp"
+#include "bindings/interpreter.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/base/error.hpp"
 #include "scalemodel/estimator/messages.hpp"
@@ -45,11 +46,10 @@ py::list message_rows(Tables& tables, const Strategy& strategy) {
 }
 
 py::dict strategy_flow_columns(Tables& tables, const Strategy& strategy, bool rails) {
-  StrategyFlows all;
-  {
-    const py::gil_scoped_release release;
-    all = strategy_flows(strategy_layout(tables, strategy, rails), step_messages(tables, strategy));
-  }
+  const StrategyFlows all = listening([&] {
+    return strategy_flows(strategy_layout(tables, strategy, rails),
+                          step_messages(tables, strategy));
+  });
   py::dict columns;
   columns["phase"] = names_of(all.communicator, [](Communicator c) { return axis_of(c); });
   columns["communicator"] = names_of(all.communicator, [](Communicator c) { return name_of(c); });
@@ -65,8 +65,10 @@ py::dict strategy_flow_columns(Tables& tables, const Strategy& strategy, bool ra
 
 py::dict checkpoint_columns(Tables& tables, const Strategy& strategy, std::int32_t hosts) {
   if (hosts < 1) throw MalformedQuestion("hosts=" + std::to_string(hosts) + ": must be at least 1");
-  const CheckpointFlows all = checkpoint_flows(strategy_layout(tables, strategy, true),
-                                               checkpoint_bytes(tables, strategy), hosts);
+  const CheckpointFlows all = listening([&] {
+    return checkpoint_flows(strategy_layout(tables, strategy, true),
+                            checkpoint_bytes(tables, strategy), hosts);
+  });
   py::dict columns;
   columns["stage"] = array_of(all.stage);
   columns["source"] = array_of(all.flows.source);

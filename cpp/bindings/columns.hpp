@@ -16,6 +16,7 @@ using IndexColumn =
 
 template <class T>
 pybind11::array_t<T> array_of(const std::vector<T>& values) {
+  check_interrupt();
   return pybind11::array_t<T>(static_cast<pybind11::ssize_t>(values.size()), values.data());
 }
 

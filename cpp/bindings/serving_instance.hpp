@@ -8,6 +8,7 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/record.hpp"
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/serving/capacity.hpp"
 #include "scalemodel/serving/layout.hpp"
 #include "scalemodel/serving/replica.hpp"
@@ -64,6 +65,7 @@ inline std::vector<Request> stream_of(const NumberColumn& arrivals, const Number
   requests.reserve(static_cast<std::size_t>(rows));
   double last = 0;
   for (py::ssize_t i = 0; i < rows; ++i) {
+    poll_point();
     const double arrival = checked("arrival_s", arrivals.data()[i], last, kMany);
     last = arrival;
     requests.push_back({Seconds{arrival}, checked("input_tokens", input.data()[i], 1, kMany),

@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RefitCosts', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'canonical', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'kernel_work', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'rank_imbalance', 'reasons', 'recorded_group', 'refit_time_s', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'sequence_lengths', 'serving_power_w', 'simulate_best', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'canonical', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'kernel_work', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'rank_imbalance', 'reasons', 'recorded_group', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_best', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -4868,7 +4868,7 @@ class Instance:
         """
         Tables of steps and of requests, in seconds.
         """
-    def simulate(self, mix: RequestMix, arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], replicas: typing.SupportsInt | typing.SupportsIndex = 1, prefilled: bool = False, balance: str = 'random', seed: typing.SupportsInt | typing.SupportsIndex = 0) -> tuple:
+    def simulate(self, mix: RequestMix, arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], replicas: typing.SupportsInt | typing.SupportsIndex = 1, prefilled: bool = False, balance: str = 'random', seed: typing.SupportsInt | typing.SupportsIndex = 0, progress: typing.Any = None) -> tuple:
         """
         Per request: started, first token, finished, preemptions, refused; and the totals.
         """
@@ -4883,365 +4883,6 @@ class Instance:
     def step(self, *, sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0, context: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0, query_tokens: typing.SupportsFloat | typing.SupportsIndex = 1.0, draft_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> StepTime:
         """
         Time of one step.
-        """
-class WeightSet:
-    """
-    What is moved to every replica of an engine.
-    """
-    @staticmethod
-    def fields() -> list:
-        """
-        The field table: name, kind, default, range, meaning.
-        """
-    def __eq__(self, arg0: WeightSet) -> bool:
-        ...
-    def __getstate__(self) -> tuple:
-        ...
-    def __hash__(self) -> int:
-        ...
-    def __init__(self, *, parameters: float = 1.0, matrices: float = 1.0, precision: str = 'bf16') -> None:
-        ...
-    def __repr__(self) -> str:
-        ...
-    def __setstate__(self, arg0: tuple) -> None:
-        ...
-    def replace(self, **kwargs) -> WeightSet:
-        """
-        A copy with the given fields changed.
-        """
-    def to_dict(self) -> dict:
-        """
-        Field names and values.
-        """
-    @property
-    def matrices(self) -> float:
-        """
-        matrices of layers and experts
-        """
-    @property
-    def parameters(self) -> float:
-        """
-        parameters of the model
-        """
-    @property
-    def precision(self) -> str:
-        """
-        format that the engine holds them in
-        """
-class RefitCosts:
-    """
-    Fixed times of new weights for an engine.
-    """
-    @staticmethod
-    def fields() -> list:
-        """
-        The field table: name, kind, default, range, meaning.
-        """
-    def __eq__(self, arg0: RefitCosts) -> bool:
-        ...
-    def __getstate__(self) -> tuple:
-        ...
-    def __hash__(self) -> int:
-        ...
-    def __init__(self, *, start_s: float = 0.0, per_matrix_s: float = 0.0) -> None:
-        ...
-    def __repr__(self) -> str:
-        ...
-    def __setstate__(self, arg0: tuple) -> None:
-        ...
-    def replace(self, **kwargs) -> RefitCosts:
-        """
-        A copy with the given fields changed.
-        """
-    def to_dict(self) -> dict:
-        """
-        Field names and values.
-        """
-    @property
-    def per_matrix_s(self) -> float:
-        """
-        fixed time of a message
-        """
-    @property
-    def start_s(self) -> float:
-        """
-        planning and metadata
-        """
-class SwitchCosts:
-    """
-    What accelerators that generate and train in turn set free.
-    """
-    @staticmethod
-    def fields() -> list:
-        """
-        The field table: name, kind, default, range, meaning.
-        """
-    def __eq__(self, arg0: SwitchCosts) -> bool:
-        ...
-    def __getstate__(self) -> tuple:
-        ...
-    def __hash__(self) -> int:
-        ...
-    def __init__(self, *, per_parameter_bytes: float = 0.0, wake_s: float = 0.0) -> None:
-        ...
-    def __repr__(self) -> str:
-        ...
-    def __setstate__(self, arg0: tuple) -> None:
-        ...
-    def replace(self, **kwargs) -> SwitchCosts:
-        """
-        A copy with the given fields changed.
-        """
-    def to_dict(self) -> dict:
-        """
-        Field names and values.
-        """
-    @property
-    def per_parameter_bytes(self) -> float:
-        """
-        states and gradients that leave the accelerator
-        """
-    @property
-    def wake_s(self) -> float:
-        """
-        waking the engine and its cache
-        """
-class DynamicSampling:
-    """
-    Prompts that are rejected and drawn again (DAPO).
-    """
-    @staticmethod
-    def fields() -> list:
-        """
-        The field table: name, kind, default, range, meaning.
-        """
-    def __eq__(self, arg0: DynamicSampling) -> bool:
-        ...
-    def __getstate__(self) -> tuple:
-        ...
-    def __hash__(self) -> int:
-        ...
-    def __init__(self, *, accepted_fraction: float = 1.0, oversampling: float = 1.0) -> None:
-        ...
-    def __repr__(self) -> str:
-        ...
-    def __setstate__(self, arg0: tuple) -> None:
-        ...
-    def replace(self, **kwargs) -> DynamicSampling:
-        """
-        A copy with the given fields changed.
-        """
-    def to_dict(self) -> dict:
-        """
-        Field names and values.
-        """
-    @property
-    def accepted_fraction(self) -> float:
-        """
-        of prompts, whose answers differ in reward
-        """
-    @property
-    def oversampling(self) -> float:
-        """
-        prompts of a round over those of a step
-        """
-class RlPasses:
-    """
-    Which passes a step of reinforcement learning makes.
-    """
-    @staticmethod
-    def fields() -> list:
-        """
-        The field table: name, kind, default, range, meaning.
-        """
-    def __eq__(self, arg0: RlPasses) -> bool:
-        ...
-    def __getstate__(self) -> tuple:
-        ...
-    def __hash__(self) -> int:
-        ...
-    def __init__(self, *, round_s: float = 0.0, sustained_s: float = 0.0, partial: bool = False, sampling: DynamicSampling = ..., forward_s: float = 0.0, reward_forward_s: float = 0.0, critic_forward_s: float = 0.0, optimizer_step_s: float = 0.0, critic_step_s: float = 0.0, optimizer_steps: float = 1.0, logprob: bool = True, reference: bool = False, learning_fraction: float = 1.0, dispatch_s: float = 0.0, refit_s: float = 0.0, switch_s: float = 0.0) -> None:
-        ...
-    def __repr__(self) -> str:
-        ...
-    def __setstate__(self, arg0: tuple) -> None:
-        ...
-    def replace(self, **kwargs) -> RlPasses:
-        """
-        A copy with the given fields changed.
-        """
-    def to_dict(self) -> dict:
-        """
-        Field names and values.
-        """
-    @property
-    def critic_forward_s(self) -> float:
-        """
-        of a critic; 0 = none
-        """
-    @property
-    def critic_step_s(self) -> float:
-        """
-        one update of the critic
-        """
-    @property
-    def dispatch_s(self) -> float:
-        """
-        answers handed to a pool and back, a call
-        """
-    @property
-    def forward_s(self) -> float:
-        """
-        one forward pass over the answers of a step
-        """
-    @property
-    def learning_fraction(self) -> float:
-        """
-        speed of scoring and training over that of pre-training
-        """
-    @property
-    def logprob(self) -> bool:
-        """
-        of the policy; else the engine hands on its own
-        """
-    @property
-    def optimizer_step_s(self) -> float:
-        """
-        one update of the policy
-        """
-    @property
-    def optimizer_steps(self) -> float:
-        """
-        updates of a step
-        """
-    @property
-    def partial(self) -> bool:
-        """
-        generation goes on over updates of the weights
-        """
-    @property
-    def reference(self) -> bool:
-        """
-        log-probabilities of a reference model
-        """
-    @property
-    def refit_s(self) -> float:
-        """
-        new weights for the engine
-        """
-    @property
-    def reward_forward_s(self) -> float:
-        """
-        of a reward model; 0 = verified
-        """
-    @property
-    def round_s(self) -> float:
-        """
-        of generation, until the last answer
-        """
-    @property
-    def sampling(self) -> DynamicSampling:
-        """
-        prompts that are rejected and drawn again
-        """
-    @property
-    def sustained_s(self) -> float:
-        """
-        of generation by replicas as full as can be
-        """
-    @property
-    def switch_s(self) -> float:
-        """
-        states to the host and back, engine awake
-        """
-class RlPhases:
-    """
-    Seconds of the phases of a step of reinforcement learning.
-    """
-    @staticmethod
-    def fields() -> list:
-        """
-        The field table: name, kind, default, range, meaning.
-        """
-    @staticmethod
-    def never() -> RlPhases:
-        """
-        Of a step that cannot run: infinite.
-        """
-    def __eq__(self, arg0: RlPhases) -> bool:
-        ...
-    def __getstate__(self) -> tuple:
-        ...
-    def __hash__(self) -> int:
-        ...
-    def __init__(self, *, rollout_s: float = 0.0, collect_s: float = 0.0, reward_s: float = 0.0, logprob_s: float = 0.0, reference_s: float = 0.0, critic_s: float = 0.0, train_s: float = 0.0, refit_s: float = 0.0, switch_s: float = 0.0) -> None:
-        ...
-    def __repr__(self) -> str:
-        ...
-    def __setstate__(self, arg0: tuple) -> None:
-        ...
-    def replace(self, **kwargs) -> RlPhases:
-        """
-        A copy with the given fields changed.
-        """
-    def to_dict(self) -> dict:
-        """
-        Field names and values.
-        """
-    @property
-    def between_s(self) -> float:
-        """
-        Neither pool works meanwhile: new weights, sleeping and waking.
-        """
-    @property
-    def collect_s(self) -> float:
-        """
-        streamed answers gathered by those that train
-        """
-    @property
-    def critic_s(self) -> float:
-        """
-        scores of the critic
-        """
-    @property
-    def learning_s(self) -> float:
-        """
-        Of the pool that trains: all passes over the answers.
-        """
-    @property
-    def logprob_s(self) -> float:
-        """
-        log-probabilities of the policy
-        """
-    @property
-    def reference_s(self) -> float:
-        """
-        log-probabilities of the reference
-        """
-    @property
-    def refit_s(self) -> float:
-        """
-        new weights for the engine
-        """
-    @property
-    def reward_s(self) -> float:
-        """
-        scores of a reward model
-        """
-    @property
-    def rollout_s(self) -> float:
-        """
-        generation
-        """
-    @property
-    def switch_s(self) -> float:
-        """
-        sleeping and waking
-        """
-    @property
-    def train_s(self) -> float:
-        """
-        all optimizer steps, the critic's too
         """
 class Space:
     """
@@ -6612,14 +6253,6 @@ def amortised(whole: typing.SupportsFloat | typing.SupportsIndex, used_s: typing
     """
     The part of something bought once that a use carries.
     """
-def answer_lengths(mean: typing.SupportsFloat | typing.SupportsIndex, room: typing.SupportsFloat | typing.SupportsIndex, spread: typing.SupportsFloat | typing.SupportsIndex, count: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float64]:
-    """
-    Lengths of answers in tokens as even quantiles, the longest first.
-    """
-def answers_in_flight(answers: typing.SupportsFloat | typing.SupportsIndex, replicas: typing.SupportsFloat | typing.SupportsIndex, staleness: typing.SupportsInt | typing.SupportsIndex) -> float:
-    """
-    Answers of a replica under way at once.
-    """
 def asynchronous_s(slowest_s: typing.SupportsFloat | typing.SupportsIndex, micro_batches: typing.SupportsInt | typing.SupportsIndex) -> float:
     """
     Seconds of micro-batches in the steady state of a pipeline without flushes.
@@ -6800,10 +6433,6 @@ def flop_for_money(budget_usd: typing.SupportsFloat | typing.SupportsIndex, mode
     """
     Model work that a sum of money pays for.
     """
-def forward_pass_time_s(repeated: Estimate, saved: Estimate, head_factor: typing.SupportsFloat | typing.SupportsIndex) -> float:
-    """
-    One forward pass over what two estimates hold.
-    """
 def gemm_bound_s(accelerator: Accelerator, precision: str, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds that no measurement of a multiplication can undercut.
@@ -6832,10 +6461,6 @@ def grouped_call_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, row
     """
     Seconds of GEMMs over groups of rows, one per row of the columns.
     """
-def head_factor(shape: DecoderShape, active_parameters: typing.SupportsFloat | typing.SupportsIndex) -> float:
-    """
-    GEMMs of layers and LM head over those of the layers.
-    """
 def head_group(name: str, hidden: typing.SupportsInt | typing.SupportsIndex, outputs: typing.SupportsInt | typing.SupportsIndex, tied: bool, loss: bool, every_token: bool, norm: bool, bias: bool, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
     ...
 def implied_grid_g_per_kwh(emitted_kg: typing.SupportsFloat | typing.SupportsIndex, energy_j: typing.SupportsFloat | typing.SupportsIndex) -> float:
@@ -6855,10 +6480,6 @@ def judge_routing(graph: LinkGraph, flows: Flows, path: typing.Annotated[numpy.t
 def kernel_work(kind: str, sizes: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float64]]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Flop, bytes, steps, pieces and flop of the core of calls of a kind of kernel, a row each.
-    """
-def learning_memory_bytes(training: Estimate, critic: Estimate | None = None) -> float:
-    """
-    Memory of an accelerator that trains, with the states of a critic.
     """
 def least_loss_split(law: LossLaw, budget_flop: typing.SupportsFloat | typing.SupportsIndex) -> tuple[float, float]:
     """
@@ -6950,17 +6571,9 @@ def pack_trees(graph: LinkGraph, root: typing.SupportsInt | typing.SupportsIndex
     """
     Spanning trees that share the links of a direct-connect fabric.
     """
-def packed_batch(mean: typing.SupportsFloat | typing.SupportsIndex, equal: typing.SupportsFloat | typing.SupportsIndex, sequences: typing.SupportsFloat | typing.SupportsIndex, pack_tokens: typing.SupportsFloat | typing.SupportsIndex, tp: typing.SupportsInt | typing.SupportsIndex, cp: typing.SupportsInt | typing.SupportsIndex, replicas: typing.SupportsInt | typing.SupportsIndex) -> tuple[float, float, float]:
-    """
-    Tokens of a sequence, sequences of a pack and of a batch that stand for packed ones.
-    """
-def padded_dispatch_s(answers: typing.SupportsFloat | typing.SupportsIndex, limit_tokens: typing.SupportsFloat | typing.SupportsIndex, per_token_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
-    """
-    Seconds of padded answers handed to a pool and back.
-    """
 def pareto_front(columns: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float64]]) -> numpy.typing.NDArray[numpy.int64]:
     """
-    Ascending indices of the rows that no row dominates; every column is an objective, minimised.
+    Indices of the rows that no row dominates, in lexicographic order of their values; every column is an objective, minimised.
     """
 def patch_embedding_group(name: str, patch_values: typing.SupportsInt | typing.SupportsIndex, hidden: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
     ...
@@ -7008,10 +6621,6 @@ def recorded_group(name: str, layers: collections.abc.Sequence[tuple[typing.Supp
     """
     Layers as a recording of a module gives them.
     """
-def refit_time_s(weights: WeightSet, pool: Cluster, replica_ranks: typing.SupportsInt | typing.SupportsIndex, colocated: bool, costs: RefitCosts) -> float:
-    """
-    Seconds of new weights for all replicas.
-    """
 def rental_cost_usd(time_s: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsFloat | typing.SupportsIndex, price_usd_per_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Dollars of a run.
@@ -7032,37 +6641,13 @@ def ring_traffic(graph: LinkGraph, jobs: collections.abc.Sequence[RingJob], plac
     """
     Flows of placed ring jobs, and the NICs of every job.
     """
-def rl_phases(passes: RlPasses) -> RlPhases:
-    """
-    The phases of a step from its passes.
-    """
-def rl_starts_s(phases: RlPhases, sustained_s: typing.SupportsFloat | typing.SupportsIndex, staleness: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float64]:
-    """
-    Seconds from the start of a step to that of each of its phases.
-    """
-def rl_step_time_s(phases: RlPhases, sustained_s: typing.SupportsFloat | typing.SupportsIndex, staleness: typing.SupportsInt | typing.SupportsIndex) -> float:
-    """
-    Seconds of a whole step.
-    """
-def rollout_period_s(rollout_s: typing.SupportsFloat | typing.SupportsIndex, sustained_s: typing.SupportsFloat | typing.SupportsIndex, staleness: typing.SupportsInt | typing.SupportsIndex) -> float:
-    """
-    Seconds of the rollout pool from step to step.
-    """
 def route_flows(graph: LinkGraph, flows: Flows, options: RouteOptions, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
     """
     Chosen paths, rates, job values, loads and bounds.
     """
-def run_network(graph: LinkGraph, flows: Flows, options: RouteOptions, schedules: collections.abc.Sequence[JobSchedule], step_latency_s: typing.SupportsFloat | typing.SupportsIndex, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0, controller: Controller = ..., changes: collections.abc.Sequence[tuple[typing.SupportsFloat | typing.SupportsIndex, LinkGraph]] = []) -> dict:
+def run_network(graph: LinkGraph, flows: Flows, options: RouteOptions, schedules: collections.abc.Sequence[JobSchedule], step_latency_s: typing.SupportsFloat | typing.SupportsIndex, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0, controller: Controller = ..., changes: collections.abc.Sequence[tuple[typing.SupportsFloat | typing.SupportsIndex, LinkGraph]] = [], progress: typing.Any = None) -> dict:
     """
     Every collective of a run: job, start and end; what the controller did.
-    """
-def running_sequences(sequences: typing.SupportsFloat | typing.SupportsIndex, cache_bytes: typing.SupportsFloat | typing.SupportsIndex, spared_bytes: typing.SupportsFloat | typing.SupportsIndex) -> float:
-    """
-    Running sequences that fit where a part of the cache is given to others.
-    """
-def sampling_rounds(sampling: DynamicSampling) -> float:
-    """
-    Rounds of generation until enough prompts are accepted.
     """
 def scaling_efficiency(tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], reference_tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], reference_accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> typing.Any:
     """
@@ -7092,10 +6677,6 @@ def search_serving(model: LayeredModel, cluster: Cluster, engine: Engine, kernel
     """
     Best plans, the front of throughput and time between tokens, plans tried and feasible.
     """
-def sequence_lengths(prompt_tokens: typing.SupportsFloat | typing.SupportsIndex, answers: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> tuple[float, float]:
-    """
-    Mean length of whole sequences, and that of equal ones of the same attention.
-    """
 def serving_power_w(serving: ServingPower, limit_w: typing.SupportsFloat | typing.SupportsIndex, load: DecodeLoad) -> float:
     """
     Mean watts of one accelerator that decodes.
@@ -7111,10 +6692,6 @@ def simulate_runs(job: FailingJob, plan: SimulationPlan) -> dict:
 def slowest_fabric(a: Fabric, b: Fabric) -> Fabric:
     """
     The worse of each property of two networks.
-    """
-def spared_memory_bytes(usual_share: typing.SupportsFloat | typing.SupportsIndex, share: typing.SupportsFloat | typing.SupportsIndex, capacity_bytes: typing.SupportsFloat | typing.SupportsIndex) -> float:
-    """
-    Memory that the engine would take and its share leaves to others.
     """
 def step_messages(tables: Tables, strategy: Strategy) -> list:
     """
@@ -7132,10 +6709,6 @@ def streaming_time_s(accelerator: Accelerator, kernel: StreamingKernel, rows: ty
     """
     Seconds of one operation over matrices, one per row.
     """
-def sustained_rollout_s(answers: typing.SupportsFloat | typing.SupportsIndex, replicas: typing.SupportsFloat | typing.SupportsIndex, answers_per_s: typing.SupportsFloat | typing.SupportsIndex, accepted_fraction: typing.SupportsFloat | typing.SupportsIndex) -> float:
-    """
-    Seconds of answers of replicas that run as full as they can.
-    """
 def sweep(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, wanted: collections.abc.Sequence[str] | None, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> tuple:
     """
     Columns of the rows [first, last): of the strategies, of the estimates.
@@ -7143,10 +6716,6 @@ def sweep(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing
 def sweep_groups(tables: GroupTables, space: GroupSpace, wanted: collections.abc.Sequence[str] | None, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> tuple:
     """
     Columns of the estimates; meshes by slot, their names, micro-batches and knobs.
-    """
-def switch_time_s(parameters: typing.SupportsFloat | typing.SupportsIndex, pool: Cluster, costs: SwitchCosts) -> float:
-    """
-    Seconds for states to the host and back, and an engine that wakes.
     """
 def textbook_collective_s(*, algorithm: str, size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, latency_s: typing.SupportsFloat | typing.SupportsIndex, bandwidth_bytes_per_s: typing.SupportsFloat | typing.SupportsIndex, groups: typing.SupportsInt | typing.SupportsIndex = 1) -> float:
     """

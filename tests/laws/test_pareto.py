@@ -29,7 +29,11 @@ def tables(draw: st.DrawFn, most_rows: int = 60) -> Table:
 
 
 def front_of(table: Table) -> list[int]:
-    return _core.pareto_front(list(table.T)).tolist()
+    """The front in the order of the rows; as answered it is in that of their values."""
+    front = _core.pareto_front(list(table.T))
+    rows = [(*table[i].tolist(), i) for i in front.tolist()]
+    assert rows == sorted(rows)
+    return sorted(front.tolist())
 
 
 def is_dominated(row: Table, table: Table) -> bool:

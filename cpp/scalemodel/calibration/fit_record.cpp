@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/calibration/least_squares.hpp"
 
 namespace scalemodel {
@@ -37,6 +39,7 @@ class Search {
   }
 
   std::vector<double> times(std::span<const double> logarithms) const {
+    poll_point(1 + static_cast<std::int64_t>(samples_.size()));
     std::vector<double> times_s(samples_.size());
     times_of_(values(logarithms), times_s);
     return times_s;

@@ -3,6 +3,9 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+
+#include "scalemodel/base/poll.hpp"
 
 namespace scalemodel {
 namespace {
@@ -50,6 +53,7 @@ class Problem {
 
   VectorXd residuals(const VectorXd& z) const {
     VectorXd r(measurements_);
+    poll_point(1 + static_cast<std::int64_t>(r.size()));
     residuals_(values(z), std::span(r.data(), static_cast<std::size_t>(r.size())));
     return r;
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
 
 namespace scalemodel {
@@ -74,6 +75,7 @@ SimulatedRun simulate_run(const FailingJob& job, const SimulationPlan& plan, Spl
     run.repeated += until - saved - written;
     run.time += until;
     do {
+      poll_point();
       if (++run.failures > kMaxFailures) {
         run.time = Seconds{kInfinity};
         return run;
@@ -97,8 +99,10 @@ std::vector<SimulatedRun> simulate_runs(const FailingJob& job, const SimulationP
   SplitMix seeds(static_cast<std::uint64_t>(plan.seed));
   std::vector<SimulatedRun> runs;
   runs.reserve(static_cast<std::size_t>(plan.runs));
-  for (int i = 0; i < plan.runs; ++i)
+  for (int i = 0; i < plan.runs; ++i) {
+    poll_point();
     runs.push_back(simulate_run(job, plan, SplitMix(seeds.next())));
+  }
   return runs;
 }
 

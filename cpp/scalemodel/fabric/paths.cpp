@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "scalemodel/base/pair_numbers.hpp"
+#include "scalemodel/base/poll.hpp"
 
 namespace scalemodel {
 namespace {
@@ -58,6 +59,7 @@ class ShortestPathSearch {
     hops[to] = 0;
     std::vector<std::int32_t> queue{to};
     for (std::size_t next = 0; next < queue.size(); ++next) {
+      poll_point();
       for (const std::int32_t out : graph_.links_from(queue[next])) {
         const std::int32_t node = graph_.to(out);
         if (hops[node] >= 0 || !graph_.alive(LinkGraph::reverse(out))) continue;
@@ -71,6 +73,7 @@ class ShortestPathSearch {
   /// Adds all shortest paths that continue `links_`.
   void descend(PathSets& paths, const std::vector<std::int16_t>& hops, std::int32_t from,
                std::int32_t to) {
+    poll_point();
     if (from == to) {
       add_path(paths, links_, found_++);
       return;
@@ -137,7 +140,9 @@ PathSets find_paths(const LinkGraph& graph, std::span<const std::int32_t> source
   const bool two_tier = graph.two_tier().leaves > 0;
   PairNumbers numbers(two_tier ? graph.two_tier().leaves : graph.nodes());
   std::vector<std::size_t> disconnected;  // commodities whose NICs have a link that is down
+  PollPoints points;
   for (std::size_t c = 0; c < count; ++c) {
+    points();
     const std::int32_t out = graph.only_link(sources[c]), in = graph.only_link(destinations[c]);
     const bool has_hosts = out == PathSets::kNone || in == PathSets::kNone;
     paths.host_up[c] = has_hosts ? PathSets::kNone : out;
@@ -149,6 +154,7 @@ PathSets find_paths(const LinkGraph& graph, std::span<const std::int32_t> source
   }
   ShortestPathSearch search(graph, limits);
   for (const auto& [from, to] : numbers.pairs()) {
+    poll_point(8);
     if (two_tier) {
       add_two_tier_paths(paths, graph, from, to);
     } else {

@@ -6,13 +6,13 @@
 #include <optional>
 #include <utility>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
 #include "scalemodel/fleet/prefix_index.hpp"
 
 namespace scalemodel {
 namespace {
 
-constexpr std::size_t kPollEvery = 4096;  // requests between two looks at the caller
 
 /// Replicas and the router before them.
 class Fleet {
@@ -43,20 +43,17 @@ class Fleet {
     held_.resize(replicas_.size());
   }
 
-  FleetResult run(const Poll& poll) {
+  FleetResult run() {
     for (std::size_t request = 0; request < requests_.size(); ++request) {
-      if (request % kPollEvery == 0 && !poll(request, requests_.size())) return {};
+      report_progress(request, requests_.size());
+      poll_point();
       if (rule_) scale(requests_[request].arrival);
       const std::size_t chosen = route(request);
       bring(chosen, requests_[request].arrival);
       hand_over(request, chosen);
     }
-    for (Replica& replica : replicas_) {
-      replica.advance(Seconds{kInfinity});
-      if (!poll(requests_.size(), requests_.size())) return {};
-    }
+    for (Replica& replica : replicas_) replica.advance(Seconds{kInfinity});
     sum();
-    found_.complete = true;
     return std::move(found_);
   }
 
@@ -372,9 +369,8 @@ class Fleet {
 }  // namespace
 
 FleetResult simulate_fleet(std::span<const FleetKind> kinds, std::span<const Request> requests,
-                           std::span<const std::int64_t> sessions, const FleetOptions& options,
-                           const Poll& poll) {
-  return Fleet(kinds, requests, sessions, options).run(poll);
+                           std::span<const std::int64_t> sessions, const FleetOptions& options) {
+  return Fleet(kinds, requests, sessions, options).run();
 }
 
 double jain_index(std::span<const double> shares) noexcept {

@@ -14,7 +14,6 @@
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/base/record.hpp"
 #include "scalemodel/fleet/autoscaler.hpp"
-#include "scalemodel/search/thread_pool.hpp"
 #include "scalemodel/serving/replica.hpp"
 
 namespace scalemodel {
@@ -137,7 +136,6 @@ struct FleetResult {
   std::vector<ReplicaTotals> parts;    ///< of each replica
   std::vector<ScaleEvent> events;      ///< of the autoscaler, and the beginning
   StreamTotals totals;
-  bool complete = false;  ///< false: `poll` stopped it, and nothing else means anything
 };
 
 /// Serves `requests` (ascending arrivals). `sessions`: one number per request, below 0 for none, or
@@ -145,8 +143,7 @@ struct FleetResult {
 /// nothing of what they do: one replica of one kind gives what `simulate_stream` does, bit for bit.
 /// Preconditions: at least one replica; sessions and prefixes are as long as the requests.
 FleetResult simulate_fleet(std::span<const FleetKind> kinds, std::span<const Request> requests,
-                           std::span<const std::int64_t> sessions, const FleetOptions& options,
-                           const Poll& poll);
+                           std::span<const std::int64_t> sessions, const FleetOptions& options);
 
 /// Fairness of shares x by Jain: (sum x)^2 / (n sum x^2), 1 where all are equal, 1/n where one has
 /// everything. Source: Jain, Chiu and Hawe, DEC-TR-301 (1984).

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "scalemodel/base/poll.hpp"
+
 namespace scalemodel {
 namespace {
 
@@ -11,6 +13,7 @@ namespace {
 template <class Visit>
 void for_each_link_of_path(const RoutingInstance& instance, std::size_t flow, std::int32_t choice,
                            const Visit& visit) {
+  poll_point();
   if (!instance.is_local(flow) && choice == PathSets::kNone) return;
   const PathSets& paths = instance.paths;
   if (paths.host_up[flow] != PathSets::kNone) visit(paths.host_up[flow]);
@@ -122,7 +125,13 @@ Incidence job_links(const RoutingInstance& instance, const Routing& routing) {
   LinkSums sums(instance.graph.links());
   std::vector<std::int32_t> order(flows.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](std::int32_t f) { return flows.job[f]; });
+  if (!std::ranges::is_sorted(flows.job)) {
+    PollPoints points;
+    const auto earlier = [&](std::int32_t a, std::int32_t b) {
+      return flows.job[a] < flows.job[b];
+    };
+    std::ranges::stable_sort(order, polled(earlier, points));
+  }
   std::size_t next = 0;
   for (std::int32_t job = 0; job < flows.jobs; ++job) {
     for (; next < order.size() && flows.job[order[next]] == job; ++next) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/costs/tables.hpp"
 
 namespace scalemodel {
@@ -182,6 +183,7 @@ void expand(std::vector<Strategy>& rows, const Space& space, const Signature& at
   std::vector<Strategy> grown;
   grown.reserve(rows.size() * values.size());
   for (const Strategy& row : rows) {
+    poll_point();
     if (!matters(index, row, at) && (space.redundant & bit(index)) == 0) {
       grown.push_back(row);
       continue;
@@ -228,6 +230,7 @@ void expand_shard_degree(std::vector<Strategy>& rows, const Space& space, const 
   const auto taken = masked(listed, at.shards);
   std::vector<Strategy> grown;
   for (const Strategy& row : rows) {
+    poll_point();
     std::vector<Strategy> own{row};
     const bool is_hsdp = row.sharding == Sharding::hsdp;
     expand<&Strategy::shard_degree>(own, space, at, is_hsdp ? taken : listed);
@@ -354,6 +357,7 @@ Options make_options(const Space& space, const Signature& at, const Task& task,
   }
   Options options;
   for (const Strategy& row : rows) {
+    poll_point();
     const bool excluded = [&] {
       Strategy meant = row;
       if (meant.shard_degree == at.node_shard) meant.shard_degree = 0;

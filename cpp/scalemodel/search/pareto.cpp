@@ -4,11 +4,11 @@
 #include <array>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <string>
 #include <utility>
 
 #include "scalemodel/base/error.hpp"
+#include "scalemodel/base/poll.hpp"
 
 namespace scalemodel {
 namespace {
@@ -37,59 +37,100 @@ bool dominates(const Values<M>& a, const Values<M>& b) {
   return nowhere_larger(a, b) && a != b;
 }
 
+/// Equal rows in the order of their places.
 template <std::size_t M>
 bool lexicographically_less(const Row<M>& a, const Row<M>& b) {
-  for (std::size_t k = 0; k + 1 < M; ++k) {
+  for (std::size_t k = 0; k < M; ++k) {
     if (a.value[k] != b.value[k]) return a.value[k] < b.value[k];
   }
-  return a.value[M - 1] < b.value[M - 1];
+  return a.index < b.index;
 }
 
 /// Points of a plane, asked whether one of them lies nowhere above and nowhere right of a given
-/// one. A Fenwick tree over the abscissae that may be inserted: O(log n) for both.
+/// one. Holds those that no other one covers: their ordinates fall as their abscissae rise. They
+/// are few also where many were inserted, and stay in the cache; in blocks, so that an insertion
+/// moves few of them where they are many.
 class Staircase {
- public:
-  explicit Staircase(std::vector<double> abscissae) : abscissae_(std::move(abscissae)) {
-    std::ranges::sort(abscissae_);
-    // Clang 14 cannot read the subranges that the ranges versions return with libstdc++ 12.
-    // NOLINTNEXTLINE(modernize-use-ranges)
-    abscissae_.erase(std::unique(abscissae_.begin(), abscissae_.end()), abscissae_.end());
-    // NaN stands for no point: unlike infinity it is below no ordinate.
-    lowest_.assign(abscissae_.size() + 1, std::numeric_limits<double>::quiet_NaN());
+  struct Step {
+    double abscissa, ordinate;
+  };
+  static constexpr std::size_t kMaxSteps = 512;
+
+  template <class T>
+  static auto at(std::vector<T>& values, std::size_t place) {
+    return values.begin() + static_cast<std::ptrdiff_t>(place);
+  }
+  /// The last block that does not start beyond an abscissa; the first where all do.
+  std::size_t block_of(double abscissa) const {
+    const auto after = std::ranges::upper_bound(first_, abscissa);
+    return static_cast<std::size_t>(after - first_.begin()) - (after == first_.begin() ? 0 : 1);
+  }
+  template <class Steps>
+  static auto beyond(Steps& steps, double abscissa) {
+    return std::upper_bound(steps.begin(), steps.end(), abscissa,
+                            [](double a, const Step& step) { return a < step.abscissa; });
   }
 
+ public:
   void insert(double abscissa, double ordinate) {
-    for (std::size_t i = up_to(abscissa); i < lowest_.size(); i += i & -i) {
-      if (lowest_[i] <= ordinate) return;  // and so are the nodes above, which cover more
-      lowest_[i] = ordinate;
+    if (blocks_.empty()) {
+      blocks_.push_back({{abscissa, ordinate}});
+      first_.push_back(abscissa);
+      return;
     }
+    const std::size_t block = block_of(abscissa);
+    std::vector<Step>& steps = blocks_[block];
+    auto from = beyond(steps, abscissa);
+    const auto to =
+        std::partition_point(from, steps.end(), [&](Step s) { return s.ordinate >= ordinate; });
+    const bool reaches_end = to == steps.end();
+    if (from != steps.begin()) {
+      const Step& before = *(from - 1);
+      if (before.ordinate <= ordinate) return;
+      if (before.abscissa == abscissa) --from;
+    }
+    if (from == to) {
+      steps.insert(from, {abscissa, ordinate});
+    } else {
+      *from = {abscissa, ordinate};
+      steps.erase(from + 1, to);
+    }
+    first_[block] = steps.front().abscissa;
+    if (reaches_end) drop_covered(block + 1, ordinate);
+    if (blocks_[block].size() > kMaxSteps) split(block);
   }
 
   bool covers(double abscissa, double ordinate) const {
-    for (std::size_t i = up_to(abscissa); i > 0; i -= i & -i) {
-      if (lowest_[i] <= ordinate) return true;
-    }
-    return false;
+    if (blocks_.empty()) return false;
+    const std::vector<Step>& steps = blocks_[block_of(abscissa)];
+    const auto after = beyond(steps, abscissa);
+    return after != steps.begin() && (after - 1)->ordinate <= ordinate;
   }
 
  private:
-  /// How many abscissae are at most this one.
-  std::size_t up_to(double abscissa) const {
-    const auto end = std::ranges::upper_bound(abscissae_, abscissa);
-    return static_cast<std::size_t>(end - abscissae_.begin());
+  void drop_covered(std::size_t block, double ordinate) {
+    std::size_t end = block;
+    while (end < blocks_.size() && blocks_[end].back().ordinate >= ordinate) ++end;
+    blocks_.erase(at(blocks_, block), at(blocks_, end));
+    first_.erase(at(first_, block), at(first_, end));
+    if (block == blocks_.size()) return;
+    std::vector<Step>& steps = blocks_[block];
+    const auto is_covered = [&](const Step& step) { return step.ordinate >= ordinate; };
+    steps.erase(steps.begin(), std::partition_point(steps.begin(), steps.end(), is_covered));
+    first_[block] = steps.front().abscissa;
   }
 
-  std::vector<double> abscissae_;
-  std::vector<double> lowest_;  ///< by node of the tree
-};
+  void split(std::size_t block) {
+    std::vector<Step>& steps = blocks_[block];
+    std::vector<Step> later(at(steps, steps.size() / 2), steps.end());
+    steps.resize(steps.size() / 2);
+    first_.insert(at(first_, block + 1), later.front().abscissa);
+    blocks_.insert(at(blocks_, block + 1), std::move(later));
+  }
 
-template <std::size_t M>
-std::vector<double> column_of(std::span<const Row<M>> rows, std::size_t k) {
-  std::vector<double> column;
-  column.reserve(rows.size());
-  for (const Row<M>& row : rows) column.push_back(row.value[k]);
-  return column;
-}
+  std::vector<std::vector<Step>> blocks_;  ///< ascending, none empty
+  std::vector<double> first_;              ///< abscissae of the first steps
+};
 
 // In what follows the rows are distinct and in lexicographic order. Then no row dominates an
 // earlier one, and an earlier one that is nowhere larger dominates.
@@ -97,6 +138,7 @@ std::vector<double> column_of(std::span<const Row<M>> rows, std::size_t k) {
 std::vector<Row<2>> front_of(std::span<const Row<2>> rows) {
   std::vector<Row<2>> front;
   for (const Row<2>& row : rows) {
+    poll_point();
     if (front.empty() || row.value[1] < front.back().value[1]) front.push_back(row);
   }
   return front;
@@ -104,8 +146,9 @@ std::vector<Row<2>> front_of(std::span<const Row<2>> rows) {
 
 std::vector<Row<3>> front_of(std::span<const Row<3>> rows) {
   std::vector<Row<3>> front;
-  Staircase earlier(column_of(rows, 1));
+  Staircase earlier;
   for (const Row<3>& row : rows) {
+    poll_point();
     if (earlier.covers(row.value[1], row.value[2])) continue;
     earlier.insert(row.value[1], row.value[2]);
     front.push_back(row);
@@ -119,6 +162,7 @@ bool second_less(const Row<4>& a, const Row<4>& b) { return a.value[1] < b.value
 std::vector<Row<4>> front_of_few(std::span<const Row<4>> rows) {
   std::vector<Row<4>> front;
   for (const Row<4>& row : rows) {
+    poll_point();
     const bool dominated = std::ranges::any_of(
         front, [&](const Row<4>& earlier) { return nowhere_larger(earlier.value, row.value); });
     if (!dominated) front.push_back(row);
@@ -134,9 +178,10 @@ std::vector<Row<4>> front_of(std::span<const Row<4>> rows) {
   if (rows.size() <= kFew) return front_of_few(rows);
   const std::vector<Row<4>> earlier = front_of(rows.first(rows.size() / 2));
   std::vector<Row<4>> later = front_of(rows.subspan(rows.size() / 2));
-  Staircase passed(column_of(std::span<const Row<4>>(earlier), 2));
+  Staircase passed;
   auto next = earlier.begin();
   std::erase_if(later, [&](const Row<4>& row) {
+    poll_point();
     for (; next != earlier.end() && next->value[1] <= row.value[1]; ++next) {
       passed.insert(next->value[2], next->value[3]);
     }
@@ -151,7 +196,8 @@ std::vector<Row<4>> front_of(std::span<const Row<4>> rows) {
 /// The front of rows in any order, each value once, with its place in the sorted rows as index.
 template <std::size_t M>
 std::vector<Row<M>> sort_and_front(std::vector<Row<M>>& rows) {
-  std::ranges::sort(rows, lexicographically_less<M>);
+  PollPoints points;
+  std::ranges::sort(rows, polled(lexicographically_less<M>, points));
   std::vector<Row<M>> distinct;
   distinct.reserve(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -214,7 +260,9 @@ std::vector<Row<M>> filtered(std::size_t n, const RowAt& row_at) {
   }
   std::vector<Row<M>> left;
   if (strong.empty()) left.reserve(n);
+  PollPoints points;
   for (std::size_t i = 0; i < n; ++i) {
+    points();
     const Row<M> row = row_at(i);
     if (!dominated_by(strong, row.value)) left.push_back(row);
   }
@@ -234,15 +282,14 @@ std::vector<std::int64_t> front_of_columns(Columns columns) {
     before = rows.size();
     rows = filtered<M>(before, [&](std::size_t i) { return rows[i]; });
   }
-  std::vector<bool> stays(n);
-  for (const Row<M>& kept : sort_and_front(rows)) {
-    for (std::size_t i = kept.index; i < rows.size() && rows[i].value == kept.value; ++i) {
-      stays[rows[i].index] = true;
-    }
-  }
+  std::vector<Row<M>> kept = sort_and_front(rows);
+  // In the order of all values; of four objectives the front comes in that of the second.
+  if (M > 3) std::ranges::sort(kept, {}, &Row<M>::index);
   std::vector<std::int64_t> front;
-  for (std::size_t i = 0; i < n; ++i) {
-    if (stays[i]) front.push_back(static_cast<std::int64_t>(i));
+  for (const Row<M>& row : kept) {
+    for (std::size_t i = row.index; i < rows.size() && rows[i].value == row.value; ++i) {
+      front.push_back(static_cast<std::int64_t>(rows[i].index));
+    }
   }
   return front;
 }

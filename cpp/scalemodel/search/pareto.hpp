@@ -10,7 +10,8 @@ namespace scalemodel {
 
 inline constexpr std::size_t kMinObjectives = 2, kMaxObjectives = 4;
 
-/// Ascending indices of the rows that no row dominates; `columns` are the objectives, all
+/// Indices of the rows that no row dominates, the best in the first objective first: in
+/// lexicographic order of their values, equal ones ascending. `columns` are the objectives, all
 /// minimised.
 ///
 /// A row dominates another when it is nowhere larger and somewhere smaller, so equal rows stay

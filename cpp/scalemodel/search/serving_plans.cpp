@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 
+#include "scalemodel/base/poll.hpp"
+
 namespace scalemodel {
 namespace {
 
@@ -90,6 +92,7 @@ ServingPlans search_serving(const ServingQuestion& question, const ServingChoice
                                               question.kernels, layout, lengths);
       double last = 0;
       for (int step = 0; last < capacity.max_running_sequences; ++step) {
+        poll_point(16);
         last = std::min(std::exp2(static_cast<double>(step) / choices.per_octave),
                         capacity.max_running_sequences);
         ServingPlan plan{layout, capacity.max_batched_tokens, last, 1,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "scalemodel/base/error.hpp"
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/search/options.hpp"
 
 namespace scalemodel {
@@ -95,6 +96,7 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
   std::map<Signature, std::uint32_t> known;
 
   const auto add = [&](Strategy s) {
+    poll_point();
     // Judged with the options out of the way; each of them is judged where it is expanded.
     s.sequence_parallel = false;
     s.linear_precision = precisions.front();

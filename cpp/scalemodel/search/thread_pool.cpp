@@ -7,7 +7,6 @@ namespace scalemodel {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kPollEvery{50};
 
 }  // namespace
 
@@ -47,6 +46,10 @@ void ThreadPool::help(std::size_t worker) {
 }
 
 void ThreadPool::work(std::size_t worker, const Job& job) noexcept {
+  // One item may take long as well: its own loops hear that the others have stopped.
+  const Listening listening([this, worker](std::uint64_t, std::uint64_t) {
+    return worker == 0 ? ask() : !stop_.load(std::memory_order_relaxed);
+  });
   try {
     for (;;) {
       const std::size_t begin = next_.fetch_add(job.claim, std::memory_order_relaxed);
@@ -57,6 +60,8 @@ void ThreadPool::work(std::size_t worker, const Job& job) noexcept {
         (*job.body)(worker, item);
       }
     }
+  } catch (const Stopped&) {
+    stop_.store(true);
   } catch (...) {
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = std::current_exception();
@@ -76,12 +81,15 @@ void ThreadPool::wait_for_helpers() {
 
 bool ThreadPool::stopped(std::size_t worker) {
   if (stop_.load(std::memory_order_relaxed)) return true;
-  if (worker != 0 || !poll_) return false;
-  const auto now = Clock::now();
-  if (now - last_poll_ < kPollEvery) return false;
-  last_poll_ = now;
-  if (!poll_(done_.load(std::memory_order_relaxed), total_)) stop_.store(true);
-  return stop_.load();
+  if (worker != 0 || Clock::now() - last_poll_ < kPollEvery) return false;
+  return !ask();
+}
+
+/// The calling thread asks whether to go on.
+bool ThreadPool::ask() {
+  last_poll_ = Clock::now();
+  if (poll_ && !poll_(done_.load(std::memory_order_relaxed), total_)) stop_.store(true);
+  return !stop_.load();
 }
 
 bool ThreadPool::run(std::size_t items, std::size_t claim,

@@ -12,10 +12,9 @@
 #include <thread>
 #include <vector>
 
-namespace scalemodel {
+#include "scalemodel/base/poll.hpp"
 
-/// Asked now and then by the calling thread with (rows done, rows in all); false stops the work.
-using Poll = std::function<bool(std::uint64_t, std::uint64_t)>;
+namespace scalemodel {
 
 /// The calling thread and `threads - 1` helpers. Work is claimed item by item, so that which thread
 /// does what is chance: results must not depend on it.
@@ -46,6 +45,7 @@ class ThreadPool {
   void help(std::size_t worker);
   void work(std::size_t worker, const Job& job) noexcept;
   void wait_for_helpers();
+  bool ask();
 
   Poll poll_;
   std::uint64_t total_;

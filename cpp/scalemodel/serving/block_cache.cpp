@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
 
 namespace scalemodel {
@@ -122,6 +123,7 @@ PrefixHits replay_prefixes(std::span<const NamedPrompt> prompts, int blocks, int
     found.hit_blocks += hits;
     found.hit_tokens += std::min(prompt.tokens, hits * block_tokens);
     for (const BlockHash& hash : prompt.hashes) {
+      poll_point();
       std::vector<int> block = cache.held({&hash, 1});
       if (block.empty()) {
         block.push_back(cache.take());

@@ -5,6 +5,8 @@
 #include <functional>
 #include <iterator>
 
+#include "scalemodel/base/poll.hpp"
+
 namespace scalemodel {
 namespace {
 
@@ -29,6 +31,7 @@ Replica::Replica(const ReplicaSetup& setup, std::span<const Request> requests,
 
 void Replica::advance(Seconds until) {
   while (true) {
+    poll_point();
     if (run_.repeats <= 0) {
       if (!(now_ < until)) return;
       arrive();

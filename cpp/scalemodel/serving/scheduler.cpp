@@ -6,6 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "scalemodel/base/poll.hpp"
+
 namespace scalemodel {
 namespace {
 
@@ -40,6 +42,8 @@ class BlockScheduler {
 
   StepSchedule run() {
     while (true) {
+      report_progress(next_, requests_.size());
+      poll_point(1 + static_cast<std::int64_t>(running_.size()));
       arrive();
       if (running_.empty() && waiting_.empty()) {
         if (next_ == requests_.size()) return std::move(found_);

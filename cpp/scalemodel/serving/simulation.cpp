@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
 
 namespace scalemodel {
@@ -13,6 +14,7 @@ std::vector<std::vector<std::size_t>> shares(std::size_t requests, const Replica
   std::vector<std::vector<std::size_t>> found(static_cast<std::size_t>(count));
   SplitMix random(replicas.seed);
   for (std::size_t i = 0; i < requests; ++i) {
+    poll_point();
     const std::size_t chosen = replicas.balance == Balance::random
                                    ? static_cast<std::size_t>(random.below(count))
                                    : i % found.size();
@@ -30,9 +32,11 @@ StreamResult simulate_stream(const StepTimes& times, const CacheBlocks& blocks,
   result.served.resize(requests.size());
   if (requests.empty()) return result;
   TotalsOfReplicas totals;
+  std::size_t offered = 0;
   for (const std::vector<std::size_t>& share : shares(requests.size(), replicas)) {
     Replica replica({times, blocks, capacity, mix}, requests, result.served);
     for (const std::size_t request : share) {
+      report_progress(offered++, requests.size());
       replica.advance(requests[request].arrival);
       replica.offer(request);
     }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "scalemodel/base/index.hpp"
+#include "scalemodel/base/poll.hpp"
 
 namespace scalemodel {
 namespace {
@@ -92,6 +93,7 @@ class EventList {
     std::vector<Event> all;
     all.reserve(count_);
     for (std::vector<Event>& stream : streams_) {
+      poll_point(static_cast<std::int64_t>(stream.size()));
       if (!std::ranges::is_sorted(stream, {}, start)) std::ranges::stable_sort(stream, {}, start);
       all.insert(all.end(), stream.begin(), stream.end());
     }
@@ -224,6 +226,7 @@ class PathWriter {
     const Seconds kernels_end = t_.passes[at(index)].end;
     step(stage, Stream::dp, Activity::reduce_gradients, {-1, -1}, kernels_end);
     while (true) {
+      poll_point();
       const PassEvent& pass = t_.passes[at(index)];
       follow_pass(pass);
       const ChunkBatch parameters{pass.slot.at.chunk, -1};
@@ -284,6 +287,7 @@ class StageMemory {
     MemoryKinds allocated = t_.costs.resources[at(stage_)].resident;
     record(Seconds{}, allocated);
     for (std::int32_t i = t_.first_pass[at(stage_)]; i < t_.first_pass[at(stage_ + 1)]; ++i) {
+      poll_point();
       const PassEvent& pass = t_.passes[at(i)];
       const PassSlot& slot = pass.slot;
       if (runs_forward(slot.pass)) {
@@ -328,8 +332,12 @@ class StageMemory {
 
 std::vector<Event> events(const Timeline& timeline) {
   EventList list(timeline);
-  for (const PassEvent& pass : timeline.passes) add_pass(list, timeline, pass);
+  for (const PassEvent& pass : timeline.passes) {
+    poll_point();
+    add_pass(list, timeline, pass);
+  }
   for (const TransferEvent& transfer : timeline.transfers) {
+    poll_point();
     add_transfer(list, timeline, transfer);
   }
   for (const TrafficEvent& traffic : timeline.traffic) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "scalemodel/base/index.hpp"
+#include "scalemodel/base/poll.hpp"
 
 namespace scalemodel {
 namespace {
@@ -140,7 +141,12 @@ class Simulation {
     gradient_inputs_.resize(inputs);
     result_.first_pass.push_back(0);
     for (int s = 0; s < costs.stages; ++s) prepare(s, carried.empty() ? Seconds{} : carried[at(s)]);
-    result_.passes.resize(at(result_.first_pass.back()));
+    const std::size_t passes = at(result_.first_pass.back());
+    result_.passes.reserve(passes);
+    while (result_.passes.size() < passes) {  // memory touched for the first time is slow
+      poll_point(kTouched);
+      result_.passes.resize(std::min(passes, result_.passes.size() + kTouched));
+    }
   }
 
   void run() {
@@ -183,6 +189,8 @@ class Simulation {
   }
 
  private:
+  static constexpr std::size_t kTouched = 4096;  ///< passes between two polls
+
   int buckets(const Traffic& traffic) const {
     return std::max(1, traffic.buckets) * options_.slices;
   }
@@ -194,7 +202,9 @@ class Simulation {
                                  static_cast<std::int32_t>(stage.order.size()));
     stage.weight_gradients_left.resize(at(c_.chunks_per_stage));
     std::vector<bool> seen(at(c_.chunks_per_stage));
+    PollPoints points;
     for (const PassSlot& slot : stage.order) {
+      points();
       if (makes_weight_gradient(slot.pass)) {
         ++stage.weight_gradients_left[at(slot.backward_at().chunk)];
       }
@@ -261,6 +271,7 @@ class Simulation {
   }
 
   bool run_next(int s) {
+    poll_point();
     StageState& stage = stages_[at(s)];
     if (stage.position == stage.order.size()) return false;
     const std::int32_t index =

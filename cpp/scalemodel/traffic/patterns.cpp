@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "scalemodel/base/error.hpp"
+#include "scalemodel/base/poll.hpp"
 
 namespace scalemodel {
 namespace {
@@ -27,6 +28,7 @@ void open_job(Flows& flows) { ++flows.jobs; }
 void add_ring(Flows& flows, std::span<const std::int32_t> members, Bytes bytes_per_step) {
   if (members.size() < 2) return;
   ++flows.groups;
+  poll_point(1 + static_cast<std::int64_t>(members.size()) / 8);
   for (std::size_t i = 0; i + 1 < members.size(); ++i) {
     flows.add(members[i], members[i + 1], bytes_per_step);
   }
@@ -37,6 +39,7 @@ void add_all_to_all(Flows& flows, std::span<const std::int32_t> members, Bytes b
   if (members.size() < 2) return;
   ++flows.groups;
   for (const std::int32_t from : members) {
+    poll_point(1 + static_cast<std::int64_t>(members.size()) / 8);
     for (const std::int32_t to : members) {
       if (from != to) flows.add(from, to, bytes_per_pair);
     }

@@ -5,6 +5,8 @@
 #include <map>
 #include <tuple>
 
+#include "scalemodel/base/poll.hpp"
+
 namespace scalemodel {
 namespace {
 
@@ -151,6 +153,7 @@ void add_exchange(Flows& flows, const std::vector<Ranks>& domains, Bytes part, b
     for (const Ranks& to : domains) {
       if (&from == &to) continue;
       for (const std::int32_t source : from) {
+        poll_point(1 + static_cast<std::int64_t>(to.size()) / 8);
         for (const std::int32_t destination : to) flows.add(source, destination, part);
       }
     }
@@ -168,6 +171,7 @@ void add_neighbours(Flows& flows, const Ranks& members, std::int32_t domain, Byt
 
 void add_group(Flows& flows, const StrategyLayout& layout, TrafficPattern pattern,
                const Ranks& members, Bytes size) {
+  poll_point(1 + static_cast<std::int64_t>(members.size()));
   const std::vector<Ranks> domains = by_domain(members, layout.domain);
   if (domains.size() < 2) return;
   switch (pattern) {
@@ -203,6 +207,7 @@ std::vector<std::vector<std::int32_t>> communicator_groups(const StrategyLayout&
   const StageMesh mesh(layout, stage);
   std::vector<Ranks> groups;
   for (int local = 0; local < mesh.size(); ++local) {
+    poll_point();
     const Membership member = membership_of(layout, mesh, communicator, local);
     const auto group = static_cast<std::size_t>(member.group);
     const auto position = static_cast<std::size_t>(member.position);

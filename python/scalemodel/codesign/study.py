@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.progress import Progress, watched
 from scalemodel.base.threads import worker_threads
 from scalemodel.base.words import named_arguments
 from scalemodel.codesign import budget as budgets
@@ -20,7 +21,6 @@ from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
 from scalemodel.search.objective import HEADROOM, Objective, headroom_fraction, is_maximised
-from scalemodel.search.progress import Progress, watched
 from scalemodel.search.search import search
 from scalemodel.search.space import Space
 

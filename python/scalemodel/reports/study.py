@@ -11,6 +11,7 @@ from typing import Any
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.files import replacing
+from scalemodel.base.progress import Progress, watched
 from scalemodel.layer_groups.model import is_composed
 from scalemodel.reports import markup, sections
 from scalemodel.resolve import Network
@@ -19,7 +20,6 @@ from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
 from scalemodel.search.objective import HEADROOM, Objective
-from scalemodel.search.progress import Progress, watched
 from scalemodel.search.ranking import Question, Ranking
 from scalemodel.search.search import search
 from scalemodel.search.space import Space

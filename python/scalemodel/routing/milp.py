@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import scalemodel._core as _core
+from scalemodel.base.background import in_background
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.size_patterns import few_sizes, least_units
@@ -111,12 +112,14 @@ def least_drain(
         upper[-1] = np.inf
         lower = np.zeros(count + 1)
         lower[-1] = 0.0 if relaxed else balanced["bound_s"] / scale * (1 - 1e-9)
-        answer = milp(
-            cost,
-            constraints=[LinearConstraint(on_link, ub=0.0), LinearConstraint(whole, 1.0, 1.0)],
-            integrality=np.zeros(count + 1) if relaxed else np.r_[np.ones(count), 0],
-            bounds=Bounds(lower, upper),
-            options={"time_limit": time_limit_s},
+        answer = in_background(
+            lambda: milp(
+                cost,
+                constraints=[LinearConstraint(on_link, ub=0.0), LinearConstraint(whole, 1.0, 1.0)],
+                integrality=np.zeros(count + 1) if relaxed else np.r_[np.ones(count), 0],
+                bounds=Bounds(lower, upper),
+                options={"time_limit": time_limit_s},
+            )
         )
         if relaxed:
             if answer.x is None:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.progress import Progress, watched
 from scalemodel.routing.completion import CompletionTimes
 from scalemodel.routing.fabric import Fabric
 from scalemodel.routing.report import DISCONNECTED, OK
@@ -43,6 +44,7 @@ def simulate_network(
     forecast: str = "announced",
     changes: Iterable[tuple[float, Fabric]] = (),
     overlap: Iterable[Iterable[str]] | None = None,
+    progress: Progress = None,
 ) -> pd.DataFrame:
     """Run the collectives of all jobs, step by step, on paths chosen once or again and again.
 
@@ -78,6 +80,8 @@ def simulate_network(
         Of a table with phases, as `traffic` answers: which of them run at the same time in a step,
         while others follow each other; see `Traffic.from_frame`. Paths are those for all phases
         together.
+    progress : bool or function of (done, total), optional
+        Collectives that have ended; as of `sweep`.
 
     Returns
     -------
@@ -135,17 +139,20 @@ def simulate_network(
     later = [(float(time_s), after.core) for time_s, after in changes]
     if any(not np.isfinite(time_s) or time_s < 0 for time_s, _ in later):
         raise ScaleModelError("changes: times must be at least 0 and finite")
-    answer = _core.run_network(
-        fabric.core,
-        traffic.core,
-        options,
-        schedules_of(traffic, epochs, start_s),
-        step_latency_s,
-        max_paths,
-        detours,
-        controller,
-        later,
-    )
+    schedules = schedules_of(traffic, epochs, start_s)
+    with watched(progress, epochs * len(schedules), " collectives") as tell:
+        answer = _core.run_network(
+            fabric.core,
+            traffic.core,
+            options,
+            schedules,
+            step_latency_s,
+            max_paths,
+            detours,
+            controller,
+            later,
+            tell,
+        )
     job = answer["job"]
     frame = pd.DataFrame({"job": np.array(traffic.names, dtype=object)[job]})
     frame["epoch"] = pd.Series(job).groupby(job).cumcount() if len(job) else []

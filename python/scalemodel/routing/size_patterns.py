@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalemodel.base.background import in_background
+
 #: Most distinct sizes, and units that a link carries, that patterns are listed for.
 _MAX_SIZES, _MAX_UNITS = 8, 64
 #: Of ``scipy.optimize.milp``.
@@ -131,14 +133,16 @@ def fit(few: FewSizes, full: int, time_limit_s: float) -> tuple[dict[int, int] |
             negative = [(variable, -factor) for variable, factor in order[one[0]]]
             row(order[other[0]] + negative, 0.0, np.inf)
     rows, columns, factors = (np.array(column) for column in zip(*entries, strict=True))
-    answer = milp(
-        np.zeros(len(upper)),
-        constraints=LinearConstraint(
-            csr_matrix((factors, (rows, columns)), shape=(len(low), len(upper))), low, high
-        ),
-        integrality=np.ones(len(upper)),
-        bounds=Bounds(np.zeros(len(upper)), np.array(upper)),
-        options={"time_limit": max(time_limit_s, 0.0)},
+    answer = in_background(
+        lambda: milp(
+            np.zeros(len(upper)),
+            constraints=LinearConstraint(
+                csr_matrix((factors, (rows, columns)), shape=(len(low), len(upper))), low, high
+            ),
+            integrality=np.ones(len(upper)),
+            bounds=Bounds(np.zeros(len(upper)), np.array(upper)),
+            options={"time_limit": max(time_limit_s, 0.0)},
+        )
     )
     if answer.x is None:
         return None, answer.status == _INFEASIBLE

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.progress import Progress, watched
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import MEMORY_COLUMNS, tables_for
 from scalemodel.search.framework_cases import Case
 from scalemodel.search.frameworks import accepts, startable
 from scalemodel.search.objective import holds, limits_of
-from scalemodel.search.progress import Progress, watched
 from scalemodel.search.ranking import Question, Ranking
 
 if TYPE_CHECKING:

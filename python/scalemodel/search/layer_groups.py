@@ -11,6 +11,7 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.answer import verdict_text
 from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.progress import Progress, watched
 from scalemodel.base.threads import worker_threads
 from scalemodel.layer_groups.estimate import (
     GroupEstimate,
@@ -32,7 +33,6 @@ from scalemodel.search.objective import (
     limits_of,
     objective_terms,
 )
-from scalemodel.search.progress import Progress, watched
 from scalemodel.search.space import as_texts
 
 if TYPE_CHECKING:

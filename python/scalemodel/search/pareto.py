@@ -216,10 +216,7 @@ def pareto(
     if feasible_only:
         table = feasible(table)
     signed = _objectives(table, minimize, maximize)
-    rows = _core.pareto_front(list(signed.values()))
-    # The last key of lexsort orders first; rows that tie in all stay in the order of the table.
-    order = np.lexsort([values[rows] for values in reversed(signed.values())])
-    front = table.iloc[rows[order]]
+    front = table.iloc[_core.pareto_front(list(signed.values()))]
     front.attrs["minimize"] = names(minimize, "minimize")
     front.attrs["maximize"] = names(maximize, "maximize")
     return front

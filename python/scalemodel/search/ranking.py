@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import scalemodel._core as _core
 from scalemodel.base.answer import verdict_text
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.progress import Progress, watched
 from scalemodel.base.threads import worker_threads
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import tables_for
@@ -17,7 +18,6 @@ from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
 from scalemodel.search.objective import SWEEP_COLUMNS, is_maximised, limits_of
-from scalemodel.search.progress import Progress, watched
 from scalemodel.search.ranking_view import view_html, view_text
 from scalemodel.search.space import Space, enumeration, why_empty
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.progress import Progress
 from scalemodel.base.words import named_arguments
 from scalemodel.layer_groups.model import is_composed, refuse_ablation
 from scalemodel.resolve import Network
@@ -26,7 +27,6 @@ from scalemodel.search.objective import (
     known_columns,
     objective_terms,
 )
-from scalemodel.search.progress import Progress
 from scalemodel.search.ranking import Question, Ranking, Shard, merge
 from scalemodel.search.space import Space, as_texts
 

@@ -164,7 +164,8 @@ def measure_rate(
     # Replicas are alike and random arrivals at each stay random: a few of them stand for all.
     copies = int(np.clip(REQUESTS / 20 / max(inside, 1.0), 1, min(4, candidate.replicas)))
     stream = loaded_stream(task, copies * rate, life, requests, seed)
-    return measure([run_stream(instance, task.mix, stream, copies, seed=seed)], life, limits)
+    served = run_stream(instance, task.mix, stream, copies, seed=seed, progress=False)
+    return measure([served], life, limits)
 
 
 def _broken_at(candidate: Candidate, load: float, replicas: int) -> tuple[float, str]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.progress import Progress, watched
 from scalemodel.base.text import time_text
 from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.serving.plan import ServingPlan
@@ -379,20 +380,23 @@ def run_stream(
     prefilled: bool = False,
     balance: Balance = "random",
     seed: int = 0,
+    progress: Progress = None,
 ) -> ServedStream:
     """Serves a stream on copies of one instance, spread as `balance` says."""
     if balance not in _BALANCES:
         raise ScaleModelError(f"balance={balance!r}: must be one of {', '.join(_BALANCES)}")
-    served, totals = instance.simulate(
-        mix,
-        stream.arrival_s,
-        stream.input_tokens,
-        stream.output_tokens,
-        replicas,
-        prefilled,
-        balance,
-        seed,
-    )
+    with watched(progress, len(stream), " requests") as tell:
+        served, totals = instance.simulate(
+            mix,
+            stream.arrival_s,
+            stream.input_tokens,
+            stream.output_tokens,
+            replicas,
+            prefilled,
+            balance,
+            seed,
+            tell,
+        )
     capacity = instance.capacity(mix.input_tokens, mix.output_tokens)
     length = mix.input_tokens + mix.output_tokens
     return ServedStream(

@@ -12,7 +12,6 @@
 namespace scalemodel::testing {
 namespace {
 
-const Poll kGoOn = [](std::uint64_t, std::uint64_t) { return true; };
 constexpr std::array kRouters{Router::round_robin,   Router::random,       Router::least_loaded,
                               Router::power_of_two,  Router::prefix_aware, Router::kv_cost,
                               Router::session_sticky};
@@ -62,7 +61,7 @@ FleetResult run(const Instance& one, int count, const Traffic& traffic, Router r
   FleetOptions options;
   options.policy.router = router;
   if (caches) options.caching = {traffic.names.columns(), store};
-  return simulate_fleet({&kind, 1}, traffic.requests, traffic.sessions, options, kGoOn);
+  return simulate_fleet({&kind, 1}, traffic.requests, traffic.sessions, options);
 }
 
 bool same(const Served& a, const Served& b) {
@@ -120,7 +119,6 @@ TEST_CASE("every router obeys Little's law, conserves tokens and lets no work wa
     for (const Router router : kRouters) {
       CAPTURE(name_of(router));
       const FleetResult found = run(one, 3, traffic, router, caches);
-      REQUIRE(found.complete);
       double in_system = 0, input = 0, output = 0, requests = 0, parts_in_system = 0;
       for (std::size_t i = 0; i < traffic.requests.size(); ++i) {
         const Served& served = found.served[i];
@@ -201,7 +199,7 @@ struct Queue {
       traffic.requests.push_back({Seconds{now}, 1, std::max(1.0, std::round(length)), true});
     }
     const FleetKind kind{{one.times, one.blocks, capacity, one.mix}, 1};
-    const FleetResult found = simulate_fleet({&kind, 1}, traffic.requests, {}, {}, kGoOn);
+    const FleetResult found = simulate_fleet({&kind, 1}, traffic.requests, {}, {});
     double sum = 0;
     for (std::size_t i = 0; i < traffic.requests.size(); ++i) {
       sum += (found.served[i].started - traffic.requests[i].arrival).base();
@@ -290,8 +288,13 @@ TEST_CASE("a fleet stops when it is told to, and the same question has the same 
   const Instance one(dense_7b_shape(), 1, reference_engine(), {}, {800, 150, 0, 0, 0});
   const Traffic traffic = conversations(5000, 15, 5);
   const FleetKind kind{{one.times, one.blocks, one.capacity, one.mix}, 2};
-  const Poll stop = [](std::uint64_t done, std::uint64_t) { return done == 0; };
-  CHECK_FALSE(simulate_fleet({&kind, 1}, traffic.requests, {}, {}, stop).complete);
+  {
+    const Listening listening([](std::uint64_t, std::uint64_t) { return false; });
+    const auto forever = [&] {
+      while (true) simulate_fleet({&kind, 1}, traffic.requests, {}, {});
+    };
+    CHECK_THROWS_AS(forever(), Stopped);
+  }
   for (const Router router : {Router::prefix_aware, Router::power_of_two}) {
     CHECK(run(one, 3, traffic, router).totals == run(one, 3, traffic, router).totals);
   }

@@ -21,7 +21,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 Front front_of(const Table& table) {
   std::vector<std::span<const double>> columns;
   for (const auto& column : table) columns.emplace_back(column);
-  return pareto_front(columns);
+  Front front = pareto_front(columns);
+  std::ranges::sort(front);
+  return front;
 }
 
 bool is_dominated(const Table& table, std::size_t row, std::size_t by) {

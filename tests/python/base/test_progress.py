@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import scalemodel as sm
+from scalemodel.base import progress
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.search import progress
-from scalemodel.search.progress import watched
+from scalemodel.base.progress import watched
 
 TASK = sm.Training(global_batch=64, sequence=4096)
 SPACE = sm.Space(tp=[1, 2], pp=1, cp=1, micro_batch=1, sharding="zero1")

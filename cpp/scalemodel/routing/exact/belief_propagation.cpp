@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
 #include "scalemodel/routing/exact/few_sizes.hpp"
 #include "scalemodel/routing/exact/plane_repair.hpp"
@@ -146,6 +147,7 @@ class PlaneBeliefs {
   void update_side(std::int32_t side) {
     const Numbers& entries = at_[side];
     const std::size_t count = entries.size();
+    poll_point(1 + static_cast<std::int64_t>(count * wide_) * planes_ / 64);
     std::vector<double>& ratio = ratio_[side < few_.sides / 2 ? 0 : 1];
     for (std::size_t i = 0; i < count; ++i) {
       sum_[i] = 0;

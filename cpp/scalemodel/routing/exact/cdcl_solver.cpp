@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "scalemodel/base/poll.hpp"
+
 namespace scalemodel {
 namespace {
 
@@ -271,8 +273,10 @@ bool CdclSolver::decide(SplitMix& random) {
 
 std::optional<std::vector<std::int32_t>> CdclSolver::solve(std::int64_t work, SplitMix& random) {
   std::int64_t conflicts_left = kRestartUnit, intervals = 1;
-  while (feasible_ && work_ < work) {
-    if (propagate() == Status::conflict) {
+  for (std::int64_t before = work_; feasible_ && work_ < work; before = work_) {
+    const Status status = propagate();
+    poll_point(1 + (work_ - before) / 16);
+    if (status == Status::conflict) {
       if (level_start_.empty()) return std::nullopt;
       backtrack(analyse());
       enqueue(learnt_[0], store_clause(learnt_));

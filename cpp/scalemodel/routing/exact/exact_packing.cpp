@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/routing/exact/spine_assignment.hpp"
 #include "scalemodel/routing/exact/subset_sums.hpp"
 
@@ -187,6 +188,7 @@ bool Deduction::list_halves(std::size_t count, std::size_t from, double min_byte
                             const Accepts& accepts, std::vector<Half>& into) {
   const double chosen_bytes = chosen_.bytes;
   const std::size_t position = chosen_.count;
+  poll_point();
   if (count == 1) {
     const auto begin = sizes_.begin() + static_cast<std::ptrdiff_t>(from);
     const auto first = std::lower_bound(begin, sizes_.end(), min_bytes - chosen_bytes);

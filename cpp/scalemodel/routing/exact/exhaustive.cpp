@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/routing/rates/job_objective.hpp"
 
 namespace scalemodel {
@@ -28,6 +29,7 @@ std::optional<Choice> exhaustive(const RoutingInstance& instance, RateModel mode
   Seconds least;
   bool found = false;
   for (bool more = true; more;) {
+    poll_point(8);
     const auto values = objective.sorted_values(choice);
     const auto order = found ? compare_sorted(values, best_values) : std::weak_ordering::greater;
     if (order >= 0) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
 #include "scalemodel/routing/exact/exact_packing.hpp"
 #include "scalemodel/routing/exact/few_sizes.hpp"
@@ -188,6 +189,7 @@ class PlaneExtraction {
     for (const Combination& one : combinations_) {
       const double at_start = penalty(from, load_[from] + one.bytes) - own;
       if (at_start > -tie) continue;
+      poll_point(few_.sides);
       double packing = -1;
       for (std::int32_t to = 0; to < few_.sides; ++to) {
         if ((reached_[to] & one.chains) != one.chains || to == from) continue;
@@ -211,6 +213,7 @@ class PlaneExtraction {
   }
 
   void repair(std::int32_t from) {
+    poll_point(few_.sides);
     std::ranges::fill(reached_, 0U);
     for (std::int32_t chain = 0; chain < 2 * kinds_; ++chain) find_chains(from, chain);
     const Repair best = best_repair(from);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
 
 namespace scalemodel {
@@ -103,6 +104,7 @@ class State {
   }
   void move(std::int32_t nic, std::int32_t by) {
     for (std::int32_t i = first_[nic]; i < first_[nic + 1]; ++i) {
+      poll_point();
       for (const std::int32_t link : instance_.links(flows_[i], path(flows_[i]))) {
         loads_.change(link, by);
       }

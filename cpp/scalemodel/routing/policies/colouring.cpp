@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "scalemodel/base/pair_numbers.hpp"
+#include "scalemodel/base/poll.hpp"
 
 namespace scalemodel {
 namespace {
@@ -36,7 +37,9 @@ class EulerSplit {
     pair_up(left_, open_left_, left_partner_);
     pair_up(right_, open_right_, right_partner_);
     half_.assign(left_.size(), kNoEdge);
+    PollPoints points;
     for (std::int32_t e = 0; e < static_cast<std::int32_t>(half_.size()); ++e) {
+      points();
       if (half_[e] != kNoEdge) continue;
       half_[e] = 0;
       alternate(e, right_partner_, left_partner_);
@@ -62,7 +65,9 @@ class EulerSplit {
   void alternate(std::int32_t e, const Numbers& out, const Numbers& back) {
     const Numbers* by = &out;
     const Numbers* next_by = &back;
+    PollPoints points;
     for (std::int32_t next = (*by)[e]; next != kNoEdge && half_[next] == kNoEdge; next = (*by)[e]) {
+      points();
       half_[next] = static_cast<signed char>(1 - half_[e]);
       e = next;
       std::swap(by, next_by);
@@ -124,6 +129,7 @@ class Colourer {
   /// Appends the first and then the second half of [begin, end) to the arena.
   void halve(std::size_t begin, std::size_t end) {
     euler_.clear();
+    poll_point(1 + static_cast<std::int64_t>(end - begin) / 32);
     for (std::size_t b = begin; b < end; ++b) {
       if (arena_[b].edges % 2 != 0) {
         euler_.add(pairs_[arena_[b].pair].first, pairs_[arena_[b].pair].second);
@@ -195,6 +201,7 @@ class Colourer {
     const std::int32_t enough_right = floor_[1][pairs_[pair].second];
     std::int32_t best = 0;
     std::int32_t least = std::numeric_limits<std::int32_t>::max();
+    poll_point(1 + count_ / 32);
     for (std::int32_t c = 0; c < count_; ++c) {
       const std::int32_t l = left[c] - enough_left, r = right[c] - enough_right;
       const std::int32_t cost = 8 * std::max(l, r) + std::min(std::max(l + r, -3), 3);
@@ -215,6 +222,7 @@ class Colourer {
     bool changed = false;
     for (std::int32_t v = 0; v < vertices; ++v) {
       for (;;) {
+        poll_point(1 + count_ / 32);
         const std::int32_t* row = loads(side, v);
         const auto [low, high] = std::minmax_element(row, row + count_);
         if (*high - *low <= 1) break;
@@ -272,7 +280,9 @@ struct Edges {
   Numbers left, right, flow;
 
   explicit Edges(const RoutingInstance& instance) {
+    PollPoints points;
     for (std::size_t f = 0; f < instance.size(); ++f) {
+      points();
       if (instance.paths_of(f) == 0) continue;
       left.push_back(instance.graph.leaf_of(instance.flows.source[f]));
       right.push_back(instance.graph.leaf_of(instance.flows.destination[f]));
@@ -354,7 +364,9 @@ void balanced_colouring(std::int32_t left_vertices, std::int32_t right_vertices,
                         std::int32_t colours, std::span<std::int32_t> colour) {
   PairNumbers numbers(std::max(left_vertices, right_vertices));
   Numbers edges;
+  PollPoints points;
   for (std::size_t e = 0; e < left.size(); ++e) {
+    points();
     const std::int32_t pair = numbers.number(left[e], right[e]);
     if (pair == static_cast<std::int32_t>(edges.size())) edges.push_back(0);
     ++edges[pair];
@@ -375,6 +387,7 @@ void balanced_colouring(std::int32_t left_vertices, std::int32_t right_vertices,
   Numbers round(edges.size(), 0);
   for (std::int32_t& edge : edges) edge -= edge % colours;
   for (std::size_t e = 0; e < left.size(); ++e) {
+    points();
     const std::int32_t pair = numbers.number(left[e], right[e]);
     if (edges[pair] > 0) {
       --edges[pair];

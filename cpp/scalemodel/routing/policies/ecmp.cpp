@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "scalemodel/base/poll.hpp"
+
 namespace scalemodel {
 namespace {
 
@@ -11,6 +13,7 @@ std::int32_t wrapping_sum(std::int32_t a, std::int32_t b) {
 
 /// Position of the path of a flow whose connection has the hash `key`.
 std::int32_t hashed_path(const RoutingInstance& instance, std::size_t flow, std::int32_t key) {
+  poll_point();
   const std::int32_t leaf = instance.graph.end_switch(instance.flows.source[flow]);
   const auto hash = static_cast<std::uint32_t>(ecmp_hash(wrapping_sum(leaf, key)));
   return static_cast<std::int32_t>(hash % static_cast<std::uint32_t>(instance.paths_of(flow)));

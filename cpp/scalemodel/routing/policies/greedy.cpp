@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "scalemodel/base/poll.hpp"
+
 namespace scalemodel {
 namespace {
 
@@ -45,6 +47,7 @@ class Classes {
     for (const Class& c : classes_) {
       for (std::int32_t i = c.begin; i < c.end; ++i) {
         if (done[members_[i]] != 0) continue;
+        poll_point();
         done[members_[i]] = 1;
         visit(static_cast<std::size_t>(members_[i]));
       }
@@ -153,12 +156,16 @@ Choice greedy(const RoutingInstance& instance) {
 Choice longest_first(const RoutingInstance& instance) {
   Numbers order(instance.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::ranges::greater{},
-                           [&](std::int32_t f) { return instance.flows.bytes[f]; });
+  PollPoints points;
+  const auto larger = [&](std::int32_t a, std::int32_t b) {
+    return instance.flows.bytes[a] > instance.flows.bytes[b];
+  };
+  std::ranges::stable_sort(order, polled(larger, points));
   std::vector<double> bytes(instance.graph.links(), 0.0);
   const auto capacity = instance.graph.capacities();
   Choice choice(instance.size(), PathSets::kNone);
   for (const std::int32_t f : order) {
+    poll_point();
     if (instance.paths_of(f) == 0) continue;
     const double size = instance.flows.bytes[f];
     choice[f] = least_loaded_path(

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
 #include "scalemodel/routing/rates/objective.hpp"
 #include "scalemodel/routing/rates/water_filling.hpp"
@@ -89,6 +90,7 @@ class CoreAssignment {
     if (slot >= instance_.graph.nics()) return;
     for (std::int32_t i = first_[slot]; i < first_[slot + 1]; ++i) {
       const std::int32_t f = flows_[i];
+      poll_point();
       for (const std::int32_t link : instance_.links(f, path(f))) {
         const double capacity = instance_.graph.capacity(link).base();
         const double before = std::max(load_[link] - capacity, 0.0);
@@ -142,6 +144,7 @@ Choice hedera(const RoutingInstance& instance, const HederaAnnealing& parameters
   SplitMix random(seed);
   double energy = state.energy();
   for (double temperature = start; temperature > 0 && energy > kRounding; --temperature) {
+    poll_point();
     const auto [a, b] = state.random_pair(random);
     state.exchange(a, b);
     const double now = state.energy();

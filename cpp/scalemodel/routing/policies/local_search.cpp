@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
 #include "scalemodel/routing/exact/belief_propagation.hpp"
 #include "scalemodel/routing/exact/exact_packing.hpp"
@@ -180,6 +181,7 @@ Choice lower_on_paths(const RoutingInstance& instance, const Choice& start, doub
   Choice best = start;
   double least = state.longest(), temperature = 0;
   for (std::int64_t i = 0; i < moves && !state.fits(); ++i) {
+    poll_point();
     if (i % kMovesPerCheck == 0) {
       const double progress = static_cast<double>(i) / static_cast<double>(moves);
       temperature = bound * bound * kFirstTemperature *
@@ -297,6 +299,7 @@ Choice raise_job_values(const RoutingInstance& instance, RateModel model, Choice
   };
   std::int64_t without_gain = 0;
   for (std::int64_t i = 0; i < moves; ++i) {
+    poll_point();
     const std::int32_t flow = movable[random.below(static_cast<std::int32_t>(movable.size()))];
     const std::int32_t old = drain.choice()[flow];
     std::int32_t other = PathSets::kNone, other_old = PathSets::kNone;

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/routing/instance.hpp"
 
 namespace scalemodel {
@@ -99,6 +100,7 @@ void PlaneAnnealing::move(std::int32_t set, std::int32_t to) {
 /// least load.
 void PlaneAnnealing::insert(std::int32_t set) {
   double least_added = kInfinity, least_load = 0;
+  poll_point(planes_);
   for (std::int32_t plane = 0; plane < planes_; ++plane) {
     if (!may_use(set, plane)) continue;
     double added = 0, load = 0;
@@ -161,6 +163,7 @@ void PlaneAnnealing::run(std::int64_t moves, SplitMix& random) {
       }
       if (inserted_ == order_.size()) update_best();
     }
+    poll_point();
     const std::int32_t set = order_[random.below(static_cast<std::int32_t>(inserted_))];
     if (planes_ > 1 && (random.next() & 1U) != 0) {
       try_other_plane(set, temperature, random);

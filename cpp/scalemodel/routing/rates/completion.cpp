@@ -6,6 +6,7 @@
 #include <queue>
 #include <tuple>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/routing/rates/fair_update.hpp"
 
 namespace scalemodel {
@@ -59,6 +60,7 @@ std::vector<double> step_completions(const RoutingInstance& instance, const Choi
     while (!ends.empty() && ends.top().time <= now * (1 + kRounding)) {
       const End end = ends.top();
       ends.pop();
+      poll_point();
       if (end.version != left[end.flow].version || !fair.active(end.flow)) continue;
       fair.stop(end.flow);
       double& of_job = completion[flows.job[end.flow]];

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "scalemodel/base/poll.hpp"
+
 namespace scalemodel {
 namespace {
 
@@ -59,6 +61,7 @@ void FairUpdate::solve_part() {
   part_uses_.link.clear();
   part_uses_.weight.clear();
   for (const std::int32_t entity : part_) {
+    poll_point();
     for (std::int32_t k = uses_.first[entity]; k < uses_.first[entity + 1]; ++k) {
       const std::int32_t link = uses_.link[k];
       if (local_[link] == kAbsent) {
@@ -93,6 +96,7 @@ bool FairUpdate::widen() {
   saturated_.resize(part_links_.size());
   for (std::size_t e = 0; e < part_links_.size(); ++e) {
     const std::int32_t link = part_links_[e];
+    poll_point(1 + (user_first_[link + 1] - user_first_[link]) / 16);
     double used = 0, fastest = 0;
     for (std::int32_t u = user_first_[link]; u < user_first_[link + 1]; ++u) {
       used += weight(u) * rate_[user_[u]];

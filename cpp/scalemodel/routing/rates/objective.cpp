@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/routing/rates/packing_bound.hpp"
 
 namespace scalemodel {
@@ -16,6 +17,7 @@ namespace {
 /// Capacity of the narrowest link on the widest path of a flow, bytes/s.
 double widest_path(const RoutingInstance& instance, std::size_t flow) {
   double widest = 0;
+  poll_point(1 + instance.paths_of(flow) / 4);
   for (std::int32_t p = 0; p < instance.paths_of(flow); ++p) {
     double narrowest = kInfinity;
     for (const std::int32_t link : instance.links(flow, p)) {
@@ -175,6 +177,7 @@ FabricLoad fabric_load(const RoutingInstance& instance, const Routing& routing) 
   std::vector<std::int32_t> flows(graph.links(), 0);
   for (std::size_t f = 0; f < instance.size(); ++f) {
     if (instance.is_local(f)) continue;
+    poll_point();
     for (std::int32_t part = routing.first[f]; part < routing.first[f + 1]; ++part) {
       if (routing.choice[part] == PathSets::kNone) continue;
       for (const std::int32_t link : instance.links(f, routing.choice[part])) {

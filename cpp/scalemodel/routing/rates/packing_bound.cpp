@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/routing/instance.hpp"
 
 namespace scalemodel {
@@ -32,6 +33,7 @@ class BranchAndBound {
   /// Whether the flows from `next` on fit, or the nodes are spent.
   bool may_fit(std::size_t next) {
     if (next == loads_.size() || ++nodes_ > kMaxNodes) return true;
+    poll_point(1 + static_cast<std::int64_t>(left_.size()));
     for (std::size_t link = 0; link < left_.size(); ++link) {
       const double before = left_[link];
       if (before < loads_[next]) continue;
@@ -75,6 +77,7 @@ double LeafPacking::next_sum(double load) const {
   for (std::size_t i = 0; i < sizes_.size(); ++i) {
     const std::size_t before = sums.size();
     for (std::size_t s = 0; s < before; ++s) {
+      poll_point();
       double sum = sums[s];
       for (std::int32_t k = 0; k < count_[i] && (sum += sizes_[i]) <= most * (1 + kRounding); ++k) {
         sums.push_back(sum);
@@ -94,6 +97,7 @@ double LeafPacking::largest_first() const {
   std::vector<double> sum(links_, 0.0);  // a heap whose top has the least load
   double most = 0;
   for (const double load : loads_) {
+    poll_point();
     std::ranges::pop_heap(sum, std::greater{});
     sum.back() += load;
     most = std::max(most, sum.back());
@@ -124,6 +128,7 @@ bool LeafPacking::may_fit_sizes(double load) const {
   std::vector<Packed> best(subsets, {0, 0});
   std::vector<std::int32_t> used(count_.size(), 0);
   for (std::size_t subset = 1; subset < subsets; ++subset) {
+    poll_point();
     for (std::size_t i = 0; ++used[i] > count_[i]; ++i) used[i] = 0;
     best[subset] = {static_cast<std::int32_t>(links_) + 1, 0};
     for (std::size_t i = 0; i < count_.size(); ++i) {

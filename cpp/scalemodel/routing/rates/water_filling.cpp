@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "scalemodel/base/poll.hpp"
+
 namespace scalemodel {
 
 void WaterFilling::sift_down(std::size_t at) {
@@ -41,7 +43,9 @@ void WaterFilling::list_users(const Incidence& uses) {
     weight_.assign(links_.size(), 0.0);
   }
   const auto entities = static_cast<std::int32_t>(uses.size());
+  PollPoints points;
   for (std::int32_t i = 0; i < entities; ++i) {
+    points();
     for (std::int32_t k = uses.first[i]; k < uses.first[i + 1]; ++k) {
       const std::int32_t link = uses.link[k];
       const std::int32_t place = user_first_[link] + links_[link].active++;
@@ -79,13 +83,16 @@ void WaterFilling::start(const Incidence& uses, std::span<double> value) {
     if (value[i] < kInfinity) caps_.push_back({value[i], i});
   }
   if (!std::ranges::is_sorted(caps_, {}, &Cap::value)) {
-    std::ranges::stable_sort(caps_, {}, &Cap::value);
+    PollPoints points;
+    const auto less = [](const Cap& a, const Cap& b) { return a.value < b.value; };
+    std::ranges::stable_sort(caps_, polled(less, points));
   }
 }
 
 template <bool weighted>
 void WaterFilling::freeze(std::int32_t entity, double at, const Incidence& uses,
                           std::span<double> value) {
+  poll_point();
   frozen_[entity] = 1;
   value[entity] = at;
   for (std::int32_t k = uses.first[entity]; k < uses.first[entity + 1]; ++k) {
@@ -119,6 +126,7 @@ void WaterFilling::fill(std::span<const double> capacity, const Incidence& uses,
       continue;
     }
     const std::int32_t link = heap_.front().link;
+    poll_point();
     if (links_[link].active == 0) {
       pop_heap_top();
       continue;

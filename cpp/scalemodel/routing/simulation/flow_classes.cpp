@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <functional>
 #include <unordered_map>
 #include <utility>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
 
 namespace scalemodel {
@@ -18,7 +20,8 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 }
 
 std::size_t count_distinct(Colours colours) {
-  std::ranges::sort(colours);
+  PollPoints points;
+  std::ranges::sort(colours, polled(std::less{}, points));
   // Clang 14 cannot read the subrange that the ranges version returns with libstdc++ 12.
   return static_cast<std::size_t>(std::unique(colours.begin(), colours.end()) - colours.begin());
 }
@@ -70,6 +73,7 @@ class Refinement {
   void colour_links() {
     link_.assign(capacity_.size(), 0);
     for (std::size_t p = 0; p < part_.size(); ++p) {
+      poll_point();
       for (std::int32_t k = uses_.first[p]; k < uses_.first[p + 1]; ++k) {
         link_[uses_.link[k]] += mix(part_[p], weight(k));
       }
@@ -87,6 +91,7 @@ class Refinement {
   }
   void colour_parts() {
     for (std::size_t p = 0; p < part_.size(); ++p) {
+      poll_point();
       std::uint64_t links = 0;
       for (std::int32_t k = uses_.first[p]; k < uses_.first[p + 1]; ++k) {
         links += mix(link_[uses_.link[k]], weight(k));
@@ -109,6 +114,7 @@ void merge_uses(const Incidence& uses, std::span<const double> capacity, const N
   std::vector<std::int32_t> number(links.first.size(), kUnused);
   for (std::size_t p = 0; p < classes.of_part.size(); ++p) {
     const std::int32_t own = classes.of_part[p];
+    poll_point();
     for (std::int32_t k = uses.first[p]; k < uses.first[p + 1]; ++k) {
       const std::int32_t of_link = links.of[uses.link[k]];
       if (links.first[of_link] != uses.link[k]) continue;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
 #include "scalemodel/routing/rates/objective.hpp"
 
@@ -56,6 +57,7 @@ NetworkSimulation::NetworkSimulation(const RoutingInstance& instance, const Rout
     jobs_[j].next_start = schedules_[j].start.base();
     if (jobs_[j].groups.empty()) continue;
     releases_.push({jobs_[j].next_start, static_cast<std::int32_t>(j), 0});
+    collectives_ += static_cast<std::uint64_t>(schedules_[j].epochs);
   }
 }
 
@@ -63,6 +65,7 @@ NetworkSimulation::NetworkSimulation(const RoutingInstance& instance, const Rout
 FlowStates NetworkSimulation::states() const {
   FlowStates states{group_, {}, {}};
   for (std::size_t p = 0; p < group_.size(); ++p) {
+    poll_point();
     std::uint64_t state = hash_of({bytes_[p], isolated_[p]});
     if (!parts_.empty()) {
       const Part& part = parts_[classes_.of_part[p]];
@@ -159,6 +162,8 @@ bool NetworkSimulation::is_unfinished(std::int32_t job) const {
 void NetworkSimulation::run_until(double time) {
   while (has_events() && is_due(next_time(), time)) {
     const double now = next_time();
+    report_progress(run_.job.size(), collectives_);
+    poll_point(8);
     ++run_.events;
     started_ = 0;
     advance(now);
@@ -224,6 +229,7 @@ void NetworkSimulation::end_parts(double now) {
     const std::int32_t p = ends_.top().id;
     ends_.pop();
     Part& part = parts_[p];
+    poll_point();
     ++part.version;
     part.ended = true;
     isolated_rate_ -= part.members * part.isolated_rate;

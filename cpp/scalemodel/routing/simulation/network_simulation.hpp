@@ -150,6 +150,7 @@ class NetworkSimulation {
   std::int64_t solved_before_ = 0;  ///< before the last `reroute`
   double now_ = 0;
   double isolated_bytes_ = 0, isolated_rate_ = 0;  ///< of the parts in flight
+  std::uint64_t collectives_ = 0;                  ///< of all jobs, over all epochs
   std::int32_t in_collective_ = 0, started_ = 0;   ///< groups; those that started a step now
   CommonStart common_;
   CompletionTimes part_times_, step_times_;

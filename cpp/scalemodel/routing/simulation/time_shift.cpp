@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
 #include "scalemodel/routing/rates/objective.hpp"
 
@@ -109,6 +110,7 @@ class Rotations {
     std::int32_t best = old;
     for (std::int32_t rotation = 0; rotation < circle_.period[job]; ++rotation) {
       if (rotation == old) continue;
+      poll_point(static_cast<std::int64_t>(classes_.size()) * (1 + circle_.slots / 64));
       set_rotation(job, rotation);
       if (const double over = excess(); over < least) {
         least = over;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "scalemodel/base/error.hpp"
+#include "scalemodel/base/poll.hpp"
 
 namespace scalemodel {
 namespace {
@@ -58,6 +59,7 @@ class MaxFlow {
       for (std::size_t next = 0; next < queue_.size() && by_[to] == kNoLink; ++next) {
         for (const std::int32_t link : graph_.links_from(queue_[next])) {
           const std::int32_t node = graph_.to(link);
+          poll_point();
           if (residual_[link] <= 0 || node == from || by_[node] != kNoLink) continue;
           by_[node] = link;
           queue_.push_back(node);
@@ -213,6 +215,7 @@ TreePacking pack_all_reduce(const LinkGraph& graph, std::int32_t root, double ac
     return node;
   };
   for (;;) {
+    poll_point(static_cast<std::int64_t>(order.size()));
     std::ranges::sort(order, {}, [&](std::int32_t c) { return std::pair(length[c], c); });
     std::iota(group.begin(), group.end(), 0);
     tree.clear();

@@ -1,0 +1,35 @@
+"""Work of a library that hears no interrupt: it is done beside the thread that does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Thread
+from typing import Any
+
+
+def in_background(work: Callable[[], Any]) -> Any:
+    """What `work` returns or raises; an interrupt leaves it at once.
+
+    Such work, HiGHS say, goes on behind an interrupt until it ends by itself: it should have a
+    limit of time. It must let go of the interpreter's lock.
+
+    Examples
+    --------
+    >>> in_background(lambda: 6 * 7)
+    42
+    """
+    answers: list[Any] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(work())
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+    return answers[0]
