@@ -54,6 +54,9 @@ struct Routing {
   bool sprayed = false;
 };
 
+/// Numbers of all flows, job after job, ascending within each.
+std::vector<std::int32_t> flows_by_job(const Flows& flows);
+
 /// A routing with every flow whole on one path.
 Routing single_path(Choice choice);
 

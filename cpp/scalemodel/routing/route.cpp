@@ -97,8 +97,9 @@ Routing route(const RoutingInstance& instance, const RouteOptions& options) {
 RoutingQuality quality(const RoutingInstance& instance, const Routing& routing) {
   WaterFilling filling;
   RoutingQuality q;
-  q.rates = fair_rates(instance, routing, filling);
-  q.carried = link_rates(instance, routing, filling);
+  const FairParts parts = fair_parts(instance, routing, filling);
+  q.rates = flow_rates(instance, routing, parts);
+  q.carried = link_rates(instance, parts);
   q.fair = job_values(instance.flows, q.rates);
   q.allocated = allocated_values(instance, routing, filling);
   q.isolated = isolated_values(instance);

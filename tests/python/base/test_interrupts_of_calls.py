@@ -75,7 +75,7 @@ task = sm.Training(global_batch=2**14, sequence=8192)
 space = sm.Space()
 both = (False, True)
 wide = sm.Space(
-    shard_degree=range(1, 64), recompute_layers=range(1, 64), sequence_parallel=both,
+    shard_degree=range(1, 65), recompute_layers=range(1, 65), context=("ring", "all_to_all"), sequence_parallel=both,
     regather=both, split_p2p=both, offload_weights=both, offload_activations=both,
     offload_optimizer=both, overlap_tp=("off", "ring"), overlap_grad_reduce=("off", "on"),
     overlap_param_gather=("off", "on"), sharding=("ddp", "zero1", "zero2", "fsdp", "hsdp"),
@@ -104,7 +104,9 @@ CALLS = {
     "route_equal": Long(EQUAL, "sm.route(fabric, flows)"),
     "route_unequal": Long(UNEQUAL, "sm.route(fabric, flows, policy='local_search', effort=1e6)"),
     "route_annealing": Long(UNEQUAL, "sm.route(fabric, flows, policy='annealing')"),
-    "route_few_sizes": Long(RINGS, "[sm.route(fabric, jobs, effort=1e5) for _ in range(99)]"),
+    "route_few_sizes": Long(
+        RINGS, "[sm.route(fabric, jobs, effort=1e5, seed=k) for k in range(999)]"
+    ),
     "simulate_network": Long(RINGS, "sm.simulate_network(fabric, jobs, epochs=100_000)"),
     "simulate_controlled": Long(
         RINGS, "sm.simulate_network(fabric, jobs, epochs=20_000, reoptimise_every_s=0.1)"

@@ -1,7 +1,6 @@
 #include "scalemodel/routing/rates/job_objective.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace scalemodel {
@@ -16,9 +15,7 @@ JobObjective::JobObjective(const RoutingInstance& instance, RateModel model)
   std::ranges::for_each(instance.paths.host_up, keep);
   std::ranges::for_each(instance.paths.host_down, keep);
   std::ranges::for_each(instance.paths.link, keep);
-  by_job_.resize(instance.size());
-  std::iota(by_job_.begin(), by_job_.end(), 0);
-  std::ranges::stable_sort(by_job_, {}, [&](std::int32_t f) { return instance.flows.job[f]; });
+  by_job_ = flows_by_job(instance.flows);
   rates_.resize(instance.size());
   values_.resize(instance.flows.jobs);
   bytes_.assign(capacity_.size(), 0.0);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -52,8 +53,21 @@ Seconds pigeonhole_of(LeafDemand& leaf) {
   if (links == 0 || flows == 0) return {};
   const auto [low, high] = std::ranges::minmax_element(leaf.capacity);
   std::ranges::sort(leaf.bytes, std::greater{});
-  double most = leaf.bytes.front();
+  // Sums of all flows up to each say where the longest may be, up to their rounding; only there are
+  // the flows themselves added.
+  std::vector<double> up_to{0.0};
+  up_to.reserve(flows + 1);
+  for (const double bytes : leaf.bytes) up_to.push_back(up_to.back() + bytes);
+  const auto nearly = [&](std::size_t q) {
+    return up_to[q * links + 1] - up_to[q * links + 1 - (q + 1)];
+  };
+  double most = leaf.bytes.front(), longest = most;
+  for (std::size_t q = 1; q * links < flows; ++q) longest = std::max(longest, nearly(q));
+  const double rounding =
+      4 * std::numeric_limits<double>::epsilon() * static_cast<double>(flows) * up_to.back();
   for (std::size_t q = 1; q * links < flows; ++q) {
+    if (nearly(q) < longest - rounding) continue;
+    poll_point(1 + static_cast<std::int64_t>(q) / 64);
     const auto end = leaf.bytes.begin() + static_cast<std::ptrdiff_t>(q * links + 1);
     most = std::max(most, std::accumulate(end - static_cast<std::ptrdiff_t>(q + 1), end, 0.0));
   }
@@ -119,9 +133,7 @@ std::vector<double> isolated_values(const RoutingInstance& instance) {
   std::vector<double> port(graph.nics(), 0.0);
   std::vector<double> sent(graph.nics(), 0.0), received(graph.nics(), 0.0);
   std::vector<double> values(flows.jobs, kInfinity);
-  std::vector<std::int32_t> order(flows.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](std::int32_t f) { return flows.job[f]; });
+  const std::vector<std::int32_t> order = flows_by_job(flows);
   for (auto begin = order.begin(); begin != order.end();) {
     const std::int32_t job = flows.job[*begin];
     const auto end =
@@ -157,15 +169,14 @@ std::weak_ordering compare_sorted(std::span<double> a, std::span<double> b) {
   return a.size() <=> b.size();
 }
 
-std::vector<double> link_rates(const RoutingInstance& instance, const Routing& routing,
-                               WaterFilling& filling) {
-  const Incidence uses = flow_links(instance, routing);
-  std::vector<double> rates(uses.size());
-  filling.solve(instance.graph.capacities(), uses, rates);
+std::vector<double> link_rates(const RoutingInstance& instance, const FairParts& parts) {
+  const Incidence& uses = parts.uses;
   std::vector<double> carried(instance.graph.links(), 0.0);
+  PollPoints points;
   for (std::size_t i = 0; i < uses.size(); ++i) {
+    points();
     for (std::int32_t k = uses.first[i]; k < uses.first[i + 1]; ++k) {
-      carried[uses.link[k]] += (uses.weight.empty() ? 1.0 : uses.weight[k]) * rates[i];
+      carried[uses.link[k]] += (uses.weight.empty() ? 1.0 : uses.weight[k]) * parts.rate[i];
     }
   }
   return carried;
@@ -202,8 +213,14 @@ Seconds drain_of(const RoutingInstance& instance, const Choice& choice) {
 
 LoadBound load_bound(const RoutingInstance& instance) {
   LoadBound bound;
+  std::vector<double> widest_of_set(instance.paths.path_first.size(), -1);
+  PollPoints points;
   for (std::size_t f = 0; f < instance.size(); ++f) {
-    const BytesPerSecond widest{widest_path(instance, f)};
+    points();
+    if (instance.is_local(f)) continue;
+    double& of_set = widest_of_set[instance.paths.set[f]];
+    if (of_set < 0) of_set = widest_path(instance, f);
+    const BytesPerSecond widest{of_set};
     if (widest > BytesPerSecond{}) {
       bound.largest = max(bound.largest, Bytes{instance.flows.bytes[f]} / widest);
       bound.flows = std::max(bound.flows, 1);

@@ -45,9 +45,8 @@ std::vector<double> isolated_values(const RoutingInstance& instance);
 /// Both spans are sorted in place.
 std::weak_ordering compare_sorted(std::span<double> a, std::span<double> b);
 
-/// Bytes per second on every link where flows have max-min fair rates.
-std::vector<double> link_rates(const RoutingInstance& instance, const Routing& routing,
-                               WaterFilling& filling);
+/// Bytes per second on every link.
+std::vector<double> link_rates(const RoutingInstance& instance, const FairParts& parts);
 
 /// Load of the links of paths in one step of all jobs together. The link of a NIC with a single
 /// port belongs to no path and is excluded.

@@ -6,6 +6,11 @@
 #include "scalemodel/base/poll.hpp"
 
 namespace scalemodel {
+namespace {
+
+constexpr std::int32_t kAhead = 8;  ///< users between a fetch and its use
+
+}  // namespace
 
 void WaterFilling::sift_down(std::size_t at) {
   const Share moved = heap_[at];
@@ -153,7 +158,19 @@ void WaterFilling::fill(std::span<const double> capacity, const Incidence& uses,
       waiting_[waiting] = user_[u];
       waiting += frozen_[user_[u]] == 0 ? 1 : 0;
     }
-    for (std::int32_t i = 0; i < waiting; ++i) freeze<weighted>(waiting_[i], level, uses, value);
+    // Users lie far apart where there are millions: what they hold is fetched ahead.
+    const auto fetch = [&](std::int32_t i) {
+      if (i + 2 * kAhead < waiting) {
+        const std::int32_t far = waiting_[i + 2 * kAhead];
+        __builtin_prefetch(&uses.first[far]);
+        __builtin_prefetch(&value[far], 1);
+      }
+      if (i + kAhead < waiting) __builtin_prefetch(&uses.link[uses.first[waiting_[i + kAhead]]]);
+    };
+    for (std::int32_t i = 0; i < waiting; ++i) {
+      fetch(i);
+      freeze<weighted>(waiting_[i], level, uses, value);
+    }
   }
 }
 
@@ -166,22 +183,32 @@ void WaterFilling::solve(std::span<const double> capacity, const Incidence& uses
   }
 }
 
+FairParts fair_parts(const RoutingInstance& instance, const Routing& routing,
+                     WaterFilling& filling) {
+  FairParts parts{flow_links(instance, routing), {}};
+  parts.rate.resize(parts.uses.size());
+  filling.solve(instance.graph.capacities(), parts.uses, parts.rate);
+  return parts;
+}
+
 std::vector<double> fair_rates(const RoutingInstance& instance, const Routing& routing,
                                WaterFilling& filling) {
-  const Incidence uses = flow_links(instance, routing);
-  std::vector<double> parts(uses.size());
-  filling.solve(instance.graph.capacities(), uses, parts);
+  return flow_rates(instance, routing, fair_parts(instance, routing, filling));
+}
+
+std::vector<double> flow_rates(const RoutingInstance& instance, const Routing& routing,
+                               const FairParts& parts) {
   const bool whole = routing.sprayed || routing.choice.size() == instance.size();
   std::vector<double> rates(instance.size());
   for (std::size_t f = 0; f < rates.size(); ++f) {
     if (!instance.is_local(f) && instance.paths_of(f) == 0) {
       rates[f] = 0;
     } else if (whole) {
-      rates[f] = parts[f];
+      rates[f] = parts.rate[f];
     } else {
       rates[f] = kInfinity;
       for (std::int32_t p = routing.first[f]; p < routing.first[f + 1]; ++p) {
-        rates[f] = std::min(rates[f], parts[p] / routing.share[p]);
+        rates[f] = std::min(rates[f], parts.rate[p] / routing.share[p]);
       }
     }
   }

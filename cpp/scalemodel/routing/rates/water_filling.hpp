@@ -73,8 +73,19 @@ class WaterFilling {
   std::vector<Cap> caps_;
 };
 
-/// Max-min fair rates of the flows of a routing, bytes/s. The rate of a flow of several parts
-/// follows from its last part to end: min over parts of rate / share.
+/// The parts of the flows of a routing, or sprayed flows, with max-min fair rates.
+struct FairParts {
+  Incidence uses;
+  std::vector<double> rate;  ///< bytes/s
+};
+
+FairParts fair_parts(const RoutingInstance& instance, const Routing& routing,
+                     WaterFilling& filling);
+
+/// Rates of flows, bytes/s. That of a flow of several parts follows from its last part to end: min
+/// over parts of rate / share.
+std::vector<double> flow_rates(const RoutingInstance& instance, const Routing& routing,
+                               const FairParts& parts);
 std::vector<double> fair_rates(const RoutingInstance& instance, const Routing& routing,
                                WaterFilling& filling);
 

@@ -1,0 +1,113 @@
+"""How costs grow from n to 10 n; ``pytest tests/benchmarks/bench_growth.py``.
+
+The goal is 12 times at most: n log n takes 11.7 times from 10^6 to 10^7. Processor time of one
+thread is written beside (``extra_info``), not asserted: caches and first touches of memory are the
+machine's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import scalemodel as sm
+import scalemodel._core as _core
+
+pytest.importorskip("pytest_benchmark")
+
+
+def front(objectives: int) -> Callable[[int], Callable[[], object]]:
+    """Rows that all stay: the last objective is what the others are not."""
+
+    def of(rows: int) -> Callable[[], object]:
+        columns = list(np.random.default_rng(0).random((objectives - 1, rows)))
+        columns.append(-np.sum(columns, axis=0))
+        return lambda: _core.pareto_front(columns)
+
+    return of
+
+
+def flows(equal: bool) -> Callable[[int], Callable[[], object]]:
+    def of(count: int) -> Callable[[], object]:
+        random = np.random.default_rng(0)
+        fabric = sm.Fabric.leaf_spine(leaves=64, spines=32, nics_per_leaf=32)
+        source = random.integers(0, 2048, count)
+        frame = pd.DataFrame(
+            {
+                "job": source % 64,
+                "source": source,
+                "destination": (source + random.integers(1, 2048, count)) % 2048,
+                "size_bytes": 1e9 if equal else 1e9 * (1 + random.random(count)),
+            }
+        )
+        traffic = sm.Traffic.from_frame(frame)
+        policy = "balanced" if equal else "greedy"
+        return lambda: sm.route(fabric, traffic, policy=policy)
+
+    return of
+
+
+def ring(nics: int) -> Callable[[], object]:
+    """One ring over NICs in random order, whose flows collide where a hash says so."""
+    fabric = sm.Fabric.leaf_spine(leaves=nics // 32, spines=32, nics_per_leaf=32)
+    order = np.random.default_rng(0).permutation(nics).tolist()
+    traffic = sm.Traffic.of_jobs([{"pattern": "ring", "nics": order, "size_bytes": 1e12}])
+    return lambda: sm.simulate_network(fabric, traffic, epochs=11, policy="ecmp")
+
+
+def stream(requests: int) -> Callable[[], object]:
+    task = sm.Inference(input_tokens=500, output_tokens=256)
+    plan = sm.serve("llama3_8b", "dgx_h100", task, requests_per_s=20)
+    asked = sm.serving.stream.request_stream(task, requests=requests, requests_per_s=20)
+    return lambda: plan.simulate(asked)
+
+
+def timeline(micro_batches: int) -> Callable[[], object]:
+    cluster = sm.cluster("dgx_h100", nodes=16)
+    task = sm.Training(global_batch=micro_batches, sequence=4096)
+    est = sm.estimate("llama3_405b", cluster, task, sm.Strategy(tp=8, pp=16, micro_batch=1))
+    return lambda: est.timeline().events
+
+
+CASES: dict[str, tuple[Callable[[int], Callable[[], object]], int]] = {
+    "front of three": (front(3), 100_000),
+    "front of three, more": (front(3), 1_000_000),
+    "front of four": (front(4), 50_000),
+    "equal flows": (flows(equal=True), 1_000_000),
+    "unequal flows": (flows(equal=False), 1_000_000),
+    "rings": (ring, 1_024),
+    "stream": (stream, 100_000),
+    "timeline": (timeline, 4_000),
+}
+
+
+def cost_s(call: Callable[[], object], rounds: int) -> float:
+    costs = []
+    for _ in range(rounds):
+        begin_s = time.process_time()
+        call()
+        costs.append(time.process_time() - begin_s)
+    return min(costs)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_ten_times_as_many(benchmark: Any, name: str) -> None:
+    make, few = CASES[name]
+    small, large = make(few), make(10 * few)
+    small()  # what is loaded once is not counted
+    costs = [cost_s(small, 5), 0.0]
+
+    def run() -> None:
+        costs[1] = cost_s(large, 1)
+
+    benchmark.pedantic(run, rounds=1)
+    ratio = costs[1] / costs[0]
+    benchmark.extra_info.update(
+        goal="12 times at most", n=few, s=[round(one, 4) for one in costs], ratio=round(ratio, 2)
+    )
+    print(f"{name}: {few:,} {costs[0]:.4f} s, {10 * few:,} {costs[1]:.4f} s, {ratio:.1f} times")
