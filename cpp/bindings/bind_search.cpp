@@ -106,7 +106,7 @@ using ConstraintRow = std::tuple<std::string, Comparison, double, std::optional<
 
 SearchOptions make_options(const std::vector<ObjectiveRow>& objective,
                            const std::vector<ConstraintRow>& constraints, std::size_t top,
-                           bool prune, bool too_big, int threads) {
+                           bool prune, bool too_big, int threads, double beyond) {
   SearchOptions options;
   options.objective = objective_of(objective);
   for (const auto& [left, comparison, factor, right] : constraints) {
@@ -117,6 +117,7 @@ SearchOptions make_options(const std::vector<ObjectiveRow>& objective,
   options.prune = prune;
   options.too_big = too_big;
   options.threads = threads;
+  options.beyond = beyond;
   return options;
 }
 
@@ -135,9 +136,10 @@ Tables fresh(const Tables& tables) {
 py::dict search_rows(const Tables& tables, const Enumeration& space, std::uint64_t first,
                      std::uint64_t last, const std::vector<ObjectiveRow>& objective,
                      const std::vector<ConstraintRow>& constraints, std::size_t top, bool prune,
-                     bool too_big, int threads, const py::object& progress) {
+                     bool too_big, int threads, const py::object& progress, double beyond) {
   const RowRange rows = checked_range(space, first, last);
-  const SearchOptions options = make_options(objective, constraints, top, prune, too_big, threads);
+  const SearchOptions options =
+      make_options(objective, constraints, top, prune, too_big, threads, beyond);
   const Tables own = fresh(tables);
   Interpreter interpreter(progress);
   const Poll poll = interpreter.poll();
@@ -282,7 +284,20 @@ void bind_search(py::module_& m) {
   m.def("search", &search_rows, py::arg("tables"), py::arg("space"), py::arg("first"),
         py::arg("last"), py::arg("objective"), py::arg("constraints"), py::arg("top"),
         py::arg("prune"), py::arg("too_big"), py::arg("threads"), py::arg("progress"),
-        "Best strategies of the rows [first, last).");
+        py::arg("beyond") = kInfinity,
+        "Best strategies of the rows [first, last) that score at most `beyond`.");
+  m.def(
+      "quick_look",
+      [](const Tables& tables, const Enumeration& space, const std::vector<ObjectiveRow>& objective,
+         const std::vector<ConstraintRow>& constraints, std::size_t top, bool too_big) {
+        const SearchOptions options =
+            make_options(objective, constraints, top, true, too_big, 1, kInfinity);
+        const Tables own = fresh(tables);
+        return listening([&] { return quick_look(own, space, options); });
+      },
+      py::arg("tables"), py::arg("space"), py::arg("objective"), py::arg("constraints"),
+      py::arg("top"), py::arg("too_big"),
+      "A score that `top` strategies of the space do not exceed; infinite where too few are seen.");
   m.def("sweep", &sweep_rows, py::arg("tables"), py::arg("space"), py::arg("first"),
         py::arg("last"), py::arg("wanted"), py::arg("threads"), py::arg("progress"),
         "Columns of the rows [first, last): of the strategies, of the estimates.");

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 
 import scalemodel as sm
 import scalemodel._core as _core
+from scalemodel.search.ranking import Question, merge
 
 pytest.importorskip("pytest_benchmark")
 
@@ -72,6 +74,28 @@ def timeline(micro_batches: int) -> Callable[[], object]:
     task = sm.Training(global_batch=micro_batches, sequence=4096)
     est = sm.estimate("llama3_405b", cluster, task, sm.Strategy(tp=8, pp=16, micro_batch=1))
     return lambda: est.timeline().events
+
+
+def shards_s(count: int) -> tuple[float, Any]:
+    """Processor time of a search in parts, one after the other, and its answer."""
+    task = sm.Training(global_batch=1536, sequence=2048)
+    model, cluster = sm.model("gpt3_175b"), sm.cluster("dgx_a100", nodes=128)
+    asked = Question(model, cluster, task, sm.Space.calculon(model, cluster, task))
+    assert asked.size > 10**7  # and its rows are enumerated
+    begin_s = time.process_time()
+    beyond = asked.quick_look() if count > 1 else inf
+    answer = merge([shard.search(1) for shard in asked.shards(count, beyond=beyond)])
+    return time.process_time() - begin_s, answer
+
+
+def test_a_thousand_shards(benchmark: Any) -> None:
+    """Goal: 1.2 times the processor time of one."""
+    one = min((shards_s(1) for _ in range(3)), key=lambda found: found[0])
+    many = benchmark.pedantic(shards_s, args=(1024,), rounds=1)
+    ratio = many[0] / one[0]
+    benchmark.extra_info.update(goal="1.2 times at most", ratio=round(ratio, 2))
+    print(f"1,024 shards: {many[0]:.3f} s, one {one[0]:.3f} s, {ratio:.1f} times")
+    assert list(many[1]) == list(one[1])
 
 
 CASES: dict[str, tuple[Callable[[int], Callable[[], object]], int]] = {

@@ -301,7 +301,8 @@ def test_merged_shards_are_the_whole(
         prune=prune,
     )
     count = data.draw(st.integers(1, 12))
-    parts = [shard.search(threads=1) for shard in asked.shards(count)]
+    beyond = asked.quick_look() if data.draw(st.booleans()) else math.inf
+    parts = [shard.search(threads=1) for shard in asked.shards(count, beyond=beyond)]
     whole = asked.run_search(0, asked.size, 1)
     order = data.draw(st.permutations(parts))
     cut = data.draw(st.integers(1, count))

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "scalemodel/estimator/sibling_evaluator.hpp"
 #include "scalemodel/search/top_k.hpp"
@@ -106,7 +107,7 @@ void judge(SearchWorker& worker, const SearchOptions& options, std::uint64_t row
       return;
     }
   }
-  if (!worker.best.admits(score, row)) return;
+  if (score > options.beyond || !worker.best.admits(score, row)) return;
   const Tables& tables = worker.tables;
   worker.best.add(
       {score, row, canonical(strategy, tables.model(), tables.cluster(), tables.task())});
@@ -190,7 +191,10 @@ class PrunedSearch {
         BoundedGroup& bounded = bounded_groups_[starts[item] + g];
         bounded.point = static_cast<std::uint32_t>(first + item);
         bounded.group = static_cast<std::uint32_t>(g);
-        bounded.bound = bound_of(tables, at, all.groups[g], options_, PipelineBound::busiest_stage);
+        // The first and the last point may lie in other ranges too.
+        bounded.bound = rows_of(bounded) == 0 ? kInfinity
+                                              : bound_of(tables, at, all.groups[g], options_,
+                                                         PipelineBound::busiest_stage);
       }
     });
   }
@@ -271,7 +275,9 @@ class PrunedSearch {
     pool_.add_done(skipped);
   }
 
-  bool beyond(double bound) const { return bound == kInfinity || bound > best_.threshold(); }
+  bool beyond(double bound) const {
+    return bound == kInfinity || bound > std::min(options_.beyond, best_.threshold());
+  }
 
   static constexpr std::size_t kFirstRound = 8, kLastRound = 1024;
   /// Groups whose bounds are made closer together, four times as many with every batch.
@@ -333,6 +339,62 @@ SearchResult search(const Tables& tables, const Enumeration& space, RowRange row
     result.candidates.push_back({entry.score, entry.row, strategy, evaluate(own, strategy)});
   }
   return result;
+}
+
+double quick_look(const Tables& tables, const Enumeration& space, const SearchOptions& options) {
+  // Points looked at, groups of each, and points that are then searched as a whole.
+  constexpr std::size_t kPoints = 2048, kGroups = 16, kSearched = 8;
+  if (!options.prune || !options.objective.bounded() || space.points().empty()) return kInfinity;
+  SearchWorker worker{tables, TopK<Strategy>(options.top), {}, {}};
+  const RowRange all{0, space.size()};
+  const std::size_t points = space.points().size(), seen = std::min(points, kPoints);
+  std::vector<BoundedGroup> sample;
+  for (std::size_t i = 0; i < seen; ++i) {
+    const std::size_t number = i * points / seen;
+    const Point& point = space.points()[number];
+    const Options& of_point = space.options(point);
+    PointTables at(worker.tables, point, of_point);
+    const std::size_t groups = of_point.groups.size(), looks = std::min(groups, kGroups);
+    for (std::size_t k = 0; k < looks; ++k) {
+      poll_point(16);
+      // Another place in every point: groups at equal places are alike.
+      const std::size_t group = (k * groups / looks + i) % groups;
+      const double bound = bound_of(worker.tables, at, of_point.groups[group], options,
+                                    PipelineBound::busiest_stage);
+      sample.push_back(
+          {bound, static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(group)});
+    }
+  }
+  std::ranges::sort(sample, [](const BoundedGroup& a, const BoundedGroup& b) { return a < b; });
+  for (const BoundedGroup& bounded : sample) {
+    if (bounded.bound == kInfinity || bounded.bound > worker.best.threshold()) break;
+    const Point& point = space.points()[bounded.point];
+    const Options& of_point = space.options(point);
+    const OptionGroup& group = of_point.groups[bounded.group];
+    PointTables at(worker.tables, point, of_point);
+    if (bound_of(worker.tables, at, group, options, PipelineBound::one_stage) <=
+        worker.best.threshold()) {
+      search_group(worker, at, group, all, options);
+    }
+  }
+  TopK<Strategy> best = worker.best;
+  std::vector<std::size_t> searched;
+  for (const TopK<Strategy>::Entry& entry : worker.best.entries()) {
+    const std::size_t number = space.point_of(entry.row);
+    if (searched.size() == kSearched) break;
+    if (std::ranges::find(searched, number) != searched.end()) continue;
+    searched.push_back(number);
+    const Point& point = space.points()[number];
+    SearchOptions of_point = options;
+    of_point.threads = 1;
+    of_point.beyond = best.threshold();
+    const RowRange rows{point.first_row, point.first_row + space.options(point).rows.size()};
+    for (const Candidate& found : search(tables, space, rows, of_point, {}).candidates) {
+      best.add({found.score, found.row,
+                canonical(found.strategy, tables.model(), tables.cluster(), tables.task())});
+    }
+  }
+  return best.threshold();
 }
 
 bool sweep(const Tables& tables, const Enumeration& space, RowRange rows, int threads,

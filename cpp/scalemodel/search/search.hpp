@@ -50,6 +50,7 @@ struct SearchOptions {
   bool prune = true;
   bool too_big = false;  ///< rank strategies that run out of memory too
   int threads = 1;
+  double beyond = kInfinity;  ///< scores above it are no answer: `top` better ones are known
 };
 
 /// The best strategies of some rows. Exact: pruning skips only groups whose lower bound is worse
@@ -57,6 +58,11 @@ struct SearchOptions {
 /// counts included, does not depend on the number of threads.
 SearchResult search(const Tables& tables, const Enumeration& space, RowRange rows,
                     const SearchOptions& options, const Poll& poll);
+
+/// A score that `top` strategies of the space do not exceed, from a look at few of its points; for
+/// `SearchOptions::beyond` of searches of its parts, which know nothing of each other. kInfinity
+/// where it finds too few, or nothing is pruned.
+double quick_look(const Tables& tables, const Enumeration& space, const SearchOptions& options);
 
 /// Neighbouring rows of a sweep.
 struct RowBlock {

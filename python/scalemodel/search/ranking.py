@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import scalemodel._core as _core
@@ -45,16 +46,18 @@ _LAYOUT = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch", "schedule")
 class Shard:
     """Rows [first, last) of a search or sweep; picklable, so that another process can run it.
 
-    Made by `Question.shards`. What a shard answers depends on nothing but the shard.
+    Made by `Question.shards`. What a shard answers depends on nothing but the shard. Its search
+    leaves out what scores above `beyond`: as many strategies as are kept are better.
     """
 
     question: Question
     first: int
     last: int
+    beyond: float = inf
 
     def search(self, threads: int | None = None) -> Ranking:
         """The best strategies of these rows."""
-        return self.question.run_search(self.first, self.last, threads)
+        return self.question.run_search(self.first, self.last, threads, beyond=self.beyond)
 
     def sweep(self, threads: int | None = None) -> pd.DataFrame:
         """Every row of these rows."""
@@ -116,8 +119,8 @@ class Question:
     def _tables(self) -> _core.Tables:
         return tables_for(self.model, self.cluster, self.task, self.stack)
 
-    def shards(self, count: int) -> list[Shard]:
-        """The rows in `count` parts of nearly equal size.
+    def shards(self, count: int, *, beyond: float = inf) -> list[Shard]:
+        """The rows in `count` parts of nearly equal size; `beyond` as `quick_look` answers it.
 
         Examples
         --------
@@ -132,7 +135,25 @@ class Question:
             raise ScaleModelError(f"shards={count!r}: must be a positive whole number")
         size = self.size
         edges = [size * i // count for i in range(count + 1)]
-        return [Shard(self, edges[i], edges[i + 1]) for i in range(count)]
+        return [Shard(self, edges[i], edges[i + 1], beyond) for i in range(count)]
+
+    def quick_look(self) -> float:
+        """A score that as many strategies as are kept do not exceed.
+
+        Each shard of a search would otherwise look for good strategies of its own before it leaves
+        out the others. Infinite where few points of the space do not say.
+        """
+        if not self.prune:
+            return inf
+        found: float = _core.quick_look(
+            self._tables,
+            self._rows,
+            list(self.objective),
+            limits_of(self.constraints, self.headroom),
+            self.kept,
+            self.too_big,
+        )
+        return found
 
     def run_search(
         self,
@@ -140,8 +161,10 @@ class Question:
         last: int,
         threads: int | None = None,
         progress: Progress = False,
+        *,
+        beyond: float = inf,
     ) -> Ranking:
-        """The best of some rows."""
+        """The best of some rows, of those that score at most `beyond`."""
         with watched(progress, last - first, " rows") as report:
             answer = _core.search(
                 self._tables,
@@ -155,6 +178,7 @@ class Question:
                 self.too_big,
                 worker_threads(threads),
                 report,
+                beyond,
             )
         hits = tuple(_Hit(*hit) for hit in answer["hits"])
         return Ranking(

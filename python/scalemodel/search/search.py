@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any, overload
 
 import scalemodel._core as _core
@@ -343,7 +344,8 @@ def search(
     def run(question: Question) -> Ranking:
         if executor is None:
             return question.run_search(0, question.size, threads, progress)
-        parts = question.shards(_shard_count(executor, shards, question.size))
+        count = _shard_count(executor, shards, question.size)
+        parts = question.shards(count, beyond=question.quick_look() if count > 1 else inf)
         return merge(list(executor.map(_search_shard, parts)))
 
     return run(question) if framework is None else startable(question, framework, run)

@@ -75,7 +75,8 @@ task = sm.Training(global_batch=2**14, sequence=8192)
 space = sm.Space()
 both = (False, True)
 wide = sm.Space(
-    shard_degree=range(1, 65), recompute_layers=range(1, 65), context=("ring", "all_to_all"), sequence_parallel=both,
+    shard_degree=range(1, 65), recompute_layers=range(1, 65), context=("ring", "all_to_all"),
+    sequence_parallel=both,
     regather=both, split_p2p=both, offload_weights=both, offload_activations=both,
     offload_optimizer=both, overlap_tp=("off", "ring"), overlap_grad_reduce=("off", "on"),
     overlap_param_gather=("off", "on"), sharding=("ddp", "zero1", "zero2", "fsdp", "hsdp"),
