@@ -5,6 +5,7 @@
 #include <list>
 #include <numeric>
 
+#include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
 #include "scalemodel/serving/simulation.hpp"
 #include "serving/serving_support.hpp"
