@@ -86,13 +86,14 @@ py::array_t<double> events_of(const FleetResult& result) {
   return rows;
 }
 
-py::tuple simulate(const std::vector<const Instance*>& instances,
-                   const std::vector<RequestMix>& mixes, const std::vector<int>& counts,
-                   const NumberColumn& arrivals, const NumberColumn& input,
-                   const NumberColumn& output, const CountColumn& sessions,
-                   const CountColumn& offsets, const NameColumn& names, double block_tokens,
-                   const RouterPolicy& policy, std::uint64_t seed, double store_tokens,
-                   const std::optional<Autoscaler>& autoscaler, const py::object& progress) {
+py::tuple simulate_columns(const std::vector<const Instance*>& instances,
+                           const std::vector<RequestMix>& mixes, const std::vector<int>& counts,
+                           const NumberColumn& arrivals, const NumberColumn& input,
+                           const NumberColumn& output, const CountColumn& sessions,
+                           const CountColumn& offsets, const NameColumn& names, double block_tokens,
+                           const RouterPolicy& policy, std::uint64_t seed, double store_tokens,
+                           const std::optional<Autoscaler>& autoscaler,
+                           const py::object& progress) {
   const Kinds kinds(instances, mixes, counts);
   // A decode pool's replicas take prompts that were computed elsewhere.
   const bool prefilled = mixes.front().prefilled;
@@ -131,10 +132,10 @@ Examples
 15.0)");
   bind_record<ReplicaTotals>(m, "What one replica of a fleet did.");
   m.def(
-      "simulate_fleet", &simulate, py::arg("instances"), py::arg("mixes"), py::arg("counts"),
-      py::arg("arrival_s"), py::arg("input_tokens"), py::arg("output_tokens"), py::kw_only(),
-      py::arg("session"), py::arg("block_offsets"), py::arg("block_ids"), py::arg("block_tokens"),
-      py::arg("policy"), py::arg("seed"), py::arg("store_tokens"),
+      "simulate_fleet", &simulate_columns, py::arg("instances"), py::arg("mixes"),
+      py::arg("counts"), py::arg("arrival_s"), py::arg("input_tokens"), py::arg("output_tokens"),
+      py::kw_only(), py::arg("session"), py::arg("block_offsets"), py::arg("block_ids"),
+      py::arg("block_tokens"), py::arg("policy"), py::arg("seed"), py::arg("store_tokens"),
       py::arg("autoscaler") = py::none(), py::arg("progress") = py::none(),
       "Per request: started, first token, finished, preemptions, refused, cached tokens, replica; "
       "totals of each replica and of all, events of the autoscaler.");

@@ -9,14 +9,14 @@
 namespace scalemodel {
 namespace {
 
-constexpr std::size_t kFirstSlots = 1024;
+constexpr std::size_t kFirstIndexSlots = 1024;
 
 }  // namespace
 
 PrefixIndex::PrefixIndex(std::size_t replicas)
     : words_((replicas + kBits - 1) / kBits),
-      names_(kFirstSlots),
-      holders_(kFirstSlots * words_),
+      names_(kFirstIndexSlots),
+      holders_(kFirstIndexSlots * words_),
       live_(words_) {}
 
 std::size_t PrefixIndex::slot_of(BlockHash name) const noexcept {

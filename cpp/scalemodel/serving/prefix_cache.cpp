@@ -5,7 +5,7 @@
 namespace scalemodel {
 namespace {
 
-constexpr std::size_t kFirstSlots = 64;
+constexpr std::size_t kFirstCacheSlots = 64;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ int PrefixCache::find(BlockHash name) const noexcept {
 
 void PrefixCache::grow() {
   const std::vector<int> before = std::move(slots_);
-  slots_.assign(before.empty() ? kFirstSlots : 2 * before.size(), kNone);
+  slots_.assign(before.empty() ? kFirstCacheSlots : 2 * before.size(), kNone);
   for (const int block : before) {
     if (block == kNone) continue;
     std::size_t slot = slot_of(at(block).name);

@@ -10,7 +10,7 @@
 namespace scalemodel {
 namespace {
 
-constexpr double kRounding = 1e-9;
+constexpr double kTokenRounding = 1e-9;
 constexpr std::size_t kMaxEnded = 1024;  // running sequences that ended, kept for their places
 
 }  // namespace
@@ -161,7 +161,7 @@ StepWork Replica::with_context(StepWork work, double repeats) const {
 /// Steps without a prompt until a sequence ends or the cache is full.
 double Replica::quiet_steps() const {
   const double until_end = endings_.front().first - gain_;
-  const double steps = std::max(1.0, std::ceil(until_end / gained_ - kRounding));
+  const double steps = std::max(1.0, std::ceil(until_end / gained_ - kTokenRounding));
   if (reserves()) return steps;
   const double spare = (all_blocks_ - used()) / (started() * token_blocks_);
   return std::min(steps, std::max(1.0, std::floor(spare / gained_)));
@@ -221,7 +221,7 @@ void Replica::begin(Prompt&& prompt) {
       {prompt.request, gain_, end, prompt.tokens, prompt.answer, prompt.chain, true});
   context_ += prompt.tokens;
   sequences_ += 1;
-  if (prompt.answer <= kRounding) {
+  if (prompt.answer <= kTokenRounding) {
     leave(running_.size() - 1);
     served_[prompt.request].finished = now_;
     return;
@@ -240,7 +240,7 @@ void Replica::pop_ending() {
 }
 
 void Replica::finish() {
-  while (!endings_.empty() && endings_.front().first <= gain_ + kRounding) {
+  while (!endings_.empty() && endings_.front().first <= gain_ + kTokenRounding) {
     const std::size_t place = endings_.front().second;
     pop_ending();
     if (!running_[place].alive) continue;
@@ -310,7 +310,7 @@ bool Replica::may_start(const Prompt& prompt, double room, const StepWork& work)
   const bool whole = !times_.engine().chunked_prefill;
   // A prompt longer than any step runs alone where it cannot be cut.
   if (prompt.rest > 0 && (whole ? !fits && work.prompts > 0 : room < 1)) return false;
-  return used() + needed(prompt) <= all_blocks_ + kRounding;
+  return used() + needed(prompt) <= all_blocks_ + kTokenRounding;
 }
 
 /// Tokens of a prompt computed in this step; `attended` grows by the pairs of them and what each

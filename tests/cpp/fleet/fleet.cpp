@@ -17,8 +17,8 @@ constexpr std::array kRouters{Router::round_robin,   Router::random,       Route
                               Router::power_of_two,  Router::prefix_aware, Router::kv_cost,
                               Router::session_sticky};
 
-/// Names of blocks, as a trace has them.
-struct Names {
+/// BlockNames of blocks, as a trace has them.
+struct BlockNames {
   std::vector<std::int64_t> offsets{0};
   std::vector<BlockHash> names;
   double block_tokens = 64;
@@ -26,15 +26,15 @@ struct Names {
   PrefixColumns columns() const { return {offsets, names, block_tokens}; }
 };
 
-struct Traffic {
+struct FleetTraffic {
   std::vector<Request> requests;
   std::vector<std::int64_t> sessions;
-  Names names;
+  BlockNames names;
 };
 
 /// Sessions whose prompts grow by `grown` blocks a turn, all of one of ten system prompts.
-Traffic conversations(int count, double rate, std::uint64_t seed, int grown = 3) {
-  Traffic traffic;
+FleetTraffic conversations(int count, double rate, std::uint64_t seed, int grown = 3) {
+  FleetTraffic traffic;
   SplitMix random(seed);
   const int sessions = std::max(1, count / 5);
   std::vector<int> turns(static_cast<std::size_t>(sessions));
@@ -56,8 +56,8 @@ Traffic conversations(int count, double rate, std::uint64_t seed, int grown = 3)
   return traffic;
 }
 
-FleetResult run(const Instance& one, int count, const Traffic& traffic, Router router,
-                bool caches = true, double store = 0) {
+FleetResult run_fleet(const Instance& one, int count, const FleetTraffic& traffic, Router router,
+                      bool caches = true, double store = 0) {
   const FleetKind kind{{one.times, one.blocks, one.capacity, one.mix}, count};
   FleetOptions options;
   options.policy.router = router;
@@ -65,12 +65,12 @@ FleetResult run(const Instance& one, int count, const Traffic& traffic, Router r
   return simulate_fleet({&kind, 1}, traffic.requests, traffic.sessions, options);
 }
 
-bool same(const Served& a, const Served& b) {
+bool same_service(const Served& a, const Served& b) {
   return a.started == b.started && a.first_token == b.first_token && a.finished == b.finished &&
          a.preemptions == b.preemptions && a.refused == b.refused;
 }
 
-double mean_ttft(const Traffic& traffic, const FleetResult& found) {
+double mean_ttft(const FleetTraffic& traffic, const FleetResult& found) {
   double sum = 0;
   for (std::size_t i = 0; i < found.served.size(); ++i) {
     sum += (found.served[i].first_token - traffic.requests[i].arrival).base();
@@ -93,21 +93,23 @@ TEST_CASE("a fleet of one replica without a cache is the stream, bit for bit") {
       engine.admission = admission;
       engine.memory_fraction = 0.35;  // Some are preempted.
       const Instance one(dense_7b_shape(), 1, engine, {}, {800, 150, 0, 0, 0});
-      const Traffic traffic = conversations(2000, 12, 3);
+      const FleetTraffic traffic = conversations(2000, 12, 3);
       const StreamResult stream =
           simulate_stream(one.times, one.blocks, one.capacity, one.mix, traffic.requests, {});
       for (const Router router : kRouters) {
-        const FleetResult fleet = run(one, 1, traffic, router, false);
+        const FleetResult fleet = run_fleet(one, 1, traffic, router, false);
         CHECK(fleet.totals == stream.totals);
-        CHECK(std::equal(fleet.served.begin(), fleet.served.end(), stream.served.begin(), same));
+        CHECK(std::equal(fleet.served.begin(), fleet.served.end(), stream.served.begin(),
+                         same_service));
       }
       for (const auto& [router, balance] : {std::pair{Router::random, Balance::random},
                                             std::pair{Router::round_robin, Balance::round_robin}}) {
         const StreamResult three = simulate_stream(one.times, one.blocks, one.capacity, one.mix,
                                                    traffic.requests, {3, balance});
-        const FleetResult fleet = run(one, 3, traffic, router, false);
+        const FleetResult fleet = run_fleet(one, 3, traffic, router, false);
         CHECK(fleet.totals == three.totals);
-        CHECK(std::equal(fleet.served.begin(), fleet.served.end(), three.served.begin(), same));
+        CHECK(std::equal(fleet.served.begin(), fleet.served.end(), three.served.begin(),
+                         same_service));
       }
     }
   }
@@ -115,11 +117,11 @@ TEST_CASE("a fleet of one replica without a cache is the stream, bit for bit") {
 
 TEST_CASE("every router obeys Little's law, conserves tokens and lets no work wait") {
   const Instance one(dense_7b_shape(), 1, reference_engine(), {}, {800, 150, 0, 0, 0});
-  const Traffic traffic = conversations(3000, 15, 5);
+  const FleetTraffic traffic = conversations(3000, 15, 5);
   for (const bool caches : {false, true}) {
     for (const Router router : kRouters) {
       CAPTURE(name_of(router));
-      const FleetResult found = run(one, 3, traffic, router, caches);
+      const FleetResult found = run_fleet(one, 3, traffic, router, caches);
       double in_system = 0, input = 0, output = 0, requests = 0, parts_in_system = 0;
       for (std::size_t i = 0; i < traffic.requests.size(); ++i) {
         const Served& served = found.served[i];
@@ -155,8 +157,8 @@ TEST_CASE("every router obeys Little's law, conserves tokens and lets no work wa
 TEST_CASE("a replica works as long as anything waits for it") {
   // Idle time of one replica: the gaps between the last end and the next arrival.
   const Instance one(dense_7b_shape(), 1, reference_engine(), {}, {800, 150, 0, 0, 0});
-  const Traffic traffic = conversations(2000, 1.2, 9);
-  const FleetResult found = run(one, 1, traffic, Router::least_loaded);
+  const FleetTraffic traffic = conversations(2000, 1.2, 9);
+  const FleetResult found = run_fleet(one, 1, traffic, Router::least_loaded);
   double idle = 0, until = traffic.requests.front().arrival.base();
   for (std::size_t i = 0; i < traffic.requests.size(); ++i) {
     const double enters = (traffic.requests[i].arrival + one.engine.request_host).base();
@@ -171,12 +173,12 @@ TEST_CASE("a replica works as long as anything waits for it") {
 namespace {
 
 /// A server whose steps take one second whatever they hold: a queue of the textbook.
-struct Queue {
+struct TextbookQueue {
   Engine engine;
   Instance one;
   CacheCapacity capacity;
 
-  Queue(double output, int slots)
+  TextbookQueue(double output, int slots)
       : engine(engine_of_seconds()),
         one(dense_7b_shape(), 1, engine, {}, {1, output, 0, 0, 0}),
         capacity(one.capacity) {
@@ -191,7 +193,7 @@ struct Queue {
   /// Mean wait in service times.
   double wait(int count, double load, double output, bool exponential) const {
     SplitMix random(11);
-    Traffic traffic;
+    FleetTraffic traffic;
     double now = 0;
     const double service = 1000 * output;
     for (int i = 0; i < count; ++i) {
@@ -224,13 +226,13 @@ double erlang_c(int servers, double load) {
 
 TEST_CASE("the limits of queues: M/D/1, and M/M/c of the slots of a replica") {
   constexpr double kOutput = 400;
-  const Queue single(kOutput, 1);
+  const TextbookQueue single(kOutput, 1);
   for (const double load : {0.5, 0.7}) {
     CHECK(single.wait(400'000, load, kOutput, false) ==
           Approx(load / (2 * (1 - load))).epsilon(0.02));
   }
   for (const int slots : {1, 2, 4}) {
-    const Queue queue(kOutput, slots);
+    const TextbookQueue queue(kOutput, slots);
     const double load = 0.7;
     CHECK(queue.wait(1'000'000, load, kOutput, true) ==
           Approx(erlang_c(slots, load) / (slots * (1 - load))).epsilon(0.02));
@@ -239,7 +241,7 @@ TEST_CASE("the limits of queues: M/D/1, and M/M/c of the slots of a replica") {
 
 TEST_CASE("a store of prefixes hits what an independent LRU list does") {
   const Instance one(dense_7b_shape(), 1, reference_engine(), {}, {800, 20, 0, 0, 0});
-  Traffic traffic = conversations(3000, 1, 17);
+  FleetTraffic traffic = conversations(3000, 1, 17);
   // One at a time: what others use at the same moment never leaves.
   for (std::size_t i = 0; i < traffic.requests.size(); ++i) {
     traffic.requests[i].arrival = Seconds{100.0 * static_cast<double>(i)};
@@ -247,7 +249,7 @@ TEST_CASE("a store of prefixes hits what an independent LRU list does") {
   }
   const double size = traffic.names.block_tokens;
   for (const double blocks : {50.0, 200.0, 1000.0, 1e6}) {
-    const FleetResult found = run(one, 1, traffic, Router::round_robin, true, blocks * size);
+    const FleetResult found = run_fleet(one, 1, traffic, Router::round_robin, true, blocks * size);
     std::list<BlockHash> held;  // The least recently used last.
     for (std::size_t i = 0; i < traffic.requests.size(); ++i) {
       const std::span<const BlockHash> names = traffic.names.columns().of(i);
@@ -271,13 +273,13 @@ TEST_CASE("a store of prefixes hits what an independent LRU list does") {
 TEST_CASE("on shared prefixes the routers rank as published") {
   // Long prompts that share most of themselves, short answers: prefill decides.
   const Instance one(dense_7b_shape(), 1, reference_engine(), {}, {2000, 20, 0, 0, 0});
-  Traffic traffic = conversations(6000, 14, 23, 8);
+  FleetTraffic traffic = conversations(6000, 14, 23, 8);
   SplitMix random(5);
   for (Request& request : traffic.requests) request.output = 1.0 + random.below(40);
-  const FleetResult turn = run(one, 8, traffic, Router::round_robin);
-  const FleetResult least = run(one, 8, traffic, Router::least_loaded);
-  const FleetResult aware = run(one, 8, traffic, Router::prefix_aware);
-  const FleetResult cost = run(one, 8, traffic, Router::kv_cost);
+  const FleetResult turn = run_fleet(one, 8, traffic, Router::round_robin);
+  const FleetResult least = run_fleet(one, 8, traffic, Router::least_loaded);
+  const FleetResult aware = run_fleet(one, 8, traffic, Router::prefix_aware);
+  const FleetResult cost = run_fleet(one, 8, traffic, Router::kv_cost);
   CHECK(hit_tokens(aware) > 1.2 * hit_tokens(least));
   CHECK(hit_tokens(cost) > hit_tokens(least));
   CHECK(mean_ttft(traffic, aware) < mean_ttft(traffic, least));
@@ -287,7 +289,7 @@ TEST_CASE("on shared prefixes the routers rank as published") {
 
 TEST_CASE("a fleet stops when it is told to, and the same question has the same answer") {
   const Instance one(dense_7b_shape(), 1, reference_engine(), {}, {800, 150, 0, 0, 0});
-  const Traffic traffic = conversations(5000, 15, 5);
+  const FleetTraffic traffic = conversations(5000, 15, 5);
   const FleetKind kind{{one.times, one.blocks, one.capacity, one.mix}, 2};
   {
     const Listening listening([](std::uint64_t, std::uint64_t) { return false; });
@@ -297,7 +299,7 @@ TEST_CASE("a fleet stops when it is told to, and the same question has the same 
     CHECK_THROWS_AS(forever(), Stopped);
   }
   for (const Router router : {Router::prefix_aware, Router::power_of_two}) {
-    CHECK(run(one, 3, traffic, router).totals == run(one, 3, traffic, router).totals);
+    CHECK(run_fleet(one, 3, traffic, router).totals == run_fleet(one, 3, traffic, router).totals);
   }
 }
 
