@@ -139,6 +139,8 @@ FAULTS = {
     "empty cell": (AZURE.replace("3180", ""), "line 3: ContextTokens=''"),
     "no date": (AZURE.replace("2023-11-16 18:17:04.0319600", "noon"), "line 3: TIMESTAMP='noon'"),
     "no time": (AZURE.replace("2023-11-16 18:17:04.0319600", "NaT"), "line 3: TIMESTAMP='NaT'"),
+    "other zone": (AZURE.replace("04.0319600", "04-0700"), "line 3: TIMESTAMP='2023.*must be a d"),
+    "no month": (AZURE.replace("2023-11-16 18:17:04", "2023-13-16 18:17:04"), "line 3: TIMESTAMP="),
     "missing column": (AZURE.replace("GeneratedTokens", "x"), "line 1: column GeneratedTokens m"),
     "unknown columns": ("a,b\n1,2\n", "line 1: columns a, b: must be those of scalemodel"),
     "short row": (AZURE.replace(",3180,8", ",3180"), "line 3: 2 columns: must be 3"),
@@ -213,6 +215,30 @@ def test_a_broken_parquet_file_is_refused(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table(columns), path)
     with pytest.raises(ScaleModelError, match=r"row 2: input_tokens=None"):
         sm.read_trace(path)
+
+
+def test_files_of_changed_bytes_are_read_whole_or_refused(tmp_path: Path) -> None:
+    whole = [AZURE.encode(), MOONCAKE.encode(), BURSTGPT.encode(), gzip.compress(AZURE.encode())]
+    for name in ("own.csv", "own.jsonl", "own.parquet"):
+        random_trace(40).write(tmp_path / name)
+        whole.append((tmp_path / name).read_bytes())
+    random = np.random.default_rng(1)
+    refused = []
+    for number in range(350):
+        changed = bytearray(whole[number % len(whole)])
+        for place in random.integers(0, len(changed), random.integers(1, 4)).tolist():
+            if random.uniform() < 0.7:
+                changed[place : place + 1] = random.choice(
+                    list(b'0-.,"{}[\n\r\0eN \xff')
+                ).tobytes()[:1]
+            else:
+                del changed[place : place + int(random.integers(1, 9))]
+        try:
+            sm.read_trace(written(tmp_path, bytes(changed)))
+        except ScaleModelError as error:
+            refused.append(str(error))
+    assert len(refused) > 200
+    assert not any("\n" in complaint for complaint in refused)
 
 
 def test_unknown_formats_and_files_are_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import gzip
 import itertools
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ _LONGEST_LINE = 64 * 2**20
 _PARQUET_ROWS = 65_536
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 _MS_PER_S, _NS_PER_S = 1e3, 1e9
+_DATE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,9})?", re.ASCII)
 _TOKENS = "must be a whole number of tokens from 1"
 _LEGAL = {
     "input_tokens": _TOKENS,
@@ -137,6 +139,9 @@ class _Columns:
         """Seconds since the first request of the file."""
         values = part.columns[self.layout.columns["arrival_s"]]
         texts = [str(value).strip().removesuffix("+00:00").removesuffix("Z") for value in values]
+        # Other zones than UTC, which numpy takes with a warning, are no dates here.
+        shape = np.fromiter((_DATE.fullmatch(text) is not None for text in texts), bool, len(texts))
+        self._check(part, "arrival_s", shape, legal)
         try:
             times = np.array(texts, dtype="datetime64[ns]")
         except ValueError:
@@ -146,7 +151,6 @@ class _Columns:
                 except ValueError:
                     self.fault(line, "arrival_s", value, legal)
             raise ScaleModelError(f"{self.path}: arrival_s: {legal}") from None
-        self._check(part, "arrival_s", ~np.isnat(times), legal)
         if "origin" not in self.codes:
             self.codes["origin"] = int(times[0].astype(np.int64))
         return np.asarray((times.astype(np.int64) - self.codes["origin"]) / _NS_PER_S)
@@ -419,7 +423,7 @@ def _parquet_parts(path: str, asked: str | None) -> Any:
                 columns = {c: batch.column(c).to_pylist() for c in known}
                 yield _Part(range(first, first + batch.num_rows), columns)
             first += batch.num_rows
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ScaleModelError(
             f"{path}: cannot be read ({str(error).splitlines()[0]}): must be a whole Parquet file",
             code="unreadable_file",
