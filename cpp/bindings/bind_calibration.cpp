@@ -229,6 +229,41 @@ void bind_attention_fits(py::module_& m) {
       "Seconds that no measurement of an attention call can undercut.");
 }
 
+void bind_flash_fit(py::module_& m) {
+  m.def(
+      "fit_flash",
+      [](const Accelerator& accelerator, Precision precision, const std::vector<bool>& backward,
+         const NumberColumn& batch, const NumberColumn& tokens, const NumberColumn& heads,
+         const NumberColumn& head_dim, bool causal, const NumberColumn& time_s,
+         const NumberColumn& weight, const Counts& fold, const Ranges& ranges) {
+        const auto samples = samples_of(time_s, weight, fold);
+        for (const auto& [column, name] : {std::pair{&batch, "batch"},
+                                           {&tokens, "tokens"},
+                                           {&heads, "heads"},
+                                           {&head_dim, "head_dim"}}) {
+          require_length(column->size(), time_s.size(), name);
+        }
+        require_length(static_cast<py::ssize_t>(backward.size()), time_s.size(), "backward");
+        std::vector<FlashPass> passes;
+        for (py::ssize_t i = 0; i < time_s.size(); ++i) {
+          FlashPass pass;
+          pass.work.batch = batch.at(i);
+          pass.work.queries = pass.work.keys = tokens.at(i);
+          pass.work.heads = pass.work.kv_heads = heads.at(i);
+          pass.work.head_dim = pass.work.v_head_dim = head_dim.at(i);
+          pass.work.causal = causal;
+          pass.backward = backward[static_cast<std::size_t>(i)];
+          passes.push_back(pass);
+        }
+        return answer(fit_flash(accelerator, precision, passes, samples,
+                                fields_of(AttentionKernels{}, ranges)));
+      },
+      py::arg("accelerator"), py::arg("precision"), py::arg("backward"), py::arg("batch"),
+      py::arg("tokens"), py::arg("heads"), py::arg("head_dim"), py::kw_only(), py::arg("causal"),
+      py::arg("time_s"), py::arg("weight"), py::arg("fold"), py::arg("ranges"),
+      "Rates and launch of the attention of training: record, fields, predicted_s, held_out_s.");
+}
+
 template <Record T, auto kFit>
 void def_collective_fit(py::module_& m, const char* name, const char* meaning) {
   m.def(
@@ -300,6 +335,7 @@ void bind_calibration(py::module_& m) {
   bind_gemm_work(m);
   bind_elementwise_fits(m);
   bind_attention_fits(m);
+  bind_flash_fit(m);
   bind_collective_fits(m);
   bind_conformal(m);
 }

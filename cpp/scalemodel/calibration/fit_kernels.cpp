@@ -129,6 +129,23 @@ RecordFit<DecodeKernel> fit_decode(const Accelerator& accelerator, const DecodeK
   return fit_attention(accelerator, prior, calls, samples, fields, &decode_time);
 }
 
+RecordFit<AttentionKernels> fit_flash(const Accelerator& accelerator, Precision precision,
+                                      std::span<const FlashPass> passes,
+                                      std::span<const TimedSample> samples,
+                                      std::span<const FreeField> fields) {
+  Accelerator changed = accelerator;
+  const GemmTimer gemm(accelerator, precision);
+  return fit_record(accelerator.attention, samples, fields,
+                    [&](const AttentionKernels& kernels, std::span<double> times_s) {
+                      changed.attention = kernels;
+                      for (std::size_t i = 0; i < passes.size(); ++i) {
+                        const AttentionTime time = attention_time(
+                            passes[i].work, AttentionKernel::flash2, changed, precision, gemm);
+                        times_s[i] = (passes[i].backward ? time.backward : time.forward).base();
+                      }
+                    });
+}
+
 RecordFit<CollectiveFit> fit_collective(const Cluster& cluster,
                                         std::span<const CollectiveCall> calls,
                                         std::span<const TimedSample> samples,

@@ -10,6 +10,7 @@
 #include "scalemodel/collectives/collectives.hpp"
 #include "scalemodel/fabric/levels.hpp"
 #include "scalemodel/hardware/cluster.hpp"
+#include "scalemodel/ops/attention.hpp"
 #include "scalemodel/ops/attention_kernels.hpp"
 #include "scalemodel/ops/gemm.hpp"
 
@@ -57,6 +58,18 @@ RecordFit<DecodeKernel> fit_decode(const Accelerator& accelerator, const DecodeK
                                    std::span<const AttentionCall> calls,
                                    std::span<const TimedSample> samples,
                                    std::span<const FreeField> fields);
+
+/// A pass of the flash kernel of training; the backward pass is two kernels and 2.5 times the flop.
+struct FlashPass {
+  AttentionWork work;
+  bool backward = false;
+};
+
+/// Fits rates and launch time of the kernel `flash2` of a training step (see ops/attention.hpp).
+RecordFit<AttentionKernels> fit_flash(const Accelerator& accelerator, Precision precision,
+                                      std::span<const FlashPass> passes,
+                                      std::span<const TimedSample> samples,
+                                      std::span<const FreeField> fields);
 
 struct CollectiveCall {
   Collective op = Collective::all_reduce;

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "WORK_KINDS", "Calibration", "calibrate"]
 
-KINDS = ("gemm", "attention", "elementwise", "collectives")
+KINDS = ("gemm", "attention", "elementwise", "training_attention", "collectives")
 #: Kernels by what they work on: a table holds several, and each gets an entry of its own.
 WORK_KINDS = tuple(CALLS)
 _MOST_ROWS = 600  # of a kernel; more do not change its constants
@@ -320,7 +320,8 @@ def calibrate(
         ``"gemm"`` (launch, tile step, burst, sustained and memory fractions of 16-bit operands;
         for fp8 and fp4 their share of these fractions), ``"attention"`` (launch, rate and tile step
         of whole prompts; launch, bandwidth and block step of one query), ``"elementwise"`` (launch
-        and bandwidth fractions) or ``"collectives"`` (one scale of latencies and one of bandwidths
+        and bandwidth fractions), ``"training_attention"`` (launch, rates forward and backward) or
+        ``"collectives"`` (one scale of latencies and one of bandwidths
         inside a scale-up domain; latency and bandwidth factors between domains). Or one of
         `WORK_KINDS` (mixers, sparse attention, towers): launch, step, piece, rate and bandwidth of
         every kernel, engine, phase and format with a dozen rows, of whatever accelerators the table
@@ -398,7 +399,12 @@ def calibrate(
     if kind == "collectives":
         targets, states = kinds.collectives(table, cluster, folds)
     else:
-        fit = {"gemm": kinds.gemm, "attention": attention, "elementwise": kinds.elementwise}[kind]
+        fit = {
+            "gemm": kinds.gemm,
+            "attention": attention,
+            "elementwise": kinds.elementwise,
+            "training_attention": kinds.training_attention,
+        }[kind]
         targets, states = fit(table, accelerator, folds)
     file = Path(os.fspath(path)).name
     fits = [fit for target in targets for fit in target.fits]

@@ -114,11 +114,15 @@ _FABRIC = (
     Constant("all_to_all_fraction", "all_to_all_fraction", "", 0.02, 1.1),
 )
 
+_FLASH = (
+    Constant("flash2_forward", "flash2_forward", "", 0.005, 1.5),
+    Constant("flash2_backward", "flash2_backward", "", 0.005, 1.5),
+    Constant("launch_s", "launch", "s", 0.5e-6, 500e-6),
+)
+
 _SIXTEEN_BIT = ("bfloat16", "bf16", "float16", "fp16", "half")
-_ELEMENT_BYTES = {
-    **dict.fromkeys(_SIXTEEN_BIT, 2.0),
-    **dict.fromkeys(("float32", "fp32", "float"), 4.0),
-}
+_SINGLE = ("float32", "fp32", "float")
+_ELEMENT_BYTES = {**dict.fromkeys(_SIXTEEN_BIT, 2.0), **dict.fromkeys(_SINGLE, 4.0)}
 # What a kernel does with memory -> family of kernels that share a fraction of the bandwidth, and
 # passes over the matrix: inputs read and output written.
 _MEMORY_BOUND = {
@@ -215,13 +219,14 @@ def gemm(
     entry = accelerator_entry(table, accelerator)
     core = build_accelerator(entry)
     peaks = dict(zip(_core.precisions(), core.peak_flop_per_s, strict=True))
-    wide = "bf16" if peaks["bf16"] else "fp16"
+    wide = next((name for name in ("bf16", "fp16") if peaks[name]), "fp32")
     narrow = {
         name: name
         for name in ("fp8", "fp4")
         if peaks[name] and core.gemm.tiled and getattr(core.gemm, name).burst_fraction > 0
     }
-    precisions = {**dict.fromkeys(_SIXTEEN_BIT, wide), **narrow}
+    # Where no 16-bit format has a peak, as on CPUs, FP32 is what layers multiply in.
+    precisions = {**dict.fromkeys(_SINGLE if wide == "fp32" else _SIXTEEN_BIT, wide), **narrow}
 
     def sample_of(row: Row) -> tuple[str, tuple[float, ...]]:
         precision = precisions.get(row.text("dtype").lower())
@@ -287,6 +292,44 @@ def elementwise(
     return [Target("accelerators", name_of(entry), entry, tuple(fits))], states
 
 
+# ------------------------------------------------------------------------------------ attention
+def training_attention(
+    table: Table, accelerator: str | Mapping[str, Any] | None, folds: int
+) -> tuple[list[Target], list[str]]:
+    """Causal attention of training, forward and backward, in FP32."""
+    numbers = ("batch", "tokens", "heads", "head_dim")
+    columns = ("gpu", "dtype", "pass", *numbers, "time_us")
+    require(table, columns, "training_attention")
+    entry = accelerator_entry(table, accelerator)
+    passes = ("forward", "backward")
+
+    def sample_of(row: Row) -> tuple[str, tuple[float, ...]]:
+        if row.text("pass") not in passes:
+            raise SkippedRowError("unsupported:pass")
+        if row.text("dtype").lower() not in _SINGLE:
+            raise SkippedRowError("unsupported:dtype")
+        which = float(passes.index(row.text("pass")))
+        return "attention", (which, *(positive(row, name) for name in numbers))
+
+    groups, states = read_samples(table, columns, sample_of)
+    nonempty(groups, states, "training_attention")
+    fits = []
+    for group in groups:
+        _, fields, predicted_s, held_out_s = _core.fit_flash(
+            build_accelerator(entry),
+            "fp32",
+            [bool(which) for which in group.column(0)],
+            *(group.column(index) for index in range(1, 5)),
+            causal=True,
+            time_s=group.time_s,
+            weight=group.weight,
+            fold=group.folds(folds),
+            ranges=ranges(_FLASH),
+        )
+        fits.append(Fit(group, ("attention",), _FLASH, fields, predicted_s, held_out_s))
+    return [Target("accelerators", name_of(entry), entry, tuple(fits))], states
+
+
 # ----------------------------------------------------------------------------------- collectives
 def _cluster(table: Table, given: str | Mapping[str, Any] | None) -> Cluster:
     sizes = [row.number("gpus") or 1 for row in table.select(("gpus",))]
@@ -310,7 +353,7 @@ def _interconnect(name: str) -> tuple[str, Mapping[str, Any]]:
 
 def _classes(given: str | Mapping[str, Any] | None, cluster: Cluster) -> tuple[str, str]:
     """Names of the interconnect classes of the links inside a domain and between domains."""
-    links = accelerator_table(cluster.accelerator).get("scale_up", {})
+    links = accelerator_table(cluster.table["accelerator"]).get("scale_up", {})
     table = {} if given is None else cluster_table(given)[0]
     inside = {**links, **table.get("scale_up", {})}.get("class", "pcie5")
     outside = table.get("fabric", {}).get("class", "infiniband")

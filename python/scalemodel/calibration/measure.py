@@ -32,6 +32,10 @@ COLUMNS = {
         *("head_dim", "v_head_dim", "causal", "window", "time_us", "kernel", "source"),
     ),
     "elementwise": ("gpu", "dtype", "op", "rows", "cols", "time_us", "source"),
+    "training_attention": (
+        *("gpu", "dtype", "pass", "batch", "tokens", "heads", "head_dim", "causal"),
+        *("time_us", "source"),
+    ),
     "collectives": (
         *("system", "gpu", "nodes", "gpus", "gpus_per_node", "interconnect", "op", "bytes"),
         *("time_us", "dtype", "nccl", "algo", "source"),

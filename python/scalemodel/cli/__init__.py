@@ -18,7 +18,7 @@ from scalemodel._core import __version__
 from scalemodel.base import interrupts
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli.benchmarks import add_compare_bench
-from scalemodel.cli.calibrations import add_calibrate, add_measure
+from scalemodel.cli.calibrations import add_calibrate, add_check, add_measure
 from scalemodel.cli.catalogue import add_list, add_validate
 from scalemodel.cli.clusters import add_compare_clusters
 from scalemodel.cli.codesigns import add_codesign
@@ -82,6 +82,7 @@ _COMMANDS = (
     add_validate,
     add_calibrate,
     add_measure,
+    add_check,
 )
 
 
