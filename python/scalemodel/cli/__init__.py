@@ -17,11 +17,13 @@ from pathlib import Path
 from scalemodel._core import __version__
 from scalemodel.base import interrupts
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.cli.agents import add_mcp, add_schema
 from scalemodel.cli.benchmarks import add_compare_bench
 from scalemodel.cli.calibrations import add_calibrate, add_check, add_measure
 from scalemodel.cli.catalogue import add_list, add_validate
 from scalemodel.cli.clusters import add_compare_clusters
 from scalemodel.cli.codesigns import add_codesign
+from scalemodel.cli.completion import add_completion
 from scalemodel.cli.estimates import add_estimate, record, summary
 from scalemodel.cli.jobs import add_compare_log, add_launch
 from scalemodel.cli.merges import add_merge
@@ -83,6 +85,9 @@ _COMMANDS = (
     add_calibrate,
     add_measure,
     add_check,
+    add_mcp,
+    add_schema,
+    add_completion,
 )
 
 
