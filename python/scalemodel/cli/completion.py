@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 from scalemodel.cli.output import OK
@@ -20,18 +21,13 @@ def add_completion(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("shell", choices=SHELLS, help="bash, zsh or fish")
-    parser.set_defaults(run=_completion)
+    parser.set_defaults(run=partial(_completion, commands))
 
 
-def words(parser: argparse.ArgumentParser) -> dict[str, list[str]]:
+def words(commands: Any) -> dict[str, list[str]]:
     """Options of every command, and choices of its arguments; the commands under an empty name."""
-    found: dict[str, list[str]] = {}
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, command in action.choices.items():
-                found[name] = _own(command)
-            found[""] = [*action.choices, *_own(parser)]
-    return found
+    found = {name: _own(command) for name, command in commands.choices.items()}
+    return {"": [*found, "--help", "--version"], **found}
 
 
 def _own(parser: argparse.ArgumentParser) -> list[str]:
@@ -39,7 +35,7 @@ def _own(parser: argparse.ArgumentParser) -> list[str]:
     choices = [
         str(choice)
         for action in parser._actions
-        if action.choices is not None and not isinstance(action, argparse._SubParsersAction)
+        if action.choices is not None
         for choice in action.choices
     ]
     return [option for option in named if option.startswith("--")] + choices
@@ -81,10 +77,8 @@ def fish(found: dict[str, list[str]]) -> str:
     return "\n".join(lines)
 
 
-def _completion(options: argparse.Namespace) -> int:
-    from scalemodel.cli import make_parser
-
-    found = words(make_parser())
+def _completion(commands: Any, options: argparse.Namespace) -> int:
+    found = words(commands)
     if options.shell == "fish":
         print(fish(found))
         return OK

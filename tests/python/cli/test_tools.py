@@ -110,7 +110,9 @@ def test_an_agent_lists_and_calls_tools() -> None:
 
 # -------------------------------------------------------------------------------------- completion
 def test_every_command_is_completed_with_its_options() -> None:
-    found = words(make_parser())
+    parser = make_parser()
+    commands = parser._actions[-1]
+    found = words(commands)
     assert {"estimate", "check", "mcp"} <= set(found[""])
     assert "--cluster" in found["estimate"]
     assert {"bash", "zsh", "fish"} <= set(found["completion"])
