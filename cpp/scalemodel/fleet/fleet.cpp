@@ -13,7 +13,6 @@
 namespace scalemodel {
 namespace {
 
-
 /// Replicas and the router before them.
 class Fleet {
  public:
