@@ -1,8 +1,10 @@
 #include "scalemodel/search/options.hpp"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "scalemodel/base/error.hpp"
 #include "scalemodel/base/poll.hpp"
 #include "scalemodel/costs/tables.hpp"
 
@@ -180,11 +182,17 @@ template <auto Member>
 void expand(std::vector<Strategy>& rows, const Space& space, const Signature& at,
             const std::vector<ValueOf<Member>>& values) {
   constexpr std::size_t index = field_index(Member);
+  const auto grows = [&](const Strategy& row) {
+    return matters(index, row, at) || (space.redundant & bit(index)) != 0;
+  };
+  std::size_t size = 0;
+  for (const Strategy& row : rows) size += grows(row) ? values.size() : 1;
+  require_listable(size);
   std::vector<Strategy> grown;
-  grown.reserve(rows.size() * values.size());
+  grown.reserve(size);
   for (const Strategy& row : rows) {
     poll_point();
-    if (!matters(index, row, at) && (space.redundant & bit(index)) == 0) {
+    if (!grows(row)) {
       grown.push_back(row);
       continue;
     }
@@ -234,6 +242,7 @@ void expand_shard_degree(std::vector<Strategy>& rows, const Space& space, const 
     std::vector<Strategy> own{row};
     const bool is_hsdp = row.sharding == Sharding::hsdp;
     expand<&Strategy::shard_degree>(own, space, at, is_hsdp ? taken : listed);
+    require_listable(grown.size() + own.size());
     grown.insert(grown.end(), own.begin(), own.end());
   }
   rows.swap(grown);
@@ -282,6 +291,14 @@ OrDefault<Precision> canonical_precision(OrDefault<Precision> choice, const Task
 }
 
 }  // namespace
+
+void require_listable(std::uint64_t options) {
+  constexpr std::uint64_t kMaxOptions = std::uint64_t{1} << 25;
+  if (options <= kMaxOptions) return;
+  throw MalformedQuestion("space: " + std::to_string(options) +
+                          " combinations or more beside the degrees, of at most " +
+                          std::to_string(kMaxOptions) + ": give fewer values");
+}
 
 Signature signature_of(const Space& space, const Strategy& point, const Degrees& d,
                        const Model& model, const Cluster& cluster, const Task& task) {

@@ -94,6 +94,7 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
     return;
   }
   std::map<Signature, std::uint32_t> known;
+  std::uint64_t listed = 0;  // options of all signatures
 
   const auto add = [&](Strategy s) {
     poll_point();
@@ -113,7 +114,11 @@ Enumeration::Enumeration(const Space& space, const Model& model, const Cluster& 
     s.dp = static_cast<std::uint32_t>(d.dp);
     const Signature signature = signature_of(space, s, d, model, cluster, task);
     auto [at, fresh] = known.try_emplace(signature, static_cast<std::uint32_t>(options_.size()));
-    if (fresh) options_.push_back(make_options(space, signature, task, precisions));
+    if (fresh) {
+      options_.push_back(make_options(space, signature, task, precisions));
+      listed += options_.back().rows.size();
+      require_listable(listed);
+    }
     const Options& options = options_[at->second];
     if (options.rows.empty()) {
       const Strategy example = joined(s, first_options(space));

@@ -46,6 +46,39 @@ def _opened(draft: Path, path: str | os.PathLike[str]) -> int:
         os.close(handle)
 
 
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Writes what is there already: all of it under its name, or nothing.
+
+    For short files of one writer; `replacing` is for those that take long. Text is UTF-8. Symbolic
+    links are followed; devices and pipes are written at once.
+
+    Raises
+    ------
+    OSError : the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_whole(folder + "/a.txt", "whole")
+    ...     os.listdir(folder), Path(folder, "a.txt").read_text()
+    (['a.txt'], 'whole')
+    """
+    target = Path(os.path.realpath(path))
+    data = content.encode() if isinstance(content, str) else content
+    if target.exists() and not target.is_file():
+        target.write_bytes(data)
+        return
+    draft = target.with_name(f".{target.name}.{os.getpid()}.incomplete")
+    try:
+        draft.write_bytes(data)
+        draft.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str], *, keep: bool = False) -> Iterator[Path]:
     """A draft to write to that becomes `path` at the end: what is cut short leaves no file.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.files import write_whole
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -77,7 +78,7 @@ def write_entries(folder: str | os.PathLike[str], entries: Mapping[str, str]) ->
         path = Path(folder) / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            write_whole(path, text)
         except OSError as error:
             raise ScaleModelError(
                 f"folder={os.fspath(folder)!r}: {path} cannot be written: "

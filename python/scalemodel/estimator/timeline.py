@@ -12,6 +12,7 @@ import numpy as np
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.files import write_whole
 from scalemodel.estimator.evaluation import Evaluation, tables_for
 from scalemodel.estimator.verdicts import verdict_message
 
@@ -175,7 +176,7 @@ class Timeline:
         """
         strategy = self.estimate.strategy if operators else None
         file = Path(path)
-        file.write_bytes(self.core.trace(self._tables, strategy))
+        write_whole(file, self.core.trace(self._tables, strategy))
         return file
 
 

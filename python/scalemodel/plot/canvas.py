@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalemodel._core import __version__
+from scalemodel.base.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,8 +88,13 @@ def save(target: Axes | Figure, path: str | os.PathLike[str]) -> None:
     suffix = Path(path).suffix.lower()
     keys = {".svg": {"Creator": origin, "Date": None}, ".pdf": {"Creator": origin}}
     metadata = keys.get(suffix, {"Software": origin} if suffix == ".png" else None)
+    drawn = BytesIO()
     with style():
-        figure.savefig(path, metadata=metadata)
+        if not suffix:  # the name then gets one
+            figure.savefig(path, metadata=metadata)
+            return
+        figure.savefig(drawn, metadata=metadata, format=suffix[1:])
+    write_whole(path, drawn.getvalue())
 
 
 def new_axis(ax: Axes | None, width: float, height: float) -> Axes:

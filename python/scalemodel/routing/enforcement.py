@@ -10,6 +10,7 @@ import numpy as np
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.files import write_whole
 from scalemodel.routing.report import RoutingReport
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def write_segment_lists(report: RoutingReport, file: str | Path, **options: Any)
     ]
     path = Path(file)
     answer = {"encoding": options.get("encoding", "srv6"), "policy": report.policy, "flows": flows}
-    path.write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(answer, indent=1) + "\n")
     return path
 
 

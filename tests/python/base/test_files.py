@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import scalemodel as sm
 import scalemodel._core as _core
 from command_line import QUESTION, SMALL, run_command
 from scalemodel.base import files
+from scalemodel.base.files import write_whole
 from scalemodel.cli import searches
 
 KINDS = ["csv", "parquet"]
@@ -288,3 +290,34 @@ def test_an_interruption_of_the_imports_is_quiet(tmp_path: Path, module: str) ->
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert (done.returncode, done.stderr, done.stdout) == (130, "", "")
+
+
+def test_a_short_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    (tmp_path / "old").write_text("old")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        for name in ("new", "old"):
+            with pytest.raises(OSError):
+                write_whole(tmp_path / name, bytes(10_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert sorted(os.listdir(tmp_path)) == ["old"]
+    assert (tmp_path / "old").read_text() == "old"
+
+
+def test_an_interrupted_short_file_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "new", "text")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has this device")
+def test_a_full_disk_is_told_of() -> None:
+    with pytest.raises(OSError):
+        write_whole("/dev/full", "text")

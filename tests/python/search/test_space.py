@@ -395,3 +395,25 @@ def test_numbers_of_recomputed_layers_that_mean_all_of_them() -> None:
     assert listed(20, 32) == [20]
     assert listed(0, 20, 4) == [0, 4]
     assert listed(33) == []
+
+
+@pytest.mark.slow
+def test_a_space_too_large_to_list_is_refused_with_its_size() -> None:
+    both = (False, True)
+    space = sm.Space(
+        redundant=("shard_degree", "recompute_layers"),
+        shard_degree=range(1, 65),
+        recompute_layers=range(1, 65),
+        sequence_parallel=both,
+        regather=both,
+        split_p2p=both,
+        offload_weights=both,
+        offload_activations=both,
+        offload_optimizer=both,
+        overlap_tp=("off", "ring", "pipelined"),
+        sharding=("ddp", "zero1", "zero2", "fsdp", "hsdp"),
+        recompute=("none", "selective", "full"),
+    )
+    task = sm.Training(global_batch=2**14, sequence=8192)
+    with pytest.raises(sm.ScaleModelError, match=r"space: \d+ combinations .* at most 33554432"):
+        space.size("llama3_405b", sm.cluster("dgx_h100", nodes=2048), task)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.files import write_whole
 from scalemodel.base.reading import LARGEST_RECORD, read_bytes
 from scalemodel.base.safe_text import plain
 from scalemodel.interop.traces import protobuf as wire
@@ -201,7 +202,7 @@ def write_chakra(timeline: Timeline, folder: str | os.PathLike[str]) -> list[Pat
         where.mkdir(parents=True, exist_ok=True)
         for rank, own in events.groupby("rank"):
             file = where / f"rank.{rank}.et"
-            file.write_bytes(_file(_nodes(own, stages)))
+            write_whole(file, _file(_nodes(own, stages)))
             files.append(file)
     except OSError as error:
         raise ScaleModelError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.files import write_whole
 
 if TYPE_CHECKING:
     from scalemodel.estimator.timeline import Timeline
@@ -143,6 +144,6 @@ def write_kineto(
         path = target / f"rank{rank}.json.gz"
         # Without a time stamp: the same estimate gives the same bytes. Blanks after colons: tools
         # look for the rank with a pattern that has one.
-        path.write_bytes(gzip.compress(json.dumps(document).encode(), mtime=0))
+        write_whole(path, gzip.compress(json.dumps(document).encode(), mtime=0))
         written.append(path)
     return written
