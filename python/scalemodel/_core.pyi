@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Dragonfly', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RequestMix', 'RingJob', 'RouteOptions', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'canonical', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'joint_factor', 'judge_routing', 'kernel_work', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'rank_imbalance', 'reasons', 'recorded_group', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'route_flows', 'run_network', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'serving_power_w', 'simulate_best', 'simulate_runs', 'slowest_fabric', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sweep', 'sweep_groups', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'PowerPhases', 'PrefillKernel', 'Rails', 'RefitCosts', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'canonical', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'quick_look', 'rank_imbalance', 'reasons', 'recorded_group', 'refit_time_s', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'sequence_lengths', 'serving_power_w', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -2331,7 +2331,7 @@ class DecoderShape:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, layers: int = 0, hidden: int = 0, vocab: int = 0, position: str = 'rope', positions: int = 0, tied_embeddings: bool = False, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, q_lora_rank: int = 0, kv_lora_rank: int = 0, qk_rope_head_dim: int = 0, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, head_bias: bool = False, qk_norm: bool = False, qk_norm_full: bool = False, attention_sinks: bool = False, window: int = 0, full_attention_every: int = 0, mixers: str = '', feed_forwards: str = '', window_heads: int = 0, window_kv_heads: int = 0, window_head_dim: int = 0, window_v_head_dim: int = 0, attention_gate: str = 'none', shared_values: bool = False, index_heads: int = 0, index_dim: int = 0, index_topk: int = 0, near_ratio: int = 0, far_ratio: int = 0, output_groups: int = 0, output_rank: int = 0, recurrence: str = 'none', scan_heads: int = 0, scan_groups: int = 0, scan_key_dim: int = 0, scan_value_dim: int = 0, scan_chunk: int = 0, scan_rank: int = 0, conv_width: int = 0, scan_norm: bool = False, scan_bias: bool = False, conv_bias: bool = False, ffn: int = 0, gated: bool = False, norm: str = 'rmsnorm', norms_per_layer: int = 2, parallel_block: bool = False, embedding_norm: bool = False, experts: int = 0, experts_per_token: int = 0, shared_experts: int = 0, expert_ffn: int = 0, shared_ffn: int = 0, router_bias: bool = False, expert_bias: bool = False, shared_expert_gate: bool = False, expert_latent: int = 0, zero_experts: int = 0, first_dense_layers: int = 0, moe_every: int = 1, mtp_layers: int = 0, residual_streams: int = 1, attention_residuals: int = 0, layer_embedding: int = 0, layer_embedding_rows: int = 0, kv_shared_layers: int = 0, residual_rank: int = 0) -> None:
+    def __init__(self, *, layers: int = 0, hidden: int = 0, vocab: int = 0, position: str = 'rope', positions: int = 0, tied_embeddings: bool = False, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, q_lora_rank: int = 0, kv_lora_rank: int = 0, qk_rope_head_dim: int = 0, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, head_bias: bool = False, qk_norm: bool = False, qk_norm_full: bool = False, attention_sinks: bool = False, window: int = 0, full_attention_every: int = 0, mixers: str = '', feed_forwards: str = '', window_heads: int = 0, window_kv_heads: int = 0, window_head_dim: int = 0, window_v_head_dim: int = 0, attention_gate: str = 'none', shared_values: bool = False, index_heads: int = 0, index_dim: int = 0, index_topk: int = 0, near_ratio: int = 0, far_ratio: int = 0, output_groups: int = 0, output_rank: int = 0, recurrence: str = 'none', scan_heads: int = 0, scan_groups: int = 0, scan_key_dim: int = 0, scan_value_dim: int = 0, scan_chunk: int = 0, scan_rank: int = 0, conv_width: int = 0, scan_norm: bool = False, scan_bias: bool = False, conv_bias: bool = False, ffn: int = 0, gated: bool = False, norm: str = 'rmsnorm', norms_per_layer: int = 2, parallel_block: bool = False, embedding_norm: bool = False, experts: int = 0, experts_per_token: int = 0, shared_experts: int = 0, expert_ffn: int = 0, shared_ffn: int = 0, router_bias: bool = False, expert_bias: bool = False, clamped_activation: bool = False, shared_expert_gate: bool = False, expert_latent: int = 0, zero_experts: int = 0, first_dense_layers: int = 0, moe_every: int = 1, mtp_layers: int = 0, residual_streams: int = 1, attention_residuals: int = 0, layer_embedding: int = 0, layer_embedding_rows: int = 0, kv_shared_layers: int = 0, residual_rank: int = 0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2359,6 +2359,11 @@ class DecoderShape:
     def attention_sinks(self) -> bool:
         """
         one learned logit per head
+        """
+    @property
+    def clamped_activation(self) -> bool:
+        """
+        what a feed-forward activation reads is clamped first
         """
     @property
     def conv_bias(self) -> bool:
@@ -3234,7 +3239,7 @@ class Stack:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', selective_modules: str = 'stack', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, autocast: bool = False, cuda_graphs: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fp8_attention: bool = False, dropout: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, unstaged_pairs: float = 1.0, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, batch_first: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', selective_modules: str = 'stack', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, autocast: bool = False, cuda_graphs: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fused_clamp: bool = True, fp8_attention: bool = False, dropout: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, unstaged_pairs: float = 1.0, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, batch_first: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3337,6 +3342,11 @@ class Stack:
     def fused_activation(self) -> bool:
         """
         activations in one kernel
+        """
+    @property
+    def fused_clamp(self) -> bool:
+        """
+        clamps inside the kernel of an activation
         """
     @property
     def fused_expert_bias(self) -> bool:
@@ -4868,7 +4878,7 @@ class Instance:
         """
         Tables of steps and of requests, in seconds.
         """
-    def simulate(self, mix: RequestMix, arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], replicas: typing.SupportsInt | typing.SupportsIndex = 1, prefilled: bool = False, balance: str = 'random', seed: typing.SupportsInt | typing.SupportsIndex = 0) -> tuple:
+    def simulate(self, mix: RequestMix, arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], replicas: typing.SupportsInt | typing.SupportsIndex = 1, prefilled: bool = False, balance: str = 'random', seed: typing.SupportsInt | typing.SupportsIndex = 0, progress: typing.Any = None) -> tuple:
         """
         Per request: started, first token, finished, preemptions, refused; and the totals.
         """
@@ -4883,6 +4893,365 @@ class Instance:
     def step(self, *, sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0, context: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0, query_tokens: typing.SupportsFloat | typing.SupportsIndex = 1.0, draft_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> StepTime:
         """
         Time of one step.
+        """
+class WeightSet:
+    """
+    What is moved to every replica of an engine.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: WeightSet) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, parameters: float = 1.0, matrices: float = 1.0, precision: str = 'bf16') -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> WeightSet:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def matrices(self) -> float:
+        """
+        matrices of layers and experts
+        """
+    @property
+    def parameters(self) -> float:
+        """
+        parameters of the model
+        """
+    @property
+    def precision(self) -> str:
+        """
+        format that the engine holds them in
+        """
+class RefitCosts:
+    """
+    Fixed times of new weights for an engine.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: RefitCosts) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, start_s: float = 0.0, per_matrix_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> RefitCosts:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def per_matrix_s(self) -> float:
+        """
+        fixed time of a message
+        """
+    @property
+    def start_s(self) -> float:
+        """
+        planning and metadata
+        """
+class SwitchCosts:
+    """
+    What accelerators that generate and train in turn set free.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: SwitchCosts) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, per_parameter_bytes: float = 0.0, wake_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> SwitchCosts:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def per_parameter_bytes(self) -> float:
+        """
+        states and gradients that leave the accelerator
+        """
+    @property
+    def wake_s(self) -> float:
+        """
+        waking the engine and its cache
+        """
+class DynamicSampling:
+    """
+    Prompts that are rejected and drawn again (DAPO).
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: DynamicSampling) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, accepted_fraction: float = 1.0, oversampling: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> DynamicSampling:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def accepted_fraction(self) -> float:
+        """
+        of prompts, whose answers differ in reward
+        """
+    @property
+    def oversampling(self) -> float:
+        """
+        prompts of a round over those of a step
+        """
+class RlPasses:
+    """
+    Which passes a step of reinforcement learning makes.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: RlPasses) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, round_s: float = 0.0, sustained_s: float = 0.0, partial: bool = False, sampling: DynamicSampling = ..., forward_s: float = 0.0, reward_forward_s: float = 0.0, critic_forward_s: float = 0.0, optimizer_step_s: float = 0.0, critic_step_s: float = 0.0, optimizer_steps: float = 1.0, logprob: bool = True, reference: bool = False, learning_fraction: float = 1.0, dispatch_s: float = 0.0, refit_s: float = 0.0, switch_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> RlPasses:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def critic_forward_s(self) -> float:
+        """
+        of a critic; 0 = none
+        """
+    @property
+    def critic_step_s(self) -> float:
+        """
+        one update of the critic
+        """
+    @property
+    def dispatch_s(self) -> float:
+        """
+        answers handed to a pool and back, a call
+        """
+    @property
+    def forward_s(self) -> float:
+        """
+        one forward pass over the answers of a step
+        """
+    @property
+    def learning_fraction(self) -> float:
+        """
+        speed of scoring and training over that of pre-training
+        """
+    @property
+    def logprob(self) -> bool:
+        """
+        of the policy; else the engine hands on its own
+        """
+    @property
+    def optimizer_step_s(self) -> float:
+        """
+        one update of the policy
+        """
+    @property
+    def optimizer_steps(self) -> float:
+        """
+        updates of a step
+        """
+    @property
+    def partial(self) -> bool:
+        """
+        generation goes on over updates of the weights
+        """
+    @property
+    def reference(self) -> bool:
+        """
+        log-probabilities of a reference model
+        """
+    @property
+    def refit_s(self) -> float:
+        """
+        new weights for the engine
+        """
+    @property
+    def reward_forward_s(self) -> float:
+        """
+        of a reward model; 0 = verified
+        """
+    @property
+    def round_s(self) -> float:
+        """
+        of generation, until the last answer
+        """
+    @property
+    def sampling(self) -> DynamicSampling:
+        """
+        prompts that are rejected and drawn again
+        """
+    @property
+    def sustained_s(self) -> float:
+        """
+        of generation by replicas as full as can be
+        """
+    @property
+    def switch_s(self) -> float:
+        """
+        states to the host and back, engine awake
+        """
+class RlPhases:
+    """
+    Seconds of the phases of a step of reinforcement learning.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    @staticmethod
+    def never() -> RlPhases:
+        """
+        Of a step that cannot run: infinite.
+        """
+    def __eq__(self, arg0: RlPhases) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, rollout_s: float = 0.0, collect_s: float = 0.0, reward_s: float = 0.0, logprob_s: float = 0.0, reference_s: float = 0.0, critic_s: float = 0.0, train_s: float = 0.0, refit_s: float = 0.0, switch_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> RlPhases:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def between_s(self) -> float:
+        """
+        Neither pool works meanwhile: new weights, sleeping and waking.
+        """
+    @property
+    def collect_s(self) -> float:
+        """
+        streamed answers gathered by those that train
+        """
+    @property
+    def critic_s(self) -> float:
+        """
+        scores of the critic
+        """
+    @property
+    def learning_s(self) -> float:
+        """
+        Of the pool that trains: all passes over the answers.
+        """
+    @property
+    def logprob_s(self) -> float:
+        """
+        log-probabilities of the policy
+        """
+    @property
+    def reference_s(self) -> float:
+        """
+        log-probabilities of the reference
+        """
+    @property
+    def refit_s(self) -> float:
+        """
+        new weights for the engine
+        """
+    @property
+    def reward_s(self) -> float:
+        """
+        scores of a reward model
+        """
+    @property
+    def rollout_s(self) -> float:
+        """
+        generation
+        """
+    @property
+    def switch_s(self) -> float:
+        """
+        sleeping and waking
+        """
+    @property
+    def train_s(self) -> float:
+        """
+        all optimizer steps, the critic's too
         """
 class Space:
     """
@@ -4919,6 +5288,208 @@ class Enumeration:
     def size(self) -> int:
         """
         Strategies.
+        """
+class RouterPolicy:
+    """
+    A router and its settings.
+    
+    Examples
+    --------
+    >>> RouterPolicy(router="prefix_aware", cache_threshold=0.5)
+    RouterPolicy(router='prefix_aware', cache_threshold=0.5)
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: RouterPolicy) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, router: str = 'round_robin', cache_threshold: float = 0.3, balance_requests: float = 64.0, balance_ratio: float = 1.5, overlap_weight: float = 1.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> RouterPolicy:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def balance_ratio(self) -> float:
+        """
+        prefix_aware: and ratio of loads that it takes for it
+        """
+    @property
+    def balance_requests(self) -> float:
+        """
+        prefix_aware: difference of loads above which the least loaded is chosen
+        """
+    @property
+    def cache_threshold(self) -> float:
+        """
+        prefix_aware: share of a prompt above which the replica that holds it is chosen
+        """
+    @property
+    def overlap_weight(self) -> float:
+        """
+        kv_cost: weight of prompt tokens to compute beside tokens held
+        """
+    @property
+    def router(self) -> str:
+        """
+        how a request finds its replica
+        """
+class Autoscaler:
+    """
+    How many replicas of a fleet run: desired = ceil(sum of the signal/target).
+    
+    Examples
+    --------
+    >>> Autoscaler(signal="queue", target=4.0).interval_s
+    15.0
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Autoscaler) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, signal: str = 'requests', target: float = 16.0, min_replicas: int = 1, interval_s: float = 15.0, startup_s: float = 60.0, down_window_s: float = 300.0, tolerance: float = 0.1) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Autoscaler:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def down_window_s(self) -> float:
+        """
+        replicas leave only beyond the most desired in this time
+        """
+    @property
+    def interval_s(self) -> float:
+        """
+        between two looks
+        """
+    @property
+    def min_replicas(self) -> int:
+        """
+        replicas that always run
+        """
+    @property
+    def signal(self) -> str:
+        """
+        what is looked at, of each replica
+        """
+    @property
+    def startup_s(self) -> float:
+        """
+        from the decision to the first request
+        """
+    @property
+    def target(self) -> float:
+        """
+        of the signal, per replica
+        """
+    @property
+    def tolerance(self) -> float:
+        """
+        of signal over target, around 1
+        """
+class ReplicaTotals:
+    """
+    What one replica of a fleet did.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: ReplicaTotals) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, kind: float = 0.0, requests: float = 0.0, refused: float = 0.0, input_tokens: float = 0.0, output_tokens: float = 0.0, cached_tokens: float = 0.0, max_in_system: float = 0.0, online_s: float = 0.0, stream: StreamTotals = ...) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> ReplicaTotals:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def cached_tokens(self) -> float:
+        """
+        prompt tokens found in its prefix cache
+        """
+    @property
+    def input_tokens(self) -> float:
+        """
+        prompt tokens of finished requests
+        """
+    @property
+    def kind(self) -> float:
+        """
+        its place in the kinds of the fleet
+        """
+    @property
+    def max_in_system(self) -> float:
+        """
+        most requests between arrival and end
+        """
+    @property
+    def online_s(self) -> float:
+        """
+        from start-up to the end of its last request, paid for
+        """
+    @property
+    def output_tokens(self) -> float:
+        """
+        output tokens of finished requests
+        """
+    @property
+    def refused(self) -> float:
+        """
+        requests longer than the whole cache
+        """
+    @property
+    def requests(self) -> float:
+        """
+        finished requests
+        """
+    @property
+    def stream(self) -> StreamTotals:
+        """
+        its steps, integrals and gaps
         """
 class RingJob:
     """
@@ -6253,6 +6824,14 @@ def amortised(whole: typing.SupportsFloat | typing.SupportsIndex, used_s: typing
     """
     The part of something bought once that a use carries.
     """
+def answer_lengths(mean: typing.SupportsFloat | typing.SupportsIndex, room: typing.SupportsFloat | typing.SupportsIndex, spread: typing.SupportsFloat | typing.SupportsIndex, count: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Lengths of answers in tokens as even quantiles, the longest first.
+    """
+def answers_in_flight(answers: typing.SupportsFloat | typing.SupportsIndex, replicas: typing.SupportsFloat | typing.SupportsIndex, staleness: typing.SupportsInt | typing.SupportsIndex) -> float:
+    """
+    Answers of a replica under way at once.
+    """
 def asynchronous_s(slowest_s: typing.SupportsFloat | typing.SupportsIndex, micro_batches: typing.SupportsInt | typing.SupportsIndex) -> float:
     """
     Seconds of micro-batches in the steady state of a pipeline without flushes.
@@ -6437,6 +7016,10 @@ def flop_for_money(budget_usd: typing.SupportsFloat | typing.SupportsIndex, mode
     """
     Model work that a sum of money pays for.
     """
+def forward_pass_time_s(repeated: Estimate, saved: Estimate, head_factor: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    One forward pass over what two estimates hold.
+    """
 def gemm_bound_s(accelerator: Accelerator, precision: str, m: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], n: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], k: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], batch: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds that no measurement of a multiplication can undercut.
@@ -6465,6 +7048,10 @@ def grouped_call_time_s(accelerator: Accelerator, kernel: GroupedGemmKernel, row
     """
     Seconds of GEMMs over groups of rows, one per row of the columns.
     """
+def head_factor(shape: DecoderShape, active_parameters: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    GEMMs of layers and LM head over those of the layers.
+    """
 def head_group(name: str, hidden: typing.SupportsInt | typing.SupportsIndex, outputs: typing.SupportsInt | typing.SupportsIndex, tied: bool, loss: bool, every_token: bool, norm: bool, bias: bool, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
     ...
 def implied_grid_g_per_kwh(emitted_kg: typing.SupportsFloat | typing.SupportsIndex, energy_j: typing.SupportsFloat | typing.SupportsIndex) -> float:
@@ -6473,6 +7060,15 @@ def implied_grid_g_per_kwh(emitted_kg: typing.SupportsFloat | typing.SupportsInd
     """
 def interaction_group(name: str, kind: str, features: typing.SupportsInt | typing.SupportsIndex, dim: typing.SupportsInt | typing.SupportsIndex, layers: typing.SupportsInt | typing.SupportsIndex, rank: typing.SupportsInt | typing.SupportsIndex) -> LayerGroup:
     ...
+def jain_index(shares: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> float:
+    """
+    Fairness of shares: 1 where all are equal, 1/n where one of n has everything.
+    
+    Examples
+    --------
+    >>> jain_index([2.0, 2.0]), jain_index([1.0, 0.0])
+    (1.0, 0.5)
+    """
 def joint_factor(first: typing.SupportsFloat | typing.SupportsIndex, second: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Half-width factor of a product of two uncertain factors.
@@ -6484,6 +7080,10 @@ def judge_routing(graph: LinkGraph, flows: Flows, path: typing.Annotated[numpy.t
 def kernel_work(kind: str, sizes: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float64]]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Flop, bytes, steps, pieces and flop of the core of calls of a kind of kernel, a row each.
+    """
+def learning_memory_bytes(training: Estimate, critic: Estimate | None = None) -> float:
+    """
+    Memory of an accelerator that trains, with the states of a critic.
     """
 def least_loss_split(law: LossLaw, budget_flop: typing.SupportsFloat | typing.SupportsIndex) -> tuple[float, float]:
     """
@@ -6575,9 +7175,17 @@ def pack_trees(graph: LinkGraph, root: typing.SupportsInt | typing.SupportsIndex
     """
     Spanning trees that share the links of a direct-connect fabric.
     """
+def packed_batch(mean: typing.SupportsFloat | typing.SupportsIndex, equal: typing.SupportsFloat | typing.SupportsIndex, sequences: typing.SupportsFloat | typing.SupportsIndex, pack_tokens: typing.SupportsFloat | typing.SupportsIndex, tp: typing.SupportsInt | typing.SupportsIndex, cp: typing.SupportsInt | typing.SupportsIndex, replicas: typing.SupportsInt | typing.SupportsIndex) -> tuple[float, float, float]:
+    """
+    Tokens of a sequence, sequences of a pack and of a batch that stand for packed ones.
+    """
+def padded_dispatch_s(answers: typing.SupportsFloat | typing.SupportsIndex, limit_tokens: typing.SupportsFloat | typing.SupportsIndex, per_token_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Seconds of padded answers handed to a pool and back.
+    """
 def pareto_front(columns: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float64]]) -> numpy.typing.NDArray[numpy.int64]:
     """
-    Ascending indices of the rows that no row dominates; every column is an objective, minimised.
+    Indices of the rows that no row dominates, in lexicographic order of their values; every column is an objective, minimised.
     """
 def patch_embedding_group(name: str, patch_values: typing.SupportsInt | typing.SupportsIndex, hidden: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
     ...
@@ -6605,6 +7213,10 @@ def prefix_hits(blocks: typing.SupportsInt | typing.SupportsIndex, block_tokens:
     """
     Tokens, of them hits, blocks, of them hits: one prompt after the other.
     """
+def quick_look(tables: Tables, space: Enumeration, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, too_big: bool) -> float:
+    """
+    A score that `top` strategies of the space do not exceed; infinite where too few are seen.
+    """
 def rank_imbalance(spread: typing.SupportsFloat | typing.SupportsIndex, slots: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsFloat | typing.SupportsIndex, pairs: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> float:
     """
     Load of the fullest expert-parallel rank over the mean.
@@ -6624,6 +7236,10 @@ def reasons() -> tuple:
 def recorded_group(name: str, layers: collections.abc.Sequence[tuple[typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, bool, bool]]]], repeat: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
     """
     Layers as a recording of a module gives them.
+    """
+def refit_time_s(weights: WeightSet, pool: Cluster, replica_ranks: typing.SupportsInt | typing.SupportsIndex, colocated: bool, costs: RefitCosts) -> float:
+    """
+    Seconds of new weights for all replicas.
     """
 def rental_cost_usd(time_s: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsFloat | typing.SupportsIndex, price_usd_per_s: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
@@ -6645,13 +7261,37 @@ def ring_traffic(graph: LinkGraph, jobs: collections.abc.Sequence[RingJob], plac
     """
     Flows of placed ring jobs, and the NICs of every job.
     """
+def rl_phases(passes: RlPasses) -> RlPhases:
+    """
+    The phases of a step from its passes.
+    """
+def rl_starts_s(phases: RlPhases, sustained_s: typing.SupportsFloat | typing.SupportsIndex, staleness: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Seconds from the start of a step to that of each of its phases.
+    """
+def rl_step_time_s(phases: RlPhases, sustained_s: typing.SupportsFloat | typing.SupportsIndex, staleness: typing.SupportsInt | typing.SupportsIndex) -> float:
+    """
+    Seconds of a whole step.
+    """
+def rollout_period_s(rollout_s: typing.SupportsFloat | typing.SupportsIndex, sustained_s: typing.SupportsFloat | typing.SupportsIndex, staleness: typing.SupportsInt | typing.SupportsIndex) -> float:
+    """
+    Seconds of the rollout pool from step to step.
+    """
 def route_flows(graph: LinkGraph, flows: Flows, options: RouteOptions, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
     """
     Chosen paths, rates, job values, loads and bounds.
     """
-def run_network(graph: LinkGraph, flows: Flows, options: RouteOptions, schedules: collections.abc.Sequence[JobSchedule], step_latency_s: typing.SupportsFloat | typing.SupportsIndex, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0, controller: Controller = ..., changes: collections.abc.Sequence[tuple[typing.SupportsFloat | typing.SupportsIndex, LinkGraph]] = []) -> dict:
+def run_network(graph: LinkGraph, flows: Flows, options: RouteOptions, schedules: collections.abc.Sequence[JobSchedule], step_latency_s: typing.SupportsFloat | typing.SupportsIndex, max_paths: typing.SupportsInt | typing.SupportsIndex = 256, detours: typing.SupportsInt | typing.SupportsIndex = 0, controller: Controller = ..., changes: collections.abc.Sequence[tuple[typing.SupportsFloat | typing.SupportsIndex, LinkGraph]] = [], progress: typing.Any = None) -> dict:
     """
     Every collective of a run: job, start and end; what the controller did.
+    """
+def running_sequences(sequences: typing.SupportsFloat | typing.SupportsIndex, cache_bytes: typing.SupportsFloat | typing.SupportsIndex, spared_bytes: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Running sequences that fit where a part of the cache is given to others.
+    """
+def sampling_rounds(sampling: DynamicSampling) -> float:
+    """
+    Rounds of generation until enough prompts are accepted.
     """
 def scaling_efficiency(tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], reference_tokens_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], reference_accelerators: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> typing.Any:
     """
@@ -6669,9 +7309,9 @@ def score(estimate: Estimate, objective: collections.abc.Sequence[tuple[str, typ
     """
     What a search minimises.
     """
-def search(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, prune: bool, too_big: bool, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> dict:
+def search(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, prune: bool, too_big: bool, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any, beyond: typing.SupportsFloat | typing.SupportsIndex = ...) -> dict:
     """
-    Best strategies of the rows [first, last).
+    Best strategies of the rows [first, last) that score at most `beyond`.
     """
 def search_groups(tables: GroupTables, space: GroupSpace, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, too_big: bool, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> dict:
     """
@@ -6681,6 +7321,10 @@ def search_serving(model: LayeredModel, cluster: Cluster, engine: Engine, kernel
     """
     Best plans, the front of throughput and time between tokens, plans tried and feasible.
     """
+def sequence_lengths(prompt_tokens: typing.SupportsFloat | typing.SupportsIndex, answers: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> tuple[float, float]:
+    """
+    Mean length of whole sequences, and that of equal ones of the same attention.
+    """
 def serving_power_w(serving: ServingPower, limit_w: typing.SupportsFloat | typing.SupportsIndex, load: DecodeLoad) -> float:
     """
     Mean watts of one accelerator that decodes.
@@ -6689,6 +7333,10 @@ def simulate_best(tables: Tables, strategies: collections.abc.Sequence[Strategy]
     """
     Simulated step time, None where it was not simulated, and rank of strategies.
     """
+def simulate_fleet(instances: collections.abc.Sequence[Instance], mixes: collections.abc.Sequence[RequestMix], counts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], *, session: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], block_offsets: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], block_ids: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64], block_tokens: typing.SupportsFloat | typing.SupportsIndex, policy: RouterPolicy, seed: typing.SupportsInt | typing.SupportsIndex, store_tokens: typing.SupportsFloat | typing.SupportsIndex, autoscaler: Autoscaler | None = None, progress: typing.Any = None) -> tuple:
+    """
+    Per request: started, first token, finished, preemptions, refused, cached tokens, replica; totals of each replica and of all, events of the autoscaler.
+    """
 def simulate_runs(job: FailingJob, plan: SimulationPlan) -> dict:
     """
     Columns of independent simulated runs.
@@ -6696,6 +7344,10 @@ def simulate_runs(job: FailingJob, plan: SimulationPlan) -> dict:
 def slowest_fabric(a: Fabric, b: Fabric) -> Fabric:
     """
     The worse of each property of two networks.
+    """
+def spared_memory_bytes(usual_share: typing.SupportsFloat | typing.SupportsIndex, share: typing.SupportsFloat | typing.SupportsIndex, capacity_bytes: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Memory that the engine would take and its share leaves to others.
     """
 def step_messages(tables: Tables, strategy: Strategy) -> list:
     """
@@ -6713,6 +7365,10 @@ def streaming_time_s(accelerator: Accelerator, kernel: StreamingKernel, rows: ty
     """
     Seconds of one operation over matrices, one per row.
     """
+def sustained_rollout_s(answers: typing.SupportsFloat | typing.SupportsIndex, replicas: typing.SupportsFloat | typing.SupportsIndex, answers_per_s: typing.SupportsFloat | typing.SupportsIndex, accepted_fraction: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Seconds of answers of replicas that run as full as they can.
+    """
 def sweep(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing.SupportsIndex, last: typing.SupportsInt | typing.SupportsIndex, wanted: collections.abc.Sequence[str] | None, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> tuple:
     """
     Columns of the rows [first, last): of the strategies, of the estimates.
@@ -6720,6 +7376,10 @@ def sweep(tables: Tables, space: Enumeration, first: typing.SupportsInt | typing
 def sweep_groups(tables: GroupTables, space: GroupSpace, wanted: collections.abc.Sequence[str] | None, threads: typing.SupportsInt | typing.SupportsIndex, progress: typing.Any) -> tuple:
     """
     Columns of the estimates; meshes by slot, their names, micro-batches and knobs.
+    """
+def switch_time_s(parameters: typing.SupportsFloat | typing.SupportsIndex, pool: Cluster, costs: SwitchCosts) -> float:
+    """
+    Seconds for states to the host and back, and an engine that wakes.
     """
 def textbook_collective_s(*, algorithm: str, size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, latency_s: typing.SupportsFloat | typing.SupportsIndex, bandwidth_bytes_per_s: typing.SupportsFloat | typing.SupportsIndex, groups: typing.SupportsInt | typing.SupportsIndex = 1) -> float:
     """
