@@ -16,8 +16,6 @@ namespace {
 using Table = std::vector<std::vector<double>>;  // by column
 using Front = std::vector<std::int64_t>;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 Front front_of(const Table& table) {
   std::vector<std::span<const double>> columns;
   for (const auto& column : table) columns.emplace_back(column);

@@ -339,12 +339,12 @@ def test_bad_input_is_one_clear_error(change: dict[str, Any], message: str) -> N
 
 
 def test_a_fleet_reports_progress_and_hears_an_interrupt() -> None:
-    trace = conversations(20_000, 60, 1)
+    trace = conversations(100_000, 60, 1)
     seen: list[tuple[int, int]] = []
     sm.simulate_fleet(trace, plan_of(4), progress=lambda done, total: seen.append((done, total)))
-    assert seen[0] == (0, 20_000)
-    assert seen[-1] == (20_000, 20_000)
-    assert len(seen) > 5
+    assert seen  # some 50 ms apart
+    assert seen == sorted(seen)
+    assert {total for _, total in seen} == {100_000}
 
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt
