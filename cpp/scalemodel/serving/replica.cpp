@@ -160,7 +160,7 @@ StepWork Replica::with_context(StepWork work, double repeats) const {
 
 /// Steps without a prompt until a sequence ends or the cache is full.
 double Replica::quiet_steps() const {
-  const double until_end = endings_.front().first - gain_;
+  const double until_end = endings_.front().end - gain_;
   const double steps = std::max(1.0, std::ceil(until_end / gained_ - kTokenRounding));
   if (reserves()) return steps;
   const double spare = (all_blocks_ - used()) / (started() * token_blocks_);
@@ -218,7 +218,7 @@ void Replica::begin(Prompt&& prompt) {
   if (caching_.enabled()) extend(prompt.chain, prompt.request, requests_[prompt.request].input);
   const double end = gain_ + prompt.answer;
   running_.push_back(
-      {prompt.request, gain_, end, prompt.tokens, prompt.answer, prompt.chain, true});
+      {prompt.request, gain_, end, prompt.tokens, prompt.answer, prompt.chain, begun_++, true});
   context_ += prompt.tokens;
   sequences_ += 1;
   if (prompt.answer <= kTokenRounding) {
@@ -230,7 +230,7 @@ void Replica::begin(Prompt&& prompt) {
 }
 
 void Replica::push_ending(double end, std::size_t place) {
-  endings_.emplace_back(end, place);
+  endings_.push_back({end, running_[place].begun, place});
   std::push_heap(endings_.begin(), endings_.end(), std::greater<>());
 }
 
@@ -240,33 +240,39 @@ void Replica::pop_ending() {
 }
 
 void Replica::finish() {
-  while (!endings_.empty() && endings_.front().first <= gain_ + kTokenRounding) {
-    const std::size_t place = endings_.front().second;
+  while (!endings_.empty() && endings_.front().end <= gain_ + kTokenRounding) {
+    const Ending first = endings_.front();
     pop_ending();
-    if (!running_[place].alive) continue;
-    leave(place);
-    served_[running_[place].request].finished = now_;
+    if (!runs(first)) continue;
+    leave(first.place);
+    served_[running_[first.place].request].finished = now_;
   }
   drop_dead();
   compact();
 }
 
+bool Replica::runs(const Ending& ending) const {
+  if (ending.place >= running_.size()) return false;
+  const Running& there = running_[ending.place];
+  return there.alive && there.begun == ending.begun;
+}
+
 void Replica::drop_dead() {
-  while (!endings_.empty() && !running_[endings_.front().second].alive) pop_ending();
+  while (!endings_.empty() && !runs(endings_.front())) pop_ending();
   while (!running_.empty() && !running_.back().alive) running_.pop_back();
 }
 
 /// Sequences that ended long ago give up their places; the order of the others stays.
 void Replica::compact() {
   if (static_cast<double>(running_.size()) < 2 * sequences_ + kMaxEnded) return;
+  std::erase_if(endings_, [&](const Ending& each) { return !runs(each); });
   std::vector<std::size_t> moved(running_.size());
   std::size_t alive = 0;
   for (std::size_t place = 0; place < running_.size(); ++place) {
-    moved[place] = running_[place].alive ? alive : running_.size();
+    moved[place] = alive;
     if (running_[place].alive) running_[alive++] = running_[place];
   }
-  std::erase_if(endings_, [&](const Ending& e) { return moved[e.second] == running_.size(); });
-  for (Ending& ending : endings_) ending.second = moved[ending.second];
+  for (Ending& ending : endings_) ending.place = moved[ending.place];
   std::make_heap(endings_.begin(), endings_.end(), std::greater<>());
   running_.resize(alive);
 }

@@ -144,9 +144,19 @@ class Replica {
     double tokens;      ///< it held at its start
     double answer;      ///< it was to give from there on
     Chain chain;
+    std::uint64_t begun;  ///< sequences before it
     bool alive;
   };
-  using Ending = std::pair<double, std::size_t>;  ///< end, place in running_
+  /// Where a sequence ends. Another one may have its place by then, where it was preempted.
+  struct Ending {
+    double end;
+    std::uint64_t begun;
+    std::size_t place;  ///< in running_
+
+    bool operator>(const Ending& other) const {
+      return end != other.end ? end > other.end : begun > other.begun;
+    }
+  };
 
   /// Steps of one kind under way.
   struct Run {
@@ -165,6 +175,7 @@ class Replica {
   void push_ending(double end, std::size_t place);
   void pop_ending();
   void finish();
+  bool runs(const Ending& ending) const;
   void drop_dead();
   void compact();
   double leave(std::size_t place);
@@ -210,6 +221,7 @@ class Replica {
   std::vector<Prompt> prompts_;
   std::vector<Running> running_;  ///< in the order they began
   std::vector<Ending> endings_;   ///< a heap, the earliest first
+  std::uint64_t begun_ = 0;       ///< sequences that ever ran
   Run run_;
   PrefixCache prefixes_;
   StreamTotals totals_;

@@ -194,8 +194,19 @@ class _Search:
         return None
 
 
-def _smallest(model: Any, cluster: Any, task: Inference, engine: str) -> list[ServingPlan]:
-    """One replica of the fewest tensor-parallel ranks that hold the model."""
+def smallest_replica(
+    model: Any, cluster: resolve.Cluster, task: Inference, engine: str
+) -> list[ServingPlan]:
+    """One replica of the fewest tensor-parallel ranks that hold the model, if any do.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Inference(input_tokens=500, output_tokens=100)
+    >>> (plan,) = smallest_replica("llama3_70b", sm.cluster("dgx_h100"), task, "vllm_v1")
+    >>> plan.layout.tp, plan.replicas
+    (4, 1)
+    """
     tp = 1
     while tp <= min(_LARGEST_TP, cluster.accelerators):
         plan = serve(model, cluster, task, _core.ServingLayout(tp=tp), engine=engine, replicas=1)
@@ -219,7 +230,7 @@ def _kinds(
         if not cluster.core.price_usd_per_s:
             raise ScaleModelError(f"clusters: {cluster.name}: has no price")
         if layouts is None:
-            found += _smallest(model, cluster, task, engine)
+            found += smallest_replica(model, cluster, task, engine)
             continue
         tried = [
             serve(model, cluster, task, layout, engine=engine, replicas=1) for layout in layouts
@@ -314,7 +325,7 @@ def plan_fleet(
     for model in asked:
         chosen = model if isinstance(model, resolve.Model) else resolve.model(model)
         own = _trace_of(trace, chosen.name, len(asked))
-        kinds = _kinds(chosen, where, _task_of(own, task), engine, layouts)
+        kinds = _kinds(chosen, where, task_of(own, task), engine, layouts)
         if not kinds:
             raise ScaleModelError(f"models: {chosen.name}: fits no cluster in any layout")
         tried = _routers_of(own, routers)
@@ -339,7 +350,14 @@ def _trace_of(trace: Any, model: str, models: int) -> RequestStream:
     return trace
 
 
-def _task_of(trace: RequestStream, task: Inference | None) -> Inference:
+def task_of(trace: RequestStream, task: Inference | None) -> Inference:
+    """A task with the mean lengths of a trace.
+
+    Examples
+    --------
+    >>> task_of(RequestStream([0.0, 1.0], [100, 300], [10, 20]), None).input_tokens
+    200.0
+    """
     prompt, answer = float(trace.input_tokens.mean()), float(trace.output_tokens.mean())
     if task is None:
         return Inference(input_tokens=prompt, output_tokens=answer)

@@ -143,6 +143,26 @@ TEST_CASE("the closed form is the mean of the stream where it is stable") {
   }
 }
 
+TEST_CASE("no sequence ends before its tokens, whose place it may have") {
+  // Short and long answers in turn: places of those that were preempted are taken by others.
+  const Instance one(dense_7b_shape(), 1, reference_engine(), {}, {400, 700, 0, 0, 0});
+  std::vector<Request> requests;
+  for (int i = 0; i < 3000; ++i) {
+    requests.push_back({Seconds{0.02 * i}, 400, i % 3 == 0 ? 1900.0 : 100.0});
+  }
+  const StreamResult result = run(one, requests);
+  CHECK(result.totals.preemptions > 100);
+  StepWork least;
+  least.sequences = least.query_tokens = least.context = 1;
+  const Seconds step = one.times.total(least);
+  int early = 0;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const Served& served = result.served[i];
+    early += served.finished - served.first_token < 0.99 * (requests[i].output - 1) * step ? 1 : 0;
+  }
+  CHECK(early == 0);
+}
+
 TEST_CASE("a full cache preempts the last to come, and everyone is served in the end") {
   Engine engine = reference_engine();
   engine.max_running_sequences = 4000;

@@ -9,7 +9,7 @@ namespace scalemodel {
 namespace {
 
 /// Temperatures in squared units: above them the repair loses what it was given.
-constexpr double kFirstTemperature = 0.7, kLastTemperature = 0.3;
+constexpr double kFirstPlaneTemperature = 0.7, kLastPlaneTemperature = 0.3;
 constexpr std::int64_t kMovesPerTemperature = 1024;
 constexpr std::int64_t kLargestIncrease = 32;  ///< that is ever accepted
 
@@ -73,7 +73,7 @@ bool PlaneRepair::run(std::int64_t moves, SplitMix& random) {
     if (i % kMovesPerTemperature == 0) {
       const double progress = static_cast<double>(i) / static_cast<double>(moves);
       const double temperature =
-          kFirstTemperature * std::pow(kLastTemperature / kFirstTemperature, progress);
+          kFirstPlaneTemperature * std::pow(kLastPlaneTemperature / kFirstPlaneTemperature, progress);
       for (std::size_t by = 0; by < odds.size(); ++by) {
         odds[by] = std::exp(-static_cast<double>(by) / temperature);
       }
