@@ -72,8 +72,8 @@ bool PlaneRepair::run(std::int64_t moves, SplitMix& random) {
   for (std::int64_t i = 0; i < moves && excess_ > 0; ++i) {
     if (i % kMovesPerTemperature == 0) {
       const double progress = static_cast<double>(i) / static_cast<double>(moves);
-      const double temperature =
-          kFirstPlaneTemperature * std::pow(kLastPlaneTemperature / kFirstPlaneTemperature, progress);
+      const double temperature = kFirstPlaneTemperature *
+                                 std::pow(kLastPlaneTemperature / kFirstPlaneTemperature, progress);
       for (std::size_t by = 0; by < odds.size(); ++by) {
         odds[by] = std::exp(-static_cast<double>(by) / temperature);
       }
