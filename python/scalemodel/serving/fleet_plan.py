@@ -205,7 +205,7 @@ def smallest_replica(
     >>> task = sm.Inference(input_tokens=500, output_tokens=100)
     >>> (plan,) = smallest_replica("llama3_70b", sm.cluster("dgx_h100"), task, "vllm_v1")
     >>> plan.layout.tp, plan.replicas
-    (4, 1)
+    (2, 1)
     """
     tp = 1
     while tp <= min(_LARGEST_TP, cluster.accelerators):

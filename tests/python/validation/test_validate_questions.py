@@ -284,7 +284,7 @@ def test_flags_reach_the_task() -> None:
     assert dict(kernels.task)["fused_norm"] is True
     assert dict(kernels.task)["gradient_precision"] == "fp32"
     assert dict(kernels.facts) == {
-        **dict.fromkeys(("fused_activation", "fused_rope", "fused_loss"), False),
+        **dict.fromkeys(("fused_activation", "fused_clamp", "fused_rope", "fused_loss"), False),
         **dict.fromkeys(("softmax_loss", "autocast"), True),
         "host_launch_s": pytest.approx(30e-6),
     }

@@ -74,6 +74,7 @@ _MEGATRON: Final[dict[str, Fact]] = {
     "drops_tokens": _stated("moe_expert_capacity_factor"),
     "fused_experts": _stated("use_transformer_engine_op_fuser"),
     "fused_expert_bias": _release("Transformer Engine's release, where experts have biases"),
+    "fused_clamp": _release("Megatron-Core's release, where activations clamp what they read"),
     "fp8_attention": _release("recipe of the formats beside the linear layers"),
     "dropout": _stated("hidden_dropout", "attention_dropout"),
     "gradients_fp32": _stated("grad_reduce_in_fp32"),
