@@ -95,7 +95,7 @@ CALLS = {
         SPACE, "[sm.search('llama3_405b', cluster, task, space, top=k) for k in range(1000, 1020)]"
     ),
     "sweep": Long(SPACE, "sm.sweep('llama3_405b', cluster, task, space, columns=['step_time_s'])"),
-    "size": Long(SPACE, "wide.size('llama3_405b', cluster, task)"),
+    "size": Long(SPACE, "[wide.size('llama3_405b', cluster, task) for _ in range(99)]"),
     "codesign": Long(
         SPACE,
         "sm.codesign('llama3_405b', cluster, task, vary=designs)",
