@@ -65,7 +65,8 @@ class Listening {
 /// To be called by every loop that may take long. `work` since the last call: 1 for some hundred
 /// instructions, never more than ten thousand of them between two calls.
 inline void poll_point(std::int64_t work = 1) {
-  if ((Listening::work_left -= work) < 0) Listening::look();
+  Listening::work_left -= work;
+  if (Listening::work_left < 0) Listening::look();
 }
 
 /// What the next poll is told.
