@@ -18,7 +18,8 @@ import pytest
 
 import scalemodel as sm
 import scalemodel._core as _core
-from scalemodel.search.ranking import Question, merge
+from scalemodel.search.merging import merge
+from scalemodel.search.ranking import Question
 
 pytest.importorskip("pytest_benchmark")
 

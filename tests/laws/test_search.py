@@ -18,8 +18,9 @@ import scalemodel as sm
 import scalemodel._core as _core
 from scalemodel import catalog
 from scalemodel.base.numbers import divisors
+from scalemodel.search.merging import merge
 from scalemodel.search.objective import SWEEP_COLUMNS, objective_terms
-from scalemodel.search.ranking import Question, merge
+from scalemodel.search.ranking import Question
 
 LAYOUT = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch", "schedule")
 

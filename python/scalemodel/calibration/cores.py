@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from scalemodel.calibration.measure import _ELEMENTWISE_OPS, Bench, _log_uniform, _multiple
+from scalemodel.calibration.measure import Bench
+from scalemodel.calibration.shapes import ELEMENTWISE_OPS, log_uniform, multiple_of_step
 
 #: Several times the second-level cache of a core: what a call reads was written some calls before.
 _EVICTED_BYTES = 16 * 2**20
@@ -34,7 +35,7 @@ def gemm_shapes(count: int, *, seed: int = 0) -> list[tuple[int, int, int]]:
     rng = np.random.default_rng(seed)
     shapes = []
     for index in range(count):
-        m, n, k = (_multiple(rng, low, high) for low, high in _GEMM_RANGES[index % 3])
+        m, n, k = (multiple_of_step(rng, low, high) for low, high in _GEMM_RANGES[index % 3])
         shapes.append((m, n, k))
     return shapes
 
@@ -50,9 +51,9 @@ def elementwise_shapes(count: int, *, seed: int = 0) -> list[tuple[str, int, int
     rng = np.random.default_rng(seed)
     return [
         (
-            _ELEMENTWISE_OPS[index % len(_ELEMENTWISE_OPS)],
-            _log_uniform(rng, 16, 2048),
-            8 * _log_uniform(rng, 8, 256),
+            ELEMENTWISE_OPS[index % len(ELEMENTWISE_OPS)],
+            log_uniform(rng, 16, 2048),
+            8 * log_uniform(rng, 8, 256),
         )
         for index in range(count)
     ]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from scalemodel import catalog
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.units import parse_quantity
-from scalemodel.calibration import Calibration, calibrate, cores, measure, ranks
+from scalemodel.calibration import Calibration, calibrate, cores, measure, ranks, shapes
 from scalemodel.calibration.entry import check_name, toml_text, write_entries
 
 if sys.version_info >= (3, 11):
@@ -109,8 +109,8 @@ def _copy_row(bench: measure.Bench, _: object) -> dict[str, Any]:
 
 def _rows(kind: str, bench: measure.Bench, count: int, seed: int) -> Iterator[dict[str, Any]]:
     small = isinstance(bench, cores.CoreBench)
-    gemms = cores.gemm_shapes if small else measure.gemm_shapes
-    matrices = cores.elementwise_shapes if small else measure.elementwise_shapes
+    gemms = cores.gemm_shapes if small else shapes.gemm_shapes
+    matrices = cores.elementwise_shapes if small else shapes.elementwise_shapes
     ways: dict[str, tuple[Callable[..., list[Any]], Callable[..., dict[str, Any]]]] = {
         "copies": (lambda count, seed: [None], _copy_row),
         "gemm": (gemms, measure.gemm_row),

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.calibration.measure import _collective
+from scalemodel.calibration.measure import collective_call
 
 _OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "p2p")
 _BURST = 4
@@ -87,7 +87,7 @@ def exchanges(job: Mapping[str, Any], torch: Any, device: Any) -> list[dict[str,
     rows = []
 
     class Tensors:
-        """What `_collective` asks of a bench."""
+        """What `collective_call` asks of a bench."""
 
         def __init__(self) -> None:
             self.torch = torch
@@ -103,7 +103,7 @@ def exchanges(job: Mapping[str, Any], torch: Any, device: Any) -> list[dict[str,
                 )
             else:
                 bench: Any = Tensors()
-                call = _collective(distributed, operation, bench, size_bytes, ranks, None)
+                call = collective_call(distributed, operation, bench, size_bytes, ranks, None)
             for _ in range(_WARM_UP):
                 call()
             times_s = []

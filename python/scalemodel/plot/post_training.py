@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.plot.canvas import COLOURS, legend_beside, new_axis, style
-from scalemodel.post_training.step import RlEstimate
+from scalemodel.post_training.answer import RlEstimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,13 +10,13 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.text import percent_text, time_text
+from scalemodel.post_training.answer import RlEstimate
 from scalemodel.post_training.step import (
     FRAMEWORKS,
     Framework,
     Generation,
     Learning,
     Question,
-    RlEstimate,
     generated,
     joined,
     learned,

@@ -453,52 +453,6 @@ class Ranking(Sequence[Estimate]):
         return " and ".join([*lifted, *(["constraints are lifted"] if q.constraints else [])])
 
 
-def merge(rankings: Sequence[Ranking]) -> Ranking:
-    """The ranking of all rows from those of parts of them; associative, in any order.
-
-    Raises
-    ------
-    ScaleModelError : no ranking, or rankings of different questions.
-
-    Examples
-    --------
-    >>> import scalemodel as sm
-    >>> question = Question(sm.model("llama3_8b"), sm.cluster("dgx_h100"),
-    ...                     sm.Training(global_batch=64, sequence=8192), Space(tp=[1, 2]))
-    >>> parts = [shard.search() for shard in question.shards(4)]
-    >>> whole = question.run_search(0, question.size)
-    >>> merge(parts)[0] == whole[0]
-    True
-    """
-    if not rankings:
-        raise ScaleModelError("rankings=[]: at least one is needed")
-    question = rankings[0].question
-    if any(ranking.question != question for ranking in rankings):
-        raise ScaleModelError("rankings: must answer the same question")
-    hits: list[_Hit] = []
-    seen: set[tuple[float, _core.Strategy]] = set()
-    every = (hit for ranking in rankings for hit in ranking._hits)
-    for hit in sorted(every, key=lambda hit: (hit.score, hit.row)):
-        meaning = _core.canonical(
-            hit.strategy, question.model.core, question.cluster.core, question.task.core
-        )
-        if (hit.score, meaning) not in seen:
-            seen.add((hit.score, meaning))
-            hits.append(hit)
-    verdicts: dict[str, int] = {}
-    for ranking in rankings:
-        for reason, number in ranking._verdicts.items():
-            verdicts[reason] = verdicts.get(reason, 0) + number
-    return Ranking(
-        question,
-        tuple(hits[: question.kept]),
-        size=sum(ranking.size for ranking in rankings),
-        verdicts=verdicts,
-        pruned=sum(ranking.pruned for ranking in rankings),
-        constrained=sum(ranking.constrained for ranking in rankings),
-    )
-
-
 def _frame(
     strategies: Mapping[str, Any], estimates: Mapping[str, Any], question: Question, first: int
 ) -> pd.DataFrame:

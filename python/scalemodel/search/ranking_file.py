@@ -18,8 +18,8 @@ from scalemodel.base.safe_text import plain_cells
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve import tasks as task_types
 from scalemodel.resolve.tasks import Training
+from scalemodel.search.merging import merge as merge_rankings
 from scalemodel.search.ranking import Question, Ranking, _Hit
-from scalemodel.search.ranking import merge as merge_rankings
 from scalemodel.search.space import Space
 
 FORMAT = "scalemodel ranking 1"

@@ -20,6 +20,7 @@ from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.stacks import DEFAULT_STACK
 from scalemodel.resolve.tasks import Training
 from scalemodel.search.frameworks import startable
+from scalemodel.search.merging import merge
 from scalemodel.search.objective import (
     HEADROOM,
     Objective,
@@ -28,7 +29,7 @@ from scalemodel.search.objective import (
     known_columns,
     objective_terms,
 )
-from scalemodel.search.ranking import Question, Ranking, Shard, merge
+from scalemodel.search.ranking import Question, Ranking, Shard
 from scalemodel.search.space import Space, as_texts
 
 if TYPE_CHECKING:

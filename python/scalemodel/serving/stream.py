@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 import scalemodel._core as _core
+from scalemodel.base.columns import same_columns
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.progress import Progress, watched
 from scalemodel.base.text import time_text
@@ -45,17 +46,6 @@ def poisson_arrivals(count: int, rate: float, seed: int) -> Column:
     """
     gaps = np.random.default_rng(seed).exponential(1 / rate, count)
     return np.asarray(np.cumsum(gaps), dtype=np.float64)
-
-
-def _same_columns(one: Any, other: Any) -> bool:
-    """Whether two records of one type hold the same numbers, column by column."""
-    if type(one) is not type(other):
-        return False
-    pairs = [(getattr(one, item.name), getattr(other, item.name)) for item in fields(one)]
-    return all(
-        np.array_equal(a, b) if isinstance(a, np.ndarray) else b is a or bool(np.all(a == b))
-        for a, b in pairs
-    )
 
 
 def _arrivals(kind: str, count: int, rate: float, random: np.random.Generator) -> Column:
@@ -122,7 +112,7 @@ class RequestStream:
         return int(self.arrival_s.size)
 
     def __eq__(self, other: object) -> bool:
-        return _same_columns(self, other)
+        return same_columns(self, other)
 
     def __hash__(self) -> int:
         return hash(self.arrival_s.tobytes())
@@ -223,7 +213,7 @@ class ServedStream:
     cache_tokens: float = float("inf")
 
     def __eq__(self, other: object) -> bool:
-        return _same_columns(self, other)
+        return same_columns(self, other)
 
     def __hash__(self) -> int:
         return hash((self.stream, self.totals))

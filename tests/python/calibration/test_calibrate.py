@@ -20,14 +20,14 @@ from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.calibration import KINDS, Calibration, calibrate
 from scalemodel.calibration.entry import toml_text
-from scalemodel.calibration.measure import (
-    COLUMNS,
+from scalemodel.calibration.measure import COLUMNS
+from scalemodel.calibration.samples import Group, Sample
+from scalemodel.calibration.shapes import (
     attention_shapes,
     collective_sizes,
     elementwise_shapes,
     gemm_shapes,
 )
-from scalemodel.calibration.samples import Group, Sample
 from scalemodel.catalog import tomllib
 from scalemodel.cli import main
 from scalemodel.resolve.accelerators import build_accelerator

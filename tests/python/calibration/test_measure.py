@@ -16,13 +16,8 @@ from hypothesis import strategies as st
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.calibration import measure
 from scalemodel.calibration.design import sensitivities
-from scalemodel.calibration.measure import (
-    COLUMNS,
-    KINDS,
-    attention_shapes,
-    elementwise_shapes,
-    gemm_shapes,
-)
+from scalemodel.calibration.measure import COLUMNS, KINDS
+from scalemodel.calibration.shapes import attention_shapes, elementwise_shapes, gemm_shapes
 from scalemodel.cli import main
 from scalemodel.resolve.accelerators import accelerator_table, build_accelerator
 

@@ -11,8 +11,9 @@ import scalemodel as sm
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.search import ranking_file
 from scalemodel.search.choice import explain_choice
+from scalemodel.search.merging import merge
 from scalemodel.search.objective import constraint, headroom_fraction, holds, limits_of
-from scalemodel.search.ranking import _LAYOUT, Question, merge
+from scalemodel.search.ranking import _LAYOUT, Question
 
 TASK = sm.Training(global_batch=1024, sequence=8192)
 SPACE = sm.Space(tp=[2, 4], cp=[2, 4], sharding="zero1", micro_batch=1, context="ring")

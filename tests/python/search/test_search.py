@@ -20,8 +20,9 @@ import pytest
 import scalemodel as sm
 import scalemodel._core as _core
 from scalemodel.base.threads import worker_threads
+from scalemodel.search.merging import merge
 from scalemodel.search.objective import SWEEP_COLUMNS, constraint
-from scalemodel.search.ranking import RANKING_COLUMNS, Question, merge
+from scalemodel.search.ranking import RANKING_COLUMNS, Question
 
 MODEL = "llama3_8b"
 CLUSTER = sm.cluster("dgx_h100", nodes=2)

@@ -7,21 +7,16 @@ import gzip
 import itertools
 import json
 import os
-import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
-
-import numpy as np
-import numpy.typing as npt
+from typing import IO, Any, cast
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.reading import reading
-from scalemodel.serving.traces.columns import stacked
-from scalemodel.serving.traces.layouts import TraceLayout, layout_of
+from scalemodel.serving.traces.checking import LEGAL, TraceColumns, TracePart
+from scalemodel.serving.traces.layouts import layout_of
 from scalemodel.serving.traces.trace import Trace
 from scalemodel.serving.traces.writing import load_pyarrow
 
@@ -29,220 +24,6 @@ _CHUNK = 4 * 2**20  # bytes of text that are parsed at once
 _LONGEST_LINE = 64 * 2**20
 _PARQUET_ROWS = 65_536
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
-_MS_PER_S, _NS_PER_S = 1e3, 1e9
-_DATE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,9})?", re.ASCII)
-_TOKENS = "must be a whole number of tokens from 1"
-_LEGAL = {
-    "input_tokens": _TOKENS,
-    "output_tokens": _TOKENS,
-    "session": "must be a whole number",
-    "turn": "must be a whole number from 0",
-    "tool_wait_s": "must be a number of seconds from 0",
-    "tenant": "must be a whole number below 2^31",
-    "block_tokens": "must be one whole number from 1 in the whole file",
-    "block_ids": "must be whole numbers from 0 to 2^64 - 1, at most one of a block of the prompt",
-}
-_MOST = {"tenant": 2.0**31 - 1}
-_LEAST = {"input_tokens": 0, "output_tokens": 0, "turn": 0, "tool_wait_s": 0, "block_tokens": 1}
-_CLOCKS = {
-    "s": "must be a finite number of seconds",
-    "ms": "must be a finite number of milliseconds",
-    "utc": "must be a date and time such as 2023-11-16 18:17:03.9799600",
-}
-
-
-@dataclass
-class _Part:
-    """Values of a number of rows by column of the file, and the numbers of their lines."""
-
-    lines: Sequence[int]
-    columns: Mapping[str, Sequence[Any]]
-
-
-@dataclass
-class _Columns:
-    """The arrays of a trace as they grow."""
-
-    path: str
-    unit: str  # what a row is called
-    layout: TraceLayout
-    drop_empty: bool
-    parts: dict[str, list[npt.NDArray[Any]]] = field(default_factory=dict)
-    codes: dict[Any, int] = field(default_factory=dict)
-    block_tokens: int = 0
-    dropped: int = 0
-    last: tuple[float, Any] = (-np.inf, None)
-
-    def fault(self, line: int, name: str, value: object, legal: str) -> NoReturn:
-        column = self.layout.columns[name]
-        shown = repr(value)
-        if len(shown) > 80:
-            shown = f"{shown[:77]}..."
-        raise ScaleModelError(f"{self.path}: {self.unit} {line}: {column}={shown}: {legal}")
-
-    def _check(self, part: _Part, name: str, good: npt.NDArray[np.bool_], legal: str) -> None:
-        if not good.all():
-            row = int(np.argmin(good))
-            values = part.columns[self.layout.columns[name]]
-            value = values[row]
-            self.fault(part.lines[row], name, getattr(value, "as_py", lambda: value)(), legal)
-
-    def _numbers(self, part: _Part, name: str, legal: str) -> npt.NDArray[np.float64]:
-        values = part.columns[self.layout.columns[name]]
-        try:
-            if not set(map(type, values)) <= {int, float, str}:
-                raise ValueError
-            return np.fromiter(map(float, values), np.float64, len(values))
-        except (ValueError, TypeError, OverflowError):
-            for line, value in zip(part.lines, values, strict=True):
-                try:
-                    if isinstance(value, bool):
-                        raise ValueError
-                    float(value)
-                except (ValueError, TypeError, OverflowError):
-                    self.fault(line, name, value, legal)
-            raise ScaleModelError(f"{self.path}: {name}: {legal}") from None
-
-    def _whole(self, part: _Part, name: str) -> npt.NDArray[np.float64]:
-        found = self._numbers(part, name, _LEGAL[name])
-        least = _LEAST.get(name, -(2.0**53))
-        most = _MOST.get(name, 2.0**53)
-        good = np.isfinite(found) & (found >= max(least, -most)) & (found <= most)
-        if name != "tool_wait_s":
-            good &= found == np.floor(found)
-        self._check(part, name, good, _LEGAL[name])
-        return found
-
-    def _arrivals(self, part: _Part) -> npt.NDArray[np.float64]:
-        clock = self.layout.clock
-        legal = _CLOCKS[clock]
-        if clock == "utc":
-            found = self._dates(part, legal)
-        else:
-            found = self._numbers(part, "arrival_s", legal)
-            self._check(part, "arrival_s", np.isfinite(found), legal)
-            if clock == "ms":
-                found = found / _MS_PER_S
-        before = np.concatenate([[self.last[0]], found[:-1]])
-        values = part.columns[self.layout.columns["arrival_s"]]
-        back = found < before
-        if back.any():
-            row = int(np.argmax(back))
-            above = values[row - 1] if row else self.last[1]
-            legal = f"must not lie before {above} of the request above it; sort the rows by time"
-            self._check(part, "arrival_s", ~back, legal)
-        if found.size:
-            self.last = (float(found[-1]), values[-1])
-        return found
-
-    def _dates(self, part: _Part, legal: str) -> npt.NDArray[np.float64]:
-        """Seconds since the first request of the file."""
-        values = part.columns[self.layout.columns["arrival_s"]]
-        texts = [str(value).strip().removesuffix("+00:00").removesuffix("Z") for value in values]
-        # Other zones than UTC, which numpy takes with a warning, are no dates here.
-        shape = np.fromiter((_DATE.fullmatch(text) is not None for text in texts), bool, len(texts))
-        self._check(part, "arrival_s", shape, legal)
-        try:
-            times = np.array(texts, dtype="datetime64[ns]")
-        except ValueError:
-            for line, text, value in zip(part.lines, texts, values, strict=True):
-                try:
-                    np.datetime64(text, "ns")
-                except ValueError:
-                    self.fault(line, "arrival_s", value, legal)
-            raise ScaleModelError(f"{self.path}: arrival_s: {legal}") from None
-        if "origin" not in self.codes:
-            self.codes["origin"] = int(times[0].astype(np.int64))
-        return np.asarray((times.astype(np.int64) - self.codes["origin"]) / _NS_PER_S)
-
-    def _sessions(self, part: _Part) -> npt.NDArray[np.int64]:
-        """Names of sessions as numbers; a request without one has a session of its own."""
-        found = []
-        for line, name in zip(
-            part.lines, part.columns[self.layout.columns["session"]], strict=True
-        ):
-            key = ("row", line) if name in ("", None) else ("name", str(name))
-            found.append(self.codes.setdefault(key, len(self.codes)))
-        return np.array(found, dtype=np.int64)
-
-    def _blocks(self, part: _Part, prompts: npt.NDArray[np.float64]) -> tuple[Any, Any]:
-        """Numbers of blocks of each request, and the blocks themselves."""
-        rows = part.columns[self.layout.columns["block_ids"]]
-        name = "block_ids"
-        if isinstance(rows[0], str):
-            try:
-                rows = [[int(word) for word in row.split()] for row in rows]
-            except (ValueError, AttributeError):
-                rows = [row.split() for row in rows]
-        try:
-            flat = list(itertools.chain.from_iterable(rows))
-            if not set(map(type, flat)) <= {int}:
-                raise ValueError
-            ids = np.array(flat, dtype=np.uint64)
-        except (ValueError, TypeError, OverflowError):
-            for line, row in zip(part.lines, rows, strict=True):
-                if not isinstance(row, list) or not all(
-                    type(block) is int and 0 <= block < 2**64 for block in row
-                ):
-                    self.fault(line, name, row, _LEGAL[name])
-            raise
-        sizes = np.array([len(row) for row in rows], dtype=np.int64)
-        tokens = self.block_tokens
-        self._check(part, name, sizes <= -(-prompts // max(1, tokens)), _LEGAL[name])
-        return sizes, ids
-
-    def _tokens_of_a_block(self, part: _Part) -> None:
-        if self.layout.block_tokens:
-            self.block_tokens = self.layout.block_tokens
-            return
-        if self.layout.columns["block_tokens"] not in part.columns:
-            line, column = part.lines[0], self.layout.columns["block_tokens"]
-            raise ScaleModelError(
-                f"{self.path}: {self.unit} {line}: column {column} missing: must say how many "
-                "tokens each of block_ids stands for"
-            )
-        found = self._whole(part, "block_tokens")
-        self.block_tokens = self.block_tokens or int(found[0])
-        self._check(part, "block_tokens", found == self.block_tokens, _LEGAL["block_tokens"])
-
-    def add(self, part: _Part) -> None:
-        """Checks rows and appends them."""
-        there = {name for name, column in self.layout.columns.items() if column in part.columns}
-        found: dict[str, npt.NDArray[Any]] = {"arrival_s": self._arrivals(part)}
-        for name in ("input_tokens", "output_tokens", "turn", "tool_wait_s", "tenant"):
-            if name in there:
-                found[name] = self._whole(part, name)
-        kept = (found["input_tokens"] > 0) & (found["output_tokens"] > 0)
-        if not self.drop_empty:
-            for name in ("input_tokens", "output_tokens"):
-                legal = f"{_TOKENS} (drop_empty=True leaves out requests that failed)"
-                self._check(part, name, found[name] > 0, legal)
-        if "session" in there:
-            named = self.layout.name != "scalemodel"
-            found["session"] = self._sessions(part) if named else self._whole(part, "session")
-        if "block_ids" in there:
-            self._tokens_of_a_block(part)
-            sizes, ids = self._blocks(part, found["input_tokens"])
-            self.parts.setdefault("block_ids", []).append(ids[np.repeat(kept, sizes)])
-            found["block_sizes"] = sizes
-        self.dropped += int((~kept).sum())
-        for name, column in found.items():
-            self.parts.setdefault(name, []).append(column[kept])
-
-    def trace(self) -> Trace:
-        """The trace of all that was added."""
-        kinds: dict[str, Any] = {"session": np.int64, "turn": np.int64, "tenant": np.int32}
-        kinds |= {"block_sizes": np.int64, "block_ids": np.uint64}
-        whole: dict[str, Any] = {
-            name: stacked(self.parts.pop(name), kinds.get(name, float)) for name in [*self.parts]
-        }
-        if not whole or not whole["arrival_s"].size:
-            raise ScaleModelError(f"{self.path}: no request: must hold one at least")
-        if "block_sizes" in whole:
-            sizes = whole.pop("block_sizes")
-            whole["block_offsets"] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-            whole["block_tokens"] = self.block_tokens
-        return Trace(**whole, dropped=self.dropped)
 
 
 # ----------------------------------------------------------------------------------- text by lines
@@ -345,11 +126,11 @@ def _json_parts(path: str, parts: Iterator[tuple[int, list[str]]], asked: str | 
                 columns[column] = [row[column] for row in rows]
             except KeyError:
                 place = next(i for i, row in enumerate(rows) if column not in row)
-                legal = _LEGAL.get(name, "must be a time")
+                legal = LEGAL.get(name, "must be a time")
                 raise ScaleModelError(
                     f"{path}: line {numbers[place]}: {column} missing: {legal}"
                 ) from None
-        yield _Part(numbers, columns)
+        yield TracePart(numbers, columns)
 
 
 def _csv_rows(path: str, first: int, lines: list[str]) -> list[list[str]]:
@@ -380,7 +161,7 @@ def _csv_parts(path: str, parts: Iterator[tuple[int, list[str]]], asked: str | N
             if '"' not in text and "\r" not in text.replace("\r,", ",").removesuffix("\r"):
                 flat = text.replace("\r,", ",").removesuffix("\r").split(",")
                 columns = {column: flat[at::width] for column, at in wanted.items()}
-                yield _Part(range(first, first + len(lines)), columns)
+                yield TracePart(range(first, first + len(lines)), columns)
                 continue
         rows = _csv_rows(path, first, lines)
         numbers = [first + place for place, row in enumerate(rows) if row]
@@ -406,7 +187,7 @@ def _csv_parts(path: str, parts: Iterator[tuple[int, list[str]]], asked: str | N
                 )
         if rows:
             cells = list(zip(*rows, strict=True))
-            yield _Part(numbers, {column: list(cells[at]) for column, at in wanted.items()})
+            yield TracePart(numbers, {column: list(cells[at]) for column, at in wanted.items()})
 
 
 def _parquet_parts(path: str, asked: str | None) -> Any:
@@ -421,7 +202,7 @@ def _parquet_parts(path: str, asked: str | None) -> Any:
         for batch in file.iter_batches(_PARQUET_ROWS, columns=known):
             if batch.num_rows:
                 columns = {c: batch.column(c).to_pylist() for c in known}
-                yield _Part(range(first, first + batch.num_rows), columns)
+                yield TracePart(range(first, first + batch.num_rows), columns)
             first += batch.num_rows
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ScaleModelError(
@@ -500,7 +281,7 @@ def read_trace(
         raise ScaleModelError(f"{name}: no request: must hold one at least")
     unit = "row" if Path(name).suffix.lower() == ".parquet" else "line"
     drop = layout.drop_empty if drop_empty is None else drop_empty
-    columns = _Columns(name, unit, layout, drop)
+    columns = TraceColumns(name, unit, layout, drop)
     for part in parts:
         columns.add(part)
     return columns.trace()

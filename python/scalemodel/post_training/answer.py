@@ -1,0 +1,159 @@
+"""What a step of reinforcement learning takes: the answer of `estimate_rl`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import scalemodel._core as _core
+from scalemodel.base.text import time_text
+from scalemodel.estimator.estimate import Estimate
+from scalemodel.post_training.task import Rl
+from scalemodel.serving.serve import Serving
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, repr=False)
+class RlEstimate:
+    """What a step takes, phase by phase. Made by `estimate_rl`.
+
+    Attributes
+    ----------
+    task : Rl
+    colocated : bool
+        Whether the same accelerators generate and train.
+    staleness : int
+        Steps that the policy may be older than the weights it trains.
+    accelerators : int
+        Of both pools.
+    phases : RlPhases
+        Seconds of each, infinite where the step cannot run: generation, log-probabilities of policy
+        and reference, the critic's scores, all optimizer steps, new weights, sleeping and waking.
+    step_time_s : float
+        Of a whole step: the sum where one phase waits for the other, else the longer of both pools
+        with the new weights.
+    rollout_period_s : float
+        Of the pool that generates from step to step: less than its phase where staleness lets
+        several batches be under way.
+    training, serving : Estimate, Serving
+        One optimizer step, and one replica of the engine.
+    critic : Estimate or None
+        One optimizer step of the critic.
+    rollout_memory_bytes : float
+        Of an accelerator of the engine, by its share of memory.
+    verdict, reason : str
+        ``"ok"``, or what stands in the way and where. Numbers of a training step that does not fit
+        are filled all the same.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Rl(prompts=16, generations=16, prompt_tokens=128, generated_tokens=800,
+    ...              limit_tokens=4096)
+    >>> step = sm.estimate_rl("llama3_8b", "dgx_h100", task, sm.Strategy(tp=2, recompute="full"))
+    >>> step.verdict, 0.2 < step.phases.rollout_s / step.step_time_s < 0.9
+    ('ok', True)
+    """
+
+    task: Rl
+    colocated: bool
+    staleness: int
+    accelerators: int
+    phases: _core.RlPhases
+    step_time_s: float
+    rollout_period_s: float
+    training: Estimate
+    serving: Serving
+    rollout_memory_bytes: float
+    verdict: str
+    reason: str = ""
+    critic: Estimate | None = None
+
+    @property
+    def train_memory_bytes(self) -> float:
+        """Of the fullest accelerator that trains, with the states of a critic.
+
+        A reference and a reward model wait on the host between their passes (NVIDIA-NeMo/RL, verl:
+        weights of frozen models are offloaded).
+        """
+        critic = None if self.critic is None else self.critic.core
+        return _core.learning_memory_bytes(self.training.core, critic)
+
+    @property
+    def samples_per_s(self) -> float:
+        """Answers trained on, a second."""
+        return self.task.sequences / self.step_time_s
+
+    @property
+    def tokens_per_s_per_accelerator(self) -> float:
+        """Tokens of prompts and answers a second, over the accelerators of both pools."""
+        return self.samples_per_s * self.task.mean_length() / self.accelerators
+
+    def breakdown(self) -> pd.DataFrame:
+        """Phases in order: phase, pool, time_s. Pools that run beside each other overlap."""
+        import pandas as pd
+
+        pools = ("rollout", *6 * ("training",), "both", "both")
+        rows = [
+            (name.removesuffix("_s"), "both" if self.colocated else pool, seconds)
+            for (name, seconds), pool in zip(self.phases.to_dict().items(), pools, strict=True)
+        ]
+        return pd.DataFrame(rows, columns=["phase", "pool", "time_s"])
+
+    def timeline(self) -> pd.DataFrame:
+        """Phases that take time: phase, pool, start_s, duration_s of one step in a steady state.
+
+        Generation lasts as long as its pool is busy from step to step.
+        """
+        frame = self.breakdown().rename(columns={"time_s": "duration_s"})
+        starts = _core.rl_starts_s(self.phases, self.rollout_period_s, self.staleness)
+        frame.insert(2, "start_s", starts)
+        frame.loc[0, "duration_s"] = self.rollout_period_s
+        return frame[frame.duration_s > 0].reset_index(drop=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """One flat row: verdict, step, phases and memory; None where the step cannot run."""
+        row = {
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "colocated": self.colocated,
+            "staleness": self.staleness,
+            "accelerators": self.accelerators,
+            "step_time_s": self.step_time_s,
+            "samples_per_s": self.samples_per_s,
+            **self.phases.to_dict(),
+            "rollout_period_s": self.rollout_period_s,
+            "rollout_memory_bytes": self.rollout_memory_bytes,
+            "train_memory_bytes": self.train_memory_bytes,
+        }
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in row.items()
+        }
+
+    def memory(self) -> pd.DataFrame:
+        """Memory of the fullest accelerator: phase, memory_bytes, capacity_bytes, fits."""
+        import pandas as pd
+
+        capacity = float(self.training.memory_capacity_bytes)
+        rows = [
+            ("rollout", self.rollout_memory_bytes, capacity),
+            ("train", self.train_memory_bytes, capacity),
+        ]
+        frame = pd.DataFrame(rows, columns=["phase", "memory_bytes", "capacity_bytes"])
+        frame["fits"] = frame.memory_bytes <= frame.capacity_bytes
+        return frame
+
+    def __repr__(self) -> str:
+        if not math.isfinite(self.step_time_s):
+            return f"RlEstimate({self.verdict}: {self.reason})"
+        parts = ", ".join(
+            f"{name.removesuffix('_s')} {time_text(seconds)}"
+            for name, seconds in self.phases.to_dict().items()
+            if seconds > 0
+        )
+        said = "" if self.verdict == "ok" else f"{self.verdict}, {self.reason}: "
+        return f"RlEstimate({said}step {time_text(self.step_time_s)}: {parts})"
