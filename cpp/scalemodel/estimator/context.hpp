@@ -32,6 +32,17 @@ struct StepContext {
   const Task& task() const { return tables.task(); }
 };
 
+/// Goes over to the shards of a strategy that shares the rest of the context.
+inline void set_shards(StepContext& c, const Strategy& strategy, const Degrees& degrees) {
+  c.strategy = strategy;
+  c.strategy.sharding = meant_sharding(strategy.sharding, degrees.shard, degrees.dp * degrees.cp);
+  c.degrees = degrees;
+  c.groups =
+      data_parallel_groups(c.tables.cluster(), c.strategy, degrees, c.tables.model().routed());
+  const bool shares = c.groups.dense_shard_ranks > 1 || c.groups.expert_shard_ranks > 1;
+  c.gathered = c.weights_sharded = gathers_parameters(c.strategy.sharding) && shares;
+}
+
 inline StepContext make_context(const Tables& tables, const Strategy& strategy,
                                 const Degrees& degrees, const Cell& cell,
                                 const StageLayout& stages) {
@@ -53,10 +64,7 @@ inline StepContext make_context(const Tables& tables, const Strategy& strategy,
       .weights_sharded = false,
       .free_host = false,
   };
-  c.strategy.sharding = meant_sharding(strategy.sharding, degrees.shard, degrees.dp * degrees.cp);
-  c.groups = data_parallel_groups(tables.cluster(), c.strategy, degrees, tables.model().routed());
-  const bool shares = c.groups.dense_shard_ranks > 1 || c.groups.expert_shard_ranks > 1;
-  c.gathered = c.weights_sharded = gathers_parameters(c.strategy.sharding) && shares;
+  set_shards(c, strategy, degrees);
   return c;
 }
 

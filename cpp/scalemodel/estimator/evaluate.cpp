@@ -4,11 +4,9 @@
 
 #include "scalemodel/economics/step.hpp"
 #include "scalemodel/estimator/estimate.hpp"
-#include "scalemodel/estimator/part_traffic.hpp"
-#include "scalemodel/estimator/pass_times.hpp"
 #include "scalemodel/estimator/sibling_evaluator.hpp"
 #include "scalemodel/estimator/stage_memory.hpp"
-#include "scalemodel/estimator/step_traffic.hpp"
+#include "scalemodel/estimator/step_passes.hpp"
 #include "scalemodel/estimator/stragglers.hpp"
 #include "scalemodel/power/phases.hpp"
 
@@ -32,8 +30,7 @@ void set_memory(Estimate& estimate, const MemoryByKind& memory, const MemoryPoli
   estimate.fullest_stage = stage;
 }
 
-void set_utilisation(Estimate& estimate, const StepContext& c) {
-  const Task& task = c.task();
+StepFlop step_flop(const StepContext& c) {
   const ModelFlop& flop = c.tables.flop();
   const double sequences = c.degrees.dp * c.degrees.micro_batches * c.degrees.micro_batch;
   // Backward: input and weight gradients; frozen weights need no weight gradient.
@@ -50,12 +47,17 @@ void set_utilisation(Estimate& estimate, const StepContext& c) {
                    : std::min(1.0, c.strategy.recompute_layers / per_rank);
   }
   const Flop again = c.strategy.recompute == Recompute::full ? flop.layers : flop.attention;
-  const Flop hardware = model + (sequences * repeated) * again;
+  return {model, model + (sequences * repeated) * again, sequences * c.task().sequence};
+}
+
+void set_utilisation(Estimate& estimate, const StepContext& c) {
+  const auto make = [&] { return step_flop(c); };
+  const StepFlop flop = c.shared != nullptr ? c.shared->flop.get(0, make) : make();
   const Flop peak = (estimate.step_time * static_cast<double>(c.cluster().accelerators)) *
                     c.cluster().accelerator.peak_of(c.conditions.precision);
-  estimate.mfu_fraction = model / peak;
-  estimate.hfu_fraction = hardware / peak;
-  estimate.tokens_per_s = sequences * task.sequence / (estimate.step_time / (1 * unit::s));
+  estimate.mfu_fraction = flop.model / peak;
+  estimate.hfu_fraction = flop.hardware / peak;
+  estimate.tokens_per_s = flop.tokens / (estimate.step_time / (1 * unit::s));
 }
 
 void set_energy_and_cost(Estimate& e, const StepContext& c) {
@@ -90,218 +92,129 @@ constexpr double kBoundMargin = 1 - 1e-9;
 /// A step and its busy time are sums of as many terms as it has passes.
 constexpr double kSumRounding = 1e-12;
 
-/// Time and memory of what a step does to parameters and their states. Sets the verdict.
-void set_states(const StepContext& c, Estimate& e) {
-  Bytes peak{-1};
-  for (const StageClass& stage : c.stages.classes) {
-    const StageParameters parameters = stage_parameters(c, stage);
-    e.optimizer = max(e.optimizer, optimizer_time(c, stage, parameters));
-    e.exposed_offload = max(e.exposed_offload, optimizer_transfer(c, stage, parameters));
-    const MemoryByKind memory = stage_memory(c, stage, parameters);
-    const Bytes allocated = memory.allocated() + memory.fragments(c.stack());
-    if (allocated > peak) {
-      peak = allocated;
-      set_memory(e, memory, c.stack(), stage.first_index);
-    }
-    e.host_memory = max(e.host_memory, c.cluster().node_accelerators * memory.host);
+/// `number`: of the kind of stage.
+StageStates stage_states(const StepContext& c, std::size_t number) {
+  const StageClass& stage = c.stages.classes[number];
+  const StageParameters parameters = stage_parameters(c, stage);
+  const auto passing = [&] { return passing_memory(c, stage); };
+  const bool kept = c.shared != nullptr && number < SharedTerms::kMaxStages;
+  return {resident_memory(c, stage, parameters,
+                          kept ? c.shared->passing.get(number, passing) : passing()),
+          optimizer_time(c, stage, parameters), optimizer_transfer(c, stage, parameters)};
+}
+
+/// Adds what a stage of these states does to parameters. `peak`: allocated on the stages before.
+void add_stage_states(const StepContext& c, const StageClass& stage, const StageStates& states,
+                      Estimate& e, Bytes& peak) {
+  e.optimizer = max(e.optimizer, states.update);
+  if (c.strategy.offload_optimizer) e.exposed_offload = max(e.exposed_offload, states.transfer);
+  const MemoryByKind memory = states.memory.offloaded(c.strategy);
+  const Bytes allocated = memory.allocated() + memory.fragments(c.stack());
+  if (allocated > peak) {
+    peak = allocated;
+    set_memory(e, memory, c.stack(), stage.first_index);
   }
-  if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;
-  if (e.host_memory > c.cluster().host_memory) e.verdict = Reason::offload;
+  e.host_memory = max(e.host_memory, c.cluster().node_accelerators * memory.host);
 }
 
-/// One stage with the embedding, one with the head and one with neither.
-struct StagesWithEnds {
-  StagePasses first, last, inner;
-};
-
-/// Passes of layers and ends, where all layers are of one kind, from stages with and without ends.
-/// Two stages have both an end: a layer takes its share of the one whose end takes less of it, but
-/// leaves nothing of the other less than nothing.
-PipelineTimes times_of_stages(const StepContext& c, const StagesWithEnds& all) {
-  PipelineTimes times;
-  PartTimes& layer = times.parts[0];
-  const auto take_from = [&](const StagePasses& passes) {
-    layer = passes.times.share(passes.of_layers / passes.layers);
-  };
-  if (all.inner.layers > 0) {
-    take_from(all.inner);
-  } else {
-    const bool first = all.first.of_layers >= all.last.of_layers;
-    take_from(first ? all.first : all.last);
-    const StagePasses& other = first ? all.last : all.first;
-    for (std::size_t time = 0; time < kGathering; ++time) {
-      layer[time] = min(layer[time], other.times[time] / other.layers);
-    }
-  }
-  times.parts[kEmbeddingPart] = all.first.times.plus(layer, -all.first.layers).share(1);
-  times.parts[kHeadPart] = all.last.times.plus(layer, -all.last.layers).share(1);
-  times.hop = hop_time(c);
-  return times;
-}
-
-/// How long before its end a pair of DualPipe hands on what it made: the last layer's backward pass
-/// hides what is sent.
-Seconds handed_on_early(const StepContext& c, const StageClass& stage,
-                        std::array<GatherTimes, kMaxLayerKinds>& gathers) {
-  if (!c.stages.mirrored || !transfers_overlap(c)) return Seconds{};
-  const StageCost cost = stage_cost(c, stage.without_ends(), gathers);
-  // A micro-batch passes one of the stage's two chunks.
-  const double layers = std::max(1.0, 0.5 * stage.total_layers());
-  return (cost.backward.compute + cost.recompute.compute) / layers;
-}
-
-/// Whether stages without and with ends tell what layers and ends take.
-bool tells_ends(const StepContext& c) {
-  // Gradients that every chunk reduces for itself hide under no other chunk; those of one replica
-  // are not reduced.
-  const bool alone = c.groups.dense_ranks == 1 && c.groups.expert_ranks == 1;
-  const bool whole = c.degrees.vpp == 1 || c.strategy.sharding != Sharding::zero2 || alone;
-  return whole && c.tables.model().kinds.size() == 1 && !c.stages.mirrored;
-}
-
-bool waits_for_stages(const StepContext& c) {
-  return c.stages.paths != nullptr && c.pipeline != PipelineBound::busiest_stage;
-}
-
-/// Goes through the stages.
-void run_stages(const StepContext& c, PipelinePasses& all) {
-  const double overlap_slowdown = c.stack().contention;
-  std::array<GatherTimes, kMaxLayerKinds> gathers{};
-  if (c.gathered) gathers = layer_gather_times(c);
-  const bool waits = waits_for_stages(c), by_ends = waits && tells_ends(c);
-  StagesWithEnds ends;
-  double most_sent = -1;
-  all.slowest_class = nullptr;
-  all.least_compute = Seconds{kInfinity};
-  for (const StageClass& stage : c.stages.classes) {
-    const StageCost cost = stage_cost(c, stage, gathers);
-    const Seconds busy = cost.busy(overlap_slowdown);
-    all.least_compute = min(all.least_compute, cost.passes().compute);
-    if (by_ends) {
-      StagePasses& kept = stage.head ? ends.last : stage.embedding ? ends.first : ends.inner;
-      kept = {part_times(c, cost, 1), stage.total_layers(), 1 - cost.ends / busy};
-    }
-    // The busiest stage paces the others, however few its micro-batches are; of equals the one that
-    // sends most once per step.
-    const double sent = cost.trainable_dense + cost.trainable_expert;
-    if (all.slowest_class == nullptr || busy > all.busy || (busy == all.busy && sent > most_sent)) {
-      most_sent = sent;
-      all.busy = busy;
-      all.slowest = cost;
-      all.slowest_class = &stage;
-    }
-  }
-  if (!waits) return;
-  all.times = ends.first.layers > 0 && ends.last.layers > 0
-                  ? times_of_stages(c, ends)
-                  : pipeline_times(c, *all.slowest_class, gathers);
-  all.times.early = handed_on_early(c, *all.slowest_class, gathers);
-}
-
-/// From the first pass, or the gathering of its parameters, to the end of the last one and of the
-/// reduction of its gradients.
-PipelineDuration critical_path(const StepContext& c, const PipelinePasses& all,
-                               const StepTraffic& traffic) {
-  if (c.pipeline == PipelineBound::one_stage) {
-    return c.stages.paths->at_least(all.times, c.degrees.micro_batches, all.busy);
-  }
-  PipelineTimes times = all.times;
-  set_traffic(c, all, traffic, times);
-  return c.stages.paths->duration(times, c.degrees.micro_batches, all.busy,
-                                  c.shared != nullptr ? &c.shared->durations : nullptr);
-}
-
-/// Whether passes hide no traffic but that of their layers.
-bool passes_alone(const StepContext& c) {
-  const Strategy& s = c.strategy;
-  return !c.gathered && s.sharding != Sharding::zero2 &&
-         (c.free_host || (!s.offload_weights && !s.offload_activations));
-}
-
-StepPasses times_of(const StepContext& c, const PipelinePasses& all) {
-  StepPasses step{all.slowest, all.busy, all.least_compute, {}, {}};
-  step.traffic = step_traffic(c, *all.slowest_class, all.slowest);
-  if (waits_for_stages(c)) step.lasts = critical_path(c, all, step.traffic);
-  return step;
-}
-
-/// What strategies share is worked out for the first of them.
-StepPasses step_times(const StepContext& c) {
-  SharedTerms* shared = c.shared;
-  if (shared == nullptr || !passes_alone(c)) {
-    PipelinePasses all;
-    run_stages(c, all);
-    return times_of(c, all);
-  }
-  if (!shared->has_alone) run_stages(c, shared->alone);
-  shared->has_alone = true;
-  return times_of(c, shared->alone);
-}
-
-/// What takes time while the micro-batches pass and between the first and the last of them.
-void set_step_time(const StepContext& c, const StepPasses& step, Estimate& e) {
-  const double overlap_slowdown = c.stack().contention;
-  const Degrees& d = c.degrees;
-  const StageCost& slowest = step.slowest;
-  const StepTraffic& traffic = step.traffic;
-  const double m = d.micro_batches;
-  const Phase passes = slowest.passes();
-  e.compute = m * (passes.compute + overlap_slowdown * slowest.hidden()) +
-              overlap_slowdown * traffic.hidden;
-  e.exposed_tp = m * passes.tp;
-  e.exposed_cp = m * passes.cp;
-  // What only pairs hide is exposed by passes without a partner.
-  const double alone = c.stages.mirrored ? unpaired_passes(d.pp) : 0;
-  const Seconds unpaired_ep = alone * (slowest.paired_forward + slowest.paired_backward);
-  e.compute = e.compute - overlap_slowdown * unpaired_ep;
-  e.exposed_ep = m * passes.ep + unpaired_ep;
-  e.exposed_offload += m * slowest.offload_exposed;
-  e.exposed_dp = m * slowest.gather_exposed + traffic.at_ends;
-  if (c.stages.pp == 1) {
-    e.exposed_dp += c.gathered ? Seconds{} : traffic.gather + traffic.reduce - traffic.hidden;
-  } else {
-    const Seconds busy = m * step.busy + (1 - overlap_slowdown) * unpaired_ep;
-    const Seconds idle = step.lasts.passes - busy;
-    e.bubble = idle > kSumRounding * busy ? idle : Seconds{};
-    e.exposed_pp = step.lasts.hops;
-    e.exposed_dp += step.lasts.traffic;
-  }
-  e.bubble += ((d.pp - 1) * overlap_slowdown) * traffic.drain_hidden;
-  const Straggling late = expected_straggling(c.stack().kernel_spread, d, c.gathered);
-  e.bubble += (late.stage * (passes.compute / step.busy)) * e.bubble;
-  e.compute += (m * late.anywhere) * passes.compute;
-  e.overhead = c.stack().step_overhead;
-  e.hidden = max(Seconds{}, m * slowest.hidden() - unpaired_ep + traffic.hidden);
-  e.step_time = e.compute + e.exposed_tp + e.exposed_cp + e.exposed_ep + e.exposed_pp +
-                e.exposed_dp + e.exposed_offload + e.bubble + e.optimizer + e.overhead;
-  e.micro_batches = m;
-}
-
+/// Time and memory of what a step does to parameters and their states, and the verdict.
 Estimate states_of(const StepContext& c) {
   Estimate e;
   e.dp = c.degrees.dp;
   e.memory_capacity = c.cluster().accelerator.memory_capacity;
-  set_states(c, e);
+  Bytes peak{-1};
+  const std::size_t stages = c.stages.classes.size();
+  const bool kept = c.shared != nullptr && stages <= SharedTerms::kMaxStages;
+  // Shards of master weights are moved with the weights, not with the optimizer.
+  const bool apart = c.strategy.offload_weights && keeps_masters_only(c);
+  const std::size_t first = apart ? SharedTerms::kMaxStages : 0;
+  for (std::size_t number = 0; number < stages; ++number) {
+    const auto make = [&] { return stage_states(c, number); };
+    const StageClass& stage = c.stages.classes[number];
+    if (kept) {
+      add_stage_states(c, stage, c.shared->stage_states.get(first + number, make), e, peak);
+    } else {
+      add_stage_states(c, stage, make(), e, peak);
+    }
+  }
+  if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;
+  if (e.host_memory > c.cluster().host_memory) e.verdict = Reason::offload;
   return e;
+}
+
+/// What takes time while the micro-batches pass and between the first and the last of them.
+TimesByCause times_by_cause(const StepContext& c, PipelinePasses& pipeline) {
+  const StepPasses step = step_passes(c, pipeline);
+  const double overlap_slowdown = c.stack().contention;
+  const Degrees& d = c.degrees;
+  const StageCost& slowest = pipeline.slowest;
+  const StepTraffic& traffic = step.traffic;
+  const double m = d.micro_batches;
+  const Phase passes = slowest.passes();
+  TimesByCause t;
+  t.compute = m * (passes.compute + overlap_slowdown * slowest.hidden()) +
+              overlap_slowdown * traffic.hidden;
+  t.exposed_tp = m * passes.tp;
+  t.exposed_cp = m * passes.cp;
+  // What only pairs hide is exposed by passes without a partner.
+  const double alone = c.stages.mirrored ? unpaired_passes(d.pp) : 0;
+  const Seconds unpaired_ep = alone * (slowest.paired_forward + slowest.paired_backward);
+  t.compute = t.compute - overlap_slowdown * unpaired_ep;
+  t.exposed_ep = m * passes.ep + unpaired_ep;
+  t.exposed_offload = m * slowest.offload_exposed;
+  t.exposed_dp = m * slowest.gather_exposed + traffic.at_ends;
+  if (c.stages.pp == 1) {
+    t.exposed_dp += c.gathered ? Seconds{} : traffic.gather + traffic.reduce - traffic.hidden;
+  } else {
+    const Seconds busy = m * pipeline.busy + (1 - overlap_slowdown) * unpaired_ep;
+    const Seconds idle = step.lasts.passes - busy;
+    t.bubble = idle > kSumRounding * busy ? idle : Seconds{};
+    t.exposed_pp = step.lasts.hops;
+    t.exposed_dp += step.lasts.traffic;
+  }
+  t.bubble += ((d.pp - 1) * overlap_slowdown) * traffic.drain_hidden;
+  const Straggling late = expected_straggling(c.stack().kernel_spread, d, c.gathered);
+  t.bubble += (late.stage * (passes.compute / pipeline.busy)) * t.bubble;
+  t.compute += (m * late.anywhere) * passes.compute;
+  t.hidden = max(Seconds{}, m * slowest.hidden() - unpaired_ep + traffic.hidden);
+  return t;
+}
+
+TimesByCause times_by_cause(const StepContext& c) {
+  return with_passes(c, [&](PipelinePasses& passes) { return times_by_cause(c, passes); });
+}
+
+/// Completes the time of a step whose states are known.
+void set_step_time(Estimate& e, const StepContext& c, const TimesByCause& t) {
+  e.compute = t.compute;
+  e.exposed_tp = t.exposed_tp;
+  e.exposed_cp = t.exposed_cp;
+  e.exposed_ep = t.exposed_ep;
+  e.exposed_pp = t.exposed_pp;
+  e.exposed_dp = t.exposed_dp;
+  e.exposed_offload += t.exposed_offload;
+  e.bubble = t.bubble;
+  e.hidden = t.hidden;
+  e.overhead = c.stack().step_overhead;
+  e.step_time = e.compute + e.exposed_tp + e.exposed_cp + e.exposed_ep + e.exposed_pp +
+                e.exposed_dp + e.exposed_offload + e.bubble + e.optimizer + e.overhead;
+  e.micro_batches = c.degrees.micro_batches;
 }
 
 /// Whether every rate that a step needs is stated for certain.
 bool rates_stated(const StepContext& c) { return c.tables.rates_stated() && c.cell.timed; }
 
-Estimate estimate_of(const StepContext& c, Asked asked) {
-  Estimate e = states_of(c);
-  if (asked == Asked::times_that_fit && e.verdict != Reason::ok && rates_stated(c)) return e;
-  if (c.shared == nullptr) {
-    set_step_time(c, step_times(c), e);
-  } else {
-    if (!c.shared->has_step) c.shared->step = step_times(c);
-    c.shared->has_step = true;
-    set_step_time(c, c.shared->step, e);
-  }
+/// Whether nothing more is asked of a strategy of these states.
+bool is_enough(const StepContext& c, const Estimate& states, Asked asked) {
+  return asked == Asked::times_that_fit && states.verdict != Reason::ok && rates_stated(c);
+}
+
+/// Completes an estimate of which states are known.
+void complete(Estimate& e, const StepContext& c, const TimesByCause& times) {
+  set_step_time(e, c, times);
   set_utilisation(e, c);
   set_energy_and_cost(e, c);
   if (!is_finite(e)) e = without_rate(e);
-  return e;
 }
 
 /// Whether strategies differ at most in the offload of optimizer states, if they differ only in
@@ -331,7 +244,10 @@ Estimate evaluate(const Tables& tables, const Strategy& strategy) noexcept {
 
 Estimate evaluate(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
                   const Cell& cell, const StageLayout& stages) noexcept {
-  return estimate_of(make_context(tables, strategy, degrees, cell, stages), Asked::all);
+  const StepContext c = make_context(tables, strategy, degrees, cell, stages);
+  Estimate estimate = states_of(c);
+  complete(estimate, c, times_by_cause(c));
+  return estimate;
 }
 
 void SiblingEvaluator::start(const Tables& tables, const Cell& cell, const StageLayout& stages) {
@@ -342,21 +258,33 @@ void SiblingEvaluator::start(const Tables& tables, const Cell& cell, const Stage
   shared_.reset();
 }
 
-Estimate SiblingEvaluator::operator()(const Strategy& strategy, Asked asked) {
+const Estimate& SiblingEvaluator::operator()(const Strategy& strategy, Asked asked) {
   if (!context_ || !share_steps(last_, strategy)) shared_.has_step = false;
-  const bool same_groups = context_ && last_.sharding == strategy.sharding &&
+  const bool same_shards = context_ && last_.sharding == strategy.sharding &&
                            last_.shard_degree == strategy.shard_degree;
   last_ = strategy;
-  if (same_groups) {
+  if (same_shards) {
     const Sharding meant = context_->strategy.sharding;
     context_->strategy = strategy;
     context_->strategy.sharding = meant;
   } else {
     const Degrees degrees = resolve_degrees(strategy, tables_->cluster(), tables_->task());
-    context_.emplace(make_context(*tables_, strategy, degrees, *cell_, *stages_));
-    context_->shared = &shared_;
+    if (context_) {
+      set_shards(*context_, strategy, degrees);
+    } else {
+      context_.emplace(make_context(*tables_, strategy, degrees, *cell_, *stages_));
+      context_->shared = &shared_;
+    }
+    shared_.reset_shards();
   }
-  return estimate_of(*context_, asked);
+  const StepContext& c = *context_;
+  const Estimate& states = shared_.states.get(offloaded(strategy), [&] { return states_of(c); });
+  if (is_enough(c, states, asked)) return states;
+  if (!shared_.has_step) shared_.step = times_by_cause(c);
+  shared_.has_step = true;
+  estimate_ = states;
+  complete(estimate_, c, shared_.step);
+  return estimate_;
 }
 
 Estimate at_step_time(const Tables& tables, const Strategy& strategy, Estimate estimate,
@@ -406,13 +334,12 @@ Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degre
   bound.memory = kBoundMargin * bound.memory;
   bound.host_memory = Bytes{};
   bound.verdict = bound.memory > bound.memory_capacity ? Reason::out_of_memory : Reason::ok;
-  if (asked == Asked::times_that_fit && bound.verdict != Reason::ok && rates_stated(c))
-    return bound;
-  const StepPasses step = step_times(c);
-  set_step_time(c, step, bound);
+  if (is_enough(c, bound, asked)) return bound;
+  PipelinePasses passes = pipeline_passes(c);
+  set_step_time(bound, c, times_by_cause(c, passes));
   if (!std::isfinite(bound.step_time.base())) bound = without_rate(bound);
   bound.step_time = kBoundMargin * bound.step_time;
-  bound.compute = kBoundMargin * c.degrees.micro_batches * step.least_compute;
+  bound.compute = kBoundMargin * c.degrees.micro_batches * passes.least_compute;
   bound.exposed_tp = bound.exposed_cp = bound.exposed_ep = bound.exposed_pp = Seconds{};
   bound.exposed_dp = bound.exposed_offload = bound.optimizer = Seconds{};
   set_utilisation(bound, c);

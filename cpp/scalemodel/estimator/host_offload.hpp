@@ -23,10 +23,10 @@ inline void add_host_traffic(StageCost& cost, const StepContext& c, const StageC
   cost.backward.hidden += one_way - backward_exposed;
 }
 
-/// Offloaded optimizer states travel in and out of the accelerator once per step.
+/// Optimizer states that wait in host memory travel in and out of the accelerator once per step.
 inline Seconds optimizer_transfer(const StepContext& c, const StageClass& layers,
                                   const StageParameters& stage) {
-  if (c.free_host || !c.strategy.offload_optimizer) return Seconds{};
+  if (c.free_host) return Seconds{};
   return 2 * host_transfer_time(optimizer_states(c, layers, stage), c.cluster().accelerator);
 }
 

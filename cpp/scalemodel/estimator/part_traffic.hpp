@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "scalemodel/estimator/parameter_gathering.hpp"
 #include "scalemodel/estimator/shared_terms.hpp"
 
 namespace scalemodel {
@@ -27,11 +28,14 @@ inline Sent most_sent(const StepContext& c, double LayerCost::* trainable) {
   return most;
 }
 
-/// Every part's share of the gradients and parameters that the slowest stage sends once per step.
-/// Experts travel in groups of their own. How long takes what the slowest stage has none of, the
-/// stage that sends most of it tells.
-inline void set_traffic(const StepContext& c, const PipelinePasses& all, const StepTraffic& traffic,
-                        PipelineTimes& times) {
+/// Every part's share of the gradients and parameters that the slowest stage sends once per step,
+/// set in `all.times`. Experts travel in groups of their own. How long takes what the slowest stage
+/// has none of, the stage that sends most of it tells.
+inline void set_traffic(const StepContext& c, const StepTraffic& traffic, PipelinePasses& all) {
+  PipelineTimes& times = all.times;
+  for (PartTimes& part : times.parts) {
+    for (std::size_t time = kGathering; time < kPassTimes; ++time) part[time] = Seconds{};
+  }
   if (c.gathered) return;
   const StageCost& slowest = all.slowest;
   const double layers = std::max(1, all.slowest_class->total_layers());

@@ -3,10 +3,13 @@
 
 #include <array>
 #include <cstddef>
-#include <limits>
+#include <cstdint>
+#include <new>
+#include <type_traits>
 
+#include "scalemodel/estimator/estimate.hpp"
+#include "scalemodel/estimator/stage_memory.hpp"
 #include "scalemodel/estimator/stage_terms.hpp"
-#include "scalemodel/estimator/step_traffic.hpp"
 #include "scalemodel/schedule/critical_paths.hpp"
 
 namespace scalemodel {
@@ -24,25 +27,88 @@ struct PipelinePasses {
   Seconds busy;       ///< that it is with a micro-batch
   const StageClass* slowest_class = nullptr;
   Seconds least_compute{kInfinity};  ///< of a micro-batch on any stage
-  PipelineTimes times;               ///< without the traffic of a step; of several stages
+  PipelineTimes times;               ///< of several stages; their traffic is of the last step
+  QuietTimes quiet;                  ///< what they say of all micro-batches
 };
 
-/// What a step takes beside its optimizer.
+/// Traffic of gradients and parameters of one stage, hidden or not, once per step.
+struct ShardTraffic {
+  Seconds gather, reduce;
+};
+
+/// The same as a step feels it (not sharded layer by layer).
+struct StepTraffic : ShardTraffic {
+  bool hide_gather, hide_reduce;
+  Seconds at_ends;       ///< what the first and last layer of a step leave open, gathered by layer
+  Seconds hidden;        ///< under passes, which it slows
+  Seconds drain_hidden;  ///< under the last backward pass, for which the stage before waits
+};
+
+/// What the passes of a step take.
 struct StepPasses {
-  StageCost slowest;  ///< stage, with one micro-batch
-  Seconds busy, least_compute;
   StepTraffic traffic;
   PipelineDuration lasts;  ///< of several stages
+};
+
+/// Fields of `Estimate` that passes and traffic decide, without the update of the parameters.
+struct TimesByCause {
+  Seconds compute, exposed_tp, exposed_cp, exposed_ep, exposed_pp, exposed_dp, exposed_offload;
+  Seconds bubble, hidden;
+};
+
+/// What a stage does with parameters and their states.
+struct StageStates {
+  ResidentMemory memory;
+  Seconds update, transfer;  ///< transfer: of optimizer states from and to host memory
+};
+
+/// Work of a step in flop, for utilisation figures.
+struct StepFlop {
+  Flop model, hardware;  ///< hardware: with what is recomputed
+  double tokens = 0;
+};
+
+/// Values by a small number, each worked out when it is first asked for.
+template <class T, std::size_t count>
+class Once {
+ public:
+  template <class Make>
+  T& get(std::size_t number, const Make& make) {
+    const std::uint32_t bit = std::uint32_t{1} << number;
+    // In its place, not copied there.
+    if ((known_ & bit) == 0) ::new (&values_[number]) T(make());
+    known_ |= bit;
+    return values_[number];
+  }
+  void reset() { known_ = 0; }
+
+ private:
+  static_assert(count <= 32, "a bit per value");
+  static_assert(std::is_trivially_destructible_v<T>);
+  std::array<T, count> values_;
+  std::uint32_t known_ = 0;
 };
 
 /// Terms of strategies of one cell and pipeline that differ only in what `Freedom` speaks of.
 class SharedTerms {
  public:
+  /// Stages of different kinds that are kept apart; pipelines of more share less.
+  static constexpr std::size_t kMaxStages = 16;
+
   /// Forgets everything: other strategies follow.
   void reset() {
     stages_ = 0;
-    has_alone = has_step = false;
-    durations.reset();
+    alone.reset();
+    passing.reset();
+    flop.reset();
+    reset_shards();
+  }
+  /// Other shards follow.
+  void reset_shards() {
+    states.reset();
+    stage_states.reset();
+    traffic.reset();
+    has_step = false;
   }
 
   /// What `make` says of a stage, worked out once.
@@ -56,12 +122,20 @@ class SharedTerms {
     return known_[stages_++].cost;
   }
 
-  RecentDurations durations;
-  /// Passes without traffic of parameters, gradients and to host memory.
-  PipelinePasses alone;
-  bool has_alone = false;
+  /// Passes under which no traffic of parameters and gradients hides, by `offloaded_in_passes`.
+  Once<PipelinePasses, 4> alone;
+  /// Of a stage, by its kind.
+  Once<PassingMemory, kMaxStages> passing;
+  Once<StepFlop, 1> flop;
+  // Of these shards:
+  /// Memory and update, the only fields set, by `offloaded`.
+  Once<Estimate, 8> states;
+  /// By the stage's kind, the second half where master weights are in host memory.
+  Once<StageStates, 2 * kMaxStages> stage_states;
+  /// Of a stage, by its kind.
+  Once<ShardTraffic, kMaxStages> traffic;
   /// Of the last strategy; another one may differ in the offload of its optimizer states.
-  StepPasses step;
+  TimesByCause step;
   bool has_step = false;
 
  private:
@@ -74,8 +148,17 @@ class SharedTerms {
     StageClass stage;
     StageCost cost;
   };
-  std::array<Known, 16> known_;
+  std::array<Known, kMaxStages> known_;
   std::size_t stages_ = 0;
 };
+
+/// What waits in host memory between its uses in passes, a bit each.
+inline std::size_t offloaded_in_passes(const Strategy& s) {
+  return (s.offload_weights ? 1U : 0U) + (s.offload_activations ? 2U : 0U);
+}
+/// The same with optimizer states.
+inline std::size_t offloaded(const Strategy& s) {
+  return offloaded_in_passes(s) + (s.offload_optimizer ? 4U : 0U);
+}
 
 }  // namespace scalemodel

@@ -15,9 +15,9 @@ class SiblingEvaluator {
   /// Strategies of this cell and pipeline follow. All three must outlive them.
   void start(const Tables& tables, const Cell& cell, const StageLayout& stages);
 
-  /// Precondition: a legal strategy, which differs from those since `start` only as above. May
-  /// look for the critical paths of its pipeline.
-  Estimate operator()(const Strategy& strategy, Asked asked);
+  /// Valid until the next one. Precondition: a legal strategy, which differs from those since
+  /// `start` only as above. May look for the critical paths of its pipeline.
+  const Estimate& operator()(const Strategy& strategy, Asked asked);
 
  private:
   const Tables* tables_ = nullptr;
@@ -26,6 +26,7 @@ class SiblingEvaluator {
   std::optional<StepContext> context_;  ///< of the last strategy
   Strategy last_;
   SharedTerms shared_;
+  Estimate estimate_;  ///< of the last strategy, where more than its states was asked for
 };
 
 }  // namespace scalemodel

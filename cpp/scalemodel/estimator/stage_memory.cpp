@@ -53,8 +53,8 @@ void add_states(MemoryByKind& memory, const StepContext& c, const StageClass& st
   }
 }
 
-/// What micro-batches in flight save, and their number.
-double add_activations(MemoryByKind& memory, const StepContext& c, const StageClass& stage) {
+/// What micro-batches in flight save.
+void add_activations(PassingMemory& memory, const StepContext& c, const StageClass& stage) {
   const double share = c.stages.mirrored ? 0.5 : 1;
   const double held = in_flight(c.schedule, c.degrees.pp, c.degrees.vpp, stage.first_index,
                                 c.degrees.micro_batches) *
@@ -71,15 +71,15 @@ double add_activations(MemoryByKind& memory, const StepContext& c, const StageCl
         held * (c.strategy.sequence_parallel ? 1 : c.degrees.tp) * c.cell.boundary;
   }
   if (stage.head) memory.logits = heads(true) * c.cell.head.working;
-  return held;
+  memory.held = held;
 }
 
 /// What layers work in, one after the other.
-void add_working_sets(MemoryByKind& memory, const StepContext& c, const StageClass& stage) {
+void add_working_sets(PassingMemory& memory, const StepContext& c, const StageClass& stage) {
   const Strategy& s = c.strategy;
   const auto none = static_cast<std::size_t>(Recompute::none);
   const auto mode = static_cast<std::size_t>(s.recompute);
-  double widest_layer = 0, widest_trainable = 0, distinct = 0;
+  double distinct = 0;
   Bytes temporary;
   for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
     if (stage.layers[k] == 0) continue;
@@ -88,8 +88,6 @@ void add_working_sets(MemoryByKind& memory, const StepContext& c, const StageCla
     const Bytes whole =
         s.recompute == Recompute::none ? Bytes{} : layer.saved[none] - layer.saved[mode];
     temporary = max(temporary, layer.working + whole);
-    widest_layer = std::max(widest_layer, layer.dense_parameters + layer.expert_parameters);
-    widest_trainable = std::max(widest_trainable, layer.trainable_dense + layer.trainable_expert);
     distinct = std::max(distinct, layer.distinct_parameters);
   }
   if (stage.embedding) temporary = max(temporary, c.cell.embedding.working);
@@ -106,40 +104,45 @@ void add_working_sets(MemoryByKind& memory, const StepContext& c, const StageCla
     memory.communication += c.degrees.tp * c.cell.boundary;
   }
   if (c.degrees.pp > 1) memory.communication += 2 * boundary(c);
-  if (c.gathered) {
-    memory.gathered = Bytes{c.storage_bytes * (2 * widest_layer + end_parameters(c, stage).all) +
-                            c.gradient_bytes * widest_trainable};
-  }
 }
 
-/// Two layers of what is offloaded stay on the accelerator, the rest waits on the host.
-void move_to_host(MemoryByKind& memory, const Strategy& s, const StageClass& stage, double held) {
-  const auto move = [&](Bytes& bytes, double kept_share) {
-    memory.host += (1 - kept_share) * bytes;
-    bytes = kept_share * bytes;
-  };
-  const double layers = std::max(1, stage.total_layers());
-  const double two_layers = std::min(1.0, 2 / layers);
-  if (s.offload_weights) move(memory.weights, two_layers);
-  if (s.offload_activations) move(memory.activations, two_layers / std::max(1.0, held));
-  if (s.offload_optimizer) move(memory.optimizer, two_layers);
+/// Parameters of a layer and of the next one, and the gradients of one.
+Bytes gathered_parameters(const StepContext& c, const StageClass& stage) {
+  double widest_layer = 0, widest_trainable = 0;
+  for (std::size_t k = 0; k < kMaxLayerKinds; ++k) {
+    if (stage.layers[k] == 0) continue;
+    const LayerCost& layer = c.cell.layers[k];
+    widest_layer = std::max(widest_layer, layer.dense_parameters + layer.expert_parameters);
+    widest_trainable = std::max(widest_trainable, layer.trainable_dense + layer.trainable_expert);
+  }
+  return Bytes{c.storage_bytes * (2 * widest_layer + end_parameters(c, stage).all) +
+               c.gradient_bytes * widest_trainable};
 }
 
 }  // namespace
 
-MemoryByKind stage_memory(const StepContext& c, const StageClass& stage,
-                          const StageParameters& parameters) noexcept {
-  MemoryByKind memory;
-  add_states(memory, c, stage, parameters);
-  const double held = add_activations(memory, c, stage);
+PassingMemory passing_memory(const StepContext& c, const StageClass& stage) noexcept {
+  PassingMemory memory;
+  add_activations(memory, c, stage);
   add_working_sets(memory, c, stage);
-  move_to_host(memory, c.strategy, stage, held);
+  return memory;
+}
+
+ResidentMemory resident_memory(const StepContext& c, const StageClass& stage,
+                               const StageParameters& parameters,
+                               const PassingMemory& passing) noexcept {
+  ResidentMemory memory;
+  static_cast<PassingMemory&>(memory.kinds) = passing;
+  add_states(memory.kinds, c, stage, parameters);
+  if (c.gathered) memory.kinds.gathered = gathered_parameters(c, stage);
+  memory.two_layers = std::min(1.0, 2.0 / std::max(1, stage.total_layers()));
   return memory;
 }
 
 MemoryKinds peak_memory(const StepContext& c, const StageClass& stage,
                         const StageParameters& parameters) {
-  const MemoryByKind memory = stage_memory(c, stage, parameters);
+  const MemoryByKind memory =
+      resident_memory(c, stage, parameters, passing_memory(c, stage)).offloaded(c.strategy);
   return {memory.weights,       memory.gradients, memory.optimizer,
           memory.activations,   memory.logits,    memory.temporary,
           memory.communication, memory.gathered,  c.stack().reserve + memory.fragments(c.stack())};

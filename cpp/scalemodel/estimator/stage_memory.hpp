@@ -1,13 +1,21 @@
 // Memory of one pipeline stage at its peak.
 #pragma once
 
+#include <algorithm>
+
 #include "scalemodel/estimator/stage_terms.hpp"
 
 namespace scalemodel {
 
+/// Bytes that come and go with micro-batches, whatever data-parallel ranks share.
+struct PassingMemory {
+  Bytes activations, logits, temporary, communication;
+  double held = 0;  ///< micro-batches in flight
+};
+
 /// Bytes of the fullest moment, by what they hold.
-struct MemoryByKind {
-  Bytes weights, gradients, optimizer, activations, logits, temporary, communication, gathered;
+struct MemoryByKind : PassingMemory {
+  Bytes weights, gradients, optimizer, gathered;
   Bytes host;
 
   Bytes allocated() const {
@@ -22,10 +30,32 @@ struct MemoryByKind {
   }
 };
 
-MemoryByKind stage_memory(const StepContext& c, const StageClass& stage,
-                          const StageParameters& parameters) noexcept;
+/// As if nothing waited in host memory.
+struct ResidentMemory {
+  MemoryByKind kinds;
+  double two_layers = 1;  ///< share of the stage's layers
 
-/// The same with what the allocator reserves.
+  /// Two layers of what is offloaded stay on the accelerator, the rest waits on the host.
+  MemoryByKind offloaded(const Strategy& s) const {
+    MemoryByKind left = kinds;
+    const auto move = [&](Bytes& bytes, double kept_share) {
+      left.host += (1 - kept_share) * bytes;
+      bytes = kept_share * bytes;
+    };
+    if (s.offload_weights) move(left.weights, two_layers);
+    if (s.offload_activations) move(left.activations, two_layers / std::max(1.0, kinds.held));
+    if (s.offload_optimizer) move(left.optimizer, two_layers);
+    return left;
+  }
+};
+
+PassingMemory passing_memory(const StepContext& c, const StageClass& stage) noexcept;
+
+ResidentMemory resident_memory(const StepContext& c, const StageClass& stage,
+                               const StageParameters& parameters,
+                               const PassingMemory& passing) noexcept;
+
+/// The peak with what the allocator reserves.
 MemoryKinds peak_memory(const StepContext& c, const StageClass& stage,
                         const StageParameters& parameters);
 

@@ -68,7 +68,7 @@ StageParts stage_parts(const Tables& tables, const Strategy& strategy, const Deg
                                accelerator);
   }
   parts.optimizer = optimizer_time(c, stage, cost);
-  parts.optimizer_transfer = optimizer_transfer(c, stage, cost);
+  if (c.strategy.offload_optimizer) parts.optimizer_transfer = optimizer_transfer(c, stage, cost);
   parts.memory = peak_memory(c, stage, cost);
   parts.in_flight =
       in_flight(c.schedule, degrees.pp, degrees.vpp, stage.first_index, degrees.micro_batches) *

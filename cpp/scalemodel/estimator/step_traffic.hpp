@@ -4,17 +4,9 @@
 #include <algorithm>
 
 #include "scalemodel/estimator/parameter_gathering.hpp"
+#include "scalemodel/estimator/shared_terms.hpp"
 
 namespace scalemodel {
-
-/// Traffic of gradients and parameters once per step (not sharded layer by layer).
-struct StepTraffic {
-  Seconds gather, reduce;
-  bool hide_gather, hide_reduce;
-  Seconds at_ends;       ///< what the first and last layer of a step leave open, gathered by layer
-  Seconds hidden;        ///< under passes, which it slows
-  Seconds drain_hidden;  ///< under the last backward pass, for which the stage before waits
-};
 
 /// What hides of a stage's traffic, in as many buckets as it has layers, when chunk after chunk
 /// takes its part: all but the critical chunk's under whole groups of up to pp micro-batches, that
@@ -27,6 +19,18 @@ inline Seconds hidden_by_chunk(const StepContext& c, Seconds traffic, Seconds ov
   return min((1 - 1 / buckets) * traffic, passes * overlappable);
 }
 
+/// What a stage of these parameters sends once per step, in `buckets`.
+inline ShardTraffic shard_traffic(const StepContext& c, const StageParameters& stage,
+                                  double buckets) {
+  const double dense = stage.trainable_dense, expert = stage.trainable_expert;
+  ShardTraffic traffic;
+  if (c.strategy.sharding != Sharding::zero2) {
+    traffic.reduce = reduce_time(c, dense, expert, buckets);
+  }
+  if (c.strategy.sharding != Sharding::ddp) traffic.gather = gather_time(c, dense, expert, buckets);
+  return traffic;
+}
+
 /// Gradient reduction hides under the last micro-batch's backward pass, parameter gathering under
 /// the first one's forward pass: at least one bucket is exposed. A schedule that defers
 /// weight gradients reduces under nothing else. Parameters gathered layer by layer hide under their
@@ -34,7 +38,6 @@ inline Seconds hidden_by_chunk(const StepContext& c, Seconds traffic, Seconds ov
 inline StepTraffic step_traffic(const StepContext& c, const StageClass& stage,
                                 const StageCost& cost) {
   StepTraffic traffic{};
-  const Sharding sharding = c.strategy.sharding;
   if (c.gathered) {
     traffic.at_ends = cost.first_gather + cost.last_reduce;
     traffic.hidden = Seconds{} - traffic.at_ends;
@@ -43,9 +46,10 @@ inline StepTraffic step_traffic(const StepContext& c, const StageClass& stage,
   traffic.hide_reduce = enabled(c.strategy.overlap_grad_reduce, c.stack().overlap_grad_reduce);
   traffic.hide_gather = enabled(c.strategy.overlap_param_gather, c.stack().overlap_param_gather);
   const double buckets = std::max(1, stage.total_layers());
-  const double dense = cost.trainable_dense, expert = cost.trainable_expert;
-  if (sharding != Sharding::zero2) traffic.reduce = reduce_time(c, dense, expert, buckets);
-  if (sharding != Sharding::ddp) traffic.gather = gather_time(c, dense, expert, buckets);
+  const auto make = [&] { return shard_traffic(c, cost, buckets); };
+  const auto number = static_cast<std::size_t>(&stage - c.stages.classes.data());
+  const bool kept = c.shared != nullptr && number < SharedTerms::kMaxStages;
+  static_cast<ShardTraffic&>(traffic) = kept ? c.shared->traffic.get(number, make) : make();
   const bool deferred = c.degrees.pp > 1 && traits_of(c.schedule).splits_backward;
   // The first and the last passes run alone.
   const Seconds backward =

@@ -1,6 +1,5 @@
 #include "scalemodel/schedule/critical_paths.hpp"
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <array>
 #include <map>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "scalemodel/schedule/path_search.hpp"
+#include "scalemodel/schedule/rough_sums.hpp"
 #include "scalemodel/schedule/stage_paths.hpp"
 
 namespace scalemodel {
@@ -50,9 +50,9 @@ LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
   }
   for (Kind& kind : kinds_) {
     kind.rough = rough_.size();
-    for (std::size_t first = kind.first; first < kind.last; first += kRows) {
+    for (std::size_t first = kind.first; first < kind.last; first += detail::kRowsAtOnce) {
       for (std::size_t column = 0; column < columns_; ++column) {
-        for (std::size_t row = first; row < first + kRows; ++row) {
+        for (std::size_t row = first; row < first + detail::kRowsAtOnce; ++row) {
           rough_.push_back(row < kind.last ? static_cast<float>(columns[column][row]) : 0);
         }
       }
@@ -60,9 +60,8 @@ LongestPath::LongestPath(std::span<const std::vector<PipelinePath>> kinds) {
   }
 }
 
-LongestPath::Sums::Sums(const LongestPath& paths, const PipelineTimes& times) noexcept
-    : columns_(paths.columns_) {
-  std::fill_n(exact_.begin(), columns_, 0.0);
+LongestPath::Sums::Sums(const LongestPath& paths, const PipelineTimes& times) noexcept {
+  std::fill_n(exact_.begin(), paths.columns_, 0.0);
   exact_[0] = times.hop.base();
   exact_[1] = times.early.base();
   for (std::size_t part = 0; part < kPipelineParts; ++part) {
@@ -73,31 +72,12 @@ LongestPath::Sums::Sums(const LongestPath& paths, const PipelineTimes& times) no
 
 PathTimes LongestPath::longest(std::size_t which, const Sums& sums) const noexcept {
   const Kind& kind = kinds_[which];
-  const std::size_t rows = std::min(kind.last - kind.first, kMaxRows);
-  using Rows = Eigen::Array<float, kRows, 1>;
-  std::array<float, kMaxRows + kRows> passes, with_hops;
   std::array<float, kPassTimes * kPipelineParts + 2> rough;
   for (std::size_t i = 0; i < columns_; ++i) rough[i] = static_cast<float>(sums.exact_[i]);
-  const float* counts = &rough_[kind.rough];
-  Rows most = Rows::Zero(), most_with_hops = Rows::Zero();
-  for (std::size_t first = 0; first < rows; first += kRows) {
-    const Rows hops = rough[0] * Rows::Map(counts);
-    counts += kRows;
-    Rows lasts = Rows::Zero();
-    for (std::size_t column = 1; column < columns_; ++column, counts += kRows) {
-      lasts += rough[column] * Rows::Map(counts);
-    }
-    Rows::Map(&passes[first]) = lasts;
-    most = most.max(lasts);
-    lasts += hops;
-    Rows::Map(&with_hops[first]) = lasts;
-    most_with_hops = most_with_hops.max(lasts);
-  }
-  const float least = (1 - kRounding) * most.maxCoeff();
-  const float least_with_hops = (1 - kRounding) * most_with_hops.maxCoeff();
+  detail::RowNumbers rows;
   PathTimes longest;
-  for (std::size_t row = 0; row < rows; ++row) {
-    if (passes[row] < least && with_hops[row] < least_with_hops) continue;
+  for (const std::size_t row : detail::may_be_longest(&rough_[kind.rough], kind.last - kind.first,
+                                                      std::span(rough).first(columns_), rows)) {
     const PathTimes lasts = exactly(kind.first + row, sums);
     longest.passes = max(longest.passes, lasts.passes);
     longest.with_hops = max(longest.with_hops, lasts.with_hops);
@@ -129,10 +109,6 @@ PathTimes LongestPath::exactly(std::size_t row, const Sums& sums) const noexcept
 
 namespace {
 
-bool has_traffic_of(const RecentDurations::Entry& a, const RecentDurations::Entry& b) noexcept {
-  return a.traffic == b.traffic && a.all == b.all;
-}
-
 StepTrafficKind traffic_of(const PipelineTimes& times) noexcept {
   bool hides = false, blocks = false;
   for (const PartTimes& t : times.parts) {
@@ -144,24 +120,6 @@ StepTrafficKind traffic_of(const PipelineTimes& times) noexcept {
 }
 
 }  // namespace
-
-const RecentDurations::Entry* RecentDurations::find(const Entry& entry) const noexcept {
-  const Entry* alike = nullptr;
-  for (const Entry& known : entries_) {
-    if (known.micro_batches != entry.micro_batches || known.slowest != entry.slowest ||
-        !(known.passes == entry.passes)) {
-      continue;
-    }
-    alike = &known;
-    if (has_traffic_of(known, entry)) break;
-  }
-  return alike;
-}
-
-void RecentDurations::add(const Entry& entry) noexcept {
-  entries_[oldest_] = entry;
-  oldest_ = (oldest_ + 1) % entries_.size();
-}
 
 CriticalPaths::CriticalPaths(PipelineShape shape, int micro_batches)
     : shape_(std::move(shape)), pp_(shape_.pp), micro_batches_(micro_batches) {
@@ -197,8 +155,10 @@ void CriticalPaths::search(StepTrafficKind traffic) const {
   found.done.store(true, std::memory_order_release);
 }
 
-QuietTimes CriticalPaths::quiet(const LongestPath& paths, const LongestPath::Sums& sums,
-                                double micro_batches, Seconds slowest) const noexcept {
+QuietTimes CriticalPaths::quiet(const PipelineTimes& times, double micro_batches,
+                                Seconds slowest) const {
+  const LongestPath& paths = find(StepTrafficKind::none);
+  const LongestPath::Sums sums(paths, times);
   const double groups = (micro_batches - micro_batches_) / pp_;
   QuietTimes lasts{paths.longest(kStep, sums), {}};
   PathTimes another, stage;
@@ -216,25 +176,17 @@ QuietTimes CriticalPaths::quiet(const LongestPath& paths, const LongestPath::Sum
   return lasts;
 }
 
-PipelineDuration CriticalPaths::duration(const PipelineTimes& times, double micro_batches,
-                                         Seconds slowest, RecentDurations* recent) const {
-  const LongestPath& alone = find(StepTrafficKind::none);
-  RecentDurations::Entry step{
-      LongestPath::Sums(alone, times), {}, traffic_of(times), micro_batches, slowest, {}, {}};
-  const bool sends = step.traffic != StepTrafficKind::none;
-  const LongestPath& paths = sends ? find(step.traffic) : alone;
-  if (sends) step.all = LongestPath::Sums(paths, times);
-  const RecentDurations::Entry* alike = recent != nullptr ? recent->find(step) : nullptr;
-  if (alike != nullptr && has_traffic_of(*alike, step)) return alike->duration;
-  step.quiet = alike != nullptr ? alike->quiet : quiet(alone, step.passes, micro_batches, slowest);
-  const QuietTimes& lasts = step.quiet;
-  const Seconds with_hops = lasts.first.with_hops + lasts.further.with_hops;
-  const Seconds passes = min(with_hops, lasts.first.passes + lasts.further.passes);
+PipelineDuration CriticalPaths::duration(const QuietTimes& quiet,
+                                         const PipelineTimes& times) const {
+  const Seconds with_hops = quiet.first.with_hops + quiet.further.with_hops;
+  const Seconds passes = min(with_hops, quiet.first.passes + quiet.further.passes);
   Seconds all = with_hops;
-  if (sends) all = max(all, paths.longest(0, step.all).with_hops + lasts.further.with_hops);
-  step.duration = {passes, with_hops - passes, all - with_hops};
-  if (recent != nullptr) recent->add(step);
-  return step.duration;
+  if (const StepTrafficKind traffic = traffic_of(times); traffic != StepTrafficKind::none) {
+    const LongestPath& paths = find(traffic);
+    const LongestPath::Sums sums(paths, times);
+    all = max(all, paths.longest(0, sums).with_hops + quiet.further.with_hops);
+  }
+  return {passes, with_hops - passes, all - with_hops};
 }
 
 PipelineDuration CriticalPaths::at_least(const PipelineTimes& times, double micro_batches,

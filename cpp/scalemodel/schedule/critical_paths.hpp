@@ -30,26 +30,10 @@ class LongestPath {
   /// Times by column.
   class Sums {
    public:
-    Sums() noexcept {}  // NOLINT(modernize-use-equals-default): leaves the array as it is
     Sums(const LongestPath& paths, const PipelineTimes& times) noexcept;
-    Sums(const Sums& other) noexcept { *this = other; }
-    Sums& operator=(const Sums& other) noexcept {
-      columns_ = other.columns_;
-      std::copy_n(other.exact_.begin(), columns_, exact_.begin());
-      return *this;
-    }
-    /// Whether they are the same: from the back, where traffic is, in which strategies differ most
-    /// often.
-    bool operator==(const Sums& other) const noexcept {
-      if (columns_ != other.columns_) return false;
-      std::size_t same = columns_;
-      while (same > 0 && exact_[same - 1] == other.exact_[same - 1]) --same;
-      return same == 0;
-    }
 
    private:
     friend class LongestPath;
-    std::size_t columns_ = 0;
     std::array<double, kPassTimes * kPipelineParts + 2> exact_;
   };
 
@@ -59,11 +43,6 @@ class LongestPath {
                     const Sums& sums) const noexcept;
 
  private:
-  static constexpr std::size_t kRows = 8;       ///< paths that are summed up at once
-  static constexpr std::size_t kMaxRows = 512;  ///< of a kind
-  /// Single precision tells which paths may be the longest; they are summed up again. Twenty terms
-  /// whose positive ones add up to less than three times their sum are rounded by less.
-  static constexpr float kRounding = 4e-6F;
   /// A time of a part and the column that counts it. Those that every path has equally often share
   /// one.
   struct Use {
@@ -80,39 +59,13 @@ class LongestPath {
   std::size_t columns_ = 0;  ///< the first two are hops and what is handed on early
   std::vector<Kind> kinds_;
   std::vector<double> exact_;  ///< row after row
-  std::vector<float> rough_;   ///< the same rows, `kRows` after `kRows`, column after column
+  std::vector<float> rough_;   ///< the same as `detail::may_be_longest` takes them
 };
 
-/// A pipeline without traffic: the step that its paths were found for, and by how much further
-/// micro-batches lengthen it.
+/// A pipeline without the traffic of a step: the step that its paths were found for, and by how
+/// much further micro-batches lengthen it.
 struct QuietTimes {
   PathTimes first, further;
-};
-
-/// The last few durations of one pipeline: strategies of a search differ often in nothing that its
-/// passes feel, or in traffic alone.
-class RecentDurations {
- public:
-  struct Entry {
-    LongestPath::Sums passes, all;  ///< without traffic and with it
-    StepTrafficKind traffic = StepTrafficKind::none;
-    double micro_batches = 0;  ///< none in an empty entry
-    Seconds slowest;
-    QuietTimes quiet;
-    PipelineDuration duration;
-  };
-
-  /// Forgets all of them: another pipeline follows.
-  void reset() noexcept {
-    for (Entry& entry : entries_) entry.micro_batches = 0;
-  }
-  /// One of these passes, if there is any of the same traffic as `entry` has too; else null.
-  const Entry* find(const Entry& entry) const noexcept;
-  void add(const Entry& entry) noexcept;
-
- private:
-  std::array<Entry, 4> entries_;
-  std::size_t oldest_ = 0;
 };
 
 /// What bounds the duration of a pipeline: its critical paths, or, without looking for them, what
@@ -131,11 +84,16 @@ class CriticalPaths {
   /// `micro_batches`: as of `representative`.
   CriticalPaths(PipelineShape shape, int micro_batches);
 
-  /// Precondition: representative(pp, micro_batches) is what the paths are of. Finds them, which
-  /// takes milliseconds, where that was not done yet; any thread may ask. `slowest`: the passes of
-  /// a micro-batch on the slowest stage. `recent`: of this pipeline.
-  PipelineDuration duration(const PipelineTimes& times, double micro_batches, Seconds slowest,
-                            RecentDurations* recent = nullptr) const;
+  /// Precondition of both: representative(pp, micro_batches) is what the paths are of. They find
+  /// them, which takes milliseconds, where that was not done yet; any thread may ask. `slowest`:
+  /// the passes of a micro-batch on the slowest stage.
+  QuietTimes quiet(const PipelineTimes& times, double micro_batches, Seconds slowest) const;
+  PipelineDuration duration(const PipelineTimes& times, double micro_batches,
+                            Seconds slowest) const {
+    return duration(quiet(times, micro_batches, slowest), times);
+  }
+  /// The same from what `quiet` says of these times, whatever their traffic.
+  PipelineDuration duration(const QuietTimes& quiet, const PipelineTimes& times) const;
 
   /// No less than this, as the passes of each stage say without the others'; the traffic of a step
   /// left out. Needs no paths to be found.
@@ -168,9 +126,6 @@ class CriticalPaths {
   }
   void search(StepTrafficKind traffic) const;
   LongestPath without_traffic() const;
-
-  QuietTimes quiet(const LongestPath& paths, const LongestPath::Sums& sums, double micro_batches,
-                   Seconds slowest) const noexcept;
 
   PipelineShape shape_;
   double pp_, micro_batches_;

@@ -122,24 +122,20 @@ TEST_CASE("the paths of a pipeline are found once") {
   CHECK(critical_paths(shape, 3) != critical_paths(shape, 2));
 }
 
-TEST_CASE("recent durations are those of exactly the same times") {
+TEST_CASE("what passes say without traffic serves every traffic") {
   const CriticalPaths paths(shape_of(Schedule::one_f_one_b, 2, {3, 4}), 6);
-  RecentDurations recent;
-  const auto total = [&](const PipelineTimes& times, double micro_batches, double slowest) {
-    const Seconds kept = paths.duration(times, micro_batches, Seconds{slowest}, &recent).total();
-    CHECK(kept == paths.duration(times, micro_batches, Seconds{slowest}).total());
-    return kept;
-  };
-  PipelineTimes later = layer_times(1, 1, 1);
-  later.hop = Seconds{1e-9};
-  // The second time each is among the last four.
-  for (int time = 0; time < 2; ++time) {
-    const Seconds known = total(layer_times(1, 1, 1), 6, 12);
-    CHECK(total(layer_times(1, 1, 1.5), 6, 12) > known);
-    CHECK(total(layer_times(1, 1, 1), 6, 30) == Seconds{180});
-    CHECK(total(later, 6, 12) > known);
+  PipelineTimes times = layer_times(1, 1, 1.5);
+  times.hop = Seconds{1e-3};
+  const QuietTimes quiet = paths.quiet(times, 8, Seconds{15});
+  const Seconds silent = paths.duration(quiet, times).total();
+  CHECK(paths.duration(times, 8, Seconds{15}).total() == silent);
+  for (const std::size_t traffic : {kGathering, kReduction, kGatheringBefore, kReductionAfter}) {
+    PipelineTimes sends = times;
+    sends.parts[0][traffic] = Seconds{2};
+    const Seconds lasts = paths.duration(quiet, sends).total();
+    CHECK(paths.duration(sends, 8, Seconds{15}).total() == lasts);
+    CHECK(lasts > silent);
   }
-  CHECK(total(layer_times(1, 1, 1), 8, 12) > total(layer_times(1, 1, 1), 6, 12));
 }
 
 TEST_CASE("one micro-batch passes all layers one after the other, however chunks are cut") {

@@ -1,0 +1,78 @@
+#include "scalemodel/schedule/rough_sums.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+// Compiled twice, the loader takes what the processor has. Sanitizers run before it can.
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define SCALEMODEL_WIDE_LANES __attribute__((target_clones("avx2", "default")))
+#else
+#define SCALEMODEL_WIDE_LANES
+#endif
+
+namespace scalemodel::detail {
+namespace {
+
+/// Of GCC and Clang: arithmetic lane by lane.
+constexpr std::size_t kLanes = 8;
+using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
+constexpr std::size_t kMaxBlocks = kMaxRows / kLanes;
+static_assert(kRowsAtOnce == 2 * kLanes);
+
+}  // namespace
+
+SCALEMODEL_WIDE_LANES
+std::span<const std::uint16_t> may_be_longest(const float* counts, std::size_t rows,
+                                              std::span<const float> times,
+                                              RowNumbers& found) noexcept {
+  rows = std::min(rows, kMaxRows);
+  const std::size_t blocks = 2 * ((rows + kRowsAtOnce - 1) / kRowsAtOnce);
+  // Of passes alone, and with the hops between them, which the first column counts.
+  std::array<Lanes, kMaxBlocks> alone, with_hops;
+  Lanes most{}, most_with_hops{};
+  for (std::size_t block = 0; block < blocks; block += 2) {
+    Lanes count, other_count, sum{}, other_sum{};
+    std::memcpy(&count, counts, sizeof count);
+    std::memcpy(&other_count, counts + kLanes, sizeof count);
+    const Lanes hops = times[0] * count, other_hops = times[0] * other_count;
+    counts += kRowsAtOnce;
+    for (std::size_t column = 1; column < times.size(); ++column, counts += kRowsAtOnce) {
+      std::memcpy(&count, counts, sizeof count);
+      std::memcpy(&other_count, counts + kLanes, sizeof count);
+      sum += times[column] * count;
+      other_sum += times[column] * other_count;
+    }
+    alone[block] = sum;
+    alone[block + 1] = other_sum;
+    sum += hops;
+    other_sum += other_hops;
+    with_hops[block] = sum;
+    with_hops[block + 1] = other_sum;
+    for (std::size_t i = block; i < block + 2; ++i) {
+      most = alone[i] > most ? alone[i] : most;
+      most_with_hops = with_hops[i] > most_with_hops ? with_hops[i] : most_with_hops;
+    }
+  }
+  float least = 0, least_with_hops = 0;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    least = std::max(least, most[lane]);
+    least_with_hops = std::max(least_with_hops, most_with_hops[lane]);
+  }
+  least *= 1 - kRounding;
+  least_with_hops *= 1 - kRounding;
+  std::size_t size = 0;
+  for (std::size_t block = 0; block < blocks; ++block) {
+    const auto near = (alone[block] >= least) | (with_hops[block] >= least_with_hops);
+    std::array<std::uint64_t, sizeof near / sizeof(std::uint64_t)> any;
+    std::memcpy(any.data(), &near, sizeof near);
+    if ((any[0] | any[1] | any[2] | any[3]) == 0) continue;
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const std::size_t row = block * kLanes + lane;
+      if (near[lane] != 0 && row < rows) found[size++] = static_cast<std::uint16_t>(row);
+    }
+  }
+  return {found.data(), size};
+}
+
+}  // namespace scalemodel::detail
