@@ -15,10 +15,10 @@ namespace scalemodel::detail {
 namespace {
 
 /// Of GCC and Clang: arithmetic lane by lane.
-constexpr std::size_t kLanes = 8;
-using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
-constexpr std::size_t kMaxBlocks = kMaxRows / kLanes;
-static_assert(kRowsAtOnce == 2 * kLanes);
+constexpr std::size_t kHalfRows = 8;
+using HalfRows = float __attribute__((vector_size(kHalfRows * sizeof(float))));
+constexpr std::size_t kMaxBlocks = kMaxRows / kHalfRows;
+static_assert(kRowsAtOnce == 2 * kHalfRows);
 
 }  // namespace
 
@@ -29,17 +29,17 @@ std::span<const std::uint16_t> may_be_longest(const float* counts, std::size_t r
   rows = std::min(rows, kMaxRows);
   const std::size_t blocks = 2 * ((rows + kRowsAtOnce - 1) / kRowsAtOnce);
   // Of passes alone, and with the hops between them, which the first column counts.
-  std::array<Lanes, kMaxBlocks> alone, with_hops;
-  Lanes most{}, most_with_hops{};
+  std::array<HalfRows, kMaxBlocks> alone, with_hops;
+  HalfRows most{}, most_with_hops{};
   for (std::size_t block = 0; block < blocks; block += 2) {
-    Lanes count, other_count, sum{}, other_sum{};
+    HalfRows count, other_count, sum{}, other_sum{};
     std::memcpy(&count, counts, sizeof count);
-    std::memcpy(&other_count, counts + kLanes, sizeof count);
-    const Lanes hops = times[0] * count, other_hops = times[0] * other_count;
+    std::memcpy(&other_count, counts + kHalfRows, sizeof count);
+    const HalfRows hops = times[0] * count, other_hops = times[0] * other_count;
     counts += kRowsAtOnce;
     for (std::size_t column = 1; column < times.size(); ++column, counts += kRowsAtOnce) {
       std::memcpy(&count, counts, sizeof count);
-      std::memcpy(&other_count, counts + kLanes, sizeof count);
+      std::memcpy(&other_count, counts + kHalfRows, sizeof count);
       sum += times[column] * count;
       other_sum += times[column] * other_count;
     }
@@ -55,7 +55,7 @@ std::span<const std::uint16_t> may_be_longest(const float* counts, std::size_t r
     }
   }
   float least = 0, least_with_hops = 0;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+  for (std::size_t lane = 0; lane < kHalfRows; ++lane) {
     least = std::max(least, most[lane]);
     least_with_hops = std::max(least_with_hops, most_with_hops[lane]);
   }
@@ -67,8 +67,8 @@ std::span<const std::uint16_t> may_be_longest(const float* counts, std::size_t r
     std::array<std::uint64_t, sizeof near / sizeof(std::uint64_t)> any;
     std::memcpy(any.data(), &near, sizeof near);
     if ((any[0] | any[1] | any[2] | any[3]) == 0) continue;
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const std::size_t row = block * kLanes + lane;
+    for (std::size_t lane = 0; lane < kHalfRows; ++lane) {
+      const std::size_t row = block * kHalfRows + lane;
       if (near[lane] != 0 && row < rows) found[size++] = static_cast<std::uint16_t>(row);
     }
   }
