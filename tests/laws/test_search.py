@@ -72,7 +72,7 @@ ADAPTERS = st.builds(
     global_batch=st.just(64),
     sequence=st.just(4096),
     method=st.just("lora"),
-    lora_targets=st.sampled_from(["attention", "all"]),
+    lora_targets=st.sampled_from(["qkv", "attention", "all"]),
 )
 NARROW = st.builds(
     sm.Training, global_batch=st.just(64), sequence=st.just(4096), precision=st.just("fp8")

@@ -27,6 +27,15 @@ struct LinearOptions {
 /// tensor cores, then multiplied (counted in Transformer Engine, not timed).
 inline constexpr double kNarrowKernels = 3;
 
+/// What a scale per row costs beyond one per tensor, bytes a value. The two GEMMs that read x, dy
+/// or w sum over different axes and want scales, hence casts, of their own: along rows 3 (read,
+/// write), along columns 5 (read twice), of which 6 are part of every narrow GEMM for x and dy.
+/// Backward GEMMs accumulate exactly, for which the kernel with row scales is so slow that cuBLAS
+/// runs instead and another kernel scales its result: 4 (pytorch/ao, float8/float8_linear.py,
+/// float8_ops.py and issue 2184; counted, not fitted).
+inline constexpr double kRowScaledInput = 2, kRowScaledResult = 4;
+inline constexpr double kRowScaledWeightForward = 3, kRowScaledWeightBackward = 5;
+
 /// Collects the operators of a layer.
 class LayerBuilder {
  public:
@@ -103,6 +112,14 @@ class LayerBuilder {
       kernels_weight_ += kernels * weight_gradients;
     }
     note({name, m, n, k, options.batch, forward, input_gradient + weight_gradient, Bytes{}});
+    if (conditions_.stack.row_scales && timer.narrow()) {
+      const double x = m * k, dy = m * n, w = options.batch * n * k;
+      const double results = options.batch * (x + (options.frozen ? 0 : n * k));
+      elementwise("row_scales", Bytes{kRowScaledWeightForward * w},
+                  Bytes{kRowScaledInput * options.batch * (x + dy) + kRowScaledWeightBackward * w +
+                        kRowScaledResult * results},
+                  cluster_.accelerator.elementwise.add_fraction);
+    }
     if (cast) {
       const Bytes wide{options.batch * n * k * (4 + element)};
       elementwise("weight_cast", wide, options.frozen ? Bytes{} : wide,

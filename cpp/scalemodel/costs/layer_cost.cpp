@@ -329,13 +329,15 @@ Conditions resolve_conditions(const Task& task, const Stack& stack, Precision pr
   conditions.gradients_fp32 = task.gradient_precision.value_or(of_stack) == GradientPrecision::fp32;
   conditions.frozen_base = task.method == Method::lora;
   conditions.lora_rank = conditions.frozen_base ? task.lora_rank : 0;
-  conditions.lora_everywhere = task.lora_targets == LoraTargets::all;
+  conditions.lora_targets = task.lora_targets;
   // Adapters are too narrow to be worth it: Adam updates them.
   conditions.orthogonal = task.optimizer == Optimizer::muon && !conditions.frozen_base;
   conditions.imbalance = task.imbalance;
   conditions.images = task.images;
   conditions.frozen_vision = task.frozen_vision || conditions.frozen_base;
   conditions.stack = stack;
+  // A shard of the sequence knows the scales of its rows, but not of its columns.
+  if (stack.row_scales) conditions.stack.narrow_gather = false;
   return conditions;
 }
 

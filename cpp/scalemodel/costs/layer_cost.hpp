@@ -73,7 +73,7 @@ struct Conditions {
   bool gradients_fp32 = true;
   bool frozen_base = false;  ///< adapters: base weights get no gradient
   int lora_rank = 0;
-  bool lora_everywhere = false;
+  LoraTargets lora_targets = LoraTargets::attention;
   bool orthogonal = false;  ///< Muon updates the matrices of layers
   double imbalance = 1;
   double images = 0, patches = 0;  ///< of a sequence, of an image

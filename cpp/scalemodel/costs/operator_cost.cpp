@@ -57,6 +57,19 @@ double computed_columns(const Pricing& p, const LayerOperator& op) {
                        : op.local_columns(p.shard.tp);
 }
 
+/// Whether an adapter sits beside a matrix.
+bool has_adapter(const LayerOperator& op, LoraTargets targets) {
+  switch (targets) {
+    case LoraTargets::qkv:
+      return op.adapts && op.cut != Cut::depth;
+    case LoraTargets::attention:
+      return op.adapts;
+    case LoraTargets::all:
+      return true;
+  }
+  return false;
+}
+
 /// Adds a GEMM with `rows` of the rank; parameters of its adapters, if it has some.
 double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
   const Conditions& conditions = p.conditions();
@@ -92,8 +105,7 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
     p.builder.linear(op.name, rows / shard.batch, columns, depth, options);
   }
   if (grouped) add_expert_bias(p, op, rows * columns);
-  const bool adapts = p.context.adapts && (op.adapts || conditions.lora_everywhere);
-  if (!adapts) return 0;
+  if (!p.context.adapts || !has_adapter(op, conditions.lora_targets)) return 0;
   double adapters = 0;
   const auto add = [&](double width) {
     adapters += add_adapter(p.builder, conditions, p.context.cluster, p.context.timers.storage,

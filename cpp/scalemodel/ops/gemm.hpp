@@ -76,6 +76,9 @@ class GemmTimer {
   /// such fit exists the roofline form t = t0 + max(flop/(e_c P), bytes/(e_m W)) is used (11-16 %).
   Seconds time(const GemmShape& shape) const noexcept;
 
+  /// Whether operands are quantised before they are multiplied.
+  bool narrow() const noexcept { return format_.activation_bytes < 2; }
+
  private:
   struct Tile {
     double rows, columns;

@@ -54,6 +54,7 @@ struct KernelFusion {
   bool fused_accumulation = true;  ///< weight gradients add up inside their GEMMs
   bool split_gate = false;         ///< gate and up are GEMMs of their own
   bool fp8_attention = false;      ///< narrow runs multiply queries, keys and values in FP8 too
+  bool row_scales = false;         ///< narrow formats have a scale per row, not per tensor
   bool dropout = false;
   bool softmax_loss = false;  ///< unfused loss: its softmax is one kernel each way
   bool autocast = false;      ///< weights stay in FP32, cast in every pass; gradients are cast back
@@ -176,6 +177,7 @@ struct RecordOf<Stack> {
       field<T>("fused_expert_bias", &T::fused_expert_bias, "biases of experts inside their GEMMs"),
       field<T>("fused_clamp", &T::fused_clamp, "clamps inside the kernel of an activation"),
       field<T>("fp8_attention", &T::fp8_attention, "attention of narrow runs in FP8"),
+      field<T>("row_scales", &T::row_scales, "a scale per row of what narrow GEMMs read"),
       field<T>("dropout", &T::dropout, "dropout is applied, its masks saved for backward"),
       field<T>("vocab_multiple", &T::vocab_multiple, 1, 1e6,
                "columns of the head on a tensor rank are padded to a multiple of this"),

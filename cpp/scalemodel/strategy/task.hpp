@@ -59,12 +59,14 @@ struct EnumNames<Method> {
   static constexpr std::array<std::string_view, 2> names{"full", "lora"};
 };
 
-enum class LoraTargets : std::uint8_t { attention, all };
+/// Matrices beside which adapters sit: what makes queries, keys and values; these and what
+/// attention writes through; those of feed-forward layers too.
+enum class LoraTargets : std::uint8_t { qkv, attention, all };
 
 template <>
 struct EnumNames<LoraTargets> {
   static constexpr std::string_view what = "adapter targets";
-  static constexpr std::array<std::string_view, 2> names{"attention", "all"};
+  static constexpr std::array<std::string_view, 3> names{"qkv", "attention", "all"};
 };
 
 struct Task {

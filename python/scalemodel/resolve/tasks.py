@@ -134,7 +134,8 @@ class FineTuning(Training):
     lora_rank : int
         Rank of the adapters.
     lora_targets : str
-        ``"attention"`` (its projections) or ``"all"`` (feed-forward layers too).
+        ``"qkv"`` (what makes queries, keys and values), ``"attention"`` (its output too) or
+        ``"all"`` (feed-forward layers too).
 
     Examples
     --------
@@ -144,4 +145,4 @@ class FineTuning(Training):
 
     method: Literal["full", "lora"] = "full"
     lora_rank: int = 16
-    lora_targets: Literal["attention", "all"] = "attention"
+    lora_targets: Literal["qkv", "attention", "all"] = "attention"

@@ -278,7 +278,7 @@ TEST_CASE("the tensor degree of experts may differ from that of attention") {
 }
 
 TEST_CASE("adapters: frozen weights need no weight gradient") {
-  for (const LoraTargets targets : {LoraTargets::attention, LoraTargets::all}) {
+  for (const LoraTargets targets : {LoraTargets::qkv, LoraTargets::attention, LoraTargets::all}) {
     Case c;
     const LayerCost full = layer_of(c);
     c.task.method = Method::lora;
@@ -300,6 +300,8 @@ TEST_CASE("adapters have rank times the rim of each matrix they stand beside") {
   c.task.lora_rank = 16;
   const double h = 4096, attention = 16 * (h + 3 * h) + 16 * (h + h);
   CHECK(layer_of(c).trainable_dense == attention);
+  c.task.lora_targets = LoraTargets::qkv;
+  CHECK(layer_of(c).trainable_dense == 16 * (h + 3 * h));
   c.task.lora_targets = LoraTargets::all;
   CHECK(layer_of(c).trainable_dense == attention + 16 * (h + 2 * 11008) + 16 * (11008 + h));
 }

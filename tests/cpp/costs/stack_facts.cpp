@@ -340,6 +340,25 @@ TEST_CASE("inputs gathered in FP8 take half the wire; partial sums do not") {
   CHECK(about_equal(plain.forward.tp, wide.forward.tp));
 }
 
+TEST_CASE("scales of rows are made and applied by passes of their own") {
+  ExpertCase c;
+  c.shape = testing::grouped_70b_shape();
+  c.cluster = testing::without_latency(c.cluster);
+  c.strategy = testing::degrees(4);
+  c.stack.narrow_gather = true;
+  const LayerCost tensors = expert_layer_of(c, 0);
+  c.stack.row_scales = true;
+  const LayerCost rows = expert_layer_of(c, 0);
+  CHECK(rows.forward.compute > tensors.forward.compute);
+  // Two more casts of x and dy, the weights' other ones and the scaling of both results.
+  CHECK(rows.backward.compute - tensors.backward.compute >
+        rows.forward.compute - tensors.forward.compute);
+  CHECK(rows.forward.tp > tensors.forward.tp);  // inputs are gathered before they are cast
+  CHECK(operator_of(c, "row_scales", 0).backward > Seconds{});
+  c.task.precision = Precision::bf16;
+  CHECK(operator_of(c, "row_scales", 0).backward == Seconds{});
+}
+
 TEST_CASE("frozen weights need their inputs only once") {
   ExpertCase c;
   c.shape = testing::grouped_70b_shape();

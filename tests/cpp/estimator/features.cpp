@@ -18,7 +18,7 @@ const Cluster& cluster() {
 
 TEST_CASE("adapters take less time and memory than learning every weight") {
   for (const Sharding sharding : {Sharding::ddp, Sharding::zero1, Sharding::zero3}) {
-    for (const LoraTargets targets : {LoraTargets::attention, LoraTargets::all}) {
+    for (const LoraTargets targets : {LoraTargets::qkv, LoraTargets::attention, LoraTargets::all}) {
       for (const int pp : {1, 4}) {
         Strategy s = degrees(8, pp);
         s.sharding = sharding;

@@ -229,6 +229,7 @@ def _facts(given: Given, held: list[int]) -> dict[str, object]:
         **dict.fromkeys(COMPILED, model),
         "fused_loss": compiled and "loss" in components,
         "overlap_tp": given.flag("enable_async_tensor_parallel"),
+        "row_scales": given.text("recipe_name", default="").startswith("rowwise"),
         "deduplicated_dispatch": deduplicated,
         "deduplicated_between": deduplicated,
         "ends_as_layers": bool(counts_ends(held, sum(held))) if held else True,
