@@ -3,7 +3,8 @@
 A cell's factor is conformal: a quantile of |log(measured / predicted)| with a finite-sample
 correction. Rows of one source resemble each other, so that a factor which holds 80 % of the rows it
 is made of holds less of a new source's. Hence the logarithms of all factors are stretched alike:
-such that factors made without a source hold 80 % of that source's rows. The same with an
+such that factors made without a source hold 80 % of that source's rows, in the mean of sources and
+not of rows, as the next run is of a new source and hardly of the longest table. The same with an
 accelerator, an architecture, a number format or the largest jobs left out tells how much wider an
 interval must be where an estimate extrapolates; it is never taken to be narrower.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import scalemodel._core as _core
@@ -22,8 +24,8 @@ from scalemodel.validation.prediction import Prediction
 
 COVERAGE = 0.8
 LEAST_ROWS = 20
-#: Rows of fewer sources say little about the next one: of runs as large as its, and of all.
-LEAST_SOURCES_OF_SCALE, LEAST_SOURCES = 4, 2
+#: Rows of fewer sources say little about the next one.
+LEAST_SOURCES = 4
 _LARGEST_SHARE = 0.2  # of the rows, taken as what lies beyond all others
 
 
@@ -78,8 +80,7 @@ def _spreads(residuals: Iterable[Residual]) -> dict[CellKey, Cell]:
     cells = {}
     for key, rows in members.items():
         sources = len({item.source for item in rows})
-        least = LEAST_SOURCES if key.scale < 0 else LEAST_SOURCES_OF_SCALE
-        if len(rows) < LEAST_ROWS or sources < least:
+        if len(rows) < LEAST_ROWS or sources < LEAST_SOURCES:
             continue
         sizes = [abs(item.log_ratio) for item in rows]
         bound = _core.conformal_bound(sizes, [item.weight for item in rows], COVERAGE)
@@ -91,10 +92,10 @@ def _spreads(residuals: Iterable[Residual]) -> dict[CellKey, Cell]:
     return cells
 
 
-def _scores(residuals: Sequence[Residual], part: Part) -> Iterator[float]:
-    """Sizes of residuals over the logarithm of their factor, made without the row's source."""
+def _scores_by_source(residuals: Sequence[Residual], part: Part) -> Iterator[list[float]]:
+    """Sizes of residuals over the logarithm of their factor, made without the rows' source."""
     marks = [part(item.situation) for item in residuals]
-    for source in {item.source for item in residuals}:
+    for source in dict.fromkeys(item.source for item in residuals):
         held = [
             item
             for item, (_, scored) in zip(residuals, marks, strict=True)
@@ -107,17 +108,25 @@ def _scores(residuals: Sequence[Residual], part: Part) -> Iterator[float]:
             for item, (usable, _) in zip(residuals, marks, strict=True)
             if usable and item.source != source
         )
-        for item in held:
-            cell = next((cells[key] for key in keys_of(item.situation) if key in cells), None)
-            if cell is not None:
-                yield abs(item.log_ratio) / math.log(cell.factor)
+        found = [
+            (item, next((cells[key] for key in keys_of(item.situation) if key in cells), None))
+            for item in held
+        ]
+        scores = [abs(item.log_ratio) / math.log(cell.factor) for item, cell in found if cell]
+        if scores:
+            yield scores
+
+
+def _scores(residuals: Sequence[Residual], part: Part) -> Iterator[float]:
+    """The same of all sources together."""
+    return chain.from_iterable(_scores_by_source(residuals, part))
 
 
 def _stretch(parts: Iterable[Iterable[float]]) -> float | None:
     """What logarithms of factors must be multiplied with to hold the stated share of rows.
 
-    Each part counts alike: a new architecture is one draw among architectures, however many runs
-    were published on the old ones.
+    Each part counts alike: a new source is one draw among sources, and a new architecture one among
+    architectures, however many runs were published of the old ones.
     """
     listed = [list(part) for part in parts]
     scores = [score for part in listed for score in part]
@@ -206,7 +215,7 @@ def uncertainty_of(residuals: Sequence[Residual]) -> Uncertainty:
     residuals = [item for item in residuals if not item.situation.strange]
     for constants in dict.fromkeys(item.situation.constants for item in residuals):
         own = [item for item in residuals if item.situation.constants == constants]
-        stretch = _stretch([_scores(own, lambda situation: (True, True))])
+        stretch = _stretch(_scores_by_source(own, lambda situation: (True, True)))
         if stretch is None:  # too few sources: nothing is known about the next one
             continue
         for key, cell in _spreads(own).items():
