@@ -22,7 +22,8 @@ _RECOMPUTATIONS = ("none", "selective", "full")
 _KEYS = {
     *("frameworks", "models", "accelerators", "formats", "tasks", "from", "to"),
     *("tp", "pp", "cp"),
-    *("recompute", "overlap_tp", "attention", "stack", "modules", "source"),
+    *("recompute", "overlap_tp", "attention", "packed", "lora_targets"),
+    *("stack", "modules", "source"),
 }
 _FACTS = frozenset(row["name"] for row in _core.Stack.fields()) - set(FITTED_CONSTANTS)
 #: Bounds from here on are years of publication, those below are releases such as 26.06.
@@ -75,6 +76,11 @@ class Recipe:
         Whether tensor-parallel communication is hidden.
     attention : str
         Kernel of attention.
+    packed : int
+        Tokens of each of the equal sequences that a pack attends to as long as to its own; 0 where
+        sequences are not packed.
+    lora_targets : str
+        Matrices beside which adapters sit.
     stack : tuple of (str, object)
         Facts in which the run departs from its stack, by name.
     sources : tuple of str
@@ -84,6 +90,8 @@ class Recipe:
     recompute: tuple[str, ...] = ()
     overlap_tp: bool | None = None
     attention: str = ""
+    packed: int = 0
+    lora_targets: str = ""
     stack: tuple[tuple[str, object], ...] = ()
     sources: tuple[str, ...] = ()
 
@@ -221,8 +229,8 @@ def recipe_for(run: Run) -> Recipe:
     >>> run = Run("Megatron-Bridge 26.04", "latent_experts", "b200", "fp8")
     >>> recipe_for(run).recompute
     ('none',)
-    >>> recipe_for(Run("a framework of one's own", "dense", "b200", "fp8"))
-    Recipe(recompute=(), overlap_tp=None, attention='', stack=(), sources=())
+    >>> recipe_for(Run("a framework of one's own", "dense", "b200", "fp8")) == Recipe()
+    True
     """
     matching = [table for table in recipes() if _matches(table, run)]
     facts: dict[str, object] = {}
@@ -233,6 +241,8 @@ def recipe_for(run: Run) -> Recipe:
         recompute=next((tuple(t["recompute"]) for t in matching if t.get("recompute")), ()),
         overlap_tp=overlaps[0] if overlaps else None,
         attention=next((t["attention"] for t in matching if t.get("attention")), ""),
+        lora_targets=next((t["lora_targets"] for t in matching if t.get("lora_targets")), ""),
+        packed=next((int(t["packed"]) for t in matching if "packed" in t), 0),
         stack=tuple(sorted(facts.items())),
         sources=tuple(str(table["source"]) for table in matching),
     )

@@ -367,6 +367,8 @@ _STATED_FACTS: tuple[tuple[str, str, bool, bool], ...] = (
     (r"cuda[-_ ]?graph", "cuda_graphs", True, True),
     (r"full[-_ ]iteration", "cuda_graphs", True, False),
     (r"\bautocast\b", "autocast", True, True),
+    (r"\bdropout\s*=\s*0?\.0*[1-9]", "dropout", True, False),
+    (r"(?:fp|float)8[^;]*\brow[-_ ]?wise", "row_scales", True, True),
 )
 
 
@@ -379,7 +381,8 @@ def _facts(row: Row, recipe: recipes.Recipe, stack: str) -> dict[str, object]:
     eager = states(row.text("other_flags").lower(), r"\beager\b")
     if eager and resolve.stack(stack).fused_activation:
         facts |= eager_facts()
-    text = "; ".join((row.text("other_flags"), row.text("overlap"))).lower()
+    texts = (row.text("other_flags"), row.text("overlap"), row.text("precision"))
+    text = "; ".join(texts).lower()
     if modules := named_modules(stated(row)):
         facts["selective_modules"] = modules
     for pattern, field, value, reversible in _STATED_FACTS:
@@ -405,19 +408,36 @@ def fill_batch(row: Row, micro_batch: int, data_parallel: int, notes: list[str])
     return passes * wave
 
 
-def _adapters(flags: str, notes: list[str]) -> dict[str, Any]:
-    """Rank of low-rank adapters and where they sit, by the flags of a row in lower case."""
+def _unpack(task: dict[str, Any], strategy: dict[str, Any], packed: int, notes: list[str]) -> None:
+    """Packs as the equal sequences that cost as much attention, all else alike.
+
+    Sequences that context ranks divide come in two parts for each of them.
+    """
+    sequence = task["sequence"]
+    if not packed or sequence <= packed or sequence % packed or packed % (2 * strategy["cp"]):
+        return
+    copies = sequence // packed
+    task |= {"sequence": packed, "global_batch": copies * task["global_batch"]}
+    strategy["micro_batch"] *= copies
+    notes.append(f"packs of {copies} sequences of {packed} tokens by the recipe")
+
+
+def _adapters(flags: str, usual: str, notes: list[str]) -> dict[str, Any]:
+    """Rank of low-rank adapters and where they sit, by the flags of a row in lower case.
+
+    Where it does not say they sit where they `usual`-ly do, by the recipe.
+    """
     rank = re.search(r"\blora_rank\s*=\s*(\d+)", flags)
-    targets = re.search(r"\blora_targets\s*=\s*(attention|all)\b", flags)
+    targets = re.search(r"\blora_targets\s*=\s*(qkv|attention|all)\b", flags)
     if rank is None:
         notes.append("LoRA rank 16 assumed")
     elif int(rank.group(1)) < 1:
         raise SkippedRowError("illegal:lora_rank")
     if targets is None:
-        notes.append("LoRA on attention assumed")
+        notes.append(f"LoRA on {usual} by the recipe" if usual else "LoRA on attention assumed")
     return {
         "lora_rank": int(rank.group(1)) if rank else 16,
-        "lora_targets": targets.group(1) if targets else "attention",
+        "lora_targets": targets.group(1) if targets else usual or "attention",
     }
 
 
@@ -455,6 +475,8 @@ def question(row: Row, *, stack: str | None = None) -> Question:
         "attention": kernel,
         "gradient_precision": _gradient_precision(row),
     }
+    if method != "pretrain":
+        _unpack(task, strategy, recipe.packed, notes)
     flags = row.text("other_flags").lower()
     if re.search(r"\boptimizer\s*=\s*\w*muon\b", flags):
         task["optimizer"] = "muon"
@@ -465,7 +487,7 @@ def question(row: Row, *, stack: str | None = None) -> Question:
     elif re.search(r"\beager\b", flags):
         task["fused_norm"] = False
     if method == "lora":
-        task |= _adapters(flags, notes)
+        task |= _adapters(flags, recipe.lora_targets, notes)
     return Question(
         model=frozen(model),
         accelerator=where.accelerator,

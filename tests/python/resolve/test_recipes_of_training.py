@@ -76,6 +76,15 @@ def test_a_framework_without_a_recipe_is_left_alone() -> None:
     assert recipe_for(replace(BRIDGE, method="lora")) == Recipe()
 
 
+def test_fine_tuning_of_a_benchmark_has_rules_of_its_own() -> None:
+    tuned = Run("NeMo 24.07", "dense", "h100_sxm_80", "fp8", method="lora")
+    assert (recipe_for(tuned).packed, recipe_for(tuned).lora_targets) == (256, "qkv")
+    assert recipe_for(replace(tuned, method="full")).packed == 256
+    assert recipe_for(replace(tuned, method="pretrain")).packed == 0
+    round_ = recipe_for(replace(tuned, framework="NeMo 24.07 LoRA (MLPerf)"))
+    assert (round_.packed, round_.lora_targets) == (0, "attention")
+
+
 def test_tensor_parallel_exchange_of_experts_is_exposed() -> None:
     assert recipe_for(replace(BRIDGE, model_class="experts")).overlap_tp is False
     assert recipe_for(BRIDGE).overlap_tp is None

@@ -261,7 +261,11 @@ def test_the_task_says_what_learns() -> None:
     lora = asked(task="LoRA (MLPerf)")
     assert lora.method == "lora"
     assert dict(lora.task)["lora_rank"] == 16
-    assert {"LoRA rank 16 assumed", "LoRA on attention assumed"} <= set(lora.notes)
+    assert {"LoRA rank 16 assumed", "LoRA on attention by the recipe"} <= set(lora.notes)
+    nobody = asked(task="LoRA", framework="llm-foundry")
+    assert dict(nobody.task)["lora_targets"] == "attention"
+    assert "LoRA on attention assumed" in nobody.notes
+    assert dict(asked(task="LoRA", framework="NeMo").task)["lora_targets"] == "qkv"
 
 
 def test_flags_say_where_adapters_sit() -> None:
@@ -273,6 +277,36 @@ def test_flags_say_where_adapters_sit() -> None:
     assert dict(other.task)["lora_targets"] == "attention"
     with pytest.raises(SkippedRowError, match="illegal:lora_rank"):
         asked(task="LoRA", other_flags="lora_rank=0")
+
+
+def test_packs_cost_as_much_attention_as_equal_sequences() -> None:
+    cells = {"task": "SFT", "cp": "1", "seq_len": "4096"}
+    plain = asked(framework="llm-foundry", **cells)
+    packed = asked(framework="NeMo", **cells)
+    tokens = {
+        name: (
+            dict(found.task)["sequence"] * dict(found.task)["global_batch"],
+            dict(found.task)["sequence"] * dict(found.strategy)["micro_batch"],
+        )
+        for name, found in (("plain", plain), ("packed", packed))
+    }
+    assert tokens["packed"] == tokens["plain"]
+    assert dict(packed.task)["sequence"] < dict(plain.task)["sequence"]
+    assert any("packs of" in note for note in packed.notes)
+    for unlike in ({"task": "pretrain"}, {"task": "LoRA (MLPerf)"}, {"seq_len": "4095"}):
+        other = asked(framework="NeMo", **cells | unlike)
+        assert not any("packs of" in note for note in other.notes)
+
+
+def test_a_format_may_say_what_its_scales_are_of() -> None:
+    assert ("row_scales", True) in asked(precision="fp8 rowwise").facts
+    assert "row_scales" not in dict(asked(precision="fp8 tensorwise").facts)
+    assert "row_scales" not in dict(asked(precision="fp8", other_flags="rowwise_adagrad").facts)
+
+
+def test_dropout_may_be_stated() -> None:
+    assert dict(asked(other_flags="dropout=0.1").facts)["dropout"] is True
+    assert "dropout" not in dict(asked(other_flags="dropout=0.0").facts)
 
 
 def test_flags_reach_the_task() -> None:
