@@ -185,6 +185,9 @@ void bind_instance(py::module_& m) {
 }  // namespace
 
 void bind_serving(py::module_& m) {
+  bind_record<Adapters>(m, R"(Low-rank adapters (LoRA) of one served model.
+
+Every request names one of `count`, all as often as each other.)");
   bind_record<Engine>(m, "One version of a serving engine.");
   bind_record<ServingKernels>(m, "The kernels an engine runs on one accelerator.");
   bind_record<ServingLayout>(m, R"(How one instance is spread over accelerators.

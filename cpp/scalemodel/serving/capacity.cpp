@@ -172,7 +172,8 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
   const CacheBlocks blocks(model, engine, kernels, layout);
   CacheCapacity capacity;
   capacity.block = blocks.block();
-  capacity.weights = weight_bytes(model, kernels, layout);
+  capacity.weights = weight_bytes(model, kernels, layout) +
+                     engine.adapters.resident() * adapter_bytes(model, engine.adapters, layout);
   capacity.reserve = engine.reserve;
   const double limited = engine.limits_per_rank ? layout.dp : 1;
   capacity.max_batched_tokens = limited * engine.max_batched_tokens;

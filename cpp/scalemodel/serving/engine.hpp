@@ -15,6 +15,7 @@
 #include "scalemodel/ops/dispatch.hpp"
 #include "scalemodel/ops/gemm.hpp"
 #include "scalemodel/ops/moe.hpp"
+#include "scalemodel/serving/adapters.hpp"
 
 namespace scalemodel {
 
@@ -36,7 +37,8 @@ struct Engine {
   Seconds step_host;             ///< CPU overhead per step
   Seconds sequence_host;         ///< CPU overhead per running sequence and step
   Seconds pipeline_host;         ///< the same on top, where stages form a pipeline
-  Seconds request_host;  ///< CPU overhead from arrival to the scheduler, and back with a token
+  Seconds request_host;    ///< CPU overhead from arrival to the scheduler, and back with a token
+  Seconds adapter_kernel;  ///< a shrink or an expand of low-rank adapters takes at least
   // Facts.
   bool overlaps_host = false;   ///< a step is prepared while another runs, on one stage
   bool mixed_batches = true;    ///< prefill and decode share a step
@@ -55,6 +57,7 @@ struct Engine {
   double memory_fraction = 0.9;      ///< what the engine may fill
   bool fraction_of_free = false;     ///< of the memory left beside weights, not of all memory
   Bytes reserve;                     ///< driver context, graphs, workspaces
+  Adapters adapters;                 ///< low-rank adapters it is started with
 
   bool operator==(const Engine&) const = default;
 };
@@ -105,6 +108,8 @@ struct RecordOf<Engine> {
             "further CPU overhead per sequence and step where stages form a pipeline"),
       field("request_host_s", &T::request_host, 0, 1,
             "CPU overhead per request before its first token"),
+      field("adapter_kernel_s", &T::adapter_kernel, 0, 1e-3,
+            "least time of a shrink or an expand of low-rank adapters"),
       field("overlaps_host", &T::overlaps_host,
             "CPU overhead is hidden behind the accelerator, without pipeline stages"),
       field("mixed_batches", &T::mixed_batches, "mixed batches: prefill and decode share a step"),
@@ -129,7 +134,8 @@ struct RecordOf<Engine> {
       field("fraction_of_free", &T::fraction_of_free,
             "that share is of what weights leave, not of all memory"),
       field("reserve_bytes", &T::reserve, 0, 1e12,
-            "memory of driver context, CUDA graphs and workspaces")};
+            "memory of driver context, CUDA graphs and workspaces"),
+      field("adapters", &T::adapters, "low-rank adapters the engine is started with")};
 };
 
 template <>

@@ -60,6 +60,8 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
   host_hides_ = engine_.overlaps_host && !pipeline;
   host_fixed_ = (engine_.overlaps_host ? layout.pp : 1) * engine_.step_host;
   host_each_ = (engine_.sequence_host + (pipeline ? engine_.pipeline_host : Seconds{})) / layout.dp;
+  adapter_load_ =
+      adapter_load_time(model, engine.adapters, layout, cluster.accelerator.host_bandwidth);
   std::vector<double> layers(model.kinds.size());
   for (const std::uint8_t kind : model.layer_kind) ++layers[kind];
   // Layers are whole: the fullest stage sets the pace.
@@ -279,10 +281,11 @@ Seconds StepTimes::between_stages(double tokens) const noexcept {
   return layout_.pp * p2p_time(Bytes{tokens / layout_.dp * stream_ * kElement}, group, cluster_);
 }
 
-/// What is done for every sequence needs the tokens of this step and the next one waits for it.
+/// What is done for every sequence needs the tokens of this step and the next one waits for it. So
+/// does a step for the adapters of its prompts, which the engine brings in before it starts.
 Seconds StepTimes::host(const StepWork& whole, Seconds device) const noexcept {
   const Seconds fixed = host_hides_ ? max(Seconds{}, host_fixed_ - device) : host_fixed_;
-  return fixed + (whole.sequences + whole.prompts) * host_each_;
+  return fixed + (whole.sequences + whole.prompts) * host_each_ + whole.prompts * adapter_load_;
 }
 
 StepTime StepTimes::of(const StepWork& whole) const noexcept {

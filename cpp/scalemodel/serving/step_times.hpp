@@ -159,6 +159,9 @@ class StepTimes {
   void add_scan(const RecurrentShape& whole, double layers);
   void add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator& op, double m) const;
   void add_elementwise(TokenCost& cost, const LayerOperator& op, double m) const;
+  Seconds adapter_time(double m, double depth, double columns, double slices, double groups) const;
+  void add_adapters(TokenCost& cost, const Unit& unit, const LayerOperator& op, double m) const;
+  void add_expert_adapters(TokenCost& cost, const Unit& unit, double tokens) const;
   void add_routed(TokenCost& cost, const FeedForwardShape& ff, double m, double tokens) const;
   double imbalance_of(const FeedForwardShape& ff, double tokens, double places) const;
   Seconds expert_time(const FeedForwardShape& ff, double m, double tokens, bool received) const;
@@ -196,6 +199,7 @@ class StepTimes {
   double stream_ = 0;  ///< values of a token between layers: of all residual streams
   GemmTimer linear_timer_, storage_timer_;
   Seconds host_fixed_, host_each_;  ///< per step, and per sequence and step
+  Seconds adapter_load_;            ///< per prompt, mean
   bool host_hides_ = false;         ///< behind the device
   std::vector<AttentionKind> attention_;
   std::vector<ScanKind> scans_;

@@ -188,6 +188,51 @@ void StepTimes::add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator&
   cost.linear += linear(linear_timer_, m, columns, op.local_depth(layout_.tp), 1, quantised);
 }
 
+/// Shrink and expand of `m` tokens whose adapters are `groups` different ones: two kernels of
+/// grouped GEMMs, each group with weights of its own (SGMV: Punica, arXiv 2310.18547, section 4).
+/// Matrices that read one input have a slice of one shrink each. Expand adds to what the layer has
+/// written.
+Seconds StepTimes::adapter_time(double m, double depth, double columns, double slices,
+                                double groups) const {
+  const double rank = engine_.adapters.rank;
+  const Seconds shrink = linear(storage_timer_, m / groups, slices * rank, depth, groups, false);
+  const Seconds expand = linear(storage_timer_, m / groups, columns, rank, groups, false) +
+                         Bytes{m * columns * kElement} / cluster_.accelerator.memory_bandwidth;
+  return max(shrink, engine_.adapter_kernel) + max(expand, engine_.adapter_kernel);
+}
+
+/// Adapters beside a GEMM, with those of the GEMMs that are multiplied with it.
+void StepTimes::add_adapters(TokenCost& cost, const Unit& unit, const LayerOperator& op,
+                             double m) const {
+  if (op.shares_input || !adapted(engine_.adapters, op)) return;
+  double columns = op.local_columns(layout_.tp), slices = adapter_slices(op);
+  const bool first =
+      &op == &*std::ranges::find(unit.operators, OperatorKind::gemm, &LayerOperator::kind);
+  for (const LayerOperator& other : unit.operators) {
+    if (!first || !other.shares_input || !adapted(engine_.adapters, other)) continue;
+    columns += other.local_columns(layout_.tp);
+    slices += adapter_slices(other);
+  }
+  cost.linear += adapter_time(m, op.local_depth(layout_.tp), columns, slices,
+                              distinct_adapters(engine_.adapters, m));
+}
+
+/// Adapters of experts: the copies of a token that an expert receives are grouped by adapter too.
+void StepTimes::add_expert_adapters(TokenCost& cost, const Unit& unit, double tokens) const {
+  const double slots = static_cast<double>(unit.experts) + layout_.redundant_experts;
+  const double local = slots / layout_.ep;
+  const double pairs = std::max(1.0, tokens * unit.experts_per_token / layout_.ep);
+  const double split = static_cast<double>(layout_.stage_ranks()) / layout_.ep;
+  const double groups = std::min(pairs, local * distinct_adapters(engine_.adapters, pairs / local));
+  for (const LayerOperator& op : unit.operators) {
+    if (!unit.on_copies(op) || !adapted(engine_.adapters, op)) continue;
+    const bool deep = op.cut == Cut::depth;
+    cost.experts +=
+        adapter_time(pairs, deep ? op.depth / split : op.depth,
+                     deep ? op.columns : op.columns / split, adapter_slices(op), groups);
+  }
+}
+
 /// Kernels between the GEMMs of `m` tokens. Norms and activations write what the next GEMM reads,
 /// in its own format where the engine fuses that.
 void StepTimes::add_elementwise(TokenCost& cost, const LayerOperator& op, double m) const {
@@ -273,10 +318,12 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
       if (unit.on_copies(op)) continue;  // one kernel of all experts, below
       if (op.kind == OperatorKind::gemm) {
         add_gemm(cost, unit, op, m);
+        add_adapters(cost, unit, op, m);
       } else {
         add_elementwise(cost, op, m);
       }
     }
+    if (unit.routed() && engine_.adapters.any()) add_expert_adapters(cost, unit, tokens);
     if (unit.routed() && moves_tokens) {
       add_routed(cost, kind.feed_forward, m, tokens);
       continue;

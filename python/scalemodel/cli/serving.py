@@ -68,6 +68,8 @@ def add_serve(commands: Any) -> None:
             metavar="X",
             help=f"standard deviation of the logarithm of {side} lengths (default 0: all alike)",
         )
+    for row in _core.Adapters.fields():
+        add_field(task, row)
     load = task.add_mutually_exclusive_group()
     load.add_argument("--requests-per-s", type=number, metavar="X", help="arriving at random")
     load.add_argument("--concurrency", type=number, metavar="N", help="sequences kept running")
@@ -112,6 +114,7 @@ def _task(options: argparse.Namespace) -> Inference:
         input_spread=options.input_spread,
         output_spread=options.output_spread,
         **given(options, _core.RequestMix.fields()),
+        **given(options, _core.Adapters.fields()),
     )
 
 

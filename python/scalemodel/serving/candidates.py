@@ -19,7 +19,7 @@ from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.resolve.engines import kernels_for
 from scalemodel.serving.limits import slack_of
 from scalemodel.serving.measured import CACHE
-from scalemodel.serving.plan import MEMORY_COLUMNS, instance_of, ranks_of
+from scalemodel.serving.plan import MEMORY_COLUMNS, instance_of, ranks_of, started_engine
 from scalemodel.serving.plans import DEGREES, layout_text
 from scalemodel.serving.promises import (
     SEQUENCES,
@@ -89,7 +89,7 @@ class Question:
         found: tuple[Any, ...] = _core.search_serving(
             asked.model.core,
             asked.cluster.core,
-            engine_constants(asked.engine),
+            started_engine(asked.engine, asked.task),
             kernels,
             asked.task.mix,
             asked.task.rank_imbalance,

@@ -56,6 +56,18 @@ def instance_for(
     return built, note
 
 
+def started_engine(engine: str, task: Inference) -> _core.Engine:
+    """Constants of an engine that is started for the adapters of a task.
+
+    Examples
+    --------
+    >>> started_engine("vllm_v1", Inference(input_tokens=8, output_tokens=8, adapters=4)).adapters
+    Adapters(adapters=4, adapter_rank=16, adapter_targets='all', adapter_slots=0)
+    """
+    constants = engine_constants(engine)
+    return constants.replace(adapters=task.adapter_set) if task.adapters else constants
+
+
 #: Limits that an engine is started with, fields of its record.
 ENGINE_LIMITS = ("max_batched_tokens", "max_running_sequences")
 
@@ -81,9 +93,10 @@ def instance_of(
         layout,
         engine,
     )
+    constants = started_engine(engine, task)
+    unlimited = constants if task.adapters else None
     if not limits:
-        return instance_for(*question)
-    constants = engine_constants(engine)
+        return instance_for(*question, unlimited)
     given: dict[str, Any] = dict(limits)
     if constants.limits_per_rank:
         # Limits that are given are those of the instance; so is then the one that is not.
@@ -91,7 +104,7 @@ def instance_of(
         constants = constants.replace(**own, limits_per_rank=False)
     if constants.tunes_limits:
         # The limit that is not given stays as the engine would have tuned it.
-        built = instance_for(*question)
+        built = instance_for(*question, unlimited)
         tuned = built[0].capacity(task.input_tokens, task.output_tokens)
         own = {
             "max_batched_tokens": tuned.max_batched_tokens,

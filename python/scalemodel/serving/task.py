@@ -13,6 +13,7 @@ from scalemodel.resolve.engines import CACHE_FORMATS, WEIGHT_FORMATS
 
 WeightPrecision = Literal["bf16", "fp16", "fp8", "fp8_block", "fp4", "int8", "int4", "mxfp4"]
 CachePrecision = Literal["bf16", "fp16", "fp8", "fp4"]
+AdapterTargets = Literal["attention", "all"]
 _MOST_SPREAD = 3.0  # of the logarithm: one length in six is twenty times the median
 
 
@@ -55,6 +56,16 @@ class Inference:
         for the number of ranks.
     prefilled : bool
         The KV caches of prompts come from a prefill pool: a decode pool computes none of them.
+    adapters : int
+        Low-rank adapters (LoRA) of the model of which every request names one, all as often as each
+        other; 0: none.
+    adapter_rank : int
+        Rank that the engine is started for, which kernels and memory follow.
+    adapter_targets : str
+        Matrices with adapters: those of ``attention``, or ``all`` of every layer, experts included.
+    adapter_slots : int
+        Adapters that the accelerator holds, and a step at most; the others are brought in from the
+        host as requests name them. 0: all of them.
     input_spread, output_spread : float
         Standard deviation of the logarithm of the lengths, log-normal about their means; 0: all
         requests are of one length. Streams of requests draw them; steady states take the means.
@@ -80,6 +91,10 @@ class Inference:
     prefilled: bool = False
     input_spread: float = 0.0
     output_spread: float = 0.0
+    adapters: int = 0
+    adapter_rank: int = 16
+    adapter_targets: AdapterTargets = "all"
+    adapter_slots: int = 0
     mix: _core.RequestMix = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -93,9 +108,20 @@ class Inference:
             raise ScaleModelError(f"prefilled={self.prefilled!r}: must be True or False")
         for name in ("input_spread", "output_spread"):
             number_from_to(name, getattr(self, name), 0, _MOST_SPREAD)
+        for name in ("adapters", "adapter_rank", "adapter_slots"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ScaleModelError(f"{name}={value!r}: must be a whole number")
+        _ = self.adapter_set  # refuses what is out of range
         names = [str(row["name"]) for row in _core.RequestMix.fields()]
         given = {name: getattr(self, name) for name in names}
         object.__setattr__(self, "mix", _core.RequestMix(**given))
+
+    @property
+    def adapter_set(self) -> _core.Adapters:
+        """The adapters as the engine is started with them."""
+        names = [str(row["name"]) for row in _core.Adapters.fields()]
+        return _core.Adapters(**{name: getattr(self, name) for name in names})
 
     @property
     def rank_imbalance(self) -> float:

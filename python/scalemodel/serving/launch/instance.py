@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.engines import engine
 from scalemodel.serving.plan import ServingPlan, ranks_of
+from scalemodel.serving.task import Inference
 
 Role = Literal["", "prefill", "decode"]
 
@@ -167,6 +168,11 @@ def share(total: int, ranks: int, name: str, notes: list[str]) -> int:
     if part * ranks != total:
         notes.append(f"{name} {total} over {ranks} ranks is rounded up to {part} each")
     return part
+
+
+def adapter_slots(task: Inference) -> int:
+    """Adapters that the accelerator holds at once."""
+    return min(task.adapter_slots or task.adapters, task.adapters)
 
 
 def stored_as(words: Sequence[str], precision: str, hub: str) -> str:

@@ -16,6 +16,7 @@ from scalemodel.serving.launch.instance import (
     Instance,
     Start,
     Variable,
+    adapter_slots,
     share,
     stored_as,
     weight_options,
@@ -109,6 +110,17 @@ def _drafts(instance: Instance, notes: list[str]) -> list[str]:
     return [*words, "--speculative-num-draft-tokens", str(count + 1)]
 
 
+def _adapters(instance: Instance, notes: list[str]) -> list[str]:
+    task = instance.plan.task
+    if not task.adapters:
+        return []
+    notes.append("--lora-paths NAME=PATH ... names the adapters")
+    words = ["--enable-lora", "--max-loras-per-batch", str(adapter_slots(task))]
+    words += ["--max-lora-rank", str(task.adapter_rank)]
+    targets = ["all"] if task.adapter_targets == "all" else ["q_proj", "k_proj", "v_proj", "o_proj"]
+    return [*words, "--lora-target-modules", *targets]
+
+
 def options(instance: Instance, notes: list[str]) -> list[str]:
     """Limits, formats and caches of an instance."""
     constants, copies = instance.constants, 1
@@ -125,6 +137,7 @@ def options(instance: Instance, notes: list[str]) -> list[str]:
         words += ["--page-size", str(constants.block_tokens)]
     words += _formats(instance, notes)
     words += _drafts(instance, notes)
+    words += _adapters(instance, notes)
     if not instance.prefix_caching or instance.role == "decode":
         words.append("--disable-radix-cache")
     if instance.role:

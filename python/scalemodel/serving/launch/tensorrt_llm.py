@@ -12,7 +12,13 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from scalemodel.serving.launch.instance import Instance, Start, runs_as_stored, share
+from scalemodel.serving.launch.instance import (
+    Instance,
+    Start,
+    adapter_slots,
+    runs_as_stored,
+    share,
+)
 from scalemodel.serving.launch.yaml_text import yaml_text
 
 RELEASE: Final = "1.2"
@@ -27,6 +33,11 @@ COMPILED: Final = {
 }
 CACHE: Final = {"fp8": "fp8", "fp4": "nvfp4"}
 CACHE_COMPILED: Final = {"fp8": "FP8"}
+_ATTENTION: Final = ("attn_q", "attn_k", "attn_v", "attn_dense")
+_TARGETS: Final = {
+    "attention": _ATTENTION,
+    "all": (*_ATTENTION, "mlp_h_to_4h", "mlp_4h_to_h", "mlp_gate"),
+}
 PORTS: Final = {"prefill": "8001", "decode": "8002"}
 
 
@@ -118,6 +129,13 @@ def options_table(instance: Instance, notes: list[str]) -> dict[str, Any]:
             draft["speculative_model_dir"] = "DRAFT_MODEL"
             notes.append("DRAFT_MODEL stands for the checkpoint of the draft layer")
         table["speculative_config"] = draft
+    if task.adapters:
+        table["lora_config"] = {
+            "max_lora_rank": int(task.adapter_rank),
+            "max_loras": adapter_slots(task),
+            "max_cpu_loras": int(task.adapters),
+            "lora_target_modules": list(_TARGETS[task.adapter_targets]),
+        }
     if instance.role:
         longest = math.ceil(instance.plan.task.input_tokens)
         table["cache_transceiver_config"] = {

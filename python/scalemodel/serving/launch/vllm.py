@@ -16,6 +16,7 @@ from scalemodel.serving.launch.instance import (
     Instance,
     Start,
     Variable,
+    adapter_slots,
     share,
     weight_options,
 )
@@ -79,6 +80,23 @@ def _drafts(instance: Instance, notes: list[str]) -> list[str]:
     return ["--speculative-config", json.dumps(draft)]
 
 
+#: Ranks that the engine has kernels of (``MaxLoRARanks`` in ``vllm/config/lora.py``).
+_RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+
+
+def _adapters(instance: Instance, notes: list[str]) -> list[str]:
+    task = instance.plan.task
+    if not task.adapters:
+        return []
+    rank = next((rank for rank in _RANKS if rank >= task.adapter_rank), _RANKS[-1])
+    if rank != task.adapter_rank:
+        notes.append(f"--max-lora-rank {rank}: vLLM has no kernels of rank {task.adapter_rank}")
+    notes.append("--lora-modules NAME=PATH ... names the adapters")
+    slots = adapter_slots(task)
+    words = ["--enable-lora", "--max-loras", str(slots), "--max-lora-rank", str(rank)]
+    return [*words, "--max-cpu-loras", str(task.adapters)]
+
+
 def options(instance: Instance, notes: list[str]) -> list[str]:
     """Limits, formats and caches of an instance."""
     constants, layout = instance.constants, instance.plan.layout
@@ -98,6 +116,7 @@ def options(instance: Instance, notes: list[str]) -> list[str]:
         words += ["--block-size", str(constants.block_tokens)]
     words += _formats(instance, notes)
     words += _drafts(instance, notes)
+    words += _adapters(instance, notes)
     words.append(
         "--enable-prefix-caching" if instance.prefix_caching else "--no-enable-prefix-caching"
     )

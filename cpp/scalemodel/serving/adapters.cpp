@@ -1,0 +1,61 @@
+#include "scalemodel/serving/adapters.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace scalemodel {
+namespace {
+
+constexpr double kValueBytes = 2;  ///< adapters are kept in 16 bits whatever the model's format
+
+/// Values of one adapter of an operator on one rank; experts are spread over the ranks of a stage.
+double adapter_values(const Unit& unit, const LayerOperator& op, const Adapters& adapters,
+                      const ServingLayout& layout) {
+  const double rank = adapters.rank, slices = adapter_slices(op);
+  if (unit.on_copies(op)) {
+    const double copies = unit.experts + layout.redundant_experts;
+    return rank * (slices * op.depth + op.columns) * copies / layout.stage_ranks();
+  }
+  return rank * (slices * op.local_depth(layout.tp) + op.local_columns(layout.tp));
+}
+
+}  // namespace
+
+bool adapted(const Adapters& adapters, const LayerOperator& op) noexcept {
+  if (!adapters.any() || !op.has_weight() || op.routes) return false;
+  return adapters.targets == LoraTargets::all || op.adapts;
+}
+
+double adapter_slices(const LayerOperator& op) noexcept {
+  return std::max(1.0, static_cast<double>(op.parts.size()));
+}
+
+double distinct_adapters(const Adapters& adapters, double requests) noexcept {
+  const double count = adapters.count;
+  const double met = count * (1 - std::pow(1 - 1 / count, requests));
+  return std::clamp(met, 1.0, static_cast<double>(adapters.resident()));
+}
+
+Bytes adapter_bytes(const Model& model, const Adapters& adapters, const ServingLayout& layout) {
+  if (!adapters.any()) return Bytes{};
+  const double stage = std::ceil(static_cast<double>(model.layers()) / layout.pp);
+  double values = 0;
+  for (const std::uint8_t index : model.layer_kind) {
+    for (const Unit& unit : model.kinds[index].units) {
+      for (const LayerOperator& op : unit.operators) {
+        if (adapted(adapters, op)) values += adapter_values(unit, op, adapters, layout);
+      }
+    }
+  }
+  return Bytes{kValueBytes * values * stage / model.layers()};
+}
+
+Seconds adapter_load_time(const Model& model, const Adapters& adapters, const ServingLayout& layout,
+                          BytesPerSecond host_bandwidth) {
+  if (!adapters.any() || host_bandwidth <= BytesPerSecond{}) return Seconds{};
+  const double absent = 1 - static_cast<double>(adapters.resident()) / adapters.count;
+  return absent * (adapter_bytes(model, adapters, layout) / host_bandwidth);
+}
+
+}  // namespace scalemodel

@@ -1,0 +1,62 @@
+// Low-rank adapters that share one served model: how many, how large, and where they lie.
+#pragma once
+
+#include <tuple>
+
+#include "scalemodel/base/quantity.hpp"
+#include "scalemodel/base/record.hpp"
+#include "scalemodel/model/model.hpp"
+#include "scalemodel/serving/layout.hpp"
+#include "scalemodel/strategy/task.hpp"
+
+namespace scalemodel {
+
+/// Adapters (LoRA, arXiv 2106.09685) of which every request names one, all as often as each other.
+/// The engine holds a number of them on the accelerator, in slots that are allocated once, and the
+/// others on the host. `rank` is the one that slots are made for: kernels compute as many columns
+/// whatever the rank of the adapter in a slot (vLLM, lora/ops/triton_ops).
+struct Adapters {
+  int count = 0;  ///< distinct adapters that requests name; 0: none
+  int rank = 16;
+  LoraTargets targets = LoraTargets::all;
+  int slots =
+      0;  ///< adapters on the accelerator, all that a step may hold; 0: as many as there are
+
+  bool operator==(const Adapters&) const = default;
+  bool any() const noexcept { return count > 0; }
+  int resident() const noexcept { return slots > 0 && slots < count ? slots : count; }
+};
+
+template <>
+struct RecordOf<Adapters> {
+  static constexpr std::string_view name = "Adapters";
+  using T = Adapters;
+  static constexpr std::tuple fields{
+      field("adapters", &T::count, 0, 1e6, "distinct adapters that requests name; 0: none"),
+      field("adapter_rank", &T::rank, 1, 4096, "rank that the engine is started for"),
+      field("adapter_targets", &T::targets, "matrices with adapters"),
+      field("adapter_slots", &T::slots, 0, 1e6,
+            "adapters that the accelerator holds; 0: as many as there are")};
+};
+
+/// Whether a GEMM has an adapter. Those of attention alone, or of every layer with weights; scores
+/// of experts have none.
+bool adapted(const Adapters& adapters, const LayerOperator& op) noexcept;
+
+/// Matrices of a GEMM with an adapter each: queries, keys and values, a gate and an up projection.
+double adapter_slices(const LayerOperator& op) noexcept;
+
+/// Distinct adapters among `requests`, each of which names one of `count` at random, at most as
+/// many as there are slots: count (1 - (1 - 1/count)^requests).
+double distinct_adapters(const Adapters& adapters, double requests) noexcept;
+
+/// Bytes of one adapter on the fullest rank, in 16 bits. Of a matrix split by columns every rank
+/// has all of A and its columns of B; split by depth, its rows of A and all of B.
+Bytes adapter_bytes(const Model& model, const Adapters& adapters, const ServingLayout& layout);
+
+/// Mean time to bring the adapter of a request to the accelerator from its host: a request finds it
+/// there with the share of adapters that have a slot, whichever leaves first.
+Seconds adapter_load_time(const Model& model, const Adapters& adapters, const ServingLayout& layout,
+                          BytesPerSecond host_bandwidth);
+
+}  // namespace scalemodel

@@ -1,0 +1,104 @@
+#include "scalemodel/serving/adapters.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "serving_support.hpp"
+
+namespace scalemodel::testing {
+namespace {
+
+Adapters adapters(int count, int rank, int slots = 0, LoraTargets targets = LoraTargets::all) {
+  return {count, rank, targets, slots};
+}
+
+StepTimes times_of(const DecoderShape& shape, const Adapters& with,
+                   const ServingLayout& layout = {}) {
+  Engine engine = reference_engine();
+  engine.adapters = with;
+  return {make_decoder(shape), reference_cluster(8), engine, reference_kernels(), layout, 1};
+}
+
+StepWork decoded(double sequences) {
+  StepWork work;
+  work.sequences = sequences;
+  work.context = 500;
+  return work;
+}
+
+}  // namespace
+
+TEST_CASE("by hand: bytes of an adapter of a model of seven billion parameters") {
+  // Rank 16: queries, keys, values and output 4 x 16 (4096 + 4096), gate and up 2 x 16 (4096 +
+  // 11008), down 16 (11008 + 4096), in 32 layers and 16 bits.
+  const Model model = make_decoder(dense_7b_shape());
+  const double attention = 4 * 16.0 * 8192, mlp = 3 * 16.0 * (4096 + 11008);
+  CHECK(adapter_bytes(model, adapters(1, 16), {}).base() == Approx(2 * 32 * (attention + mlp)));
+  const Adapters narrow = adapters(1, 16, 0, LoraTargets::attention);
+  CHECK(adapter_bytes(model, narrow, {}).base() == Approx(2 * 32 * attention));
+  CHECK(adapter_bytes(model, adapters(0, 16), {}) == Bytes{});
+  // Over two ranks, columns of B of four matrices and rows of A of two are halved.
+  const double two = 16.0 * (3 * (4096 + 2048) + 2048 + 4096 + 2 * (4096 + 5504) + 5504 + 4096);
+  CHECK(adapter_bytes(model, adapters(1, 16), {2}).base() == Approx(2 * 32 * two));
+}
+
+TEST_CASE("requests meet as many adapters as there are, slots and chance allow") {
+  CHECK(distinct_adapters(adapters(1, 16), 100) == 1);
+  CHECK(distinct_adapters(adapters(8, 16), 1) == Approx(1));
+  CHECK(distinct_adapters(adapters(8, 16), 2) == Approx(2 - 1.0 / 8));
+  CHECK(distinct_adapters(adapters(8, 16), 1e4) == Approx(8));
+  CHECK(distinct_adapters(adapters(64, 16, 8), 1e4) == 8);
+}
+
+TEST_CASE(
+    "slots are filled before the cache; the load of an absent adapter crosses the host link") {
+  const Model model = make_decoder(dense_7b_shape());
+  const Cluster cluster = reference_cluster(1);
+  Engine engine = reference_engine();
+  const auto weights = [&](const Adapters& with) {
+    engine.adapters = with;
+    return cache_capacity(model, cluster, engine, reference_kernels(), {}, {1000, 100}).weights;
+  };
+  const Bytes one = adapter_bytes(model, adapters(1, 16), {});
+  const Bytes none = weights({});
+  CHECK((weights(adapters(8, 16)) - none) / one == Approx(8));
+  CHECK((weights(adapters(64, 16, 8)) - none) / one == Approx(8));
+  const BytesPerSecond link = 32 * unit::GB / unit::s;
+  CHECK(adapter_load_time(model, adapters(8, 16), {}, link) == Seconds{});
+  CHECK(adapter_load_time(model, adapters(32, 16, 8), {}, link) / (one / link) == Approx(0.75));
+}
+
+TEST_CASE("without adapters a step is the same to the last bit, with any it takes longer") {
+  for (const DecoderShape& shape : {dense_7b_shape(), experts_8x7b_shape()}) {
+    const StepTimes none = times_of(shape, adapters(0, 64, 4));
+    const StepTimes plain(make_decoder(shape), reference_cluster(8), reference_engine(),
+                          reference_kernels(), {}, 1);
+    for (const double sequences : {1.0, 7.0, 64.0, 1000.0}) {
+      const StepWork work = decoded(sequences);
+      CHECK(none.total(work) == plain.total(work));
+      Seconds last = plain.total(work);
+      for (const int count : {1, 4, 64}) {
+        const Seconds now = times_of(shape, adapters(count, 16)).total(work);
+        CHECK(now >= last * (1 - 1e-12));
+        last = now;
+      }
+      CHECK(last > plain.total(work));
+      CHECK(times_of(shape, adapters(64, 64)).total(work) > last);
+      CHECK(times_of(shape, adapters(64, 16, 0, LoraTargets::attention)).total(work) < last);
+    }
+  }
+}
+
+TEST_CASE("the causes of a step with adapters still sum to its time") {
+  const StepTimes times = times_of(experts_8x7b_shape(), adapters(32, 16, 8), {2, 1, 4, 2, 1});
+  StepWork work = decoded(100);
+  work.prompts = 2;
+  work.prompt_tokens = work.prompt_keys = 1000;
+  const StepTime t = times.of(work);
+  const Seconds sum = t.linear + t.experts + t.elementwise + t.prefill_attention +
+                      t.decode_attention + t.head + t.draft + t.tp + t.ep + t.cp + t.pp + t.host;
+  CHECK(sum / t.total == Approx(1));
+}
+
+}  // namespace scalemodel::testing
