@@ -301,6 +301,32 @@ void bind_collective_fits(py::module_& m) {
       "Seconds that no measurement of a collective can undercut.");
 }
 
+/// Columns of a call: tokens, hidden, topk, experts, ranks, nodes, communication blocks, blocks
+/// that send at once, bytes of a value, line rate over that of the constants.
+constexpr py::ssize_t kDispatchColumns = 10;
+
+void bind_fit_dispatch(py::module_& m) {
+  m.def(
+      "fit_dispatch",
+      [](const DispatchKernel& prior, const NumberColumn& calls, const NumberColumn& time_s,
+         const NumberColumn& weight, const Counts& fold, const Ranges& ranges) {
+        if (calls.ndim() != 2 || calls.shape(0) != time_s.size() ||
+            calls.shape(1) != kDispatchColumns) {
+          throw MalformedQuestion("calls: must have a row per time and ten columns");
+        }
+        std::vector<DispatchCall> made;
+        for (py::ssize_t i = 0; i < calls.shape(0); ++i) {
+          const double* c = calls.data() + i * kDispatchColumns;
+          made.push_back({{c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]}, c[8], c[9]});
+        }
+        return answer(
+            fit_dispatch(prior, made, samples_of(time_s, weight, fold), fields_of(prior, ranges)));
+      },
+      py::arg("prior"), py::arg("calls"), py::arg("time_s"), py::arg("weight"), py::arg("fold"),
+      py::arg("ranges"),
+      "Constants of a direction of token dispatch: record, fields, predicted_s, held_out_s.");
+}
+
 void bind_conformal(py::module_& m) {
   m.def(
       "conformal_bound",
@@ -337,6 +363,7 @@ void bind_calibration(py::module_& m) {
   bind_attention_fits(m);
   bind_flash_fit(m);
   bind_collective_fits(m);
+  bind_fit_dispatch(m);
   bind_conformal(m);
 }
 

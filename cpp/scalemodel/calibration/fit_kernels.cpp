@@ -129,6 +129,21 @@ RecordFit<DecodeKernel> fit_decode(const Accelerator& accelerator, const DecodeK
   return fit_attention(accelerator, prior, calls, samples, fields, &decode_time);
 }
 
+RecordFit<DispatchKernel> fit_dispatch(const DispatchKernel& prior,
+                                       std::span<const DispatchCall> calls,
+                                       std::span<const TimedSample> samples,
+                                       std::span<const FreeField> fields) {
+  return fit_record(prior, samples, fields,
+                    [&](const DispatchKernel& kernel, std::span<double> times_s) {
+                      for (std::size_t i = 0; i < calls.size(); ++i) {
+                        DispatchKernel there = kernel;
+                        there.value_bytes = calls[i].value_bytes;
+                        there.domain_rate = calls[i].domain_scale * kernel.domain_rate;
+                        times_s[i] = dispatch_time(calls[i].work, there).base();
+                      }
+                    });
+}
+
 RecordFit<AttentionKernels> fit_flash(const Accelerator& accelerator, Precision precision,
                                       std::span<const FlashPass> passes,
                                       std::span<const TimedSample> samples,

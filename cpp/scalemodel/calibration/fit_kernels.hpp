@@ -12,6 +12,7 @@
 #include "scalemodel/hardware/cluster.hpp"
 #include "scalemodel/ops/attention.hpp"
 #include "scalemodel/ops/attention_kernels.hpp"
+#include "scalemodel/ops/dispatch.hpp"
 #include "scalemodel/ops/gemm.hpp"
 
 namespace scalemodel {
@@ -70,6 +71,20 @@ RecordFit<AttentionKernels> fit_flash(const Accelerator& accelerator, Precision 
                                       std::span<const FlashPass> passes,
                                       std::span<const TimedSample> samples,
                                       std::span<const FreeField> fields);
+
+/// A call of a dispatch kernel on some accelerator.
+struct DispatchCall {
+  DispatchWork work;
+  double value_bytes = 2;   ///< per value of a token as it is sent
+  double domain_scale = 1;  ///< line rate inside the domain over that of the kernel's constants
+};
+
+/// Fits constants of one direction of a dispatch library to calls on several accelerators: what its
+/// kernels reach of the links inside a domain is a share, which the accelerators have in common.
+RecordFit<DispatchKernel> fit_dispatch(const DispatchKernel& prior,
+                                       std::span<const DispatchCall> calls,
+                                       std::span<const TimedSample> samples,
+                                       std::span<const FreeField> fields);
 
 struct CollectiveCall {
   Collective op = Collective::all_reduce;

@@ -86,7 +86,9 @@ def validate(
     left_out : bool
         Predict every training run by constants fitted to the other sources of the same table, and
         its interval by their residuals: how far a run of a new source would be off. Needs the
-        column ``source`` and measured times; see `scalemodel.validation.left_out`.
+        column ``source`` and measured times; see `scalemodel.validation.left_out`. Exchanges and
+        transfers are predicted by constants that have not seen their system; see
+        `scalemodel.validation.exchange_left_out`.
 
     Returns
     -------
@@ -106,7 +108,8 @@ def validate(
         parallelism have ``predicted_tokens_per_s_gpu`` (input tokens of prefill, with those found
         in a cache; output tokens of all else), ``predicted_itl_ms`` (mean between tokens),
         ``predicted_ttft_s`` (of full passes), ``predicted_relative_change_pct`` (over what the row
-        is relative to), ``predicted_note`` and ``skip_reason``. Kernels and collectives have
+        is relative to), ``predicted_utilisation_fraction`` (of a row that is a load, a mean over a
+        day), ``predicted_note`` and ``skip_reason``. Kernels and collectives have
         ``predicted_time_us`` (one call, as the benchmark of the table saw it),
         ``predicted_note`` and ``skip_reason``. Composed models have ``predicted_step_time_s`` where
         they train, ``predicted_latency_s`` (of a generation) where they serve,
@@ -154,7 +157,7 @@ def _check_options(kind: str, stack: str | None, left_out: bool) -> None:
                 f"stack={stack!r}: kind {kind!r} has none, its rows name their software",
                 code="unused_argument",
             )
-        if left_out:
+        if left_out and kind not in _EXCHANGES:
             raise ScaleModelError(
                 f"left_out=True: constants of kind {kind!r} belong to accelerators and kernels",
                 code="unused_argument",
@@ -179,7 +182,7 @@ def _validated(kind: str, table: Table, stack: str | None, left_out: bool) -> pd
     if kind == "wide_ep":
         return _wide_ep(table)
     if kind in _EXCHANGES:
-        return _exchanged(kind, table)
+        return _exchanged(kind, table, left_out=left_out)
     return _power(table) if kind == "power" else _operators(kind, table)
 
 
@@ -262,11 +265,11 @@ def _wide_ep(table: Table) -> pd.DataFrame:
     return _beside(table, _named_columns(wide_ep.predict(table), wide_ep.OUTPUT_COLUMNS))
 
 
-def _exchanged(kind: str, table: Table) -> pd.DataFrame:
-    from scalemodel.validation import exchange
+def _exchanged(kind: str, table: Table, *, left_out: bool) -> pd.DataFrame:
+    from scalemodel.validation import exchange, exchange_left_out
 
     table = table.without(exchange.OUTPUT_COLUMNS)
-    predictions = exchange.predict(kind, table)
+    predictions = (exchange_left_out if left_out else exchange).predict(kind, table)
     columns: dict[str, tuple[list[Any], str]] = {
         "predicted_latency_us": ([item.latency_us for item in predictions], "float64"),
         "predicted_bandwidth_GB_s": ([item.bandwidth_gb_s for item in predictions], "float64"),

@@ -24,7 +24,7 @@ OUTPUT_COLUMNS = (
 )
 A2A_COLUMNS = ("library", "gpu", "n_gpus", "kernel", "direction")
 KV_COLUMNS = ("system", "link_peak_GB_s")
-_INPUT_COLUMNS = {
+INPUT_COLUMNS = {
     "moe_a2a": (
         *A2A_COLUMNS,
         *("gpus_per_node", "tokens_per_rank", "hidden", "topk", "experts", "bytes_per_token"),
@@ -40,7 +40,7 @@ _MODES = (
     (r"one.?sided", "nvlink_one_sided"),
 )
 #: What moves a cache, by what the row says, and its constants.
-_SYSTEMS = (
+SYSTEMS = (
     (r"block size", "blocks"),
     (r"mooncake", "mooncake"),
     (r"dma|memcpy", "copy_engine"),
@@ -50,7 +50,7 @@ _SYSTEMS = (
 #: Tokens of a rank in the benchmarks of rates, where a row does not say.
 _MANY_TOKENS = 4096
 #: Bytes of a transfer whose length a row does not say: long enough that its start counts little.
-_LONG_BYTES = 40e9
+LONG_BYTES = 40e9
 
 
 class Prediction(NamedTuple):
@@ -62,12 +62,12 @@ class Prediction(NamedTuple):
     skip_reason: str = ""
 
 
-class _Dispatches:
+class Dispatches:
     """Constants of dispatch libraries by accelerator."""
 
     def __init__(self) -> None:
         labels = ("mode", "op", "scope", "engine", "version", "follows_dtype")
-        self._kernels = kernels("dispatch", _core.DispatchKernel, labels)
+        self.kernels = kernels("dispatch", _core.DispatchKernel, labels)
         self._accelerators = Accelerators()
 
     def name_of(self, row: Row) -> str:
@@ -77,7 +77,7 @@ class _Dispatches:
 
     def nearest(self, name: str, mode: str, op: str) -> Kernel[_core.DispatchKernel]:
         """The constants of a library on the accelerator most like the one named."""
-        found = [k for k in self._kernels if (k.label("mode"), k.label("op")) == (mode, op)]
+        found = [k for k in self.kernels if (k.label("mode"), k.label("op")) == (mode, op)]
         if not found:
             raise SkippedRowError(f"unsupported:{op or mode}")
         return nearest_kernel(found, name, lambda _: 0.0)
@@ -90,7 +90,37 @@ def _count(row: Row, name: str) -> int:
     return value
 
 
-def _exchange(row: Row, known: _Dispatches) -> Prediction:
+class Call(NamedTuple):
+    """A row as one call of a library."""
+
+    mode: str
+    op: str
+    accelerator: str
+    tokens: int
+    hidden: int
+    topk: int
+    experts: int
+    ranks: int
+    nodes: int
+    blocks: float  # multiprocessors of the kernel; 0: as it likes
+    value_bytes: float
+    counted_bytes: float  # what the source counts in its rate
+    note: str
+
+    def columns(self) -> tuple[float, ...]:
+        """The call as the engine takes it, the accelerator's multiprocessors last."""
+        shape = (self.tokens, self.hidden, self.topk, self.experts, self.ranks, self.nodes)
+        sending = accelerator(self.accelerator).multiprocessors
+        return tuple(float(number) for number in (*shape, self.blocks, sending))
+
+
+def call_of(row: Row, known: Dispatches) -> Call:
+    """The call that a row describes.
+
+    Raises
+    ------
+    SkippedRowError : a cell is missing, or the library unknown.
+    """
     label = f"{row.text('library')} {row.text('kernel')}".lower()
     mode = next((mode for pattern, mode in _MODES if re.search(pattern, label)), "")
     if not mode:
@@ -101,17 +131,27 @@ def _exchange(row: Row, known: _Dispatches) -> Prediction:
     tokens = row.count("tokens_per_rank") or _MANY_TOKENS
     inside = "nvlink" in row.text("bound").lower() and "rdma" not in row.text("bound").lower()
     nodes = 1 if inside else max(1, ranks // (row.count("gpus_per_node") or 8))
-    kernel = known.nearest(name, mode, row.text("direction").lower())
-    record, sent = kernel.record, row.number("bytes_per_token")
-    if sent:
-        record = record.replace(value_bytes=sent / hidden)
-    numbers = (tokens, hidden, topk, row.count("experts") or 256, ranks, nodes)
-    columns = [np.array([float(number)]) for number in (*numbers, row.count("sms") or 0)]
-    time_s = float(_core.dispatch_time_s(accelerator(name), record, *columns)[0])
-    copies = _counted_copies(row, topk, ranks, nodes)
-    bandwidth = copies * tokens * hidden * record.value_bytes / time_s / 1e9
+    op = row.text("direction").lower()
+    kernel, sent = known.nearest(name, mode, op), row.number("bytes_per_token")
+    value_bytes = sent / hidden if sent else float(kernel.record.value_bytes)
+    counted = _counted_copies(row, topk, ranks, nodes) * tokens * hidden * value_bytes
+    shape = (tokens, hidden, topk, row.count("experts") or 256, ranks, nodes)
     note = "" if kernel.accelerator == name else f"constants of {kernel.accelerator}"
-    return Prediction(1e6 * time_s, bandwidth, note)
+    return Call(mode, op, name, *shape, row.count("sms") or 0, value_bytes, counted, note)
+
+
+def predicted_call(call: Call, constants: _core.DispatchKernel, note: str) -> Prediction:
+    """Time and rate of a call by the constants of a kernel."""
+    record = constants.replace(value_bytes=call.value_bytes)
+    columns = [np.array([number]) for number in call.columns()[:-1]]
+    time_s = float(_core.dispatch_time_s(accelerator(call.accelerator), record, *columns)[0])
+    return Prediction(1e6 * time_s, call.counted_bytes / time_s / 1e9, note)
+
+
+def _exchange(row: Row, known: Dispatches) -> Prediction:
+    call = call_of(row, known)
+    kernel = known.nearest(call.accelerator, call.mode, call.op)
+    return predicted_call(call, kernel.record, call.note)
 
 
 def _counted_copies(row: Row, topk: int, ranks: int, nodes: int) -> float:
@@ -130,32 +170,47 @@ def _counted_copies(row: Row, topk: int, ranks: int, nodes: int) -> float:
 
 
 def _transfers() -> list[tuple[str, _core.LogGP, float]]:
-    """Systems by a pattern of their names: start of a transfer, and share of the links' rate."""
+    """Systems by name: start of a transfer, and share of the links' rate."""
     table = Reader(catalog.load("reference", "kv_transfer"), "reference/kv_transfer")
     found = []
-    for pattern, key in _SYSTEMS:
+    for _, key in SYSTEMS:
         entry = table.sub(key)
         start = _core.LogGP(latency_s=entry.number("start_s"))
-        found.append((pattern, start, entry.fraction("share_fraction")))
+        found.append((key, start, entry.fraction("share_fraction")))
     return found
 
 
-def _transfer(row: Row, systems: Sequence[tuple[str, _core.LogGP, float]]) -> Prediction:
+def system_of(row: Row) -> str:
+    """What moves the cache of a row, by the names of its constants."""
+    label = f"{row.text('system')} {row.text('what')}".lower()
+    return next(key for pattern, key in SYSTEMS if re.search(pattern, label))
+
+
+def predicted_transfer(row: Row, model: _core.LogGP, share: float, *notes: str) -> Prediction:
+    """Time and rate of a transfer over a share of its links.
+
+    Raises
+    ------
+    SkippedRowError : a cell is missing or makes no sense.
+    """
     peak = row.number("link_peak_GB_s")
     if peak is None:
         raise SkippedRowError("missing:link_peak_GB_s")
     if not peak > 0:
         raise SkippedRowError("illegal:link_peak_GB_s")
-    label = f"{row.text('system')} {row.text('what')}".lower()
-    _, model, share = next(each for each in systems if re.search(each[0], label))
     stated = row.number("bytes_MB")
     if stated is not None and not stated > 0:
         raise SkippedRowError("illegal:bytes_MB")
-    size = 1e6 * stated if stated else _LONG_BYTES
-    rate = share * peak * 1e9
-    time_s = _core.loggp_s(size, 1, model.replace(gap_per_byte_s=1 / rate))
+    size = 1e6 * stated if stated else LONG_BYTES
+    time_s = _core.loggp_s(size, 1, model.replace(gap_per_byte_s=1 / (share * peak * 1e9)))
     note = "" if stated else "a transfer of 40 GB assumed"
-    return Prediction(1e6 * time_s, size / time_s / 1e9, note)
+    return Prediction(1e6 * time_s, size / time_s / 1e9, "; ".join(filter(None, (*notes, note))))
+
+
+def _transfer(row: Row, systems: Sequence[tuple[str, _core.LogGP, float]]) -> Prediction:
+    key = system_of(row)
+    model, share = next((model, share) for name, model, share in systems if name == key)
+    return predicted_transfer(row, model, share)
 
 
 def predict(kind: str, table: Table) -> list[Prediction]:
@@ -170,7 +225,7 @@ def predict(kind: str, table: Table) -> list[Prediction]:
     require_columns(table, needed, f"kind {kind!r} needs {', '.join(needed)}")
     one: Callable[[Row], Prediction]
     if kind == "moe_a2a":
-        known = _Dispatches()
+        known = Dispatches()
 
         def one(row: Row) -> Prediction:
             return _exchange(row, known)
@@ -181,7 +236,7 @@ def predict(kind: str, table: Table) -> list[Prediction]:
             return _transfer(row, systems)
 
     predictions = []
-    for row in table.select(_INPUT_COLUMNS[kind]):
+    for row in table.select(INPUT_COLUMNS[kind]):
         try:
             predictions.append(one(row))
         except SkippedRowError as skipped:

@@ -28,10 +28,10 @@ SEND = {
 MOVE = {"system": "Mooncake", "link_peak_GB_s": "200", "bytes_MB": "4500"}
 
 
-def asked(kind: str, tmp_path: Path, *rows: dict[str, str]) -> pd.DataFrame:
+def asked(kind: str, tmp_path: Path, *rows: dict[str, str], left_out: bool = False) -> pd.DataFrame:
     path = tmp_path / "rows.csv"
     pd.DataFrame(rows).fillna("").to_csv(path, index=False)
-    return sm.validate(kind, path)
+    return sm.validate(kind, path, left_out=left_out)
 
 
 @pytest.mark.parametrize(("kind", "largest"), [("moe_a2a", 0.08), ("kv_transfer", 0.1)])
@@ -40,6 +40,31 @@ def test_published_calls_are_met(kind: str, largest: float) -> None:
     assert scores["pooled"]["mape_fraction"] < largest
     of_many = [group for group in scores["groups"] if group["predicted"] >= 4]
     assert all(group["mape_fraction"] < 0.2 for group in of_many)
+
+
+@pytest.mark.parametrize("kind", ["moe_a2a", "kv_transfer"])
+def test_systems_that_no_constant_has_seen_are_met(kind: str) -> None:
+    scores = scores_of(kind, sm.validate(kind, left_out=True)).to_dict()
+    seen = scores_of(kind, sm.validate(kind)).to_dict()
+    assert seen["pooled"]["mape_fraction"] < scores["pooled"]["mape_fraction"] < 0.2
+    assert seen["rows_predicted"] == scores["rows_predicted"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "other", "measured"),
+    [
+        ("moe_a2a", SEND, {"n_gpus": "128"}, "latency_us"),
+        ("kv_transfer", MOVE | {"link": "a"}, {"link": "b"}, "bandwidth_GB_s"),
+    ],
+)
+def test_a_row_left_out_is_not_moved_by_its_own_system(
+    kind: str, row: dict[str, str], other: dict[str, str], measured: str, tmp_path: Path
+) -> None:
+    def found(own: str, others: str) -> float:
+        rows = [row | {measured: own}, row | other | {measured: others}]
+        return float(asked(kind, tmp_path, *rows, left_out=True).predicted_latency_us[0])
+
+    assert found("150", "180") == found("300", "180") != found("150", "140")
 
 
 def test_the_rate_is_what_the_source_counts_over_the_time(tmp_path: Path) -> None:
