@@ -90,13 +90,19 @@ def _exchange_pairs(frame: pd.DataFrame) -> Iterable[tuple[str, str, float, floa
 
 
 def _rate_pairs(frame: pd.DataFrame) -> Iterable[tuple[str, str, float, float | None]]:
-    """Engine and phase, accelerator, measured and predicted rate of every row that states one."""
-    names = ("engine", "phase", "gpu", "tokens_per_s_gpu", "predicted_tokens_per_s_gpu")
+    """Engine and phase, accelerator, measured and predicted rate of every row that states one.
+
+    A load bounds a capacity from below: one that is within it says nothing of an error.
+    """
+    names = (
+        *("engine", "phase", "gpu", "tokens_per_s_gpu", "predicted_tokens_per_s_gpu"),
+        "predicted_utilisation_fraction",
+    )
     blank = [""] * len(frame)
     cells = [cells_of(frame, name) if name in frame.columns else blank for name in names]
-    for engine, phase, gpu, rate, rate_found in zip(*cells, strict=True):
-        measured = positive(rate)
-        if measured is not None:
+    for engine, phase, gpu, rate, rate_found, used in zip(*cells, strict=True):
+        measured, load = positive(rate), positive(used)
+        if measured is not None and not (load is not None and load <= 1):
             yield f"{engine}, {phase}", str(gpu), measured, positive(rate_found)
 
 

@@ -2,11 +2,13 @@
 
 A row is a prefill pool, a decode pool, or an instance that does both. What it does not say is what
 its engine's published commands do (``reference/wide_ep.toml``), limits being those of a
-data-parallel rank; the note of a prediction tells what was assumed.
+data-parallel rank; the note of a prediction tells what was assumed. What is predicted is the most
+that a deployment delivers. A mean over a day of production is a load: its share of that.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -33,11 +35,13 @@ INPUT_COLUMNS = (
     *("weights_precision", "kv_precision", "gpus_per_node", "tp", "dp", "ep"),
     *("redundant_experts", "tokens_per_gpu_per_pass", "batch_per_gpu", "input_tokens"),
     *("output_tokens", "context_tokens_mean", "prefix_hit_fraction", "mtp_tokens"),
-    *("mtp_acceptance", "two_batch_overlap", "eplb", "relative_to", "notes"),
+    *("mtp_acceptance", "two_batch_overlap", "eplb", "relative_to", "notes", "date"),
+    "tokens_per_s_gpu",
 )
 OUTPUT_COLUMNS = (
     *("predicted_tokens_per_s_gpu", "predicted_itl_ms", "predicted_ttft_s"),
-    *("predicted_relative_change_pct", "predicted_note", "skip_reason"),
+    *("predicted_relative_change_pct", "predicted_utilisation_fraction"),
+    *("predicted_note", "skip_reason"),
 )
 _PHASES = ("prefill", "decode", "mixed")
 #: Deployments by a word of a row's engine, and the engine of the catalogue that runs them.
@@ -61,6 +65,7 @@ class Prediction(NamedTuple):
     itl_ms: float | None = None
     ttft_s: float | None = None
     relative_change_pct: float | None = None
+    utilisation_fraction: float | None = None
     note: str = ""
     skip_reason: str = ""
 
@@ -75,6 +80,7 @@ class Deployment:
     tokens: int
     redundant_experts: int
     two_batch_overlap: bool
+    lacks: float = 1.0  # rate over that of a release before what later ones added
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,18 @@ def _deployment(row: Row, accelerator: str, notes: list[str]) -> Deployment:
         int(_reference(table, "tokens")),
         int(_reference(table, "redundant_experts")),
         bool(_reference(table, "two_batch_overlap")),
+        _lacks(found, row.text("date"), entries, notes),
     )
+
+
+def _lacks(name: str, date: str, entries: Mapping[str, Any], notes: list[str]) -> float:
+    """Gain of what the engine's releases have added since a date, each as measured alone."""
+    added = entries.get(f"added_{name}")
+    if added is None or not date or date >= added["from"]:
+        return 1.0
+    gains = {key: float(_reference(added, key)) for key in added if key != "from"}
+    notes.append(f"before {', '.join(gains)}")
+    return math.prod(gains.values())
 
 
 def _degrees(row: Row, accelerators: int) -> _core.ServingLayout:
@@ -298,13 +315,15 @@ class Answer(NamedTuple):
 
 def _answer_of(asked: Question, plan: Serving) -> Answer:
     """Rates and times of a plan."""
-    task, requests = asked.task, float(plan.requests_per_s)
-    each, tpot_s = requests / float(plan.accelerators), float(plan.tpot_s)
+    lacks = asked.deployment.lacks
+    task, requests = asked.task, float(plan.requests_per_s) / lacks
+    each, tpot_s = requests / float(plan.accelerators), float(plan.tpot_s) * lacks
     if asked.phase == "decode":
         # The first token of an answer is the prefill pool's.
         return Answer(each * max(1.0, task.output_tokens - 1), tpot_s, None, plan)
     if asked.phase == "mixed":
-        return Answer(each * task.output_tokens, tpot_s, plan.ttft_s, plan)
+        ttft_s = None if plan.ttft_s is None else float(plan.ttft_s) * lacks
+        return Answer(each * task.output_tokens, tpot_s, ttft_s, plan)
     # Full passes follow each other: a prompt waits for half of one and takes part in the next.
     passed = asked.tokens * asked.layout.dp * plan.replicas
     pass_s = passed / (requests * task.input_tokens * (1 - task.prefix_hit_fraction))
@@ -372,6 +391,13 @@ def _baseline(asked: Question, relative_to: str) -> Question:
     raise SkippedRowError("unsupported:relative_to")
 
 
+def _is_load(row: Row) -> bool:
+    """Whether a rate is what was asked of nodes in service, on average."""
+    return bool(
+        re.search(r"production\b(?!-)", f"{row.text('engine')}; {row.text('notes')}".lower())
+    )
+
+
 def _predict(row: Row, known: Deployments) -> Prediction:
     asked = question(row)
     found, change = known.answer(asked), None
@@ -379,12 +405,17 @@ def _predict(row: Row, known: Deployments) -> Prediction:
     if relative:
         before = known.answer(_baseline(asked, relative)).tokens_per_s_gpu
         change = 100 * (found.tokens_per_s_gpu / before - 1)
+    measured, used, notes = row.number("tokens_per_s_gpu"), None, asked.notes
+    if measured and _is_load(row):
+        used = measured / found.tokens_per_s_gpu
+        notes = (*notes, "a mean over a day is a load")
     return Prediction(
         found.tokens_per_s_gpu,
         None if found.itl_s is None else 1e3 * found.itl_s,
         found.ttft_s,
         change,
-        "; ".join(filter(None, (*asked.notes, found.plan.note))),
+        used,
+        "; ".join(filter(None, (*notes, found.plan.note))),
     )
 
 

@@ -51,10 +51,37 @@ def test_published_rates_are_met() -> None:
     decode = error[frame.phase == "decode"]
     assert decode.mean() < 0.2
     assert decode.max() < 0.6
-    # A day's mean of DeepSeek's prefill nodes is not their capacity.
-    prefill = error[(frame.phase == "prefill") & ~frame.engine.str.contains("production")]
+    # A day's mean of DeepSeek's prefill nodes is a load: its share of the capacity is told.
+    loads = frame.predicted_utilisation_fraction.notna()
+    assert list(frame.engine[loads]) == 2 * ["DeepSeek production"]
+    prefill = error[(frame.phase == "prefill") & ~loads]
     assert prefill.mean() < 0.2
     assert prefill.max() < 0.3
+    assert error[frame.phase == "mixed"].max() < 0.2
+    assert scores["pooled"]["mape_fraction"] < 0.2
+
+
+def test_a_load_within_the_capacity_counts_for_no_error(tmp_path: Path) -> None:
+    row = {**PREFILL, "engine": "SGLang in production"}
+    rates = asked(tmp_path, PREFILL).predicted_tokens_per_s_gpu[0]
+    rows = [{**row, "tokens_per_s_gpu": str(share * rates)} for share in (0.5, 2.0)]
+    frame = asked(tmp_path, *rows)
+    assert list(frame.predicted_utilisation_fraction) == pytest.approx([0.5, 2.0])
+    pooled = scores_of("wide_ep", frame).to_dict()["pooled"]
+    assert pooled["predicted"] == 1
+    assert pooled["mape_fraction"] == pytest.approx(0.5)
+
+
+def test_an_early_release_lacks_what_later_ones_added(tmp_path: Path) -> None:
+    row = {**DECODE, "engine": "TensorRT-LLM", "gpu": "B200", "n_gpus": "8", "dp": "8", "ep": "8"}
+    row |= {"weights_precision": "NVFP4", "redundant_experts": "", "batch_per_gpu": "64"}
+    early, late = (asked(tmp_path, row | {"date": date}) for date in ("2025-02", "2025-05"))
+    assert "before attention_kernels, fp8_cache" in early.predicted_note[0]
+    assert late.predicted_tokens_per_s_gpu[0] / early.predicted_tokens_per_s_gpu[0] == (
+        pytest.approx(1.2 * 1.06 * 1.04 * 1.074 * 1.04 * 1.013 * 1.053 * 1.22 * 1.04)
+    )
+    later = asked(tmp_path, row | {"date": "2026-01"})
+    assert later.predicted_tokens_per_s_gpu[0] == late.predicted_tokens_per_s_gpu[0]
 
 
 def test_published_ablations_have_their_sign_and_size() -> None:
