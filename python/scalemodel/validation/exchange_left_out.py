@@ -73,7 +73,7 @@ def _line_rate(name: str) -> float:
 
 
 def _facts() -> Reader:
-    return Reader(catalog.load("reference", "exchange"), "reference/exchange")
+    return Reader(catalog.load("reference", "exchange")["beginning"], "reference/exchange")
 
 
 def _blocks() -> float:
@@ -85,7 +85,7 @@ def _blocks() -> float:
 def _beginning(known: Dispatches, call: Call) -> _core.DispatchKernel:
     """Constants before any row of the table: another accelerator's, or shares of the links."""
     facts, line = _facts(), _line_rate(call.accelerator)
-    port = facts.quantity("port", "bytes_per_s")
+    port = facts.number("port_bytes_per_s")
     mode, prefix = _ELSEWHERE.get(call.mode, ("", ""))
     scope = "several_nodes" if call.nodes > 1 else "one_node"
     found = [
@@ -97,10 +97,10 @@ def _beginning(known: Dispatches, call: Call) -> _core.DispatchKernel:
     ]
     if not found:
         return known.nearest(call.accelerator, call.mode, call.op).record.replace(
-            launch_s=facts.quantity("launch", "s"),
+            launch_s=facts.number("launch_s"),
             doubling_s=0.0,
             block_bytes_per_s=0.0,
-            domain_bytes_per_s=facts.fraction("share") * line,
+            domain_bytes_per_s=facts.fraction("share_fraction") * line,
             network_bytes_per_s=port,
         )
     kernel = min(
@@ -116,8 +116,8 @@ def _beginning(known: Dispatches, call: Call) -> _core.DispatchKernel:
 def _ranges(begin: _core.DispatchKernel, line: float) -> list[tuple[str, float, float, list[str]]]:
     """Constants that move, between a trace and all of what their hardware gives."""
     facts = _facts()
-    least, port = facts.fraction("least_share"), facts.quantity("port", "bytes_per_s")
-    launches = (facts.quantity("least_launch", "s"), facts.quantity("largest_launch", "s"))
+    least, port = facts.fraction("least_share_fraction"), facts.number("port_bytes_per_s")
+    launches = (facts.number("least_launch_s"), facts.number("largest_launch_s"))
     ranges: list[tuple[str, float, float, list[str]]] = [
         ("launch_s", *launches, []),
         ("domain_bytes_per_s", least * line, line, []),
@@ -209,7 +209,7 @@ def _start(row: Row) -> _core.LogGP:
 
     A test of block sizes has one block under way on every port.
     """
-    post = _facts().quantity("post", "s")
+    post = _facts().number("post_s")
     ports = re.search(r"(\d+)\s*x", row.text("link"))
     if system_of(row) == "blocks" and ports:
         return _core.LogGP(latency_s=post / int(ports[1]))
@@ -240,7 +240,7 @@ def _share(row: Row, others: Sequence[float]) -> float:
     if system_of(row) == "blocks" and fabric:
         table = Reader(catalog.load("interconnects", fabric), f"interconnects/{fabric}.toml")
         return table.fraction("bandwidth_fraction")
-    return float(np.exp(np.mean(np.log(others)))) if others else _facts().fraction("share")
+    return float(np.exp(np.mean(np.log(others)))) if others else _facts().fraction("share_fraction")
 
 
 def _transfers(table: Table) -> list[Prediction]:

@@ -131,9 +131,12 @@ def _deployment(row: Row, accelerator: str, notes: list[str]) -> Deployment:
 def _lacks(name: str, date: str, entries: Mapping[str, Any], notes: list[str]) -> float:
     """Gain of what the engine's releases have added since a date, each as measured alone."""
     added = entries.get(f"added_{name}")
-    if added is None or not date or date >= added["from"]:
+    month = re.match(r"(\d{4})-(\d{2})", date)
+    if added is None or month is None:
         return 1.0
-    gains = {key: float(_reference(added, key)) for key in added if key != "from"}
+    if int(month[1] + month[2]) >= _reference(added, "since_month"):
+        return 1.0
+    gains = {key: float(_reference(added, key)) for key in added if key != "since_month"}
     notes.append(f"before {', '.join(gains)}")
     return math.prod(gains.values())
 
