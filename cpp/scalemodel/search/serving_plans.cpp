@@ -85,6 +85,8 @@ ServingPlans search_serving(const ServingQuestion& question, const ServingChoice
       return;
     const StepTimes times(question.model, question.cluster, question.engine, question.kernels,
                           layout, question.imbalance);
+    constexpr std::size_t kMaxKept = 4096;
+    std::size_t front_room = kMaxKept;
     for (const double tokens : choices.batched_tokens) {
       Engine limited = question.engine;
       limited.max_batched_tokens = static_cast<int>(tokens);
@@ -105,11 +107,14 @@ ServingPlans search_serving(const ServingQuestion& question, const ServingChoice
         part.feasible += 1;
         part.best.push_back(plan);
         part.front.push_back(plan);
-        constexpr std::size_t kMaxKept = 4096;
         if (part.best.size() >= std::max(kMaxKept, 2 * top)) {
           keep_best(part.best, limits.goal, top);
         }
-        if (part.front.size() >= kMaxKept) keep_front(part.front);
+        if (part.front.size() >= front_room) {
+          keep_front(part.front);
+          // A front that stays long is looked through again once it has doubled.
+          front_room = std::max(kMaxKept, 2 * part.front.size());
+        }
       }
     }
     keep_best(part.best, limits.goal, top);
