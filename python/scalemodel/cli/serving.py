@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from scalemodel.serving import Inference, Serving, ServingPlans
     from scalemodel.serving.limits import LatencyLimits
 
+_MEANS = ("ttft_s", "tpot_s")
 _METRICS = {"ttft": "first token", "tpot": "between tokens", "e2e": "whole request"}
+_SPLIT_GOALS = ("accelerators", "cost")
 _GOALS = ("throughput", "tpot", "ttft", "accelerators")
 
 
@@ -53,6 +55,11 @@ def add_serve(commands: Any) -> None:
     size = cluster.add_mutually_exclusive_group()
     size.add_argument("--nodes", type=whole, metavar="N", help="nodes")
     size.add_argument("--accelerators", type=whole, metavar="N", help="accelerators")
+    cluster.add_argument(
+        "--decode-cluster",
+        metavar="NAME|TOML",
+        help="of the decode pool of --split (default: both pools on --cluster)",
+    )
     cluster.add_argument("--engine", default="vllm_v1", metavar="NAME", help="serving engine")
     task = parser.add_argument_group("requests")
     for row in _core.RequestMix.fields():
@@ -88,6 +95,11 @@ def add_serve(commands: Any) -> None:
         )
     search = parser.add_argument_group("search")
     search.add_argument("--goal", choices=_GOALS, help="choose the plan by this")
+    search.add_argument(
+        "--split",
+        choices=_SPLIT_GOALS,
+        help="choose a prefill and a decode pool that carry --requests-per-s by this",
+    )
     for name, (metric, percent) in LIMITS.items():
         share = f"of {percent} in 100 requests" if percent else "on average"
         search.add_argument(
@@ -230,6 +242,54 @@ def _best(options: argparse.Namespace, limits: Mapping[str, float]) -> int:
     return OK if rows else NOTHING_FEASIBLE
 
 
+_SPLIT_COLUMNS = ("accelerators", "tp", "pp", "ep", "dp", "cp", "replicas", "ttft_s", "tpot_s")
+
+
+def _pools(options: argparse.Namespace) -> int:
+    """The best pairs of a prefill and a decode pool."""
+    from scalemodel.serving import plan_split
+
+    wrong = next((name for name in LIMITS if getattr(options, name) and name not in _MEANS), None)
+    if wrong or options.goal:
+        flag = option_name(wrong or "goal")
+        raise ScaleModelError(f"{flag}: no part of --split, which takes --ttft-s and --tpot-s")
+    if options.requests_per_s is None:
+        raise ScaleModelError("--split: needs --requests-per-s")
+    found = plan_split(
+        options.model,
+        cluster_of(options),
+        _task(options),
+        requests_per_s=options.requests_per_s,
+        decode_cluster=options.decode_cluster,
+        goal=options.split,
+        ttft_s=options.ttft_s,
+        tpot_s=options.tpot_s,
+        headroom=options.headroom,
+        engine=options.engine,
+        top=options.top,
+    )
+    header = [str(column) for column in found.columns]
+    rows = found.astype(object).where(found.notna(), None).to_numpy().tolist()
+    if options.json:
+        print_json({"best": [dict(zip(header, row, strict=True)) for row in rows]})
+    elif options.csv:
+        print_csv(header, rows)
+    elif rows:
+        names = ["accelerators", "usd_per_s"]
+        pools = [f"{pool}_{name}" for pool in ("prefill", "decode") for name in _SPLIT_COLUMNS]
+        names += [name for name in pools if name in header]
+        print_table(names, [[_cell(each) for each in row] for row in found[names].to_numpy()])
+    if not rows:
+        report(
+            "nothing feasible", "no two pools of these clusters carry the rate within the limits"
+        )
+    return OK if rows else NOTHING_FEASIBLE
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
 def _limits(options: argparse.Namespace) -> dict[str, float]:
     """The limits of latency that were named; those in milliseconds are refused."""
     limits = limits_of({name: getattr(options, name) for name in LIMITS})
@@ -245,5 +305,9 @@ def _limits(options: argparse.Namespace) -> dict[str, float]:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    if options.split:
+        return _pools(options)
+    if options.decode_cluster:
+        raise ScaleModelError("--decode-cluster: the pool of --split")
     limits = _limits(options)
     return _one(options) if options.goal is None else _best(options, limits)

@@ -259,28 +259,53 @@ def plans_for(
     )
 
 
+@named_arguments
 def plan_split(
     model: str | Path | Mapping[str, Any] | Model,
     cluster: str | Path | Mapping[str, Any] | Cluster,
     task: Inference,
     *,
     requests_per_s: float,
+    decode_cluster: str | Path | Mapping[str, Any] | Cluster | None = None,
+    goal: str = "accelerators",
     ttft_s: float | None = None,
     tpot_s: float | None = None,
     headroom: float = 0.1,
     engine: str = DEFAULT_ENGINE,
+    per_octave: int = 32,
     top: int = 10,
 ) -> pd.DataFrame:
-    """Splits into a prefill and a decode pool that carry a rate, fewest accelerators first.
+    """Splits into a prefill and a decode pool that carry a rate, the smallest or cheapest first.
 
     Each pool is searched on its own and in steady state: the prefill pool for the fewest
     accelerators within the limit of the first token, the decode pool within that of the others,
     both at (1 + headroom) times the rate.
 
+    Parameters
+    ----------
+    model, cluster, task, engine
+        As for `serve_split`; `cluster` holds both pools, or the prefill pool alone.
+    requests_per_s : float
+        That the pools must carry.
+    decode_cluster
+        Of the decode pool, where its accelerators are of another kind.
+    goal : str
+        ``accelerators``, or ``cost`` by the prices of the clusters.
+    ttft_s, tpot_s : float, optional
+        Limits of the means.
+    headroom, per_octave, top
+        As for `plan_serving`.
+
     Returns
     -------
     DataFrame
-        Columns of both pools (``prefill_*``, ``decode_*``) and ``accelerators``.
+        Columns ``accelerators``, ``usd_per_s`` (missing without prices), and of both pools
+        (``prefill_*``, ``decode_*``).
+
+    Raises
+    ------
+    ScaleModelError
+        An unknown name or goal, or a cluster without a price where cost is the goal.
 
     Examples
     --------
@@ -288,11 +313,23 @@ def plan_split(
     >>> task = sm.Inference(input_tokens=4000, output_tokens=300, precision="fp8",
     ...                     kv_precision="fp8")
     >>> table = sm.serving.plan_split("llama3_8b", "dgx_h100", task, requests_per_s=20, top=2)
-    >>> list(table.columns)[0]
-    'accelerators'
+    >>> list(table.columns)[:2]
+    ['accelerators', 'usd_per_s']
     """
     import pandas as pd
 
+    if goal not in ("accelerators", "cost"):
+        raise ScaleModelError(f"goal={goal!r}: must be accelerators or cost")
+    where = cluster if isinstance(cluster, Cluster) else resolve.cluster(cluster)
+    other = where
+    if isinstance(decode_cluster, Cluster):
+        other = decode_cluster
+    elif decode_cluster is not None:
+        other = resolve.cluster(decode_cluster)
+    prices = [float(place.core.price_usd_per_s) for place in (where, other)]
+    if goal == "cost" and not all(prices):
+        lacking = (where, other)[prices.index(0.0)].name
+        raise ScaleModelError(f"goal='cost': the catalogue has no price of {lacking}")
     ask: dict[str, Any] = {
         "goal": "accelerators",
         "requests_per_s": requests_per_s,
@@ -300,18 +337,23 @@ def plan_split(
         "top": top,
         "checked": False,
         "headroom": headroom,
+        "per_octave": per_octave,
     }
     prompts = task.replace(output_tokens=1, speculative_tokens=0)
-    cached = min(0.999, 1 - 1 / max(task.input_tokens, 2.0))
-    answers = task.replace(prefix_hit_fraction=cached)
-    first = plan_serving(model, cluster, prompts, ttft_s=ttft_s, **ask).best
-    second = plan_serving(model, cluster, answers, tpot_s=tpot_s, **ask).best
+    first = plan_serving(model, where, prompts, **_given(ttft_s=ttft_s), **ask).best
+    answers = task.replace(prefilled=True)
+    second = plan_serving(model, other, answers, **_given(tpot_s=tpot_s), **ask).best
     rows = []
-    for _, a in first.iterrows():
-        for _, b in second.iterrows():
+    for a in first.to_dict("records"):
+        for b in second.to_dict("records"):
+            counts = (a["accelerators"], b["accelerators"])
+            if where is other and sum(counts) > where.accelerators:
+                continue
+            costs = [n * price for n, price in zip(counts, prices, strict=True)]
             rows.append(
                 {
-                    "accelerators": a["accelerators"] + b["accelerators"],
+                    "accelerators": sum(counts),
+                    "usd_per_s": sum(costs) if all(prices) else None,
                     **{f"prefill_{key}": value for key, value in a.items()},
                     **{f"decode_{key}": value for key, value in b.items()},
                 }
@@ -319,4 +361,9 @@ def plan_split(
     frame = pd.DataFrame(rows)
     if frame.empty:
         return frame
-    return frame.sort_values("accelerators", kind="stable").head(top).reset_index(drop=True)
+    by = "accelerators" if goal == "accelerators" else "usd_per_s"
+    return frame.sort_values(by, kind="stable").head(top).reset_index(drop=True)
+
+
+def _given(**limits: float | None) -> dict[str, Any]:
+    return {name: value for name, value in limits.items() if value is not None}

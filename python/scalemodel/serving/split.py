@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _OPTIONS = (
     "requests_per_s",
+    "decode_cluster",
     "prefill",
     "decode",
     "prefill_replicas",
@@ -107,6 +108,23 @@ class SplitServing:
         return sum(p.replicas * ranks_of(p.layout) for p in (self.prefill, self.decode))
 
     @property
+    def power_w(self) -> float | None:
+        """Of the accelerators of both pools; None where a pool does not run."""
+        if not self.fits:
+            return None
+        return float(self.prefill.power_w) + float(self.decode.power_w)
+
+    @property
+    def usd_per_million_output_tokens(self) -> float | None:
+        """Price of both pools by the tokens of the answers; None without one, or a price."""
+        prices = [float(p.cluster.core.price_usd_per_s) for p in (self.prefill, self.decode)]
+        if not self.fits or not all(prices):
+            return None
+        pools = zip((self.prefill, self.decode), prices, strict=True)
+        price = sum(float(pool.accelerators) * each for pool, each in pools)
+        return 1e6 * price / (float(self.decode.requests_per_s) * self.decode.task.output_tokens)
+
+    @property
     def ttft_s(self) -> float | None:
         """To the first token, which the prefill pool gives; None where it never settles."""
         return None if not self.fits else self.prefill.ttft_s
@@ -124,6 +142,8 @@ class SplitServing:
         return {
             "verdict": self.verdict,
             "accelerators": self.accelerators,
+            "power_w": self.power_w,
+            "usd_per_million_output_tokens": self.usd_per_million_output_tokens,
             "ttft_s": self.ttft_s,
             "tpot_s": self.tpot_s,
             "transfer_s": self.transfer_s,
@@ -245,15 +265,29 @@ class _Pools:
     """The question of two pools, but for the rate and their replicas."""
 
     model: Model
-    cluster: Cluster
+    clusters: tuple[Cluster, Cluster]  # one and the same, or the own one of each pool
     task: Inference
     engine: str
     layouts: tuple[_core.ServingLayout, _core.ServingLayout]
     limits: tuple[dict[str, int], dict[str, int]]
 
-    def accelerators(self, copies: tuple[int, int]) -> int:
-        """Of both pools."""
-        return sum(n * ranks_of(layout) for n, layout in zip(copies, self.layouts, strict=True))
+    def shortage(self, copies: tuple[int, int]) -> str:
+        """What the pools need beyond their clusters, or an empty text."""
+        first, second = (
+            n * ranks_of(layout) for n, layout in zip(copies, self.layouts, strict=True)
+        )
+        one, other = self.clusters
+        if one is other:
+            needs = [("the pools need", first + second, "the cluster", one)]
+        else:
+            needs = [
+                ("the prefill pool needs", first, "its cluster", one),
+                ("the decode pool needs", second, "its cluster", other),
+            ]
+        for who, count, where, cluster in needs:
+            if count > cluster.accelerators:
+                return f"{who} {count} accelerators, {where} has {cluster.accelerators}"
+        return ""
 
     def at(self, rate: float, copies: tuple[int, int]) -> SplitServing:
         """Both pools in steady state."""
@@ -264,7 +298,7 @@ class _Pools:
         first, second = (
             serve(
                 self.model,
-                self.cluster,
+                self.clusters[pool],
                 tasks[pool],
                 self.layouts[pool],
                 replicas=copies[pool],
@@ -275,7 +309,7 @@ class _Pools:
             for pool in (0, 1)
         )
         runs = first.instance is not None and second.instance is not None
-        return SplitServing(first, second, _transfer(first, self.cluster) if runs else 0.0)
+        return SplitServing(first, second, _transfer(first, second) if runs else 0.0)
 
 
 def _means(plan: SplitServing) -> dict[str, float]:
@@ -335,7 +369,7 @@ def _promised(
         more = list(copies)
         if pool >= 0:
             more[pool] += 1 + more[pool] // _GROWTH
-        room = pools.accelerators((more[0], more[1])) <= pools.cluster.accelerators
+        room = not pools.shortage((more[0], more[1]))
         if not missed or pool < 0 or not grows[pool] or not room:
             return replace(plan, limits=limits, simulated=values, missed=missed)
         copies = (more[0], more[1])
@@ -348,6 +382,7 @@ def serve_split(
     task: Inference,
     *,
     requests_per_s: float,
+    decode_cluster: str | Path | Mapping[str, Any] | Cluster | None = None,
     prefill: _core.ServingLayout | None = None,
     decode: _core.ServingLayout | None = None,
     prefill_replicas: int | None = None,
@@ -362,12 +397,16 @@ def serve_split(
     """Prefill and decode on pools of their own, at a rate of requests, limits of latency held.
 
     The cache of a prompt crosses the network between the pools: every rank of a prefill instance
-    sends its part to the decode instance, over its own port.
+    sends its part, and every rank of a decode instance receives its own, over one port each; the
+    slower side decides.
 
     Parameters
     ----------
     model, cluster, task, engine
         As for `serve`.
+    decode_cluster
+        The cluster of the decode pool, where it is not the one of the prefill pool: accelerators
+        of another kind, whose engine must keep the cache in the same format.
     requests_per_s : float
         Over all replicas, arriving at random.
     prefill, decode : ServingLayout, optional
@@ -404,27 +443,34 @@ def serve_split(
     ...                       decode=layout, requests_per_s=4, ttft_p99_s=3, tpot_p90_s=0.03)
     >>> plan.holds, plan.prefill.replicas, plan.simulated["ttft_p99_s"] < 3
     (True, 3, True)
+
+    Prompts on accelerators that compute, answers on others that hold much:
+
+    >>> unlike = sm.serve_split("llama3_8b", "dgx_h100", task, decode_cluster="h20_node",
+    ...                         requests_per_s=4)
+    >>> unlike.verdict, unlike.prefill.cluster.name, unlike.decode.cluster.name
+    ('ok', 'dgx_h100', 'h20_node')
     """
     latency = limits_of(limits, _OPTIONS)
     warn_of_milliseconds(latency)
     checked_load(requests_per_s, headroom)
     chosen, name = resolve.model(model), engine_for(engine)
-    where = cluster if isinstance(cluster, Cluster) else resolve.cluster(cluster)
+    where = _cluster_of(cluster)
+    other = where if decode_cluster is None else _cluster_of(decode_cluster)
     layouts = (prefill or _core.ServingLayout(), decode or _core.ServingLayout())
     own = (
         _of_ranks("prefill_limits", prefill_limits, layouts[0], name),
         _of_ranks("decode_limits", decode_limits, layouts[1], name),
     )
-    pools = _Pools(chosen, where, task, name, layouts, own)
+    pools = _Pools(chosen, (where, other), task, name, layouts, own)
     copies = (
         1 if prefill_replicas is None else prefill_replicas,
         1 if decode_replicas is None else decode_replicas,
     )
-    needed = pools.accelerators(copies)
-    if needed > where.accelerators:
+    shortage = pools.shortage(copies)
+    if shortage:
         raise ScaleModelError(
-            f"prefill_replicas={copies[0]}, decode_replicas={copies[1]}: the pools "
-            f"need {needed} accelerators, the cluster has {where.accelerators}"
+            f"prefill_replicas={copies[0]}, decode_replicas={copies[1]}: {shortage}"
         )
     if not latency:
         return pools.at(requests_per_s, copies)
@@ -432,10 +478,18 @@ def serve_split(
     return _promised(pools, promise, copies, (prefill_replicas is None, decode_replicas is None))
 
 
-def _transfer(first: Serving, cluster: Cluster) -> float:
-    """Seconds until the cache of one prompt has left its instance."""
-    instance = first.instance
-    if instance is None:
-        return 0.0
-    size = instance.cache_blocks(first.task.input_tokens) * instance.capacity(1, 1).block_bytes
-    return float(_core.p2p_time_s(size, 2, ranks_of(first.layout), cluster.core))
+def _cluster_of(given: str | Path | Mapping[str, Any] | Cluster) -> Cluster:
+    return given if isinstance(given, Cluster) else resolve.cluster(given)
+
+
+def _transfer(first: Serving, second: Serving) -> float:
+    """Seconds until the cache of one prompt has left its instance and reached the other."""
+    times = []
+    for plan in (first, second):
+        instance = plan.instance
+        if instance is None:
+            return 0.0
+        blocks = instance.cache_blocks(plan.task.input_tokens)
+        size = blocks * instance.capacity(1, 1).block_bytes
+        times.append(_core.p2p_time_s(size, 2, ranks_of(plan.layout), plan.cluster.core))
+    return float(max(times))

@@ -468,3 +468,30 @@ def test_a_fault_of_its_own_is_one_line(
     monkeypatch.setattr(catalog, "list_catalog", fail)
     assert cli.main(["list"]) == 1
     assert capsys.readouterr().err == ("scalemodel: internal error: ZeroDivisionError: two lines\n")
+
+
+def test_pools_of_unlike_accelerators_are_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    question = ["serve", "llama3_8b", "--cluster", "aws_p5", "--decode-cluster", "aws_p5en"]
+    question += ["--input-tokens", "2000", "--output-tokens", "200"]
+    load = ["--requests-per-s", "8", "--ttft-s", "1"]
+    assert cli.main([*question, *load, "--split", "cost", "--top", "2", "--json"]) == cli.OK
+    best = json.loads(capsys.readouterr().out)["best"]
+    task = sm.Inference(input_tokens=2000, output_tokens=200)
+    table = sm.serving.plan_split(
+        "llama3_8b",
+        "aws_p5",
+        task,
+        decode_cluster="aws_p5en",
+        goal="cost",
+        requests_per_s=8,
+        ttft_s=1,
+        top=2,
+    )
+    assert [row["usd_per_s"] for row in best] == list(table.usd_per_s)
+    for wrong, why in (
+        ([*load], "--decode-cluster"),
+        (["--split", "cost"], "--requests-per-s"),
+        ([*load, "--split", "cost", "--e2e-s", "3"], "--e2e-s"),
+    ):
+        assert cli.main([*question, *wrong]) == cli.MALFORMED
+        assert why in capsys.readouterr().err

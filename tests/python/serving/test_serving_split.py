@@ -149,3 +149,67 @@ def test_commands_say_what_was_promised() -> None:
     )
     (note,) = [each for each in sm.launch_serving(plans[0]).notes if each.startswith("limits at")]
     assert note.endswith(f"ttft_p90_s {plans[0].simulated['ttft_p90_s']:.3g} of 3")
+
+
+def unlike(**given: Any) -> SplitServing:
+    """Prompts on H100s, answers on H200s."""
+    asked = {"requests_per_s": RATE, **POOLS, "decode_cluster": "aws_p5en", **given}
+    return sm.serve_split("llama3_70b", "aws_p5", TASK, **asked)
+
+
+def test_a_pool_on_another_cluster_is_what_serve_says_there() -> None:
+    plan, alike = unlike(), unlike(decode_cluster="aws_p5")
+    assert plan.prefill.to_dict() == alike.prefill.to_dict()
+    own = sm.serve(
+        "llama3_70b",
+        "aws_p5en",
+        TASK.replace(prefilled=True),
+        POOLS["decode"],
+        replicas=1,
+        requests_per_s=RATE,
+    )
+    assert plan.decode.to_dict() == own.to_dict()
+    assert plan.power_w == pytest.approx(plan.prefill.power_w + plan.decode.power_w)
+    price = sum(
+        pool.accelerators * pool.cluster.core.price_usd_per_s
+        for pool in (plan.prefill, plan.decode)
+    )
+    assert plan.usd_per_million_output_tokens == pytest.approx(1e6 * price / (RATE * 200))
+
+
+def test_clusters_of_the_same_kind_differ_from_one_in_their_room_alone() -> None:
+    one, two = split(), split(decode_cluster=sm.cluster("dgx_h100", nodes=2))
+    assert one.to_dict() == two.to_dict()
+    # Eight accelerators hold four instances of two: of one pool, not of both.
+    four = {"prefill_replicas": 4, "decode_replicas": 4}
+    assert unlike(**four).fits
+    with pytest.raises(sm.ScaleModelError, match="the pools need 16 accelerators"):
+        sm.serve_split("llama3_70b", "aws_p5", TASK, requests_per_s=RATE, **POOLS, **four)
+    with pytest.raises(sm.ScaleModelError, match="the decode pool needs 10 accelerators"):
+        unlike(decode_replicas=5)
+
+
+def test_the_slower_side_of_a_transfer_decides() -> None:
+    def transfer_s(prefill: int, decode: int) -> float:
+        layouts = {"prefill": sm.ServingLayout(tp=prefill), "decode": sm.ServingLayout(tp=decode)}
+        return split(**layouts).transfer_s
+
+    assert transfer_s(4, 2) == transfer_s(2, 4) == transfer_s(2, 2) > transfer_s(4, 4)
+
+
+def test_splits_over_unlike_clusters_are_searched_by_price() -> None:
+    asked: dict[str, Any] = {"requests_per_s": 3, "ttft_s": 1.0, "tpot_s": 0.03, "top": 4}
+    found = sm.serving.plan_split(
+        "llama3_70b", "aws_p5", TASK, decode_cluster="aws_p5en", goal="cost", **asked
+    )
+    assert found.usd_per_s.is_monotonic_increasing
+    assert (found.prefill_ttft_s <= 1).all()
+    assert (found.decode_tpot_s <= 0.03).all()
+    best = found.iloc[0]
+    rates = [float(sm.cluster(name).core.price_usd_per_s) for name in ("aws_p5", "aws_p5en")]
+    counts = (best.prefill_accelerators, best.decode_accelerators)
+    assert best.usd_per_s == pytest.approx(counts[0] * rates[0] + counts[1] * rates[1])
+    with pytest.raises(sm.ScaleModelError, match="no price of h20_node"):
+        sm.serving.plan_split(
+            "llama3_70b", "aws_p5", TASK, decode_cluster="h20_node", goal="cost", **asked
+        )
