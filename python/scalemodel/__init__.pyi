@@ -250,6 +250,9 @@ from scalemodel.serving import (
     plan_serving as plan_serving,
 )
 from scalemodel.serving import (
+    plan_split as plan_split,
+)
+from scalemodel.serving import (
     prefix_hits as prefix_hits,
 )
 from scalemodel.serving import (

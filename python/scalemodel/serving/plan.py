@@ -62,7 +62,7 @@ def started_engine(engine: str, task: Inference) -> _core.Engine:
     Examples
     --------
     >>> started_engine("vllm_v1", Inference(input_tokens=8, output_tokens=8, adapters=4)).adapters
-    Adapters(adapters=4, adapter_rank=16, adapter_targets='all', adapter_slots=0)
+    Adapters(adapters=4)
     """
     constants = engine_constants(engine)
     return constants.replace(adapters=task.adapter_set) if task.adapters else constants

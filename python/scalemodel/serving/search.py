@@ -312,7 +312,7 @@ def plan_split(
     >>> import scalemodel as sm
     >>> task = sm.Inference(input_tokens=4000, output_tokens=300, precision="fp8",
     ...                     kv_precision="fp8")
-    >>> table = sm.serving.plan_split("llama3_8b", "dgx_h100", task, requests_per_s=20, top=2)
+    >>> table = sm.plan_split("llama3_8b", "dgx_h100", task, requests_per_s=20, top=2)
     >>> list(table.columns)[:2]
     ['accelerators', 'usd_per_s']
     """
