@@ -54,14 +54,26 @@ void bind_weights(py::module_& m) {
   bind_record<WeightSet>(m, "What is moved to every replica of an engine.");
   bind_record<RefitCosts>(m, "Fixed times of new weights for an engine.");
   bind_record<SwitchCosts>(m, "What accelerators that generate and train in turn set free.");
+  m.def("weight_set", &weight_set, py::arg("model"), py::arg("precision"),
+        "What of a model is moved to every replica.");
   m.def(
       "refit_time_s",
-      [](const WeightSet& weights, const Cluster& pool, int replica_ranks, bool colocated,
-         const RefitCosts& costs) {
-        return refit_time(weights, pool, replica_ranks, colocated, costs).base();
+      [](const WeightSet& weights, const Cluster& train, const Cluster& rollout, RefitWay way,
+         int replica_ranks, const RefitCosts& costs) {
+        return refit_time(weights, train, rollout, {way, replica_ranks}, costs).base();
       },
-      py::arg("weights"), py::arg("pool"), py::arg("replica_ranks"), py::arg("colocated"),
-      py::arg("costs"), "Seconds of new weights for all replicas.");
+      py::arg("weights"), py::arg("train"), py::arg("rollout"), py::arg("way"),
+      py::arg("replica_ranks"), py::arg("costs"), "Seconds of new weights for all replicas.");
+  m.def(
+      "refit_bytes",
+      [](const WeightSet& weights, RefitWay way, int replica_ranks, int train_ranks,
+         int rollout_ranks) {
+        const RefitBytes moved =
+            refit_bytes(weights, {way, replica_ranks}, train_ranks, rollout_ranks);
+        return py::make_tuple(moved.sent.base(), moved.received.base());
+      },
+      py::arg("weights"), py::arg("way"), py::arg("replica_ranks"), py::arg("train_ranks"),
+      py::arg("rollout_ranks"), "Bytes that the busiest rank sends, and that it receives.");
   m.def(
       "switch_time_s",
       [](double parameters, const Cluster& pool, const SwitchCosts& costs) {

@@ -23,8 +23,6 @@ RlPhases rl_phases(const RlPasses& passes) {
                                       : rounds * passes.sampling.oversampling;
   RlPhases phases;
   phases.rollout = passes.partial ? passes.sustained : rounds * (passes.round + passes.dispatch);
-  // Answers that come one by one wait in a queue until a batch of them is gathered.
-  if (passes.partial) phases.collect = passes.dispatch;
   phases.reward = drawn * scored(passes.reward_forward, passes.reward_forward > Seconds{0});
   phases.logprob = scored(passes.forward, passes.logprob);
   phases.reference = scored(passes.forward, passes.reference);
@@ -32,6 +30,11 @@ RlPhases rl_phases(const RlPasses& passes) {
   phases.train = passes.optimizer_steps * (passes.optimizer_step + passes.critic_step) /
                      passes.learning_fraction +
                  passes.dispatch;
+  // Answers that come one by one wait in a queue until a batch of them is gathered.
+  if (passes.partial) {
+    phases.collect =
+        passes.dispatch + wait_for_fresh(passes.fresh, passes.stale_fraction, phases.learning());
+  }
   phases.refit = passes.refit;
   phases.switching = passes.switching;
   return phases;

@@ -35,6 +35,8 @@ struct RlPasses {
   Seconds round;         ///< of generation: until the last answer that the step waits for
   Seconds sustained;     ///< of generation by replicas that run as full as they can
   bool partial = false;  ///< no step waits for its last answer: generation goes on over updates
+  Seconds fresh;         ///< of generation: until those are complete that older weights may not do
+  double stale_fraction = 1;  ///< of the answers of a step, that older weights may have generated
   DynamicSampling sampling;
   Seconds forward;               ///< one forward pass of the policy over the answers of a step
   Seconds reward_forward;        ///< the same of a reward model; 0 = answers are verified
@@ -88,6 +90,8 @@ struct RecordOf<RlPasses> {
       field("round_s", &T::round, 0, 1e12, "of generation, until the last answer"),
       field("sustained_s", &T::sustained, 0, 1e12, "of generation by replicas as full as can be"),
       field("partial", &T::partial, "generation goes on over updates of the weights"),
+      field("fresh_s", &T::fresh, 0, 1e12, "until answers that only the newest weights may give"),
+      field("stale_fraction", &T::stale_fraction, 0, 1, "of answers that may be of older weights"),
       field("sampling", &T::sampling, "prompts that are rejected and drawn again"),
       field("forward_s", &T::forward, 0, 1e12, "one forward pass over the answers of a step"),
       field("reward_forward_s", &T::reward_forward, 0, 1e12, "of a reward model; 0 = verified"),
@@ -119,6 +123,12 @@ struct RecordOf<RlPhases> {
       field("refit_s", &T::refit, 0, 1e12, "new weights for the engine"),
       field("switch_s", &T::switching, 0, 1e12, "sleeping and waking")};
 };
+
+/// What a trainer that takes answers one by one waits for those of the newest weights: it learns
+/// from the older ones meanwhile. Source: verl, fully asynchronous policy (staleness_threshold).
+constexpr Seconds wait_for_fresh(Seconds fresh, double stale_fraction, Seconds learning) {
+  return max(Seconds{0}, fresh - stale_fraction * learning);
+}
 
 /// The phases of a step from its passes.
 RlPhases rl_phases(const RlPasses& passes);

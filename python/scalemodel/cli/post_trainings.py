@@ -92,6 +92,19 @@ def add_rl(commands: Any) -> None:
     pools.add_argument("--staleness", type=whole, metavar="N", help="steps (default 0)")
     pools.add_argument("--memory-share", type=number, metavar="N", help="of the engine")
     pools.add_argument("--partial-rollouts", action="store_true", help="over updates")
+    pools.add_argument(
+        "--stale-fraction",
+        type=number,
+        default=1.0,
+        metavar="N",
+        help="of answers that may be of older weights, with --partial-rollouts (default 1)",
+    )
+    pools.add_argument(
+        "--refit",
+        choices=("broadcast", "reshard", "rdma", "rdma_whole"),
+        default="broadcast",
+        help="how new weights reach a pool of their own (default broadcast)",
+    )
     pools.add_argument("--engine", default="vllm_v1", metavar="NAME", help="of generation")
     pools.add_argument("--framework", choices=("nemo_rl", "verl", "areal"), default="nemo_rl")
     add_strategy(parser)
@@ -137,6 +150,8 @@ def _step_of(options: argparse.Namespace) -> RlEstimate:
         memory_share=(0.6 if rollout is None else 0.8) if share is None else share,
         partial_rollouts=options.partial_rollouts,
         framework=options.framework,
+        refit=options.refit,
+        stale_fraction=options.stale_fraction,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,13 @@ from scalemodel.base.text import size_text
 from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.post_training.answer import RlEstimate
 from scalemodel.post_training.task import Rl, whole_number
-from scalemodel.post_training.weights import reference, refit_time, switch_time
+from scalemodel.post_training.weights import (
+    WAYS,
+    RefitWay,
+    reference,
+    refit_time,
+    switch_time,
+)
 from scalemodel.resolve.clusters import ClusterLike
 from scalemodel.resolve.models import ModelLike
 from scalemodel.resolve.stacks import DEFAULT_STACK, StackLike
@@ -24,9 +30,6 @@ from scalemodel.serving.plan import ranks_of
 from scalemodel.serving.serve import Serving, serve
 from scalemodel.serving.stream import RequestStream
 from scalemodel.serving.task import Inference, number_from_to
-
-if TYPE_CHECKING:
-    pass
 
 Framework = Literal["nemo_rl", "verl", "areal"]
 FRAMEWORKS = ("nemo_rl", "verl", "areal")
@@ -52,6 +55,8 @@ class Question:
     partial: bool
     staleness: int
     framework: str
+    refit: RefitWay = "broadcast"
+    stale_fraction: float = 1.0
 
     # ------------------------------------------------------------------------------- training
     def of(self, model: ModelLike) -> Question:
@@ -138,14 +143,16 @@ class Question:
             self.task.sequences, self.replicas(), plan.requests_per_s, self.task.accepted_fraction
         )
 
-    def round_s(self, plan: Serving) -> float:
-        """Until the last answer of a round is complete: of the replica that has the longest one."""
+    def round_s(self, plan: Serving, fraction: float = 1.0) -> float:
+        """Until that part of a round is complete: of the replica that has the longest answer."""
         number = math.ceil(self.task.sequences * self.task.oversampling)
         answers = np.ceil(self.task.answers(number)[:: self.replicas()])
         order = np.random.default_rng(0).permutation(answers.size)
         prompts = np.full(answers.size, float(max(1, round(self.task.prompt_tokens))))
         stream = RequestStream(np.zeros(answers.size), prompts, answers[order])
-        return float(plan.simulate(stream).requests["finished_s"].max())
+        finished = np.sort(plan.simulate(stream).requests["finished_s"].to_numpy())
+        awaited = math.ceil(fraction * finished.size)
+        return float(finished[awaited - 1]) if awaited else 0.0
 
 
 def _weights(precision: str) -> Any:
@@ -178,6 +185,8 @@ def estimate_rl(
     logprob_batch: int = 1,
     partial_rollouts: bool = False,
     framework: Framework = "nemo_rl",
+    refit: RefitWay = "broadcast",
+    stale_fraction: float = 1.0,
 ) -> RlEstimate:
     """A whole step of reinforcement-learning post-training.
 
@@ -210,6 +219,13 @@ def estimate_rl(
         Generation goes on over an update of the weights; needs `staleness`.
     framework : str
         ``"nemo_rl"``, ``"verl"`` or ``"areal"``: how fast it scores and trains beside pre-training.
+    refit : str
+        How new weights reach a pool of its own: ``"broadcast"``, every matrix whole to every rank;
+        ``"reshard"``, each rank its own part; ``"rdma"``, each rank its own experts and all else
+        whole; ``"rdma_whole"``, each rank all of it over its own link.
+    stale_fraction : float
+        Of the answers of a step, that may be of older weights where rollouts are partial (verl's
+        staleness_threshold): the trainer waits for the others.
 
     Returns
     -------
@@ -241,6 +257,14 @@ def estimate_rl(
     if framework not in FRAMEWORKS:
         legal = ", ".join(FRAMEWORKS)
         raise ScaleModelError(f"framework={framework!r}: must be one of {legal}")
+    if refit not in WAYS:
+        raise ScaleModelError(f"refit={refit!r}: must be one of {', '.join(WAYS)}")
+    number_from_to("stale_fraction", stale_fraction, 0, 1)
+    if stale_fraction < 1 and not partial_rollouts:
+        raise ScaleModelError(
+            f"stale_fraction={stale_fraction!r}: without partial_rollouts all answers of a step "
+            "are of the same weights; must be 1"
+        )
     if partial_rollouts and not lag:
         raise ScaleModelError(
             "partial_rollouts=True: answers of older weights need staleness of at least 1"
@@ -260,6 +284,8 @@ def estimate_rl(
         partial=partial_rollouts,
         staleness=lag,
         framework=framework,
+        refit=refit,
+        stale_fraction=float(stale_fraction),
     )
     if q.replicas() < 1:
         raise ScaleModelError(
@@ -291,11 +317,21 @@ class Learning(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """The pool that generates: a replica, seconds of a round, and of a step's answers sustained."""
+    """The pool that generates.
+
+    Attributes
+    ----------
+    serving : Serving
+        A replica.
+    round_s, sustained_s, fresh_s : float
+        Seconds of a round, of a step's answers sustained, and until those are complete that only
+        the newest weights may give.
+    """
 
     serving: Serving
     round_s: float
     sustained_s: float
+    fresh_s: float = 0.0
 
 
 def learned(q: Question) -> Learning:
@@ -323,8 +359,11 @@ def generated(q: Question) -> Generation:
     if serving.verdict != "ok" or q.spared_bytes() >= serving.memory_kv_cache_bytes:
         return Generation(serving, math.inf, math.inf)
     sustained = q.sustained_s(serving)
+    if not q.partial:
+        return Generation(serving, q.round_s(serving), sustained)
     # Partial rollouts wait for no last answer: what is unfinished goes on in the next step.
-    return Generation(serving, sustained if q.partial else q.round_s(serving), sustained)
+    fresh = q.round_s(serving, 1 - q.stale_fraction) if q.stale_fraction < 1 else 0.0
+    return Generation(serving, sustained, sustained, fresh)
 
 
 def joined(
@@ -368,6 +407,8 @@ def joined(
         round_s=generation.round_s,
         sustained_s=generation.sustained_s,
         partial=q.partial,
+        fresh_s=generation.fresh_s,
+        stale_fraction=q.stale_fraction,
         sampling=q.task.sampling,
         forward_s=learning.forward_s,
         reward_forward_s=learning.reward_forward_s,
@@ -384,7 +425,13 @@ def joined(
             reference("dispatch").number(q.framework),
         ),
         refit_s=refit_time(
-            q.model, q.rollout, q.layout, q.task.rollout_precision, colocated=colocated
+            q.model,
+            q.train,
+            q.rollout,
+            q.layout,
+            q.task.rollout_precision,
+            way="ipc" if colocated else q.refit,
+            framework=q.framework,
         ),
         switch_s=switch_time(q.model, q.train) if colocated else 0.0,
     )

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.resolve.reader import Reader
 from scalemodel.serving.plan import ranks_of
+
+RefitWay = Literal["ipc", "broadcast", "reshard", "rdma", "rdma_whole"]
+#: Ways of new weights between pools; accelerators that do both hand them on in memory.
+WAYS: tuple[RefitWay, ...] = ("broadcast", "reshard", "rdma", "rdma_whole")
 
 
 def reference(part: str) -> Reader:
@@ -16,25 +22,31 @@ def reference(part: str) -> Reader:
 
 def refit_time(
     model: resolve.Model,
-    pool: resolve.Cluster,
+    train: resolve.Cluster,
+    rollout: resolve.Cluster,
     layout: _core.ServingLayout,
     precision: str,
     *,
-    colocated: bool,
+    way: RefitWay,
+    framework: str,
 ) -> float:
-    """Seconds of new weights for all replicas: a receiver's bytes over its link, and its tensors.
+    """Seconds of new weights for all replicas: bytes over links, and every matrix by itself.
 
-    Pools apart send every receiver its part; on the same accelerators each rank gathers the whole
-    model, over the network where training spans several domains.
+    Parameters
+    ----------
+    way : str
+        One of `WAYS`, as the engine's ``RefitWay`` says.
+    framework : str
+        Whose fixed time is added.
     """
     fixed = reference("refit")
-    weights = _core.WeightSet(
-        parameters=model.parameters,
-        matrices=model.shape.layers * (7 + 3 * int(model.shape.experts)),
-        precision=precision,
+    costs = _core.RefitCosts(
+        start_s=fixed.sub("start").number(framework),
+        per_matrix_s=fixed.number("matrix"),
+        per_load_s=fixed.number("load"),
     )
-    costs = _core.RefitCosts(start_s=fixed.number("start"), per_matrix_s=fixed.number("tensor"))
-    return _core.refit_time_s(weights, pool.core, ranks_of(layout), colocated, costs)
+    weights = _core.weight_set(model.core, precision)
+    return _core.refit_time_s(weights, train.core, rollout.core, way, ranks_of(layout), costs)
 
 
 def switch_time(model: resolve.Model, cluster: resolve.Cluster) -> float:

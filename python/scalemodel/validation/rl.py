@@ -11,7 +11,7 @@ from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.post_training.step import estimate_rl
 from scalemodel.post_training.task import Rl
-from scalemodel.post_training.weights import refit_time
+from scalemodel.post_training.weights import RefitWay, refit_time
 from scalemodel.resolve.reader import Reader
 from scalemodel.validation.inference import format_of, model_of
 from scalemodel.validation.place import cluster_of, place
@@ -26,7 +26,7 @@ INPUT_COLUMNS = (
     *("prompts_per_step", "generations_per_prompt", "rollout_sequences"),
     *("train_batch_sequences", "rollout_tp", "rollout_pp", "train_tp", "train_cp", "train_ep"),
     *("train_pp", "train_vpp", "recipe_facts", "activation_checkpointing"),
-    *("gpu_memory_utilization", "reference_kl", "logprob_batch"),
+    *("gpu_memory_utilization", "reference_kl", "logprob_batch", "notes"),
 )
 OUTPUT_COLUMNS = (
     *("predicted_step_time_s", "predicted_rollout_s", "predicted_logprob_s"),
@@ -166,6 +166,8 @@ def _replica(
     stated = row.count("rollout_tp")
     if stated is not None:
         return stated
+    if told := re.search(r"-> TP(\d+)", row.text("notes")):
+        return int(told[1])
     if chosen := int(usual.choice("rollout_tp", 0)):
         return chosen
     capacity = cluster.core.accelerator.memory_capacity_bytes
@@ -183,6 +185,38 @@ def _partial(row: Row, notes: list[str]) -> bool:
     return partial
 
 
+#: Ways of new weights by words of a table's notes; the first that stands there.
+_WAYS: tuple[tuple[str, RefitWay], ...] = (
+    ("full experts", "rdma_whole"),
+    ("nixl", "rdma"),
+    ("reshard", "reshard"),
+    ("checkpoint engine", "reshard"),
+    ("", "broadcast"),
+)
+
+
+def _way(row: Row) -> RefitWay:
+    """How new weights go, as the notes say."""
+    notes = row.text("notes").lower()
+    return next(way for word, way in _WAYS if word in notes)
+
+
+def _told_ranks(row: Row) -> tuple[int, int]:
+    """Ranks of both pools by their degrees, as notes tell them: PP16 EP16 -> TP32 DP8."""
+    train, arrow, rollout = row.text("notes").partition("->")
+    if not arrow:
+        return 0, 0
+    degrees = (re.findall(r"\b[TPDE]P(\d+)", side) for side in (train, rollout))
+    senders, receivers = (math.prod(map(int, side)) for side in degrees)
+    return senders, receivers
+
+
+def _stale_fraction(row: Row, usual: _Usual) -> float:
+    """Of answers that may be of older weights: what the notes say, or the recipe."""
+    found = re.search(r"staleness(?:_threshold)?\s+(\d*\.?\d+)", row.text("notes"))
+    return float(found[1]) if found else usual.choice("stale_fraction", 1)
+
+
 def _predicted(row: Row) -> Prediction:
     notes: list[str] = []
     text = re.sub(r"-instruct$", "", row.text("model"), flags=re.IGNORECASE)
@@ -190,10 +224,14 @@ def _predicted(row: Row) -> Prediction:
     usual = _Usual(row, notes)
     if "refit only" in row.text("algorithm").lower():
         tp = _replica(row, usual, model, _cluster(row, 8, []), notes)
-        pool = _cluster(row, max(tp, row.count("gpus_rollout") or tp), notes)
+        senders, receivers = _told_ranks(row)
+        pool = _cluster(row, max(tp, row.count("gpus_rollout") or receivers), notes)
         layout = _core.ServingLayout(tp=tp)
         precision = _precision(row, "rollout_precision")
-        seconds = refit_time(model, pool, layout, precision, colocated=False)
+        train = _cluster(row, row.count("gpus_train") or senders or pool.accelerators, [])
+        seconds = refit_time(
+            model, train, pool, layout, precision, way=_way(row), framework=_framework(row)
+        )
         return Prediction(refit_s=seconds, note="; ".join(notes))
     total = row.required_count("n_gpus")
     apart = row.text("layout").lower().startswith("separate")
@@ -208,6 +246,7 @@ def _predicted(row: Row) -> Prediction:
         pp=row.count("rollout_pp") or 1,
     )
     share = _fact(row, "gpu_memory_utilization")
+    partial = apart and _partial(row, notes)
     step = estimate_rl(
         model,
         where,
@@ -219,7 +258,8 @@ def _predicted(row: Row) -> Prediction:
         stack=stack,
         memory_share=float(share) if share else usual.choice("memory_share", 0.8 if apart else 0.6),
         logprob_batch=int(_fact(row, "logprob_batch") or 1),
-        partial_rollouts=apart and _partial(row, notes),
+        partial_rollouts=partial,
+        stale_fraction=_stale_fraction(row, usual) if partial else 1.0,
         framework=_framework(row),
     )
     if not math.isfinite(step.step_time_s):

@@ -178,17 +178,64 @@ TEST_CASE("by hand: new weights over links, and states to the host and back") {
   pool.fabric.p2p_fraction = 0.8;
   pool.accelerator.memory_bandwidth = 2000 * unit::GB / unit::s;
   pool.accelerator.host_bandwidth = 32 * unit::GB / unit::s;
-  const WeightSet weights{8e9, 1000, Precision::bf16};
-  const RefitCosts costs{Seconds{0.1}, 100 * unit::us};
+  const WeightSet weights{8e9, 0, 1000, Precision::bf16};
+  const RefitCosts costs{Seconds{0.1}, 100 * unit::us, 200 * unit::us};
+  const auto refit = [&](RefitWay way, int ranks) {
+    return refit_time(weights, pool, pool, {way, ranks}, costs).base();
+  };
   // Each receives a quarter of 16 GB over 40 GB/s; one pool of two domains all of it.
-  CHECK(refit_time(weights, pool, 4, false, costs).base() == Approx(0.1 + 0.1 + 0.1));
-  CHECK(refit_time(weights, pool, 4, true, costs).base() == Approx(0.1 + 0.1 + 0.4));
+  CHECK(refit(RefitWay::reshard, 4) == Approx(0.1 + 0.1 + 0.1));
+  CHECK(refit(RefitWay::ipc, 4) == Approx(0.1 + 0.1 + 0.4));
+  // Whole matrices: over every link of a node at once, no faster than inside; or over one's own.
+  pool.node_accelerators = 4;
+  CHECK(refit(RefitWay::broadcast, 4) == Approx(0.1 + 0.2 + 0.1));
+  pool.node_accelerators = 8;
+  CHECK(refit(RefitWay::broadcast, 4) == Approx(0.1 + 0.2 + 0.08));
+  CHECK(refit(RefitWay::rdma_whole, 4) == Approx(0.1 + 0.2 + 0.4));
   pool.accelerators = 8;
-  CHECK(refit_time(weights, pool, 4, true, costs).base() == Approx(0.1 + 0.1 + 0.08));
+  CHECK(refit(RefitWay::ipc, 4) == Approx(0.1 + 0.1 + 0.08));
   pool.scale_up.bandwidth = pool.fabric.bandwidth = BytesPerSecond{0};
-  CHECK(refit_time(weights, pool, 1, true, costs).base() == Approx(0.1 + 0.1 + 0.016));
+  CHECK(refit(RefitWay::ipc, 1) == Approx(0.1 + 0.1 + 0.016));
   // 16 bytes of 8e9 parameters over 8 accelerators, there and back at 32 GB/s.
   CHECK(switch_time(8e9, pool, {Bytes{16}, Seconds{2}}).base() == Approx(1 + 2));
+}
+
+TEST_CASE("every replica gets a whole model: what is sent is what is received") {
+  const WeightSet weights{8e9, 6e9, 1000, Precision::bf16};
+  for (const int train : {4, 16, 256}) {
+    for (const int replicas : {1, 2, 8}) {
+      for (const int ranks : {1, 4, 8}) {
+        const int rollout = replicas * ranks;
+        const RefitBytes own = refit_bytes(weights, {RefitWay::reshard, ranks}, train, rollout);
+        CHECK(train * own.sent.base() == Approx(rollout * own.received.base()));
+        CHECK(rollout * own.received.base() == Approx(replicas * 16e9));
+        const RefitBytes experts = refit_bytes(weights, {RefitWay::rdma, ranks}, train, rollout);
+        CHECK(experts.received.base() == Approx(4e9 + 12e9 / ranks));
+        const RefitBytes whole =
+            refit_bytes(weights, {RefitWay::rdma_whole, ranks}, train, rollout);
+        CHECK(own.received <= experts.received);
+        CHECK(experts.received <= whole.received);
+        CHECK(whole.received == Bytes{16e9});
+      }
+    }
+  }
+}
+
+TEST_CASE("answers of the newest weights: older ones are learned from meanwhile") {
+  CHECK(wait_for_fresh(Seconds{100}, 0, Seconds{80}) == Seconds{100});
+  CHECK(wait_for_fresh(Seconds{100}, 0.5, Seconds{80}) == Seconds{60});
+  CHECK(wait_for_fresh(Seconds{30}, 0.5, Seconds{80}) == Seconds{0});
+  RlPasses passes;
+  passes.optimizer_step = Seconds{80};
+  passes.dispatch = Seconds{5};
+  passes.fresh = Seconds{100};
+  CHECK(rl_phases(passes).collect == Seconds{0});
+  passes.partial = true;
+  passes.stale_fraction = 0;
+  passes.logprob = false;
+  CHECK(rl_phases(passes).collect == Seconds{105});
+  passes.stale_fraction = 1;
+  CHECK(rl_phases(passes).collect == Seconds{5 + 100 - 85});
 }
 
 }  // namespace

@@ -281,3 +281,48 @@ def test_a_question_says_what_is_wrong(options: dict[str, Any], message: str) ->
 def test_a_task_is_an_rl() -> None:
     with pytest.raises(sm.ScaleModelError, match="must be an Rl"):
         sm.estimate_rl("llama3_8b", ONE, sm.Training(global_batch=8, sequence=128))  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------ new weights
+def test_each_rank_its_own_part_is_no_slower_than_all_of_it() -> None:
+    layout = sm.ServingLayout(tp=8)
+    two = sm.cluster("dgx_h100", nodes=2)
+    plan = sm.Strategy(tp=8, pp=2)
+    seconds = {
+        way: sm.estimate_rl(
+            "llama3_70b", two, sm.Rl(**PLAIN), plan, layout, rollout=two, staleness=1, refit=way
+        ).phases.refit_s
+        for way in ("reshard", "rdma", "broadcast", "rdma_whole")
+    }
+    assert seconds["reshard"] < seconds["broadcast"] <= seconds["rdma_whole"]
+    assert seconds["rdma"] == seconds["rdma_whole"]  # a dense model has no routed experts
+
+
+def test_the_start_of_a_refit_is_that_of_the_framework() -> None:
+    nemo, verl = (apart(framework=name).phases.refit_s for name in ("nemo_rl", "verl"))
+    assert nemo == pytest.approx(verl + 0.2)
+
+
+def test_fewer_stale_answers_wait_longer_up_to_a_whole_round() -> None:
+    options: dict[str, Any] = {"rollout": ONE, "staleness": 1, "partial_rollouts": True}
+    before = -1.0
+    for fraction in (1.0, 0.7, 0.3, 0.1, 0.0):
+        found = step(stale_fraction=fraction, **options)
+        assert found.phases.collect_s >= before
+        before = found.phases.collect_s
+    whole = step(rollout=ONE, staleness=1)
+    assert before == pytest.approx(whole.phases.rollout_s)
+    assert step(**options).phases == step(stale_fraction=1.0, **options).phases
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"refit": "pigeon"}, "refit"),
+        ({"stale_fraction": 0.5}, "stale_fraction"),
+        ({"stale_fraction": 1.5, "partial_rollouts": True}, "stale_fraction"),
+    ],
+)
+def test_ways_and_fractions_out_of_range_are_refused(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(sm.ScaleModelError, match=named):
+        apart(**options)
