@@ -65,8 +65,8 @@ void bind_estimator(py::module_& m) {
       py::arg("estimate"), py::arg("stack"),
       "Memory of an estimate as the log of the stack states it.");
   py::class_<Tables>(m, "Tables", "Costs of a (model, cluster, task, stack) on small axes.")
-      .def(py::init<Model, Cluster, Task, Stack>(), py::arg("model"), py::arg("cluster"),
-           py::arg("task"), py::arg("stack"))
+      .def(py::init<Model, Cluster, Task, Stack, Packing>(), py::arg("model"), py::arg("cluster"),
+           py::arg("task"), py::arg("stack"), py::arg_v("packing", Packing{}, "..."))
       .def(
           "estimate",
           [](Tables& tables, const Strategy& strategy) {

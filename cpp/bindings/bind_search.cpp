@@ -130,7 +130,7 @@ RowRange checked_range(const Enumeration& space, std::uint64_t first, std::uint6
 
 /// A copy without cells: the original may change while the interpreter's lock is released.
 Tables fresh(const Tables& tables) {
-  return {tables.model(), tables.cluster(), tables.task(), tables.stack()};
+  return {tables.model(), tables.cluster(), tables.task(), tables.stack(), tables.packing()};
 }
 
 py::dict search_rows(const Tables& tables, const Enumeration& space, std::uint64_t first,

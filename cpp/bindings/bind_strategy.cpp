@@ -4,6 +4,7 @@
 #include "bindings/record.hpp"
 #include "scalemodel/schedule/asynchronous.hpp"
 #include "scalemodel/strategy/legal.hpp"
+#include "scalemodel/strategy/packing.hpp"
 #include "scalemodel/strategy/stack.hpp"
 #include "scalemodel/strategy/strategy.hpp"
 #include "scalemodel/strategy/task.hpp"
@@ -16,6 +17,29 @@ void require_stage(int stages, int stage) {
   if (stages >= 1 && stage >= 0 && stage < stages) return;
   throw MalformedQuestion("stage=" + std::to_string(stage) + ": must be from 0 to stages - 1 of " +
                           std::to_string(stages));
+}
+
+void bind_packing(py::module_& m) {
+  using Lengths = std::vector<int>;
+  py::class_<Packing>(m, "Packing",
+                      "Documents of unequal lengths that fill the sequences of a step.")
+      .def(py::init(
+               [](Lengths lengths, PackOrder order) { return Packing{std::move(lengths), order}; }),
+           py::arg("lengths"), py::arg("order") = PackOrder::plain)
+      .def_readonly("lengths", &Packing::lengths, "Tokens of each document.")
+      .def_property_readonly("order", [](const Packing& packing) { return packing.order; })
+      .def("__eq__", [](const Packing& a, const Packing& b) { return a == b; })
+      .def("__hash__",
+           [](const Packing& packing) {
+             return py::hash(py::make_tuple(py::tuple(py::cast(packing.lengths)), packing.order));
+           })
+      .def(py::pickle(
+          [](const Packing& packing) { return py::make_tuple(packing.lengths, packing.order); },
+          [](const py::tuple& state) {
+            return Packing{state[0].cast<Lengths>(), state[1].cast<PackOrder>()};
+          }));
+  m.def("pack_documents", &pack_documents, py::arg("lengths"), py::arg("sequence"),
+        "Documents of each pack, by their place: the longest first, where it fits best.");
 }
 
 void bind_asynchronous(py::module_& m) {
@@ -69,6 +93,7 @@ Strategy(tp=8, pp=8, vpp=2)
       .def_readonly("shard", &Degrees::shard, "Ranks over which the sharding partitions.");
   m.def("resolve_degrees", &resolve_degrees, py::arg("strategy"), py::arg("cluster"),
         py::arg("task"), "What a strategy left open, on this cluster.");
+  bind_packing(m);
   bind_asynchronous(m);
 }
 

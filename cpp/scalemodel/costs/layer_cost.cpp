@@ -170,7 +170,8 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
     // Each block is an attention of its own, and its result is merged with those before.
     builder.launches(kBlockLaunches * (cp - 1), kBlockLaunches * (cp - 1));
   }
-  const Bytes kv{size.tokens * (size.k + size.v) * size.element};
+  const double exchanged = layout.packs.exchange * size.tokens;
+  const Bytes kv{exchanged * (size.k + size.v) * size.element};
   const auto run = [&](std::optional<Collective> op, Bytes bytes, double forward_calls,
                        double backward_calls) {
     return builder.message(
@@ -193,7 +194,7 @@ void add_context_parallel(Phase& forward, Phase& backward, LayerBuilder& builder
       break;
     }
     case ContextParallel::all_to_all: {
-      const Bytes sent{size.tokens * size.resharded * size.element};
+      const Bytes sent{exchanged * size.resharded * size.element};
       total_forward = run(Collective::all_to_all, sent, 1, 1);
       total_backward = total_forward;
       f = {total_forward, Seconds{}};
@@ -349,7 +350,14 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   PricingContext context{conditions, cluster, timers, {}, conditions.frozen_base};
   context.attention.batch = layout.micro_batch;
   context.attention.keys = conditions.sequence;
-  context.attention.queries = context.attention.keys / layout.cp;
+  if (layout.packs.attended > 0) {
+    // Documents of a pack attend to themselves alone: as equal ones of the same attention.
+    context.attention.keys = layout.packs.attended;
+    const double documents = layout.packs.fill * conditions.sequence / layout.packs.attended;
+    context.attention.batch *= documents * layout.packs.context / layout.cp;
+  }
+  context.attention.queries =
+      context.attention.keys / (layout.packs.attended > 0 ? layout.packs.context : layout.cp);
   context.routed_layer = kind.feed_forward.routed();
   context.latent = kind.attention.latent();
   double adapters = 0;
@@ -363,6 +371,8 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   cost.forward.compute = builder.forward();
   cost.backward.compute = builder.backward();
   cost.weight_gradient = builder.weight_gradient();
+  cost.attention_forward = builder.attention_forward();
+  cost.attention_backward = builder.attention_backward();
   const Split unrepeated = add_tensor_parallel(cost.forward, cost.backward, builder, model, kind,
                                                layout, size, conditions);
   if (layout.cp > 1 && kind.recurrence.present()) {

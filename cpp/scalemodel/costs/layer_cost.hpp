@@ -10,6 +10,7 @@
 #include "scalemodel/collectives/collectives.hpp"
 #include "scalemodel/model/model.hpp"
 #include "scalemodel/ops/gemm.hpp"
+#include "scalemodel/strategy/packing.hpp"
 #include "scalemodel/strategy/stack.hpp"
 #include "scalemodel/strategy/strategy.hpp"
 #include "scalemodel/strategy/task.hpp"
@@ -39,12 +40,13 @@ struct LayerCost {
   Phase forward, backward;  ///< backward: input and weight gradients
   /// Of `hidden`, expert exchange under another micro-batch, in either pass.
   Seconds paired_forward, paired_backward;
-  Seconds weight_gradient;           ///< the part of backward.compute a zero-bubble schedule defers
-  std::array<Phase, 3> recompute{};  ///< extra forward work before the backward pass
-  BytesByRecompute saved{};          ///< saved for backward
-  Bytes working;                     ///< temporary peak beside what is saved
-  double dense_parameters = 0;       ///< of this rank, sharded by tp
-  double expert_parameters = 0;      ///< of this rank, sharded by ep and etp
+  Seconds weight_gradient;  ///< the part of backward.compute a zero-bubble schedule defers
+  Seconds attention_forward, attention_backward;  ///< its part of compute
+  std::array<Phase, 3> recompute{};               ///< extra forward work before the backward pass
+  BytesByRecompute saved{};                       ///< saved for backward
+  Bytes working;                                  ///< temporary peak beside what is saved
+  double dense_parameters = 0;                    ///< of this rank, sharded by tp
+  double expert_parameters = 0;                   ///< of this rank, sharded by ep and etp
   double trainable_dense = 0, trainable_expert = 0;
   double distinct_parameters = 0;  ///< of this rank, experts of one shape counted once
   /// Of matrices that Muon orthogonalises: how many, and all of them one after the other.
@@ -61,6 +63,7 @@ struct LayerLayout {
   TensorOverlap overlap_tp = TensorOverlap::off;
   ContextParallel context = ContextParallel::ring;
   GroupShape tp_group, cp_group, ep_group, etp_group;
+  PackShape packs;  ///< attended = 0: every sequence is one document
 };
 
 /// The question with every "left to the stack" answered.

@@ -14,9 +14,12 @@
 namespace scalemodel {
 namespace {
 
-ModelFlop model_flop(const Model& model, const Task& task) {
+/// Of a full sequence. Documents of a pack attend to themselves alone.
+ModelFlop model_flop(const Model& model, const Task& task, const Packing& packing) {
   ModelFlop flop;
   const double tokens = task.sequence;
+  const double attended =
+      packing.packed() ? pack_shape(packing, task.sequence, {}).attended : tokens;
   std::vector<double> layers(model.kinds.size());
   for (const std::uint8_t kind : model.layer_kind) ++layers[kind];
   layers[model.mtp_kind] += model.mtp_layers;
@@ -26,7 +29,7 @@ ModelFlop model_flop(const Model& model, const Task& task) {
     flop.layers += Flop{layers[k] * 2 * tokens * (kind.active_parameters() - kind.norm_parameters)};
     for (const Unit& unit : kind.units) {
       for (const LayerOperator& op : unit.operators) {
-        flop.attention += layers[k] * op.activation_flop(tokens);
+        flop.attention += layers[k] * (tokens / attended) * op.activation_flop(attended);
       }
     }
   }
@@ -67,6 +70,21 @@ Model for_task(Model model, const Task& task) {
                   " tokens each in a sequence of " + std::to_string(task.sequence));
   }
   return model;
+}
+
+/// Documents that fit into a sequence. Throws MalformedQuestion for others.
+Packing checked(Packing packing, const Task& task) {
+  for (const int length : packing.lengths) {
+    if (length >= 1 && length <= task.sequence) continue;
+    throw MalformedQuestion(
+        "lengths: a document of " + std::to_string(length) +
+        " tokens; each must have from 1 to sequence=" + std::to_string(task.sequence));
+  }
+  if (packing.packed() && task.images > 0) {
+    throw MalformedQuestion("lengths: images=" + std::to_string(task.images) +
+                            " are of a whole sequence; give either");
+  }
+  return packing;
 }
 
 /// Whether bytes move at all: a rate that is not stated is none, and takes for ever.
@@ -230,12 +248,14 @@ void Tables::Index::insert(const Key& key, std::int32_t value) {
   ++used_;
 }
 
-Tables::Tables(Model model, Cluster cluster, Task task, Stack stack)
+Tables::Tables(Model model, Cluster cluster, Task task, Stack stack, Packing packing)
     : model_(for_task(std::move(model), task)),
       cluster_(cluster),
       task_(task),
       stack_(stack),
-      flop_(model_flop(model_, task_)),
+      packing_(checked(std::move(packing), task_)),
+      pack_spread_(scalemodel::pack_spread(packing_, task_.sequence)),
+      flop_(model_flop(model_, task_, packing_)),
       rates_stated_(states_rates(cluster_, stack_)) {
   setting_index_.fill(-1);
 }
@@ -374,9 +394,29 @@ bool Tables::share_cell(const Strategy& a, const Strategy& b) noexcept {
          a.overlap_tp == b.overlap_tp && a.linear_precision == b.linear_precision;
 }
 
-Cell Tables::make_cell(const Strategy& strategy, const Degrees& d, const LayerLayout& layout) {
+PackSplit Tables::pack_split(const LayerLayout& layout) noexcept {
+  return {layout.sequence_parallel ? layout.tp : 1, layout.cp};
+}
+
+LayerLayout Tables::packed(LayerLayout layout) const {
+  if (!packing_.packed()) return layout;
+  const PackSplit split = pack_split(layout);
+  const auto known = std::ranges::find(pack_shapes_, split, [](const auto& e) { return e.first; });
+  layout.packs =
+      known != pack_shapes_.end() ? known->second : pack_shape(packing_, task_.sequence, split);
+  return layout;
+}
+
+Cell Tables::make_cell(const Strategy& strategy, const Degrees& d, const LayerLayout& plain) {
   const Setting& setting = setting_of(strategy);
+  const LayerLayout layout = packed(plain);
   Cell cell;
+  if (packing_.packed()) {
+    cell.fill = layout.packs.fill;
+    const PackSplit split = pack_split(layout);
+    const auto met = [&](const auto& each) { return each.first == split; };
+    if (std::ranges::none_of(pack_shapes_, met)) pack_shapes_.emplace_back(split, layout.packs);
+  }
   for (std::size_t k = 0; k < model_.kinds.size(); ++k) {
     cell.layers[k] =
         layer_cost(model_, model_.kinds[k], layout, setting.conditions, cluster_, setting.timers);
@@ -407,7 +447,8 @@ const StageLayout* Tables::find_stages(const Strategy& strategy,
 
 CellMessages Tables::messages(const Strategy& strategy) const {
   const Setting setting = make_setting(strategy);
-  const LayerLayout layout = layout_of(strategy, resolve_degrees(strategy, cluster_, task_));
+  const LayerLayout layout =
+      packed(layout_of(strategy, resolve_degrees(strategy, cluster_, task_)));
   CellMessages messages;
   for (std::size_t k = 0; k < model_.kinds.size(); ++k) {
     layer_cost(model_, model_.kinds[k], layout, setting.conditions, cluster_, setting.timers,
@@ -426,7 +467,7 @@ CellMessages Tables::messages(const Strategy& strategy) const {
 OperatorList Tables::operators(const Strategy& strategy, std::size_t kind) const {
   const Setting setting = make_setting(strategy);
   const Degrees d = resolve_degrees(strategy, cluster_, task_);
-  const LayerLayout layout = layout_of(strategy, d);
+  const LayerLayout layout = packed(layout_of(strategy, d));
   OperatorList list;
   if (kind < model_.kinds.size()) {
     layer_cost(model_, model_.kinds[kind], layout, setting.conditions, cluster_, setting.timers,

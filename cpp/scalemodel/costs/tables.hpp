@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "scalemodel/costs/end_cost.hpp"
@@ -12,6 +13,7 @@
 #include "scalemodel/model/model.hpp"
 #include "scalemodel/schedule/stages.hpp"
 #include "scalemodel/strategy/legal.hpp"
+#include "scalemodel/strategy/packing.hpp"
 #include "scalemodel/strategy/stack.hpp"
 #include "scalemodel/strategy/strategy.hpp"
 #include "scalemodel/strategy/strides.hpp"
@@ -24,6 +26,7 @@ struct Cell {
   std::array<LayerCost, kMaxLayerKinds> layers{};
   EndCost embedding, head;
   Bytes boundary;      ///< what one rank sends to the next stage per micro-batch
+  double fill = 1;     ///< tokens of documents in a slot of a pack
   bool timed = false;  ///< every time is a number: rates are stated for all that runs
 };
 
@@ -49,7 +52,8 @@ struct ModelFlop {
 
 class Tables {
  public:
-  Tables(Model model, Cluster cluster, Task task, Stack stack);
+  /// Throws MalformedQuestion where a document of the packing is no length from 1 to the sequence.
+  Tables(Model model, Cluster cluster, Task task, Stack stack, Packing packing = {});
 
   /// Fills what `strategy` needs. Cheap when it is there already.
   void tabulate(const Strategy& strategy);
@@ -73,6 +77,8 @@ class Tables {
   const Cluster& cluster() const noexcept { return cluster_; }
   const Task& task() const noexcept { return task_; }
   const Stack& stack() const noexcept { return stack_; }
+  const Packing& packing() const noexcept { return packing_; }
+  const PackSpread& pack_spread() const noexcept { return pack_spread_; }
   /// Conditions in the precision of a strategy. Precondition: tabulated.
   const Conditions& conditions(const Strategy& strategy) const noexcept;
   const ModelFlop& flop() const noexcept { return flop_; }
@@ -117,11 +123,17 @@ class Tables {
   StageLayout stages_of(const Strategy& strategy, const Degrees& degrees) const;
   Cell make_cell(const Strategy& strategy, const Degrees& degrees, const LayerLayout& layout);
   LayerLayout layout_of(const Strategy& strategy, const Degrees& degrees) const noexcept;
+  /// The same with the packs that its ranks see.
+  LayerLayout packed(LayerLayout layout) const;
+  static PackSplit pack_split(const LayerLayout& layout) noexcept;
 
   Model model_;
   Cluster cluster_;
   Task task_;
   Stack stack_;
+  Packing packing_;
+  PackSpread pack_spread_;
+  std::vector<std::pair<PackSplit, PackShape>> pack_shapes_;  ///< those that cells met
   std::vector<Setting> settings_;
   std::array<std::int8_t, kPrecisions> setting_index_;
   ModelFlop flop_;

@@ -57,6 +57,9 @@ inline StageCost layer_passes(const StepContext& c, const StageClass& stage) {
     cost.backward = cost.backward + share * n * layer.backward;
     cost.recompute = cost.recompute + share * n * recomputed * layer.recompute[mode];
     cost.weight_gradient += share * n * layer.weight_gradient;
+    const double again = c.strategy.recompute == Recompute::none ? 0 : recomputed;
+    cost.attention +=
+        share * n * (layer.attention_backward + (1 + again) * layer.attention_forward);
   }
   if (c.degrees.ep > 1) {
     const double exposed = exposed_share_of_pairs(c);

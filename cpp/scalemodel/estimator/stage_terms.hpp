@@ -23,6 +23,7 @@ struct StageCost : StageParameters {
   Seconds forward_gather, forward_offload;  ///< parts of them in the forward pass
   Seconds first_gather, last_reduce;        ///< of sharded parameters: without a neighbour to hide
   Seconds ends;                             ///< part of the passes for token embedding and LM head
+  Seconds attention;                        ///< part of the passes that documents decide
   Seconds paired_forward, paired_backward;  ///< exposed by passes that no other one runs beside
 
   Phase passes() const { return forward + backward + recompute; }

@@ -204,6 +204,18 @@ def add_task(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     for row in _core.Task.fields():
         group = tuning if row["name"] in _FINE_TUNING else task
         add_field(group, row, required=required and row["name"] in REQUIRED)
+    task.add_argument(
+        "--lengths",
+        metavar="FILE|mean=N,spread=N",
+        help="documents that are packed into the sequences: a file of their tokens, or log-normal "
+        "lengths (default: each sequence is one document)",
+    )
+    task.add_argument(
+        "--packing",
+        choices=("plain", "balanced", "dynamic_cp"),
+        help="which packs a data-parallel rank takes, and over how many context ranks a document "
+        "is split",
+    )
 
 
 def add_strategy(parser: argparse.ArgumentParser) -> None:
@@ -223,7 +235,7 @@ def task_of(options: argparse.Namespace) -> Training:
     """The task that the options describe."""
     from scalemodel.resolve.tasks import FineTuning, Training
 
-    named = given(options, _core.Task.fields())
+    named = given(options, (*_core.Task.fields(), {"name": "lengths"}, {"name": "packing"}))
     if any(name in named for name in _FINE_TUNING):
         named.setdefault("method", "lora")  # rank and targets speak of adapters
         return FineTuning(**named)

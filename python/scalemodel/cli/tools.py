@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -179,9 +180,12 @@ def _of_type(hint: Any) -> dict[str, Any]:
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin in (typing.Union, types.UnionType):
-        kinds = [_of_type(one) for one in arguments if one is not type(None)]
+        told = [one for one in arguments if one is not type(None)]
+        kinds = [_of_type(one) for one in told if typing.get_origin(one) is not os.PathLike]
         empty = [{"type": "null"}] if type(None) in arguments else []
         return {"anyOf": [*kinds, *empty]} if len(kinds) + len(empty) > 1 else kinds[0]
+    if origin is Sequence:
+        return {"type": "array", "items": _of_type(arguments[0])}
     if dataclasses.is_dataclass(hint):
         return _of_signature(typing.cast("Callable[..., Any]", hint))
     if hasattr(hint, "fields"):

@@ -56,7 +56,9 @@ def tables_for(model: Model, cluster: Cluster, task: Training, stack: StackLike)
 @catalog.kept(128)
 def tables_by(model: Model, cluster: Cluster, task: Training, stack: _core.Stack) -> _core.Tables:
     """The cost tables of a question by just these constants and facts, wherever they hold."""
-    return _core.Tables(model.core, cluster.core, task.core, stack)
+    if task.packs is None:
+        return _core.Tables(model.core, cluster.core, task.core, stack)
+    return _core.Tables(model.core, cluster.core, task.core, stack, task.packs)
 
 
 def stack_at(stack: StackLike, cluster: Cluster) -> _core.Stack:

@@ -284,6 +284,12 @@ def checked_task(task: object) -> Training:
             "Muon is computed for language models",
             code="unsupported_optimizer",
         )
+    if task.lengths is not None:
+        raise ScaleModelError(
+            "lengths: composed models take samples of one length; packs are computed for "
+            "language models",
+            code="unsupported_lengths",
+        )
     return task
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import scalemodel._core as _core
 from scalemodel.base.text import count_text
 from scalemodel.base.words import by_name, named_fields, spelled
+from scalemodel.resolve.lengths import Lengths, kept, order_of, tokens_of
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
 OptimizerName = Literal["adam", "sgd", "sgd_momentum", "muon", "lion", "adafactor", "adam_8bit"]
@@ -16,6 +17,7 @@ AttentionName = Literal[
     "stack", "unfused", "fused_softmax", "flash1", "flash2", "flash3", "flash_triton"
 ]
 Choice = Literal["stack", "on", "off"] | bool | None
+PackingName = Literal["plain", "balanced", "dynamic_cp"]
 
 #: Tokens of a step beyond which the batch was hardly given in sequences: sixty times that of
 #: DeepSeek-V3 (15,360 sequences of 4,096 tokens, arXiv:2412.19437, section 4.2).
@@ -64,10 +66,23 @@ class Training:
         Pixels of an image; towers that scale every image to one size ignore them.
     frozen_vision : bool
         The tower does not learn, its projector does. Beside adapters neither learns.
+    lengths : sequence of int, path or str, optional
+        Tokens of documents that are packed into the sequences, those of a batch or a sample: as
+        numbers, a file of them (JSON, or separated by spaces, commas or lines), or
+        ``"mean=1000,spread=0.8"``, log-normal lengths that `sequence` cuts, whose logarithm has
+        that standard deviation. Attention stays within a document, documents are padded to what
+        context and tensor ranks divide, and `global_batch` counts packs. When left out, each
+        sequence is one document.
+    packing : str
+        ``"plain"``: data-parallel ranks take packs as they come, and wait for the one with most
+        attention; ``"balanced"``: packs of like attention at once, light ones beside heavy ones;
+        ``"dynamic_cp"``: so too, and a document over as few context ranks as hold it. A timeline
+        is that of a mean rank.
 
     Raises
     ------
-    ScaleModelError : a value out of range; the message names the argument.
+    ScaleModelError : a value out of range, or a document of no token or beyond the sequence; the
+        message names the argument.
 
     Warns
     -----
@@ -79,6 +94,9 @@ class Training:
     'bf16'
     >>> Training(global_batch=1024, sequence=8192, precision="MXFP8").precision
     'fp8'
+    >>> packed = Training(global_batch=64, sequence=8192, lengths=[8192, 4096, 2048, 2048])
+    >>> packed.lengths, packed.packing
+    ((8192, 4096, 2048, 2048), 'plain')
     """
 
     global_batch: int
@@ -97,15 +115,27 @@ class Training:
     image_height: int = 0
     image_width: int = 0
     frozen_vision: bool = False
+    lengths: Lengths = None
+    packing: PackingName = "plain"
     core: _core.Task = field(init=False, repr=False, compare=False)
+    packs: _core.Packing | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         own = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
+        lengths, order = own.pop("lengths"), own.pop("packing")
         given = spelled(own, _FIELDS)
         object.__setattr__(self, "core", _core.Task(**given))
         for name in given:  # as the engine spells it
             if given[name] is not own[name]:
                 object.__setattr__(self, name, given[name])
+        order = order_of(order, lengths is not None)
+        object.__setattr__(self, "packing", order)
+        packs = None
+        if lengths is not None:
+            lengths = kept(lengths)
+            object.__setattr__(self, "lengths", lengths)
+            packs = _core.Packing(tokens_of(lengths, self.sequence), order)
+        object.__setattr__(self, "packs", packs)
         tokens = self.global_batch * self.sequence
         if tokens > _MOST_TOKENS:
             sequences = int(self.global_batch // self.sequence)

@@ -98,6 +98,13 @@ def _tasks(est: Estimate, read: Settings) -> list[str]:
         change = _change(est, _asked(est, task=est.task.replace(**{name: started})))
         if change:
             notes.append(f"not expressed: {name}={asked}: with {name}={started} {change}")
+    if est.task.lengths is not None and task.lengths is None:
+        whole = est.task.replace(lengths=None, packing="plain")
+        if change := _change(est, _asked(est, task=whole)):
+            notes.append(
+                f"not expressed: lengths of packed documents, packing={est.task.packing}: with "
+                f"documents as long as the sequence {change}"
+            )
     return notes
 
 
