@@ -21,8 +21,8 @@ Does a job run as fast as it should?
     `compare_log`, `compare_bench`, `read_bench`, `StepTimeMonitor`, `read_kineto`, `calibrate`,
     `calibrate_spread`
 How does a strategy reach another tool, and how does a model come from one?
-    `launch`, `read_settings`, `launch_serving`, `read_serving`, `write_kineto`, `write_chakra`,
-    `read_chakra`, `from_torch`
+    `launch`, `read_settings`, `launch_serving`, `read_serving`, `launch_rl`, `read_rl`,
+    `write_kineto`, `write_chakra`, `read_chakra`, `from_torch`
 
 A question has four parts: a `model` (or `compose`), a `cluster` (or `mixed_cluster`), a task
 (`Training`, `FineTuning`, `Inference`), and a `Strategy`, `GroupStrategy` or `ServingLayout`.

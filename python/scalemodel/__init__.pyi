@@ -76,6 +76,15 @@ from scalemodel.interop.jobs import (
 from scalemodel.interop.jobs import (
     compare_log as compare_log,
 )
+from scalemodel.interop.post_training_settings import (
+    RlSettings as RlSettings,
+)
+from scalemodel.interop.post_training_settings import (
+    launch_rl as launch_rl,
+)
+from scalemodel.interop.post_training_settings import (
+    read_rl as read_rl,
+)
 from scalemodel.interop.serving_settings import (
     ServingSettings as ServingSettings,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
@@ -40,6 +40,9 @@ class RlEstimate:
         several batches be under way.
     training, serving : Estimate, Serving
         One optimizer step, and one replica of the engine.
+    framework, options : str, dict
+        As they were asked for: memory_share, logprob_batch, partial_rollouts, refit,
+        stale_fraction.
     critic : Estimate or None
         One optimizer step of the critic.
     rollout_memory_bytes : float
@@ -71,6 +74,8 @@ class RlEstimate:
     verdict: str
     reason: str = ""
     critic: Estimate | None = None
+    framework: str = "nemo_rl"
+    options: dict[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def train_memory_bytes(self) -> float:

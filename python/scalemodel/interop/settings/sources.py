@@ -119,7 +119,7 @@ def _parsed(text: str, name: str, framework: str) -> dict[str, Any]:
         return _toml(text, where)
     if suffix == ".py":
         return _python(text, where)
-    files, rest = _written(text)
+    files, rest = written_files(text)
     if files or (_OPTION.search(text) and not _IMPORT.search(text)):
         return _script(files, rest, framework)
     if suffix in (".yaml", ".yml"):
@@ -131,7 +131,7 @@ def _parsed(text: str, name: str, framework: str) -> dict[str, Any]:
     return _yaml(text, where)
 
 
-def _written(text: str) -> tuple[list[tuple[str, str]], str]:
+def written_files(text: str) -> tuple[list[tuple[str, str]], str]:
     """Files that a script writes, by name, and what is left of the script."""
     files: list[tuple[str, str]] = []
     rest: list[str] = []

@@ -1,0 +1,189 @@
+"""Settings of NVIDIA-NeMo/RL and verl: written from a predicted step, and read back."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from scalemodel.base.errors import ScaleModelError, nearest
+from scalemodel.base.reading import read_text
+from scalemodel.base.text import time_text
+from scalemodel.interop.post_training_settings import nemo_rl, verl
+from scalemodel.interop.post_training_settings.values import asked_of, started
+from scalemodel.interop.serving_settings.yaml_reader import read_yaml
+from scalemodel.interop.settings.given import paths
+from scalemodel.interop.settings.launches import Launch
+from scalemodel.interop.settings.sources import written_files
+from scalemodel.post_training import RlEstimate
+
+__all__ = ["RlSettings", "launch_rl", "read_rl"]
+
+_FRAMEWORKS: Final = {"nemo_rl": nemo_rl, "verl": verl}
+#: Differences of a step that are worth a note, as a fraction.
+_WORTH: Final = 1e-3
+_OVERRIDE: Final = re.compile(r"(?:^|\s)\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(\S+)")
+
+
+@dataclass(frozen=True)
+class RlSettings:
+    """What settings of a post-training framework say. Made by `read_rl`.
+
+    Attributes
+    ----------
+    framework : str
+    values : dict
+        Arguments of `Rl`, `Strategy` and `estimate_rl` by name, accelerators of both pools as
+        ``train_accelerators`` and ``rollout_accelerators``; those alone that the settings say.
+
+    Examples
+    --------
+    >>> read = read_rl("verl", "python3 -m verl.trainer.main_ppo data.train_batch_size=512")
+    >>> read.values
+    {'prompts': 512}
+    """
+
+    framework: str
+    values: dict[str, Any]
+
+    def estimate(self, like: RlEstimate) -> RlEstimate:
+        """The step that the settings start; what they leave open is as in `like`."""
+        return started(like, self.values)
+
+
+def launch_rl(step: RlEstimate, framework: str) -> Launch:
+    """How to start a predicted step of reinforcement learning in a framework.
+
+    What is written is read back and predicted once more: every part that the settings do not say
+    is a note that names it, with what a step then takes.
+
+    Parameters
+    ----------
+    step : RlEstimate
+        Of `estimate_rl` or `search_rl`, that can run.
+    framework : {"nemo_rl", "verl"}
+
+    Returns
+    -------
+    Launch
+        Data, rewards and learning rate are of the run, and placeholders.
+
+    Raises
+    ------
+    ScaleModelError : an unknown framework, or a step that cannot run.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Rl(prompts=16, generations=16, prompt_tokens=128, generated_tokens=800,
+    ...              limit_tokens=4096)
+    >>> step = sm.estimate_rl("llama3_8b", "dgx_h100", task, sm.Strategy(tp=2, recompute="full"))
+    >>> job = sm.launch_rl(step, "verl")
+    >>> "actor_rollout_ref.rollout.n=16" in job.command
+    True
+    >>> again = sm.read_rl("verl", job.script()).estimate(step)
+    >>> abs(again.step_time_s / step.step_time_s - 1) < 0.01
+    True
+    """
+    writer = _module(framework)
+    if not math.isfinite(step.step_time_s):
+        raise ScaleModelError(f"step: cannot run ({step.verdict}: {step.reason})")
+    written: Launch = writer.write(step, asked_of(step))
+    read = read_rl(framework, written.script())
+    return replace(
+        written,
+        notes=(*_fit(step), *written.notes, *_differences(step, read)),
+        predicted=f"predicted: {time_text(step.step_time_s)} a step",
+        name=str(step.training.model.name),
+        nodes=-(-step.accelerators // asked_of(step)["per_node"]),
+        per_node=asked_of(step)["per_node"],
+    )
+
+
+def read_rl(framework: str, source: str | Path | Mapping[str, Any]) -> RlSettings:
+    """What settings of a post-training framework say of a step.
+
+    Parameters
+    ----------
+    framework : {"nemo_rl", "verl"}
+    source : str, Path or mapping
+        YAML, a command with overrides, or a script that writes the one and starts the other, as a
+        text or a file; or nested tables. Overrides win.
+
+    Raises
+    ------
+    ScaleModelError : an unknown framework, a file that cannot be read, or a value that is none.
+
+    Examples
+    --------
+    >>> read_rl("nemo_rl", {"grpo": {"num_prompts_per_step": 64}}).values
+    {'prompts': 64}
+    """
+    module = _module(framework)
+    if isinstance(source, Mapping):
+        return RlSettings(framework, module.read(_texts(paths(source))))
+    text = source if _is_text(source) else read_text(Path(source), argument=f"{framework}: ")
+    files, rest = written_files(str(text))
+    table: dict[str, object] = {}
+    for name, held in files:
+        if name.endswith((".yaml", ".yml")):
+            table |= paths(_table(read_yaml(held, f"{framework}: {name}"), framework))
+    found = _OVERRIDE.findall(re.sub(r"\\\s*\n", " ", rest))
+    if not files and not found:
+        table |= paths(_table(read_yaml(str(text), framework), framework))
+    return RlSettings(framework, module.read(_texts({**table, **dict(found)})))
+
+
+def _is_text(source: str | Path) -> bool:
+    return isinstance(source, str) and ("\n" in source or "=" in source or ": " in source)
+
+
+def _table(read: object, framework: str) -> Mapping[str, Any]:
+    if not isinstance(read, Mapping):
+        raise ScaleModelError(f"{framework}: must hold a table", code="unreadable_file")
+    return read
+
+
+def _texts(values: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(value).strip("'\"") for name, value in values.items()}
+
+
+def _module(framework: str) -> Any:
+    if framework not in _FRAMEWORKS:
+        raise ScaleModelError(
+            f"framework={framework!r}: unknown; {nearest(str(framework), tuple(_FRAMEWORKS))}",
+            code="unknown_framework",
+        )
+    return _FRAMEWORKS[framework]
+
+
+def _fit(step: RlEstimate) -> list[str]:
+    return [] if step.verdict == "ok" else [f"predicted {step.verdict}: {step.reason}"]
+
+
+def _differences(step: RlEstimate, read: RlSettings) -> list[str]:
+    """What the settings do not say, each with what a step then takes."""
+    notes = []
+    for name, asked in asked_of(step).items():
+        if name not in read.values or read.values[name] == asked:
+            continue
+        change = _change(step, {name: read.values[name]})
+        if change:
+            notes.append(f"not expressed: {name}={asked}: with {read.values[name]} {change}")
+    together = _change(step, read.values)
+    return [f"differs from the prediction, all in all: {together}", *notes] if together else notes
+
+
+def _change(step: RlEstimate, values: Mapping[str, Any]) -> str:
+    try:
+        other = started(step, values)
+    except ScaleModelError as error:
+        return f"cannot be predicted ({error})"
+    if not math.isfinite(other.step_time_s):
+        return f"cannot run ({other.verdict})"
+    if abs(other.step_time_s / step.step_time_s - 1) <= _WORTH:
+        return ""
+    return f"a step takes {time_text(other.step_time_s)} instead of {time_text(step.step_time_s)}"
