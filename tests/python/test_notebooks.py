@@ -23,7 +23,7 @@ def source(cell: dict[str, Any]) -> str:
 
 
 def test_notebooks_are_numbered_without_gaps() -> None:
-    assert [path.name[:3] for path in NOTEBOOKS] == [f"{n:02}_" for n in range(1, 11)]
+    assert [path.name[:3] for path in NOTEBOOKS] == [f"{n:02}_" for n in range(1, 12)]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
