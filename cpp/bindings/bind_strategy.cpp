@@ -3,6 +3,7 @@
 #include "bindings/bind.hpp"
 #include "bindings/record.hpp"
 #include "scalemodel/schedule/asynchronous.hpp"
+#include "scalemodel/schedule/outer_steps.hpp"
 #include "scalemodel/strategy/legal.hpp"
 #include "scalemodel/strategy/packing.hpp"
 #include "scalemodel/strategy/stack.hpp"
@@ -17,6 +18,28 @@ void require_stage(int stages, int stage) {
   if (stages >= 1 && stage >= 0 && stage < stages) return;
   throw MalformedQuestion("stage=" + std::to_string(stage) + ": must be from 0 to stages - 1 of " +
                           std::to_string(stages));
+}
+
+void bind_outer_steps(py::module_& m) {
+  bind_record<OuterSteps>(m, "Islands that train apart and meet every few steps.");
+  m.def(
+      "outer_round",
+      [](const OuterSteps& outer, double parameters, double inner_step_s, double tokens_per_s) {
+        const OuterRound found =
+            outer_round(outer, parameters, Seconds{inner_step_s}, tokens_per_s);
+        return py::make_tuple(found.exchange.base(), found.round.base(), found.step.base(),
+                              found.tokens_per_s);
+      },
+      py::arg("outer"), py::arg("parameters"), py::arg("inner_step_s"), py::arg("tokens_per_s"),
+      "Seconds of an exchange, a round and a step in the mean, and tokens of all islands a "
+      "second.");
+  m.def(
+      "outer_state_bytes",
+      [](double parameters, int accelerators) {
+        return outer_state_bytes(parameters, accelerators).base();
+      },
+      py::arg("parameters"), py::arg("accelerators"),
+      "States of the outer optimizer on an accelerator.");
 }
 
 void bind_packing(py::module_& m) {
@@ -94,6 +117,7 @@ Strategy(tp=8, pp=8, vpp=2)
   m.def("resolve_degrees", &resolve_degrees, py::arg("strategy"), py::arg("cluster"),
         py::arg("task"), "What a strategy left open, on this cluster.");
   bind_packing(m);
+  bind_outer_steps(m);
   bind_asynchronous(m);
 }
 

@@ -3,7 +3,7 @@
 The verbs by question, each with an example in its own help:
 
 How long does a step take, does it fit, and where does the time go?
-    `estimate`, `diagnose`, `compare`, `explore`, `estimate_mixed`
+    `estimate`, `diagnose`, `compare`, `explore`, `estimate_mixed`, `outer_steps`
 Which strategy is best, and why?
     `search`, `sweep`, `pareto`, `explain_choice`, `report`, `search_mixed`
 Which cluster should be bought, and where do more accelerators stop paying?

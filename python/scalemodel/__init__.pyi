@@ -55,6 +55,12 @@ from scalemodel.estimator.mixed import (
 from scalemodel.estimator.mixed import (
     mixed_cluster as mixed_cluster,
 )
+from scalemodel.estimator.outer_steps import (
+    OuterStepEstimate as OuterStepEstimate,
+)
+from scalemodel.estimator.outer_steps import (
+    outer_steps as outer_steps,
+)
 from scalemodel.estimator.timeline import Timeline as Timeline
 from scalemodel.explorer import Explorer as Explorer
 from scalemodel.explorer import explore as explore
