@@ -115,196 +115,7 @@ void add_stage_states(const StepContext& c, const StageClass& stage, const Stage
     peak = allocated;
     set_memory(e, memory, c.stack(), stage.first_index);
   }
-<<<<<<< HEAD
   e.host_memory = max(e.host_memory, c.cluster().node_accelerators * memory.host);
-=======
-  if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;
-  if (e.host_memory > c.cluster().host_memory) e.verdict = Reason::offload;
-}
-
-/// One stage with the embedding, one with the head and one with neither.
-struct StagesWithEnds {
-  StagePasses first, last, inner;
-};
-
-/// Passes of layers and ends, where all layers are of one kind, from stages with and without ends.
-/// Two stages have both an end: a layer takes its share of the one whose end takes less of it, but
-/// leaves nothing of the other less than nothing.
-PipelineTimes times_of_stages(const StepContext& c, const StagesWithEnds& all) {
-  PipelineTimes times;
-  PartTimes& layer = times.parts[0];
-  const auto take_from = [&](const StagePasses& passes) {
-    layer = passes.times.share(passes.of_layers / passes.layers);
-  };
-  if (all.inner.layers > 0) {
-    take_from(all.inner);
-  } else {
-    const bool first = all.first.of_layers >= all.last.of_layers;
-    take_from(first ? all.first : all.last);
-    const StagePasses& other = first ? all.last : all.first;
-    for (std::size_t time = 0; time < kGathering; ++time) {
-      layer[time] = min(layer[time], other.times[time] / other.layers);
-    }
-  }
-  times.parts[kEmbeddingPart] = all.first.times.plus(layer, -all.first.layers).share(1);
-  times.parts[kHeadPart] = all.last.times.plus(layer, -all.last.layers).share(1);
-  times.hop = hop_time(c);
-  return times;
-}
-
-/// How long before its end a pair of DualPipe hands on what it made: the last layer's backward pass
-/// hides what is sent.
-Seconds handed_on_early(const StepContext& c, const StageClass& stage,
-                        std::array<GatherTimes, kMaxLayerKinds>& gathers) {
-  if (!c.stages.mirrored || !transfers_overlap(c)) return Seconds{};
-  const StageCost cost = stage_cost(c, stage.without_ends(), gathers);
-  // A micro-batch passes one of the stage's two chunks.
-  const double layers = std::max(1.0, 0.5 * stage.total_layers());
-  return (cost.backward.compute + cost.recompute.compute) / layers;
-}
-
-/// Whether stages without and with ends tell what layers and ends take.
-bool tells_ends(const StepContext& c) {
-  // Gradients that every chunk reduces for itself hide under no other chunk; those of one replica
-  // are not reduced.
-  const bool alone = c.groups.dense_ranks == 1 && c.groups.expert_ranks == 1;
-  const bool whole = c.degrees.vpp == 1 || c.strategy.sharding != Sharding::zero2 || alone;
-  return whole && c.tables.model().kinds.size() == 1 && !c.stages.mirrored;
-}
-
-bool waits_for_stages(const StepContext& c) {
-  return c.stages.paths != nullptr && c.pipeline != PipelineBound::busiest_stage;
-}
-
-/// Goes through the stages.
-void run_stages(const StepContext& c, PipelinePasses& all) {
-  const double overlap_slowdown = c.stack().contention;
-  std::array<GatherTimes, kMaxLayerKinds> gathers{};
-  if (c.gathered) gathers = layer_gather_times(c);
-  const bool waits = waits_for_stages(c), by_ends = waits && tells_ends(c);
-  StagesWithEnds ends;
-  double most_sent = -1;
-  all.slowest_class = nullptr;
-  all.least_compute = Seconds{kInfinity};
-  for (const StageClass& stage : c.stages.classes) {
-    const StageCost cost = stage_cost(c, stage, gathers);
-    const Seconds busy = cost.busy(overlap_slowdown);
-    all.least_compute = min(all.least_compute, cost.passes().compute);
-    if (by_ends) {
-      StagePasses& kept = stage.head ? ends.last : stage.embedding ? ends.first : ends.inner;
-      kept = {part_times(c, cost, 1), stage.total_layers(), 1 - cost.ends / busy};
-    }
-    // The busiest stage paces the others, however few its micro-batches are; of equals the one that
-    // sends most once per step.
-    const double sent = cost.trainable_dense + cost.trainable_expert;
-    if (all.slowest_class == nullptr || busy > all.busy || (busy == all.busy && sent > most_sent)) {
-      most_sent = sent;
-      all.busy = busy;
-      all.slowest = cost;
-      all.slowest_class = &stage;
-    }
-  }
-  if (!waits) return;
-  all.times = ends.first.layers > 0 && ends.last.layers > 0
-                  ? times_of_stages(c, ends)
-                  : pipeline_times(c, *all.slowest_class, gathers);
-  all.times.early = handed_on_early(c, *all.slowest_class, gathers);
-}
-
-/// From the first pass, or the gathering of its parameters, to the end of the last one and of the
-/// reduction of its gradients.
-PipelineDuration critical_path(const StepContext& c, const PipelinePasses& all,
-                               const StepTraffic& traffic) {
-  if (c.pipeline == PipelineBound::one_stage) {
-    return c.stages.paths->at_least(all.times, c.degrees.micro_batches, all.busy);
-  }
-  PipelineTimes times = all.times;
-  set_traffic(c, all, traffic, times);
-  return c.stages.paths->duration(times, c.degrees.micro_batches, all.busy,
-                                  c.shared != nullptr ? &c.shared->durations : nullptr);
-}
-
-/// Whether passes hide no traffic but that of their layers.
-bool passes_alone(const StepContext& c) {
-  const Strategy& s = c.strategy;
-  return !c.gathered && s.sharding != Sharding::zero2 &&
-         (c.free_host || (!s.offload_weights && !s.offload_activations));
-}
-
-StepPasses times_of(const StepContext& c, const PipelinePasses& all) {
-  StepPasses step{all.slowest, all.busy, all.least_compute, {}, {}};
-  step.traffic = step_traffic(c, *all.slowest_class, all.slowest);
-  if (waits_for_stages(c)) step.lasts = critical_path(c, all, step.traffic);
-  return step;
-}
-
-/// What strategies share is worked out for the first of them.
-StepPasses step_times(const StepContext& c) {
-  SharedTerms* shared = c.shared;
-  if (shared == nullptr || !passes_alone(c)) {
-    PipelinePasses all;
-    run_stages(c, all);
-    return times_of(c, all);
-  }
-  if (!shared->has_alone) run_stages(c, shared->alone);
-  shared->has_alone = true;
-  return times_of(c, shared->alone);
-}
-
-/// Attention of the replica with most of it over that of a mean one: packs differ. Where parameters
-/// are gathered, or experts shared, replicas wait for each other in every micro-batch.
-double uneven_attention(const StepContext& c) {
-  if (!c.tables.packing().packed()) return 0;
-  const Degrees& d = c.degrees;
-  const PackSpread& spread = c.tables.pack_spread();
-  const PackOrder order = c.tables.packing().order;
-  const PackGroup group{static_cast<double>(d.dp), static_cast<double>(d.micro_batch)};
-  const double step = pack_imbalance(spread, order, {group.ranks, d.micro_batches * group.packs});
-  const double shared = static_cast<double>(d.ep) * d.etp / (static_cast<double>(d.tp) * d.cp);
-  const double ranks = c.gathered ? group.ranks : std::min(group.ranks, shared);
-  return std::max(step,
-                  pack_imbalance_in_step(spread, order, {ranks, group.packs}, d.micro_batches));
-}
-
-/// What takes time while the micro-batches pass and between the first and the last of them.
-void set_step_time(const StepContext& c, const StepPasses& step, Estimate& e) {
-  const double overlap_slowdown = c.stack().contention;
-  const Degrees& d = c.degrees;
-  const StageCost& slowest = step.slowest;
-  const StepTraffic& traffic = step.traffic;
-  const double m = d.micro_batches;
-  const Phase passes = slowest.passes();
-  e.compute = m * (passes.compute + overlap_slowdown * slowest.hidden()) +
-              overlap_slowdown * traffic.hidden;
-  e.exposed_tp = m * passes.tp;
-  e.exposed_cp = m * passes.cp;
-  // What only pairs hide is exposed by passes without a partner.
-  const double alone = c.stages.mirrored ? unpaired_passes(d.pp) : 0;
-  const Seconds unpaired_ep = alone * (slowest.paired_forward + slowest.paired_backward);
-  e.compute = e.compute - overlap_slowdown * unpaired_ep;
-  e.exposed_ep = m * passes.ep + unpaired_ep;
-  e.exposed_offload += m * slowest.offload_exposed;
-  e.exposed_dp = m * slowest.gather_exposed + traffic.at_ends;
-  if (c.stages.pp == 1) {
-    e.exposed_dp += c.gathered ? Seconds{} : traffic.gather + traffic.reduce - traffic.hidden;
-  } else {
-    const Seconds busy = m * step.busy + (1 - overlap_slowdown) * unpaired_ep;
-    const Seconds idle = step.lasts.passes - busy;
-    e.bubble = idle > kSumRounding * busy ? idle : Seconds{};
-    e.exposed_pp = step.lasts.hops;
-    e.exposed_dp += step.lasts.traffic;
-  }
-  e.bubble += ((d.pp - 1) * overlap_slowdown) * traffic.drain_hidden;
-  const Straggling late = expected_straggling(c.stack().kernel_spread, d, c.gathered);
-  e.bubble += (late.stage * (passes.compute / step.busy)) * e.bubble;
-  e.compute += (m * late.anywhere) * passes.compute;
-  e.compute += (m * uneven_attention(c)) * slowest.attention;
-  e.overhead = c.stack().step_overhead;
-  e.hidden = max(Seconds{}, m * slowest.hidden() - unpaired_ep + traffic.hidden);
-  e.step_time = e.compute + e.exposed_tp + e.exposed_cp + e.exposed_ep + e.exposed_pp +
-                e.exposed_dp + e.exposed_offload + e.bubble + e.optimizer + e.overhead;
-  e.micro_batches = m;
->>>>>>> c1fe3cb (training: documents of unequal lengths packed into sequences)
 }
 
 /// Time and memory of what a step does to parameters and their states, and the verdict.
@@ -330,6 +141,21 @@ Estimate states_of(const StepContext& c) {
   if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;
   if (e.host_memory > c.cluster().host_memory) e.verdict = Reason::offload;
   return e;
+}
+
+/// Attention of the replica with most of it over that of a mean one: packs differ. Where parameters
+/// are gathered, or experts shared, replicas wait for each other in every micro-batch.
+double uneven_attention(const StepContext& c) {
+  if (!c.tables.packing().packed()) return 0;
+  const Degrees& d = c.degrees;
+  const PackSpread& spread = c.tables.pack_spread();
+  const PackOrder order = c.tables.packing().order;
+  const PackGroup group{static_cast<double>(d.dp), static_cast<double>(d.micro_batch)};
+  const double step = pack_imbalance(spread, order, {group.ranks, d.micro_batches * group.packs});
+  const double shared = static_cast<double>(d.ep) * d.etp / (static_cast<double>(d.tp) * d.cp);
+  const double ranks = c.gathered ? group.ranks : std::min(group.ranks, shared);
+  return std::max(step,
+                  pack_imbalance_in_step(spread, order, {ranks, group.packs}, d.micro_batches));
 }
 
 /// What takes time while the micro-batches pass and between the first and the last of them.
@@ -366,6 +192,7 @@ TimesByCause times_by_cause(const StepContext& c, PipelinePasses& pipeline) {
   const Straggling late = expected_straggling(c.stack().kernel_spread, d, c.gathered);
   t.bubble += (late.stage * (passes.compute / pipeline.busy)) * t.bubble;
   t.compute += (m * late.anywhere) * passes.compute;
+  t.compute += (m * uneven_attention(c)) * slowest.attention;
   t.hidden = max(Seconds{}, m * slowest.hidden() - unpaired_ep + traffic.hidden);
   return t;
 }
