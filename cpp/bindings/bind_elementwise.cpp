@@ -112,6 +112,7 @@ constexpr std::array kWorkKinds{
              [](Sizes s) { return fused_experts_work(s[0], s[1], s[2], s[3], s[4], s[5], s[6]); }},
     WorkKind{"sparse_module", kSparseSizes, 16, &sparse_of<sparse_module_work>},
     WorkKind{"chained_module", kSparseSizes, 16, &sparse_of<chained_module_work>},
+    WorkKind{"blocked_module", kSparseSizes, 16, &sparse_of<blocked_module_work>},
     WorkKind{"eager_module", kSparseSizes, 16, &sparse_of<eager_module_work>},
     WorkKind{"sparse_core", kSparseSizes, 16, &sparse_of<sparse_core_work>},
     WorkKind{"index_scores", kSparseSizes, 16, &sparse_of<index_scores_work>},

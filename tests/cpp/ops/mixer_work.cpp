@@ -66,6 +66,32 @@ TEST_CASE("keys that one program walks follow one another, whatever asks for the
   CHECK(chained_module_work(s, {4, 64, 1000}).flop == sparse_module_work(s, {4, 64, 1000}).flop);
 }
 
+TEST_CASE("an index of several heads of keys is read, that of one is walked key by key") {
+  SparseShape s = selected();
+  s.index_width = 128;
+  s.key_width = s.cached_values = 256;  // one head of keys
+  const CallSizes call{4, 1, 1280};
+  const KernelWork plain = sparse_module_work(s, call);
+  CHECK(blocked_module_work(s, call).steps == plain.steps + 10);
+  CHECK(blocked_module_work(s, call).pieces == plain.pieces);
+  CHECK(blocked_module_work(s, call).bytes == plain.bytes);
+  s.cached_values = 512;
+  s.index_width = 256;
+  CHECK(blocked_module_work(s, call).pieces == 0);
+  CHECK(blocked_module_work(s, call).bytes ==
+        Approx(sparse_module_work(s, call).bytes + 4 * 1280 * s.cache_bytes * 128));
+}
+
+TEST_CASE("running sequences without a sparse kernel: the square of all rows of keys") {
+  SparseShape s = selected();
+  s.key_width = s.cached_values = 256;
+  const double rows = 512.0 * 8192;
+  CHECK(eager_module_work(s, {512, 1, 8192}).core == Approx(rows * rows));
+  CHECK(eager_module_work(s, {256, 1, 16'384}).core == Approx(rows * rows));
+  s.cached_values = 512;
+  CHECK(eager_module_work(s, {512, 1, 8192}).core == Approx(4 * rows * rows));
+}
+
 TEST_CASE("by hand: without a sparse kernel every pair is scored, for each head of keys") {
   SparseShape s = selected();
   s.key_width = s.cached_values = 256;  // one head of keys

@@ -254,7 +254,10 @@ def msa(row: Row) -> Call:
         a.index_topk, 0.0, 1.0, weight_bytes, cache_bytes, 1.0,
     )  # fmt: skip
     labels = _labels(row, "msa", row.text("phase").lower(), dtype, cache)
-    work = _MSA_WORK.get(row.text("kernel").lower(), "sparse_module")
+    kernel = row.text("kernel").lower()
+    work = _MSA_WORK.get(kernel, "sparse_module")
+    if kernel == "msa_fmha_sm100" and labels["phase"] == "decode":
+        work = "blocked_module"
     return _call(work, (*_call_sizes(row), *sizes), labels)
 
 
