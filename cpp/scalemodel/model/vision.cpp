@@ -98,7 +98,13 @@ VisionTower make_vision_tower(const VisionShape& shape, int hidden) {
   others += ((shape.entry_norm + shape.final_norm) * vectors + shape.projector_norm) * h;
   const double pixels = 1.0 * shape.channels * shape.temporal_patch * shape.patch * shape.patch;
   tower.products.push_back({"patch_embedding", h, pixels, 1, true});
-  const double merged = shape.pooled ? h : h * per_token;
+  double patch_width = h;
+  for (int matrix = 0; shape.patch_projector > 0 && matrix < 2; ++matrix) {
+    tower.products.push_back({"projector", 1.0 * shape.patch_projector, patch_width, 1, true});
+    if (shape.projector_bias) others += shape.patch_projector;
+    patch_width = shape.patch_projector;
+  }
+  const double merged = shape.pooled ? patch_width : patch_width * per_token;
   double depth = merged;
   for (const int width : {shape.projector_inner, shape.projector_second, hidden}) {
     if (width == 0) continue;

@@ -27,6 +27,7 @@ struct VisionShape {
   int merge = 1;        ///< patches along one side of a token of the decoder
   bool pooled = false;  ///< they are averaged; otherwise laid side by side
   int image_patches = 0;
+  int patch_projector = 0;  ///< width of two matrices that every patch passes before it is merged
   int projector_inner = 0, projector_second = 0;
   bool projector_bias = false;
   int projector_norm = 0;  ///< learned vectors of the norm in front of it
@@ -72,6 +73,8 @@ struct RecordOf<VisionShape> {
       field("pooled", &T::pooled, "patches of a token are averaged, not laid side by side"),
       field("image_patches", &T::image_patches, 0, 1e8,
             "patches of every image; 0 = by its size in pixels"),
+      field("patch_projector", &T::patch_projector, 0, kMany,
+            "width of two matrices on every patch before patches are merged; 0 = there are none"),
       field("projector_inner", &T::projector_inner, 0, kMany,
             "width behind the projector's first matrix, if it has two; 0 = it has one"),
       field("projector_second", &T::projector_second, 0, kMany,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import scalemodel as sm
+import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.hugging_face import vision_from_config
 from scalemodel.search.ranking_file import question_document, question_from
@@ -59,6 +60,30 @@ def test_layers_of_qwen2_5_that_see_the_whole_image() -> None:
     vision, _ = vision_from_config(config_of("Qwen/Qwen2.5-VL-3B-Instruct"))
     assert vision is not None
     assert (vision["window"], vision["full_layers"], vision["layers"]) == (64, 4, 32)
+
+
+def test_minimax_m3_has_an_mlp_before_and_one_behind_the_merging_of_patches() -> None:
+    config = {
+        "model_type": "minimax_m3_vl",
+        "projector_hidden_size": 6144,
+        "multimodal_projector_bias": True,
+        "vision_config": {
+            **{"hidden_size": 1280, "num_attention_heads": 16, "num_hidden_layers": 32},
+            **{"intermediate_size": 5120, "patch_size": 14, "num_channels": 3},
+        },
+        "img_token_compression_config": {
+            **{"spatial_merge_size": 2, "temporal_patch_size": 2},
+            "image_token_compression_method": "patch_merge",
+        },
+    }
+    read, unknown = vision_from_config(config)
+    assert not unknown
+    assert read is not None
+    decoder = sm.model("MiniMax-M3").shape
+    core = _core.LayeredModel(decoder, _core.VisionShape(**read))
+    # As the class of transformers counts it.
+    assert core.vision_parameters == pytest.approx(0.8656e9, rel=1e-4)
+    assert core.image_tokens(1008, 1008) == 36 * 36
 
 
 def test_a_new_key_of_a_tower_is_named() -> None:

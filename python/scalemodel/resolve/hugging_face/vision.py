@@ -162,6 +162,31 @@ def _pixtral(tower: Config, outer: Config) -> Vision:
     }
 
 
+def _minimax_m3(tower: Config, outer: Config) -> Vision:
+    """A CLIP tower with rotary positions; an MLP on patches, and one on four of them side by side.
+
+    transformers: models/minimax_m3_vl, whose count is 0.8656 billion parameters.
+    """
+    merging = outer.section("img_token_compression_config")
+    merging.value("image_token_compression_method")
+    width = outer.number("projector_hidden_size", default=0)
+    biases = dict.fromkeys(("qkv_bias", "out_bias", "mlp_bias", "rotary", "entry_norm"), True)
+    return (
+        _common(tower, layers="num_hidden_layers", heads="num_attention_heads")
+        | biases
+        | {
+            "hidden": tower.count(count_at("hidden_size")),
+            "ffn": tower.count(count_at("intermediate_size")),
+            "norm": "layernorm",
+            "temporal_patch": merging.number("temporal_patch_size", default=2, minimum=1),
+            "merge": merging.number("spatial_merge_size", default=2, minimum=1),
+            "patch_projector": width,
+            "projector_inner": width,
+            "projector_bias": outer.flag("multimodal_projector_bias", False),
+        }
+    )
+
+
 _READERS: Final[Mapping[str, Callable[[Config, Config], Vision]]] = {
     "qwen2_vl": _qwen2,
     "qwen2_5_vl": _qwen2_5,
@@ -172,6 +197,7 @@ _READERS: Final[Mapping[str, Callable[[Config, Config], Vision]]] = {
     "gemma3": _siglip,
     "gemma4": _gemma4,
     "mistral3": _pixtral,
+    "minimax_m3_vl": _minimax_m3,
 }
 
 # What changes no cost: how pixels are scaled, which function an activation is, tokens' ids.
@@ -182,7 +208,10 @@ _COSTLESS: Final = frozenset(
         *("image_size", "max_position_embeddings", "standardize", "use_clipped_linears"),
         # Said once more: by other keys of the tower, or by the decoder.
         *("default_output_length", "global_head_dim", "num_key_value_heads", "out_hidden_size"),
-        *("attention_bias", "vision_use_head"),
+        *("attention_bias", "vision_use_head", "projection_dim", "img_token_compression_config"),
+        # Of CLIP's text half, of how positions are laid out, of how many frames are sampled.
+        *("vocab_size", "initializer_factor", "position_embedding_type", "rope_mode"),
+        *("vision_segment_max_frames",),
     }
 )
 
