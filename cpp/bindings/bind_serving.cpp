@@ -24,8 +24,8 @@ namespace {
 constexpr py::ssize_t kServedColumns = 5;
 
 StepTime step_of(const Instance& instance, double sequences, double context, double prompts,
-                 double prompt_tokens, double prompt_keys, double query_tokens,
-                 double draft_tokens) {
+                 double prompt_tokens, double prompt_keys, double query_tokens, double draft_tokens,
+                 double images) {
   StepWork work;
   work.sequences = checked("sequences", sequences, 0, kMany);
   work.context = checked("context", context, 0, kMany);
@@ -34,6 +34,7 @@ StepTime step_of(const Instance& instance, double sequences, double context, dou
   work.prompt_keys = checked("prompt_keys", prompt_keys, 0, kMany);
   work.query_tokens = checked("query_tokens", query_tokens, 1, kMany);
   work.draft_tokens = checked("draft_tokens", draft_tokens, 0, kMany);
+  work.images = checked("images", images, 0, kMany);
   return instance.times.of(work);
 }
 
@@ -42,6 +43,7 @@ py::tuple simulate(const Instance& instance, const RequestMix& mix, const Number
                    bool prefilled, Balance balance, std::uint64_t seed,
                    const py::object& progress) {
   checked("replicas", replicas, 1, 1e6);
+  instance.expect(mix);
   py::array_t<double> served(std::vector<py::ssize_t>{arrivals.size(), kServedColumns});
   double* out = served.mutable_data();
   const StreamTotals totals = listening(progress, [&] {
@@ -121,20 +123,22 @@ py::tuple search_plans(const Model& model, const Cluster& cluster, const Engine&
 void bind_instance(py::module_& m) {
   py::class_<Instance>(m, "Instance", "One serving instance, tabulated.")
       .def(py::init([](const Model& model, const Cluster& cluster, const Engine& engine,
-                       const ServingKernels& kernels, const ServingLayout& layout,
-                       double imbalance) {
+                       const ServingKernels& kernels, const ServingLayout& layout, double imbalance,
+                       const RequestMix& mix) {
              const Reason reason = check_layout(model, layout, cluster);
              if (reason != Reason::ok) {
                throw MalformedQuestion("layout: illegal: " + std::string(name_of(reason)));
              }
              if (imbalance != 0) checked("imbalance", imbalance, 1, 1e4);
-             return Instance(model, cluster, engine, kernels, layout, imbalance);
+             return Instance(model, cluster, engine, kernels, layout, imbalance,
+                             request_patches(model, mix));
            }),
            py::arg("model"), py::arg("cluster"), py::arg("engine"), py::arg("kernels"),
-           py::arg("layout"), py::arg("imbalance") = 1.0)
+           py::arg("layout"), py::arg("imbalance") = 1.0, py::arg("images") = RequestMix{})
       .def("step", &step_of, py::kw_only(), py::arg("sequences") = 0.0, py::arg("context") = 0.0,
            py::arg("prompts") = 0.0, py::arg("prompt_tokens") = 0.0, py::arg("prompt_keys") = 0.0,
-           py::arg("query_tokens") = 1.0, py::arg("draft_tokens") = 0.0, "Time of one step.")
+           py::arg("query_tokens") = 1.0, py::arg("draft_tokens") = 0.0, py::arg("images") = 0.0,
+           "Time of one step.")
       .def("capacity", &Instance::capacity, py::arg("input_tokens"), py::arg("output_tokens"),
            "Memory of the fullest rank and what its KV cache holds.")
       .def(
@@ -146,6 +150,7 @@ void bind_instance(py::module_& m) {
       .def(
           "steady_state",
           [](const Instance& instance, const RequestMix& mix, double concurrency, bool limited) {
+            instance.expect(mix);
             CacheCapacity capacity = instance.capacity(mix.input, mix.output);
             if (!limited) {
               capacity.max_running_sequences =
@@ -159,6 +164,7 @@ void bind_instance(py::module_& m) {
       .def(
           "steady_state_at",
           [](const Instance& instance, const RequestMix& mix, double rate) {
+            instance.expect(mix);
             return steady_state_at(instance.times, instance.capacity(mix.input, mix.output), mix,
                                    checked("requests_per_s", rate, 0, kMany));
           },

@@ -21,13 +21,15 @@ inline constexpr double kMany = 1e9;
 /// One instance, tabulated.
 struct Instance {
   Instance(Model served, const Cluster& on, const Engine& with,
-           const ServingKernels& kernel_constants, const ServingLayout& spread, double imbalance)
+           const ServingKernels& kernel_constants, const ServingLayout& spread, double imbalance,
+           double patches_of_image)
       : model(std::move(served)),
         cluster(on),
         engine(with),
         kernels(kernel_constants),
         layout(spread),
-        times(model, on, with, kernel_constants, spread, imbalance),
+        image_patches(patches_of_image),
+        times(model, on, with, kernel_constants, spread, imbalance, patches_of_image),
         blocks(model, with, kernel_constants, spread) {}
 
   Model model;
@@ -35,11 +37,17 @@ struct Instance {
   Engine engine;
   ServingKernels kernels;
   ServingLayout layout;
+  double image_patches;  ///< of an image of its requests; 0: these have none
   StepTimes times;
   CacheBlocks blocks;
 
   CacheCapacity capacity(double input, double output) const {
-    return cache_capacity(model, cluster, engine, kernels, layout, {input, output});
+    return cache_capacity(model, cluster, engine, kernels, layout, {input, output, image_patches});
+  }
+  /// Throws where requests have other images than the instance was made for.
+  void expect(const RequestMix& mix) const {
+    if (request_patches(model, mix) == image_patches) return;
+    throw MalformedQuestion("images: must be of the size that the instance was made for");
   }
 };
 

@@ -4265,7 +4265,7 @@ class ServingKernels:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, tiled: bool = False, linear: TileGemm = ..., linear_gemm: GemmKernels = ..., linear_format: GemmFormat = ..., math: str = 'bf16', cache: str = 'bf16', attention: str = 'bf16', prefill: PrefillKernel = ..., decode: DecodeKernel = ..., experts: GroupedGemmKernel = ..., experts_as_linear: bool = False, sends_tokens: bool = False, dispatch: DispatchKernel = ..., combine: DispatchKernel = ..., dispatch_ranks: int = 1, sends_many: bool = False, many_dispatch: DispatchKernel = ..., many_combine: DispatchKernel = ..., dispatch_blocks: float = 0.0, received_experts: GroupedGemmKernel = ..., own_all_reduce: bool = False, all_reduce: CustomAllReduce = ..., host_slowdown: float = 1.0) -> None:
+    def __init__(self, *, tiled: bool = False, linear: TileGemm = ..., linear_gemm: GemmKernels = ..., linear_format: GemmFormat = ..., math: str = 'bf16', cache: str = 'bf16', attention: str = 'bf16', prefill: PrefillKernel = ..., decode: DecodeKernel = ..., experts: GroupedGemmKernel = ..., experts_as_linear: bool = False, sends_tokens: bool = False, dispatch: DispatchKernel = ..., combine: DispatchKernel = ..., dispatch_ranks: int = 1, sends_many: bool = False, many_dispatch: DispatchKernel = ..., many_combine: DispatchKernel = ..., dispatch_blocks: float = 0.0, received_experts: GroupedGemmKernel = ..., own_all_reduce: bool = False, all_reduce: CustomAllReduce = ..., host_slowdown: float = 1.0, encodes: bool = False, encoder: WorkKernel = ...) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4318,6 +4318,16 @@ class ServingKernels:
     def dispatch_ranks(self) -> int:
         """
         least expert-parallel ranks that tokens are sent between
+        """
+    @property
+    def encoder(self) -> WorkKernel:
+        """
+        attention of vision towers
+        """
+    @property
+    def encodes(self) -> bool:
+        """
+        attention of vision towers has constants of its own
         """
     @property
     def experts(self) -> GroupedGemmKernel:
@@ -4414,7 +4424,7 @@ class ServingLayout:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, cp: int = 1, redundant_experts: int = 0, two_batch_overlap: bool = False) -> None:
+    def __init__(self, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, cp: int = 1, redundant_experts: int = 0, two_batch_overlap: bool = False, encoder_data_parallel: bool = False) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4437,6 +4447,11 @@ class ServingLayout:
     def dp(self) -> int:
         """
         attention data-parallel ranks of a stage
+        """
+    @property
+    def encoder_data_parallel(self) -> bool:
+        """
+        tensor ranks encode images of their own, each with a whole vision tower
         """
     @property
     def ep(self) -> int:
@@ -4478,7 +4493,7 @@ class StepTime:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, linear_s: float = 0.0, experts_s: float = 0.0, prefill_attention_s: float = 0.0, decode_attention_s: float = 0.0, elementwise_s: float = 0.0, head_s: float = 0.0, draft_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_cp_s: float = 0.0, exposed_pp_s: float = 0.0, host_s: float = 0.0, step_time_s: float = 0.0) -> None:
+    def __init__(self, *, linear_s: float = 0.0, experts_s: float = 0.0, prefill_attention_s: float = 0.0, decode_attention_s: float = 0.0, elementwise_s: float = 0.0, head_s: float = 0.0, draft_s: float = 0.0, encoder_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_cp_s: float = 0.0, exposed_pp_s: float = 0.0, host_s: float = 0.0, step_time_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4506,6 +4521,11 @@ class StepTime:
     def elementwise_s(self) -> float:
         """
         norms, activations, rotary embedding
+        """
+    @property
+    def encoder_s(self) -> float:
+        """
+        vision tower and projector on images of prompts
         """
     @property
     def experts_s(self) -> float:
@@ -4656,7 +4676,7 @@ class RequestMix:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, input_tokens: float = 1.0, output_tokens: float = 1.0, prefix_hit_fraction: float = 0.0, speculative_tokens: int = 0, acceptance_fraction: float = 0.0, prefilled: bool = False) -> None:
+    def __init__(self, *, input_tokens: float = 1.0, output_tokens: float = 1.0, prefix_hit_fraction: float = 0.0, speculative_tokens: int = 0, acceptance_fraction: float = 0.0, prefilled: bool = False, images: float = 0.0, image_height: int = 0, image_width: int = 0, encoder_hit_fraction: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4674,6 +4694,26 @@ class RequestMix:
     def acceptance_fraction(self) -> float:
         """
         probability that a draft token is accepted
+        """
+    @property
+    def encoder_hit_fraction(self) -> float:
+        """
+        share of the images whose encodings the encoder cache holds already
+        """
+    @property
+    def image_height(self) -> int:
+        """
+        pixels of an image from top to bottom
+        """
+    @property
+    def image_width(self) -> int:
+        """
+        pixels of an image from side to side
+        """
+    @property
+    def images(self) -> float:
+        """
+        images of a prompt, their tokens among its own
         """
     @property
     def input_tokens(self) -> float:
@@ -4955,7 +4995,7 @@ class Instance:
     """
     One serving instance, tabulated.
     """
-    def __init__(self, model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, layout: ServingLayout, imbalance: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+    def __init__(self, model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, layout: ServingLayout, imbalance: typing.SupportsFloat | typing.SupportsIndex = 1.0, images: RequestMix = ...) -> None:
         ...
     def cache_blocks(self, tokens: typing.SupportsFloat | typing.SupportsIndex) -> float:
         """
@@ -4981,7 +5021,7 @@ class Instance:
         """
         With requests arriving at this rate per second.
         """
-    def step(self, *, sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0, context: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0, query_tokens: typing.SupportsFloat | typing.SupportsIndex = 1.0, draft_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> StepTime:
+    def step(self, *, sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0, context: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0, query_tokens: typing.SupportsFloat | typing.SupportsIndex = 1.0, draft_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, images: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> StepTime:
         """
         Time of one step.
         """

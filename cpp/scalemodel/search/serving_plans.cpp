@@ -76,7 +76,8 @@ ServingPlans search_serving(const ServingQuestion& question, const ServingChoice
   const std::vector<ServingLayout>& layouts = choices.layouts;
   std::vector<PlanPart> parts(layouts.size());
   ThreadPool pool(threads, poll, layouts.size());
-  const RequestLengths lengths{question.mix.input, question.mix.output};
+  const double patches = request_patches(question.model, question.mix);
+  const RequestLengths lengths{question.mix.input, question.mix.output, patches};
   pool.run(layouts.size(), 1, [&](std::size_t worker, std::size_t item) {
     const ServingLayout& layout = layouts[item];
     PlanPart& part = parts[item];
@@ -84,7 +85,7 @@ ServingPlans search_serving(const ServingQuestion& question, const ServingChoice
         check_layout(question.model, layout, question.cluster) != Reason::ok)
       return;
     const StepTimes times(question.model, question.cluster, question.engine, question.kernels,
-                          layout, question.imbalance);
+                          layout, question.imbalance, patches);
     constexpr std::size_t kMaxKept = 4096;
     std::size_t front_room = kMaxKept;
     for (const double tokens : choices.batched_tokens) {

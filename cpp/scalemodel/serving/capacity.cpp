@@ -44,6 +44,36 @@ Bytes activation_bytes(const Model& model, const Engine& engine, const ServingLa
                sampled * model.vocab * (kElement + kLogitBytes)};
 }
 
+/// Tokens of images in the encoder cache, and a batch of images with as many in the tower: vLLM
+/// gives both the tokens of a step, or of one image if that has more (vllm/v1/core/
+/// encoder_cache_manager.py, compute_mm_encoder_budget).
+struct EncoderMemory {
+  Bytes cache, activations;
+};
+EncoderMemory encoder_memory(const Model& model, const ServingLayout& layout, double step_tokens,
+                             double image_patches) {
+  EncoderMemory memory;
+  if (image_patches <= 0) return memory;
+  const VisionTower& tower = model.vision;
+  const double merged = static_cast<double>(tower.merge) * tower.merge;
+  const double tokens = std::max(step_tokens, image_patches / merged);
+  memory.cache = Bytes{tokens * model.hidden * kElement};
+  const double ranks = splits_tower(tower, layout) ? layout.tp : 1;
+  // Ranks that encode images of their own have a share of them, one at least.
+  const double shares = layout.encoder_data_parallel ? layout.tp : 1;
+  const double patches = std::max(image_patches, tokens * merged / shares);
+  double widest = 0;
+  for (const Unit& unit : tower.block.units) {
+    double columns = 0;
+    for (const LayerOperator& op : unit.operators) {
+      if (op.kind == OperatorKind::gemm) columns += op.local_columns(ranks);
+    }
+    widest = std::max(widest, columns);
+  }
+  memory.activations = Bytes{patches * (2.0 * tower.hidden + widest) * kElement};
+  return memory;
+}
+
 double rounded_up(double value, double step) { return step * std::ceil(value / step); }
 
 }  // namespace
@@ -134,11 +164,9 @@ Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const Serv
   const double ends = layout.pp > 1
                           ? std::max(table, head)
                           : table + model.head_parameters / tp + model.final_norm_parameters;
-  // A vision tower is sharded where the degree divides its heads (vLLM and SGLang), else
-  // replicated.
   const VisionTower& tower = model.vision;
   const double whole = tower.present() ? tower.parameters() : 0;
-  const double local = tower.present() && tower.heads % layout.tp == 0 ? whole / tp : whole;
+  const double local = splits_tower(tower, layout) ? whole / tp : whole;
   return Bytes{bytes + kElement * (ends + local)};
 }
 
@@ -184,6 +212,11 @@ CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const E
     // Halves of a step are computed one after the other.
     const double at_once = tokens / layout.dp / (layout.two_batch_overlap ? 2 : 1);
     capacity.activations = activation_bytes(model, engine, layout, at_once);
+    if (lengths.image_patches > 0) {
+      const EncoderMemory images =
+          encoder_memory(model, layout, tokens / layout.dp, lengths.image_patches);
+      capacity.activations = images.cache + max(capacity.activations, images.activations);
+    }
     const Bytes taken = capacity.weights + capacity.activations + capacity.reserve;
     const Bytes room = engine.fraction_of_free ? engine.memory_fraction * (memory - taken)
                                                : engine.memory_fraction * memory - taken;

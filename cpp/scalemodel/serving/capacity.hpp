@@ -16,6 +16,7 @@ namespace scalemodel {
 /// Lengths of the requests an engine is set up for.
 struct RequestLengths {
   double input = 1, output = 1;
+  double image_patches = 0;  ///< of an image of the prompts; 0: there are none
 };
 
 /// Memory of the fullest rank, and what its KV cache holds.

@@ -24,6 +24,7 @@ struct Demand {
   double context = 1;                 ///< mean tokens that a running sequence attends to
   double input = 1;                   ///< prompt tokens, cached ones included
   bool prefilled = false;             ///< nothing of a prompt has to be computed
+  double images_per_token = 0;        ///< to encode for every prompt token that is computed
 
   explicit Demand(const RequestMix& mix) noexcept
       : uncached_prompt_tokens(std::max(1.0, mix.input * (1 - mix.prefix_hit_fraction))),
@@ -34,7 +35,8 @@ struct Demand {
         decode_steps(std::max(1.0, (mix.output - 1) / tokens_per_step)),
         context(mix.input + (mix.output + 1) / 2),
         input(mix.input),
-        prefilled(mix.prefilled) {
+        prefilled(mix.prefilled),
+        images_per_token(scalemodel::images_per_token(mix, mix.input)) {
     // An output of several tokens per step ends within its last one.
     if (tokens_per_step > 1) decode_steps = std::ceil(decode_steps - 1e-9);
   }
@@ -67,6 +69,7 @@ struct Demand {
     all.prompt_tokens = prompt_tokens;
     all.longest = std::min(uncached_prompt_tokens, prompt_tokens);
     all.prompt_keys = keys;
+    all.images = prompt_tokens * images_per_token;
     return all;
   }
 

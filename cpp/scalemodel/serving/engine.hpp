@@ -15,6 +15,7 @@
 #include "scalemodel/ops/dispatch.hpp"
 #include "scalemodel/ops/gemm.hpp"
 #include "scalemodel/ops/moe.hpp"
+#include "scalemodel/ops/work_kernel.hpp"
 #include "scalemodel/serving/adapters.hpp"
 
 namespace scalemodel {
@@ -88,6 +89,8 @@ struct ServingKernels {
   bool own_all_reduce = false;         ///< the engine has an all-reduce of its own
   CustomAllReduce all_reduce;
   double host_slowdown = 1;  ///< CPU overhead over that of the machine of the fits
+  bool encodes = false;      ///< attention of vision towers has constants of its own
+  WorkKernel encoder;        ///< these; else prompts' attention stands in
 
   bool operator==(const ServingKernels&) const = default;
 };
@@ -169,7 +172,9 @@ struct RecordOf<ServingKernels> {
       field("own_all_reduce", &T::own_all_reduce, "the engine has its own all-reduce"),
       field("all_reduce", &T::all_reduce, "constants of that all-reduce"),
       field("host_slowdown", &T::host_slowdown, 0.1, 10,
-            "CPU overhead over that of the machine of the fits")};
+            "CPU overhead over that of the machine of the fits"),
+      field("encodes", &T::encodes, "attention of vision towers has constants of its own"),
+      field("encoder", &T::encoder, "attention of vision towers")};
 };
 
 }  // namespace scalemodel

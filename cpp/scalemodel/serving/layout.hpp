@@ -16,11 +16,14 @@ namespace scalemodel {
 /// stage and each expert is split over the rest. `redundant_experts` are copies of the experts that
 /// are chosen most, placed so that the ranks are alike (EPLB, deepseek-ai/EPLB): every rank holds
 /// (experts + redundant_experts)/ep. With `two_batch_overlap` the tokens of a step are computed in
-/// two halves, each while the other one's are on their way to experts and back.
+/// two halves, each while the other one's are on their way to experts and back. Ranks with
+/// `encoder_data_parallel` encode whole images each with a whole vision tower, where they would
+/// otherwise shard every image.
 struct ServingLayout {
   std::uint16_t tp = 1, pp = 1, ep = 1, dp = 1, cp = 1;
   std::uint16_t redundant_experts = 0;
   bool two_batch_overlap = false;
+  bool encoder_data_parallel = false;
 
   constexpr int stage_ranks() const { return tp * dp * cp; }
   constexpr int ranks() const { return stage_ranks() * pp; }
@@ -40,8 +43,16 @@ struct RecordOf<ServingLayout> {
       field("redundant_experts", &T::redundant_experts, 0, 65535,
             "copies of experts, over all expert-parallel ranks, that balance them"),
       field("two_batch_overlap", &T::two_batch_overlap,
-            "half a step is computed while the other half is exchanged")};
+            "half a step is computed while the other half is exchanged"),
+      field("encoder_data_parallel", &T::encoder_data_parallel,
+            "tensor ranks encode images of their own, each with a whole vision tower")};
 };
+
+/// Whether tensor ranks shard a vision tower: where the degree divides its heads (vLLM and SGLang);
+/// else each holds all of it.
+inline bool splits_tower(const VisionTower& tower, const ServingLayout& layout) noexcept {
+  return !layout.encoder_data_parallel && tower.heads % layout.tp == 0;
+}
 
 /// `ok`, or why the layout is none: precondition of everything else in this module.
 Reason check_layout(const Model& model, const ServingLayout& layout,

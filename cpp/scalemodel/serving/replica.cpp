@@ -329,6 +329,7 @@ double Replica::take(Prompt& prompt, double room, StepWork& work, double& attend
   work.prompts += 1;
   work.prompt_tokens += tokens;
   work.longest = std::max(work.longest, tokens);
+  work.images += tokens * images_per_token(mix_, prompt.tokens);
   attended += tokens * (prompt.tokens - prompt.rest - tokens / 2);
   if (caching_.enabled()) extend(prompt.chain, prompt.request, prompt.tokens - prompt.rest);
   return tokens;

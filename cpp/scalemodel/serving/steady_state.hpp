@@ -18,7 +18,10 @@ struct RequestMix {
   int speculative_tokens = 0;      ///< draft tokens proposed per sequence and step
   double acceptance_fraction = 0;  ///< probability that a draft token is accepted
   bool prefilled =
-      false;  ///< KV caches of prompts come from elsewhere: nothing of them is computed
+      false;          ///< KV caches of prompts come from elsewhere: nothing of them is computed
+  double images = 0;  ///< of a prompt, their tokens among its own
+  int image_height = 0, image_width = 0;  ///< pixels; unused where the tower has a size of its own
+  double encoder_hit_fraction = 0;        ///< share of images whose encodings are held already
 
   bool operator==(const RequestMix&) const = default;
 };
@@ -36,8 +39,23 @@ struct RecordOf<RequestMix> {
             "draft tokens proposed per sequence and step"),
       field("acceptance_fraction", &T::acceptance_fraction, 0, 1,
             "probability that a draft token is accepted"),
-      field("prefilled", &T::prefilled, "KV caches of prompts come from a prefill pool")};
+      field("prefilled", &T::prefilled, "KV caches of prompts come from a prefill pool"),
+      field("images", &T::images, 0, 1e6, "images of a prompt, their tokens among its own"),
+      field("image_height", &T::image_height, 0, 1e6, "pixels of an image from top to bottom"),
+      field("image_width", &T::image_width, 0, 1e6, "pixels of an image from side to side"),
+      field("encoder_hit_fraction", &T::encoder_hit_fraction, 0, 1,
+            "share of the images whose encodings the encoder cache holds already")};
 };
+
+/// Images that have to be encoded for every token of a prompt of `tokens` that is computed. They
+/// lie anywhere in it, so that a cached prefix spares its share of them.
+constexpr double images_per_token(const RequestMix& mix, double tokens) noexcept {
+  return mix.images * (1 - mix.encoder_hit_fraction) / tokens;
+}
+
+/// Patches of an image of the requests; 0: an instance encodes none for them. Throws
+/// MalformedQuestion for images that the model cannot read or that do not fit into a prompt.
+double request_patches(const Model& model, const RequestMix& mix);
 
 /// Tokens a sequence gains per step: 1 + a + a^2 ... + a^k for k proposals, each accepted
 /// with probability a if all before it were. Source: Leviathan et al., arXiv 2211.17192,

@@ -39,7 +39,8 @@ double StepTimes::point(std::size_t index) noexcept {
 }
 
 StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& engine,
-                     const ServingKernels& kernels, const ServingLayout& layout, double imbalance)
+                     const ServingKernels& kernels, const ServingLayout& layout, double imbalance,
+                     double image_patches)
     : engine_(engine),
       layout_(layout),
       cluster_(cluster),
@@ -86,6 +87,7 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
     }
     draft_[at] = layer_tokens(model.kinds[model.mtp_kind], count);
     head_[at] = head_time(count);
+    if (image_patches > 0) encoder_[at] = encoder_time(model.vision, image_patches, count);
     const auto own = [](const TokenCost& c) { return c.linear + c.elementwise + c.tp; };
     const auto shared = [](const TokenCost& c) { return c.experts + c.ep; };
     own_total_[at] = own(tokens_[at]);
@@ -229,6 +231,7 @@ StepWork StepTimes::of_stage(StepWork work) const noexcept {
   work.sequences /= stages;
   work.prompts /= stages;
   work.prompt_tokens /= stages;
+  work.images /= stages;
   return work;
 }
 
@@ -323,10 +326,12 @@ StepTime StepTimes::of(const StepWork& whole) const noexcept {
     time.draft = stages * (work.draft_tokens *
                            (at(draft_total_, work.sequences) + at(head_, work.sequences)));
   }
+  // The first stage alone has the tower, and the others wait for it.
+  time.encoder = stages * encoder(work);
   time.pp = between_stages(by_rank);
   const Seconds device = time.linear + time.experts + time.elementwise + time.prefill_attention +
                          time.decode_attention + time.head + time.draft + time.tp + time.ep +
-                         time.cp + time.pp;
+                         time.cp + time.encoder + time.pp;
   time.host = host(whole, device);
   time.total = total(whole, time.prefill_attention + time.decode_attention);
   return time;
@@ -358,6 +363,7 @@ Seconds StepTimes::total(const StepWork& whole, Seconds attention) const noexcep
     stage += work.draft_tokens * (at(draft_total_, work.sequences) + at(head_, work.sequences));
   }
   if (layout_.cp > 1) stage += context_exchange(work);
+  if (work.images > 0) stage += encoder(work);
   Seconds device = layout_.pp * stage + attention;
   if (layout_.pp > 1) device += between_stages(by_rank);
   return device + host(whole, device);

@@ -29,6 +29,7 @@ struct StepWork {
   double prompt_keys = 0;    ///< tokens a prompt attends to at its end, cached ones included; of
                              ///< different prompts what equal ones with as many pairs attend to
   double draft_tokens = 0;   ///< tokens that a draft layer proposes per running sequence, >= 0
+  double images = 0;         ///< to encode, of all prompts; a chunk has its share of them
 };
 
 /// Tokens that equal prompts would attend to at their end, for those of a step, where a token and
@@ -46,6 +47,7 @@ struct StepTime {
   Seconds elementwise;        ///< norms, activations, rotary embedding
   Seconds head;               ///< logits and sampling
   Seconds draft;              ///< proposing tokens
+  Seconds encoder;            ///< vision tower and projector, with their communication
   Seconds tp, ep, cp, pp;     ///< communication
   Seconds host;               ///< exposed CPU overhead
   Seconds total;
@@ -65,6 +67,7 @@ struct RecordOf<StepTime> {
       field("elementwise_s", &T::elementwise, "norms, activations, rotary embedding"),
       field("head_s", &T::head, "logits and sampling"),
       field("draft_s", &T::draft, "draft layers of speculative decoding"),
+      field("encoder_s", &T::encoder, "vision tower and projector on images of prompts"),
       field("exposed_tp_s", &T::tp, "tensor-parallel communication"),
       field("exposed_ep_s", &T::ep, "expert-parallel communication"),
       field("exposed_cp_s", &T::cp, "context-parallel communication"),
@@ -77,9 +80,11 @@ struct RecordOf<StepTime> {
 class StepTimes {
  public:
   /// `imbalance` of the experts' ranks, beyond that of random routing; 0: as experts are chosen in
-  /// service. Preconditions: check_layout(...) is ok, imbalance 0 or >= 1.
+  /// service. `image_patches` of an image of the prompts; 0: none has any. Preconditions:
+  /// check_layout(...) is ok, imbalance 0 or >= 1.
   StepTimes(const Model& model, const Cluster& cluster, const Engine& engine,
-            const ServingKernels& kernels, const ServingLayout& layout, double imbalance);
+            const ServingKernels& kernels, const ServingLayout& layout, double imbalance,
+            double image_patches = 0);
 
   /// Time of one step. The sequences of a pipeline are split over its stages: each has a batch in
   /// flight in every stage, and a sequence receives its tokens once all of them have passed.
@@ -158,7 +163,8 @@ class StepTimes {
   void add_attention(const LayerOperator& op, double layers);
   void add_scan(const RecurrentShape& whole, double layers);
   void add_gemm(TokenCost& cost, const Unit& unit, const LayerOperator& op, double m) const;
-  void add_elementwise(TokenCost& cost, const LayerOperator& op, double m) const;
+  void add_elementwise(TokenCost& cost, const LayerOperator& op, double m, double ranks,
+                       double written) const;
   Seconds adapter_time(double m, double depth, double columns, double slices, double groups) const;
   void add_adapters(TokenCost& cost, const Unit& unit, const LayerOperator& op, double m) const;
   void add_expert_adapters(TokenCost& cost, const Unit& unit, double tokens) const;
@@ -176,6 +182,10 @@ class StepTimes {
   Seconds all_reduce(Bytes bytes, int ranks) const;
   double written_bytes() const noexcept;
   Seconds head_time(double sequences) const;
+  Seconds tower_attention(AttentionWork work, double images, double patches) const;
+  Seconds tower_block(const VisionTower& tower, double images, double patches, int ranks) const;
+  Seconds encoder_time(const VisionTower& tower, double patches, double images) const;
+  Seconds encoder(const StepWork& stage) const noexcept;
   Seconds prefill(const StepWork& work) const noexcept;
   Seconds prefill_scans(const StepWork& work) const noexcept;
   Seconds decode_scans(const StepWork& work) const noexcept;
@@ -209,6 +219,7 @@ class StepTimes {
   std::array<Seconds, kPoints> own_total_{}, shared_total_{};  ///< without experts; of these alone
   std::array<Overlap, kPoints> overlap_{};
   std::array<Seconds, kPoints> head_{};
+  std::array<Seconds, kPoints> encoder_{};  ///< by images of a data-parallel rank
 };
 
 }  // namespace scalemodel

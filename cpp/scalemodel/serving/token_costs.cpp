@@ -234,10 +234,11 @@ void StepTimes::add_expert_adapters(TokenCost& cost, const Unit& unit, double to
 }
 
 /// Kernels between the GEMMs of `m` tokens. Norms and activations write what the next GEMM reads,
-/// in its own format where the engine fuses that.
-void StepTimes::add_elementwise(TokenCost& cost, const LayerOperator& op, double m) const {
+/// `written` bytes of an element.
+void StepTimes::add_elementwise(TokenCost& cost, const LayerOperator& op, double m, double ranks,
+                                double written) const {
   const auto& fractions = cluster_.accelerator.elementwise;
-  const double columns = op.local_columns(layout_.tp), written = written_bytes();
+  const double columns = op.local_columns(ranks);
   switch (op.kind) {
     case OperatorKind::norm:
       cost.elementwise +=
@@ -320,7 +321,7 @@ StepTimes::TokenCost StepTimes::layer_tokens(const LayerKind& kind, double token
         add_gemm(cost, unit, op, m);
         add_adapters(cost, unit, op, m);
       } else {
-        add_elementwise(cost, op, m);
+        add_elementwise(cost, op, m, layout_.tp, written_bytes());
       }
     }
     if (unit.routed() && engine_.adapters.any()) add_expert_adapters(cost, unit, tokens);

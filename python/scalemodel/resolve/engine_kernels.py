@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import scalemodel._core as _core
 from scalemodel import catalog
+from scalemodel.resolve.accelerators import accelerator_table, sheet_peak
 from scalemodel.resolve.kernel_tables import (
     Kernel,
     distance,
@@ -17,6 +18,7 @@ from scalemodel.resolve.kernel_tables import (
 
 _EXPERT_LABELS = ("kernel", "op", "dtype", "engine", "version", "always_gated")
 _DISPATCH_LABELS = ("mode", "op", "scope", "engine", "version", "follows_dtype")
+_WORK_LABELS = ("op", "work", "phase", "kernel", "engine", "dtype", "cache", "version")
 _OTHER_ARCHITECTURE = 6.0  # in the unit of `kernel_tables.distance`
 _OTHER_ENGINE = 2.0  # in the unit of `kernel_tables.distance`
 
@@ -32,6 +34,12 @@ class DispatchChoice(NamedTuple):
 @catalog.kept(1)
 def _expert_kernels() -> tuple[Kernel[_core.GroupedGemmKernel], ...]:
     return tuple(kernels("expert_layer", _core.GroupedGemmKernel, _EXPERT_LABELS))
+
+
+@catalog.kept(1)
+def _encoder_kernels() -> tuple[Kernel[_core.WorkKernel], ...]:
+    found = kernels("work", _core.WorkKernel, _WORK_LABELS)
+    return tuple(kernel for kernel in found if kernel.label("op") == "encoder_attention")
 
 
 @catalog.kept(1)
@@ -58,6 +66,34 @@ def expert_kernel(
 
     found = [kernel for kernel in _expert_kernels() if not kernel.label("op")]
     return nearest_kernel(found, accelerator, mismatch)
+
+
+def encoder_kernel(accelerator: str, engine: str) -> _core.WorkKernel | None:
+    """Attention of vision towers on an accelerator, of the engine or of the least unlike one.
+
+    None where none has been timed on it, or on one of the same arithmetic: constants are rates.
+
+    Examples
+    --------
+    >>> encoder_kernel("h100_sxm_80", "vllm").rate_flop_per_s
+    625000000000000.0
+    >>> encoder_kernel("a100_sxm_80", "vllm") is None
+    True
+    """
+    peak = sheet_peak(accelerator_table(accelerator), "bf16")
+    alike = [
+        kernel
+        for kernel in _encoder_kernels()
+        if distance(accelerator, kernel.accelerator) < _OTHER_ARCHITECTURE
+        and sheet_peak(accelerator_table(kernel.accelerator), "bf16") == peak
+    ]
+    if not alike:
+        return None
+
+    def mismatch(kernel: Kernel[Any]) -> float:
+        return _OTHER_ENGINE * (kernel.label("engine") != engine)
+
+    return nearest_kernel(alike, accelerator, mismatch).record
 
 
 def is_own(kernel: Kernel[Any], accelerator: str, engine: str) -> bool:

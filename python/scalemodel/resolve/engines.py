@@ -15,6 +15,7 @@ from scalemodel.resolve.attention import AttentionKernels, version_of
 from scalemodel.resolve.clusters import Cluster
 from scalemodel.resolve.engine_kernels import (
     dispatch_kernel,
+    encoder_kernel,
     expert_kernel,
     in_a_model,
     is_own,
@@ -295,6 +296,12 @@ def _all_reduce_constants(
     return {} if own is None else {"own_all_reduce": True, "all_reduce": own}
 
 
+def _encoder_constants(accelerator: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Attention of vision towers, where it has been timed on the accelerator."""
+    own = encoder_kernel(accelerator, str(asked.get("engine", "")))
+    return {} if own is None else {"encodes": True, "encoder": own}
+
+
 @catalog.kept(256)
 def serving_kernels(
     accelerator: str, engine_name: str, weights: str, cache: str, group: int, latent: bool
@@ -394,11 +401,18 @@ def _product_format(cluster: Cluster, weights: str, math: str) -> str:
 
 
 def kernels_for(
-    cluster: Cluster, engine_name: str, shape: _core.DecoderShape, weights: str, cache: str
+    cluster: Cluster,
+    engine_name: str,
+    shape: _core.DecoderShape,
+    weights: str,
+    cache: str,
+    *,
+    images: bool = False,
 ) -> tuple[_core.ServingKernels, str]:
     """`serving_kernels` for the attention of a model, at the rates of a cluster's accelerator.
 
     An accelerator that is not in the catalogue runs the kernels of its base, or of the nearest one.
+    With `images`, kernels of vision towers are among them.
 
     Raises
     ------
@@ -409,6 +423,9 @@ def kernels_for(
     lender = kernels_lender(cluster)
     constants, note = serving_kernels(lender, engine_name, weights, cache, group, latent)
     constants = constants.replace(math=_product_format(cluster, weights, constants.math))
+    if images:
+        choice = KernelChoice.of_engine(engine_name)
+        constants = constants.replace(**_encoder_constants(lender, choice.attention))
     index = _core.precisions().index(constants.math)
     sheet = sheet_peak(accelerator_table(lender), constants.math)
     own = cluster.core.accelerator.peak_flop_per_s[index]

@@ -39,12 +39,15 @@ def instance_for(
     layout: _core.ServingLayout,
     engine: str,
     constants: _core.Engine | None = None,
+    images: _core.RequestMix | None = None,
 ) -> tuple[_core.Instance, str]:
     """One instance, tabulated, and a note on the kernels that stand in for others.
 
-    `constants` take the place of the engine's own.
+    `constants` take the place of the engine's own; `images` are those of the requests.
     """
-    kernels, note = kernels_for(cluster, engine, model.shape, precision, kv_precision)
+    kernels, note = kernels_for(
+        cluster, engine, model.shape, precision, kv_precision, images=images is not None
+    )
     built = _core.Instance(
         model.core,
         cluster.core,
@@ -52,6 +55,7 @@ def instance_for(
         kernels,
         layout,
         imbalance,
+        _core.RequestMix() if images is None else images,
     )
     return built, note
 
@@ -93,10 +97,12 @@ def instance_of(
         layout,
         engine,
     )
+    # Instances are alike for all requests without images.
+    images = task.mix if task.images else None
     constants = started_engine(engine, task)
     unlimited = constants if task.adapters else None
     if not limits:
-        return instance_for(*question, unlimited)
+        return instance_for(*question, unlimited, images)
     given: dict[str, Any] = dict(limits)
     if constants.limits_per_rank:
         # Limits that are given are those of the instance; so is then the one that is not.
@@ -104,7 +110,7 @@ def instance_of(
         constants = constants.replace(**own, limits_per_rank=False)
     if constants.tunes_limits:
         # The limit that is not given stays as the engine would have tuned it.
-        built = instance_for(*question, unlimited)
+        built = instance_for(*question, unlimited, images)
         tuned = built[0].capacity(task.input_tokens, task.output_tokens)
         own = {
             "max_batched_tokens": tuned.max_batched_tokens,
@@ -114,7 +120,7 @@ def instance_of(
             return built  # What it tunes by itself, given, is the same engine.
         given = {name: max(1, int(value)) for name, value in own.items()} | given
         given["tunes_limits"] = False
-    return instance_for(*question, constants.replace(**given))
+    return instance_for(*question, constants.replace(**given), images)
 
 
 class ServingPlan(ColumnAnswer):

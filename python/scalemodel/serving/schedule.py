@@ -239,6 +239,11 @@ def limits_of(plan: ServingPlan) -> SchedulerLimits:
     """
     if plan.instance is None:
         raise ScaleModelError(f"plan: does not run ({plan.verdict})", code="malformed")
+    if plan.task.images:
+        raise ScaleModelError(
+            f"images={plan.task.images!r}: must be 0: requests of known content are text",
+            code="malformed",
+        )
     engine = engine_constants(plan.engine).replace(**plan.engine_limits)
     if not (
         engine.mixed_batches

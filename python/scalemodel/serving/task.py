@@ -69,6 +69,16 @@ class Inference:
     input_spread, output_spread : float
         Standard deviation of the logarithm of the lengths, log-normal about their means; 0: all
         requests are of one length. Streams of requests draw them; steady states take the means.
+    images : float
+        Images of a prompt, of a model that reads them; a mean where it varies. Their tokens are
+        among ``input_tokens``, as engines count them (`Model.image_tokens`). The vision tower
+        encodes them in the step that computes their part of the prompt. Of a video, two frames
+        that share their patches count as one image.
+    image_height, image_width : int
+        Pixels, for towers that read images in their own size.
+    encoder_hit_fraction : float
+        Of the images, those whose encodings the encoder cache holds already; 1 where instances of
+        encoders alone send them.
 
     Raises
     ------
@@ -78,6 +88,12 @@ class Inference:
     --------
     >>> Inference(input_tokens=1000, output_tokens=500, precision="fp8").kv_precision
     'bf16'
+    >>> import scalemodel as sm
+    >>> text = sm.Inference(input_tokens=2000, output_tokens=100)
+    >>> seen = text.replace(images=1, image_height=1024, image_width=1024)
+    >>> plans = [sm.serve("gemma3_12b", "dgx_h100", task, concurrency=8) for task in (text, seen)]
+    >>> plans[0].ttft_s < plans[1].ttft_s
+    True
     """
 
     input_tokens: float
@@ -95,6 +111,10 @@ class Inference:
     adapter_rank: int = 16
     adapter_targets: AdapterTargets = "all"
     adapter_slots: int = 0
+    images: float = 0.0
+    image_height: int = 0
+    image_width: int = 0
+    encoder_hit_fraction: float = 0.0
     mix: _core.RequestMix = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -304,7 +304,10 @@ def read_vllm(words: tuple[str, ...], engine: str, **known: Any) -> ServingSetti
     block = options.count("block_size")
     reading.fixed("block_size", block, constants.block_tokens)
     return reading.record(
-        {"tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": tp * dp * cp if wide else 1},
+        {
+            **{"tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": tp * dp * cp if wide else 1},
+            "encoder_data_parallel": options.text("mm_encoder_tp_mode") == "data",
+        },
         precision=weights,
         kv_precision=reading.cache(options.text("kv_cache_dtype"), weights),
         speculative_tokens=reading.drafts(
@@ -362,6 +365,7 @@ def read_sglang(words: tuple[str, ...], engine: str, **known: Any) -> ServingSet
     balanced = {
         "redundant_experts": options.count("ep_num_redundant_experts", least=0) or 0,
         "two_batch_overlap": options.switch("enable_two_batch_overlap"),
+        "encoder_data_parallel": options.switch("mm_enable_dp_encoder"),
     }
     role = options.text("disaggregation_mode")
     known["role"] = known.get("role") or ("" if role == "null" else role)

@@ -108,6 +108,11 @@ class Instance:
         return math.ceil(total - 1e-9)
 
     @property
+    def images(self) -> int:
+        """Images of a prompt at most; a mean that is no whole number counts as the next one."""
+        return math.ceil(self.plan.task.images - 1e-9)
+
+    @property
     def running(self) -> int:
         """Sequences that the instance may run at once.
 
@@ -157,6 +162,11 @@ class Instance:
             )
         if plan.task.input_spread or plan.task.output_spread:
             found.append(f"lengths vary: 999 of 1000 requests are within {self.length} tokens")
+        if plan.task.encoder_hit_fraction:
+            found.append(
+                "encoder_hit_fraction: requests that repeat images, or instances of encoders alone,"
+                " which no command here starts"
+            )
         if self.nodes > 1 and self.ranks % self.per_node:
             found.append(f"{self.ranks} accelerators fill no whole number of nodes")
         return found

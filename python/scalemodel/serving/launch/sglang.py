@@ -8,6 +8,7 @@ phase: ``docs/advanced_features/pd_disaggregation.md``.
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 from scalemodel.resolve.engines import KernelChoice
@@ -138,6 +139,10 @@ def options(instance: Instance, notes: list[str]) -> list[str]:
     words += _formats(instance, notes)
     words += _drafts(instance, notes)
     words += _adapters(instance, notes)
+    if instance.images:
+        words += ["--limit-mm-data-per-request", json.dumps({"image": instance.images})]
+        if instance.plan.layout.encoder_data_parallel:
+            words.append("--mm-enable-dp-encoder")
     if not instance.prefix_caching or instance.role == "decode":
         words.append("--disable-radix-cache")
     if instance.role:

@@ -73,6 +73,12 @@ def limits(instance: Instance, notes: list[str]) -> list[str]:
     if not instance.constants.chunked_prefill and tokens < longest:
         notes.append(f"--max_num_tokens {tokens} is raised to {longest}, the length of a prompt")
         tokens = longest
+    if instance.images:
+        notes.append(
+            f"images: TensorRT-LLM has no limit of them to set, {instance.images} a prompt"
+        )
+    if instance.images and layout.encoder_data_parallel:
+        notes.append("encoder_data_parallel: TensorRT-LLM shards the vision tower")
     words = ["--max_seq_len", str(instance.length), "--max_batch_size", str(running)]
     words += ["--max_num_tokens", str(tokens)]
     if instance.constants.chunked_prefill:

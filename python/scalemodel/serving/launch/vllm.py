@@ -120,6 +120,10 @@ def options(instance: Instance, notes: list[str]) -> list[str]:
     words.append(
         "--enable-prefix-caching" if instance.prefix_caching else "--no-enable-prefix-caching"
     )
+    if instance.images:
+        words += ["--limit-mm-per-prompt", json.dumps({"image": instance.images})]
+        if instance.plan.layout.encoder_data_parallel:
+            words += ["--mm-encoder-tp-mode", "data"]
     if instance.role:
         words += ["--kv-transfer-config", json.dumps(_CONNECTOR)]
     return words
