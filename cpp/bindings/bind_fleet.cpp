@@ -11,12 +11,16 @@
 #include "bindings/scheduler_calls.hpp"
 #include "bindings/serving_instance.hpp"
 #include "scalemodel/fleet/fleet.hpp"
+#include "scalemodel/serving/simulation.hpp"
 
 namespace scalemodel::bindings {
 namespace {
 
 constexpr double kMaxReplicas = 1e5, kMaxStoreTokens = 1e15;
-constexpr py::ssize_t kFleetColumns = 7;
+constexpr py::ssize_t kFleetColumns = 7, kFateColumns = 3;
+constexpr double kMaxTiers = 8;
+
+using PriorityColumn = py::array_t<std::int32_t, py::array::c_style | py::array::forcecast>;
 
 /// Replicas as Python holds them; what a replica refers to lies here.
 struct Kinds {
@@ -74,6 +78,22 @@ py::array_t<double> rows_of(const FleetResult& result) {
   return rows;
 }
 
+/// Of each request: why it was refused, the deepest tier it loaded from, how often it was retried.
+/// Empty where nothing of that can be.
+py::array_t<std::uint8_t> fates_of(const FleetResult& result, bool plain) {
+  const std::size_t count = plain ? 0 : result.served.size();
+  py::array_t<std::uint8_t> rows(
+      std::vector<py::ssize_t>{static_cast<py::ssize_t>(count), kFateColumns});
+  std::uint8_t* out = rows.mutable_data();
+  for (std::size_t i = 0; i < count; ++i) {
+    const Served& each = result.served[i];
+    const std::array<std::uint8_t, kFateColumns> row{static_cast<std::uint8_t>(each.why), each.tier,
+                                                     each.retries};
+    out = std::copy(row.begin(), row.end(), out);
+  }
+  return rows;
+}
+
 py::array_t<double> events_of(const FleetResult& result) {
   constexpr py::ssize_t kColumns = 3;
   py::array_t<double> rows(
@@ -93,7 +113,9 @@ py::tuple simulate_columns(const std::vector<const Instance*>& instances,
                            const CountColumn& offsets, const NameColumn& names, double block_tokens,
                            const RouterPolicy& policy, std::uint64_t seed, double store_tokens,
                            const std::optional<Autoscaler>& autoscaler,
-                           const py::object& progress) {
+                           const std::vector<CacheTier>& tiers, const PriorityColumn& priority,
+                           const Failures& failures, const std::vector<Outage>& outages,
+                           const std::optional<Shedding>& shedding, const py::object& progress) {
   const Kinds kinds(instances, mixes, counts);
   // A decode pool's replicas take prompts that were computed elsewhere.
   const bool prefilled = mixes.front().prefilled;
@@ -107,11 +129,37 @@ py::tuple simulate_columns(const std::vector<const Instance*>& instances,
   options.autoscaler = autoscaler;
   options.caching.prefixes = prefixes_of(offsets, names, block_tokens, requests.size());
   options.caching.store_tokens = checked("store_tokens", store_tokens, 0, kMaxStoreTokens);
+  if (priority.size() != 0 && static_cast<std::size_t>(priority.size()) != requests.size()) {
+    throw MalformedQuestion("priority: must be as long as arrival_s");
+  }
+  checked("tiers", static_cast<double>(tiers.size()), 0, kMaxTiers);
+  options.tiers = tiers;
+  options.priority = {priority.data(), static_cast<std::size_t>(priority.size())};
+  options.failures = failures;
+  options.outages = outages;
+  options.shedding = shedding;
   const FleetResult result = listening(progress, [&] {
     return simulate_fleet(kinds.kinds, requests,
                           {sessions.data(), static_cast<std::size_t>(sessions.size())}, options);
   });
-  return py::make_tuple(rows_of(result), result.parts, result.totals, events_of(result));
+  const bool plain = tiers.empty() && outages.empty() && !shedding && !(failures.mtbf > Seconds{});
+  return py::make_tuple(rows_of(result), result.parts, result.totals, events_of(result),
+                        fates_of(result, plain), result.tiers, result.failures);
+}
+
+py::array_t<double> columns_alone(const Instance& instance, const RequestMix& mix,
+                                  const NumberColumn& input, const NumberColumn& output) {
+  NumberColumn arrivals(std::vector<py::ssize_t>{input.size()});
+  std::fill_n(arrivals.mutable_data(), input.size(), 0.0);
+  const std::vector<Request> requests = stream_of(arrivals, input, output, mix.prefilled);
+  const CacheCapacity capacity = instance.capacity(mix.input, mix.output);
+  const std::vector<Seconds> found = listening(py::none(), [&] {
+    return latencies_alone({instance.times, instance.blocks, capacity, mix}, requests);
+  });
+  py::array_t<double> rows(std::vector<py::ssize_t>{static_cast<py::ssize_t>(found.size())});
+  std::transform(found.begin(), found.end(), rows.mutable_data(),
+                 [](Seconds each) { return each.base(); });
+  return rows;
 }
 
 }  // namespace
@@ -130,15 +178,80 @@ Examples
 --------
 >>> Autoscaler(signal="queue", target=4.0).interval_s
 15.0)");
+  bind_record<CacheTier>(m, R"(A tier of prefixes below the KV cache of a replica.
+
+Examples
+--------
+>>> CacheTier(capacity_bytes=1e12, read_bytes_per_s=40e9, write_bytes_per_s=40e9).writes
+'write_through')");
+  bind_record<TierTotals>(m, "What a tier did.");
+  bind_record<PrefixTimes>(m, "To load a prefix from a tier, and to compute it.");
+  bind_record<StartUp>(m, R"(How a replica comes up.
+
+Examples
+--------
+>>> StartUp(read_bytes_per_s=5e9, warm_up_s=60).warm_up_s
+60.0)");
+  bind_record<Failures>(m, R"(How replicas fail, and what becomes of their requests.
+
+Examples
+--------
+>>> Failures(mtbf_s=86400.0, restart_s=120.0).max_retries
+3)");
+  bind_record<Outage>(m, R"(Replicas that are down for a time.
+
+Examples
+--------
+>>> Outage(begin_s=600.0, end_s=1200.0, first=0, count=8).count
+8)");
+  bind_record<Shedding>(m, R"(When requests are turned away.
+
+Examples
+--------
+>>> Shedding(queue=10.0, priority=1).queue
+10.0)");
   bind_record<ReplicaTotals>(m, "What one replica of a fleet did.");
   m.def(
       "simulate_fleet", &simulate_columns, py::arg("instances"), py::arg("mixes"),
       py::arg("counts"), py::arg("arrival_s"), py::arg("input_tokens"), py::arg("output_tokens"),
       py::kw_only(), py::arg("session"), py::arg("block_offsets"), py::arg("block_ids"),
       py::arg("block_tokens"), py::arg("policy"), py::arg("seed"), py::arg("store_tokens"),
-      py::arg("autoscaler") = py::none(), py::arg("progress") = py::none(),
+      py::arg("autoscaler") = py::none(), py::arg("tiers"), py::arg("priority"),
+      py::arg("failures"), py::arg("outages"), py::arg("shedding") = py::none(),
+      py::arg("progress") = py::none(),
       "Per request: started, first token, finished, preemptions, refused, cached tokens, replica; "
-      "totals of each replica and of all, events of the autoscaler.");
+      "totals of each replica and of all, events of the autoscaler; per request why it was refused "
+      "(1 too long, 2 shed, 3 lost), the deepest tier it loaded from and retries, or nothing where "
+      "none of these can be; totals of each tier, failures of replicas.");
+  m.def("latencies_alone_s", &columns_alone, py::arg("instance"), py::arg("mix"),
+        py::arg("input_tokens"), py::arg("output_tokens"),
+        "Latency of each request on an instance that serves it alone.");
+  m.def(
+      "prefix_times",
+      [](const Instance& instance, const RequestMix& mix, const CacheTier& tier, double prefix,
+         double suffix) {
+        const CacheCapacity capacity = instance.capacity(mix.input, mix.output);
+        return prefix_times({instance.times, instance.blocks, capacity, mix}, tier,
+                            checked("prefix_tokens", prefix, 0, kMany),
+                            checked("suffix_tokens", suffix, 1, kMany));
+      },
+      py::arg("instance"), py::arg("mix"), py::arg("tier"), py::arg("prefix_tokens"),
+      py::arg("suffix_tokens"), "To load a prefix from a tier, and to compute it.");
+  m.def(
+      "cache_token_bytes", [](const Instance& each) { return each.blocks.token().base(); },
+      py::arg("instance"), "Keys and values of a token in all layers, once.");
+  m.def(
+      "startup_s",
+      [](const StartUp& start, double weights) {
+        return startup_time(start, Bytes{checked("weight_bytes", weights, 0, 1e18)}).base();
+      },
+      py::arg("start"), py::arg("weight_bytes"),
+      R"(Time until a replica takes requests.
+
+Examples
+--------
+>>> startup_s(StartUp(schedule_s=10, read_bytes_per_s=5e9, warm_up_s=30), 700e9)
+180.0)");
   m.def(
       "jain_index",
       [](const NumberColumn& shares) {

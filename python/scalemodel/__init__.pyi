@@ -238,7 +238,16 @@ from scalemodel.serving import (
     Autoscaler as Autoscaler,
 )
 from scalemodel.serving import (
+    CacheTier as CacheTier,
+)
+from scalemodel.serving import (
+    Failures as Failures,
+)
+from scalemodel.serving import (
     Inference as Inference,
+)
+from scalemodel.serving import (
+    Outage as Outage,
 )
 from scalemodel.serving import (
     PromptRequest as PromptRequest,
@@ -251,6 +260,12 @@ from scalemodel.serving import (
 )
 from scalemodel.serving import (
     Serving as Serving,
+)
+from scalemodel.serving import (
+    Shedding as Shedding,
+)
+from scalemodel.serving import (
+    cache_tiers as cache_tiers,
 )
 from scalemodel.serving import (
     compare_serving as compare_serving,
@@ -281,6 +296,15 @@ from scalemodel.serving import (
 )
 from scalemodel.serving import (
     simulate_fleet as simulate_fleet,
+)
+from scalemodel.serving import (
+    startup_s as startup_s,
+)
+from scalemodel.serving import (
+    tier_table as tier_table,
+)
+from scalemodel.serving import (
+    what_if_fleet as what_if_fleet,
 )
 from scalemodel.serving.launch import (
     ServingLaunch as ServingLaunch,

@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'OuterSteps', 'Packing', 'PowerPhases', 'PrefillKernel', 'Rails', 'RefitCosts', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'SimulationPlan', 'Space', 'Stack', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'canonical', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'outer_round', 'outer_state_bytes', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_documents', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'quick_look', 'rank_imbalance', 'reasons', 'recorded_group', 'refit_bytes', 'refit_time_s', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'sequence_lengths', 'serving_power_w', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_set', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'RefitCosts', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'cache_token_bytes', 'canonical', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'quick_look', 'rank_imbalance', 'reasons', 'recorded_group', 'refit_time_s', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'sequence_lengths', 'serving_power_w', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -2730,7 +2730,7 @@ class VisionShape:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, layers: int = 0, hidden: int = 0, heads: int = 0, head_dim: int = 0, ffn: int = 0, gated: bool = False, norm: str = 'layernorm', norms_per_layer: int = 2, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, qk_norm: bool = False, rotary: bool = False, channels: int = 3, patch: int = 0, temporal_patch: int = 1, patch_bias: bool = False, positions: int = 0, entry_norm: bool = False, final_norm: bool = False, window: int = 0, full_layers: int = 0, merge: int = 1, pooled: bool = False, image_patches: int = 0, patch_projector: int = 0, projector_inner: int = 0, projector_second: int = 0, projector_bias: bool = False, projector_norm: int = 0, deepstack: int = 0) -> None:
+    def __init__(self, *, layers: int = 0, hidden: int = 0, heads: int = 0, head_dim: int = 0, ffn: int = 0, gated: bool = False, norm: str = 'layernorm', norms_per_layer: int = 2, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, qk_norm: bool = False, rotary: bool = False, channels: int = 3, patch: int = 0, temporal_patch: int = 1, patch_bias: bool = False, positions: int = 0, entry_norm: bool = False, final_norm: bool = False, window: int = 0, full_layers: int = 0, merge: int = 1, pooled: bool = False, image_patches: int = 0, projector_inner: int = 0, projector_second: int = 0, projector_bias: bool = False, projector_norm: int = 0, deepstack: int = 0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2838,11 +2838,6 @@ class VisionShape:
     def patch_bias(self) -> bool:
         """
         bias of the patch embedding
-        """
-    @property
-    def patch_projector(self) -> int:
-        """
-        width of two matrices on every patch before patches are merged; 0 = there are none
         """
     @property
     def pooled(self) -> bool:
@@ -3583,92 +3578,6 @@ class Degrees:
         """
         Ranks over which the sharding partitions.
         """
-class Packing:
-    """
-    Documents of unequal lengths that fill the sequences of a step.
-    """
-    def __eq__(self, arg0: Packing) -> bool:
-        ...
-    def __getstate__(self) -> tuple[list[int], str]:
-        ...
-    def __hash__(self) -> int:
-        ...
-    def __init__(self, lengths: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], order: str = 'plain') -> None:
-        ...
-    def __setstate__(self, arg0: tuple) -> None:
-        ...
-    @property
-    def lengths(self) -> list[int]:
-        """
-        Tokens of each document.
-        """
-    @property
-    def order(self) -> str:
-        ...
-class OuterSteps:
-    """
-    Islands that train apart and meet every few steps.
-    """
-    @staticmethod
-    def fields() -> list:
-        """
-        The field table: name, kind, default, range, meaning.
-        """
-    def __eq__(self, arg0: OuterSteps) -> bool:
-        ...
-    def __getstate__(self) -> tuple:
-        ...
-    def __hash__(self) -> int:
-        ...
-    def __init__(self, *, islands: int = 2, inner_steps: int = 100, fragments: int = 1, overlap_steps: int = 0, value_bytes: float = 4.0, bandwidth_bytes_per_s: float = 0.0, latency_s: float = 0.0) -> None:
-        ...
-    def __repr__(self) -> str:
-        ...
-    def __setstate__(self, arg0: tuple) -> None:
-        ...
-    def replace(self, **kwargs) -> OuterSteps:
-        """
-        A copy with the given fields changed.
-        """
-    def to_dict(self) -> dict:
-        """
-        Field names and values.
-        """
-    @property
-    def bandwidth_bytes_per_s(self) -> float:
-        """
-        of an island, one direction
-        """
-    @property
-    def fragments(self) -> int:
-        """
-        of the parameters, that take turns
-        """
-    @property
-    def inner_steps(self) -> int:
-        """
-        of an island between two meetings
-        """
-    @property
-    def islands(self) -> int:
-        """
-        that train apart
-        """
-    @property
-    def latency_s(self) -> float:
-        """
-        between islands
-        """
-    @property
-    def overlap_steps(self) -> int:
-        """
-        inner steps during an exchange
-        """
-    @property
-    def value_bytes(self) -> float:
-        """
-        of a difference on the wire
-        """
 class Estimate:
     """
     One step by cause and kind.
@@ -3883,7 +3792,7 @@ class Tables:
     """
     Costs of a (model, cluster, task, stack) on small axes.
     """
-    def __init__(self, model: LayeredModel, cluster: Cluster, task: Task, stack: Stack, packing: Packing = ...) -> None:
+    def __init__(self, model: LayeredModel, cluster: Cluster, task: Task, stack: Stack) -> None:
         ...
     def at_step_time(self, strategy: Strategy, estimate: Estimate, step_time_s: typing.SupportsFloat | typing.SupportsIndex) -> Estimate:
         """
@@ -4265,7 +4174,7 @@ class ServingKernels:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, tiled: bool = False, linear: TileGemm = ..., linear_gemm: GemmKernels = ..., linear_format: GemmFormat = ..., math: str = 'bf16', cache: str = 'bf16', attention: str = 'bf16', prefill: PrefillKernel = ..., decode: DecodeKernel = ..., experts: GroupedGemmKernel = ..., experts_as_linear: bool = False, sends_tokens: bool = False, dispatch: DispatchKernel = ..., combine: DispatchKernel = ..., dispatch_ranks: int = 1, sends_many: bool = False, many_dispatch: DispatchKernel = ..., many_combine: DispatchKernel = ..., dispatch_blocks: float = 0.0, received_experts: GroupedGemmKernel = ..., own_all_reduce: bool = False, all_reduce: CustomAllReduce = ..., host_slowdown: float = 1.0, encodes: bool = False, encoder: WorkKernel = ...) -> None:
+    def __init__(self, *, tiled: bool = False, linear: TileGemm = ..., linear_gemm: GemmKernels = ..., linear_format: GemmFormat = ..., math: str = 'bf16', cache: str = 'bf16', attention: str = 'bf16', prefill: PrefillKernel = ..., decode: DecodeKernel = ..., experts: GroupedGemmKernel = ..., experts_as_linear: bool = False, sends_tokens: bool = False, dispatch: DispatchKernel = ..., combine: DispatchKernel = ..., dispatch_ranks: int = 1, sends_many: bool = False, many_dispatch: DispatchKernel = ..., many_combine: DispatchKernel = ..., dispatch_blocks: float = 0.0, received_experts: GroupedGemmKernel = ..., own_all_reduce: bool = False, all_reduce: CustomAllReduce = ..., host_slowdown: float = 1.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4318,16 +4227,6 @@ class ServingKernels:
     def dispatch_ranks(self) -> int:
         """
         least expert-parallel ranks that tokens are sent between
-        """
-    @property
-    def encoder(self) -> WorkKernel:
-        """
-        attention of vision towers
-        """
-    @property
-    def encodes(self) -> bool:
-        """
-        attention of vision towers has constants of its own
         """
     @property
     def experts(self) -> GroupedGemmKernel:
@@ -4424,7 +4323,7 @@ class ServingLayout:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, cp: int = 1, redundant_experts: int = 0, two_batch_overlap: bool = False, encoder_data_parallel: bool = False) -> None:
+    def __init__(self, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, cp: int = 1, redundant_experts: int = 0, two_batch_overlap: bool = False) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4447,11 +4346,6 @@ class ServingLayout:
     def dp(self) -> int:
         """
         attention data-parallel ranks of a stage
-        """
-    @property
-    def encoder_data_parallel(self) -> bool:
-        """
-        tensor ranks encode images of their own, each with a whole vision tower
         """
     @property
     def ep(self) -> int:
@@ -4493,7 +4387,7 @@ class StepTime:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, linear_s: float = 0.0, experts_s: float = 0.0, prefill_attention_s: float = 0.0, decode_attention_s: float = 0.0, elementwise_s: float = 0.0, head_s: float = 0.0, draft_s: float = 0.0, encoder_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_cp_s: float = 0.0, exposed_pp_s: float = 0.0, host_s: float = 0.0, step_time_s: float = 0.0) -> None:
+    def __init__(self, *, linear_s: float = 0.0, experts_s: float = 0.0, prefill_attention_s: float = 0.0, decode_attention_s: float = 0.0, elementwise_s: float = 0.0, head_s: float = 0.0, draft_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_cp_s: float = 0.0, exposed_pp_s: float = 0.0, host_s: float = 0.0, step_time_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4521,11 +4415,6 @@ class StepTime:
     def elementwise_s(self) -> float:
         """
         norms, activations, rotary embedding
-        """
-    @property
-    def encoder_s(self) -> float:
-        """
-        vision tower and projector on images of prompts
         """
     @property
     def experts_s(self) -> float:
@@ -4676,7 +4565,7 @@ class RequestMix:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, input_tokens: float = 1.0, output_tokens: float = 1.0, prefix_hit_fraction: float = 0.0, speculative_tokens: int = 0, acceptance_fraction: float = 0.0, prefilled: bool = False, images: float = 0.0, image_height: int = 0, image_width: int = 0, encoder_hit_fraction: float = 0.0) -> None:
+    def __init__(self, *, input_tokens: float = 1.0, output_tokens: float = 1.0, prefix_hit_fraction: float = 0.0, speculative_tokens: int = 0, acceptance_fraction: float = 0.0, prefilled: bool = False) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4694,26 +4583,6 @@ class RequestMix:
     def acceptance_fraction(self) -> float:
         """
         probability that a draft token is accepted
-        """
-    @property
-    def encoder_hit_fraction(self) -> float:
-        """
-        share of the images whose encodings the encoder cache holds already
-        """
-    @property
-    def image_height(self) -> int:
-        """
-        pixels of an image from top to bottom
-        """
-    @property
-    def image_width(self) -> int:
-        """
-        pixels of an image from side to side
-        """
-    @property
-    def images(self) -> float:
-        """
-        images of a prompt, their tokens among its own
         """
     @property
     def input_tokens(self) -> float:
@@ -4995,7 +4864,7 @@ class Instance:
     """
     One serving instance, tabulated.
     """
-    def __init__(self, model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, layout: ServingLayout, imbalance: typing.SupportsFloat | typing.SupportsIndex = 1.0, images: RequestMix = ...) -> None:
+    def __init__(self, model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, layout: ServingLayout, imbalance: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
         ...
     def cache_blocks(self, tokens: typing.SupportsFloat | typing.SupportsIndex) -> float:
         """
@@ -5021,7 +4890,7 @@ class Instance:
         """
         With requests arriving at this rate per second.
         """
-    def step(self, *, sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0, context: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0, query_tokens: typing.SupportsFloat | typing.SupportsIndex = 1.0, draft_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, images: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> StepTime:
+    def step(self, *, sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0, context: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0, query_tokens: typing.SupportsFloat | typing.SupportsIndex = 1.0, draft_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> StepTime:
         """
         Time of one step.
         """
@@ -5040,7 +4909,7 @@ class WeightSet:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, parameters: float = 1.0, routed: float = 0.0, matrices: float = 1.0, precision: str = 'bf16') -> None:
+    def __init__(self, *, parameters: float = 1.0, matrices: float = 1.0, precision: str = 'bf16') -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -5069,11 +4938,6 @@ class WeightSet:
         """
         format that the engine holds them in
         """
-    @property
-    def routed(self) -> float:
-        """
-        of them, parameters of routed experts
-        """
 class RefitCosts:
     """
     Fixed times of new weights for an engine.
@@ -5089,7 +4953,7 @@ class RefitCosts:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, start_s: float = 0.0, per_matrix_s: float = 0.0, per_load_s: float = 0.0) -> None:
+    def __init__(self, *, start_s: float = 0.0, per_matrix_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -5102,11 +4966,6 @@ class RefitCosts:
     def to_dict(self) -> dict:
         """
         Field names and values.
-        """
-    @property
-    def per_load_s(self) -> float:
-        """
-        of a whole matrix that the engine's loader places
         """
     @property
     def per_matrix_s(self) -> float:
@@ -5211,7 +5070,7 @@ class RlPasses:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, round_s: float = 0.0, sustained_s: float = 0.0, partial: bool = False, fresh_s: float = 0.0, stale_fraction: float = 1.0, sampling: DynamicSampling = ..., forward_s: float = 0.0, reward_forward_s: float = 0.0, critic_forward_s: float = 0.0, optimizer_step_s: float = 0.0, critic_step_s: float = 0.0, optimizer_steps: float = 1.0, logprob: bool = True, reference: bool = False, learning_fraction: float = 1.0, dispatch_s: float = 0.0, refit_s: float = 0.0, switch_s: float = 0.0) -> None:
+    def __init__(self, *, round_s: float = 0.0, sustained_s: float = 0.0, partial: bool = False, sampling: DynamicSampling = ..., forward_s: float = 0.0, reward_forward_s: float = 0.0, critic_forward_s: float = 0.0, optimizer_step_s: float = 0.0, critic_step_s: float = 0.0, optimizer_steps: float = 1.0, logprob: bool = True, reference: bool = False, learning_fraction: float = 1.0, dispatch_s: float = 0.0, refit_s: float = 0.0, switch_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -5244,11 +5103,6 @@ class RlPasses:
     def forward_s(self) -> float:
         """
         one forward pass over the answers of a step
-        """
-    @property
-    def fresh_s(self) -> float:
-        """
-        until answers that only the newest weights may give
         """
     @property
     def learning_fraction(self) -> float:
@@ -5299,11 +5153,6 @@ class RlPasses:
     def sampling(self) -> DynamicSampling:
         """
         prompts that are rejected and drawn again
-        """
-    @property
-    def stale_fraction(self) -> float:
-        """
-        of answers that may be of older weights
         """
     @property
     def sustained_s(self) -> float:
@@ -5460,7 +5309,7 @@ class RouterPolicy:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, router: str = 'round_robin', cache_threshold: float = 0.3, balance_requests: float = 64.0, balance_ratio: float = 1.5, overlap_weight: float = 1.0) -> None:
+    def __init__(self, *, router: str = 'round_robin', cache_threshold: float = 0.3, balance_requests: float = 64.0, balance_ratio: float = 1.5, overlap_weight: float = 1.0, counts_sent: bool = False) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -5488,6 +5337,11 @@ class RouterPolicy:
     def cache_threshold(self) -> float:
         """
         prefix_aware: share of a prompt above which the replica that holds it is chosen
+        """
+    @property
+    def counts_sent(self) -> bool:
+        """
+        prompts count as held once they are sent, not once they are computed
         """
     @property
     def overlap_weight(self) -> float:
@@ -5567,6 +5421,399 @@ class Autoscaler:
     def tolerance(self) -> float:
         """
         of signal over target, around 1
+        """
+class CacheTier:
+    """
+    A tier of prefixes below the KV cache of a replica.
+    
+    Examples
+    --------
+    >>> CacheTier(capacity_bytes=1e12, read_bytes_per_s=40e9, write_bytes_per_s=40e9).writes
+    'write_through'
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: CacheTier) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, capacity_bytes: float = 1.0, read_bytes_per_s: float = 1.0, write_bytes_per_s: float = 1.0, link_bytes_per_s: float = 0.0, latency_s: float = 0.0, writes: str = 'write_through', threshold_tokens: float = 0.0, layerwise: bool = False, shared: bool = False) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> CacheTier:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def capacity_bytes(self) -> float:
+        """
+        of the tier
+        """
+    @property
+    def latency_s(self) -> float:
+        """
+        of a transfer, beside its bytes
+        """
+    @property
+    def layerwise(self) -> bool:
+        """
+        layers are computed as they come
+        """
+    @property
+    def link_bytes_per_s(self) -> float:
+        """
+        to one replica of a shared tier; 0: no limit
+        """
+    @property
+    def read_bytes_per_s(self) -> float:
+        """
+        to all ranks of a replica; of all replicas where shared
+        """
+    @property
+    def shared(self) -> bool:
+        """
+        one tier for all replicas
+        """
+    @property
+    def threshold_tokens(self) -> float:
+        """
+        fewer tokens than these are computed, not loaded
+        """
+    @property
+    def write_bytes_per_s(self) -> float:
+        """
+        from all ranks of a replica
+        """
+    @property
+    def writes(self) -> str:
+        """
+        when blocks are written to it
+        """
+class TierTotals:
+    """
+    What a tier did.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: TierTotals) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, hits: float = 0.0, hit_tokens: float = 0.0, read_bytes: float = 0.0, written_bytes: float = 0.0, evicted_bytes: float = 0.0, read_busy_s: float = 0.0, write_busy_s: float = 0.0, read_wait_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> TierTotals:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def evicted_bytes(self) -> float:
+        """
+        the least recently used, for lack of room
+        """
+    @property
+    def hit_tokens(self) -> float:
+        """
+        prompt tokens they loaded
+        """
+    @property
+    def hits(self) -> float:
+        """
+        requests that loaded from it
+        """
+    @property
+    def read_busy_s(self) -> float:
+        """
+        time it was read
+        """
+    @property
+    def read_bytes(self) -> float:
+        """
+        loaded
+        """
+    @property
+    def read_wait_s(self) -> float:
+        """
+        behind other reads, sum over hits
+        """
+    @property
+    def write_busy_s(self) -> float:
+        """
+        time it was written
+        """
+    @property
+    def written_bytes(self) -> float:
+        """
+        written to it
+        """
+class PrefixTimes:
+    """
+    To load a prefix from a tier, and to compute it.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: PrefixTimes) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, load_s: float = 0.0, compute_s: float = 0.0, exposed_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> PrefixTimes:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def compute_s(self) -> float:
+        """
+        of the prefix instead
+        """
+    @property
+    def exposed_s(self) -> float:
+        """
+        of the load
+        """
+    @property
+    def load_s(self) -> float:
+        """
+        from an idle tier
+        """
+class StartUp:
+    """
+    How a replica comes up.
+    
+    Examples
+    --------
+    >>> StartUp(read_bytes_per_s=5e9, warm_up_s=60).warm_up_s
+    60.0
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: StartUp) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, schedule_s: float = 0.0, read_bytes_per_s: float = 1.0, warm_up_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> StartUp:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def read_bytes_per_s(self) -> float:
+        """
+        of weights, by all ranks of a replica
+        """
+    @property
+    def schedule_s(self) -> float:
+        """
+        until its process runs
+        """
+    @property
+    def warm_up_s(self) -> float:
+        """
+        graphs, tuning, the first requests
+        """
+class Failures:
+    """
+    How replicas fail, and what becomes of their requests.
+    
+    Examples
+    --------
+    >>> Failures(mtbf_s=86400.0, restart_s=120.0).max_retries
+    3
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Failures) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, mtbf_s: float = 0.0, restart_s: float = 60.0, retry_delay_s: float = 0.0, max_retries: int = 3) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Failures:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def max_retries(self) -> int:
+        """
+        of a request; then it is lost
+        """
+    @property
+    def mtbf_s(self) -> float:
+        """
+        mean time between failures of a replica; 0: none
+        """
+    @property
+    def restart_s(self) -> float:
+        """
+        from the failure to the first request
+        """
+    @property
+    def retry_delay_s(self) -> float:
+        """
+        until a lost request is sent again
+        """
+class Outage:
+    """
+    Replicas that are down for a time.
+    
+    Examples
+    --------
+    >>> Outage(begin_s=600.0, end_s=1200.0, first=0, count=8).count
+    8
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Outage) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, begin_s: float = 0.0, end_s: float = 0.0, first: int = 0, count: int = 1) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Outage:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def begin_s(self) -> float:
+        """
+        in the clock of the arrivals
+        """
+    @property
+    def count(self) -> int:
+        """
+        of these replicas
+        """
+    @property
+    def end_s(self) -> float:
+        """
+        when restarts begin
+        """
+    @property
+    def first(self) -> int:
+        """
+        the first of the replicas that are down
+        """
+class Shedding:
+    """
+    When requests are turned away.
+    
+    Examples
+    --------
+    >>> Shedding(queue=10.0, priority=1).queue
+    10.0
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Shedding) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, queue: float = 5.0, priority: int = 0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Shedding:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def priority(self) -> int:
+        """
+        the least number that may be turned away
+        """
+    @property
+    def queue(self) -> float:
+        """
+        waiting requests of a replica, on average
         """
 class ReplicaTotals:
     """
@@ -7007,6 +7254,10 @@ def best_algorithm(op: str, size_bytes: typing.SupportsFloat | typing.SupportsIn
     """
     Name of the fastest algorithm that the library would consider.
     """
+def cache_token_bytes(instance: Instance) -> float:
+    """
+    Keys and values of a token in all layers, once.
+    """
 def canonical(strategy: Strategy, model: LayeredModel, cluster: Cluster, task: Task) -> Strategy:
     """
     The strategy with knobs without effect at their defaults.
@@ -7232,6 +7483,10 @@ def kernel_work(kind: str, sizes: collections.abc.Sequence[typing.Annotated[nump
     """
     Flop, bytes, steps, pieces and flop of the core of calls of a kind of kernel, a row each.
     """
+def latencies_alone_s(instance: Instance, mix: RequestMix, input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Latency of each request on an instance that serves it alone.
+    """
 def learning_memory_bytes(training: Estimate, critic: Estimate | None = None) -> float:
     """
     Memory of an accelerator that trains, with the states of a critic.
@@ -7314,14 +7569,6 @@ def operational_kg(energy_j: typing.SupportsFloat | typing.SupportsIndex, grid_g
     """
     kg of CO2e of an energy.
     """
-def outer_round(outer: OuterSteps, parameters: typing.SupportsFloat | typing.SupportsIndex, inner_step_s: typing.SupportsFloat | typing.SupportsIndex, tokens_per_s: typing.SupportsFloat | typing.SupportsIndex) -> tuple[float, float, float, float]:
-    """
-    Seconds of an exchange, a round and a step in the mean, and tokens of all islands a second.
-    """
-def outer_state_bytes(parameters: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsInt | typing.SupportsIndex) -> float:
-    """
-    States of the outer optimizer on an accelerator.
-    """
 def owned_price_usd_per_s(capital_usd: typing.SupportsFloat | typing.SupportsIndex, lifetime_s: typing.SupportsFloat | typing.SupportsIndex, utilisation_fraction: typing.SupportsFloat | typing.SupportsIndex, power_w: typing.SupportsFloat | typing.SupportsIndex, pue: typing.SupportsFloat | typing.SupportsIndex, usd_per_kwh: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Dollars per second of use of an owned accelerator.
@@ -7329,10 +7576,6 @@ def owned_price_usd_per_s(capital_usd: typing.SupportsFloat | typing.SupportsInd
 def p2p_time_s(size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> float:
     """
     Seconds of one transfer between neighbours of a group.
-    """
-def pack_documents(lengths: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], sequence: typing.SupportsInt | typing.SupportsIndex) -> list[list[int]]:
-    """
-    Documents of each pack, by their place: the longest first, where it fits best.
     """
 def pack_trees(graph: LinkGraph, root: typing.SupportsInt | typing.SupportsIndex, both_ways: bool, accuracy: typing.SupportsFloat | typing.SupportsIndex) -> dict:
     """
@@ -7376,6 +7619,10 @@ def prefix_hits(blocks: typing.SupportsInt | typing.SupportsIndex, block_tokens:
     """
     Tokens, of them hits, blocks, of them hits: one prompt after the other.
     """
+def prefix_times(instance: Instance, mix: RequestMix, tier: CacheTier, prefix_tokens: typing.SupportsFloat | typing.SupportsIndex, suffix_tokens: typing.SupportsFloat | typing.SupportsIndex) -> PrefixTimes:
+    """
+    To load a prefix from a tier, and to compute it.
+    """
 def quick_look(tables: Tables, space: Enumeration, objective: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex]], constraints: collections.abc.Sequence[tuple[str, str, typing.SupportsFloat | typing.SupportsIndex, str | None]], top: typing.SupportsInt | typing.SupportsIndex, too_big: bool) -> float:
     """
     A score that `top` strategies of the space do not exceed; infinite where too few are seen.
@@ -7400,11 +7647,7 @@ def recorded_group(name: str, layers: collections.abc.Sequence[tuple[typing.Supp
     """
     Layers as a recording of a module gives them.
     """
-def refit_bytes(weights: WeightSet, way: str, replica_ranks: typing.SupportsInt | typing.SupportsIndex, train_ranks: typing.SupportsInt | typing.SupportsIndex, rollout_ranks: typing.SupportsInt | typing.SupportsIndex) -> tuple[float, float]:
-    """
-    Bytes that the busiest rank sends, and that it receives.
-    """
-def refit_time_s(weights: WeightSet, train: Cluster, rollout: Cluster, way: str, replica_ranks: typing.SupportsInt | typing.SupportsIndex, costs: RefitCosts) -> float:
+def refit_time_s(weights: WeightSet, pool: Cluster, replica_ranks: typing.SupportsInt | typing.SupportsIndex, colocated: bool, costs: RefitCosts) -> float:
     """
     Seconds of new weights for all replicas.
     """
@@ -7500,9 +7743,9 @@ def simulate_best(tables: Tables, strategies: collections.abc.Sequence[Strategy]
     """
     Simulated step time, None where it was not simulated, and rank of strategies.
     """
-def simulate_fleet(instances: collections.abc.Sequence[Instance], mixes: collections.abc.Sequence[RequestMix], counts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], *, session: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], block_offsets: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], block_ids: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64], block_tokens: typing.SupportsFloat | typing.SupportsIndex, policy: RouterPolicy, seed: typing.SupportsInt | typing.SupportsIndex, store_tokens: typing.SupportsFloat | typing.SupportsIndex, autoscaler: Autoscaler | None = None, progress: typing.Any = None) -> tuple:
+def simulate_fleet(instances: collections.abc.Sequence[Instance], mixes: collections.abc.Sequence[RequestMix], counts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], *, session: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], block_offsets: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], block_ids: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64], block_tokens: typing.SupportsFloat | typing.SupportsIndex, policy: RouterPolicy, seed: typing.SupportsInt | typing.SupportsIndex, store_tokens: typing.SupportsFloat | typing.SupportsIndex, autoscaler: Autoscaler | None = None, tiers: collections.abc.Sequence[CacheTier], priority: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], failures: Failures, outages: collections.abc.Sequence[Outage], shedding: Shedding | None = None, progress: typing.Any = None) -> tuple:
     """
-    Per request: started, first token, finished, preemptions, refused, cached tokens, replica; totals of each replica and of all, events of the autoscaler.
+    Per request: started, first token, finished, preemptions, refused, cached tokens, replica; totals of each replica and of all, events of the autoscaler; per request why it was refused (1 too long, 2 shed, 3 lost), the deepest tier it loaded from and retries, or nothing where none of these can be; totals of each tier, failures of replicas.
     """
 def simulate_runs(job: FailingJob, plan: SimulationPlan) -> dict:
     """
@@ -7515,6 +7758,15 @@ def slowest_fabric(a: Fabric, b: Fabric) -> Fabric:
 def spared_memory_bytes(usual_share: typing.SupportsFloat | typing.SupportsIndex, share: typing.SupportsFloat | typing.SupportsIndex, capacity_bytes: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Memory that the engine would take and its share leaves to others.
+    """
+def startup_s(start: StartUp, weight_bytes: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Time until a replica takes requests.
+    
+    Examples
+    --------
+    >>> startup_s(StartUp(schedule_s=10, read_bytes_per_s=5e9, warm_up_s=30), 700e9)
+    180.0
     """
 def step_messages(tables: Tables, strategy: Strategy) -> list:
     """
@@ -7583,10 +7835,6 @@ def trend_cache_bytes(active_parameters: typing.SupportsFloat | typing.SupportsI
 def variables() -> str:
     """
     Variables a relation may name.
-    """
-def weight_set(model: LayeredModel, precision: str) -> WeightSet:
-    """
-    What of a model is moved to every replica.
     """
 def weight_versions(stages: typing.SupportsInt | typing.SupportsIndex, stage: typing.SupportsInt | typing.SupportsIndex, *, double_buffered: bool = False) -> int:
     """

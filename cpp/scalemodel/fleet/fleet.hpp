@@ -14,6 +14,7 @@
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/base/record.hpp"
 #include "scalemodel/fleet/autoscaler.hpp"
+#include "scalemodel/fleet/failures.hpp"
 #include "scalemodel/serving/replica.hpp"
 
 namespace scalemodel {
@@ -59,6 +60,9 @@ struct RouterPolicy {
   double balance_requests = 64;
   double balance_ratio = 1.5;
   double overlap_weight = 1;  ///< w of kv_cost
+  /// Prompts count as held from the moment they are sent, as routers do that keep a tree of what
+  /// they sent; else once they are computed, as events of the engines tell.
+  bool counts_sent = false;
 
   bool operator==(const RouterPolicy&) const = default;
 };
@@ -76,7 +80,9 @@ struct RecordOf<RouterPolicy> {
       field("balance_ratio", &T::balance_ratio, 1, 1e9,
             "prefix_aware: and ratio of loads that it takes for it"),
       field("overlap_weight", &T::overlap_weight, 0, 1e6,
-            "kv_cost: weight of prompt tokens to compute beside tokens held")};
+            "kv_cost: weight of prompt tokens to compute beside tokens held"),
+      field("counts_sent", &T::counts_sent,
+            "prompts count as held once they are sent, not once they are computed")};
 };
 
 /// Replicas of one kind.
@@ -92,6 +98,13 @@ struct FleetOptions {
   /// Replicas start and stop by it, the first `min_replicas` running from the start; without it all
   /// of them run all the time.
   std::optional<Autoscaler> autoscaler;
+  /// Below the KV cache of every replica, the nearest first. Where one is shared, replicas advance
+  /// in order of time together.
+  std::span<const CacheTier> tiers;
+  std::span<const std::int32_t> priority;  ///< of each request, the lowest first; empty: equal
+  Failures failures;
+  std::span<const Outage> outages;
+  std::optional<Shedding> shedding;
 };
 
 /// How many replicas took requests, and how many were starting, from a time on.
@@ -136,6 +149,8 @@ struct FleetResult {
   std::vector<ReplicaTotals> parts;    ///< of each replica
   std::vector<ScaleEvent> events;      ///< of the autoscaler, and the beginning
   StreamTotals totals;
+  std::vector<TierTotals> tiers;  ///< of all replicas
+  double failures = 0;            ///< of replicas, outages included
 };
 
 /// Serves `requests` (ascending arrivals). `sessions`: one number per request, below 0 for none, or

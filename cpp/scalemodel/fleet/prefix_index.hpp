@@ -20,6 +20,10 @@ class PrefixIndex {
   /// Blocks from the start of `names` that each replica holds without a gap.
   void count_held(std::span<const BlockHash> names, std::span<std::int32_t> held);
 
+  void add(BlockHash name, std::size_t replica);
+  /// Nothing where it is not there.
+  void remove(BlockHash name, std::size_t replica);
+
  private:
   using Word = std::uint64_t;
   static constexpr std::size_t kBits = 64;
@@ -27,8 +31,6 @@ class PrefixIndex {
   std::size_t slot_of(BlockHash name) const noexcept;
   std::size_t find(BlockHash name) const noexcept;
   bool empty(std::size_t slot) const noexcept;
-  void add(BlockHash name, std::size_t replica);
-  void remove(BlockHash name, std::size_t replica);
   void erase(std::size_t slot);
   void grow();
   Word* holders(std::size_t slot) { return holders_.data() + slot * words_; }

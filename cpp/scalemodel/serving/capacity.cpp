@@ -82,6 +82,7 @@ CacheBlocks::CacheBlocks(const Model& model, const Engine& engine, const Serving
                          const ServingLayout& layout)
     : block_tokens_(engine.block_tokens), ranks_(layout.cp) {
   const std::vector<double> layers = stage_layers(model, layout.pp);
+  const std::vector<double> whole = stage_layers(model, 1);
   constexpr double kWindowBytes = 2;  // of a convolution's window, in 16 bits
   double token = 0, state = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -98,6 +99,7 @@ CacheBlocks::CacheBlocks(const Model& model, const Engine& engine, const Serving
         const double bytes = layers[i] * a.cached_values(layout.tp) * operand_bytes(kernels.cache);
         layer_shares_.push_back({bytes, static_cast<double>(a.window_where(engine.window_cache))});
         token += bytes;
+        token_ += Bytes{whole[i] * a.cached_values(1) * operand_bytes(kernels.cache)};
       }
     }
   }

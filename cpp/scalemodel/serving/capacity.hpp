@@ -65,6 +65,9 @@ class CacheBlocks {
               const ServingLayout& layout);
 
   Bytes block() const noexcept { return block_; }
+  /// Keys and values of one token in all layers of the model, once: what a copy of them elsewhere
+  /// takes, however many ranks hold it here.
+  Bytes token() const noexcept { return token_; }
   /// Blocks of one rank for a sequence of `tokens`. Layers with a window, where the engine drops
   /// what is behind it, hold no more than the window and count as their share of a block; states of
   /// recurrent mixers, one size however long the sequence, as blocks that hold as many bytes.
@@ -78,7 +81,7 @@ class CacheBlocks {
     double share, window;
   };
   double state_ = 0;  ///< blocks that hold the states of one sequence
-  Bytes block_;
+  Bytes block_, token_;
   double block_tokens_ = 1;
   double ranks_ = 1;  ///< over which a sequence is sharded
   std::vector<LayerShare> layer_shares_;

@@ -59,6 +59,10 @@ class PrefixCache {
   void forget_oldest();
 
   double tokens(int block) const noexcept { return at(block).tokens; }
+  /// The least recently used block without a user. Precondition: idle_tokens() > 0.
+  int oldest() const noexcept { return oldest_; }
+  BlockHash name(int block) const noexcept { return at(block).name; }
+  int parent(int block) const noexcept { return at(block).parent; }
   /// Tokens of blocks without a user, and of all blocks.
   double idle_tokens() const noexcept { return idle_tokens_; }
   double held_tokens() const noexcept { return held_tokens_; }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <utility>
 
 #include "scalemodel/base/poll.hpp"
 
@@ -16,14 +17,16 @@ constexpr std::size_t kMaxEnded = 1024;  // running sequences that ended, kept f
 }  // namespace
 
 Replica::Replica(const ReplicaSetup& setup, std::span<const Request> requests,
-                 std::span<Served> served, const PrefixCaching& caching)
+                 std::span<Served> served, ReplicaExtras extras)
     : times_(setup.times),
       blocks_(setup.blocks),
       capacity_(setup.capacity),
       mix_(setup.mix),
       requests_(requests),
       served_(served),
-      caching_(caching),
+      caching_(extras.caching),
+      tiers_(std::move(extras.tiers)),
+      priority_(extras.priority),
       gained_(tokens_per_step(setup.mix)),
       query_tokens_(1.0 + setup.mix.speculative_tokens),
       all_blocks_(setup.capacity.blocks * setup.times.layout().dp),
@@ -37,7 +40,7 @@ void Replica::advance(Seconds until) {
       arrive();
       if (idle()) {
         if (incoming_.empty()) return;
-        now_ = max(now_, admitted(incoming_.front().request));
+        now_ = max(now_, admitted(incoming_.front()));
         continue;
       }
       if (!plan()) continue;
@@ -47,15 +50,21 @@ void Replica::advance(Seconds until) {
   }
 }
 
-void Replica::offer(std::size_t request) {
-  const Request& asked = requests_[request];
-  offer(request, std::max(1.0, asked.input * (1 - mix_.prefix_hit_fraction)));
-}
+void Replica::offer(std::size_t request) { offer_again(request, requests_[request].arrival); }
 
 void Replica::offer(std::size_t request, double uncached) {
+  offer_again(request, uncached, requests_[request].arrival);
+}
+
+void Replica::offer_again(std::size_t request, Seconds now) {
+  const double input = requests_[request].input;
+  offer_again(request, std::max(1.0, input * (1 - mix_.prefix_hit_fraction)), now);
+}
+
+void Replica::offer_again(std::size_t request, double uncached, Seconds now) {
   const Request& asked = requests_[request];
   const double rest = asked.prefilled ? 0 : uncached;
-  incoming_.push_back({request, rest, asked.input, asked.output, {}});
+  incoming_.push_back({request, rest, asked.input, asked.output, {}, now});
   backlog_ += rest;
   // Those behind the first come into a later run.
   if (run_.repeats > 0 && incoming_.size() == 1) shorten();
@@ -68,12 +77,27 @@ Seconds Replica::next_event() const noexcept {
 }
 
 void Replica::arrive() {
-  while (!incoming_.empty() && admitted(incoming_.front().request) <= now_) {
-    const Request& request = requests_[incoming_.front().request];
-    totals_.in_system_s += (now_ - request.arrival).base();
-    waiting_.push_back(incoming_.front());
+  while (!incoming_.empty() && admitted(incoming_.front()) <= now_) {
+    totals_.in_system_s += (now_ - incoming_.front().since).base();
+    enqueue(std::move(incoming_.front()));
     incoming_.pop_front();
   }
+}
+
+/// Behind all that are as urgent.
+void Replica::enqueue(Prompt&& prompt) {
+  auto place = waiting_.end();
+  const std::int32_t own = priority(prompt.request);
+  while (place != waiting_.begin() && priority(std::prev(place)->request) > own) --place;
+  waiting_.insert(place, prompt);
+}
+
+/// Before all that are no more urgent.
+void Replica::queue_again(Prompt&& prompt) {
+  auto place = waiting_.begin();
+  const std::int32_t own = priority(prompt.request);
+  while (place != waiting_.end() && priority(place->request) < own) ++place;
+  waiting_.insert(place, prompt);
 }
 
 /// Cache that a request must find free to start. Blocks of its prefix that others use are counted
@@ -101,19 +125,64 @@ bool Replica::plan() {
   const bool mixes = times_.engine().mixed_batches;
   double room = capacity_.max_batched_tokens - (mixes ? sequences_ * query_tokens_ : 0);
   double attended = 0;
+  if (loading_ > 0) wait_for_loads();
   for (Prompt& each : prompts_) room -= take(each, room, work, attended);
   start_waiting(room, work, attended);
   if (work.prompt_tokens > 0) work.prompt_keys = equal_prompt_keys(work, attended);
   if (mixes || work.prompts <= 0) work.sequences = sequences_;
-  if (work.prompts <= 0 && work.sequences <= 0) {
-    refuse_first();
-    return false;
-  }
   run_.work = work;
-  run_.repeats = work.prompts > 0 ? 1 : quiet_steps();
-  run_.each = times_.total(with_context(work, run_.repeats));
+  if (work.prompts <= 0 && work.sequences <= 0) {
+    if (loading_ == 0) {
+      refuse_first();
+      return false;
+    }
+    run_.repeats = 1;
+    run_.each = next_load() - now_;
+  } else {
+    run_.repeats = work.prompts > 0 ? 1 : quiet_steps();
+    run_.each = times_.total(with_context(work, run_.repeats));
+    if (!tiers_.empty()) meet_loads();
+  }
   if (!incoming_.empty()) shorten();
   return true;
+}
+
+/// Prompts whose prefix has come from the tiers hold it from now on.
+void Replica::wait_for_loads() {
+  for (Prompt& prompt : prompts_) {
+    if (!prompt.waits || loads(prompt)) continue;
+    prompt.waits = false;
+    --loading_;
+    extend(prompt.chain, prompt.request, prompt.tokens - prompt.rest);
+  }
+}
+
+Seconds Replica::next_load() const {
+  Seconds next{kInfinity};
+  for (const Prompt& prompt : prompts_) {
+    if (loads(prompt)) next = min(next, prompt.since);
+  }
+  return next;
+}
+
+/// A step lasts until the layers it needs have come; a run of steps ends as a prompt may start.
+void Replica::meet_loads() {
+  if (run_.work.prompts > 0) {
+    for (const Prompt& prompt : prompts_) {
+      if (!prompt.waits) run_.each = max(run_.each, prompt.since - now_);
+    }
+  } else if (loading_ > 0) {
+    end_by(next_load());
+  }
+}
+
+/// A run of steps without a prompt ends with the step in which a time lies.
+void Replica::end_by(Seconds time) {
+  const double steps = std::min(run_.repeats, std::max(1.0, std::ceil((time - now_) / run_.each)));
+  if (steps < run_.repeats) {
+    run_.repeats = steps;
+    run_.each = times_.total(with_context(run_.work, steps));
+  }
 }
 
 void Replica::start_waiting(double room, StepWork& work, double& attended) {
@@ -123,6 +192,8 @@ void Replica::start_waiting(double room, StepWork& work, double& attended) {
     Prompt prompt = waiting_.front();
     waiting_.pop_front();
     Served& served = served_[prompt.request];
+    prompt.since = {};
+    if (!tiers_.empty()) load_prefix(prompt);
     if (served.preemptions == 0) {
       served.started = now_;
       if (caching_.enabled()) served.cached_tokens = prompt.tokens - prompt.rest;
@@ -146,6 +217,7 @@ void Replica::refuse_first() {
   const Prompt& first = waiting_.front();
   Served& served = served_[first.request];
   served.refused = true;
+  served.why = Refusal::too_long;
   served.finished = served.first_token = now_;
   backlog_ -= first.rest;
   waiting_.pop_front();
@@ -170,11 +242,11 @@ double Replica::quiet_steps() const {
 /// A run without a prompt ends with the step in which the next request comes.
 void Replica::shorten() {
   if (run_.work.prompts > 0) return;
-  const Seconds until = admitted(incoming_.front().request) - now_;
-  const double steps = std::min(run_.repeats, std::max(1.0, std::ceil(until / run_.each)));
-  if (steps < run_.repeats) {
-    run_.repeats = steps;
-    run_.each = times_.total(with_context(run_.work, steps));
+  const Seconds next = admitted(incoming_.front());
+  if (run_.work.sequences > 0) {
+    end_by(next);
+  } else {
+    run_.each = max(Seconds{}, min(run_.each, next - now_));  // Everything waits for a tier.
   }
 }
 
@@ -184,8 +256,10 @@ void Replica::pass() {
   const Seconds elapsed = repeats * each;
   const double in_system = sequences_ + static_cast<double>(prompts_.size() + waiting_.size());
   now_ += elapsed;
-  totals_.steps += repeats;
-  totals_.busy += elapsed;
+  if (work.prompts > 0 || work.sequences > 0) {
+    totals_.steps += repeats;
+    totals_.busy += elapsed;
+  }
   totals_.running_s += sequences_ * elapsed.base();
   totals_.in_system_s += in_system * elapsed.base();
   if (work.sequences > 0) {
@@ -298,16 +372,69 @@ double Replica::leave(std::size_t place) {
 void Replica::preempt() {
   if (reserves()) return;
   while (sequences_ > 1 && used() > all_blocks_) {
-    while (!running_.back().alive) running_.pop_back();
-    const Running last = running_.back();
-    const double gained = leave(running_.size() - 1);
+    const std::size_t place = victim();
+    const Running last = running_[place];
+    const double gained = leave(place);
     drop_dead();
     const double tokens = last.tokens + gained;
-    waiting_.push_front({last.request, tokens, tokens, last.answer - gained, {}});
+    queue_again({last.request, tokens, tokens, last.answer - gained, {}, {}});
     backlog_ += tokens;
     ++served_[last.request].preemptions;
     totals_.preemptions += 1;
   }
+}
+
+/// The last to begin, of those that are the least urgent.
+std::size_t Replica::victim() const {
+  std::size_t found = running_.size();
+  for (std::size_t place = running_.size(); place-- > 0;) {
+    if (!running_[place].alive) continue;
+    const bool first = found == running_.size();
+    if (first || priority(running_[place].request) > priority(running_[found].request)) {
+      found = place;
+    }
+    if (priority_.empty()) break;
+  }
+  return found;
+}
+
+std::vector<std::size_t> Replica::fail(Seconds now) {
+  const Seconds elapsed = now - now_;
+  if (run_.repeats > 0) {
+    const bool works = run_.work.prompts > 0 || run_.work.sequences > 0;
+    if (works) totals_.busy += elapsed;
+    totals_.running_s += sequences_ * elapsed.base();
+    totals_.in_system_s += (started() + static_cast<double>(waiting_.size())) * elapsed.base();
+  }
+  std::vector<std::size_t> lost;
+  for (const Running& each : running_) {
+    if (each.alive) lost.push_back(each.request);
+  }
+  for (const Prompt& each : prompts_) lost.push_back(each.request);
+  for (const Prompt& each : waiting_) lost.push_back(each.request);
+  for (const Prompt& each : incoming_) {
+    totals_.in_system_s += (now - each.since).base();
+    lost.push_back(each.request);
+  }
+  while (!running_.empty()) {
+    if (running_.back().alive) {
+      prefixes_.release_chain(running_.back().chain.last);
+    }
+    running_.pop_back();
+  }
+  for (const Prompt& each : prompts_) prefixes_.release_chain(each.chain.last);
+  while (prefixes_.idle_tokens() > 0) prefixes_.forget_oldest();
+  tiers_.clear();
+  prompts_.clear();
+  waiting_.clear();
+  incoming_.clear();
+  endings_.clear();
+  run_ = {};
+  loading_ = 0;
+  sequences_ = context_ = held_ = reserved_ = backlog_ = 0;
+  stopped_ = {};
+  now_ = max(now_, now);
+  return lost;
 }
 
 bool Replica::may_start(const Prompt& prompt, double room, const StepWork& work) const {
@@ -322,7 +449,7 @@ bool Replica::may_start(const Prompt& prompt, double room, const StepWork& work)
 /// Tokens of a prompt computed in this step; `attended` grows by the pairs of them and what each
 /// attends to.
 double Replica::take(Prompt& prompt, double room, StepWork& work, double& attended) {
-  if (prompt.rest <= 0 || room < 1) return 0;
+  if (prompt.rest <= 0 || room < 1 || loads(prompt)) return 0;
   const double tokens = times_.engine().chunked_prefill ? std::min(prompt.rest, room) : prompt.rest;
   prompt.rest -= tokens;
   backlog_ -= tokens;
@@ -355,6 +482,31 @@ void Replica::find_prefix(Prompt& prompt) {
   prompt.rest = rest;
 }
 
+/// What tiers hold behind the blocks of the KV cache is loaded instead of computed, up to the last
+/// token.
+void Replica::load_prefix(Prompt& prompt) {
+  const std::span<const BlockHash> names = caching_.prefixes.of(prompt.request);
+  for (int block = prompt.chain.last; block != PrefixCache::kNone;
+       block = prefixes_.parent(block)) {
+    tiers_.found_again(now_, prefixes_.name(block), prefixes_.tokens(block));
+  }
+  if (prompt.rest <= 1) return;
+  const double size = caching_.prefixes.block_tokens;
+  const double own = times_.engine().block_tokens;
+  const double last = std::floor((prompt.tokens - 1) / own) * own;
+  const double held = std::min(last, prompt.chain.count * size);
+  const CacheTiers::Load loaded =
+      tiers_.load(now_, names.subspan(static_cast<std::size_t>(prompt.chain.count)), size,
+                  std::max(0.0, last - held));
+  if (loaded.tokens <= 0) return;
+  backlog_ -= loaded.tokens;
+  prompt.rest -= loaded.tokens;
+  prompt.since = loaded.ready;
+  prompt.waits = !loaded.layerwise;
+  if (prompt.waits) ++loading_;
+  served_[prompt.request].tier = std::max(served_[prompt.request].tier, loaded.deepest);
+}
+
 /// Names the blocks that `computed` tokens of a sequence fill; of a last one that a prompt fills in
 /// part, whole blocks of the engine.
 void Replica::extend(Chain& chain, std::size_t request, double computed) {
@@ -377,6 +529,7 @@ void Replica::extend(Chain& chain, std::size_t request, double computed) {
     } else {
       if (keeps_beside() && !make_room(tokens)) return;
       chain.last = prefixes_.add(name, chain.last, tokens);
+      if (!tiers_.empty()) tiers_.computed(now_, name, tokens);
     }
     ++chain.count;
   }
@@ -387,15 +540,23 @@ void Replica::trim_prefixes() {
   if (keeps_beside()) return;
   const double spare = all_blocks_ - used();
   while (prefixes_.idle_tokens() > 0 && token_blocks_ * prefixes_.idle_tokens() > spare) {
-    prefixes_.forget_oldest();
+    forget_oldest();
   }
+}
+
+void Replica::forget_oldest() {
+  if (!tiers_.empty()) {
+    const int block = prefixes_.oldest();
+    tiers_.evicted(now_, prefixes_.name(block), prefixes_.tokens(block));
+  }
+  prefixes_.forget_oldest();
 }
 
 /// Room for a block in a store beside the KV cache; false: everything in it is in use.
 bool Replica::make_room(double tokens) {
   while (prefixes_.held_tokens() + tokens > caching_.store_tokens) {
     if (prefixes_.idle_tokens() <= 0) return false;
-    prefixes_.forget_oldest();
+    forget_oldest();
   }
   return true;
 }

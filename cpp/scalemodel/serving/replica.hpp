@@ -2,6 +2,7 @@
 // its preemptions and the prefixes that its KV cache holds.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <span>
@@ -10,8 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/base/record.hpp"
+#include "scalemodel/serving/cache_tiers.hpp"
 #include "scalemodel/serving/capacity.hpp"
 #include "scalemodel/serving/gap_histogram.hpp"
 #include "scalemodel/serving/prefix_cache.hpp"
@@ -27,14 +30,27 @@ struct Request {
   bool prefilled = false;        ///< its prompt was computed elsewhere
 };
 
+/// Why a request was not served: longer than the whole cache, turned away as it came, or lost with
+/// its replica as often as it may be tried.
+enum class Refusal : std::uint8_t { none, too_long, shed, lost };
+
+template <>
+struct EnumNames<Refusal> {
+  static constexpr std::string_view what = "refusal";
+  static constexpr std::array<std::string_view, 4> names{"", "too_long", "shed", "lost"};
+};
+
 /// What became of it. Times are absolute, in the clock of the arrivals.
 struct Served {
   Seconds started;  ///< first step that worked on it
   Seconds first_token;
   Seconds finished;
   std::int32_t preemptions = 0;
-  bool refused = false;      ///< longer than the whole cache
-  double cached_tokens = 0;  ///< of its prompt, found in a prefix cache when it started
+  bool refused = false;
+  Refusal why = Refusal::none;
+  std::uint8_t tier = 0;     ///< the deepest it loaded from; 0: none below the KV cache
+  std::uint8_t retries = 0;  ///< after its replica failed
+  double cached_tokens = 0;  ///< of its prompt, found in a cache when it started
 };
 
 /// Steps of an instance, and the time between tokens that its sequences saw.
@@ -84,6 +100,15 @@ struct PrefixCaching {
   bool enabled() const noexcept { return !prefixes.empty(); }
 };
 
+/// What a replica may have beside its engine. `priority`: of each request, the lowest first; equal
+/// ones in order of arrival, and where the cache is full the last of the highest number is
+/// preempted; empty: all are equal. Source: vLLM V1, scheduling policy `priority`.
+struct ReplicaExtras {
+  PrefixCaching caching;
+  CacheTiers tiers;
+  std::span<const std::int32_t> priority;
+};
+
 /// Steps are assembled as the engine does: running sequences first, then prompts under way, then
 /// waiting requests in order of arrival, as long as tokens, sequences and cache allow. Runs of
 /// steps without any prompt are taken together, at their mean context. A run is planned until a
@@ -93,7 +118,7 @@ class Replica {
  public:
   /// `requests` and `served` are of the whole stream; so are the places that `offer` takes.
   Replica(const ReplicaSetup& setup, std::span<const Request> requests, std::span<Served> served,
-          const PrefixCaching& caching = {});
+          ReplicaExtras extras = {});
 
   /// Everything that happens before `until`. Requests that arrive before it have been offered.
   void advance(Seconds until);
@@ -102,6 +127,12 @@ class Replica {
   void offer(std::size_t request, double uncached);
   /// The same where no more is known than the mix.
   void offer(std::size_t request);
+  /// A request that another replica lost comes at `now`, not before what was offered earlier.
+  void offer_again(std::size_t request, double uncached, Seconds now);
+  void offer_again(std::size_t request, Seconds now);
+  /// The replica fails: its caches are empty, and the requests it had are returned, in the order
+  /// that it would have served them. Everything before `now` has happened.
+  std::vector<std::size_t> fail(Seconds now);
 
   /// When something happens next; infinite where nothing is left.
   Seconds next_event() const noexcept;
@@ -136,6 +167,10 @@ class Replica {
     double tokens;  ///< of the prompt; after a preemption with what had been answered
     double answer;  ///< tokens still to come
     Chain chain;
+    /// When it came, while it waits; while its prompt is computed, when tiers have loaded what they
+    /// hold of it.
+    Seconds since;
+    bool waits = false;  ///< no token is computed before
   };
   /// A running sequence. It ends when every sequence has gained `end` tokens.
   struct Running {
@@ -185,14 +220,27 @@ class Replica {
   void refuse_first();
   double take(Prompt& prompt, double room, StepWork& work, double& attended);
 
+  void enqueue(Prompt&& prompt);
+  void queue_again(Prompt&& prompt);
+  std::size_t victim() const;
+  void wait_for_loads();
+  void meet_loads();
+  void end_by(Seconds time);
+  Seconds next_load() const;
+  bool loads(const Prompt& prompt) const { return prompt.waits && prompt.since > now_; }
+  void load_prefix(Prompt& prompt);
+  void forget_oldest();
   void find_prefix(Prompt& prompt);
   void extend(Chain& chain, std::size_t request, double computed);
   void trim_prefixes();
   bool make_room(double tokens);
 
   bool idle() const { return waiting_.empty() && prompts_.empty() && sequences_ <= 0; }
-  Seconds admitted(std::size_t request) const {
-    return requests_[request].arrival + times_.engine().request_host;
+  Seconds admitted(const Prompt& prompt) const {
+    return prompt.since + times_.engine().request_host;
+  }
+  std::int32_t priority(std::size_t request) const {
+    return priority_.empty() ? 0 : priority_[request];
   }
   bool reserves() const { return times_.engine().admission == Admission::whole_output; }
   double started() const noexcept { return sequences_ + static_cast<double>(prompts_.size()); }
@@ -207,6 +255,9 @@ class Replica {
   std::span<const Request> requests_;
   std::span<Served> served_;
   PrefixCaching caching_;
+  CacheTiers tiers_;
+  std::span<const std::int32_t> priority_;
+  std::size_t loading_ = 0;  ///< prompts that wait for a tier
   double gained_, query_tokens_, all_blocks_;
   double token_blocks_;  ///< blocks of a rank that one more token of a sequence takes
   Seconds now_, stopped_;

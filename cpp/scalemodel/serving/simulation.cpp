@@ -1,6 +1,7 @@
 #include "scalemodel/serving/simulation.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
@@ -45,6 +46,41 @@ StreamResult simulate_stream(const StepTimes& times, const CacheBlocks& blocks,
   }
   result.totals = totals.since(requests.front().arrival);
   return result;
+}
+
+std::vector<Seconds> latencies_alone(const ReplicaSetup& setup, std::span<const Request> requests,
+                                     std::span<const double> uncached) {
+  std::vector<Request> apart(requests.begin(), requests.end());
+  std::vector<Served> served(apart.size());
+  std::vector<Seconds> found;
+  found.reserve(apart.size());
+  Replica replica(setup, apart, served);
+  for (std::size_t i = 0; i < apart.size(); ++i) {
+    report_progress(i, apart.size());
+    apart[i].arrival = replica.now();
+    if (uncached.empty()) {
+      replica.offer(i);
+    } else {
+      replica.offer(i, uncached[i]);
+    }
+    replica.advance(Seconds{kInfinity});
+    found.push_back(served[i].finished - apart[i].arrival);
+  }
+  return found;
+}
+
+PrefixTimes prefix_times(const ReplicaSetup& setup, const CacheTier& tier, double prefix,
+                         double suffix) {
+  const Request request{{}, prefix + suffix, 1, false};
+  const std::array<Request, 2> requests{request, request};
+  const std::array<double, 2> uncached{prefix + suffix, suffix};
+  const std::vector<Seconds> alone = latencies_alone(setup, requests, uncached);
+  PrefixTimes found;
+  found.load = load_time(tier, prefix * setup.blocks.token());
+  found.compute = alone[0] - alone[1];
+  const Seconds step = alone[1] - setup.times.engine().request_host;
+  found.exposed = tier.layerwise ? max(Seconds{}, found.load - step) : found.load;
+  return found;
 }
 
 }  // namespace scalemodel

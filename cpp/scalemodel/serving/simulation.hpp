@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "scalemodel/base/enum_names.hpp"
@@ -44,5 +46,31 @@ struct StreamResult {
 StreamResult simulate_stream(const StepTimes& times, const CacheBlocks& blocks,
                              const CacheCapacity& capacity, const RequestMix& mix,
                              const std::vector<Request>& requests, const Replicas& replicas);
+
+/// Latency of each request on an instance that serves it alone. `uncached`: prompt tokens that are
+/// computed, of each; empty: as the mix says.
+std::vector<Seconds> latencies_alone(const ReplicaSetup& setup, std::span<const Request> requests,
+                                     std::span<const double> uncached = {});
+
+/// What a prefix in a tier saves the first request after it.
+struct PrefixTimes {
+  Seconds load;     ///< from an idle tier
+  Seconds compute;  ///< of the prefix, of a prompt with `suffix` tokens behind it
+  Seconds exposed;  ///< of the load, where layers are computed as they come: what the suffix leaves
+
+  bool operator==(const PrefixTimes&) const = default;
+};
+
+template <>
+struct RecordOf<PrefixTimes> {
+  static constexpr std::string_view name = "PrefixTimes";
+  using T = PrefixTimes;
+  static constexpr std::tuple fields{field("load_s", &T::load, "from an idle tier"),
+                                     field("compute_s", &T::compute, "of the prefix instead"),
+                                     field("exposed_s", &T::exposed, "of the load")};
+};
+
+PrefixTimes prefix_times(const ReplicaSetup& setup, const CacheTier& tier, double prefix,
+                         double suffix);
 
 }  // namespace scalemodel

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from scalemodel._core import Autoscaler, RouterPolicy, SchedulerLimits
+from scalemodel._core import (
+    Autoscaler,
+    CacheTier,
+    Failures,
+    Outage,
+    RouterPolicy,
+    SchedulerLimits,
+    Shedding,
+)
 from scalemodel.serving.basis import coverage
 from scalemodel.serving.batches import BatchServing, serve_batches
 from scalemodel.serving.comparison import ServingComparison, compare_serving
@@ -23,12 +31,17 @@ from scalemodel.serving.serve import Serving, serve
 from scalemodel.serving.split import SplitServing, serve_split
 from scalemodel.serving.stream import RequestStream, ServedStream, request_stream
 from scalemodel.serving.task import Inference
+from scalemodel.serving.tiers import cache_tiers, startup_s, tier_table
+from scalemodel.serving.what_if import what_if_fleet
 
 __all__ = [
     "Autoscaler",
     "BatchServing",
+    "CacheTier",
+    "Failures",
     "FleetPlan",
     "Inference",
+    "Outage",
     "PrefixHits",
     "PromptRequest",
     "RequestStream",
@@ -39,8 +52,10 @@ __all__ = [
     "Serving",
     "ServingComparison",
     "ServingPlans",
+    "Shedding",
     "SplitServing",
     "StepSchedule",
+    "cache_tiers",
     "compare_serving",
     "coverage",
     "launch_command",
@@ -57,4 +72,7 @@ __all__ = [
     "serve_split",
     "serving_layouts",
     "simulate_fleet",
+    "startup_s",
+    "tier_table",
+    "what_if_fleet",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import scalemodel._core as _core
-from scalemodel._core import Autoscaler, RouterPolicy
+from scalemodel._core import Autoscaler, CacheTier, Failures, Outage, RouterPolicy, Shedding
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.threads import progress_bar
 from scalemodel.base.words import choice
@@ -37,6 +37,8 @@ ROUTERS = (
 )
 #: What each request may be held to: the columns of `METRICS`.
 REQUEST_LIMITS = tuple(f"{metric}_s" for metric in METRICS)
+#: Why a request was not served: longer than a whole cache, turned away, lost with its replica.
+REFUSALS = ("", "too_long", "shed", "lost")
 _MOST_REPLICAS = 100_000
 _MOST_STORE_TOKENS = 1e15
 
@@ -168,6 +170,25 @@ def _optional(trace: RequestStream, name: str, kind: Any) -> npt.NDArray[Any]:
     return np.ascontiguousarray(column, dtype=kind)
 
 
+def _priorities(priority: Any, trace: RequestStream) -> npt.NDArray[np.int32]:
+    """The priority of each request; empty where all are equal."""
+    if priority is None:
+        return np.empty(0, np.int32)
+    if isinstance(priority, Mapping):
+        tenant = _optional(trace, "tenant", np.int64)
+        if not tenant.size:
+            raise ScaleModelError("priority: is by tenant, and the trace has none")
+        column = np.zeros(len(trace), np.int32)
+        for name, value in priority.items():
+            number_from_to(f"priority: {name}", value, -1e9, 1e9)
+            column[tenant == name] = value
+        return column
+    given = np.asarray(priority)
+    if given.shape != (len(trace),) or given.dtype.kind not in "iu":
+        raise ScaleModelError("priority: must be whole numbers, one of each request")
+    return np.ascontiguousarray(given, dtype=np.int32)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ServedFleet(ServedStream):
     """What became of a trace in a fleet. Made by `simulate_fleet`.
@@ -192,6 +213,12 @@ class ServedFleet(ServedStream):
     part_totals: tuple[_core.ReplicaTotals, ...] = ()
     limits: Mapping[int | None, Mapping[str, float]] = field(default_factory=dict)
     scale_events: Column = field(default_factory=lambda: np.empty((0, 3)))
+    #: Of each request: code of `REFUSALS`, deepest tier, retries; empty where none can be.
+    fates: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty((0, 3), np.uint8))
+    priority: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    tiers: tuple[CacheTier, ...] = ()
+    tier_totals: tuple[_core.TierTotals, ...] = ()
+    failures: float = 0.0
 
     def __repr__(self) -> str:
         found = self.summary()
@@ -220,7 +247,93 @@ class ServedFleet(ServedStream):
         table["within_limits"] = within
         if tenant.size:
             table["tenant"] = tenant
+        if self.priority.size:
+            table["priority"] = self.priority
+        if self.fates.size:
+            table["why_refused"] = np.array(REFUSALS)[self.fates[:, 0]]
+            table["tier"] = self.fates[:, 1]
+            table["retries"] = self.fates[:, 2]
         return table
+
+    @cached_property
+    def slowdowns(self) -> Column:
+        """Latency of each request over that on a replica of its kind that serves it alone.
+
+        Refused requests have NaN. Prompts are computed whole there, so that a hit may bring a
+        slowdown below 1.
+        """
+        kinds = np.array([int(part.kind) for part in self.part_totals])[self.replica]
+        alone = np.empty(len(self.stream))
+        for kind, part in enumerate(self.parts):
+            own = kinds == kind
+            if own.any():
+                alone[own] = _core.latencies_alone_s(
+                    part.instance,
+                    part.plan.task.mix,
+                    self.stream.input_tokens[own],
+                    self.stream.output_tokens[own],
+                )
+        found = (self.finished_s - self.stream.arrival_s) / alone
+        return np.where(self.refused, np.nan, found)
+
+    @cached_property
+    def tenant_slowdowns(self) -> pd.DataFrame:
+        """One row per tenant: tenant, requests (served), slowdown_mean, slowdown_p99."""
+        import pandas as pd
+
+        tenant = _optional(self.stream, "tenant", np.int64)
+        table = pd.DataFrame({"tenant": tenant if tenant.size else 0, "slowdown": self.slowdowns})
+        groups = table[~self.refused].groupby("tenant")["slowdown"]
+        found = groups.agg(requests="count", slowdown_mean="mean")
+        found["slowdown_p99"] = groups.quantile(0.99)
+        return found.reset_index()
+
+    @property
+    def slowdown_fairness(self) -> float:
+        """Jain's index of the tenants' mean slowdown: 1 where all wait alike."""
+        means = self.tenant_slowdowns["slowdown_mean"].to_numpy(dtype=np.float64)
+        return float(_core.jain_index(means))
+
+    @cached_property
+    def cache_levels(self) -> pd.DataFrame:
+        """One row per level that prompts were served from: the KV cache, then each tier.
+
+        Columns: level (0: the KV cache), requests (whose deepest it was), tokens (found there),
+        hit_fraction (of prompt tokens), read_bytes, written_bytes, read_busy_fraction,
+        write_busy_fraction (of the span; means over replicas of tiers that each has for itself),
+        read_wait_s (mean of a hit behind other reads), ttft_mean_s (of the requests whose deepest
+        it was). The last row, level -1, has the requests without a hit.
+        """
+        import pandas as pd
+
+        served = ~self.refused
+        prompts = max(1.0, float(self.stream.input_tokens[served].sum()))
+        deepest = self.fates[:, 1] if self.fates.size else np.zeros(len(self.stream), np.uint8)
+        level = np.where(self.cached_tokens > 0, deepest.astype(np.int64), -1)
+        ttft = self.first_token_s - self.stream.arrival_s
+        below = sum(total.hit_tokens for total in self.tier_totals)
+        copies = len(self.part_totals)
+        rows = []
+        for place in [*range(len(self.tiers) + 1), -1]:
+            own = served & (level == place)
+            row = {"level": place, "requests": int(own.sum()), "tokens": 0.0, "hit_fraction": 0.0}
+            if place == 0:
+                row["tokens"] = max(0.0, float(self.cached_tokens[served].sum()) - below)
+            if place > 0:
+                total, tier = self.tier_totals[place - 1], self.tiers[place - 1]
+                span = self.totals.makespan_s * (1 if tier.shared else copies)
+                row |= {
+                    "tokens": total.hit_tokens,
+                    "read_bytes": total.read_bytes,
+                    "written_bytes": total.written_bytes,
+                    "read_busy_fraction": total.read_busy_s / span,
+                    "write_busy_fraction": total.write_busy_s / span,
+                    "read_wait_s": total.read_wait_s / max(1.0, total.hits),
+                }
+            row["hit_fraction"] = row["tokens"] / prompts
+            row["ttft_mean_s"] = float(ttft[own].mean()) if own.any() else float("nan")
+            rows.append(row)
+        return pd.DataFrame(rows)
 
     @cached_property
     def replicas(self) -> pd.DataFrame:
@@ -324,7 +437,8 @@ class ServedFleet(ServedStream):
         goodput_requests_per_s (of requests within their limits, refused ones count as not),
         fairness (Jain's index of the tenants' token_rate), accelerators, online_replicas (mean
         over the span), energy_j, cost_usd and usd_per_million_output_tokens (of the time that
-        replicas are online; without them where a price is not known).
+        replicas are online; without them where a price is not known). Where replicas fail or
+        requests are turned away also failures (of replicas), retried, lost and shed (requests).
 
         Examples
         --------
@@ -351,6 +465,11 @@ class ServedFleet(ServedStream):
             "accelerators": float(sum(part.accelerators for part in self.parts)),
             "energy_j": float(replicas["power_w"].sum()) * span,
         }
+        if self.fates.size:
+            found["failures"] = self.failures
+            found["retried"] = float((self.fates[:, 2] > 0).sum())
+            for name in ("lost", "shed"):
+                found[name] = float((self.fates[:, 0] == REFUSALS.index(name)).sum())
         parts, online = self.parts, replicas.groupby("kind")["online_s"].sum()
         prices = {k: FleetPart(p.plan, 1).price_usd_per_s for k, p in enumerate(parts) if p.count}
         found["online_replicas"] = float(replicas["online_s"].sum()) / span
@@ -370,7 +489,12 @@ def simulate_fleet(
     limits: Mapping[Any, Any] | None = None,
     prefix_cache: bool = True,
     store_tokens: float = 0.0,
+    tiers: Sequence[CacheTier] = (),
     autoscaler: Autoscaler | None = None,
+    failures: Failures | None = None,
+    outages: Sequence[Outage] = (),
+    priority: Mapping[int, int] | npt.ArrayLike | None = None,
+    shedding: Shedding | None = None,
     seed: int = 0,
     progress: bool | Callable[[int, int], object] = False,
 ) -> ServedFleet:
@@ -400,12 +524,25 @@ def simulate_fleet(
         Without it prompts hit as the task of their plan says (`prefix_hit_fraction`).
     store_tokens : float
         Tokens of a store of prefixes beside the KV cache of each replica, in its place; 0: none.
+    tiers : sequence of CacheTier
+        Below the KV cache of each replica, the nearest first, as `cache_tiers` makes them: what
+        they hold of a prompt is loaded, behind other loads of the tier, instead of computed.
     autoscaler : Autoscaler, optional
         Starts and stops replicas, between its `min_replicas` and all of the fleet, in their order;
         a started one takes requests after `startup_s`, with an empty cache, a stopped one ends
         what it has. Without it all of them run all the time.
+    failures : Failures, optional
+        How often replicas fail, how long they are away, and how often a request that one loses is
+        sent again. Default: none fails by itself, an outage is followed by the usual restart.
+    outages : sequence of Outage
+        Replicas that are down for a time, such as those of a rack.
+    priority : mapping of tenant to int, or column of int, optional
+        The lowest number is served first, equal ones in order of arrival; where a KV cache is full
+        the last of the highest number is preempted. Tenants that are not named have 0.
+    shedding : Shedding, optional
+        When requests are turned away as they come.
     seed : int
-        Of random choices and hashes of sessions.
+        Of random choices, failures and hashes of sessions.
     progress : bool or callable
         As for `search`: a bar, or a function of requests done and all.
 
@@ -440,7 +577,16 @@ def simulate_fleet(
         raise ScaleModelError(f"seed={seed!r}: must be a whole number from 0")
     if autoscaler is not None and not isinstance(autoscaler, Autoscaler):
         raise ScaleModelError(f"autoscaler={autoscaler!r}: must be an Autoscaler")
-    by_class = _class_limits(limits, trace)
+    for name, given, kind in (
+        ("tiers", tiers, CacheTier),
+        ("outages", outages, Outage),
+        ("failures", [failures] if failures is not None else [], Failures),
+        ("shedding", [shedding] if shedding is not None else [], Shedding),
+    ):
+        for each in given:
+            if not isinstance(each, kind):
+                raise ScaleModelError(f"{name}: {each!r}: must be of {kind.__name__}")
+    by_class, ordered = _class_limits(limits, trace), _priorities(priority, trace)
     offsets = _optional(trace, "block_offsets", np.int64)
     ids = _optional(trace, "block_ids", np.uint64)
     if not prefix_cache:
@@ -452,7 +598,7 @@ def simulate_fleet(
     if policy.router == "session_sticky" and not session.size:
         raise ScaleModelError("router='session_sticky': the trace has no sessions")
     with progress_bar(progress, len(trace), " requests") as report:
-        rows, totals, total, events = _core.simulate_fleet(
+        rows, totals, total, events, fates, tier_totals, failed = _core.simulate_fleet(
             [part.instance for part in parts],
             [part.plan.task.mix for part in parts],
             [part.count for part in parts],
@@ -467,6 +613,11 @@ def simulate_fleet(
             seed=seed,
             store_tokens=float(store_tokens),
             autoscaler=autoscaler,
+            tiers=list(tiers),
+            priority=ordered,
+            failures=failures or Failures(),
+            outages=list(outages),
+            shedding=shedding,
             progress=report,
         )
     return ServedFleet(
@@ -485,6 +636,11 @@ def simulate_fleet(
         part_totals=tuple(totals),
         limits=by_class,
         scale_events=events,
+        fates=fates,
+        priority=ordered,
+        tiers=tuple(tiers),
+        tier_totals=tuple(tier_totals),
+        failures=failed,
     )
 
 

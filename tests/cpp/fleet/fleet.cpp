@@ -5,6 +5,7 @@
 #include <list>
 #include <numeric>
 
+#include "fleet/fleet_support.hpp"
 #include "scalemodel/base/poll.hpp"
 #include "scalemodel/base/random.hpp"
 #include "scalemodel/serving/simulation.hpp"
@@ -17,45 +18,6 @@ constexpr std::array kRouters{Router::round_robin,   Router::random,       Route
                               Router::power_of_two,  Router::prefix_aware, Router::kv_cost,
                               Router::session_sticky};
 
-/// BlockNames of blocks, as a trace has them.
-struct BlockNames {
-  std::vector<std::int64_t> offsets{0};
-  std::vector<BlockHash> names;
-  double block_tokens = 64;
-
-  PrefixColumns columns() const { return {offsets, names, block_tokens}; }
-};
-
-struct FleetTraffic {
-  std::vector<Request> requests;
-  std::vector<std::int64_t> sessions;
-  BlockNames names;
-};
-
-/// Sessions whose prompts grow by `grown` blocks a turn, all of one of ten system prompts.
-FleetTraffic conversations(int count, double rate, std::uint64_t seed, int grown = 3) {
-  FleetTraffic traffic;
-  SplitMix random(seed);
-  const int sessions = std::max(1, count / 5);
-  std::vector<int> turns(static_cast<std::size_t>(sessions));
-  double now = 0;
-  for (int i = 0; i < count; ++i) {
-    now -= std::log(1 - random.unit()) / rate;
-    const int session = random.below(sessions);
-    const int blocks = 4 + grown * turns[static_cast<std::size_t>(session)]++;
-    for (int block = 0; block < blocks; ++block) {
-      const bool system = block < 3;
-      const int owner = system ? session % 10 : 100 + session;
-      traffic.names.names.push_back(SplitMix(1000 * owner + block).next());
-    }
-    traffic.names.offsets.push_back(static_cast<std::int64_t>(traffic.names.names.size()));
-    const double input = blocks * traffic.names.block_tokens + random.below(60);
-    traffic.requests.push_back({Seconds{now}, input, 1.0 + random.below(150), false});
-    traffic.sessions.push_back(session);
-  }
-  return traffic;
-}
-
 FleetResult run_fleet(const Instance& one, int count, const FleetTraffic& traffic, Router router,
                       bool caches = true, double store = 0) {
   const FleetKind kind{{one.times, one.blocks, one.capacity, one.mix}, count};
@@ -63,24 +25,6 @@ FleetResult run_fleet(const Instance& one, int count, const FleetTraffic& traffi
   options.policy.router = router;
   if (caches) options.caching = {traffic.names.columns(), store};
   return simulate_fleet({&kind, 1}, traffic.requests, traffic.sessions, options);
-}
-
-bool same_service(const Served& a, const Served& b) {
-  return a.started == b.started && a.first_token == b.first_token && a.finished == b.finished &&
-         a.preemptions == b.preemptions && a.refused == b.refused;
-}
-
-double mean_ttft(const FleetTraffic& traffic, const FleetResult& found) {
-  double sum = 0;
-  for (std::size_t i = 0; i < found.served.size(); ++i) {
-    sum += (found.served[i].first_token - traffic.requests[i].arrival).base();
-  }
-  return sum / static_cast<double>(found.served.size());
-}
-
-double hit_tokens(const FleetResult& found) {
-  return std::accumulate(found.served.begin(), found.served.end(), 0.0,
-                         [](double sum, const Served& s) { return sum + s.cached_tokens; });
 }
 
 }  // namespace
@@ -306,6 +250,27 @@ TEST_CASE("a fleet stops when it is told to, and the same question has the same 
 TEST_CASE("fairness is 1 for equal shares and 1/n for one that has everything") {
   CHECK(jain_index(std::array{3.0, 3.0, 3.0}) == Approx(1));
   CHECK(jain_index(std::array{0.0, 5.0, 0.0, 0.0}) == Approx(0.25));
+}
+
+TEST_CASE("a router that counts what it sent keeps a burst of one beginning together") {
+  const Instance one(dense_7b_shape(), 1, reference_engine(), {}, {800, 150, 0, 0, 0});
+  FleetTraffic traffic = conversations(400, 15, 5);
+  for (Request& request : traffic.requests) request.arrival = Seconds{1};
+  const FleetKind kind{{one.times, one.blocks, one.capacity, one.mix}, 4};
+  FleetOptions options;
+  options.policy.router = Router::prefix_aware;
+  options.policy.balance_requests = 1e9;
+  options.caching.prefixes = traffic.names.columns();
+  const FleetResult blind = simulate_fleet({&kind, 1}, traffic.requests, {}, options);
+  options.policy.counts_sent = true;
+  const FleetResult sent = simulate_fleet({&kind, 1}, traffic.requests, {}, options);
+  CHECK(hit_tokens(sent) > 1.2 * hit_tokens(blind));
+  // Each session stays where its first prompt went.
+  for (std::size_t i = 0; i < traffic.sessions.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (traffic.sessions[i] == traffic.sessions[j]) CHECK(sent.replicas[i] == sent.replicas[j]);
+    }
+  }
 }
 
 }  // namespace scalemodel::testing

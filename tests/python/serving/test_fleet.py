@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 from collections import OrderedDict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 
 import scalemodel as sm
+from reference.conversations import Named, conversations
 from scalemodel.serving import RequestStream
 from scalemodel.serving.fleet import ROUTERS
 from scalemodel.serving.limits import METRICS
@@ -22,42 +22,6 @@ from scalemodel.serving.limits import METRICS
 TASK = sm.Inference(input_tokens=800, output_tokens=150)
 #: Recorded traces and what caches hold of them, where a folder has them.
 TRACES = Path(os.environ.get("SCALEMODEL_DATA", Path(__file__).parents[4] / "shared" / "data"))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Named(RequestStream):
-    """A trace with every column that a fleet knows."""
-
-    session: Any = None
-    tenant: Any = None
-    block_offsets: Any = None
-    block_ids: Any = None
-    block_tokens: int = 0
-
-
-def conversations(count: int, rate: float, seed: int, block_tokens: int = 64) -> Named:
-    """Sessions whose prompts grow by three blocks a turn, each behind one of ten starts."""
-    random = np.random.default_rng(seed)
-    sessions = random.integers(0, max(1, count // 5), count)
-    turns: dict[int, int] = {}
-    offsets, ids = [0], []
-    for session in sessions.tolist():
-        blocks = 4 + 3 * turns.get(session, 0)
-        turns[session] = turns.get(session, 0) + 1
-        owners = [session % 10 if block < 3 else 100 + session for block in range(blocks)]
-        ids += [1000 * owner + block for block, owner in enumerate(owners)]
-        offsets.append(len(ids))
-    blocks_of = np.diff(offsets)
-    return Named(
-        np.cumsum(random.exponential(1 / rate, count)),
-        blocks_of * block_tokens + random.integers(0, block_tokens, count),
-        random.integers(1, 150, count),
-        session=sessions,
-        tenant=sessions % 4,
-        block_offsets=np.array(offsets),
-        block_ids=np.array(ids, dtype=np.uint64),
-        block_tokens=block_tokens,
-    )
 
 
 def plan_of(replicas: int = 1, **options: Any) -> sm.Serving:

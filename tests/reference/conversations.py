@@ -1,0 +1,46 @@
+"""Traffic of conversations whose prompts grow, and of groups of prompts with one beginning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scalemodel.serving import RequestStream
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Named(RequestStream):
+    """A trace with every column that a fleet knows."""
+
+    session: Any = None
+    tenant: Any = None
+    block_offsets: Any = None
+    block_ids: Any = None
+    block_tokens: int = 0
+
+
+def conversations(count: int, rate: float, seed: int, block_tokens: int = 64) -> Named:
+    """Sessions whose prompts grow by three blocks a turn, each behind one of ten starts."""
+    random = np.random.default_rng(seed)
+    sessions = random.integers(0, max(1, count // 5), count)
+    turns: dict[int, int] = {}
+    offsets, ids = [0], []
+    for session in sessions.tolist():
+        blocks = 4 + 3 * turns.get(session, 0)
+        turns[session] = turns.get(session, 0) + 1
+        owners = [session % 10 if block < 3 else 100 + session for block in range(blocks)]
+        ids += [1000 * owner + block for block, owner in enumerate(owners)]
+        offsets.append(len(ids))
+    blocks_of = np.diff(offsets)
+    return Named(
+        np.cumsum(random.exponential(1 / rate, count)),
+        blocks_of * block_tokens + random.integers(0, block_tokens, count),
+        random.integers(1, 150, count),
+        session=sessions,
+        tenant=sessions % 4,
+        block_offsets=np.array(offsets),
+        block_ids=np.array(ids, dtype=np.uint64),
+        block_tokens=block_tokens,
+    )
