@@ -44,3 +44,27 @@ def conversations(count: int, rate: float, seed: int, block_tokens: int = 64) ->
         block_ids=np.array(ids, dtype=np.uint64),
         block_tokens=block_tokens,
     )
+
+
+def shared_prefixes(
+    prompts: Any, group: int, lengths: tuple[int, int, int], arrivals: Any, block_tokens: int = 16
+) -> Named:
+    """Prompts by number, `group` of them with one beginning.
+
+    `lengths`: tokens of the beginning, of the question and of the answer. A prompt that comes
+    again is the same to its last token.
+    """
+    numbers = np.asarray(prompts)
+    prefix, question, answer = lengths
+    full, common = (prefix + question) // block_tokens, prefix // block_tokens
+    ids = np.empty((len(numbers), full), np.uint64)
+    ids[:, :common] = (numbers // group)[:, None] * 10**6 + np.arange(common)
+    ids[:, common:] = 10**12 + numbers[:, None] * 10**6 + np.arange(full - common)
+    return Named(
+        arrivals,
+        np.full(len(numbers), prefix + question),
+        np.full(len(numbers), answer),
+        block_offsets=np.arange(len(numbers) + 1) * full,
+        block_ids=ids.ravel(),
+        block_tokens=block_tokens,
+    )

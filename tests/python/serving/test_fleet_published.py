@@ -1,0 +1,170 @@
+"""Routers and caches of fleets beside published measurements of real ones."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import scalemodel as sm
+from reference.conversations import Named, shared_prefixes
+from scalemodel.serving import ServedFleet
+
+TRACES = Path(os.environ.get("SCALEMODEL_DATA", Path(__file__).parents[4] / "shared" / "data"))
+TRACES = TRACES / "traces"
+FACTOR = 1.5  # that predicted gains may be off
+
+# llm-d-kv-cache-manager, benchmarking/37-capacity/README.md, commit edb766f: Llama 3.1 70B on 4
+# pods, 83 groups of 3 prompts, 8,000 + 1,000 tokens in, 1,000 out. Stages: requests
+# a second, seconds; then output tokens a second by router. The first one warms up.
+STAGES = (
+    (10, 25),
+    (3, 210),
+    (4, 180),
+    (5, 120),
+    (6, 120),
+    (8, 90),
+    (10, 70),
+    (12, 60),
+    (15, 50),
+    (20, 50),
+)
+MEASURED = {
+    "prefix_aware": (2590.0, 3345.2, 3916.7, 4640.3, 5557.1, 6264.0, 6765.9, 7345.1, 8003.9),
+    "random": (2505.7, 2829.5, 2898.2, 2955.9, 3108.8, 3117.3, 3140.8, 3126.2, 3241.0),
+    "least_loaded": (2545.4, 2967.6, 2943.6, 2656.5, 2506.3, 2620.3, 2897.6, 2549.1, 2334.5),
+}
+KV_CACHE_TOKENS = 461_376  # of a pod, the same report
+_PAUSE_S = 5000.0  # between stages: all requests of one are done before the next
+
+
+def staged_trace() -> tuple[Named, np.ndarray]:
+    """The requests of all stages, and the stage of each."""
+    random = np.random.default_rng(1)
+    begin, arrivals, stage = 0.0, [], []
+    for place, (rate, seconds) in enumerate(STAGES):
+        count = rate * seconds
+        arrivals.append(begin + np.sort(random.random(count)) * seconds)
+        stage.append(np.full(count, place))
+        begin += seconds + _PAUSE_S
+    count = sum(map(len, stage))
+    prompts = np.concatenate([random.permutation(249) for _ in range(count // 249 + 1)])[:count]
+    trace = shared_prefixes(prompts, 3, (8000, 1000, 1000), np.concatenate(arrivals))
+    return trace, np.concatenate(stage)
+
+
+def four_pods() -> sm.Serving:
+    task = sm.Inference(input_tokens=9000, output_tokens=1000)
+    cluster = sm.cluster("dgx_h100", nodes=2)
+    return sm.serve("llama3_70b", cluster, task, sm.ServingLayout(tp=4), replicas=4)
+
+
+def served_by(router: str, trace: Named, plan: sm.Serving) -> ServedFleet:
+    policy = sm.RouterPolicy(router=router, counts_sent=True)
+    return sm.simulate_fleet(trace, plan, router=policy)
+
+
+def test_the_cache_of_a_pod_is_as_large_as_it_was() -> None:
+    plan = four_pods()
+    assert plan.instance is not None
+    capacity = plan.instance.capacity(9000, 1000)
+    assert capacity.blocks * 16 == pytest.approx(KV_CACHE_TOKENS, rel=0.03)
+
+
+def test_routers_reach_the_rates_of_llm_d_stage_by_stage() -> None:
+    trace, stage = staged_trace()
+    plan = four_pods()
+    rates: dict[str, np.ndarray] = {}
+    for router in MEASURED:
+        table = served_by(router, trace, plan).requests
+        table["stage"] = stage
+        groups = table[table.stage > 0].groupby("stage")
+        span = groups.finished_s.max() - groups.arrival_s.min()
+        rates[router] = (groups.output_tokens.sum() / span).to_numpy()
+    # Where prompts are found nothing but decoding is left: every stage within 7 %.
+    assert rates["prefix_aware"] == pytest.approx(np.array(MEASURED["prefix_aware"]), rel=0.07)
+    # Routers that know no caches recompute and evict: within a quarter for random; the load scores
+    # of llm-d did worse than random, by what is not modelled (its weights), within two thirds.
+    assert rates["random"] == pytest.approx(np.array(MEASURED["random"]), rel=0.27)
+    assert rates["least_loaded"] == pytest.approx(np.array(MEASURED["least_loaded"]), rel=0.67)
+    for blind in ("random", "least_loaded"):
+        gain = rates["prefix_aware"] / rates[blind]
+        measured = np.array(MEASURED["prefix_aware"]) / np.array(MEASURED[blind])
+        off = np.maximum(gain / measured, measured / gain)
+        assert (gain > 1).all()
+        assert off.max() < (FACTOR if blind == "random" else 1.7)
+        assert np.median(off) < 1.4
+
+
+def test_the_gain_of_precise_routing_on_eight_pods() -> None:
+    # llm-d.ai/blog/kvcache-wins-you-can-see (2025-09-24): Qwen3 32B on 8 pods of 2 H100s with
+    # 307,328 tokens of cache each, 150 groups of 5 prompts, 6,000 + 1,200 tokens, 3 to 60 requests
+    # a second: 8,730 output tokens a second precise, 4,428.7 by load and at random.
+    random = np.random.default_rng(0)
+    rates, seconds = np.linspace(3, 60, 16).astype(int), 20
+    begins = seconds * np.arange(len(rates))
+    arrivals = np.concatenate(
+        [
+            begin + np.sort(random.random(rate * seconds)) * seconds
+            for begin, rate in zip(begins, rates, strict=True)
+        ]
+    )
+    prompts = np.concatenate([random.permutation(750) for _ in range(len(arrivals) // 750 + 1)])
+    trace = shared_prefixes(prompts[: len(arrivals)], 5, (6000, 1200, 1000), arrivals)
+    task = sm.Inference(input_tokens=7200, output_tokens=1000)
+    cluster = sm.cluster("dgx_h100", nodes=2)
+    plan = sm.serve("qwen3_32b", cluster, task, sm.ServingLayout(tp=2), replicas=8)
+    assert plan.instance is not None
+    assert plan.instance.capacity(7200, 1000).blocks * 16 == pytest.approx(307_328, rel=0.03)
+    found = {
+        router: served_by(router, trace, plan).summary()["output_tokens_per_s"]
+        for router in ("random", "least_loaded", "prefix_aware")
+    }
+    measured = 8730.0 / 4428.7
+    gain = found["prefix_aware"] / found["random"]
+    assert measured / FACTOR < gain < measured * FACTOR
+    assert found["prefix_aware"] > found["least_loaded"]
+    assert found["least_loaded"] == pytest.approx(found["random"], rel=0.05)
+
+
+def test_routers_are_in_the_order_of_sglang() -> None:
+    # lm-sys.org, SGLang v0.4 (2024-12-04): Llama 3.1 8B on 8 A100s, 64 groups of 16, 2,048 +
+    # 128 tokens, 256 out, all at once: hits 75 % against 20 %, 158,596 against 82,665 tokens/s. Its
+    # blind hits are fewer than those of one prompt in two that a worker sees of each group, because
+    # prompts of one batch did not share; here they do, as in vLLM, and the gain is smaller.
+    order = np.random.default_rng(0).permutation(1024)
+    trace = shared_prefixes(order, 16, (2048, 128, 256), np.zeros(1024))
+    task = sm.Inference(input_tokens=2176, output_tokens=256)
+    plan = sm.serve("llama3_8b", "dgx_a100", task, replicas=8, engine="sglang")
+    found = {
+        router: served_by(router, trace, plan).summary()
+        for router in ("kv_cost", "prefix_aware", "least_loaded", "round_robin")
+    }
+    rates = [each["output_tokens_per_s"] for each in found.values()]
+    assert all(better >= worse for better, worse in pairwise(rates))
+    assert rates[0] / rates[-1] > 158_596 / 82_665 / FACTOR
+    assert found["prefix_aware"]["hit_fraction"] > 1.5 * found["round_robin"]["hit_fraction"]
+
+
+# Qin et al., Mooncake, FAST 2025, table 1: share of the prompts' blocks that were seen before.
+@pytest.mark.parametrize(("name", "published"), [("conversation", 0.40), ("synthetic", 0.66)])
+def test_a_shared_store_finds_what_mooncake_found(name: str, published: float) -> None:
+    path = TRACES / f"mooncake_{name}_trace.jsonl"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not there: set SCALEMODEL_DATA to the folder of traces")
+    trace = sm.read_trace(path)
+    task = sm.Inference(input_tokens=12_000, output_tokens=300)
+    cluster = sm.cluster("dgx_a100", nodes=8)
+    plan = sm.serve("llama3_70b", cluster, task, sm.ServingLayout(tp=8), replicas=8)
+    pool = sm.cache_tiers("mooncake_store", plan, replicas=8, capacity_bytes=1e15)
+    alone, shared = {}, {}
+    for router in ("prefix_aware", "least_loaded", "round_robin"):
+        alone[router] = sm.simulate_fleet(trace, plan, router=router).summary()
+        shared[router] = sm.simulate_fleet(trace, plan, router=router, tiers=pool).summary()
+        assert shared[router]["hit_fraction"] == pytest.approx(published, abs=0.05)
+        assert shared[router]["ttft_mean_s"] < alone[router]["ttft_mean_s"]
+    waits = [each["ttft_mean_s"] for each in alone.values()]
+    assert waits == sorted(waits)
