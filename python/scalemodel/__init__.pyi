@@ -301,6 +301,9 @@ from scalemodel.serving import (
     startup_s as startup_s,
 )
 from scalemodel.serving import (
+    study_fleets as study_fleets,
+)
+from scalemodel.serving import (
     tier_table as tier_table,
 )
 from scalemodel.serving import (

@@ -8,6 +8,7 @@ from __future__ import annotations
 from scalemodel.plot.accuracy import validation
 from scalemodel.plot.canvas import save, style
 from scalemodel.plot.estimates import breakdown, memory
+from scalemodel.plot.fleet import fleet_front, fleet_load, latency_percentiles
 from scalemodel.plot.network import (
     completion_times,
     job_slowdowns,
@@ -39,12 +40,15 @@ __all__ = [
     "collective_table",
     "completion_times",
     "crossovers",
+    "fleet_front",
+    "fleet_load",
     "gemm_efficiency",
     "gemm_table",
     "heat_map",
     "hit_curve",
     "iso_performance",
     "job_slowdowns",
+    "latency_percentiles",
     "link_load_cdf",
     "link_loads",
     "memory",

@@ -16,6 +16,7 @@ from scalemodel.serving.batches import BatchServing, serve_batches
 from scalemodel.serving.comparison import ServingComparison, compare_serving
 from scalemodel.serving.fleet import ServedFleet, simulate_fleet
 from scalemodel.serving.fleet_plan import FleetPlan, plan_fleet
+from scalemodel.serving.fleet_study import study_fleets
 from scalemodel.serving.launch import launch_command, launch_options
 from scalemodel.serving.plans import ServingPlans
 from scalemodel.serving.rates import rate_table
@@ -73,6 +74,7 @@ __all__ = [
     "serving_layouts",
     "simulate_fleet",
     "startup_s",
+    "study_fleets",
     "tier_table",
     "what_if_fleet",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import numpy.typing as npt
 import scalemodel._core as _core
 from scalemodel._core import Autoscaler, CacheTier, Failures, Outage, RouterPolicy, Shedding
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.base.files import replacing
 from scalemodel.base.threads import progress_bar
 from scalemodel.base.words import choice
 from scalemodel.serving.energy import accelerator_power_w, decode_load
@@ -21,6 +24,7 @@ from scalemodel.serving.plan import ServingPlan, ranks_of
 from scalemodel.serving.plans import layout_text
 from scalemodel.serving.stream import Column, RequestStream, ServedStream
 from scalemodel.serving.task import number_from_to
+from scalemodel.serving.traces.writing import load_pyarrow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +43,7 @@ ROUTERS = (
 REQUEST_LIMITS = tuple(f"{metric}_s" for metric in METRICS)
 #: Why a request was not served: longer than a whole cache, turned away, lost with its replica.
 REFUSALS = ("", "too_long", "shed", "lost")
+_SUFFIXES = (".parquet", ".arrow", ".csv")
 _MOST_REPLICAS = 100_000
 _MOST_STORE_TOKENS = 1e15
 
@@ -254,6 +259,53 @@ class ServedFleet(ServedStream):
             table["tier"] = self.fates[:, 1]
             table["retries"] = self.fates[:, 2]
         return table
+
+    def arrow(self) -> Any:
+        """The table `requests` as a ``pyarrow.Table`` (extra ``io``)."""
+        return load_pyarrow().Table.from_pandas(self.requests, preserve_index=False)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the table `requests` to a file, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            ``.parquet`` or ``.arrow`` (extra ``io``), or ``.csv``.
+
+        Raises
+        ------
+        ScaleModelError : another suffix, or pyarrow is missing.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import pandas as pd
+        >>> import scalemodel as sm
+        >>> task = sm.Inference(input_tokens=500, output_tokens=100)
+        >>> plan = sm.serve("llama3_8b", "dgx_h100", task, replicas=2)
+        >>> trace = sm.request_stream(task, requests=50, requests_per_s=20)
+        >>> served = sm.simulate_fleet(trace, plan)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     served.write(f"{folder}/requests.csv")
+        ...     len(pd.read_csv(f"{folder}/requests.csv"))
+        50
+        """
+        suffix = Path(path).suffix.lower()
+        if suffix not in _SUFFIXES:
+            raise ScaleModelError(f"path={os.fspath(path)!r}: must end in {' or '.join(_SUFFIXES)}")
+        table = self.requests if suffix == ".csv" else self.arrow()
+        with replacing(path) as draft:
+            if suffix == ".csv":
+                table.to_csv(draft, index=False)
+            elif suffix == ".parquet":
+                load_pyarrow().parquet.write_table(table, draft)
+            else:
+                arrow = load_pyarrow()
+                with (
+                    arrow.OSFile(str(draft), "wb") as file,
+                    arrow.ipc.new_file(file, table.schema) as writer,
+                ):
+                    writer.write_table(table)
 
     @cached_property
     def slowdowns(self) -> Column:

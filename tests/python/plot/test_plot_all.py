@@ -46,6 +46,17 @@ class Answers:
     def make_too_big(self) -> Any:
         return sm.estimate("llama3_70b", sm.cluster("dgx_h100", nodes=64), TASK)
 
+    def make_fleet(self) -> Any:
+        task = sm.Inference(input_tokens=4000, output_tokens=100)
+        plan = sm.serve("llama3_8b", "dgx_h100", task, replicas=2)
+        return sm.simulate_fleet(self.trace, plan, router="prefix_aware")
+
+    def make_fleets(self) -> Any:
+        task = sm.Inference(input_tokens=1000, output_tokens=100)
+        plan = sm.serve("llama3_8b", "dgx_h100", task, replicas=1)
+        drawn = sm.request_stream(task, requests=500, requests_per_s=50)
+        return sm.study_fleets(drawn, [(plan, n) for n in (1, 2, 4)], limits={"ttft_s": 0.2})
+
     def make_tuned(self) -> Any:
         task = sm.FineTuning(global_batch=64, sequence=8192, lora_rank=16)
         return sm.estimate("llama3_8b", sm.cluster("dgx_h100"), task, sm.Strategy(tp=2))
@@ -265,6 +276,21 @@ KINDS: dict[str, Kinds] = {
         "a trace": lambda a: plot.request_lengths(a.trace),
         "a stream": lambda a: plot.request_lengths(a.stream.stream),
         "several": lambda a: plot.request_lengths({"one": a.trace, "two": a.trace}),
+    },
+    "fleet_load": {
+        **{
+            kind: lambda a, kind=kind: plot.fleet_load(a.fleet, kind)
+            for kind in ("rate", "queue", "hits", "replicas", "ttft_p99")
+        },
+        "several": lambda a: plot.fleet_load({"one": a.fleet, "two": a.fleet}, "queue", parts=9),
+    },
+    "latency_percentiles": {
+        "a fleet": lambda a: plot.latency_percentiles(a.fleet, "tpot_s", limit_s=0.05),
+        "several": lambda a: plot.latency_percentiles({"one": a.fleet, "two": a.fleet}),
+    },
+    "fleet_front": {
+        "a table": lambda a: plot.fleet_front(a.fleets),
+        "several": lambda a: plot.fleet_front({"one": a.fleets, "two": a.fleets}),
     },
     "hit_curve": {
         "a trace": lambda a: plot.hit_curve(a.trace),

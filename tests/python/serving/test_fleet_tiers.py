@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import scalemodel as sm
@@ -153,3 +156,35 @@ def test_what_is_wrong_is_named() -> None:
         sm.what_if_fleet(plain, plan)
     with pytest.raises(sm.ScaleModelError, match="capacity_bytes: must be 1 numbers"):
         sm.cache_tiers("hicache", plan, capacity_bytes=[1, 2])
+
+
+def test_requests_are_written_to_files_as_they_are(tmp_path: Path) -> None:
+    served = drawn(tiers=sm.cache_tiers("hicache", plan_of(3)))
+    served.write(tmp_path / "requests.csv")
+    assert pd.read_csv(tmp_path / "requests.csv").finished_s.to_numpy() == pytest.approx(
+        served.finished_s
+    )
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    assert served.arrow().num_rows == len(served.stream)
+    served.write(tmp_path / "requests.parquet")
+    back = pd.read_parquet(tmp_path / "requests.parquet")
+    pd.testing.assert_frame_equal(back, served.requests, check_dtype=False)
+    served.write(tmp_path / "requests.arrow")
+    with arrow.memory_map(str(tmp_path / "requests.arrow")) as source:
+        assert arrow.ipc.open_file(source).read_all().equals(served.arrow())
+    with pytest.raises(sm.ScaleModelError, match=r"must end in \.parquet or \.arrow or \.csv"):
+        served.write(tmp_path / "requests.txt")
+
+
+def test_a_study_is_the_same_whoever_runs_it() -> None:
+    trace, plan = conversations(600, 40, 3), plan_of(1)
+    fleets = {f"{n} replicas": [(plan, n)] for n in (1, 2, 3)}
+    routers = ("least_loaded", "prefix_aware")
+    alone = sm.study_fleets(trace, fleets, routers=routers)
+    with ThreadPoolExecutor(2) as pool:
+        threads = sm.study_fleets(trace, fleets, routers=routers, executor=pool)
+    with ProcessPoolExecutor(1) as pool:
+        process = sm.study_fleets(trace, fleets, routers=routers, executor=pool)
+    pd.testing.assert_frame_equal(alone, threads)
+    pd.testing.assert_frame_equal(alone, process)
+    assert alone.fleet.tolist() == [name for name in fleets for _ in routers]

@@ -1,0 +1,92 @@
+"""Many fleets on one trace: `study_fleets`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import scalemodel._core as _core
+from scalemodel.base.errors import ScaleModelError
+from scalemodel.serving.fleet import FleetPart, fleet_of, policy_of, simulate_fleet
+from scalemodel.serving.plans import layout_text
+from scalemodel.serving.stream import RequestStream
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    import pandas as pd
+
+
+def _label(parts: Sequence[FleetPart]) -> str:
+    return " + ".join(
+        f"{part.count} x {part.plan.cluster.name} {layout_text(part.plan.layout)}" for part in parts
+    )
+
+
+def _row(
+    case: tuple[str, Any, _core.RouterPolicy], trace: RequestStream, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    label, fleet, policy = case
+    served = simulate_fleet(trace, fleet, router=policy, **options)
+    found = served.summary()
+    hours = served.totals.makespan_s / 3600
+    row = {"fleet": label, "router": policy.router, **found}
+    if "cost_usd" in found:
+        row["usd_per_hour"] = found["cost_usd"] / hours
+    return row
+
+
+def study_fleets(
+    trace: RequestStream,
+    fleets: Sequence[Any] | Mapping[str, Any],
+    *,
+    routers: Sequence[str | _core.RouterPolicy] = ("least_loaded",),
+    executor: Executor | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    """The summary of many fleets, with each of several routers, on one trace.
+
+    Parameters
+    ----------
+    trace : RequestStream
+    fleets : sequence of fleets, or mapping of label to fleet
+        Each as `simulate_fleet` takes it.
+    routers : sequence of str or RouterPolicy
+    executor : concurrent.futures.Executor, optional
+        Runs the simulations, as it runs the shards of `search`; a simulation releases the
+        interpreter, so that threads do.
+    **options
+        Of `simulate_fleet`, such as `limits`, `tiers` and `autoscaler`.
+
+    Returns
+    -------
+    DataFrame, one row per fleet and router, routers varying faster
+        Columns fleet, router, those of `ServedFleet.summary`, and usd_per_hour where prices are
+        known; `plot.fleet_front` draws it.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> import scalemodel as sm
+    >>> task = sm.Inference(input_tokens=500, output_tokens=100)
+    >>> plan = sm.serve("llama3_8b", "dgx_h100", task, replicas=1)
+    >>> trace = sm.request_stream(task, requests=600, requests_per_s=60)
+    >>> with ThreadPoolExecutor(2) as pool:
+    ...     table = study_fleets(trace, [(plan, n) for n in (1, 2, 4)], executor=pool,
+    ...                          limits={"ttft_s": 0.1})
+    >>> bool((table.goodput_fraction.diff()[1:] >= 0).all())
+    True
+    """
+    import pandas as pd
+
+    if isinstance(fleets, Mapping):
+        named = {str(label): fleet for label, fleet in fleets.items()}
+    else:
+        named = {_label(fleet_of(fleet)): fleet for fleet in fleets}
+    if not named or not routers:
+        raise ScaleModelError("fleets, routers: must name at least one each")
+    policies = [policy_of(router) for router in routers]
+    cases = [(label, fleet, policy) for label, fleet in named.items() for policy in policies]
+    run = partial(_row, trace=trace, options=options)
+    return pd.DataFrame(list(map(run, cases) if executor is None else executor.map(run, cases)))
