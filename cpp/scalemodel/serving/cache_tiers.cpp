@@ -17,9 +17,10 @@ TierTotals sum_of(const TierTotals& one, const TierTotals& other) {
           one.read_wait + other.read_wait};
 }
 
-bool TierStore::holds(BlockHash name, Seconds now) const {
+Bytes TierStore::held_of(BlockHash name, Seconds now) const {
   const auto place = places_.find(name);
-  return place != places_.end() && at(place->second).written <= now;
+  const bool there = place != places_.end() && at(place->second).written <= now;
+  return there ? at(place->second).entry.bytes : Bytes{};
 }
 
 void TierStore::unlink(int node) {
@@ -96,35 +97,35 @@ void TierStore::clear() {
   read_free_ = write_free_ = {};
 }
 
-CacheTiers::Load CacheTiers::load(Seconds now, std::span<const BlockHash> names, double size,
-                                  double most) {
+CacheTiers::Load CacheTiers::load(Seconds now, std::span<const BlockHash> names, double most) {
   Load loaded;
   std::fill(found_.begin(), found_.end(), Found{});
-  tiers_of_.clear();
+  run_.clear();
   double sum = 0;
   for (const BlockHash name : names) {
     poll_point();
     if (sum >= most) break;
-    const auto store = std::find_if(stores_.begin(), stores_.end(),
-                                    [&](const TierStore* each) { return each->holds(name, now); });
-    if (store == stores_.end()) break;
-    const auto tier = static_cast<std::size_t>(store - stores_.begin());
-    if (found_[tier].tokens <= 0) found_[tier].first = tiers_of_.size();
-    const double tokens = std::min(size, most - sum);
+    std::size_t tier = 0;
+    Bytes bytes;
+    while (tier < stores_.size() && !(bytes > Bytes{})) bytes = stores_[tier++]->held_of(name, now);
+    if (!(bytes > Bytes{})) break;
+    --tier;
+    if (found_[tier].tokens <= 0) found_[tier].first = run_.size();
+    const double tokens = std::min(bytes / token_, most - sum);
     found_[tier].tokens += tokens;
     sum += tokens;
-    tiers_of_.push_back(static_cast<std::uint8_t>(tier));
+    run_.push_back({tier, tokens});
   }
   // What lies behind a block that is not loaded has to be computed too.
-  std::size_t end = tiers_of_.size();
+  std::size_t end = run_.size();
   for (std::size_t tier = stores_.size(); tier-- > 0;) {
     const bool few = found_[tier].tokens < stores_[tier]->settings().threshold_tokens;
     if (found_[tier].tokens > 0 && few) end = std::min(end, found_[tier].first);
   }
   std::fill(found_.begin(), found_.end(), Found{});
   for (std::size_t i = 0; i < end; ++i) {
-    found_[tiers_of_[i]].tokens += std::min(size, most - loaded.tokens);
-    loaded.tokens += std::min(size, most - loaded.tokens);
+    found_[run_[i].tier].tokens += run_[i].tokens;
+    loaded.tokens += run_[i].tokens;
   }
   // The end of a run is forgotten before its start.
   for (std::size_t i = end; i-- > 0;) {

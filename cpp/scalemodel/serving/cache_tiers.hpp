@@ -112,8 +112,8 @@ class TierStore {
   const CacheTier& settings() const noexcept { return settings_; }
   const TierTotals& totals() const noexcept { return totals_; }
   Bytes held() const noexcept { return held_; }
-  /// Whether a block can be read.
-  bool holds(BlockHash name, Seconds now) const;
+  /// Of a block that can be read, else 0.
+  Bytes held_of(BlockHash name, Seconds now) const;
   /// A block is the most recently used.
   void touch(BlockHash name);
   /// When `tokens` of `bytes` are loaded.
@@ -162,9 +162,9 @@ class CacheTiers {
         link_free_(stores_.size()) {}
 
   bool empty() const noexcept { return stores_.empty(); }
-  /// Loads the longest run of `names` that tiers hold, `size` tokens each, `most` tokens at most.
-  /// A tier that holds less of it than its threshold ends the run.
-  Load load(Seconds now, std::span<const BlockHash> names, double size, double most);
+  /// Loads the longest run of `names` that tiers hold, `most` tokens at most. A tier that holds
+  /// less of it than its threshold ends the run.
+  Load load(Seconds now, std::span<const BlockHash> names, double most);
   /// A block was computed, found again in the KV cache, or evicted from there.
   void computed(Seconds now, BlockHash name, double tokens) {
     write(now, name, tokens, TierWrites::write_through);
@@ -181,6 +181,11 @@ class CacheTiers {
     double tokens = 0;
     std::size_t first = 0;  ///< place of its first block in the run
   };
+  /// A block of the run, and where it is.
+  struct Step {
+    std::size_t tier;
+    double tokens;
+  };
   void write(Seconds now, BlockHash name, double tokens, TierWrites policy);
   void write_down(Seconds now, std::size_t tier, const TierStore::Entry& entry);
 
@@ -188,7 +193,7 @@ class CacheTiers {
   Bytes token_;
   std::vector<Found> found_;
   std::vector<Seconds> link_free_;  ///< of each tier's link to this replica
-  std::vector<std::uint8_t> tiers_of_;
+  std::vector<Step> run_;
 };
 
 }  // namespace scalemodel

@@ -491,13 +491,11 @@ void Replica::load_prefix(Prompt& prompt) {
     tiers_.found_again(now_, prefixes_.name(block), prefixes_.tokens(block));
   }
   if (prompt.rest <= 1) return;
-  const double size = caching_.prefixes.block_tokens;
   const double own = times_.engine().block_tokens;
   const double last = std::floor((prompt.tokens - 1) / own) * own;
-  const double held = std::min(last, prompt.chain.count * size);
+  const double held = std::min(last, prompt.tokens - prompt.rest);
   const CacheTiers::Load loaded =
-      tiers_.load(now_, names.subspan(static_cast<std::size_t>(prompt.chain.count)), size,
-                  std::max(0.0, last - held));
+      tiers_.load(now_, names.subspan(static_cast<std::size_t>(prompt.chain.count)), last - held);
   if (loaded.tokens <= 0) return;
   backlog_ -= loaded.tokens;
   prompt.rest -= loaded.tokens;

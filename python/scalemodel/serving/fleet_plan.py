@@ -113,7 +113,7 @@ class _Search:
     options: Mapping[str, Any]
     kept: dict[Counts, tuple[str, ServedFleet] | None] = field(default_factory=dict)
     failed: list[Counts] = field(default_factory=list)
-    nearest: tuple[float, str] = (float("inf"), "")
+    nearest: tuple[float, str] = (float("inf"), "refused")
     tried: int = 0
 
     @property
