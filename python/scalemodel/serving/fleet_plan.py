@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -193,6 +193,70 @@ class _Search:
                     heapq.heappush(queue, (self.cost(more), sum(more), more))
         return None
 
+    def minimal(self) -> list[Counts]:
+        """All fleets that keep the limits and have a fleet that does not for every replica less."""
+        found: list[Counts] = []
+        for kind in range(len(self.kinds)):
+            self.alone(kind)
+        start = tuple(0 for _ in self.kinds)
+        queue, seen = [(self.cost(start), 0, start)], {start}
+        while queue:
+            _, _, counts = heapq.heappop(queue)
+            if any(all(n <= more for n, more in zip(own, counts, strict=True)) for own in found):
+                continue
+            if any(counts) and not self.hopeless(counts) and self.keeps(counts):
+                found.append(counts)
+                continue
+            for kind, most in enumerate(self.most):
+                more = (*counts[:kind], counts[kind] + 1, *counts[kind + 1 :])
+                if counts[kind] < most and more not in seen:
+                    seen.add(more)
+                    heapq.heappush(queue, (self.cost(more), sum(more), more))
+        return found
+
+    def taken(self, counts: Counts) -> dict[str, int]:
+        """Accelerators of a fleet by cluster."""
+        found: dict[str, int] = {}
+        for plan, count in zip(self.kinds, counts, strict=True):
+            name = plan.cluster.name
+            found[name] = found.get(name, 0) + count * ranks_of(plan.layout)
+        return found
+
+
+def _shared_out(searches: Sequence[_Search], stock: Mapping[str, int]) -> list[Counts] | None:
+    """The cheapest fleets, one of each model, that a stock holds together.
+
+    A cheapest choice has a minimal fleet of every model: what it has beyond one could be left out.
+    Choices come in order of their cost.
+    """
+    listed = [sorted(search.minimal(), key=search.cost) for search in searches]
+    if not all(listed):
+        return None
+
+    def cost(places: Counts) -> float:
+        return sum(
+            search.cost(own[place])
+            for search, own, place in zip(searches, listed, places, strict=True)
+        )
+
+    start = tuple(0 for _ in searches)
+    queue, seen = [(cost(start), start)], {start}
+    while queue:
+        _, places = heapq.heappop(queue)
+        chosen = [own[place] for own, place in zip(listed, places, strict=True)]
+        needed: dict[str, int] = {}
+        for search, counts in zip(searches, chosen, strict=True):
+            for name, number in search.taken(counts).items():
+                needed[name] = needed.get(name, 0) + number
+        if all(number <= stock.get(name, 0) for name, number in needed.items()):
+            return chosen
+        for model, own in enumerate(listed):
+            more = (*places[:model], places[model] + 1, *places[model + 1 :])
+            if more[model] < len(own) and more not in seen:
+                seen.add(more)
+                heapq.heappush(queue, (cost(more), more))
+    return None
+
 
 def smallest_replica(
     model: Any, cluster: resolve.Cluster, task: Inference, engine: str
@@ -251,6 +315,7 @@ def plan_fleet(
     routers: Sequence[str] | None = None,
     max_replicas: int = 64,
     prune: bool = True,
+    stock: Mapping[str, int] | None = None,
     store_tokens: float = 0.0,
     seed: int = 0,
     progress: bool | Callable[[int, int], object] = False,
@@ -283,6 +348,9 @@ def plan_fleet(
         Of a kind, at most.
     prune : bool
         False: fleets with no more of any kind than a failed one are simulated all the same.
+    stock : mapping of cluster name to int, optional
+        Accelerators that all models share; the cheapest fleets that it holds together. Without it
+        every model has the clusters to itself.
     store_tokens, seed, progress
         As for `simulate_fleet`, of each simulation.
 
@@ -321,7 +389,9 @@ def plan_fleet(
     )
     if not asked or not where:
         raise ScaleModelError("models, clusters: must name at least one each")
-    plans = {}
+    if stock is not None:
+        _check_stock(stock)
+    searches: dict[str, _Search] = {}
     for model in asked:
         chosen = model if isinstance(model, resolve.Model) else resolve.model(model)
         own = _trace_of(trace, chosen.name, len(asked))
@@ -330,11 +400,21 @@ def plan_fleet(
             raise ScaleModelError(f"models: {chosen.name}: fits no cluster in any layout")
         tried = _routers_of(own, routers)
         options = {"store_tokens": store_tokens, "seed": seed, "progress": progress}
-        most = tuple(
-            min(max_replicas, max(1, plan.cluster.accelerators // ranks_of(plan.layout)))
-            for plan in kinds
-        )
-        plans[chosen.name] = _answer(_Search(own, kinds, most, tried, kept, prune, options))
+        most = tuple(min(max_replicas, _held(plan, stock)) for plan in kinds)
+        searches[chosen.name] = _Search(own, kinds, most, tried, kept, prune, options)
+    if stock is None:
+        plans = {name: _answer(search, search.cheapest()) for name, search in searches.items()}
+    else:
+        chosen_counts = _shared_out(list(searches.values()), stock)
+        counts: list[Counts | None] = [None] * len(searches)
+        if chosen_counts is not None:
+            counts = [*chosen_counts]
+        plans = {
+            name: _answer(search, own)
+            for (name, search), own in zip(searches.items(), counts, strict=True)
+        }
+        if chosen_counts is None:
+            plans = {name: _too_small(plan, stock) for name, plan in plans.items()}
     return next(iter(plans.values())) if one else plans
 
 
@@ -375,8 +455,32 @@ def _routers_of(trace: RequestStream, routers: Sequence[str] | None) -> list[str
     return [policy_of(router).router for router in routers]
 
 
-def _answer(search: _Search) -> FleetPlan:
-    counts = search.cheapest()
+def _check_stock(stock: Any) -> None:
+    if not isinstance(stock, Mapping):
+        raise ScaleModelError(f"stock={stock!r}: must map names of clusters to accelerators")
+    for name, number in stock.items():
+        whole = isinstance(number, int) and not isinstance(number, bool)
+        if not whole or number < 0:
+            raise ScaleModelError(f"stock[{name!r}]={number!r}: must be a whole number from 0")
+
+
+def _held(plan: ServingPlan, stock: Mapping[str, int] | None) -> int:
+    """Replicas that a cluster, or what the stock has of it, holds."""
+    ranks = ranks_of(plan.layout)
+    if stock is None:
+        return max(1, plan.cluster.accelerators // ranks)
+    return stock.get(plan.cluster.name, 0) // ranks
+
+
+def _too_small(plan: FleetPlan, stock: Mapping[str, int]) -> FleetPlan:
+    held = ", ".join(f"{number} of {name}" for name, number in stock.items())
+    if plan.binds and "refused" not in plan.binds:
+        return plan
+    message = f"a stock of {held} does not hold fleets of all models that keep their limits"
+    return replace(plan, message=message, binds="stock")
+
+
+def _answer(search: _Search, counts: Counts | None) -> FleetPlan:
     found = None if counts is None else search.kept[counts]
     if counts is None or found is None:
         ratio, name = search.nearest

@@ -15,7 +15,7 @@ import pytest
 
 import scalemodel as sm
 from reference.conversations import Named, conversations
-from scalemodel.serving import RequestStream
+from scalemodel.serving import FleetPlan, RequestStream
 from scalemodel.serving.fleet import ROUTERS
 from scalemodel.serving.limits import METRICS
 
@@ -400,3 +400,70 @@ def test_fleets_of_two_models_are_planned_apart() -> None:
                     **wrong,
                 }
             )
+
+
+def test_models_share_a_stock_at_the_least_cost() -> None:
+    models, limits = ["llama3_8b", "llama2_7b"], {"ttft_p99_s": 0.4, "tpot_s": 0.02}
+    traces = {
+        name: conversations(500, rate, seed)
+        for seed, (name, rate) in enumerate(zip(models, (70.0, 50.0), strict=True))
+    }
+    clusters = ["dgx_h100", "dgx_a100"]
+
+    def planned(stock: dict[str, int] | None) -> dict[str, FleetPlan]:
+        return sm.plan_fleet(traces, models, clusters, limits, max_replicas=8, stock=stock)
+
+    def used(plans: dict[str, FleetPlan]) -> dict[str, int]:
+        parts = [part for plan in plans.values() for part in plan.parts]
+        return {
+            name: sum(part.accelerators for part in parts if part.plan.cluster.name == name)
+            for name in clusters
+        }
+
+    apart = planned(None)
+    plenty = planned({"dgx_h100": 100, "dgx_a100": 100})
+    assert {name: plan.counts for name, plan in apart.items()} == {
+        name: plan.counts for name, plan in plenty.items()
+    }
+    free = used(apart)
+    best = max(free, key=lambda name: free[name])
+    other = next(name for name in clusters if name != best)
+    # One accelerator less of the kind that is liked best: the other kind steps in, at a cost.
+    less = planned({best: free[best] - 1, other: 16})
+    assert all(plan.fits for plan in less.values())
+    assert used(less)[best] < free[best]
+    total = sum(plan.usd_per_hour for plan in less.values())
+    assert total > sum(plan.usd_per_hour for plan in apart.values())
+    # By brute force over the fleets of each model that keep the limits.
+    pairs = []
+    for name in models:
+        own = []
+        for counts in itertools.product(range(free[best]), range(9)):
+            if not any(counts):
+                continue
+            order = counts if best == clusters[0] else counts[::-1]
+            task = sm.Inference(
+                input_tokens=float(traces[name].input_tokens.mean()),
+                output_tokens=float(traces[name].output_tokens.mean()),
+            )
+            kinds = [sm.serve(name, each, task, replicas=1) for each in clusters]
+            keeps = False
+            for router in ("prefix_aware", "least_loaded"):
+                fleet = list(zip(kinds, order, strict=True))
+                found = sm.simulate_fleet(traces[name], fleet, router=router).summary()
+                keeps |= found["ttft_p99_s"] <= 0.4 and found["tpot_mean_s"] <= 0.02
+            if keeps:
+                price = [3600 * kind.cluster.core.price_usd_per_s for kind in kinds]
+                own.append((counts, sum(n * p for n, p in zip(order, price, strict=True))))
+        pairs.append(own)
+    held = (free[best] - 1, 16)
+    cheapest = min(
+        one_cost + other_cost
+        for (one, one_cost), (two, other_cost) in itertools.product(*pairs)
+        if all(a + b <= most for a, b, most in zip(one, two, held, strict=True))
+    )
+    assert total == pytest.approx(cheapest)
+    none = planned({best: 1, other: 0})
+    assert not any(plan.fits for plan in none.values())
+    with pytest.raises(sm.ScaleModelError, match="must be a whole number from 0"):
+        planned({best: -1})
