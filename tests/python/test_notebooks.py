@@ -22,8 +22,10 @@ def source(cell: dict[str, Any]) -> str:
     return "".join(cell["source"])
 
 
-def test_notebooks_are_numbered_without_gaps() -> None:
-    assert [path.name[:3] for path in NOTEBOOKS] == [f"{n:02}_" for n in range(1, 12)]
+def test_notebooks_are_numbered_without_gaps_and_listed() -> None:
+    assert [path.name[:3] for path in NOTEBOOKS] == [f"{n:02}_" for n in range(1, 13)]
+    listed = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert all(f"]({path.name})" in listed for path in NOTEBOOKS)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
