@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'RefitCosts', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'cache_token_bytes', 'canonical', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'quick_look', 'rank_imbalance', 'reasons', 'recorded_group', 'refit_time_s', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'sequence_lengths', 'serving_power_w', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'Adapters', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'OuterSteps', 'Packing', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'RefitCosts', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'cache_token_bytes', 'canonical', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_dispatch', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'outer_round', 'outer_state_bytes', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_documents', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'quick_look', 'rank_imbalance', 'reasons', 'recorded_group', 'refit_bytes', 'refit_time_s', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'sequence_lengths', 'serving_power_w', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_set', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -2730,7 +2730,7 @@ class VisionShape:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, layers: int = 0, hidden: int = 0, heads: int = 0, head_dim: int = 0, ffn: int = 0, gated: bool = False, norm: str = 'layernorm', norms_per_layer: int = 2, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, qk_norm: bool = False, rotary: bool = False, channels: int = 3, patch: int = 0, temporal_patch: int = 1, patch_bias: bool = False, positions: int = 0, entry_norm: bool = False, final_norm: bool = False, window: int = 0, full_layers: int = 0, merge: int = 1, pooled: bool = False, image_patches: int = 0, projector_inner: int = 0, projector_second: int = 0, projector_bias: bool = False, projector_norm: int = 0, deepstack: int = 0) -> None:
+    def __init__(self, *, layers: int = 0, hidden: int = 0, heads: int = 0, head_dim: int = 0, ffn: int = 0, gated: bool = False, norm: str = 'layernorm', norms_per_layer: int = 2, qkv_bias: bool = False, out_bias: bool = False, mlp_bias: bool = False, qk_norm: bool = False, rotary: bool = False, channels: int = 3, patch: int = 0, temporal_patch: int = 1, patch_bias: bool = False, positions: int = 0, entry_norm: bool = False, final_norm: bool = False, window: int = 0, full_layers: int = 0, merge: int = 1, pooled: bool = False, image_patches: int = 0, patch_projector: int = 0, projector_inner: int = 0, projector_second: int = 0, projector_bias: bool = False, projector_norm: int = 0, deepstack: int = 0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -2838,6 +2838,11 @@ class VisionShape:
     def patch_bias(self) -> bool:
         """
         bias of the patch embedding
+        """
+    @property
+    def patch_projector(self) -> int:
+        """
+        width of two matrices on every patch before patches are merged; 0 = there are none
         """
     @property
     def pooled(self) -> bool:
@@ -3239,7 +3244,7 @@ class Stack:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', selective_modules: str = 'stack', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, autocast: bool = False, cuda_graphs: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fused_clamp: bool = True, fp8_attention: bool = False, dropout: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, unstaged_pairs: float = 1.0, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, batch_first: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, gemm_efficiency: float = 1.0, memory_efficiency: float = 1.0, host_launch_s: float = 0.0, overlap_efficiency: float = 1.0, attention: str = 'flash2', selective: str = 'core_attention', selective_modules: str = 'stack', fused_norm: bool = True, fused_activation: bool = True, fused_rope: bool = True, fused_loss: bool = False, softmax_loss: bool = False, autocast: bool = False, cuda_graphs: bool = False, grouped_launch: bool = False, drops_tokens: bool = False, fused_experts: bool = False, fused_expert_bias: bool = True, fused_clamp: bool = True, fp8_attention: bool = False, row_scales: bool = False, dropout: bool = False, vocab_multiple: int = 1, gradients_fp32: bool = True, overlap_grad_reduce: bool = True, overlap_param_gather: bool = True, overlap_tp: bool = False, overlap_tp_in_node: bool = False, overlap_p2p: bool = False, overlap_ep: bool = False, overlap_ep_between: bool = False, unstaged_pairs: float = 1.0, deduplicated_dispatch: bool = False, fused_accumulation: bool = True, split_gate: bool = False, async_tp: bool = False, ends_as_layers: bool = False, serial_p2p: bool = False, whole_p2p: bool = False, all_reduces_gradients: bool = False, reduces_fp32: bool = False, tensor_gathers: bool = False, early_stop: bool = False, deduplicated_between: bool = False, pads_experts: bool = False, fp32_router: bool = False, batch_first: bool = False, narrow_gather: bool = False, optimizer_copy_bytes: float = 0.0, loss_per_logit_bytes: float = 14.0, split_loss_per_logit_bytes: float = 14.0, whole_logits: bool = False, keep_gathered: bool = False, keep_stage_outputs: bool = False, master_shards: bool = False, unused_gradients: bool = False, narrow_gradients: bool = False, memory_report: str = 'allocated', contention: float = 0.1, kernel_spread: float = 0.0, step_overhead_s: float = 0.0, fragmentation_fraction: float = 0.0, reserve_bytes: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -3499,6 +3504,11 @@ class Stack:
         memory outside the allocator: driver context, communication buffers
         """
     @property
+    def row_scales(self) -> bool:
+        """
+        a scale per row of what narrow GEMMs read
+        """
+    @property
     def selective(self) -> str:
         """
         what selective recomputation repeats
@@ -3577,6 +3587,92 @@ class Degrees:
     def shard(self) -> int:
         """
         Ranks over which the sharding partitions.
+        """
+class Packing:
+    """
+    Documents of unequal lengths that fill the sequences of a step.
+    """
+    def __eq__(self, arg0: Packing) -> bool:
+        ...
+    def __getstate__(self) -> tuple[list[int], str]:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, lengths: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], order: str = 'plain') -> None:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    @property
+    def lengths(self) -> list[int]:
+        """
+        Tokens of each document.
+        """
+    @property
+    def order(self) -> str:
+        ...
+class OuterSteps:
+    """
+    Islands that train apart and meet every few steps.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: OuterSteps) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, islands: int = 2, inner_steps: int = 100, fragments: int = 1, overlap_steps: int = 0, value_bytes: float = 4.0, bandwidth_bytes_per_s: float = 0.0, latency_s: float = 0.0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> OuterSteps:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def bandwidth_bytes_per_s(self) -> float:
+        """
+        of an island, one direction
+        """
+    @property
+    def fragments(self) -> int:
+        """
+        of the parameters, that take turns
+        """
+    @property
+    def inner_steps(self) -> int:
+        """
+        of an island between two meetings
+        """
+    @property
+    def islands(self) -> int:
+        """
+        that train apart
+        """
+    @property
+    def latency_s(self) -> float:
+        """
+        between islands
+        """
+    @property
+    def overlap_steps(self) -> int:
+        """
+        inner steps during an exchange
+        """
+    @property
+    def value_bytes(self) -> float:
+        """
+        of a difference on the wire
         """
 class Estimate:
     """
@@ -3792,7 +3888,7 @@ class Tables:
     """
     Costs of a (model, cluster, task, stack) on small axes.
     """
-    def __init__(self, model: LayeredModel, cluster: Cluster, task: Task, stack: Stack) -> None:
+    def __init__(self, model: LayeredModel, cluster: Cluster, task: Task, stack: Stack, packing: Packing = ...) -> None:
         ...
     def at_step_time(self, strategy: Strategy, estimate: Estimate, step_time_s: typing.SupportsFloat | typing.SupportsIndex) -> Estimate:
         """
@@ -4015,6 +4111,57 @@ class SchedulerLimits:
         """
         free blocks without a hash wait for their turn instead of being taken first
         """
+class Adapters:
+    """
+    Low-rank adapters (LoRA) of one served model.
+    
+    Every request names one of `count`, all as often as each other.
+    """
+    @staticmethod
+    def fields() -> list:
+        """
+        The field table: name, kind, default, range, meaning.
+        """
+    def __eq__(self, arg0: Adapters) -> bool:
+        ...
+    def __getstate__(self) -> tuple:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, *, adapters: int = 0, adapter_rank: int = 16, adapter_targets: str = 'all', adapter_slots: int = 0) -> None:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, arg0: tuple) -> None:
+        ...
+    def replace(self, **kwargs) -> Adapters:
+        """
+        A copy with the given fields changed.
+        """
+    def to_dict(self) -> dict:
+        """
+        Field names and values.
+        """
+    @property
+    def adapter_rank(self) -> int:
+        """
+        rank that the engine is started for
+        """
+    @property
+    def adapter_slots(self) -> int:
+        """
+        adapters that the accelerator holds; 0: as many as there are
+        """
+    @property
+    def adapter_targets(self) -> str:
+        """
+        matrices with adapters
+        """
+    @property
+    def adapters(self) -> int:
+        """
+        distinct adapters that requests name; 0: none
+        """
 class Engine:
     """
     One version of a serving engine.
@@ -4030,7 +4177,7 @@ class Engine:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, sequence_host_s: float = 0.0, pipeline_host_s: float = 0.0, request_host_s: float = 0.0, overlaps_host: bool = False, mixed_batches: bool = True, chunked_prefill: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, limits_per_rank: bool = True, expert_spread: float = 0.0, balanced_spread: float = 0.0, admission: str = 'prompt', block_tokens: int = 16, max_batched_tokens: int = 8192, max_running_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0) -> None:
+    def __init__(self, *, kernel_efficiency: float = 1.0, collective_wait_s: float = 0.0, step_host_s: float = 0.0, sequence_host_s: float = 0.0, pipeline_host_s: float = 0.0, request_host_s: float = 0.0, adapter_kernel_s: float = 0.0, overlaps_host: bool = False, mixed_batches: bool = True, chunked_prefill: bool = True, uses_windows: bool = True, window_cache: bool = False, tunes_limits: bool = False, fused_quantisation: bool = False, limits_per_rank: bool = True, expert_spread: float = 0.0, balanced_spread: float = 0.0, admission: str = 'prompt', block_tokens: int = 16, max_batched_tokens: int = 8192, max_running_sequences: int = 1024, memory_fraction: float = 0.9, fraction_of_free: bool = False, reserve_bytes: float = 0.0, adapters: Adapters = ...) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4043,6 +4190,16 @@ class Engine:
     def to_dict(self) -> dict:
         """
         Field names and values.
+        """
+    @property
+    def adapter_kernel_s(self) -> float:
+        """
+        least time of a shrink or an expand of low-rank adapters
+        """
+    @property
+    def adapters(self) -> Adapters:
+        """
+        low-rank adapters the engine is started with
         """
     @property
     def admission(self) -> str:
@@ -4174,7 +4331,7 @@ class ServingKernels:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, tiled: bool = False, linear: TileGemm = ..., linear_gemm: GemmKernels = ..., linear_format: GemmFormat = ..., math: str = 'bf16', cache: str = 'bf16', attention: str = 'bf16', prefill: PrefillKernel = ..., decode: DecodeKernel = ..., experts: GroupedGemmKernel = ..., experts_as_linear: bool = False, sends_tokens: bool = False, dispatch: DispatchKernel = ..., combine: DispatchKernel = ..., dispatch_ranks: int = 1, sends_many: bool = False, many_dispatch: DispatchKernel = ..., many_combine: DispatchKernel = ..., dispatch_blocks: float = 0.0, received_experts: GroupedGemmKernel = ..., own_all_reduce: bool = False, all_reduce: CustomAllReduce = ..., host_slowdown: float = 1.0) -> None:
+    def __init__(self, *, tiled: bool = False, linear: TileGemm = ..., linear_gemm: GemmKernels = ..., linear_format: GemmFormat = ..., math: str = 'bf16', cache: str = 'bf16', attention: str = 'bf16', prefill: PrefillKernel = ..., decode: DecodeKernel = ..., experts: GroupedGemmKernel = ..., experts_as_linear: bool = False, sends_tokens: bool = False, dispatch: DispatchKernel = ..., combine: DispatchKernel = ..., dispatch_ranks: int = 1, sends_many: bool = False, many_dispatch: DispatchKernel = ..., many_combine: DispatchKernel = ..., dispatch_blocks: float = 0.0, received_experts: GroupedGemmKernel = ..., own_all_reduce: bool = False, all_reduce: CustomAllReduce = ..., host_slowdown: float = 1.0, encodes: bool = False, encoder: WorkKernel = ...) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4227,6 +4384,16 @@ class ServingKernels:
     def dispatch_ranks(self) -> int:
         """
         least expert-parallel ranks that tokens are sent between
+        """
+    @property
+    def encoder(self) -> WorkKernel:
+        """
+        attention of vision towers
+        """
+    @property
+    def encodes(self) -> bool:
+        """
+        attention of vision towers has constants of its own
         """
     @property
     def experts(self) -> GroupedGemmKernel:
@@ -4323,7 +4490,7 @@ class ServingLayout:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, cp: int = 1, redundant_experts: int = 0, two_batch_overlap: bool = False) -> None:
+    def __init__(self, *, tp: int = 1, pp: int = 1, ep: int = 1, dp: int = 1, cp: int = 1, redundant_experts: int = 0, two_batch_overlap: bool = False, encoder_data_parallel: bool = False) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4346,6 +4513,11 @@ class ServingLayout:
     def dp(self) -> int:
         """
         attention data-parallel ranks of a stage
+        """
+    @property
+    def encoder_data_parallel(self) -> bool:
+        """
+        tensor ranks encode images of their own, each with a whole vision tower
         """
     @property
     def ep(self) -> int:
@@ -4387,7 +4559,7 @@ class StepTime:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, linear_s: float = 0.0, experts_s: float = 0.0, prefill_attention_s: float = 0.0, decode_attention_s: float = 0.0, elementwise_s: float = 0.0, head_s: float = 0.0, draft_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_cp_s: float = 0.0, exposed_pp_s: float = 0.0, host_s: float = 0.0, step_time_s: float = 0.0) -> None:
+    def __init__(self, *, linear_s: float = 0.0, experts_s: float = 0.0, prefill_attention_s: float = 0.0, decode_attention_s: float = 0.0, elementwise_s: float = 0.0, head_s: float = 0.0, draft_s: float = 0.0, encoder_s: float = 0.0, exposed_tp_s: float = 0.0, exposed_ep_s: float = 0.0, exposed_cp_s: float = 0.0, exposed_pp_s: float = 0.0, host_s: float = 0.0, step_time_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4415,6 +4587,11 @@ class StepTime:
     def elementwise_s(self) -> float:
         """
         norms, activations, rotary embedding
+        """
+    @property
+    def encoder_s(self) -> float:
+        """
+        vision tower and projector on images of prompts
         """
     @property
     def experts_s(self) -> float:
@@ -4565,7 +4742,7 @@ class RequestMix:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, input_tokens: float = 1.0, output_tokens: float = 1.0, prefix_hit_fraction: float = 0.0, speculative_tokens: int = 0, acceptance_fraction: float = 0.0, prefilled: bool = False) -> None:
+    def __init__(self, *, input_tokens: float = 1.0, output_tokens: float = 1.0, prefix_hit_fraction: float = 0.0, speculative_tokens: int = 0, acceptance_fraction: float = 0.0, prefilled: bool = False, images: float = 0.0, image_height: int = 0, image_width: int = 0, encoder_hit_fraction: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4583,6 +4760,26 @@ class RequestMix:
     def acceptance_fraction(self) -> float:
         """
         probability that a draft token is accepted
+        """
+    @property
+    def encoder_hit_fraction(self) -> float:
+        """
+        share of the images whose encodings the encoder cache holds already
+        """
+    @property
+    def image_height(self) -> int:
+        """
+        pixels of an image from top to bottom
+        """
+    @property
+    def image_width(self) -> int:
+        """
+        pixels of an image from side to side
+        """
+    @property
+    def images(self) -> float:
+        """
+        images of a prompt, their tokens among its own
         """
     @property
     def input_tokens(self) -> float:
@@ -4864,7 +5061,7 @@ class Instance:
     """
     One serving instance, tabulated.
     """
-    def __init__(self, model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, layout: ServingLayout, imbalance: typing.SupportsFloat | typing.SupportsIndex = 1.0) -> None:
+    def __init__(self, model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, layout: ServingLayout, imbalance: typing.SupportsFloat | typing.SupportsIndex = 1.0, images: RequestMix = ...) -> None:
         ...
     def cache_blocks(self, tokens: typing.SupportsFloat | typing.SupportsIndex) -> float:
         """
@@ -4890,7 +5087,7 @@ class Instance:
         """
         With requests arriving at this rate per second.
         """
-    def step(self, *, sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0, context: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0, query_tokens: typing.SupportsFloat | typing.SupportsIndex = 1.0, draft_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> StepTime:
+    def step(self, *, sequences: typing.SupportsFloat | typing.SupportsIndex = 0.0, context: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompts: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, prompt_keys: typing.SupportsFloat | typing.SupportsIndex = 0.0, query_tokens: typing.SupportsFloat | typing.SupportsIndex = 1.0, draft_tokens: typing.SupportsFloat | typing.SupportsIndex = 0.0, images: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> StepTime:
         """
         Time of one step.
         """
@@ -4909,7 +5106,7 @@ class WeightSet:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, parameters: float = 1.0, matrices: float = 1.0, precision: str = 'bf16') -> None:
+    def __init__(self, *, parameters: float = 1.0, routed: float = 0.0, matrices: float = 1.0, precision: str = 'bf16') -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4938,6 +5135,11 @@ class WeightSet:
         """
         format that the engine holds them in
         """
+    @property
+    def routed(self) -> float:
+        """
+        of them, parameters of routed experts
+        """
 class RefitCosts:
     """
     Fixed times of new weights for an engine.
@@ -4953,7 +5155,7 @@ class RefitCosts:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, start_s: float = 0.0, per_matrix_s: float = 0.0) -> None:
+    def __init__(self, *, start_s: float = 0.0, per_matrix_s: float = 0.0, per_load_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4966,6 +5168,11 @@ class RefitCosts:
     def to_dict(self) -> dict:
         """
         Field names and values.
+        """
+    @property
+    def per_load_s(self) -> float:
+        """
+        of a whole matrix that the engine's loader places
         """
     @property
     def per_matrix_s(self) -> float:
@@ -5070,7 +5277,7 @@ class RlPasses:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, round_s: float = 0.0, sustained_s: float = 0.0, partial: bool = False, sampling: DynamicSampling = ..., forward_s: float = 0.0, reward_forward_s: float = 0.0, critic_forward_s: float = 0.0, optimizer_step_s: float = 0.0, critic_step_s: float = 0.0, optimizer_steps: float = 1.0, logprob: bool = True, reference: bool = False, learning_fraction: float = 1.0, dispatch_s: float = 0.0, refit_s: float = 0.0, switch_s: float = 0.0) -> None:
+    def __init__(self, *, round_s: float = 0.0, sustained_s: float = 0.0, partial: bool = False, fresh_s: float = 0.0, stale_fraction: float = 1.0, sampling: DynamicSampling = ..., forward_s: float = 0.0, reward_forward_s: float = 0.0, critic_forward_s: float = 0.0, optimizer_step_s: float = 0.0, critic_step_s: float = 0.0, optimizer_steps: float = 1.0, logprob: bool = True, reference: bool = False, learning_fraction: float = 1.0, dispatch_s: float = 0.0, refit_s: float = 0.0, switch_s: float = 0.0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -5103,6 +5310,11 @@ class RlPasses:
     def forward_s(self) -> float:
         """
         one forward pass over the answers of a step
+        """
+    @property
+    def fresh_s(self) -> float:
+        """
+        until answers that only the newest weights may give
         """
     @property
     def learning_fraction(self) -> float:
@@ -5153,6 +5365,11 @@ class RlPasses:
     def sampling(self) -> DynamicSampling:
         """
         prompts that are rejected and drawn again
+        """
+    @property
+    def stale_fraction(self) -> float:
+        """
+        of answers that may be of older weights
         """
     @property
     def sustained_s(self) -> float:
@@ -7378,6 +7595,10 @@ def fit_decode(accelerator: Accelerator, kernel: ..., batch: typing.Annotated[nu
     """
     Constants of a one-query attention kernel: record, fields, predicted_s, held_out_s.
     """
+def fit_dispatch(prior: ..., calls: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], ranges: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[str]]]) -> tuple:
+    """
+    Constants of a direction of token dispatch: record, fields, predicted_s, held_out_s.
+    """
 def fit_elementwise(accelerator: Accelerator, family: collections.abc.Sequence[str], size_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], time_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], weight: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], fold: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], ranges: collections.abc.Sequence[tuple[str, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, collections.abc.Sequence[str]]]) -> tuple:
     """
     Constants of memory-bound kernels: record, fields, predicted_s, held_out_s.
@@ -7569,6 +7790,14 @@ def operational_kg(energy_j: typing.SupportsFloat | typing.SupportsIndex, grid_g
     """
     kg of CO2e of an energy.
     """
+def outer_round(outer: OuterSteps, parameters: typing.SupportsFloat | typing.SupportsIndex, inner_step_s: typing.SupportsFloat | typing.SupportsIndex, tokens_per_s: typing.SupportsFloat | typing.SupportsIndex) -> tuple[float, float, float, float]:
+    """
+    Seconds of an exchange, a round and a step in the mean, and tokens of all islands a second.
+    """
+def outer_state_bytes(parameters: typing.SupportsFloat | typing.SupportsIndex, accelerators: typing.SupportsInt | typing.SupportsIndex) -> float:
+    """
+    States of the outer optimizer on an accelerator.
+    """
 def owned_price_usd_per_s(capital_usd: typing.SupportsFloat | typing.SupportsIndex, lifetime_s: typing.SupportsFloat | typing.SupportsIndex, utilisation_fraction: typing.SupportsFloat | typing.SupportsIndex, power_w: typing.SupportsFloat | typing.SupportsIndex, pue: typing.SupportsFloat | typing.SupportsIndex, usd_per_kwh: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Dollars per second of use of an owned accelerator.
@@ -7576,6 +7805,10 @@ def owned_price_usd_per_s(capital_usd: typing.SupportsFloat | typing.SupportsInd
 def p2p_time_s(size_bytes: typing.SupportsFloat | typing.SupportsIndex, ranks: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, cluster: Cluster) -> float:
     """
     Seconds of one transfer between neighbours of a group.
+    """
+def pack_documents(lengths: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], sequence: typing.SupportsInt | typing.SupportsIndex) -> list[list[int]]:
+    """
+    Documents of each pack, by their place: the longest first, where it fits best.
     """
 def pack_trees(graph: LinkGraph, root: typing.SupportsInt | typing.SupportsIndex, both_ways: bool, accuracy: typing.SupportsFloat | typing.SupportsIndex) -> dict:
     """
@@ -7647,7 +7880,11 @@ def recorded_group(name: str, layers: collections.abc.Sequence[tuple[typing.Supp
     """
     Layers as a recording of a module gives them.
     """
-def refit_time_s(weights: WeightSet, pool: Cluster, replica_ranks: typing.SupportsInt | typing.SupportsIndex, colocated: bool, costs: RefitCosts) -> float:
+def refit_bytes(weights: WeightSet, way: str, replica_ranks: typing.SupportsInt | typing.SupportsIndex, train_ranks: typing.SupportsInt | typing.SupportsIndex, rollout_ranks: typing.SupportsInt | typing.SupportsIndex) -> tuple[float, float]:
+    """
+    Bytes that the busiest rank sends, and that it receives.
+    """
+def refit_time_s(weights: WeightSet, train: Cluster, rollout: Cluster, way: str, replica_ranks: typing.SupportsInt | typing.SupportsIndex, costs: RefitCosts) -> float:
     """
     Seconds of new weights for all replicas.
     """
@@ -7835,6 +8072,10 @@ def trend_cache_bytes(active_parameters: typing.SupportsFloat | typing.SupportsI
 def variables() -> str:
     """
     Variables a relation may name.
+    """
+def weight_set(model: LayeredModel, precision: str) -> WeightSet:
+    """
+    What of a model is moved to every replica.
     """
 def weight_versions(stages: typing.SupportsInt | typing.SupportsIndex, stage: typing.SupportsInt | typing.SupportsIndex, *, double_buffered: bool = False) -> int:
     """
