@@ -196,7 +196,7 @@ class Fleet {
     served = {};
     served.retries = retries;
     if (retries >= options_.failures.max_retries) {
-      refuse(request, now, Refusal::lost);
+      refuse(request, now, NotServed::lost);
       return;
     }
     ++served.retries;
@@ -204,7 +204,7 @@ class Fleet {
     happenings_.push({now + options_.failures.retry_delay, Happening::retry, request});
   }
 
-  void refuse(std::size_t request, Seconds now, Refusal why) {
+  void refuse(std::size_t request, Seconds now, NotServed why) {
     Served& served = found_.served[request];
     served.refused = true;
     served.why = why;
@@ -220,7 +220,7 @@ class Fleet {
     double waiting = 0;
     for (const std::size_t i : online_) waiting += replicas_[i].requests_waiting();
     if (waiting <= options_.shedding->queue * static_cast<double>(online_.size())) return false;
-    refuse(request, now, Refusal::shed);
+    refuse(request, now, NotServed::shed);
     return true;
   }
 
@@ -246,7 +246,7 @@ class Fleet {
     if (in_order_) bring_in_order(Seconds{kInfinity});
     for (Replica& replica : replicas_) replica.advance(Seconds{kInfinity});
     const Seconds end = requests_.empty() ? Seconds{} : requests_.back().arrival;
-    for (const std::size_t request : stranded_) refuse(request, end, Refusal::lost);
+    for (const std::size_t request : stranded_) refuse(request, end, NotServed::lost);
   }
 
   bool working() const {

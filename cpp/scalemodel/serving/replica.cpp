@@ -217,7 +217,7 @@ void Replica::refuse_first() {
   const Prompt& first = waiting_.front();
   Served& served = served_[first.request];
   served.refused = true;
-  served.why = Refusal::too_long;
+  served.why = NotServed::too_long;
   served.finished = served.first_token = now_;
   backlog_ -= first.rest;
   waiting_.pop_front();

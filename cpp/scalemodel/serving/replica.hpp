@@ -32,10 +32,10 @@ struct Request {
 
 /// Why a request was not served: longer than the whole cache, turned away as it came, or lost with
 /// its replica as often as it may be tried.
-enum class Refusal : std::uint8_t { none, too_long, shed, lost };
+enum class NotServed : std::uint8_t { none, too_long, shed, lost };
 
 template <>
-struct EnumNames<Refusal> {
+struct EnumNames<NotServed> {
   static constexpr std::string_view what = "refusal";
   static constexpr std::array<std::string_view, 4> names{"", "too_long", "shed", "lost"};
 };
@@ -47,7 +47,7 @@ struct Served {
   Seconds finished;
   std::int32_t preemptions = 0;
   bool refused = false;
-  Refusal why = Refusal::none;
+  NotServed why = NotServed::none;
   std::uint8_t tier = 0;     ///< the deepest it loaded from; 0: none below the KV cache
   std::uint8_t retries = 0;  ///< after its replica failed
   double cached_tokens = 0;  ///< of its prompt, found in a cache when it started
