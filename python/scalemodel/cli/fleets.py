@@ -19,8 +19,8 @@ from scalemodel.cli.output import (
 from scalemodel.serving.limits import LIMITS, in_milliseconds, limits_of
 
 if TYPE_CHECKING:
-    from scalemodel.serving.fleet import ServedFleet
     from scalemodel.serving.plan import ServingPlan
+    from scalemodel.serving.served_fleet import ServedFleet
     from scalemodel.serving.traces import Trace
 
 

@@ -12,7 +12,7 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.safe_text import label_text
 from scalemodel.plot.canvas import from_zero, log_ticks, new_axis, style
 from scalemodel.search.pareto import numbers, table_of
-from scalemodel.serving.fleet import ServedFleet
+from scalemodel.serving.served_fleet import ServedFleet
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ from scalemodel._core import (
 from scalemodel.serving.basis import coverage
 from scalemodel.serving.batches import BatchServing, serve_batches
 from scalemodel.serving.comparison import ServingComparison, compare_serving
-from scalemodel.serving.fleet import ServedFleet, simulate_fleet
+from scalemodel.serving.fleet import simulate_fleet
 from scalemodel.serving.fleet_plan import FleetPlan, plan_fleet
 from scalemodel.serving.fleet_study import study_fleets
 from scalemodel.serving.launch import launch_command, launch_options
@@ -29,6 +29,7 @@ from scalemodel.serving.schedule import (
 )
 from scalemodel.serving.search import plan_serving, plan_split, serving_layouts
 from scalemodel.serving.serve import Serving, serve
+from scalemodel.serving.served_fleet import ServedFleet
 from scalemodel.serving.split import SplitServing, serve_split
 from scalemodel.serving.stream import RequestStream, ServedStream, request_stream
 from scalemodel.serving.task import Inference

@@ -13,16 +13,13 @@ import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.engines import DEFAULT_ENGINE
-from scalemodel.serving.fleet import (
-    FleetPart,
-    ServedFleet,
-    policy_of,
-    simulate_fleet,
-)
+from scalemodel.serving.fleet import simulate_fleet
+from scalemodel.serving.fleet_parts import FleetPart, policy_of
 from scalemodel.serving.limits import LIMITS, METRICS, limits_of, slack_of, warn_of_milliseconds
 from scalemodel.serving.plan import ServingPlan, ranks_of
 from scalemodel.serving.plans import layout_text
 from scalemodel.serving.serve import serve
+from scalemodel.serving.served_fleet import ServedFleet
 from scalemodel.serving.stream import RequestStream
 from scalemodel.serving.task import Inference
 

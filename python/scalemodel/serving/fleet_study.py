@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.serving.fleet import FleetPart, fleet_of, policy_of, simulate_fleet
+from scalemodel.serving.fleet import simulate_fleet
+from scalemodel.serving.fleet_parts import FleetPart, fleet_of, policy_of
 from scalemodel.serving.plans import layout_text
 from scalemodel.serving.stream import RequestStream
 

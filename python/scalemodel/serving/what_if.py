@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from scalemodel._core import Outage
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.serving.fleet import fleet_of, simulate_fleet
+from scalemodel.serving.fleet import simulate_fleet
+from scalemodel.serving.fleet_parts import fleet_of
 from scalemodel.serving.stream import RequestStream
 from scalemodel.serving.task import number_from_to
 from scalemodel.serving.traces import Trace

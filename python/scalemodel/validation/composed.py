@@ -19,7 +19,8 @@ from scalemodel.resolve.tasks import Precision, Training
 from scalemodel.validation.place import Place, cluster_of, place
 from scalemodel.validation.recomputation import recomputation
 from scalemodel.validation.rows import Row, SkippedRowError
-from scalemodel.validation.training import fill_batch, precisions, sharding_name
+from scalemodel.validation.sharding_text import sharding_name
+from scalemodel.validation.training import fill_batch, precisions
 
 if TYPE_CHECKING:
     import scalemodel._core as _core

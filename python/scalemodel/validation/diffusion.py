@@ -25,7 +25,7 @@ from scalemodel.resolve.stacks import eager_facts
 from scalemodel.resolve.tasks import Precision, Training
 from scalemodel.validation.place import Place, cluster_of, place
 from scalemodel.validation.rows import Row, SkippedRowError, Table, require_columns
-from scalemodel.validation.training import sharding_name
+from scalemodel.validation.sharding_text import sharding_name
 
 if TYPE_CHECKING:
     from typing import Literal

@@ -6,7 +6,6 @@ and everything derived from them are outside it, so they cannot change a predict
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from scalemodel.validation.architecture import architecture
 from scalemodel.validation.place import frozen, place
 from scalemodel.validation.recomputation import named_modules, recomputation, stated
 from scalemodel.validation.rows import Row, SkippedRowError, states
+from scalemodel.validation.sharding_text import shard_degree, sharding_name
 
 # fmt: off
 INPUT_COLUMNS = (
@@ -162,27 +162,6 @@ def _gradient_precision(row: Row) -> str:
     return {"pure": "bf16", "default": "fp32"}.get(mixed.group(1).lower() if mixed else "", "stack")
 
 
-def sharding_name(text: str) -> str:
-    """Sharding of replicas as the column prints it."""
-    if "hsdp" in text or "hybrid_shard" in text or "hybrid shard" in text:
-        return "hsdp"
-    if stage := re.search(r"(?:zero|stage)[-_ ]?([0123])", text):
-        return "ddp" if stage.group(1) == "0" else f"zero{stage.group(1)}"
-    if "shard_grad_op" in text:
-        return "zero2"
-    if "fsdp" in text or "fully shard" in text:
-        return "zero3"
-    return "zero1" if re.search(r"(dist(ributed)?|sharded)[-_ ]?opt", text) else "ddp"
-
-
-def _shard_degree(text: str) -> int:
-    """Ranks of one sharding group as printed (``FSDP (64)``, ``dcn_FSDP=16 ici_FSDP=8``); or 0."""
-    if alone := re.search(r"[fh]sdp\d?\s*\((\d+)\)", text):
-        return int(alone.group(1))
-    sizes = re.findall(r"(?:fsdp|hsdp|shard)\s*=\s*(\d+)", text)
-    return math.prod(int(size) for size in sizes) if sizes else 0
-
-
 def _sharding(row: Row, data_parallel: int, node: int, notes: list[str]) -> dict[str, Any]:
     """Sharding and the ranks that share one copy (0: all data-parallel ranks)."""
     text = row.text("sharding").lower()
@@ -190,7 +169,7 @@ def _sharding(row: Row, data_parallel: int, node: int, notes: list[str]) -> dict
         name = "zero1" if _is_megatron(row) else "zero3"
         notes.append(f"sharding {name} assumed")
         return {"sharding": name, "shard_degree": 0}
-    name, degree = sharding_name(text), _shard_degree(text)
+    name, degree = sharding_name(text), shard_degree(text)
     if name not in ("zero3", "hsdp"):
         return {"sharding": name, "shard_degree": 0}
     if name == "hsdp" and not degree:

@@ -16,7 +16,7 @@ import pytest
 import scalemodel as sm
 from reference.conversations import Named, conversations
 from scalemodel.serving import FleetPlan, RequestStream
-from scalemodel.serving.fleet import ROUTERS
+from scalemodel.serving.fleet_parts import ROUTERS
 from scalemodel.serving.limits import METRICS
 
 TASK = sm.Inference(input_tokens=800, output_tokens=150)
