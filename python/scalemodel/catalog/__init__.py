@@ -1,4 +1,4 @@
-"""The catalogue: accelerators, clusters, models, stacks, prices, workloads, each one TOML file.
+"""The catalogue: accelerators, clusters, models, stacks, storage, prices: each one TOML file.
 
 Names are resolved through entry names and aliases. Directories listed in the environment variable
 ``SCALEMODEL_CATALOG_PATH`` (separated like ``PATH``) hold further entries in the same folders and
@@ -41,6 +41,7 @@ KINDS = (
     "prices",
     "reference",
     "stacks",
+    "storage",
     "workloads",
 )
 _EMBEDDED = Path(__file__).parent

@@ -36,7 +36,7 @@ class OuterStepEstimate:
     >>> import scalemodel as sm
     >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"),
     ...                   sm.Training(global_batch=64, sequence=8192), sm.Strategy(tp=2, pp=2))
-    >>> met = sm.outer_steps(est, islands=4, inner_steps=100, bandwidth_bytes_per_s=5e9)
+    >>> met = sm.outer_steps(est, islands=4, inner_steps=100, bandwidth_bytes_per_s=1e10)
     >>> 0 < met.step_time_s / est.step_time_s - 1 < 0.01
     True
     """

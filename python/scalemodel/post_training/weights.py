@@ -41,7 +41,7 @@ def refit_time(
     """
     fixed = reference("refit")
     costs = _core.RefitCosts(
-        start_s=fixed.sub("start").number(framework),
+        start_s=reference("refit_start").number(framework),
         per_matrix_s=fixed.number("matrix"),
         per_load_s=fixed.number("load"),
     )

@@ -21,7 +21,7 @@ _LINKS = ("host", "fabric", "node")
 
 
 def _reader() -> Reader:
-    return Reader(catalog.load("reference", _TABLE), f"reference/{_TABLE}")
+    return Reader(catalog.load("storage", _TABLE), f"storage/{_TABLE}")
 
 
 def tier_setups() -> list[str]:
@@ -32,7 +32,7 @@ def tier_setups() -> list[str]:
     >>> "hicache" in tier_setups()
     True
     """
-    table = catalog.load("reference", _TABLE)
+    table = catalog.load("storage", _TABLE)
     return sorted(name for name, own in table.items() if isinstance(own, dict) and "tiers" in own)
 
 

@@ -47,10 +47,10 @@ TEST_CASE("requests outlive failures, or are lost as often as they were tried") 
         CHECK(served.finished >= run.traffic.requests[i].arrival);
         CHECK(served.retries <= retries);
         in_system += (served.finished - run.traffic.requests[i].arrival).base();
-        lost += served.why == Refusal::lost ? 1 : 0;
+        lost += served.why == NotServed::lost ? 1 : 0;
         retried += served.retries > 0 ? 1 : 0;
         finished += served.refused ? 0 : 1;
-        if (served.why == Refusal::lost) CHECK(served.retries == retries);
+        if (served.why == NotServed::lost) CHECK(served.retries == retries);
       }
       CHECK((lost > 0) == (retries == 0));
       CHECK((retried > 0) == (retries > 0));
@@ -134,7 +134,7 @@ TEST_CASE("only what may be shed is shed, and the queue keeps its length") {
   const FleetResult closed = run.on(one, 1);
   double shed = 0;
   for (std::size_t i = 0; i < priority.size(); ++i) {
-    if (closed.served[i].why != Refusal::shed) continue;
+    if (closed.served[i].why != NotServed::shed) continue;
     CHECK(priority[i] == 1);
     ++shed;
   }

@@ -20,7 +20,7 @@ StepTimes times_of(const DecoderShape& shape, const Adapters& with,
   return {make_decoder(shape), reference_cluster(8), engine, reference_kernels(), layout, 1};
 }
 
-StepWork decoded(double sequences) {
+StepWork decoded_with(double sequences) {
   StepWork work;
   work.sequences = sequences;
   work.context = 500;
@@ -75,7 +75,7 @@ TEST_CASE("without adapters a step is the same to the last bit, with any it take
     const StepTimes plain(make_decoder(shape), reference_cluster(8), reference_engine(),
                           reference_kernels(), {}, 1);
     for (const double sequences : {1.0, 7.0, 64.0, 1000.0}) {
-      const StepWork work = decoded(sequences);
+      const StepWork work = decoded_with(sequences);
       CHECK(none.total(work) == plain.total(work));
       Seconds last = plain.total(work);
       for (const int count : {1, 4, 64}) {
@@ -92,7 +92,7 @@ TEST_CASE("without adapters a step is the same to the last bit, with any it take
 
 TEST_CASE("the causes of a step with adapters still sum to its time") {
   const StepTimes times = times_of(experts_8x7b_shape(), adapters(32, 16, 8), {2, 1, 4, 2, 1});
-  StepWork work = decoded(100);
+  StepWork work = decoded_with(100);
   work.prompts = 2;
   work.prompt_tokens = work.prompt_keys = 1000;
   const StepTime t = times.of(work);

@@ -268,6 +268,24 @@ def test_reference_items_have_value_unit_and_source() -> None:
                 assert {"value", "unit", "source"} == item.keys(), f"{name}: {key}"
 
 
+def test_what_storage_does_has_a_source_and_numbers_a_unit() -> None:
+    entry = entries("storage")["cache_tiers"]
+    used = {
+        tier
+        for table in entry.values()
+        if isinstance(table, dict)
+        for tier in table.get("tiers", ())
+    }
+    assert used == set(entry["tier"])
+    for table in (*entry["tier"].values(), *entry["weights"].values(), entry["start_up"]):
+        for key, item in table.items():
+            if not isinstance(item, dict):
+                continue
+            assert str(item["source"]).strip(), key
+            if UNITS.fullmatch(str(item["value"])):
+                assert item["value"].split()[1].lstrip("KMGTimu") == item["unit"], key
+
+
 @pytest.mark.parametrize("name, kernel", [("fp8", "fp8"), ("fp4", "nvfp4")])
 def test_the_latency_of_narrow_steps_is_the_mean_of_timed_kernels(name: str, kernel: str) -> None:
     # Parts of data centres alone: the workstation's kernels of a format are not its 16-bit ones.
