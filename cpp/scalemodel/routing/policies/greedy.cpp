@@ -14,7 +14,7 @@ namespace {
 
 using Numbers = std::vector<std::int32_t>;
 
-constexpr std::int32_t kAhead = 16;  ///< flows between a fetch and its use
+constexpr std::int32_t kFlowsAhead = 16;  ///< flows between a fetch and its use
 
 /// Flows with a common node at one of their ends.
 struct Class {
@@ -48,9 +48,9 @@ class Classes {
     std::vector<char> done(from_.size(), 0);
     for (const Class& c : classes_) {
       for (std::int32_t i = c.begin; i < c.end; ++i) {
-        if (i + kAhead < c.end) {
-          __builtin_prefetch(&from_[members_[i + kAhead]]);
-          __builtin_prefetch(&to_[members_[i + kAhead]]);
+        if (i + kFlowsAhead < c.end) {
+          __builtin_prefetch(&from_[members_[i + kFlowsAhead]]);
+          __builtin_prefetch(&to_[members_[i + kFlowsAhead]]);
         }
         if (done[members_[i]] != 0) continue;
         poll_point();

@@ -8,7 +8,7 @@
 namespace scalemodel {
 namespace {
 
-constexpr std::int32_t kAhead = 8;  ///< users between a fetch and its use
+constexpr std::int32_t kUsersAhead = 8;  ///< users between a fetch and its use
 
 }  // namespace
 
@@ -160,12 +160,13 @@ void WaterFilling::fill(std::span<const double> capacity, const Incidence& uses,
     }
     // Users lie far apart where there are millions: what they hold is fetched ahead.
     const auto fetch = [&](std::int32_t i) {
-      if (i + 2 * kAhead < waiting) {
-        const std::int32_t far = waiting_[i + 2 * kAhead];
+      if (i + 2 * kUsersAhead < waiting) {
+        const std::int32_t far = waiting_[i + 2 * kUsersAhead];
         __builtin_prefetch(&uses.first[far]);
         __builtin_prefetch(&value[far], 1);
       }
-      if (i + kAhead < waiting) __builtin_prefetch(&uses.link[uses.first[waiting_[i + kAhead]]]);
+      if (i + kUsersAhead < waiting)
+        __builtin_prefetch(&uses.link[uses.first[waiting_[i + kUsersAhead]]]);
     };
     for (std::int32_t i = 0; i < waiting; ++i) {
       fetch(i);
