@@ -1,4 +1,4 @@
-"""How tables of runs print what replicas share out."""
+"""How tables of runs print what replicas shard."""
 
 from __future__ import annotations
 
