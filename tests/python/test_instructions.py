@@ -13,13 +13,13 @@ import pytest
 #: Of one strategy of GPT-3 175B on 1,024 accelerators, its share of the cost tables included, once
 #: the critical paths of the pipelines are known; more than half of them are too large, and a search
 #: asks no more of these. g++ 12 needs 1,280 where the processor has AVX2: about 0.14 us.
-MOST_INSTRUCTIONS = 1_350
+MOST_INSTRUCTIONS = 1_400
 ROWS = 200_000
 
 #: Of finding the critical paths of all these strategies' pipelines, once per process; g++ 12 needs
-#: 480 million, or 540 million where files are compiled together: a sixth of a second. A search with
+#: 480 million, or 580 million where files are compiled together: a sixth of a second. A search with
 #: bounds looks for those of few of them.
-MOST_INSTRUCTIONS_OF_PATHS = 570_000_000
+MOST_INSTRUCTIONS_OF_PATHS = 620_000_000
 
 SEARCH = """
 import sys
