@@ -31,8 +31,8 @@ inline constexpr double kNarrowKernels = 3;
 /// or w sum over different axes and want scales, hence casts, of their own: along rows 3 (read,
 /// write), along columns 5 (read twice), of which 6 are part of every narrow GEMM for x and dy.
 /// Backward GEMMs accumulate exactly, for which the kernel with row scales is so slow that cuBLAS
-/// runs instead and another kernel scales its result: 4 (pytorch/ao, float8/float8_linear.py,
-/// float8_ops.py and issue 2184; counted, not fitted).
+/// runs instead and another kernel scales its result: 4 (pytorch/ao, float8/float8_linear.py and
+/// float8_ops.py; pytorch/ao#2184; counted, not fitted).
 inline constexpr double kRowScaledInput = 2, kRowScaledResult = 4;
 inline constexpr double kRowScaledWeightForward = 3, kRowScaledWeightBackward = 5;
 
