@@ -7,16 +7,12 @@ or what is refused.
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import sys
-import types
 import warnings
 from typing import Any
 
 from answering import answer
-from pretending import have_transformer_engine
+from pretending import accelerators, have_transformer_engine, take_for_there
 
 warnings.simplefilter("ignore")
 #: Packages of kernels, data and recovery that a configuration is checked without.
@@ -26,54 +22,12 @@ TAKEN_FOR_THERE = (
 )
 
 
-class _Kind(type):
-    """A class that has every attribute."""
-
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Kind(name, (), {})
-
-
-class _Anything(types.ModuleType):
-    """A module that has every class."""
-
-    __path__: list[str] = []  # noqa: RUF012
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        made = _Kind(name, (), {})
-        setattr(self, name, made)
-        return made
-
-
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds what no other finder does."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if any(name == one or name.startswith(f"{one}.") for one in TAKEN_FOR_THERE):
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
-        return None
-
-    def create_module(self, spec: Any) -> types.ModuleType:
-        return _Anything(spec.name)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        """It is empty."""
-
-
 def _pretend(job: dict[str, Any]) -> None:
     """The accelerators of the job, and as many processes."""
-    import torch
     from megatron.bridge.training import config
     from megatron.bridge.utils import common_utils
 
-    major, minor = job["capability"]
-    device = types.SimpleNamespace(major=major, minor=minor, name=job["device"], total_memory=2**37)
-    torch.cuda.is_available = lambda: True
-    torch.cuda.get_device_capability = lambda *_: (major, minor)
-    torch.cuda.get_device_properties = lambda *_: device
+    accelerators(*job["capability"], job["device"])
     for module in (config, common_utils):
         module.get_world_size_safe = lambda: job["world"]
 
@@ -83,7 +37,7 @@ def _prepare() -> None:
     import megatron.core.transformer
     import megatron.training.arguments  # noqa: F401
 
-    sys.meta_path.append(_Finder())
+    take_for_there(TAKEN_FOR_THERE)
     from megatron.bridge.training import gpt_step, pretrain  # noqa: F401
 
     have_transformer_engine()

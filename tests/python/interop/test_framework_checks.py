@@ -19,7 +19,8 @@ from frameworks import draws, tools
 #: Module that must be there, and the program that asks it.
 CHECKS = {
     "megatron": ("megatron.training", "megatron_check.py"),
-    "megatron_bridge": ("megatron.bridge.training.config", "megatron_bridge_check.py"),
+    "megatron_bridge": ("megatron.bridge", "megatron_bridge_check.py"),
+    "nemo": ("nemo.lightning", "nemo_check.py"),
     "torchtitan": ("torchtitan.config.configs", "torchtitan_check.py"),
     "torchtitan 0.2": ("torchtitan.config.job_config", "torchtitan_check.py"),
     "deepspeed": ("deepspeed", "deepspeed_check.py"),
@@ -27,7 +28,8 @@ CHECKS = {
 }
 #: Strategies that a slow test draws: fewer where each command takes the framework's parser long.
 DRAWN = {
-    **{"megatron": 1000, "megatron_bridge": 1000, "torchtitan": 350, "torchtitan 0.2": 350},
+    **{"megatron": 1000, "megatron_bridge": 1000, "nemo": 1000},
+    **{"torchtitan": 350, "torchtitan 0.2": 350},
     **{"deepspeed": 1000, "accelerate": 1000},
 }
 
