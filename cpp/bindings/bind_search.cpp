@@ -35,7 +35,7 @@ void set_values(Space& space, const std::string& name, const py::sequence& liste
         values.push_back(convert(field, py::reinterpret_borrow<py::object>(item)));
       }
     };
-    ((I == index ? set(std::get<I>(RecordOf<Strategy>::fields), std::get<I>(space.values))
+    ((I == index ? set(field_at<I>(RecordOf<Strategy>::fields), std::get<I>(space.values))
                  : void()),
      ...);
   });

@@ -1,11 +1,12 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings/bind.hpp"
+#include "bindings/version.hpp"
 
 PYBIND11_MODULE(_core, m) {
   using namespace scalemodel::bindings;
   m.doc() = "The scalemodel engine. Private: use the functions and types of `scalemodel`.";
-  m.attr("__version__") = SCALEMODEL_VERSION;
+  m.attr("__version__") = version();
   bind_base(m);
   bind_hardware(m);
   bind_fabric(m);

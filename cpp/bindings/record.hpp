@@ -8,10 +8,11 @@
 
 #include <array>
 #include <cmath>
-#include <cstdio>
+#include <cstddef>
 #include <string>
-#include <tuple>
+#include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "bindings/casters.hpp"
 #include "scalemodel/base/error.hpp"
@@ -32,64 +33,26 @@ struct IsArray : std::false_type {};
 template <class E, std::size_t N>
 struct IsArray<std::array<E, N>> : std::true_type {};
 
-/// Whatever the caller passed for a field of type M; judged where the field's name is known.
-template <class M>
-struct Argument {
-  py::object value;
+std::string text_of(double number);
+std::string shown(const py::object& value);
+/// A record's or another class's name as signatures write it, with its module.
+std::string name_in_signature(const py::type& type);
+
+/// What messages say of a field, and the numbers that it takes.
+struct FieldText {
+  std::string_view name;
+  double low;
+  double high;
+  std::string_view meaning;
 };
 
-inline std::string text_of(double number) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%.12g", number);
-  return buffer;
-}
+[[noreturn]] void reject(const FieldText& field, const py::object& value, const std::string& legal);
+double checked_number(const FieldText& field, const py::object& value, const char* noun);
+[[noreturn]] void unknown_field(const std::string& key, std::string_view record);
 
-inline std::string shown(const py::object& value) {
-  std::string text = py::repr(value).cast<std::string>();
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text;
-}
-
-[[noreturn]] inline void reject_value(std::string_view name, const py::object& value,
-                                      const std::string& legal, std::string_view meaning) {
-  std::string message(name);
-  message.append("=").append(shown(value)).append(": must be ").append(legal);
-  message.append(" (").append(meaning).append(")");
-  throw MalformedQuestion(message);
-}
-
-template <class F>
-[[noreturn]] void reject(const F& field, const py::object& value, const std::string& legal) {
-  reject_value(field.name, value, legal, field.meaning);
-}
-
-inline double checked_number_in(std::string_view name, std::string_view meaning, double low,
-                                double high, const py::object& value, const char* noun) {
-  const auto refuse = [&] {
-    std::string legal(noun);
-    legal.append(" from ").append(text_of(low)).append(" to ").append(text_of(high));
-    reject_value(name, value, legal, meaning);
-  };
-  const bool numeric =
-      PyFloat_Check(value.ptr()) || PyIndex_Check(value.ptr()) || py::hasattr(value, "__float__");
-  if (PyBool_Check(value.ptr()) || PyUnicode_Check(value.ptr()) || !numeric) refuse();
-  const double number = PyFloat_AsDouble(value.ptr());
-  if (PyErr_Occurred() != nullptr) {
-    PyErr_Clear();
-    refuse();
-  }
-  if (!std::isfinite(number) || number < low || number > high) refuse();
-  return number;
-}
-
-template <class F>
-double checked_number(const F& field, const py::object& value, const char* noun) {
-  return checked_number_in(field.name, field.meaning, field.low, field.high, value, noun);
-}
-
-/// The member value of `field` that `value` stands for, or MalformedQuestion.
-template <class T, class M>
-M convert(const Field<T, M>& field, const py::object& value) {
+/// The value of type M that `value` stands for in this field, or MalformedQuestion.
+template <class M>
+M converted(const FieldText& field, const py::object& value) {
   if constexpr (std::is_same_v<M, OrDefault<OnOff>>) {
     if (value.is_none()) return {};
     if (PyBool_Check(value.ptr())) return value.ptr() == Py_True ? OnOff::on : OnOff::off;
@@ -129,223 +92,157 @@ M convert(const Field<T, M>& field, const py::object& value) {
     }
     std::size_t i = 0;
     for (const py::handle item : value) {
-      const Field<T, typename M::value_type> element{field.name, nullptr, field.low, field.high,
-                                                     field.meaning};
-      items[i++] = convert(element, py::reinterpret_borrow<py::object>(item));
+      items[i++] =
+          converted<typename M::value_type>(field, py::reinterpret_borrow<py::object>(item));
     }
     return items;
   }
 }
 
-/// A member as Python sees it; sequences as tuples, so that records stay hashable.
+template <class T, class M>
+M convert(const Field<T, M>& field, const py::object& value) {
+  return converted<M>({field.name, field.low, field.high, field.meaning}, value);
+}
+
+/// What the bindings do with members of one type. A table of functions rather than templates over
+/// records and fields: the same few serve a thousand fields, which compiled one by one were most
+/// of the time and the memory of a build.
+struct MemberType {
+  const char* kind;                     ///< as the rows of `fields()` say it
+  std::vector<std::string_view> names;  ///< of a choice
+  std::string (*as_argument)();         ///< its type in the signature of the constructor
+  std::string (*as_attribute)();        ///< its type as it is read
+  void (*assign)(const FieldText& field, const py::object& value, void* member);
+  py::object (*read)(const void* member);
+  bool (*equal)(const void* a, const void* b);
+};
+
 template <class M>
-py::object as_python(const M& member) {
-  py::object value = py::cast(member);
-  if (py::isinstance<py::list>(value)) return py::tuple(value);
-  return value;
+const char* kind_of() {
+  if constexpr (NamedEnum<M>) return "choice";
+  if constexpr (std::is_same_v<M, bool>) return "bool";
+  if constexpr (std::is_integral_v<M>) return "int";
+  if constexpr (std::is_same_v<M, double> || IsQuantity<M>::value) return "float";
+  if constexpr (std::is_same_v<M, std::string>) return "text";
+  return "record";
 }
 
-template <class T>
-py::dict to_dict(const T& record) {
-  py::dict dict;
-  for_each_field<T>([&](const auto& field) {
-    dict[py::str(field.name.data(), field.name.size())] = as_python(record.*(field.member));
-  });
-  return dict;
-}
-
-template <class T>
-py::tuple to_tuple(const T& record) {
-  return std::apply(
-      [&](const auto&... fields) { return py::make_tuple(as_python(record.*(fields.member))...); },
-      RecordOf<T>::fields);
-}
-
-inline void append_field(std::string& text, std::string_view name, const py::object& value) {
-  if (!text.empty()) text.append(", ");
-  text.append(name).append("=").append(py::repr(value).cast<std::string>());
-}
-
-/// `Name(field=value, ...)` with the fields that differ from their defaults.
-template <class T>
-std::string repr(const T& record) {
-  const T defaults{};
-  std::string text;
-  for_each_field<T>([&](const auto& field) {
-    if (record.*(field.member) == defaults.*(field.member)) return;
-    append_field(text, field.name, as_python(record.*(field.member)));
-  });
-  std::string whole(RecordOf<T>::name);
-  return whole.append("(").append(text).append(")");
-}
-
-[[noreturn]] inline void unknown_field(const std::string& key, std::string_view record) {
-  std::string message = key;
-  message.append(": ").append(record).append(" has no such field");
-  throw MalformedQuestion(message);
-}
-
-template <class T>
-T replaced(const T& record, const py::kwargs& changes) {
-  T copy = record;
-  for (const auto& [key, value] : changes) {
-    const auto name = key.template cast<std::string>();
-    bool known = false;
-    for_each_field<T>([&](const auto& field) {
-      if (name != field.name) return;
-      copy.*(field.member) = convert(field, py::reinterpret_borrow<py::object>(value));
-      known = true;
-    });
-    if (!known) unknown_field(name, RecordOf<T>::name);
+template <class M>
+std::string attribute_text() {
+  if constexpr (NamedEnum<M> || std::is_same_v<M, std::string>) {
+    return "str";
+  } else if constexpr (Record<M>) {
+    return name_in_signature(py::type::of<M>());
+  } else if constexpr (IsArray<M>::value) {
+    return "tuple";
+  } else {
+    return kind_of<M>();
   }
-  return copy;
 }
 
-/// Rows (name, kind, default, low, high, choices, meaning) of the field table.
-template <class T>
-py::list field_rows() {
-  const T defaults{};
-  py::list rows;
-  for_each_field<T>([&](const auto& field) {
-    using M = typename std::remove_cvref_t<decltype(field)>::Member;
-    const char* kind = "record";
-    py::list choices;
-    if constexpr (NamedEnum<M>) {
-      kind = "choice";
-      for (const std::string_view name : EnumNames<M>::names) {
-        choices.append(py::str(name.data(), name.size()));
-      }
-    } else if constexpr (std::is_same_v<M, bool>) {
-      kind = "bool";
-    } else if constexpr (std::is_integral_v<M>) {
-      kind = "int";
-    } else if constexpr (std::is_same_v<M, double> || IsQuantity<M>::value) {
-      kind = "float";
-    } else if constexpr (std::is_same_v<M, std::string>) {
-      kind = "text";
-    }
-    py::dict row;
-    row["name"] = py::str(field.name.data(), field.name.size());
-    row["kind"] = kind;
-    row["default"] = as_python(defaults.*(field.member));
-    row["low"] = field.low;
-    row["high"] = field.high;
-    row["choices"] = choices;
-    row["meaning"] = py::str(field.meaning.data(), field.meaning.size());
-    rows.append(row);
-  });
-  return rows;
+template <class M>
+std::string argument_text() {
+  if constexpr (std::is_same_v<M, OrDefault<OnOff>>) {
+    return "str | bool | None";
+  } else if constexpr (!IsArray<M>::value) {
+    return attribute_text<M>();
+  } else if constexpr (Record<typename M::value_type>) {
+    return "collections.abc.Sequence[" + attribute_text<typename M::value_type>() + "]";
+  } else {
+    return "collections.abc.Sequence[float]";
+  }
 }
 
-/// Any other call: the field that does not exist is named, with the one it may mean, in place of
-/// the whole signature. The docstring stays that of the fields.
-template <class T>
-void define_refusal(py::class_<T>& c) {
-  const auto signature = c.attr("__init__").attr("__doc__").template cast<std::string>();
-  py::options options;
-  options.disable_function_signatures();
-  c.def(py::init([](const py::args& positional, const py::kwargs& given) -> T {
-          const py::object refusal = py::module_::import("scalemodel.base.records").attr("refusal");
-          const auto text = refusal(py::type::of<T>(), positional, given);
-          throw MalformedQuestion(text.template cast<std::string>());
-        }),
-        signature.c_str());
+template <class M>
+const MemberType& member_type() {
+  static const MemberType type{kind_of<M>(),
+                               [] {
+                                 std::vector<std::string_view> names;
+                                 if constexpr (NamedEnum<M>) {
+                                   names.assign(EnumNames<M>::names.begin(),
+                                                EnumNames<M>::names.end());
+                                 }
+                                 return names;
+                               }(),
+                               &argument_text<M>,
+                               &attribute_text<M>,
+                               [](const FieldText& field, const py::object& value, void* member) {
+                                 *static_cast<M*>(member) = converted<M>(field, value);
+                               },
+                               [](const void* member) -> py::object {
+                                 py::object value = py::cast(M(*static_cast<const M*>(member)));
+                                 // Sequences as tuples, so that records stay hashable.
+                                 if constexpr (IsArray<M>::value) return py::tuple(value);
+                                 return value;
+                               },
+                               [](const void* a, const void* b) {
+                                 return *static_cast<const M*>(a) == *static_cast<const M*>(b);
+                               }};
+  return type;
 }
 
-template <class T, class... M>
-void define_init(py::class_<T>& c, const std::tuple<Field<T, M>...>& fields) {
-  const T defaults{};
-  std::apply(
-      [&](const Field<T, M>&... field) {
-        c.def(py::init([](const Argument<M>&... values) {
-                T record{};
-                const auto assign = [&](const auto&... f) {
-                  ((record.*(f.member) = convert(f, values.value)), ...);
-                };
-                std::apply(assign, RecordOf<T>::fields);
-                return record;
-              }),
-              py::kw_only(), py::arg_v(field.name.data(), as_python(defaults.*(field.member)))...);
+/// A field of a record as the bindings use it, whatever their types.
+struct FieldRow : FieldText {
+  std::ptrdiff_t offset;  ///< of the member in the record, bytes
+  const MemberType* type;
+
+  void* in(void* record) const { return static_cast<std::byte*>(record) + offset; }
+  const void* in(const void* record) const {
+    return static_cast<const std::byte*>(record) + offset;
+  }
+};
+
+/// A record as the bindings use it, whatever its type.
+struct RecordTable {
+  std::string_view name;
+  std::vector<FieldRow> fields;
+  const void* defaults;
+  void* (*inside)(py::handle object);  ///< the record that an object of this class holds
+  py::object (*copy)(const void* record);
+  void* (*make)();  ///< by new
+  void (*drop)(void* made);
+  bool (*equal)(const void* a, const void* b);
+};
+
+template <Record T>
+const RecordTable& table_of() {
+  static const T defaults{};
+  static const RecordTable table{
+      RecordOf<T>::name,
+      [] {
+        std::vector<FieldRow> rows;
+        for_each_field<T>([&]<class M>(const Field<T, M>& field) {
+          const auto offset = reinterpret_cast<const std::byte*>(&(defaults.*(field.member))) -
+                              reinterpret_cast<const std::byte*>(&defaults);
+          rows.push_back(
+              {{field.name, field.low, field.high, field.meaning}, offset, &member_type<M>()});
+        });
+        return rows;
+      }(),
+      &defaults,
+      [](py::handle object) -> void* { return &object.cast<T&>(); },
+      [](const void* record) -> py::object {
+        // Of a temporary: for one that Python holds it would be the same object, and no copy.
+        return py::cast(T(*static_cast<const T*>(record)));
       },
-      fields);
-  define_refusal(c);
+      []() -> void* { return new T{}; },
+      [](void* made) { delete static_cast<T*>(made); },
+      [](const void* a, const void* b) {
+        return *static_cast<const T*>(a) == *static_cast<const T*>(b);
+      }};
+  return table;
 }
+
+/// Defines on `c`, the class of this record, all that every record has.
+void define_record(py::object& c, const RecordTable& table);
 
 /// Binds a record. Its attributes are read-only; `replace` makes changed copies.
 template <Record T>
 py::class_<T> bind_record(py::module_& m, const char* meaning) {
   const std::string name(RecordOf<T>::name);
   py::class_<T> c(m, name.c_str(), meaning);
-  define_init(c, RecordOf<T>::fields);
-  for_each_field<T>([&](const auto& field) {
-    using M = typename std::remove_cvref_t<decltype(field)>::Member;
-    const auto member = field.member;
-    const auto get = [member](const T& record) {
-      if constexpr (IsArray<M>::value) {
-        return py::tuple(as_python(record.*member));
-      } else {
-        return record.*member;
-      }
-    };
-    c.def_property_readonly(field.name.data(), get, std::string(field.meaning).c_str());
-  });
-  c.def("__eq__", [](const T& a, const T& b) { return a == b; }, py::is_operator());
-  c.def("__hash__", [](const T& record) { return py::hash(to_tuple(record)); });
-  c.def("__repr__", &repr<T>);
-  c.def("replace", &replaced<T>, "A copy with the given fields changed.");
-  c.def("to_dict", &to_dict<T>, "Field names and values.");
-  c.def_static("fields", &field_rows<T>, "The field table: name, kind, default, range, meaning.");
-  c.def(py::pickle([](const T& record) { return to_tuple(record); },
-                   [](const py::tuple& state) {
-                     T record{};
-                     std::size_t i = 0;
-                     for_each_field<T>([&](const auto& field) {
-                       record.*(field.member) =
-                           convert(field, py::reinterpret_borrow<py::object>(state[i++]));
-                     });
-                     return record;
-                   }));
+  define_record(c, table_of<T>());
   return c;
 }
 
 }  // namespace scalemodel::bindings
-
-namespace pybind11::detail {
-
-template <class M>
-struct type_caster<scalemodel::bindings::Argument<M>> {
-  static constexpr auto type_name() {
-    if constexpr (std::is_same_v<M, scalemodel::OrDefault<scalemodel::OnOff>>) {
-      return const_name("str | bool | None");
-    } else if constexpr (scalemodel::NamedEnum<M>) {
-      return const_name("str");
-    } else if constexpr (std::is_same_v<M, bool>) {
-      return const_name("bool");
-    } else if constexpr (std::is_integral_v<M>) {
-      return const_name("int");
-    } else if constexpr (std::is_same_v<M, double> || scalemodel::bindings::IsQuantity<M>::value) {
-      return const_name("float");
-    } else if constexpr (std::is_same_v<M, std::string>) {
-      return const_name("str");
-    } else if constexpr (scalemodel::Record<M>) {
-      return make_caster<M>::name;
-    } else if constexpr (requires { requires scalemodel::Record<typename M::value_type>; }) {
-      return const_name("collections.abc.Sequence[") + make_caster<typename M::value_type>::name +
-             const_name("]");
-    } else {
-      return const_name("collections.abc.Sequence[float]");
-    }
-  }
-  PYBIND11_TYPE_CASTER(scalemodel::bindings::Argument<M>, type_name());
-
-  bool load(handle source, bool) {
-    value.value = reinterpret_borrow<object>(source);
-    return true;
-  }
-  static handle cast(const scalemodel::bindings::Argument<M>& argument, return_value_policy,
-                     handle) {
-    return argument.value.inc_ref();
-  }
-};
-
-}  // namespace pybind11::detail

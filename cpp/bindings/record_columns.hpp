@@ -40,7 +40,7 @@ typename Stored<M>::type stored(const M& member) {
 template <class Fields>
 struct PointersOf;
 template <class T, class... M>
-struct PointersOf<const std::tuple<Field<T, M>...>> {
+struct PointersOf<const FieldTable<Field<T, M>...>> {
   using type = std::tuple<typename Stored<M>::type*...>;
 };
 
@@ -65,7 +65,7 @@ class RecordColumns {
   }
   template <std::size_t I>
   void add_one(std::uint64_t rows, const std::optional<Names>& wanted, py::dict& into) {
-    const auto& field = std::get<I>(RecordOf<T>::fields);
+    const auto& field = field_at<I>(RecordOf<T>::fields);
     using M = typename std::remove_cvref_t<decltype(field)>::Member;
     const std::string name(field.name);
     if (wanted && std::find(wanted->begin(), wanted->end(), name) == wanted->end()) return;
@@ -87,7 +87,7 @@ class RecordColumns {
       if (column == nullptr) return;
       for (std::size_t i = 0; i < records.size(); ++i) column[at + i] = stored(records[i].*member);
     };
-    (write(std::get<I>(pointers_), std::get<I>(RecordOf<T>::fields).member), ...);
+    (write(std::get<I>(pointers_), field_at<I>(RecordOf<T>::fields).member), ...);
   }
 
   Pointers pointers_{};

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <limits>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "scalemodel/base/enum_names.hpp"
 #include "scalemodel/base/quantity.hpp"
@@ -54,7 +54,35 @@ constexpr Field<T, M> field(std::string_view name, M Base::* member, double low,
   return field(name, static_cast<M T::*>(member), low, high, meaning);
 }
 
-/// Specialise with `static constexpr std::string_view name` and `static constexpr std::tuple
+/// The fields of a record in their order, each of its own type. Not a std::tuple: to choose among
+/// the constructors of one with fifty members takes a compiler longer than all else in a header.
+template <std::size_t I, class F>
+struct FieldAt {
+  F field;
+};
+
+template <class Indices, class... F>
+struct FieldsInOrder;
+
+template <std::size_t... I, class... F>
+struct FieldsInOrder<std::index_sequence<I...>, F...> : FieldAt<I, F>... {
+  constexpr explicit FieldsInOrder(const F&... fields) : FieldAt<I, F>{fields}... {}
+
+  template <class Visit>
+  constexpr void for_each(Visit&& visit) const {
+    (visit(static_cast<const FieldAt<I, F>&>(*this).field), ...);
+  }
+};
+
+template <class... F>
+struct FieldTable : FieldsInOrder<std::index_sequence_for<F...>, F...> {
+  static constexpr std::size_t size = sizeof...(F);
+
+  constexpr explicit FieldTable(const F&... fields)
+      : FieldsInOrder<std::index_sequence_for<F...>, F...>(fields...) {}
+};
+
+/// Specialise with `static constexpr std::string_view name` and `static constexpr FieldTable
 /// fields`.
 template <class T>
 struct RecordOf;
@@ -64,7 +92,16 @@ concept Record = requires { RecordOf<T>::fields; };
 
 template <Record T, class Visit>
 constexpr void for_each_field(Visit&& visit) {
-  std::apply([&](const auto&... fields) { (visit(fields), ...); }, RecordOf<T>::fields);
+  RecordOf<T>::fields.for_each(visit);
+}
+
+template <Record T>
+inline constexpr std::size_t field_count = decltype(RecordOf<T>::fields)::size;
+
+/// The field of a table at this position.
+template <std::size_t I, class F>
+constexpr const F& field_at(const FieldAt<I, F>& at) {
+  return at.field;
 }
 
 template <class T, class M, class N>

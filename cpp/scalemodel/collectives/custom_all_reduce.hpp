@@ -26,7 +26,7 @@ template <>
 struct RecordOf<CustomAllReduce> {
   static constexpr std::string_view name = "CustomAllReduce";
   using T = CustomAllReduce;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("start1_s", &T::start1, 0, 1, "fixed time, one-shot"),
       field("per_rank1_s", &T::per_rank1, 0, 1, "time per rank, one-shot"),
       field("bandwidth_fraction1", &T::bandwidth_fraction1, 1e-4, 1, "of the link, one-shot"),

@@ -115,7 +115,7 @@ template <>
 struct RecordOf<LogGP> {
   static constexpr std::string_view name = "LogGP";
   using T = LogGP;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("latency_s", &T::latency, 0, 1, "L, from sender to receiver"),
       field("overhead_s", &T::overhead, 0, 1, "o, of a processor that sends or receives"),
       field("gap_s", &T::gap, 0, 1, "g, at least between two messages of a processor"),

@@ -71,7 +71,7 @@ template <>
 struct RecordOf<ChipProcess> {
   static constexpr std::string_view name = "ChipProcess";
   using T = ChipProcess;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("energy_kwh_per_cm2", &T::energy_kwh_per_cm2, 0, 1e3, "electricity of the fab"),
       field("gas_g_per_cm2", &T::gas_g_per_cm2, 0, 1e6, "gases let out"),
       field("material_g_per_cm2", &T::material_g_per_cm2, 0, 1e6, "wafers, chemicals"),
@@ -83,7 +83,7 @@ template <>
 struct RecordOf<ServerParts> {
   static constexpr std::string_view name = "ServerParts";
   using T = ServerParts;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("casing_kg", &T::casing_kg, 0, 1e6, "of the server"),
       field("assembly_kg", &T::assembly_kg, 0, 1e6, "of the server"),
       field("board_kg", &T::board_kg, 0, 1e6, "of the server"),

@@ -48,7 +48,7 @@ template <>
 struct RecordOf<SimulationPlan> {
   static constexpr std::string_view name = "SimulationPlan";
   using T = SimulationPlan;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("work_s", &T::work, 1e-3, 1e12, "productive time of the run"),
       field("interval_s", &T::interval, 1e-3, 1e12, "productive time between checkpoints"),
       field("spares", &T::spares, 0, 1'000'000, "nodes that stand ready"),

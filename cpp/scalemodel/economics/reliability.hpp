@@ -74,7 +74,7 @@ template <>
 struct RecordOf<FailingJob> {
   static constexpr std::string_view name = "FailingJob";
   using T = FailingJob;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("nodes", &T::nodes, 1e-3, 1e9, "of the job"),
       field("node_rate_per_s", &T::node_rate, 0, 1, "failures of one node"),
       field("other_rate_per_s", &T::other_rate, 0, 1, "interruptions that no node causes"),

@@ -58,7 +58,7 @@ template <>
 struct RecordOf<LossLaw> {
   static constexpr std::string_view name = "LossLaw";
   using T = LossLaw;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("irreducible", &T::irreducible, 0, 1e3, "loss of an endless run"),
       field("model_scale", &T::model_scale, 1e-9, 1e9, "of the term of the parameters"),
       field("model_exponent", &T::model_exponent, 1e-3, 10, "of the term of the parameters"),

@@ -78,7 +78,7 @@ struct RecordOf<Estimate> {
   /// Columns of which more is better; a search that ranks by another one looks for the least.
   static constexpr std::array<std::string_view, 3> maximised{"tokens_per_s", "mfu_fraction",
                                                              "hfu_fraction"};
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("verdict", &T::verdict, "ok, out_of_memory or illegal:<reason>"),
       field("step_time_s", &T::step_time, "one optimizer step"),
       field("compute_s", &T::compute, "kernels of the slowest stage, recomputation included"),

@@ -93,7 +93,7 @@ struct RecordOf<GroupEstimate> {
   /// Columns of which more is better; a search that ranks by another one looks for the least.
   static constexpr std::array<std::string_view, 3> maximised{"samples_per_s", "tokens_per_s",
                                                              "mfu_fraction"};
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("verdict", &T::verdict, "ok, out_of_memory or illegal:<reason>"),
       field("step_time_s", &T::step_time, "one step"),
       field("compute_s", &T::compute, "kernels, lookups included"),

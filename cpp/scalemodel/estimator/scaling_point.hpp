@@ -26,7 +26,7 @@ template <>
 struct RecordOf<ScalingPoint> {
   static constexpr std::string_view name = "ScalingPoint";
   using T = ScalingPoint;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("tokens_per_s_per_accelerator", &T::tokens_per_s_per_accelerator,
             "throughput of one accelerator"),
       field("full_attention_mfu_fraction", &T::full_attention_mfu_fraction,

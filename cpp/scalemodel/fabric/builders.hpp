@@ -106,7 +106,7 @@ template <>
 struct RecordOf<Cable> {
   static constexpr std::string_view name = "Cable";
   using T = Cable;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("bandwidth_bytes_per_s", &T::bandwidth, 0, 1e15, "one direction"),
       field("latency_s", &T::latency, 0, 1, "one traversal")};
 };
@@ -115,7 +115,7 @@ template <>
 struct RecordOf<LeafSpine> {
   static constexpr std::string_view name = "LeafSpine";
   using T = LeafSpine;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("leaves", &T::leaves, 1, 1e5, "leaf switches"),
       field("spines", &T::spines, 1, 1e5, "spine switches"),
       field("nics_per_leaf", &T::nics_per_leaf, 1, 1e5, "NICs under a leaf"),
@@ -128,7 +128,7 @@ template <>
 struct RecordOf<FatTree> {
   static constexpr std::string_view name = "FatTree";
   using T = FatTree;
-  static constexpr std::tuple fields{field("ports", &T::ports, 2, 256, "of a switch, even"),
+  static constexpr FieldTable fields{field("ports", &T::ports, 2, 256, "of a switch, even"),
                                      field("host", &T::host, "NIC to leaf"),
                                      field("fabric", &T::fabric, "between switches")};
 };
@@ -137,7 +137,7 @@ template <>
 struct RecordOf<Rails> {
   static constexpr std::string_view name = "Rails";
   using T = Rails;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("servers", &T::servers, 1, 1e6, "servers"),
       field("gpus", &T::gpus, 1, 1e4, "accelerators of a server"),
       field("servers_per_unit", &T::servers_per_unit, 1, 1e5, "servers that share leaves"),
@@ -151,7 +151,7 @@ template <>
 struct RecordOf<Dragonfly> {
   static constexpr std::string_view name = "Dragonfly";
   using T = Dragonfly;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("routers", &T::routers, 1, 1e3, "of a group"),
       field("nics", &T::nics, 1, 1e3, "of a router"),
       field("global_cables", &T::global_cables, 1, 1e3, "of a router"),
@@ -164,7 +164,7 @@ template <>
 struct RecordOf<Torus> {
   static constexpr std::string_view name = "Torus";
   using T = Torus;
-  static constexpr std::tuple fields{field("x", &T::x, 1, 1e4, "nodes along the first dimension"),
+  static constexpr FieldTable fields{field("x", &T::x, 1, 1e4, "nodes along the first dimension"),
                                      field("y", &T::y, 1, 1e4, "nodes along the second dimension"),
                                      field("z", &T::z, 1, 1e4, "nodes along the third dimension"),
                                      field("host", &T::host, "NIC to node"),

@@ -42,7 +42,7 @@ template <>
 struct RecordOf<Autoscaler> {
   static constexpr std::string_view name = "Autoscaler";
   using T = Autoscaler;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("signal", &T::signal, "what is looked at, of each replica"),
       field("target", &T::target, 1e-3, 1e9, "of the signal, per replica"),
       field("min_replicas", &T::min_replicas, 1, 1e5, "replicas that always run"),

@@ -23,7 +23,7 @@ template <>
 struct RecordOf<StartUp> {
   static constexpr std::string_view name = "StartUp";
   using T = StartUp;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("schedule_s", &T::schedule, 0, 1e6, "until its process runs"),
       field("read_bytes_per_s", &T::read, 1, 1e18, "of weights, by all ranks of a replica"),
       field("warm_up_s", &T::warm_up, 0, 1e6, "graphs, tuning, the first requests")};
@@ -50,7 +50,7 @@ template <>
 struct RecordOf<Failures> {
   static constexpr std::string_view name = "Failures";
   using T = Failures;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("mtbf_s", &T::mtbf, 0, 1e12, "mean time between failures of a replica; 0: none"),
       field("restart_s", &T::restart, 0, 1e9, "from the failure to the first request"),
       field("retry_delay_s", &T::retry_delay, 0, 1e6, "until a lost request is sent again"),
@@ -69,7 +69,7 @@ template <>
 struct RecordOf<Outage> {
   static constexpr std::string_view name = "Outage";
   using T = Outage;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("begin_s", &T::begin, 0, 1e9, "in the clock of the arrivals"),
       field("end_s", &T::end, 0, 1e12, "when restarts begin"),
       field("first", &T::first, 0, 1e5, "the first of the replicas that are down"),
@@ -90,7 +90,7 @@ template <>
 struct RecordOf<Shedding> {
   static constexpr std::string_view name = "Shedding";
   using T = Shedding;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("queue", &T::queue, 0, 1e9, "waiting requests of a replica, on average"),
       field("priority", &T::priority, -1e9, 1e9, "the least number that may be turned away")};
 };

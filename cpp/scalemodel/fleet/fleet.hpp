@@ -71,7 +71,7 @@ template <>
 struct RecordOf<RouterPolicy> {
   static constexpr std::string_view name = "RouterPolicy";
   using T = RouterPolicy;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("router", &T::router, "how a request finds its replica"),
       field("cache_threshold", &T::cache_threshold, 0, 1,
             "prefix_aware: share of a prompt above which the replica that holds it is chosen"),
@@ -131,7 +131,7 @@ template <>
 struct RecordOf<ReplicaTotals> {
   static constexpr std::string_view name = "ReplicaTotals";
   using T = ReplicaTotals;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("kind", &T::kind, "its place in the kinds of the fleet"),
       field("requests", &T::requests, "finished requests"),
       field("refused", &T::refused, "requests longer than the whole cache"),

@@ -133,7 +133,7 @@ template <>
 struct RecordOf<TileGemm> {
   static constexpr std::string_view name = "TileGemm";
   using T = TileGemm;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("launch_s", &T::launch, 0, 1, "fixed time of a call"),
       field("tau_cycles", &T::tau_cycles, 0, 1e6, "shortest 64-deep tile step, clocks"),
       field("burst_fraction", &T::burst_fraction, 0, 2, "fraction of peak, short kernels"),
@@ -158,7 +158,7 @@ template <>
 struct RecordOf<GemmKernels> {
   static constexpr std::string_view name = "GemmKernels";
   using T = GemmKernels;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("tiled", &T::tiled, "whether the tile form was fitted"),
       field("dense16", &T::dense16, "FP16 and BF16 constants"),
       field("fp8", &T::fp8, "FP8 constants"),
@@ -186,7 +186,7 @@ template <>
 struct RecordOf<AttentionKernels> {
   static constexpr std::string_view name = "AttentionKernels";
   using T = AttentionKernels;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("flash2_forward", &T::flash2_forward, 0, 2, "fraction of 16-bit peak"),
       field("flash2_backward", &T::flash2_backward, 0, 2, "fraction of 16-bit peak"),
       field("flash3_forward", &T::flash3_forward, 0, 2, "fraction of 16-bit peak"),
@@ -200,7 +200,7 @@ template <>
 struct RecordOf<ElementwiseKernels> {
   static constexpr std::string_view name = "ElementwiseKernels";
   using T = ElementwiseKernels;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("add_fraction", &T::add_fraction, 0, 2, "fraction of memory bandwidth"),
       field("norm_fraction", &T::norm_fraction, 0, 2, "fraction of memory bandwidth"),
       field("softmax_fraction", &T::softmax_fraction, 0, 2, "fraction of memory bandwidth"),
@@ -211,7 +211,7 @@ template <>
 struct RecordOf<ScanKernels> {
   static constexpr std::string_view name = "ScanKernels";
   using T = ScanKernels;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("compute_fraction", &T::compute_fraction, 1e-6, 2, "fraction of 16-bit peak"),
       field("memory_fraction", &T::memory_fraction, 1e-6, 2, "fraction of memory bandwidth"),
       field("step_s", &T::step, 0, 1, "one chunk after another of a sequence"),
@@ -224,7 +224,7 @@ template <>
 struct RecordOf<PowerPhases> {
   static constexpr std::string_view name = "PowerPhases";
   using T = PowerPhases;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("limit_w", &T::limit, 0, 1e6, "sustained power limit"),
       field("idle_w", &T::idle, 0, 1e6, "power of an idle accelerator"),
       field("compute_fraction", &T::compute_fraction, 0, 2, "of the limit, computing"),
@@ -235,7 +235,7 @@ template <>
 struct RecordOf<Accelerator> {
   static constexpr std::string_view name = "Accelerator";
   using T = Accelerator;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("peak_flop_per_s", &T::peak, 0, 1e20, "dense peak by precision; 0 = unsupported"),
       field("multiprocessors", &T::multiprocessors, 1, 1e5, "streaming multiprocessors"),
       field("clock_hz", &T::clock, 1e6, 1e11, "boost clock"),

@@ -97,7 +97,7 @@ template <>
 struct RecordOf<CollectiveFit> {
   static constexpr std::string_view name = "CollectiveFit";
   using T = CollectiveFit;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("start1_s", &T::start1, 0, 1, "fixed time, latency branch"),
       field("per_rank1_s", &T::per_rank1, 0, 1, "time per ring step, latency branch"),
       field("bandwidth_fraction1", &T::bandwidth_fraction1, 1e-4, 2, "of the link, latency branch"),
@@ -115,7 +115,7 @@ template <>
 struct RecordOf<InSwitchFit> {
   static constexpr std::string_view name = "InSwitchFit";
   using T = InSwitchFit;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("start_s", &T::start, 0, 1, "fixed time"),
       field("bandwidth_fraction", &T::bandwidth_fraction, 0, 1, "of the link; 0 = no reduction"),
       field("pipeline_fill_s", &T::pipeline_fill, 0, 1, "constant of the pipeline fill")};
@@ -125,7 +125,7 @@ template <>
 struct RecordOf<HostLevels> {
   static constexpr std::string_view name = "HostLevels";
   using T = HostLevels;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("switched", &T::switched, 0, 1e6, "accelerators below one switch; 0 = all"),
       field("beyond_switch_bytes_per_s", &T::beyond_switch, 0, 1e15,
             "of all that crosses between switches, one direction"),
@@ -138,7 +138,7 @@ template <>
 struct RecordOf<ScaleUp> {
   static constexpr std::string_view name = "ScaleUp";
   using T = ScaleUp;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("domain", &T::domain, 1, 1e6, "accelerators joined"),
       field("bandwidth_bytes_per_s", &T::bandwidth, 1e6, 1e15, "per accelerator, one direction"),
       field("all_reduce", &T::all_reduce, "constants of the operation"),
@@ -156,7 +156,7 @@ template <>
 struct RecordOf<Fabric> {
   static constexpr std::string_view name = "Fabric";
   using T = Fabric;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("bandwidth_bytes_per_s", &T::bandwidth, 1e5, 1e15, "per accelerator, one direction"),
       field("oversubscription", &T::oversubscription, 1, 1e4, "between pods"),
       field("pod", &T::pod, 0, 1e8, "accelerators at full bandwidth; 0 = all"),
@@ -177,7 +177,7 @@ template <>
 struct RecordOf<Cluster> {
   static constexpr std::string_view name = "Cluster";
   using T = Cluster;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("accelerator", &T::accelerator, "the accelerator"),
       field("accelerators", &T::accelerators, 1, 1e8, "in the job"),
       field("node_accelerators", &T::node_accelerators, 1, 1e4, "in a node"),

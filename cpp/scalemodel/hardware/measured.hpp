@@ -41,7 +41,7 @@ template <>
 struct RecordOf<MeasuredCurve> {
   static constexpr std::string_view name = "MeasuredCurve";
   using T = MeasuredCurve;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("op", &T::op, "collective that was timed"),
       field("ranks", &T::ranks, 0, 1e8, "of the group; 0 = no curve"),
       field("domains", &T::domains, 1, 1e8, "scale-up domains the group spanned"),

@@ -21,7 +21,7 @@ struct RecordOf<NetworkShares> {
   static constexpr std::string_view name = "NetworkShares";
   using T = NetworkShares;
   static constexpr double least = 1e-9;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("tp", &T::tp, least, 1, "of tensor-parallel groups"),
       field("cp", &T::cp, least, 1, "of context-parallel groups"),
       field("ep", &T::ep, least, 1, "of expert-parallel groups"),

@@ -111,7 +111,7 @@ struct RecordOf<DecoderShape> {
   static constexpr std::string_view name = "DecoderShape";
   using T = DecoderShape;
   static constexpr double kMany = 1e7;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("layers", &T::layers, 1, 10'000, "transformer layers"),
       field("hidden", &T::hidden, 1, kMany, "width of the residual stream"),
       field("vocab", &T::vocab, 1, 1e8, "rows of the token embedding"),

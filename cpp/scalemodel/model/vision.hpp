@@ -45,7 +45,7 @@ struct RecordOf<VisionShape> {
   static constexpr std::string_view name = "VisionShape";
   using T = VisionShape;
   static constexpr double kMany = 1e7;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("layers", &T::layers, 1, 10'000, "transformer layers"),
       field("hidden", &T::hidden, 1, kMany, "width of a patch"),
       field("heads", &T::heads, 1, 1e6, "attention heads"),

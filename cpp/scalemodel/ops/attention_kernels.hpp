@@ -138,7 +138,7 @@ template <>
 struct RecordOf<PrefillKernel> {
   static constexpr std::string_view name = "PrefillKernel";
   using T = PrefillKernel;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("launch_s", &T::launch, 0, 1, "fixed time of a call"),
       field("host_s", &T::host, 0, 1, "CPU overhead of a launch, hidden by the kernel"),
       field("flop_factor", &T::flop_factor, 0.1, 10, "work over that of a forward pass"),
@@ -174,7 +174,7 @@ template <>
 struct RecordOf<DecodeKernel> {
   static constexpr std::string_view name = "DecodeKernel";
   using T = DecodeKernel;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("launch_s", &T::launch, 0, 1, "fixed time of a call"),
       field("block_s", &T::block, 0, 1, "shortest time per 128 cached tokens at head size 128"),
       field("wave_s", &T::wave, 0, 1, "start of a tile on every multiprocessor"),

@@ -58,7 +58,7 @@ template <>
 struct RecordOf<DispatchKernel> {
   static constexpr std::string_view name = "DispatchKernel";
   using T = DispatchKernel;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("launch_s", &T::launch, 0, 1, "fixed time of a call"),
       field("doubling_s", &T::doubling, 0, 1, "per doubling of nodes or ranks"),
       field("choice_s", &T::choice, 0, 1, "per expert a token chooses"),

@@ -44,7 +44,7 @@ template <>
 struct RecordOf<StreamingKernel> {
   static constexpr std::string_view name = "StreamingKernel";
   using T = StreamingKernel;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("values_moved", &T::values_moved, 0, 100, "read and written per element"),
       field("launch_s", &T::launch, 0, 1, "fixed time of a call"),
       field("column_s", &T::column, 0, 1, "per column"),

@@ -46,7 +46,7 @@ template <>
 struct RecordOf<LookupKernel> {
   static constexpr std::string_view name = "LookupKernel";
   using T = LookupKernel;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("launch_s", &T::launch, 0, 1, "fixed time of a call"),
       field("memory_fraction", &T::memory_fraction, 1e-3, 2, "of memory bandwidth")};
 };

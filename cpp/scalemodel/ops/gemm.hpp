@@ -35,7 +35,7 @@ template <>
 struct RecordOf<GemmFormat> {
   static constexpr std::string_view name = "GemmFormat";
   using T = GemmFormat;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("activation_bytes", &T::activation_bytes, 0.01, 16, "per element of A"),
       field("weight_bytes", &T::weight_bytes, 0.01, 16, "per element of B"),
       field("peak_flop_per_s", &T::peak, 1, 1e20, "dense peak of the multiplying units"),

@@ -89,7 +89,7 @@ template <>
 struct RecordOf<GroupedGemmKernel> {
   static constexpr std::string_view name = "GroupedGemmKernel";
   using T = GroupedGemmKernel;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("math", &T::math, "format of the tensor-core instructions"),
       field("weight_bytes", &T::weight_bytes, 0.1, 16, "bytes per weight, scales included"),
       field("launch_s", &T::launch, 0, 1, "fixed time of a call"),

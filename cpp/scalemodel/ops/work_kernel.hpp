@@ -56,7 +56,7 @@ template <>
 struct RecordOf<WorkKernel> {
   static constexpr std::string_view name = "WorkKernel";
   using T = WorkKernel;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("launch_s", &T::launch, 0, 10, "fixed time of a call"),
       field("step_s", &T::step, 0, 10, "one step of a chain"),
       field("piece_s", &T::piece, 0, 10, "one piece of other work"),

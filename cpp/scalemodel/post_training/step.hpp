@@ -76,7 +76,7 @@ template <>
 struct RecordOf<DynamicSampling> {
   static constexpr std::string_view name = "DynamicSampling";
   using T = DynamicSampling;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("accepted_fraction", &T::accepted_fraction, 1e-3, 1,
             "of prompts, whose answers differ in reward"),
       field("oversampling", &T::oversampling, 1, 1e3, "prompts of a round over those of a step")};
@@ -86,7 +86,7 @@ template <>
 struct RecordOf<RlPasses> {
   static constexpr std::string_view name = "RlPasses";
   using T = RlPasses;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("round_s", &T::round, 0, 1e12, "of generation, until the last answer"),
       field("sustained_s", &T::sustained, 0, 1e12, "of generation by replicas as full as can be"),
       field("partial", &T::partial, "generation goes on over updates of the weights"),
@@ -112,7 +112,7 @@ template <>
 struct RecordOf<RlPhases> {
   static constexpr std::string_view name = "RlPhases";
   using T = RlPhases;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("rollout_s", &T::rollout, 0, 1e12, "generation"),
       field("collect_s", &T::collect, 0, 1e12, "streamed answers gathered by those that train"),
       field("reward_s", &T::reward, 0, 1e12, "scores of a reward model"),

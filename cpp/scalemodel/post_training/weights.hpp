@@ -76,7 +76,7 @@ template <>
 struct RecordOf<WeightSet> {
   static constexpr std::string_view name = "WeightSet";
   using T = WeightSet;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("parameters", &T::parameters, 1, 1e15, "parameters of the model"),
       field("routed", &T::routed, 0, 1e15, "of them, parameters of routed experts"),
       field("matrices", &T::matrices, 1, 1e9, "matrices of layers and experts"),
@@ -87,7 +87,7 @@ template <>
 struct RecordOf<RefitCosts> {
   static constexpr std::string_view name = "RefitCosts";
   using T = RefitCosts;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("start_s", &T::start, 0, 1e3, "planning and metadata"),
       field("per_matrix_s", &T::per_matrix, 0, 1, "fixed time of a message"),
       field("per_load_s", &T::per_load, 0, 1, "of a whole matrix that the engine's loader places")};
@@ -97,7 +97,7 @@ template <>
 struct RecordOf<SwitchCosts> {
   static constexpr std::string_view name = "SwitchCosts";
   using T = SwitchCosts;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("per_parameter_bytes", &T::per_parameter, 0, 1e3,
             "states and gradients that leave the accelerator"),
       field("wake_s", &T::wake, 0, 1e3, "waking the engine and its cache")};

@@ -92,7 +92,7 @@ template <>
 struct RecordOf<ClockPower> {
   static constexpr std::string_view name = "ClockPower";
   using T = ClockPower;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("static_fraction", &T::static_fraction, 0, 1, "of the limit, drawn at any clock"),
       field("exponent", &T::exponent, 1, 4, "of the clock in the rest"),
       field("least_clock", &T::least_clock, 0.1, 1, "lowest clock, of the highest")};
@@ -102,7 +102,7 @@ template <>
 struct RecordOf<StepPhases> {
   static constexpr std::string_view name = "StepPhases";
   using T = StepPhases;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("compute_s", &T::compute, 0, 1e9, "kernels that the clock limits"),
       field("memory_bound_s", &T::memory_bound, 0, 1e9, "kernels that the memory limits"),
       field("exposed_s", &T::exposed, 0, 1e9, "waiting inside collectives"),
@@ -113,7 +113,7 @@ template <>
 struct RecordOf<CappedStep> {
   static constexpr std::string_view name = "CappedStep";
   using T = CappedStep;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("phases", &T::phases, "of the longer step"),
       field("time_s", &T::time, 0, 1e9, "sum of the phases"),
       field("power_w", &T::power, 0, 1e6, "mean of one accelerator"),

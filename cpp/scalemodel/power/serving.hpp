@@ -103,7 +103,7 @@ template <>
 struct RecordOf<ServingPower> {
   static constexpr std::string_view name = "ServingPower";
   using T = ServingPower;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("floor_fraction", &T::floor_fraction, 0, 1,
             "share of the power limit, waiting for the CPU"),
       field("busy_fraction", &T::busy_fraction, 0, 2, "added while kernels run"),
@@ -117,7 +117,7 @@ template <>
 struct RecordOf<DecodeLoad> {
   static constexpr std::string_view name = "DecodeLoad";
   using T = DecodeLoad;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("parameters", &T::parameters, 1, 1e16, "of the model"),
       field("active_parameters", &T::active_parameters, 1, 1e16, "read for one token"),
       field("weight_bytes", &T::weight_bytes, 0.1, 8, "per parameter"),

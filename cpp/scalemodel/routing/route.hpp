@@ -50,7 +50,7 @@ template <>
 struct RecordOf<RouteOptions> {
   static constexpr std::string_view name = "RouteOptions";
   using T = RouteOptions;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("policy", &T::policy, "how paths are chosen"),
       field("model", &T::model, "rate model that searches improve"),
       field("parts", &T::parts, 1, 1024, "parts of a flow, subflow_ecmp"),

@@ -29,7 +29,7 @@ template <>
 struct RecordOf<OuterSteps> {
   static constexpr std::string_view name = "OuterSteps";
   using T = OuterSteps;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("islands", &T::islands, 1, 1e6, "that train apart"),
       field("inner_steps", &T::inner_steps, 1, 1e9, "of an island between two meetings"),
       field("fragments", &T::fragments, 1, 1e5, "of the parameters, that take turns"),

@@ -12,13 +12,12 @@ namespace {
 constexpr std::uint64_t kRows = 512;
 
 /// Numeric fields of GroupEstimate: all but the verdict.
-constexpr std::size_t kGroupFields =
-    std::tuple_size_v<decltype(RecordOf<GroupEstimate>::fields)> - 1;
+constexpr std::size_t kGroupFields = field_count<GroupEstimate> - 1;
 
 template <std::size_t... I>
 std::array<GroupColumn, kGroupFields> make_group_columns(std::index_sequence<I...> /*fields*/) {
   std::array<GroupColumn, kGroupFields> all{
-      GroupColumn{std::get<I + 1>(RecordOf<GroupEstimate>::fields).name,
+      GroupColumn{field_at<I + 1>(RecordOf<GroupEstimate>::fields).name,
                   &field_number<GroupEstimate, I + 1>}...};
   constexpr std::array<std::string_view, 6> kPositive{
       "step_time_s", "samples_per_s", "tokens_per_s", "memory_bytes", "energy_j", "cost_usd"};

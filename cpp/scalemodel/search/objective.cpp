@@ -7,7 +7,7 @@ namespace scalemodel {
 namespace {
 
 /// Numeric fields of Estimate: all but the verdict.
-constexpr std::size_t kFields = std::tuple_size_v<decltype(RecordOf<Estimate>::fields)> - 1;
+constexpr std::size_t kFields = field_count<Estimate> - 1;
 constexpr std::size_t kColumns = kFields + 2;
 
 double tokens(const Estimate& e) { return e.tokens_per_s * e.step_time.base(); }
@@ -20,7 +20,7 @@ template <std::size_t... I>
 std::array<Column, kColumns> make_columns(std::index_sequence<I...> /*fields*/) {
   // Field 0 is the verdict.
   std::array<Column, kColumns> all{
-      Column{std::get<I + 1>(RecordOf<Estimate>::fields).name, &field_number<Estimate, I + 1>}...,
+      Column{field_at<I + 1>(RecordOf<Estimate>::fields).name, &field_number<Estimate, I + 1>}...,
       Column{"tokens_per_j", [](const Estimate& e) { return tokens(e) / e.energy.base(); }},
       Column{"usd_per_token", [](const Estimate& e) { return e.cost.base() / tokens(e); }}};
   for (Column& column : all) {

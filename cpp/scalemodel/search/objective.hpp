@@ -43,7 +43,7 @@ double number_of(const M& member) {
 /// Field number I of a record as a plain number.
 template <class E, std::size_t I>
 double field_number(const E& estimate) {
-  return number_of(estimate.*(std::get<I>(RecordOf<E>::fields).member));
+  return number_of(estimate.*(field_at<I>(RecordOf<E>::fields).member));
 }
 
 /// Every column: the numeric fields of Estimate in their order, then

@@ -215,7 +215,7 @@ void expand_others(std::vector<Strategy>& rows, const Space& space, const Signat
                    std::index_sequence<I...> /*others*/) {
   const auto grow = [&]<std::size_t index>() {
     if constexpr ((done & bit(index)) == 0) {
-      expand<std::get<index>(RecordOf<Strategy>::fields).member>(rows, space, at);
+      expand<field_at<index>(RecordOf<Strategy>::fields).member>(rows, space, at);
     }
   };
   (grow.template operator()<I>(), ...);
@@ -273,7 +273,7 @@ constexpr std::uint32_t kExpandedFields =
     bit_of<&Strategy::split_p2p>() | bit_of<&Strategy::overlap_tp>() |
     bit_of<&Strategy::recompute>() | bit_of<&Strategy::recompute_layers>();
 
-constexpr std::size_t kStrategyFields = std::tuple_size_v<decltype(RecordOf<Strategy>::fields)>;
+constexpr std::size_t kStrategyFields = field_count<Strategy>;
 static_assert(kStrategyFields <= 32, "masks of fields have 32 bits");
 
 void add_freedom(Freedom& freedom, const Strategy& s) {

@@ -44,7 +44,7 @@ Strategy first_options(const Space& space) {
     if (!listed.empty()) s.*(field.member) = listed.front();
   };
   [&]<std::size_t... I>(std::index_sequence<I...>) {
-    (set(std::get<I>(fields), std::get<I>(space.values)), ...);
+    (set(field_at<I>(fields), std::get<I>(space.values)), ...);
   }(std::make_index_sequence<std::tuple_size_v<Space::Values>>());
   return s;
 }

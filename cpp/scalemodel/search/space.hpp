@@ -30,7 +30,7 @@ struct Exclusion {
 template <class Fields>
 struct ValuesOf;
 template <class... M>
-struct ValuesOf<const std::tuple<Field<Strategy, M>...>> {
+struct ValuesOf<const FieldTable<Field<Strategy, M>...>> {
   using type = std::tuple<std::vector<M>...>;
 };
 

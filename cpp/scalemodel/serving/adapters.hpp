@@ -31,7 +31,7 @@ template <>
 struct RecordOf<Adapters> {
   static constexpr std::string_view name = "Adapters";
   using T = Adapters;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("adapters", &T::count, 0, 1e6, "distinct adapters that requests name; 0: none"),
       field("adapter_rank", &T::rank, 1, 4096, "rank that the engine is started for"),
       field("adapter_targets", &T::targets, "matrices with adapters"),

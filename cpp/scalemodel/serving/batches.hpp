@@ -24,7 +24,7 @@ template <>
 struct RecordOf<BatchPass> {
   static constexpr std::string_view name = "BatchPass";
   using T = BatchPass;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("alone_s", &T::alone, 1e-9, 1e6, "time of the smallest pass"),
       field("more_s", &T::more, 0, 1e6, "time that every further request adds"),
       field("padded", &T::padded, 1, 1e9, "requests of the smallest pass"),
@@ -46,7 +46,7 @@ template <>
 struct RecordOf<BatchState> {
   static constexpr std::string_view name = "BatchState";
   using T = BatchState;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("batch", &T::batch, "requests of a pass, mean"),
       field("pass_s", &T::pass, "time of a pass"),
       field("latency_s", &T::latency,

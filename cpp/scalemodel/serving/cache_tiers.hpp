@@ -50,7 +50,7 @@ template <>
 struct RecordOf<CacheTier> {
   static constexpr std::string_view name = "CacheTier";
   using T = CacheTier;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("capacity_bytes", &T::capacity, 0, 1e21, "of the tier"),
       field("read_bytes_per_s", &T::read, 1, 1e18,
             "to all ranks of a replica; of all replicas where shared"),
@@ -79,7 +79,7 @@ template <>
 struct RecordOf<TierTotals> {
   static constexpr std::string_view name = "TierTotals";
   using T = TierTotals;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("hits", &T::hits, "requests that loaded from it"),
       field("hit_tokens", &T::hit_tokens, "prompt tokens they loaded"),
       field("read_bytes", &T::read, "loaded"),

@@ -40,7 +40,7 @@ template <>
 struct RecordOf<CacheCapacity> {
   static constexpr std::string_view name = "CacheCapacity";
   using T = CacheCapacity;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("memory_weights_bytes", &T::weights, "weights of the fullest rank"),
       field("memory_activations_bytes", &T::activations, "activations of the largest step"),
       field("memory_reserve_bytes", &T::reserve, "driver context, CUDA graphs, workspaces"),

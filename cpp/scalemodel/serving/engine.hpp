@@ -99,7 +99,7 @@ template <>
 struct RecordOf<Engine> {
   static constexpr std::string_view name = "Engine";
   using T = Engine;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("kernel_efficiency", &T::kernel_efficiency, 0.3, 1.5,
             "kernels in a tight loop over the same inside a step"),
       field("collective_wait_s", &T::collective_wait, 0, 2e-4,
@@ -145,7 +145,7 @@ template <>
 struct RecordOf<ServingKernels> {
   static constexpr std::string_view name = "ServingKernels";
   using T = ServingKernels;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("tiled", &T::tiled, "linear layers have constants of their own"),
       field("linear", &T::linear, "constants of linear layers"),
       field("linear_gemm", &T::linear_gemm, "tile shapes those refer to"),

@@ -34,7 +34,7 @@ template <>
 struct RecordOf<ServingLayout> {
   static constexpr std::string_view name = "ServingLayout";
   using T = ServingLayout;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("tp", &T::tp, 1, 65535, "ranks that split every layer"),
       field("pp", &T::pp, 1, 65535, "pipeline stages"),
       field("ep", &T::ep, 1, 65535, "ranks over which the experts are sharded"),

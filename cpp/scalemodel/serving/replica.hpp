@@ -70,7 +70,7 @@ template <>
 struct RecordOf<StreamTotals> {
   static constexpr std::string_view name = "StreamTotals";
   using T = StreamTotals;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("steps", &T::steps, "steps of all instances"),
       field("running_s", &T::running_s, "integral of running sequences over time"),
       field("in_system_s", &T::in_system_s, "integral of requests between arrival and end"),

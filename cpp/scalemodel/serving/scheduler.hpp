@@ -39,7 +39,7 @@ template <>
 struct RecordOf<SchedulerLimits> {
   static constexpr std::string_view name = "SchedulerLimits";
   using T = SchedulerLimits;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("blocks", &T::blocks, 1, 1e8, "KV cache blocks that requests may use"),
       field("block_tokens", &T::block_tokens, 1, 1e5, "tokens of a KV cache block"),
       field("max_batched_tokens", &T::max_batched_tokens, 1, 1e7, "tokens of a step, at most"),

@@ -65,7 +65,7 @@ template <>
 struct RecordOf<PrefixTimes> {
   static constexpr std::string_view name = "PrefixTimes";
   using T = PrefixTimes;
-  static constexpr std::tuple fields{field("load_s", &T::load, "from an idle tier"),
+  static constexpr FieldTable fields{field("load_s", &T::load, "from an idle tier"),
                                      field("compute_s", &T::compute, "of the prefix instead"),
                                      field("exposed_s", &T::exposed, "of the load")};
 };

@@ -30,7 +30,7 @@ template <>
 struct RecordOf<RequestMix> {
   static constexpr std::string_view name = "RequestMix";
   using T = RequestMix;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("input_tokens", &T::input, 1, 1e8, "tokens of a prompt"),
       field("output_tokens", &T::output, 1, 1e8, "output tokens of a request"),
       field("prefix_hit_fraction", &T::prefix_hit_fraction, 0, 0.999,
@@ -81,7 +81,7 @@ template <>
 struct RecordOf<SteadyState> {
   static constexpr std::string_view name = "SteadyState";
   using T = SteadyState;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("concurrency", &T::concurrency, "sequences running"),
       field("requests_per_s", &T::requests_per_s, "requests finished per second"),
       field("step_time_s", &T::step, "time of a step, mean"),

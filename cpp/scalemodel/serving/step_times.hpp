@@ -59,7 +59,7 @@ template <>
 struct RecordOf<StepTime> {
   static constexpr std::string_view name = "StepTime";
   using T = StepTime;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("linear_s", &T::linear, "GEMMs of dense layers"),
       field("experts_s", &T::experts, "expert layers"),
       field("prefill_attention_s", &T::prefill_attention, "prefill attention"),

@@ -163,7 +163,7 @@ template <>
 struct RecordOf<Ablation> {
   static constexpr std::string_view name = "Ablation";
   using T = Ablation;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("gemm_fraction", &T::gemm_fraction, 0, 1, "constant fraction of peak; 0 = by shape"),
       field("memory_fraction", &T::memory_fraction, 0, 1,
             "constant fraction of memory bandwidth; 0 = by kernel"),

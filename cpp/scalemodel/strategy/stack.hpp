@@ -146,7 +146,7 @@ template <>
 struct RecordOf<Stack> {
   static constexpr std::string_view name = "Stack";
   using T = Stack;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field<T>("gemm_efficiency", &T::gemm_efficiency, 0.1, 1.5,
                "speed of GEMMs in a step over the same in a tight loop"),
       field<T>("memory_efficiency", &T::memory_efficiency, 0.1, 1.5,

@@ -117,7 +117,7 @@ template <>
 struct RecordOf<Strategy> {
   static constexpr std::string_view name = "Strategy";
   using T = Strategy;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("tp", &T::tp, 1, 65535, "tensor-parallel degree"),
       field("cp", &T::cp, 1, 65535, "context-parallel degree"),
       field("pp", &T::pp, 1, 65535, "pipeline stages"),

@@ -96,7 +96,7 @@ template <>
 struct RecordOf<Task> {
   static constexpr std::string_view name = "Task";
   using T = Task;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("global_batch", &T::global_batch, 1, 1e9, "sequences per optimizer step"),
       field("sequence", &T::sequence, 1, 1e8, "tokens per sequence"),
       field("batch_is_limit", &T::batch_is_limit,

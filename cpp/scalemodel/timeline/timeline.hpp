@@ -37,7 +37,7 @@ template <>
 struct RecordOf<TimelineOptions> {
   static constexpr std::string_view name = "TimelineOptions";
   using T = TimelineOptions;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("priority", &T::priority, "order of gradient traffic"),
       field("slices", &T::slices, 1, 1024, "buckets of gradients and parameters per layer"),
       field("gradient_compression", &T::gradient_compression, 1e-4, 1,

@@ -30,7 +30,7 @@ template <>
 struct RecordOf<RingJob> {
   static constexpr std::string_view name = "RingJob";
   using T = RingJob;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("parameters", &T::parameters, 1, 1e18, "of the model"),
       field("tokens", &T::tokens, 0, 1e18, "that scale the computation between all-reduces"),
       field("copy", &T::copy, 1, 1e6, "NICs of a copy of the model"),

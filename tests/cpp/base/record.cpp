@@ -27,17 +27,14 @@ constexpr bool takes(std::index_sequence<I...>) {
   return requires { T{(static_cast<void>(I), Anything{})...}; };
 }
 
-template <class T, std::size_t Count = 128>
+template <class T, std::size_t Count = 0>
 constexpr std::size_t member_count() {
-  if constexpr (Count == 0 || takes<T>(std::make_index_sequence<Count>{})) {
-    return Count;
+  if constexpr (takes<T>(std::make_index_sequence<Count + 1>{})) {
+    return member_count<T, Count + 1>();
   } else {
-    return member_count<T, Count - 1>();
+    return Count;
   }
 }
-
-template <class T>
-constexpr std::size_t field_count = std::tuple_size_v<decltype(RecordOf<T>::fields)>;
 
 /// Whether two entries of a field table name the same member.
 template <class T, class A, class B>

@@ -39,7 +39,7 @@ template <>
 struct RecordOf<Controller> {
   static constexpr std::string_view name = "Controller";
   using T = Controller;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("period_s", &T::period, 0, 1e12, "between runs; 0 = paths are chosen once"),
       field("delay_s", &T::delay, 0, 1e12, "from seeing the demands to new paths"),
       field("forecast", &T::forecast, "which jobs a run routes")};

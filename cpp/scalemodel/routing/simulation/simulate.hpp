@@ -27,7 +27,7 @@ template <>
 struct RecordOf<JobSchedule> {
   static constexpr std::string_view name = "JobSchedule";
   using T = JobSchedule;
-  static constexpr std::tuple fields{
+  static constexpr FieldTable fields{
       field("steps", &T::steps, 1, 1e9, "of a collective"),
       field("epochs", &T::epochs, 1, 1e9, "collectives"),
       field("start_s", &T::start, 0, 1e12, "of the first collective"),
