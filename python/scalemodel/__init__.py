@@ -5,7 +5,10 @@ The verbs by question, each with an example in its own help:
 How long does a step take, does it fit, and where does the time go?
     `estimate`, `diagnose`, `compare`, `explore`, `estimate_mixed`, `outer_steps`
 Which strategy is best, and why?
-    `search`, `sweep`, `pareto`, `explain_choice`, `report`, `search_mixed`
+    `search`, `sweep`, `sweep_chunks`, `pareto`, `explain_choice`, `plan_recompute`, `report`,
+    `search_mixed`
+How long does a step of reinforcement learning take, and what does it wait for?
+    `estimate_rl`, `search_rl`
 Which cluster should be bought, and where do more accelerators stop paying?
     `codesign`, `scaling`, `compare_clusters`, `training_run`, `plan_training`, `reliability`,
     `power_caps`, `compute_optimal`
@@ -13,7 +16,7 @@ What does the network do, and how should its flows be routed?
     `traffic`, `route`, `simulate_network`, `plan_paths`, `time_shifts`, `pack_trees`,
     `design_topology`
 What does a serving instance deliver, and how many accelerators does a load need?
-    `serve`, `plan_serving`, `serve_split`, `compare_serving`, `request_stream`,
+    `serve`, `plan_serving`, `serve_split`, `plan_split`, `compare_serving`, `request_stream`,
     `replay_schedule`, `prefix_hits`, `simulate_fleet`, `plan_fleet`, `read_trace`, `fit_traffic`,
     `cache_tiers`, `tier_table`, `startup_s`, `what_if_fleet`, `study_fleets`
 How wrong is all this?

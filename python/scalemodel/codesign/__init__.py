@@ -2,6 +2,15 @@
 
 A design compared with another design's strategy is no comparison: `codesign`, `sensitivity`,
 `iso_performance`, `invert` and `optimise` all search anew wherever the hardware changes.
+
+Examples
+--------
+>>> import scalemodel as sm
+>>> task = sm.Training(global_batch=64, sequence=4096)
+>>> vary = {"accelerator.memory.bandwidth": [1, 2]}
+>>> study = sm.codesign("llama3_8b", "dgx_h100", task, vary=vary)
+>>> bool(study.step_time_s[1] < study.step_time_s[0])
+True
 """
 
 from __future__ import annotations

@@ -120,6 +120,12 @@ def _entry(reader: Reader, accelerator: str, record: type[Kernel]) -> AttentionE
 
 
 def _read(name: str) -> _File:
+    catalog.load("kernels", name)  # notices a file that has changed
+    return _parsed(name)
+
+
+@catalog.kept(64)
+def _parsed(name: str) -> _File:
     top = Reader(catalog.load("kernels", name), name)
     accelerator = top.text("accelerator", "")
     phases = {}

@@ -4,6 +4,13 @@
 generations of hardware, models and context lengths; `growth_needed` asks what a generation lacks;
 `crossovers` says which parallelism wins where. Every number comes from `sm.estimate` or
 `sm.search`; the ratios between sizes are formulas of the engine.
+
+Examples
+--------
+>>> import scalemodel as sm
+>>> task = sm.Training(global_batch=16, sequence=4096)
+>>> sm.scaling("llama2_7b", "dgx_h100", task, [8, 16], rule="fsdp").accelerators.tolist()
+[8, 16]
 """
 
 from __future__ import annotations
