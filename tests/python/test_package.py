@@ -77,6 +77,8 @@ def test_versions_agree(repository: Path) -> None:
     assert scalemodel.__version__ == written[1] == metadata.version("scalemodel")
     changelog = (repository / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"## {written[1]}" in changelog
+    cited = (repository / "README.md").read_text(encoding="utf-8")
+    assert f"  version = {{{written[1]}}}," in cited
 
 
 @pytest.mark.parametrize("name", ["py.typed", "_core.pyi"])

@@ -394,19 +394,28 @@ def python_of(text: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("agg")
-def test_the_readme_lines_of_python_run(repository: Path) -> None:
-    blocks = python_of(paper(repository, "README.md"))
-    assert len(blocks) == 2
+def test_the_readme_lines_of_python_run(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = paper(repository, "README.md")
+    (own,) = re.findall(r"`(\w+\.toml)`:\n\n```toml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / own[0]).write_text(own[1], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    blocks = python_of(text)
+    assert len(blocks) == 3
     names: dict[str, Any] = {}
     for block in blocks:
         exec(block, names)
     assert names["est"].verdict == "ok"
     assert len(names["best"]) == 10
+    assert names["mine"].core.fabric.bandwidth_bytes_per_s == 25e9
+    assert names["front"].step_time_s.is_monotonic_increasing
+    assert (tmp_path / "pareto.png").read_bytes().startswith(b"\x89PNG")
     # The frame is of a part of the space.
     fits = names["frame"][names["frame"].verdict == "ok"]
-    assert (
-        names["best"][0].step_time_s <= fits.step_time_s.min() == names["front"].step_time_s.min()
-    )
+    assert names["best"][0].step_time_s <= fits.step_time_s.min()
+    fits = names["rows"][names["rows"].verdict == "ok"]
+    assert fits.step_time_s.min() == names["front"].step_time_s.min()
 
 
 @pytest.mark.usefixtures("agg")
@@ -425,7 +434,7 @@ def test_all_python_of_the_papers_is_run(repository: Path) -> None:
     programs = dict(SCRIPT.findall(paper(repository, GUIDE)))
     assert set(programs) == {"processes", "dask", "ray", "mpi", "array", "merge"}
     blocks = [b for name in PAPERS for b in re.findall(r"```python\n", paper(repository, name))]
-    assert len(blocks) == 2 + 11 + 4
+    assert len(blocks) == 3 + 11 + 4
 
 
 def test_the_readme_is_short(repository: Path) -> None:

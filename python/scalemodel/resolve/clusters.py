@@ -133,21 +133,40 @@ def _topology(table: Table) -> object:
     return fabric.get("topology") if isinstance(fabric, Mapping) else None
 
 
-def cluster_table(source: str | Path | Table) -> tuple[dict[str, Any], str]:
-    """Table of a cluster with what it inherits filled in, and its name."""
+def _with_base(source: Table, derived: tuple[str, ...]) -> dict[str, Any]:
+    """A table with what it does not say taken from the cluster that it is based on."""
+    base = source.get("base")
+    if base is None:
+        return dict(source)
+    if str(base) in derived:
+        raise ScaleModelError(
+            f"base={base!r}: leads back to itself; an entry takes from one of another name"
+        )
+    table = merged(
+        cluster_table(str(base), (*derived, str(base)))[0],
+        {key: cell for key, cell in source.items() if key != "base"},
+    )
+    topology = _topology(source)
+    if isinstance(topology, Mapping) and "builder" in topology:
+        # Another builder has parameters of its own: nothing of the old one's stays.
+        table["fabric"] = {**table["fabric"], "topology": topology}
+    return table
+
+
+def cluster_table(
+    source: str | Path | Table, derived: tuple[str, ...] = ()
+) -> tuple[dict[str, Any], str]:
+    """Table of a cluster with what it inherits filled in, and its name.
+
+    `derived` names the clusters that are based on it.
+    """
     if isinstance(source, Mapping):
-        base = source.get("base")
-        table = cluster_table(str(base))[0] if base is not None else {}
-        table = merged(table, {key: cell for key, cell in source.items() if key != "base"})
-        topology = _topology(source)
-        if isinstance(topology, Mapping) and "builder" in topology:
-            # Another builder has parameters of its own: nothing of the old one's stays.
-            table["fabric"] = {**table["fabric"], "topology": topology}
+        table = _with_base(source, derived)
         return table, str(source.get("name", table.get("name", "cluster")))
     text = str(source)
     if is_path(source, (".toml",), ("clusters",)):
         try:
-            return catalog.read_toml(Path(text)), text
+            return _with_base(catalog.read_toml(Path(text)), (*derived, text)), text
         except ScaleModelError as error:
             if error.code == "unreadable_file" and not os.path.exists(text):
                 raise no_file("cluster", text, error) from None
@@ -159,7 +178,7 @@ def cluster_table(source: str | Path | Table) -> tuple[dict[str, Any], str]:
         if accelerator is None:
             raise unknown_cluster(text, error) from None
         return {"accelerator": accelerator}, accelerator
-    return dict(catalog.load("clusters", name)), name
+    return _with_base(catalog.load("clusters", name), (*derived, name)), name
 
 
 def _count(value: object, argument: str) -> int:
@@ -211,9 +230,9 @@ def cluster(
     source : str, Path or mapping
         Catalogue name or alias, path of a ``.toml`` entry, an accelerator's name (a generic node of
         it, with a warning), or a mapping with the keys of an entry:
-        ``{"base": "dgx_h100", "fabric": {"bandwidth": "800 Gbit/s"}}`` changes an entry,
-        ``{"accelerator": "H100"}`` builds one with what is usual for that accelerator. The
-        accelerator may itself be a mapping with a ``base``.
+        ``{"base": "dgx_h100", "fabric": {"bandwidth": "800 Gbit/s"}}`` changes an entry, as the
+        same keys of a file do, ``{"accelerator": "H100"}`` builds one with what is usual for that
+        accelerator. The accelerator may itself be a mapping with a ``base``.
     nodes, accelerators : int, optional
         Size of the job; give one of them. Default: the entry's ``nodes``.
 
