@@ -77,10 +77,16 @@ from scalemodel.interop.jobs import (
     LogComparison as LogComparison,
 )
 from scalemodel.interop.jobs import (
+    Projection as Projection,
+)
+from scalemodel.interop.jobs import (
     StepTimeMonitor as StepTimeMonitor,
 )
 from scalemodel.interop.jobs import (
     compare_log as compare_log,
+)
+from scalemodel.interop.jobs import (
+    project as project,
 )
 from scalemodel.interop.post_training_settings import (
     RlSettings as RlSettings,

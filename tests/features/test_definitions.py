@@ -267,6 +267,7 @@ COMMANDS = {
     "plan_serving": "serve",
     "launch": "launch",
     "compare_log": "compare-log",
+    "project": "project",
     "compare_bench": "compare-bench",
     "list_catalog": "list",
     "validate": "validate",

@@ -275,6 +275,14 @@ shell("estimate dgx_h100 --cluster llama3_8b TASK")
     cluster | llama3_8b | the model is given first | did you swap them?
 shell("sweep JOB --out rows.xls")
     out | 'rows.xls' | must end in | .csv or .parquet
+shell("project 2.1 llama3_8b --cluster dgx_h100 --global-batch 16 --sequence 4096")
+    --nodes | the following arguments are required | nodes of the jobs to project to | --nodes N
+sm.project("node.json.gz", est, nodes=[64])
+    profile= | node.json.gz | a log of steps, or seconds | such as 2.1
+sm.project(1.9, est, nodes=[64, 0])
+    nodes | =0 | positive | must be
+sm.project([1.9, -2], est, nodes=64)
+    profile | -2 | above 0 | seconds of steps
 shell("compare-clusters llama3_8b --clusters dgx_h100:many TASK --tokens 1e12")
     --clusters | dgx_h100:many | a cluster and nodes | must be like dgx_h100:64
 """

@@ -39,6 +39,7 @@ from scalemodel.cli.output import (
     report,
 )
 from scalemodel.cli.post_trainings import add_rl
+from scalemodel.cli.projections import add_project
 from scalemodel.cli.reports import add_report
 from scalemodel.cli.routes import add_route
 from scalemodel.cli.scalings import add_scaling
@@ -81,6 +82,7 @@ _COMMANDS = (
     add_route,
     add_launch,
     add_compare_log,
+    add_project,
     add_compare_bench,
     add_list,
     add_validate,

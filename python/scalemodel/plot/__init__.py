@@ -26,7 +26,7 @@ from scalemodel.plot.operators import (
 )
 from scalemodel.plot.parallel import parallel_coordinates
 from scalemodel.plot.post_training import rl_step
-from scalemodel.plot.scaling import crossovers, scaling, scaling_breakdown
+from scalemodel.plot.scaling import crossovers, projection, scaling, scaling_breakdown
 from scalemodel.plot.search import heat_map, pareto
 from scalemodel.plot.sensitivity import iso_performance, tornado
 from scalemodel.plot.serving import cache_occupancy, serving_front, serving_rates
@@ -57,6 +57,7 @@ __all__ = [
     "network_map",
     "parallel_coordinates",
     "pareto",
+    "projection",
     "request_lengths",
     "request_rate",
     "rl_step",

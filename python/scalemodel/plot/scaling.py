@@ -295,3 +295,51 @@ def crossovers(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             fontsize=SMALL,
         )
     return ax
+
+
+def projection(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Draw a measured job at other sizes: projected steps with their interval, and as predicted.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Of ``sm.project(...).table()``.
+    ax : Axes, optional
+        Default: a new figure.
+
+    Returns
+    -------
+    Axes
+        Step time over the accelerators of the job; sizes that cannot run are left out.
+
+    Raises
+    ------
+    ScaleModelError : no such table, or nothing to draw.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> task = sm.Training(global_batch=16, sequence=8192)
+    >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"), task, sm.Strategy(tp=2))
+    >>> ax = projection(sm.project(2.0, est, nodes=[1, 8]).table())
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('Accelerators', 'Step time (s)')
+    """
+    frame = table_of(table, "table")
+    names = [_SIZE, "step_time_s", "step_time_low_s", "step_time_high_s", "predicted_step_time_s"]
+    points = points_of(frame, names, ["table"] * len(names))
+    points = points[whole(points)]
+    if not len(points):
+        raise ScaleModelError("table: no size of it can run")
+    points = points[np.argsort(points[:, 0])]
+    sizes, step_s, low_s, high_s, predicted_s = points.T
+    ax = new_axis(ax, 6.4, 4.2)
+    with style():
+        ax.fill_between(sizes, low_s, high_s, color=COLOURS[0], alpha=0.2, label="interval")
+        ax.plot(sizes, step_s, marker=MARKERS[0], color=COLOURS[0], label="projected")
+        ax.plot(sizes, predicted_s, marker=MARKERS[1], color=COLOURS[1], label="predicted")
+        _size_axis(ax, sizes)
+        ax.set_ylabel(scale_of("step_time_s").label)
+        from_zero(ax)
+        ax.legend()
+    return ax

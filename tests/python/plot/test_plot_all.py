@@ -181,6 +181,13 @@ LINKS: dict[str, Callable[[Answers], Any]] = {
 }
 
 
+def projected() -> sm.Projection:
+    """A job of one node that takes a tenth longer than predicted, on more of them."""
+    task = sm.Training(global_batch=16, sequence=8192)
+    est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"), task, sm.Strategy(tp=2))
+    return sm.project(1.1 * est.step_time_s, est, nodes=[1, 8, 64])
+
+
 def each(function: Callable[[Any], Axes], given: dict[str, Callable[[Answers], Any]]) -> Kinds:
     def drawn(get: Callable[[Answers], Any]) -> Callable[[Answers], Axes]:
         return lambda answers: function(get(answers))
@@ -228,6 +235,7 @@ KINDS: dict[str, Kinds] = {
         ),
     },
     "scaling_breakdown": {"a study": lambda a: plot.scaling_breakdown(a.curve)},
+    "projection": {"a job": lambda a: plot.projection(projected().table())},
     "crossovers": {"a table": lambda a: plot.crossovers(a.crossovers)},
     "tornado": {"sensitivities": lambda a: plot.tornado(a.sensitivity)},
     "iso_performance": {

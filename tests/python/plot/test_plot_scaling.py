@@ -102,6 +102,19 @@ def test_the_map_names_every_winner() -> None:
     assert {text.get_text() for text in legend.get_texts()} == set(families)
 
 
+def test_a_projection_lies_in_its_interval_beside_what_was_predicted() -> None:
+    task = sm.Training(global_batch=16, sequence=8192)
+    est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"), task, sm.Strategy(tp=2))
+    table = sm.project(1.2 * est.step_time_s, est, nodes=[1, 4, 16]).table()
+    ax = plot.projection(table)
+    projected, predicted = (line.get_ydata() for line in ax.lines)
+    assert list(projected) == table.step_time_s.tolist()
+    assert list(predicted) == table.predicted_step_time_s.tolist()
+    assert all(high > low for high, low in zip(projected, predicted, strict=True))
+    with pytest.raises(sm.ScaleModelError, match="no size of it can run"):
+        plot.projection(table.assign(step_time_s=float("nan")))
+
+
 def test_what_cannot_be_drawn_is_one_error(curve: pd.DataFrame) -> None:
     with pytest.raises(sm.ScaleModelError, match="y='speed': no such column"):
         plot.scaling(curve, "speed")

@@ -151,7 +151,7 @@ def steady(times_s: NDArray[np.float64]) -> NDArray[np.float64]:
     return times_s[min(max(_LEAST_WARM_UP, round(_WARM_UP * len(times_s))), len(times_s) - 1) :]
 
 
-def _asked(log: Log, cluster: Any, accelerators: int | None, stack: str) -> Estimate:
+def asked(log: Log, cluster: Any, accelerators: int | None, stack: str) -> Estimate:
     """The estimate of the job whose arguments a log prints."""
     from scalemodel import resolve
     from scalemodel.interop.settings import read_settings
@@ -216,7 +216,7 @@ def compare_log(
     """
     read = read_log(log)
     if est is None:
-        est = _asked(read, cluster, accelerators, stack)
+        est = asked(read, cluster, accelerators, stack)
     est = running_estimate(est)
     times_s = step_times_s(read, est)
     if not len(times_s):
