@@ -279,6 +279,8 @@ shell("project 2.1 llama3_8b --cluster dgx_h100 --global-batch 16 --sequence 409
     --nodes | the following arguments are required | nodes of the jobs to project to | --nodes N
 sm.project("node.json.gz", est, nodes=[64])
     profile= | node.json.gz | a log of steps, or seconds | such as 2.1
+sm.StepTimeMonitor(est).log_to("runs")
+    writer= | 'runs' | add_scalar (TensorBoard) | or be a function
 sm.project(1.9, est, nodes=[64, 0])
     nodes | =0 | positive | must be
 sm.project([1.9, -2], est, nodes=64)

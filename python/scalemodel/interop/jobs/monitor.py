@@ -16,6 +16,7 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator.estimate import Estimate
 from scalemodel.estimator.evaluation import running_estimate
 from scalemodel.interop.jobs.suspects import Suspect, suspects
+from scalemodel.interop.jobs.writers import Writer
 from scalemodel.validation.rows import cell_text
 
 
@@ -74,7 +75,9 @@ class StepTimeMonitor:
         self._behind = False
         self._memory_bytes = 0.0
         self._on_slow = on_slow
+        self._writers: list[Writer] = []
         interval = est.interval()
+        self._interval_s = (interval.low_s, interval.high_s) if interval else None
         self._limit_s = interval.high_s if interval else float(est.core.step_time_s)
 
     def step(self, seconds: float, *, memory_bytes: float | None = None) -> None:
@@ -98,6 +101,10 @@ class StepTimeMonitor:
         if self._seen <= self._warm_up:
             return
         self._times_s.append(float(seconds))
+        if self._writers:
+            metrics = self._metrics(float(seconds))
+            for writer in self._writers:
+                writer.write(metrics, self._seen)
         if len(self._times_s) < (self._times_s.maxlen or 1):
             return
         behind = self.median_s > self._limit_s
@@ -199,6 +206,71 @@ class StepTimeMonitor:
             ) from None
 
     # ------------------------------------------------------------------------------- adapters
+    def log_to(self, writer: Any, *, every: int = 1, first_step: int = 0) -> StepTimeMonitor:
+        """Write predicted beside measured to a tracker, from the first step after the warm-up.
+
+        Written are ``scalemodel/`` followed by measured_step_time_s, median_step_time_s (of the
+        window), predicted_step_time_s, predicted_low_s, predicted_high_s (the ends of its
+        interval), error_fraction (predicted over the median, less one), tokens_per_s,
+        predicted_tokens_per_s, predicted_memory_bytes and, where it is known,
+        measured_memory_bytes. `compare_log` reads them back from the tracker's files. A tracker
+        that fails is named in a warning and left alone; give it on one rank only.
+
+        Parameters
+        ----------
+        writer : object
+            ``SummaryWriter`` of TensorBoard; ``mlflow`` or a logger of Lightning; a run of Weights
+            & Biases or an ``Accelerator``; or a function of metrics and step
+            (`jobs.write_function`).
+        every : int
+            Steps from one write to the next.
+        first_step : int
+            Steps of the job before the monitor's first: trackers refuse steps that go back.
+
+        Returns
+        -------
+        StepTimeMonitor
+            The monitor itself.
+
+        Raises
+        ------
+        ScaleModelError : an object that takes no metrics, or a count below its least.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = sm.Training(global_batch=64, sequence=8192)
+        >>> est = sm.estimate("llama3_8b", sm.cluster("dgx_h100"), task, sm.Strategy(tp=2))
+        >>> told = {}
+        >>> monitor = sm.StepTimeMonitor(est, warm_up=0).log_to(lambda m, step: told.update(m))
+        >>> monitor.step(8.0)
+        >>> told["scalemodel/measured_step_time_s"], round(told["scalemodel/predicted_step_time_s"])
+        (8.0, 7)
+        """
+        self._writers.append(Writer(writer, every, first_step))
+        return self
+
+    def _metrics(self, seconds: float) -> dict[str, float]:
+        est = self.estimate
+        predicted_s = float(est.core.step_time_s)
+        tokens = est.task.global_batch * est.task.sequence
+        found = {
+            "measured_step_time_s": seconds,
+            "median_step_time_s": self.median_s,
+            "predicted_step_time_s": predicted_s,
+            "error_fraction": self.error_fraction,
+            "tokens_per_s": tokens / seconds,
+            "predicted_tokens_per_s": tokens / predicted_s,
+            "predicted_memory_bytes": float(est.core.memory_bytes),
+        }
+        if self._interval_s is not None:
+            found |= dict(
+                zip(("predicted_low_s", "predicted_high_s"), self._interval_s, strict=True)
+            )
+        if self._memory_bytes:
+            found["measured_memory_bytes"] = self._memory_bytes
+        return found
+
     def hugging_face(self) -> Any:
         """A ``TrainerCallback`` for Hugging Face's Trainer (needs transformers)."""
         base = _imported("transformers", "TrainerCallback")
