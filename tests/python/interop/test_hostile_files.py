@@ -21,7 +21,8 @@ from fuzz.importers import configurations
 from scalemodel import catalog, cli
 from scalemodel.base.reading import parse_json, read_unpacked
 from scalemodel.base.safe_text import csv_cell, plain
-from scalemodel.interop.jobs.logs import Step, read_log
+from scalemodel.interop.jobs.logs import read_log
+from scalemodel.interop.jobs.step_tables import Step
 from scalemodel.interop.settings import Launch
 from scalemodel.plot import save
 

@@ -274,3 +274,59 @@ def test_wrong_counts_are_named(wrong: dict[str, Any]) -> None:
         monitor.step(-1)
     with pytest.raises(sm.ScaleModelError, match="all of them warm-up"):
         monitor.report()
+
+
+# ------------------------------------------------------------------------------------ step tables
+@pytest.mark.parametrize(
+    "text, step, field, value",
+    [
+        ('{"step": 1, "step_time_ms": 250}\n{"step": 2, "step_time_ms": 250}', 1, "time_s", 0.25),
+        ('{"_step": 7, "_timestamp": 100.0}\n{"_step": 9, "_timestamp": 103.0}', 9, "time_s", 1.5),
+        ("step,loss,throughput(tps)\n4,2.0,5000\n5,,5000", 4, "tokens_per_s_accelerator", 5000.0),
+        ("step,time/total\n2,10\n,\n2,11\n4,14.5", 4, "time_s", 2.25),
+        ('{"iter": 3, "samples_per_sec": "12.5"}\n', 3, "samples_per_s", 12.5),
+        ("{'loss': 1.5}\n{'train_runtime': 8.0, 'train_steps_per_second': 4.0}", 1, "time_s", 0.25),
+    ],
+)
+def test_a_number_of_a_table_means_what_its_name_says(
+    text: str, step: int, field: str, value: float
+) -> None:
+    first = read_log(text + "\n").steps[0]
+    assert (first.step, getattr(first, field)) == (step, value)
+
+
+def test_times_are_surer_than_rates_and_rates_than_clocks() -> None:
+    rows = [
+        {"step": n, "tokens_per_s": 1000.0, "timestamp": 50.0 * n, "step_time_s": 2.0, "loss": 1}
+        for n in range(1, 6)
+    ]
+    dropped: list[str] = []
+    for name, told in (
+        ("step_time_s", lambda step: step.time_s == 2.0),
+        ("tokens_per_s", lambda step: step.tokens_per_s == 1000.0),
+        ("timestamp", lambda step: step.time_s == 50.0),
+    ):
+        kept = [{key: cell for key, cell in row.items() if key not in dropped} for row in rows]
+        log = read_log("\n".join(json.dumps(row) for row in kept))
+        assert log.framework == "json_lines"
+        assert all(told(step) for step in log.steps)
+        dropped.append(name)
+    kept = [{key: cell for key, cell in row.items() if key not in dropped} for row in rows]
+    with pytest.raises(sm.ScaleModelError, match="no line is known"):
+        read_log("\n".join(json.dumps(row) for row in kept))
+
+
+def test_a_broken_file_of_tensorboard_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    recorded = Path(__file__).parents[2] / "frameworks" / "recorded" / "accelerate" / "events"
+    raw = next(recorded.iterdir()).read_bytes()
+    path = tmp_path / "events"
+    whole = len(read_log(next(recorded.iterdir())).steps)
+    counts = []
+    for part in (0.02, 0.5, 0.9):
+        path.write_bytes(raw[: int(part * len(raw))])
+        with contextlib.suppress(sm.ScaleModelError):
+            counts.append(len(read_log(path).steps))
+    assert 0 < counts[-2] < counts[-1] <= whole
+    path.write_bytes(raw[:200] + bytes(255 - byte for byte in raw[200:]))
+    with contextlib.suppress(sm.ScaleModelError):  # and nothing else
+        read_log(path)

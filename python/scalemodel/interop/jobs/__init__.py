@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from scalemodel.interop.jobs.compare import LogComparison, compare_log
-from scalemodel.interop.jobs.logs import Log, Step, read_log
+from scalemodel.interop.jobs.logs import Log, read_log
 from scalemodel.interop.jobs.monitor import SlowStepWarning, StepTimeMonitor
 from scalemodel.interop.jobs.profiles import Profile, read_profile
 from scalemodel.interop.jobs.projection import ProjectedStep, Projection, project
+from scalemodel.interop.jobs.step_tables import Step
 from scalemodel.interop.jobs.suspects import Suspect, suspects
+from scalemodel.interop.jobs.writers import write_function
 
 __all__ = [
     "Log",
@@ -24,4 +26,5 @@ __all__ = [
     "read_log",
     "read_profile",
     "suspects",
+    "write_function",
 ]

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.estimator.estimate import Estimate, estimate
 from scalemodel.estimator.evaluation import running_estimate
-from scalemodel.interop.jobs.logs import Log, Step, read_log
+from scalemodel.interop.jobs.logs import Log, read_log
+from scalemodel.interop.jobs.step_tables import Step
 from scalemodel.interop.jobs.suspects import Suspect, suspects
 from scalemodel.resolve.stacks import DEFAULT_STACK
 

@@ -6,12 +6,14 @@ import io
 import math
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.base.reading import LARGEST_RECORD, reading
+from scalemodel.base.reading import LARGEST_RECORD, read_bytes, reading
 from scalemodel.base.safe_text import plain
+from scalemodel.interop.jobs import step_tables
+from scalemodel.interop.jobs.step_tables import Step
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 #: Characters of a line that are looked at: frameworks print up to 1,000 per step. A log is of
@@ -22,18 +24,6 @@ _LONGEST_BAR: Final = 200
 # Patterns have one way to match and bounded repeats, so that the time is linear in the line.
 _STEP: Final = r"(\d{1,18})"
 _NUMBER: Final = r"(?<![0-9,.])([0-9][0-9,]{0,24}(?:\.[0-9]{0,24})?(?:[eE][+-]?[0-9]{1,3})?)"
-
-
-class Step(NamedTuple):
-    """What a log says of one step; None where it does not."""
-
-    step: int
-    time_s: float | None = None
-    tokens_per_s_accelerator: float | None = None
-    tokens_per_s: float | None = None
-    samples_per_s: float | None = None
-    flop_per_s_accelerator: float | None = None
-    memory_bytes: float | None = None
 
 
 class Log(NamedTuple):
@@ -155,10 +145,14 @@ def _bar(lines: list[str]) -> Iterator[Step]:
                 yield Step(int(found[1]), time_s=value if rate[2] == "s/it" else 1 / value)
 
 
-_OTHERS: Final[dict[str, Callable[[list[str]], Iterator[Step]]]] = {
+_OTHERS: Final[dict[str, Callable[[list[str]], Iterable[Step]]]] = {
     "composer": _composer,
     "maxtext": _maxtext,
     "progress_bar": _bar,
+    "hugging_face": step_tables.trainer_state,
+    "hugging_face_output": step_tables.printed_records,
+    "json_lines": step_tables.json_lines,
+    "csv": step_tables.table_rows,
 }
 
 
@@ -192,8 +186,25 @@ def _lines_of(source: str) -> list[str]:
     return lines
 
 
+def _events_of(source: str) -> bytes | None:
+    """The contents of a file of TensorBoard; None of anything else."""
+    if "\n" in source:
+        return None
+    with reading(source, "log=") as file:
+        beginning = file.read(64)
+    if not step_tables.is_event_file(beginning):
+        return None
+    return read_bytes(source, LARGEST_RECORD, "log=")
+
+
 def read_log(source: str | os.PathLike[str]) -> Log:
-    r"""Steps of a training log of Megatron, NeMo, torchtitan, DeepSpeed, Composer or MaxText.
+    r"""Steps of a training log.
+
+    Read are what Megatron, NeMo, torchtitan, DeepSpeed (at logging level INFO), Composer, MaxText,
+    Hugging Face's Trainer and progress bars print; ``trainer_state.json``; metrics of Lightning
+    and other CSV tables with a column of steps; one JSON object per line; and event files of
+    TensorBoard, which Accelerate, Lightning and others write. In tables, a step's time or rate
+    counts, else what passed between two records.
 
     Parameters
     ----------
@@ -215,6 +226,14 @@ def read_log(source: str | os.PathLike[str]) -> Log:
     >>> log.framework, log.steps[0].time_s
     ('megatron', 1.25)
     """
+    events = _events_of(os.fspath(source))
+    if events is not None:
+        steps = step_tables.steps_of(step_tables.event_records(events))
+        if not steps:
+            raise ScaleModelError(
+                "log: its events of TensorBoard tell no time of steps", code="unknown_log"
+            )
+        return Log("tensorboard", tuple(steps), {})
     lines = _lines_of(os.fspath(source))
     found = {name: list(_lines(lines, form)) for name, form in _LINES.items()}
     found |= {name: list(read(lines)) for name, read in _OTHERS.items()}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.reading import parse_json, read_unpacked
 from scalemodel.base.safe_text import plain
+from scalemodel.interop.traces.host import kind_of_operator, operators
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +59,7 @@ _PRODUCTS: Final = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 
 
 class Kernel(NamedTuple):
-    """What ran on the accelerator, in seconds from the first event."""
+    """What ran, in seconds from the first event: a kernel, or an operator of a processor."""
 
     name: str
     kind: str
@@ -277,9 +278,9 @@ def _is_shape(cell: object) -> bool:
 
 
 def _products(
-    events: list[dict[str, Any]], kernels: list[Kernel], launched: dict[int, int]
+    events: list[dict[str, Any]], kernels: list[Kernel], launched: dict[int, int], *, host: bool
 ) -> list[dict[str, object]]:
-    """Multiplications of the host whose one kernel is a GEMM."""
+    """Multiplications of the host whose one kernel is a GEMM; on a processor, those themselves."""
     ran: dict[int, list[Kernel]] = {}
     for kernel in kernels:
         external = launched.get(kernel.correlation)
@@ -294,21 +295,26 @@ def _products(
         types = _items(arguments.get("Input type"))
         own = ran.get(_whole(arguments.get("External id")) or -1, [])
         sizes = [shape for shape in shapes if _is_shape(shape)][-2:]
-        if len(own) != 1 or len(sizes) != 2 or len(sizes[0]) != len(sizes[1]):
+        if len(sizes) != 2 or len(sizes[0]) != len(sizes[1]) or not (host or len(own) == 1):
             continue
         dtype = _DTYPES.get(str(types[0] if types else "").lower())
         if dtype is None:
             continue
-        batch, (m, k), n = (1, sizes[0], sizes[1][-1])
-        if len(sizes[0]) == 3:
-            batch, m, k = sizes[0]
+        *batches, m, k = sizes[0]
+        batch, n = (batches[0] if batches else 1), sizes[1][-1]
         row: dict[str, object] = {"dtype": dtype, "m": m, "n": n, "k": k, "batch": batch}
-        rows.append({**row, "time_us": 1e6 * own[0].duration_s})
+        time_us = float(event["dur"]) if host else 1e6 * own[0].duration_s
+        rows.append({**row, "time_us": time_us})
     return rows
 
 
 def read_kineto(path: str | os.PathLike[str]) -> KinetoTrace:
     """Read a trace that PyTorch's profiler wrote for one rank.
+
+    A trace without an accelerator is one of a processor: its operators count as kernels, the
+    outermost of those that call each other, and its threads as streams. Idle is then what neither
+    an operator nor a collective takes: Python, autograd, loading of data. Backends that run on
+    processors do not record the ranks of a collective: such a trace has no rows of collectives.
 
     Parameters
     ----------
@@ -338,9 +344,13 @@ def read_kineto(path: str | os.PathLike[str]) -> KinetoTrace:
     data = _read(Path(path))
     events = _durations(data["traceEvents"])
     ran = [event for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    host = not ran
+    if host:
+        ran = [dict(event) for event in operators(events)]
     if not ran:
         raise ScaleModelError(
-            f"{os.fspath(path)}: no kernel ran in it; profile with ProfilerActivity.CUDA",
+            f"{os.fspath(path)}: no kernel ran in it, nor an operator; profile with "
+            "ProfilerActivity.CUDA, or CPU where the processor computes",
             code="empty_trace",
         )
     origin = min(float(event["ts"]) for event in events)
@@ -351,7 +361,7 @@ def read_kineto(path: str | os.PathLike[str]) -> KinetoTrace:
     kernels = [
         Kernel(
             name=plain(event.get("name", "")),
-            kind=kind_of(str(event.get("name", ""))),
+            kind=(kind_of_operator if host else kind_of)(str(event.get("name", ""))),
             stream=_whole(event["args"].get("stream", event.get("tid"))) or 0,
             start_s=seconds(event),
             duration_s=1e-6 * float(event["dur"]),
@@ -391,5 +401,5 @@ def read_kineto(path: str | os.PathLike[str]) -> KinetoTrace:
         accelerator=plain(first.get("name", "")) if isinstance(first, Mapping) else "",
         kernels=tuple(kernels),
         windows=windows,
-        products=tuple(_products(events, kernels, launched)),
+        products=tuple(_products(events, kernels, launched, host=host)),
     )
