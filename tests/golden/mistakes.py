@@ -273,6 +273,8 @@ shell("estimate JOB --grid usa")
     --grid | need --tokens | of a whole run | add --tokens N
 shell("estimate dgx_h100 --cluster llama3_8b TASK")
     cluster | llama3_8b | the model is given first | did you swap them?
+shell("export-page site --engine engine.js")
+    engine | engine.js | engine.wasm | -DSCALEMODEL_PAGE=ON
 shell("sweep JOB --out rows.xls")
     out | 'rows.xls' | must end in | .csv or .parquet
 shell("project 2.1 llama3_8b --cluster dgx_h100 --global-batch 16 --sequence 4096")

@@ -53,7 +53,7 @@ def test_a_module_may_include_itself_and_those_below(
         ('"scalemodel/nowhere/x.hpp"', "unknown module"),
         ('"scalemodel/quantity.hpp"', "unknown module"),
         ('"../base/quantity.hpp"', "write scalemodel/<module>/"),
-        ("<pybind11/pybind11.h>", "the engine knows no Python"),
+        ("<pybind11/pybind11.h>", "the engine knows no border"),
     ],
 )
 def test_other_includes_are_reported_with_file_and_line(

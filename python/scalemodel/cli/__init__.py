@@ -38,6 +38,7 @@ from scalemodel.cli.output import (
     OK,
     report,
 )
+from scalemodel.cli.pages import add_export_page
 from scalemodel.cli.post_trainings import add_rl
 from scalemodel.cli.projections import add_project
 from scalemodel.cli.reports import add_report
@@ -72,6 +73,7 @@ _COMMANDS = (
     add_sweep,
     add_merge,
     add_report,
+    add_export_page,
     add_codesign,
     add_scaling,
     add_compare_clusters,

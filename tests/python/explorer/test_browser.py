@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
 import socket
 import statistics
 import subprocess
@@ -18,7 +17,8 @@ from typing import Any
 
 import pytest
 
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+from browsers import headless
+
 LAB = ("jupyterlab", "ipykernel", "ipywidgets")
 TOKEN = "explorer"
 BUDGET_MS = 50
@@ -48,14 +48,8 @@ TURN = """async ([index, key]) => {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api")
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip("no headless browser")
-    with api.sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
+    with headless() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
