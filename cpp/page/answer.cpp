@@ -47,7 +47,9 @@ struct Asked {
         stack(read<Stack>(part(question, "stack"))) {
     const Json* tower = question.find("vision");
     if (tower != nullptr && tower->kind != Json::Kind::null) vision = read<VisionShape>(*tower);
-    cluster.accelerators = count(question, "nodes", 1e6) * cluster.node_accelerators;
+    // So that the accelerators of the job are a number that a cluster may have.
+    const int most = static_cast<int>(1e8) / cluster.node_accelerators;
+    cluster.accelerators = count(question, "nodes", most) * cluster.node_accelerators;
   }
   Model model() const {
     Model made = make_decoder(shape);

@@ -111,10 +111,14 @@ def _controls() -> list[dict[str, Any]]:
     def of_record(group: str, name: str, values: tuple[Any, ...] = ()) -> dict[str, Any]:
         row = rows[name]
         listed = [*values] or list(row["choices"])
-        kind = "choice" if listed else "number"
         return {
-            **{"group": group, "name": name, "meaning": str(row["meaning"]), "kind": kind},
-            **{"values": listed, "low": row["low"], "high": row["high"]},
+            "group": group,
+            "name": name,
+            "meaning": str(row["meaning"]),
+            "kind": "choice" if listed else "number",
+            "values": listed,
+            "low": row["low"],
+            "high": row["high"],
         }
 
     nodes = {"group": MACHINE, "name": "nodes", "kind": "number", "low": 1, "high": 1_000_000}

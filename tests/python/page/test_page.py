@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import scalemodel as sm
+import scalemodel._core as _core
 from browsers import headless
 from scalemodel import catalog
 from scalemodel.page import export_page
@@ -132,6 +133,28 @@ def test_answers_are_those_of_python(page: Any, summary_line: Any) -> None:
         ran += there["verdict"] in ("ok", "out_of_memory")
     assert ran > 60
     summary_line(f"page: {ran} answers equal Python's to {worst:.1e}")
+
+
+@pytest.mark.slow
+def test_the_roofline_holds_every_gemm_of_python(page: Any) -> None:
+    question = {**FIRST, "model": "deepseek_v3", "nodes": 256, "ep": 8}
+    drawn = page.evaluate(ASK, {"what": "estimate", "values": question})["roofline"]
+    est = asked(question)
+    rows = est.operators()
+    rows = rows[rows.m > 0]
+    assert [dot["operator"] for dot in drawn["gemms"]] == rows.operator.tolist()
+    peak = est.cluster.core.accelerator.peak_flop_per_s[_core.precisions().index("bf16")]
+    assert close(drawn["peak_flop_per_s"], peak)
+    bandwidth = est.cluster.core.accelerator.memory_bandwidth_bytes_per_s
+    assert close(drawn["ridge_flop_per_byte"], peak / bandwidth)
+    for dot, row in zip(drawn["gemms"], rows.itertuples(), strict=True):
+        assert dot["kind"] == row.layer_kind
+        assert close(dot["forward_s"], row.forward_s)
+        flop = 2 * row.m * row.n * row.k * row.batch
+        moved = 2 * row.batch * (row.m * row.k + row.k * row.n + row.m * row.n)
+        assert close(dot["flop_per_s"], flop / row.forward_s)
+        assert close(dot["flop_per_byte"], flop / moved)
+        assert dot["flop_per_s"] < peak
 
 
 @pytest.mark.slow

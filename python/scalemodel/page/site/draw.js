@@ -16,7 +16,8 @@ function drawParts(section, parts, estimate, whole, text, capacity = null) {
     }),
   );
   bar.setAttribute("role", "img");
-  bar.setAttribute("aria-label", shown.map((part) => `${part.name} ${text(estimate[part.column])}`).join(", "));
+  const named = shown.map((part) => `${part.name} ${text(estimate[part.column])}`);
+  bar.setAttribute("aria-label", named.join(", "));
   if (capacity !== null) {
     const mark = element("span", {class: "capacity", title: `capacity: ${text(capacity)}`});
     mark.style.left = `calc(${(100 * capacity) / whole}% - 1px)`;
@@ -73,32 +74,42 @@ function drawRoofline(section, roofline, colours) {
   const svg = svgElement("svg", {width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
     "aria-label": `Roofline: ${gemms.length} GEMMs below ${countText(peak)}FLOP/s`});
   for (const tick of across) {
-    svg.append(svgElement("line", {class: "grid", x1: x(tick), x2: x(tick), y1: edge.top, y2: height - edge.bottom}),
-      svgElement("text", {x: x(tick), y: height - edge.bottom + 16, "text-anchor": "middle"}, tickText(tick)));
+    const [across_at, bottom] = [x(tick), height - edge.bottom];
+    svg.append(
+      svgElement("line", {class: "grid", x1: across_at, x2: across_at, y1: edge.top, y2: bottom}),
+      svgElement("text", {x: across_at, y: bottom + 16, "text-anchor": "middle"}, tickText(tick)));
   }
   for (const tick of up) {
-    svg.append(svgElement("line", {class: "grid", x1: edge.left, x2: width - edge.right, y1: y(tick), y2: y(tick)}),
-      svgElement("text", {x: edge.left - 6, y: y(tick) + 4, "text-anchor": "end"}, tickText(tick)));
+    const [right, up_at] = [width - edge.right, y(tick)];
+    svg.append(
+      svgElement("line", {class: "grid", x1: edge.left, x2: right, y1: up_at, y2: up_at}),
+      svgElement("text", {x: edge.left - 6, y: up_at + 4, "text-anchor": "end"}, tickText(tick)));
   }
   svg.append(
-    svgElement("text", {x: (edge.left + width - edge.right) / 2, y: height - 6, "text-anchor": "middle"}, "FLOP per byte of operands"),
-    svgElement("text", {x: 12, y: height / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${height / 2})`}, "FLOP/s"));
+    svgElement("text", {x: (edge.left + width - edge.right) / 2, y: height - 6,
+      "text-anchor": "middle"}, "FLOP per byte of operands"),
+    svgElement("text", {x: 12, y: height / 2, "text-anchor": "middle",
+      transform: `rotate(-90 12 ${height / 2})`}, "FLOP/s"));
   // The slanted roof starts where it enters the drawing.
   const start = Math.max(across[0], (ridge * up[0]) / peak);
   const roof = [[start, (peak * start) / ridge], [ridge, peak], [across.at(-1), peak]];
-  svg.append(svgElement("polyline", {class: "roof", points: roof.map(([a, b]) => `${x(a)},${y(b)}`).join(" ")}));
+  const points = roof.map(([a, b]) => `${x(a)},${y(b)}`).join(" ");
+  svg.append(svgElement("polyline", {class: "roof", points}));
   const kinds = [...new Set(gemms.map((gemm) => gemm.kind))];
   for (const gemm of gemms) {
     const shape = `${gemm.batch > 1 ? `${gemm.batch} × ` : ""}${gemm.m} × ${gemm.n} × ${gemm.k}`;
-    const told = `${gemm.kind}: ${gemm.operator}, ${shape}: ${timeText(gemm.forward_s)}, ${countText(gemm.flop_per_s)}FLOP/s`;
-    svg.append(svgElement("circle", {class: "dot", cx: x(gemm.flop_per_byte), cy: y(gemm.flop_per_s), r: 5.5,
-      fill: colours[kinds.indexOf(gemm.kind) % colours.length]}, svgElement("title", {}, told)));
+    const told = [`${gemm.kind}: ${gemm.operator}`, shape, timeText(gemm.forward_s),
+      `${countText(gemm.flop_per_s)}FLOP/s`].join(", ");
+    const fill = colours[kinds.indexOf(gemm.kind) % colours.length];
+    svg.append(svgElement("circle", {class: "dot", cx: x(gemm.flop_per_byte),
+      cy: y(gemm.flop_per_s), r: 5.5, fill}, svgElement("title", {}, told)));
   }
   const keys = kinds.map((kind, i) => {
     const dot = element("i");
     dot.style.background = colours[i % colours.length];
     return element("span", {}, dot, kind);
   });
-  keys.push(element("span", {}, `peak ${countText(peak)}FLOP/s, memory ${countText(roofline.memory_bandwidth_bytes_per_s)}B/s`));
+  const memory = countText(roofline.memory_bandwidth_bytes_per_s);
+  keys.push(element("span", {}, `peak ${countText(peak)}FLOP/s, memory ${memory}B/s`));
   room.replaceChildren(svg, element("div", {class: "keys"}, ...keys));
 }

@@ -6,6 +6,7 @@ const CONTROLS = Object.fromEntries(SETTINGS.controls.map((control) => [control.
 const TASK_FIELDS = ["global_batch", "sequence", "precision"];
 const STRATEGY_FIELDS = Object.keys(SETTINGS.strategy);
 const NAMES = {model: MODELS, cluster: CLUSTERS, stack: CATALOGUE.stacks};
+const SECTIONS = ["#time", "#memory", "#best", "#roofline"];
 const at = (selector) => document.querySelector(selector);
 
 let values = {...SETTINGS.first};
@@ -16,7 +17,9 @@ const inputs = {};
 function readValue(name, text) {
   const like = SETTINGS.first[name];
   if (like === undefined) throw new Error(`${name}: no such part of a question`);
-  if (NAMES[name] && !Object.hasOwn(NAMES[name], text)) throw new Error(`${name}='${text}': is not in the catalogue`);
+  if (NAMES[name] && !Object.hasOwn(NAMES[name], text)) {
+    throw new Error(`${name}='${text}': is not in the catalogue`);
+  }
   if (typeof like === "number") {
     const number = Number(text);
     if (text.trim() === "" || !Number.isFinite(number)) throw new Error(`${name}='${text}': must be a number`);
@@ -134,8 +137,8 @@ function showHeadline(estimate, runs) {
     box.append(element("div", {class: "step", id: "step"}, `${timeText(estimate.step_time_s)} a step`));
   }
   if (estimate.verdict !== "ok") {
-    box.append(element("p", {class: "verdict"}, element("span", {class: "flag too-much"}, estimate.verdict.replaceAll("_", " ")),
-      ` ${SETTINGS.reasons[estimate.verdict]}`));
+    const flag = element("span", {class: "flag too-much"}, estimate.verdict.replaceAll("_", " "));
+    box.append(element("p", {class: "verdict"}, flag, ` ${SETTINGS.reasons[estimate.verdict]}`));
   }
   if (runs) {
     const pairs = [
@@ -157,12 +160,13 @@ function showHeadline(estimate, runs) {
 function showAnswer({estimate, roofline}) {
   const runs = roofline !== undefined;
   showHeadline(estimate, runs);
-  for (const section of ["#time", "#memory", "#roofline"]) at(section).hidden = !runs;
+  for (const section of SECTIONS) if (section !== "#best") at(section).hidden = !runs;
   if (!runs) return;
   drawParts(at("#time"), SETTINGS.times, estimate, estimate.step_time_s, timeText);
   const {memory_bytes: used, memory_capacity_bytes: capacity} = estimate;
   drawParts(at("#memory"), SETTINGS.kinds, estimate, Math.max(used, capacity), sizeText, capacity);
-  at("#memory h2").replaceChildren(`Memory of the fullest accelerator: ${sizeText(used)} of ${sizeText(capacity)} `, memoryFlag(estimate));
+  const filled = `Memory of the fullest accelerator: ${sizeText(used)} of ${sizeText(capacity)} `;
+  at("#memory h2").replaceChildren(filled, memoryFlag(estimate));
   drawRoofline(at("#roofline"), roofline, SETTINGS.colours);
 }
 
@@ -183,13 +187,15 @@ function bestRow({strategy, estimate}) {
 function showBest({best, strategies}, took_ms) {
   const section = at("#best");
   section.hidden = false;
-  const lists = RANKED.filter((name) => SETTINGS.space[name]).map((name) => `${name} ${SETTINGS.space[name].join(" ")}`);
+  const lists = RANKED.map((name) => `${name} ${SETTINGS.space[name].join(" ")}`);
   const free = percentText(SETTINGS.headroom);
   const found = best.length === 0 ? "None of them fits. " : "";
   section.querySelector(".note").textContent =
     `${found}The fastest of ${strategies.toLocaleString("en-US")} strategies that leave at least ${free} of the ` +
-    `memory free, found in ${took_ms.toFixed(0)} ms. Looked at: ${lists.join("; ")}.`;
-  const head = element("tr", {}, element("th", {class: "word"}, ""), ...["step", "MFU", "memory", "dp"].map((name) => element("th", {}, name)),
+    `memory free, found in ${took_ms.toFixed(0)} ms. Looked at: ${lists.join("; ")}; other knobs at ` +
+    "their defaults.";
+  const answers = ["step", "MFU", "memory", "dp"].map((name) => element("th", {}, name));
+  const head = element("tr", {}, element("th", {class: "word"}, ""), ...answers,
     ...RANKED.map((name) => cell("th", name, name.replaceAll("_", " "))));
   section.querySelector(".wide").replaceChildren(...(best.length === 0 ? [] :
     [element("table", {}, element("thead", {}, head), element("tbody", {}, ...best.map(bestRow)))]));
@@ -202,9 +208,14 @@ let turns = 0;
 let shown = null;
 let ranked = null;
 
+/** The engine's sentence in place of an answer, which would be one to another question. */
 function refuse(error) {
   at("#refusal").hidden = error === null;
   at("#refusal").textContent = error === null ? "" : error.message;
+  at("#headline").hidden = error !== null;
+  if (error === null) return;
+  shown = null;
+  for (const section of SECTIONS) at(section).hidden = true;
 }
 
 async function answer() {
@@ -232,7 +243,6 @@ async function showRanking(turn) {
   const question = asked({ask: "search", space: SETTINGS.space, top: SETTINGS.top, headroom: SETTINGS.headroom});
   const key = JSON.stringify(question);
   if (ranked === null || ranked.key !== key) {
-    at("#best").classList.add("waiting");
     await new Promise((later) => setTimeout(later, 0));
     if (turn !== turns) return;
     const start = performance.now();
@@ -264,7 +274,8 @@ function follow() {
 
 async function begin() {
   makeControls();
-  at("#origin").textContent = `scalemodel ${CATALOGUE.version}. Formulas, sources and measured errors: the Python package.`;
+  at("#origin").textContent =
+    `scalemodel ${CATALOGUE.version}. Formulas, sources and measured errors: the Python package.`;
   const module = await compileEngine();
   ask = makeEngine(module);
   try {
@@ -273,7 +284,9 @@ async function begin() {
     rank = makeEngine(module); // a browser without workers here
   }
   addEventListener("hashchange", follow);
-  addEventListener("resize", () => shown?.roofline && drawRoofline(at("#roofline"), shown.roofline, SETTINGS.colours));
+  addEventListener("resize", () => {
+    if (shown?.roofline) drawRoofline(at("#roofline"), shown.roofline, SETTINGS.colours);
+  });
   follow();
 }
 
