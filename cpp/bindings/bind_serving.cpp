@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,8 @@
 #include "scalemodel/search/serving_plans.hpp"
 #include "scalemodel/serving/batches.hpp"
 #include "scalemodel/serving/capacity.hpp"
+#include "scalemodel/serving/demand.hpp"
+#include "scalemodel/serving/drafts.hpp"
 #include "scalemodel/serving/layout.hpp"
 #include "scalemodel/serving/simulation.hpp"
 #include "scalemodel/serving/steady_state.hpp"
@@ -95,7 +98,7 @@ py::array_t<double> plan_rows(const std::vector<ServingPlan>& plans) {
 
 py::tuple search_plans(const Model& model, const Cluster& cluster, const Engine& engine,
                        const ServingKernels& kernels, const RequestMix& mix, double imbalance,
-                       const std::vector<ServingLayout>& layouts,
+                       const Draft& draft, const std::vector<ServingLayout>& layouts,
                        const std::vector<double>& max_batched_tokens, int per_octave,
                        ServingGoal goal, double ttft, double tpot, double rate, int top,
                        int threads) {
@@ -112,7 +115,7 @@ py::tuple search_plans(const Model& model, const Cluster& cluster, const Engine&
   ServingPlans found;
   {
     const py::gil_scoped_release released;
-    found = search_serving({model, cluster, engine, kernels, mix, imbalance},
+    found = search_serving({model, cluster, engine, kernels, mix, imbalance, draft},
                            {layouts, max_batched_tokens, per_octave}, limits,
                            static_cast<std::size_t>(top), threads, poll);
   }
@@ -120,21 +123,84 @@ py::tuple search_plans(const Model& model, const Cluster& cluster, const Engine&
   return py::make_tuple(plan_rows(found.best), plan_rows(found.front), found.plans, found.feasible);
 }
 
+void bind_drafts(py::module_& m) {
+  py::class_<Draft>(m, "Draft", R"(What proposes tokens beside a served model.
+
+`Draft()` is nothing, `Draft(layer=True)` one more layer of the model (multi-token prediction,
+EAGLE), and `Draft(model, kernels, tp)` a model of its own, each layer of which is split over `tp`
+ranks, or as the served model is where `tp` is 0.)")
+      .def(py::init([](bool layer) { return Draft{layer, nullptr}; }), py::kw_only(),
+           py::arg("layer") = false)
+      .def(py::init([](const Model& model, const ServingKernels& kernels, int tp) {
+             checked("draft_tp", tp, 0, 65535);
+             return Draft{false,
+                          std::make_shared<const DraftModel>(DraftModel{model, kernels, tp})};
+           }),
+           py::arg("model"), py::arg("kernels"), py::arg("tp") = 0);
+  m.def(
+      "check_draft",
+      [](const Draft& draft, const ServingLayout& layout, const Cluster& cluster) {
+        return check_draft(draft, layout, cluster);
+      },
+      py::arg("draft"), py::arg("layout"), py::arg("cluster"),
+      "ok, or the reason why a draft cannot be spread so beside an instance.");
+  m.def(
+      "tree_acceptance",
+      [](const RequestMix& mix, int depth, int rank) {
+        checked("depth", depth, 1, 64);
+        checked("rank", rank, 1, kMaxDraftWidth);
+        return acceptance_of(draft_tree(mix), depth, rank);
+      },
+      py::arg("mix"), py::arg("depth"), py::arg("rank"),
+      "Probability that the rank-th best candidate of a depth is accepted where its parent was.");
+  m.def(
+      "draft_candidates", [](const RequestMix& mix) { return draft_candidates(draft_tree(mix)); },
+      py::arg("mix"), "Candidates that the tree of drafts of a step can have.");
+  m.def(
+      "draft_paths",
+      [](const RequestMix& mix) {
+        const std::vector<DraftNode> nodes = draft_nodes(draft_tree(mix));
+        std::vector<std::vector<int>> paths;
+        for (const DraftNode& node : nodes) {
+          std::vector<int> path;
+          if (node.parent != DraftNode::kRoot) path = paths[static_cast<std::size_t>(node.parent)];
+          path.push_back(node.rank - 1);
+          paths.push_back(path);
+        }
+        return paths;
+      },
+      py::arg("mix"),
+      "The verified candidates of a tree, each as the ranks from the root, from 0.");
+  m.def(
+      "verified_drafts", [](const RequestMix& mix) { return verified_drafts(draft_tree(mix)); },
+      py::arg("mix"), "Draft tokens of a sequence that a step verifies.");
+}
+
 void bind_instance(py::module_& m) {
   py::class_<Instance>(m, "Instance", "One serving instance, tabulated.")
       .def(py::init([](const Model& model, const Cluster& cluster, const Engine& engine,
                        const ServingKernels& kernels, const ServingLayout& layout, double imbalance,
-                       const RequestMix& mix) {
-             const Reason reason = check_layout(model, layout, cluster);
+                       const RequestMix& mix, const Draft& draft) {
+             Reason reason = check_layout(model, layout, cluster);
+             if (reason == Reason::ok) reason = check_draft(draft, layout, cluster);
              if (reason != Reason::ok) {
                throw MalformedQuestion("layout: illegal: " + std::string(name_of(reason)));
              }
              if (imbalance != 0) checked("imbalance", imbalance, 1, 1e4);
              return Instance(model, cluster, engine, kernels, layout, imbalance,
-                             request_patches(model, mix));
+                             request_patches(model, mix), draft);
            }),
            py::arg("model"), py::arg("cluster"), py::arg("engine"), py::arg("kernels"),
-           py::arg("layout"), py::arg("imbalance") = 1.0, py::arg("images") = RequestMix{})
+           py::arg("layout"), py::arg("imbalance") = 1.0, py::arg("images") = RequestMix{},
+           py::arg("draft") = Draft{})
+      .def(
+          "decode_step",
+          [](const Instance& instance, const RequestMix& mix, double sequences) {
+            instance.expect(mix);
+            return instance.times.of(Demand(mix).work(checked("sequences", sequences, 0, kMany)));
+          },
+          py::arg("mix"), py::arg("sequences"),
+          "Time of a step without prompts, at the mean context of the mix and with its drafts.")
       .def("step", &step_of, py::kw_only(), py::arg("sequences") = 0.0, py::arg("context") = 0.0,
            py::arg("prompts") = 0.0, py::arg("prompt_tokens") = 0.0, py::arg("prompt_keys") = 0.0,
            py::arg("query_tokens") = 1.0, py::arg("draft_tokens") = 0.0, py::arg("images") = 0.0,
@@ -242,11 +308,13 @@ Examples
 (2.54, 1.11))");
   m.def("tokens_per_step", &tokens_per_step, py::arg("mix"),
         "Tokens a sequence gains per step, accepted draft tokens included.");
+  bind_drafts(m);
   bind_instance(m);
   m.def("search_serving", &search_plans, py::arg("model"), py::arg("cluster"), py::arg("engine"),
-        py::arg("kernels"), py::arg("mix"), py::arg("imbalance"), py::arg("layouts"),
-        py::arg("max_batched_tokens"), py::arg("per_octave"), py::arg("goal"), py::arg("ttft_s"),
-        py::arg("tpot_s"), py::arg("requests_per_s"), py::arg("top"), py::arg("threads"),
+        py::arg("kernels"), py::arg("mix"), py::arg("imbalance"), py::arg("draft"),
+        py::arg("layouts"), py::arg("max_batched_tokens"), py::arg("per_octave"), py::arg("goal"),
+        py::arg("ttft_s"), py::arg("tpot_s"), py::arg("requests_per_s"), py::arg("top"),
+        py::arg("threads"),
         "Best plans, the front of throughput and time between tokens, plans tried and feasible.");
 }
 

@@ -22,15 +22,16 @@ inline constexpr double kMany = 1e9;
 struct Instance {
   Instance(Model served, const Cluster& on, const Engine& with,
            const ServingKernels& kernel_constants, const ServingLayout& spread, double imbalance,
-           double patches_of_image)
+           double patches_of_image, Draft proposing)
       : model(std::move(served)),
         cluster(on),
         engine(with),
         kernels(kernel_constants),
         layout(spread),
         image_patches(patches_of_image),
-        times(model, on, with, kernel_constants, spread, imbalance, patches_of_image),
-        blocks(model, with, kernel_constants, spread) {}
+        draft(std::move(proposing)),
+        times(model, on, with, kernel_constants, spread, imbalance, patches_of_image, draft),
+        blocks(model, with, kernel_constants, spread, draft) {}
 
   Model model;
   Cluster cluster;
@@ -38,11 +39,13 @@ struct Instance {
   ServingKernels kernels;
   ServingLayout layout;
   double image_patches;  ///< of an image of its requests; 0: these have none
+  Draft draft;
   StepTimes times;
   CacheBlocks blocks;
 
   CacheCapacity capacity(double input, double output) const {
-    return cache_capacity(model, cluster, engine, kernels, layout, {input, output, image_patches});
+    return cache_capacity(model, cluster, engine, kernels, layout, {input, output, image_patches},
+                          draft);
   }
   /// Throws where requests have other images than the instance was made for.
   void expect(const RequestMix& mix) const {

@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'Adapters', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'OuterSteps', 'Packing', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'RefitCosts', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'cache_token_bytes', 'canonical', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_dispatch', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'outer_round', 'outer_state_bytes', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_documents', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'quick_look', 'rank_imbalance', 'reasons', 'recorded_group', 'refit_bytes', 'refit_time_s', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'sequence_lengths', 'serving_power_w', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'trend_cache_bytes', 'variables', 'weight_set', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
+__all__: list[str] = ['ACTIVITIES', 'Ablation', 'Accelerator', 'Adapters', 'AttentionKernels', 'Autoscaler', 'BatchPass', 'BatchState', 'Cable', 'CacheCapacity', 'CacheTier', 'CappedStep', 'ChipProcess', 'ClockPower', 'Cluster', 'CollectiveFit', 'ComposedModel', 'Controller', 'CustomAllReduce', 'DecodeKernel', 'DecodeLoad', 'DecoderShape', 'Degrees', 'DispatchKernel', 'Draft', 'Dragonfly', 'DynamicSampling', 'ElementwiseKernels', 'Engine', 'Enumeration', 'Estimate', 'Fabric', 'FailingJob', 'Failures', 'FatTree', 'FittedField', 'Flows', 'GemmFormat', 'GemmKernels', 'GroupEstimate', 'GroupLayout', 'GroupSpace', 'GroupTables', 'GroupedGemmKernel', 'HostLevels', 'InSwitchFit', 'Instance', 'JobSchedule', 'LayerGroup', 'LayeredModel', 'LeafSpine', 'LinkGraph', 'LogGP', 'LookupKernel', 'LossLaw', 'MeasuredCurve', 'MeasuredRun', 'MixedStep', 'NetworkShares', 'Outage', 'OuterSteps', 'Packing', 'PowerPhases', 'PrefillKernel', 'PrefixTimes', 'Rails', 'RefitCosts', 'ReplicaTotals', 'RequestMix', 'RingJob', 'RlPasses', 'RlPhases', 'RouteOptions', 'RouterPolicy', 'STREAMS', 'ScaleUp', 'ScalingPoint', 'ScanKernels', 'SchedulerLimits', 'ServerParts', 'ServingKernels', 'ServingLayout', 'ServingPower', 'Shedding', 'SimulationPlan', 'Space', 'Stack', 'StartUp', 'SteadyState', 'StepPhases', 'StepTime', 'Strategy', 'StreamTotals', 'StreamingKernel', 'SwitchCosts', 'Tables', 'Task', 'TierTotals', 'TileGemm', 'Timeline', 'TimelineOptions', 'Torus', 'VisionShape', 'WeightSet', 'WorkKernel', 'accelerator_share_kg', 'amortised', 'answer_lengths', 'answers_in_flight', 'asynchronous_s', 'asynchronous_stage_bytes', 'attention_bound_s', 'availability_interval_s', 'batch_state_at', 'best_algorithm', 'cache_token_bytes', 'canonical', 'check_draft', 'check_serving_layout', 'check_vision', 'checkpoint_flows', 'collective_bound_s', 'collective_time_s', 'collective_times_s', 'columns', 'communicator_groups', 'conformal_bound', 'convolution_group', 'custom_all_reduce_times_s', 'daly_interval_s', 'decode_activity', 'decode_time_s', 'decoder_groups', 'die_kg', 'direct_connect', 'dispatch_time_s', 'draft_candidates', 'draft_paths', 'draw_slowdown', 'ecmp_hash', 'embedding_tables_group', 'energy_over_run_j', 'exact_ettr', 'expected_maximum', 'expert_layer_time_s', 'expert_loads', 'facility_energy_j', 'first_order_ettr', 'fit_collective', 'fit_decode', 'fit_dispatch', 'fit_elementwise', 'fit_fabric', 'fit_flash', 'fit_prefill', 'fit_roofline_gemm', 'fit_stack', 'fit_tile_gemm', 'fixed_ratio_split', 'flop_for_energy', 'flop_for_money', 'forward_pass_time_s', 'gemm_bound_s', 'gemm_kernel_time_s', 'gemm_time_s', 'gemm_work', 'goodput', 'group_columns', 'grouped_call_time_s', 'head_factor', 'head_group', 'implied_grid_g_per_kwh', 'interaction_group', 'jain_index', 'joint_factor', 'judge_routing', 'kernel_work', 'latencies_alone_s', 'learning_memory_bytes', 'least_loss_split', 'loggp_s', 'logp_broadcast_s', 'lookup_time_s', 'loss', 'marginal_return', 'maximum_deviation', 'mean_over_run_w', 'mean_time_to_failure_s', 'memory_bound_s', 'memory_kg', 'mesh_of_experts', 'mesh_suits', 'mesh_text', 'mixed_by_replica', 'mixed_by_stage', 'mixed_with_layers', 'mlp_group', 'node_power_w', 'operational_kg', 'outer_round', 'outer_state_bytes', 'owned_price_usd_per_s', 'p2p_time_s', 'pack_documents', 'pack_trees', 'packed_batch', 'padded_dispatch_s', 'pareto_front', 'patch_embedding_group', 'path_columns', 'pattern_flows', 'pattern_steps', 'precisions', 'prefill_time_s', 'prefix_hits', 'prefix_times', 'quick_look', 'rank_imbalance', 'reasons', 'recorded_group', 'refit_bytes', 'refit_time_s', 'rental_cost_usd', 'reported_memory_bytes', 'resolve_degrees', 'ring_strides', 'ring_traffic', 'rl_phases', 'rl_starts_s', 'rl_step_time_s', 'rollout_period_s', 'route_flows', 'run_network', 'running_sequences', 'sampling_rounds', 'scaling_efficiency', 'scaling_point', 'schedule_requests', 'score', 'search', 'search_groups', 'search_serving', 'sequence_lengths', 'serving_power_w', 'simulate_best', 'simulate_fleet', 'simulate_runs', 'slowest_fabric', 'spared_memory_bytes', 'startup_s', 'step_messages', 'step_under_cap', 'strategy_flows', 'streaming_time_s', 'sustained_rollout_s', 'sweep', 'sweep_groups', 'switch_time_s', 'textbook_collective_s', 'time_shifts', 'timeline', 'token_embedding_group', 'tokens_in', 'tokens_per_step', 'training_time_s', 'transformer_group', 'tree_acceptance', 'trend_cache_bytes', 'variables', 'verified_drafts', 'weight_set', 'weight_versions', 'work_kernel_time_s', 'young_interval_s']
 class TileGemm:
     """
     Constants of the tile form of a matrix multiplication.
@@ -4581,7 +4581,7 @@ class StepTime:
     @property
     def draft_s(self) -> float:
         """
-        draft layers of speculative decoding
+        draft layers or draft model of speculative decoding
         """
     @property
     def elementwise_s(self) -> float:
@@ -4742,7 +4742,7 @@ class RequestMix:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, input_tokens: float = 1.0, output_tokens: float = 1.0, prefix_hit_fraction: float = 0.0, speculative_tokens: int = 0, acceptance_fraction: float = 0.0, prefilled: bool = False, images: float = 0.0, image_height: int = 0, image_width: int = 0, encoder_hit_fraction: float = 0.0) -> None:
+    def __init__(self, *, input_tokens: float = 1.0, output_tokens: float = 1.0, prefix_hit_fraction: float = 0.0, speculative_tokens: int = 0, acceptance_fraction: float = 0.0, prefilled: bool = False, images: float = 0.0, image_height: int = 0, image_width: int = 0, encoder_hit_fraction: float = 0.0, acceptance_decay: float = 1.0, acceptance_power: float = 0.5, draft_width: int = 1, draft_nodes: int = 0, adaptive_drafts: bool = False) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4757,9 +4757,34 @@ class RequestMix:
         Field names and values.
         """
     @property
+    def acceptance_decay(self) -> float:
+        """
+        factor on the acceptance with every draft token before
+        """
+    @property
     def acceptance_fraction(self) -> float:
         """
         probability that a draft token is accepted
+        """
+    @property
+    def acceptance_power(self) -> float:
+        """
+        power of a number of candidates with which the chance falls that none is accepted
+        """
+    @property
+    def adaptive_drafts(self) -> bool:
+        """
+        drafts are as deep as pays at the load, at most speculative_tokens
+        """
+    @property
+    def draft_nodes(self) -> int:
+        """
+        candidates of a tree that are verified; 0: as many as go on
+        """
+    @property
+    def draft_width(self) -> int:
+        """
+        candidates that go on at every depth of a tree of drafts; 1: a chain
         """
     @property
     def encoder_hit_fraction(self) -> float:
@@ -4821,7 +4846,7 @@ class SteadyState:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, *, concurrency: float = 0.0, requests_per_s: float = 0.0, step_time_s: float = 0.0, tpot_s: float = 0.0, ttft_s: float = 0.0, prefill_s: float = 0.0, utilisation: float = 0.0, prompt_fraction: float = 0.0, saturated: bool = False) -> None:
+    def __init__(self, *, concurrency: float = 0.0, requests_per_s: float = 0.0, step_time_s: float = 0.0, tpot_s: float = 0.0, ttft_s: float = 0.0, prefill_s: float = 0.0, utilisation: float = 0.0, prompt_fraction: float = 0.0, saturated: bool = False, draft_tokens: int = 0) -> None:
         ...
     def __repr__(self) -> str:
         ...
@@ -4839,6 +4864,11 @@ class SteadyState:
     def concurrency(self) -> float:
         """
         sequences running
+        """
+    @property
+    def draft_tokens(self) -> int:
+        """
+        depth of the drafts in force
         """
     @property
     def prefill_s(self) -> float:
@@ -5057,11 +5087,25 @@ class BatchState:
         """
         rate over that of full batches
         """
+class Draft:
+    """
+    What proposes tokens beside a served model.
+    
+    `Draft()` is nothing, `Draft(layer=True)` one more layer of the model (multi-token prediction,
+    EAGLE), and `Draft(model, kernels, tp)` a model of its own, each layer of which is split over `tp`
+    ranks, or as the served model is where `tp` is 0.
+    """
+    @typing.overload
+    def __init__(self, *, layer: bool = False) -> None:
+        ...
+    @typing.overload
+    def __init__(self, model: LayeredModel, kernels: ServingKernels, tp: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+        ...
 class Instance:
     """
     One serving instance, tabulated.
     """
-    def __init__(self, model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, layout: ServingLayout, imbalance: typing.SupportsFloat | typing.SupportsIndex = 1.0, images: RequestMix = ...) -> None:
+    def __init__(self, model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, layout: ServingLayout, imbalance: typing.SupportsFloat | typing.SupportsIndex = 1.0, images: RequestMix = ..., draft: Draft = ...) -> None:
         ...
     def cache_blocks(self, tokens: typing.SupportsFloat | typing.SupportsIndex) -> float:
         """
@@ -5070,6 +5114,10 @@ class Instance:
     def capacity(self, input_tokens: typing.SupportsFloat | typing.SupportsIndex, output_tokens: typing.SupportsFloat | typing.SupportsIndex) -> CacheCapacity:
         """
         Memory of the fullest rank and what its KV cache holds.
+        """
+    def decode_step(self, mix: RequestMix, sequences: typing.SupportsFloat | typing.SupportsIndex) -> StepTime:
+        """
+        Time of a step without prompts, at the mean context of the mix and with its drafts.
         """
     def schedule(self, limits: SchedulerLimits, arrival_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], input_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], output_tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], names: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64], name_ends: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], name_tokens: typing.SupportsInt | typing.SupportsIndex) -> tuple:
         """
@@ -7479,6 +7527,10 @@ def canonical(strategy: Strategy, model: LayeredModel, cluster: Cluster, task: T
     """
     The strategy with knobs without effect at their defaults.
     """
+def check_draft(draft: Draft, layout: ServingLayout, cluster: Cluster) -> str:
+    """
+    ok, or the reason why a draft cannot be spread so beside an instance.
+    """
 def check_serving_layout(model: LayeredModel, layout: ServingLayout, cluster: Cluster) -> str:
     """
     ok, or the reason why an instance cannot be laid out so.
@@ -7548,6 +7600,14 @@ def direct_connect(nics: typing.SupportsInt | typing.SupportsIndex, ports: typin
 def dispatch_time_s(accelerator: Accelerator, kernel: DispatchKernel, tokens: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], hidden: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], topk: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], experts: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], ranks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], nodes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], communication_blocks: typing.Annotated[numpy.typing.ArrayLike, numpy.float64]) -> numpy.typing.NDArray[numpy.float64]:
     """
     Seconds of sending tokens to their experts or back, one per row of the columns.
+    """
+def draft_candidates(mix: RequestMix) -> float:
+    """
+    Candidates that the tree of drafts of a step can have.
+    """
+def draft_paths(mix: RequestMix) -> list[list[int]]:
+    """
+    The verified candidates of a tree, each as the ranks from the root, from 0.
     """
 def draw_slowdown(tables: Tables, strategy: Strategy, seed: typing.SupportsInt | typing.SupportsIndex) -> list[float]:
     """
@@ -7964,7 +8024,7 @@ def search_groups(tables: GroupTables, space: GroupSpace, objective: collections
     """
     Best strategies of a space.
     """
-def search_serving(model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, mix: RequestMix, imbalance: typing.SupportsFloat | typing.SupportsIndex, layouts: collections.abc.Sequence[ServingLayout], max_batched_tokens: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], per_octave: typing.SupportsInt | typing.SupportsIndex, goal: str, ttft_s: typing.SupportsFloat | typing.SupportsIndex, tpot_s: typing.SupportsFloat | typing.SupportsIndex, requests_per_s: typing.SupportsFloat | typing.SupportsIndex, top: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex) -> tuple:
+def search_serving(model: LayeredModel, cluster: Cluster, engine: Engine, kernels: ServingKernels, mix: RequestMix, imbalance: typing.SupportsFloat | typing.SupportsIndex, draft: Draft, layouts: collections.abc.Sequence[ServingLayout], max_batched_tokens: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], per_octave: typing.SupportsInt | typing.SupportsIndex, goal: str, ttft_s: typing.SupportsFloat | typing.SupportsIndex, tpot_s: typing.SupportsFloat | typing.SupportsIndex, requests_per_s: typing.SupportsFloat | typing.SupportsIndex, top: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex) -> tuple:
     """
     Best plans, the front of throughput and time between tokens, plans tried and feasible.
     """
@@ -8065,6 +8125,10 @@ def training_time_s(tokens: typing.SupportsFloat | typing.SupportsIndex, tokens_
     """
 def transformer_group(name: str, layers: typing.SupportsInt | typing.SupportsIndex, hidden: typing.SupportsInt | typing.SupportsIndex, heads: typing.SupportsInt | typing.SupportsIndex, kv_heads: typing.SupportsInt | typing.SupportsIndex, head_dim: typing.SupportsInt | typing.SupportsIndex, v_head_dim: typing.SupportsInt | typing.SupportsIndex, q_lora_rank: typing.SupportsInt | typing.SupportsIndex, kv_lora_rank: typing.SupportsInt | typing.SupportsIndex, rope_head_dim: typing.SupportsInt | typing.SupportsIndex, ffn: typing.SupportsInt | typing.SupportsIndex, gated: bool, causal: bool, rotary: bool, bias: bool, norms_per_layer: typing.SupportsInt | typing.SupportsIndex, experts: typing.SupportsInt | typing.SupportsIndex, experts_per_token: typing.SupportsInt | typing.SupportsIndex, shared_ffn: typing.SupportsInt | typing.SupportsIndex, modulation: typing.SupportsInt | typing.SupportsIndex, modulation_vectors: typing.SupportsInt | typing.SupportsIndex, modalities: typing.SupportsInt | typing.SupportsIndex, qk_norm: bool, parallel: bool, linear: bool, depthwise: typing.SupportsInt | typing.SupportsIndex, context_tokens: typing.SupportsFloat | typing.SupportsIndex, context_width: typing.SupportsInt | typing.SupportsIndex, window: typing.SupportsInt | typing.SupportsIndex, tokens: typing.SupportsFloat | typing.SupportsIndex) -> LayerGroup:
     ...
+def tree_acceptance(mix: RequestMix, depth: typing.SupportsInt | typing.SupportsIndex, rank: typing.SupportsInt | typing.SupportsIndex) -> float:
+    """
+    Probability that the rank-th best candidate of a depth is accepted where its parent was.
+    """
 def trend_cache_bytes(active_parameters: typing.SupportsFloat | typing.SupportsIndex) -> float:
     """
     Usual keys and values of one token, of models of that size.
@@ -8072,6 +8136,10 @@ def trend_cache_bytes(active_parameters: typing.SupportsFloat | typing.SupportsI
 def variables() -> str:
     """
     Variables a relation may name.
+    """
+def verified_drafts(mix: RequestMix) -> float:
+    """
+    Draft tokens of a sequence that a step verifies.
     """
 def weight_set(model: LayeredModel, precision: str) -> WeightSet:
     """

@@ -82,17 +82,18 @@ ServingPlans search_serving(const ServingQuestion& question, const ServingChoice
     const ServingLayout& layout = layouts[item];
     PlanPart& part = parts[item];
     if (pool.stopped(worker) ||
-        check_layout(question.model, layout, question.cluster) != Reason::ok)
+        check_layout(question.model, layout, question.cluster) != Reason::ok ||
+        check_draft(question.draft, layout, question.cluster) != Reason::ok)
       return;
     const StepTimes times(question.model, question.cluster, question.engine, question.kernels,
-                          layout, question.imbalance, patches);
+                          layout, question.imbalance, patches, question.draft);
     constexpr std::size_t kMaxKept = 4096;
     std::size_t front_room = kMaxKept;
     for (const double tokens : choices.batched_tokens) {
       Engine limited = question.engine;
       limited.max_batched_tokens = static_cast<int>(tokens);
       CacheCapacity capacity = cache_capacity(question.model, question.cluster, limited,
-                                              question.kernels, layout, lengths);
+                                              question.kernels, layout, lengths, question.draft);
       double last = 0;
       for (int step = 0; last < capacity.max_running_sequences; ++step) {
         poll_point(16);

@@ -58,6 +58,7 @@ struct ServingQuestion {
   const ServingKernels& kernels;
   RequestMix mix;
   double imbalance = 1;
+  Draft draft = {};
 };
 
 /// What plans are made of: a layout, a limit of tokens per step and a number of running sequences

@@ -295,10 +295,36 @@ FixedPoint solve_fixed_point(const StepsOfMix& mix, const ClosedLoopState& most,
   return now;
 }
 
+/// Of all depths the one with the least latency, else the one that finishes most. What an instance
+/// can finish is what its best depth can.
+SteadyState adaptive_state_at(const StepTimes& times, const CacheCapacity& capacity, RequestMix mix,
+                              double requests_per_s) noexcept {
+  const int deepest = mix.speculative_tokens;
+  mix.adaptive_drafts = false;
+  SteadyState best;
+  double least = kInfinity;
+  const auto latency = [&](const SteadyState& state) {
+    return state.ttft + (mix.output - 1) * state.tpot;
+  };
+  for (int depth = 0; depth <= deepest; ++depth) {
+    mix.speculative_tokens = depth;
+    const SteadyState state = steady_state_at(times, capacity, mix, requests_per_s);
+    least = std::min(least, state.utilisation);
+    const bool better = state.saturated != best.saturated
+                            ? best.saturated
+                            : (state.saturated ? state.requests_per_s > best.requests_per_s
+                                               : latency(state) < latency(best));
+    if (depth == 0 || better) best = state;
+  }
+  best.utilisation = least;
+  return best;
+}
+
 }  // namespace
 
 SteadyState steady_state_at(const StepTimes& times, const CacheCapacity& capacity,
                             const RequestMix& mix, double requests_per_s) noexcept {
+  if (mix.adaptive_drafts) return adaptive_state_at(times, capacity, mix, requests_per_s);
   const Demand demand(mix);
   const StepsOfMix steps_of_mix(times, capacity, demand);
   const ClosedLoopState most = closed_loop_state(steps_of_mix, capacity.max_running_sequences);
@@ -315,6 +341,7 @@ SteadyState steady_state_at(const StepTimes& times, const CacheCapacity& capacit
     return state;
   }
   state.requests_per_s = requests_per_s;
+  state.draft_tokens = mix.speculative_tokens;
   const double at_once = capacity.max_admitted;
   const FixedPoint point = solve_fixed_point(steps_of_mix, most, rate, at_once, state);
   // It can finish as many, but prompts go on until every slot is taken.

@@ -79,29 +79,44 @@ double rounded_up(double value, double step) { return step * std::ceil(value / s
 }  // namespace
 
 CacheBlocks::CacheBlocks(const Model& model, const Engine& engine, const ServingKernels& kernels,
-                         const ServingLayout& layout)
+                         const ServingLayout& layout, const Draft& draft)
     : block_tokens_(engine.block_tokens), ranks_(layout.cp) {
-  const std::vector<double> layers = stage_layers(model, layout.pp);
-  const std::vector<double> whole = stage_layers(model, 1);
   constexpr double kWindowBytes = 2;  // of a convolution's window, in 16 bits
   double token = 0, state = 0;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    for (const Unit& unit : model.kinds[i].units) {
-      for (const LayerOperator& op : unit.operators) {
-        if (op.kind == OperatorKind::scan) {
-          const double ranks = static_cast<double>(layout.tp) * layout.cp;
-          const RecurrentShape local = op.recurrence.sharded(ranks);  // heads of all tokens
-          state += layers[i] *
-                   (local.state_values() * kStateBytes + local.window_values() * kWindowBytes);
+  const auto add = [&](const Model& of, const ServingKernels& with, const ServingLayout& on,
+                       const std::vector<double>& layers, const std::vector<double>& whole) {
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      for (const Unit& unit : of.kinds[i].units) {
+        for (const LayerOperator& op : unit.operators) {
+          if (op.kind == OperatorKind::scan) {
+            const double ranks = static_cast<double>(on.tp) * on.cp;
+            const RecurrentShape local = op.recurrence.sharded(ranks);  // heads of all tokens
+            state += layers[i] *
+                     (local.state_values() * kStateBytes + local.window_values() * kWindowBytes);
+          }
+          if (op.kind != OperatorKind::attention || layers[i] <= 0) continue;
+          const AttentionShape& a = op.attention;
+          const double bytes = layers[i] * a.cached_values(on.tp) * operand_bytes(with.cache);
+          layer_shares_.push_back(
+              {bytes, static_cast<double>(a.window_where(engine.window_cache))});
+          token += bytes;
+          token_ += Bytes{whole[i] * a.cached_values(1) * operand_bytes(with.cache)};
         }
-        if (op.kind != OperatorKind::attention) continue;
-        const AttentionShape& a = op.attention;
-        const double bytes = layers[i] * a.cached_values(layout.tp) * operand_bytes(kernels.cache);
-        layer_shares_.push_back({bytes, static_cast<double>(a.window_where(engine.window_cache))});
-        token += bytes;
-        token_ += Bytes{whole[i] * a.cached_values(1) * operand_bytes(kernels.cache)};
       }
     }
+  };
+  add(model, kernels, layout, stage_layers(model, layout.pp), stage_layers(model, 1));
+  if (draft.model) {
+    const DraftModel& own = *draft.model;
+    const std::vector<double> layers = stage_layers(own.model, 1);
+    // Ranks that share a prompt hold all of it for the draft, blocks of the rest their part.
+    std::vector<double> local = layers;
+    for (double& count : local) count *= ranks_;
+    add(own.model, own.kernels, draft_layout(own, layout), local, layers);
+  } else if (draft.layer) {
+    std::vector<double> one(model.kinds.size());
+    one[model.mtp_kind] = 1;
+    add(model, kernels, layout, one, one);
   }
   if (token > 0) {
     for (LayerShare& group : layer_shares_) group.share /= token;
@@ -172,6 +187,24 @@ Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const Serv
   return Bytes{bytes + kElement * (ends + local)};
 }
 
+Bytes draft_weight_bytes(const Model& model, const ServingKernels& kernels,
+                         const ServingLayout& layout, const Draft& draft) {
+  if (draft.model) {
+    const DraftModel& own = *draft.model;
+    return weight_bytes(own.model, own.kernels, draft_layout(own, layout));
+  }
+  if (!draft.layer) return Bytes{};
+  constexpr double kInputs = 2;  // a hidden state and the embedding of the token behind it
+  const double hidden = model.hidden;
+  double bytes = kElement * kInputs * hidden * hidden;
+  for (const Unit& unit : model.kinds[model.mtp_kind].units) {
+    for (const LayerOperator& op : unit.operators) {
+      bytes += operator_bytes(unit, op, kernels, layout);
+    }
+  }
+  return Bytes{bytes};
+}
+
 namespace {
 
 /// Sequences that run while others wait for a start: one, and the next ones with the probability
@@ -198,12 +231,13 @@ double admitted(const CacheBlocks& blocks, const RequestLengths& lengths, double
 
 CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const Engine& engine,
                              const ServingKernels& kernels, const ServingLayout& layout,
-                             const RequestLengths& lengths) {
-  const CacheBlocks blocks(model, engine, kernels, layout);
+                             const RequestLengths& lengths, const Draft& draft) {
+  const CacheBlocks blocks(model, engine, kernels, layout, draft);
   CacheCapacity capacity;
   capacity.block = blocks.block();
   capacity.weights = weight_bytes(model, kernels, layout) +
-                     engine.adapters.resident() * adapter_bytes(model, engine.adapters, layout);
+                     engine.adapters.resident() * adapter_bytes(model, engine.adapters, layout) +
+                     draft_weight_bytes(model, kernels, layout, draft);
   capacity.reserve = engine.reserve;
   const double limited = engine.limits_per_rank ? layout.dp : 1;
   capacity.max_batched_tokens = limited * engine.max_batched_tokens;

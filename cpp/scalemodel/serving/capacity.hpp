@@ -8,6 +8,7 @@
 #include "scalemodel/base/record.hpp"
 #include "scalemodel/hardware/cluster.hpp"
 #include "scalemodel/model/model.hpp"
+#include "scalemodel/serving/drafts.hpp"
 #include "scalemodel/serving/engine.hpp"
 #include "scalemodel/serving/layout.hpp"
 
@@ -61,12 +62,13 @@ struct RecordOf<CacheCapacity> {
 /// Bytes of a block and how many of them a sequence takes.
 class CacheBlocks {
  public:
+  /// What drafts keeps keys and values of its own for every token, in the blocks of the rest.
   CacheBlocks(const Model& model, const Engine& engine, const ServingKernels& kernels,
-              const ServingLayout& layout);
+              const ServingLayout& layout, const Draft& draft = {});
 
   Bytes block() const noexcept { return block_; }
-  /// Keys and values of one token in all layers of the model, once: what a copy of them elsewhere
-  /// takes, however many ranks hold it here.
+  /// Keys and values of one token in all layers of the model and its draft, once: what a copy of
+  /// them elsewhere takes, however many ranks hold it here.
   Bytes token() const noexcept { return token_; }
   /// Blocks of one rank for a sequence of `tokens`. Layers with a window, where the engine drops
   /// what is behind it, hold no more than the window and count as their share of a block; states of
@@ -93,6 +95,12 @@ class CacheBlocks {
 /// last one the LM head.
 Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const ServingLayout& layout);
 
+/// Weights of what drafts, on the fullest rank: a model, or one more layer with the projection of
+/// its two inputs (hidden state and next token: 2h x h), which shares token embedding and LM head
+/// with the served model.
+Bytes draft_weight_bytes(const Model& model, const ServingKernels& kernels,
+                         const ServingLayout& layout, const Draft& draft);
+
 /// Blocks = floor((share of memory - what else lies there)/block). An engine that tunes its limits
 /// admits as many sequences as the cache holds at their full length, at most 4096, and steps of
 /// input/output prompt tokens more for each of them (trtllm-bench, 2048 to 32768 tokens). Where
@@ -100,6 +108,6 @@ Bytes weight_bytes(const Model& model, const ServingKernels& kernels, const Serv
 /// fits beside others that have generated any part of their output.
 CacheCapacity cache_capacity(const Model& model, const Cluster& cluster, const Engine& engine,
                              const ServingKernels& kernels, const ServingLayout& layout,
-                             const RequestLengths& lengths);
+                             const RequestLengths& lengths, const Draft& draft = {});
 
 }  // namespace scalemodel

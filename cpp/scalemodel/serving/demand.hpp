@@ -19,7 +19,8 @@ struct Demand {
   double uncached_prompt_tokens = 1;  ///< tokens of a prompt that have to be computed, >= 1
   double tokens_per_step = 1;         ///< output tokens per sequence and decode step, >= 1
   double query_tokens = 1;            ///< tokens that a sequence computes in a decode step, >= 1
-  double draft_tokens = 0;            ///< draft tokens among them, >= 0
+  double draft_tokens = 0;            ///< passes of the draft for these, >= 0
+  double draft_width = 1;             ///< tokens of a sequence in each of them, >= 1
   double decode_steps = 1;            ///< decode steps of one request, >= 1
   double context = 1;                 ///< mean tokens that a running sequence attends to
   double input = 1;                   ///< prompt tokens, cached ones included
@@ -29,8 +30,9 @@ struct Demand {
   explicit Demand(const RequestMix& mix) noexcept
       : uncached_prompt_tokens(std::max(1.0, mix.input * (1 - mix.prefix_hit_fraction))),
         tokens_per_step(scalemodel::tokens_per_step(mix)),
-        query_tokens(1.0 + mix.speculative_tokens),
+        query_tokens(1.0 + verified_drafts(draft_tree(mix))),
         draft_tokens(mix.speculative_tokens),
+        draft_width(mix.draft_width),
         // A request of one token leaves with its prefill; it takes part in one step all the same.
         decode_steps(std::max(1.0, (mix.output - 1) / tokens_per_step)),
         context(mix.input + (mix.output + 1) / 2),
@@ -53,6 +55,8 @@ struct Demand {
     work.context = context;
     work.query_tokens = query_tokens;
     work.draft_tokens = draft_tokens;
+    work.draft_width = draft_width;
+    work.draft_first = tokens_per_step;
     return work;
   }
 

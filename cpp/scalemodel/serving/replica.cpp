@@ -28,7 +28,8 @@ Replica::Replica(const ReplicaSetup& setup, std::span<const Request> requests,
       tiers_(std::move(extras.tiers)),
       priority_(extras.priority),
       gained_(tokens_per_step(setup.mix)),
-      query_tokens_(1.0 + setup.mix.speculative_tokens),
+      query_tokens_(1.0 + verified_drafts(draft_tree(setup.mix))),
+      draft_tokens_(setup.mix.speculative_tokens),
       all_blocks_(setup.capacity.blocks * setup.times.layout().dp),
       token_blocks_(setup.blocks.mean(1) - setup.blocks.mean(0)) {}
 
@@ -119,9 +120,12 @@ double Replica::used() const {
 bool Replica::plan() {
   preempt();
   if (caching_.enabled()) trim_prefixes();
+  if (mix_.adaptive_drafts && sequences_ != adapted_to_) draft();
   StepWork work;
   work.query_tokens = query_tokens_;
-  work.draft_tokens = mix_.speculative_tokens;
+  work.draft_tokens = draft_tokens_;
+  work.draft_width = mix_.draft_width;
+  work.draft_first = gained_;
   const bool mixes = times_.engine().mixed_batches;
   double room = capacity_.max_batched_tokens - (mixes ? sequences_ * query_tokens_ : 0);
   double attended = 0;
@@ -145,6 +149,15 @@ bool Replica::plan() {
   }
   if (!incoming_.empty()) shorten();
   return true;
+}
+
+/// Drafts are as deep as pays for the sequences that run.
+void Replica::draft() {
+  adapted_to_ = sequences_;
+  const RequestMix now = adapted(times_, mix_, sequences_);
+  gained_ = tokens_per_step(now);
+  query_tokens_ = 1.0 + verified_drafts(draft_tree(now));
+  draft_tokens_ = now.speculative_tokens;
 }
 
 /// Prompts whose prefix has come from the tiers hold it from now on.

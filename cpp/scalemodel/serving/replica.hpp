@@ -205,6 +205,7 @@ class Replica {
   void shorten();
   StepWork with_context(StepWork work, double repeats) const;
   double quiet_steps() const;
+  void draft();
   void pass();
   void begin(Prompt&& prompt);
   void push_ending(double end, std::size_t place);
@@ -258,8 +259,10 @@ class Replica {
   CacheTiers tiers_;
   std::span<const std::int32_t> priority_;
   std::size_t loading_ = 0;  ///< prompts that wait for a tier
-  double gained_, query_tokens_, all_blocks_;
-  double token_blocks_;  ///< blocks of a rank that one more token of a sequence takes
+  /// Of a step: tokens that a sequence gains and computes, passes of the draft for them.
+  double gained_, query_tokens_, draft_tokens_, all_blocks_;
+  double adapted_to_ = 0;  ///< running sequences that the depth of drafts was chosen for
+  double token_blocks_;    ///< blocks of a rank that one more token of a sequence takes
   Seconds now_, stopped_;
   double gain_ = 0;       ///< tokens a sequence that always ran would have gained
   double sequences_ = 0;  ///< alive in running_

@@ -9,10 +9,28 @@
 
 namespace scalemodel {
 
-double tokens_per_step(const RequestMix& mix) noexcept {
-  const double a = mix.acceptance_fraction, k = mix.speculative_tokens;
-  if (k <= 0) return 1;
-  return a >= 1 ? k + 1 : (1 - std::pow(a, k + 1)) / (1 - a);
+DraftTree draft_tree(const RequestMix& mix) noexcept {
+  return {mix.speculative_tokens,  mix.draft_width,      mix.draft_nodes,
+          mix.acceptance_fraction, mix.acceptance_decay, mix.acceptance_power};
+}
+
+double tokens_per_step(const RequestMix& mix) noexcept { return expected_tokens(draft_tree(mix)); }
+
+RequestMix adapted(const StepTimes& times, const RequestMix& mix, double sequences) noexcept {
+  RequestMix tried = mix;
+  tried.adaptive_drafts = false;
+  if (!mix.adaptive_drafts || sequences <= 0) return tried;
+  RequestMix best = tried;
+  Seconds least{kInfinity};
+  for (int depth = 0; depth <= mix.speculative_tokens; ++depth) {
+    tried.speculative_tokens = depth;
+    const Demand demand(tried);
+    const Seconds each = times.total(demand.work(sequences)) / demand.tokens_per_step;
+    if (each >= least) continue;
+    least = each;
+    best = tried;
+  }
+  return best;
 }
 
 ClosedLoopState closed_loop_state(const StepsOfMix& steps, double sequences) noexcept {
@@ -46,6 +64,10 @@ ClosedLoopState closed_loop_state(const StepsOfMix& steps, double sequences) noe
 
 SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
                          const RequestMix& mix, double concurrency) noexcept {
+  if (mix.adaptive_drafts) {
+    const double running = std::min(concurrency, capacity.max_running_sequences);
+    return steady_state(times, capacity, adapted(times, mix, running), concurrency);
+  }
   const Demand demand(mix);
   SteadyState state;
   const ClosedLoopState kept = closed_loop_state({times, capacity, demand}, concurrency);
@@ -53,6 +75,7 @@ SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
   const PromptSteps& steps = kept.steps;
   const Hertz rate = kept.rate();
   state.concurrency = kept.sequences;
+  state.draft_tokens = mix.speculative_tokens;
   state.step = kept.step;
   state.prompt_fraction = steps.mixed ? kept.busy : kept.busy / (1 + kept.busy);
   state.tpot = demand.gap(kept.step, mix.output);

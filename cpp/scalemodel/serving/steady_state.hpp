@@ -6,6 +6,7 @@
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/base/record.hpp"
 #include "scalemodel/serving/capacity.hpp"
+#include "scalemodel/serving/drafts.hpp"
 #include "scalemodel/serving/step_times.hpp"
 
 namespace scalemodel {
@@ -22,6 +23,11 @@ struct RequestMix {
   double images = 0;  ///< of a prompt, their tokens among its own
   int image_height = 0, image_width = 0;  ///< pixels; unused where the tower has a size of its own
   double encoder_hit_fraction = 0;        ///< share of images whose encodings are held already
+  double acceptance_decay = 1;            ///< of the acceptance with every token drafted before
+  double acceptance_power = 0.5;  ///< of the candidates of a depth, none of which is accepted
+  int draft_width = 1;            ///< candidates that go on at every depth; 1: a chain
+  int draft_nodes = 0;            ///< candidates verified; 0: as many as go on
+  bool adaptive_drafts = false;   ///< as deep as pays at the load, not at all where nothing does
 
   bool operator==(const RequestMix&) const = default;
 };
@@ -44,7 +50,17 @@ struct RecordOf<RequestMix> {
       field("image_height", &T::image_height, 0, 1e6, "pixels of an image from top to bottom"),
       field("image_width", &T::image_width, 0, 1e6, "pixels of an image from side to side"),
       field("encoder_hit_fraction", &T::encoder_hit_fraction, 0, 1,
-            "share of the images whose encodings the encoder cache holds already")};
+            "share of the images whose encodings the encoder cache holds already"),
+      field("acceptance_decay", &T::acceptance_decay, 0, 1,
+            "factor on the acceptance with every draft token before"),
+      field("acceptance_power", &T::acceptance_power, 0, 8,
+            "power of a number of candidates with which the chance falls that none is accepted"),
+      field("draft_width", &T::draft_width, 1, kMaxDraftWidth,
+            "candidates that go on at every depth of a tree of drafts; 1: a chain"),
+      field("draft_nodes", &T::draft_nodes, 0, 4096,
+            "candidates of a tree that are verified; 0: as many as go on"),
+      field("adaptive_drafts", &T::adaptive_drafts,
+            "drafts are as deep as pays at the load, at most speculative_tokens")};
 };
 
 /// Images that have to be encoded for every token of a prompt of `tokens` that is computed. They
@@ -57,10 +73,19 @@ constexpr double images_per_token(const RequestMix& mix, double tokens) noexcept
 /// MalformedQuestion for images that the model cannot read or that do not fit into a prompt.
 double request_patches(const Model& model, const RequestMix& mix);
 
-/// Tokens a sequence gains per step: 1 + a + a^2 ... + a^k for k proposals, each accepted
-/// with probability a if all before it were. Source: Leviathan et al., arXiv 2211.17192,
-/// equation 1.
+/// The tokens that are proposed for every sequence and step.
+DraftTree draft_tree(const RequestMix& mix) noexcept;
+
+/// Tokens a sequence gains per step: 1 + a + a^2 ... + a^k for a chain of k proposals, each
+/// accepted with probability a if all before it were; of a tree see `expected_tokens`. Source:
+/// Leviathan et al., arXiv 2211.17192, equation 1.
 double tokens_per_step(const RequestMix& mix) noexcept;
+
+/// The mix with the depth of its drafts that an adaptive engine chooses where `sequences` run: from
+/// 0 to `speculative_tokens` the one with the least time per token of a step without prompts. A
+/// draft of depth 0 computes nothing. Source of the rule: SmartSpec, arXiv 2406.14066, section 4
+/// (goodput = accepted tokens over the time of a step).
+RequestMix adapted(const StepTimes& times, const RequestMix& mix, double sequences) noexcept;
 
 /// A steady state of one instance.
 struct SteadyState {
@@ -73,6 +98,7 @@ struct SteadyState {
   double utilisation = 0;  ///< requests over the most the instance can finish
   double prompt_fraction = 0;  ///< share of steps that carry a prompt
   bool saturated = false;      ///< more arrive than it can finish: concurrency is the limit's
+  int draft_tokens = 0;        ///< depth of the drafts in force
 
   bool operator==(const SteadyState&) const = default;
 };
@@ -91,7 +117,8 @@ struct RecordOf<SteadyState> {
       field("prefill_s", &T::prefill, "time to the first token on an idle instance"),
       field("utilisation", &T::utilisation, "requests over the most it can finish"),
       field("prompt_fraction", &T::prompt_fraction, "share of steps that carry a prompt"),
-      field("saturated", &T::saturated, "more arrive than it can finish")};
+      field("saturated", &T::saturated, "more arrive than it can finish"),
+      field("draft_tokens", &T::draft_tokens, "depth of the drafts in force")};
 };
 
 /// With `concurrency` sequences running all the time. Each needs S steps, the last of several
@@ -112,7 +139,7 @@ SteadyState steady_state(const StepTimes& times, const CacheCapacity& capacity,
 /// agree with the simulation of a stream within 5 %, 99 % within 3 %; what is missed most are
 /// caches that hold one to three whole sequences and preempt. A rate is saturated, too, at which
 /// prompts leave so little time for decode that all slots fill, although the instance could finish
-/// as many.
+/// as many. Of adaptive drafts the depth is the one with the least latency of a request.
 SteadyState steady_state_at(const StepTimes& times, const CacheCapacity& capacity,
                             const RequestMix& mix, double requests_per_s) noexcept;
 

@@ -40,7 +40,7 @@ double StepTimes::point(std::size_t index) noexcept {
 
 StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& engine,
                      const ServingKernels& kernels, const ServingLayout& layout, double imbalance,
-                     double image_patches)
+                     double image_patches, const Draft& draft)
     : engine_(engine),
       layout_(layout),
       cluster_(cluster),
@@ -98,6 +98,13 @@ StepTimes::StepTimes(const Model& model, const Cluster& cluster, const Engine& e
     const Seconds sent = c.ep - c.waits;
     overlap_[at] = {c.experts, sent - c.combine, c.combine, c.waits,
                     sent > Seconds{} ? c.occupied / sent : 0.0};
+  }
+  if (draft.model) {
+    const DraftModel& own = *draft.model;
+    Engine unadapted = engine;
+    unadapted.adapters = {};
+    draft_model_ = std::make_shared<const StepTimes>(own.model, cluster, unadapted, own.kernels,
+                                                     draft_layout(own, layout), imbalance);
   }
 }
 
@@ -291,6 +298,34 @@ Seconds StepTimes::host(const StepWork& whole, Seconds device) const noexcept {
   return fixed + (whole.sequences + whole.prompts) * host_each_ + whole.prompts * adapter_load_;
 }
 
+/// Passes of the draft behind each other, on the accelerator alone: the CPU prepares them while the
+/// served model computes. The first of a draft model also sees what the last step accepted, and the
+/// prompts of the step, for whose tokens it keeps keys and values of its own. It runs with the last
+/// stage of a pipeline.
+Seconds StepTimes::draft_time(const StepWork& stage) const noexcept {
+  Seconds time;
+  if (stage.draft_tokens <= 0) return time;
+  if (!draft_model_) {
+    if (stage.sequences <= 0) return time;
+    const auto layer = [&](double tokens) { return at(draft_total_, tokens) + at(head_, tokens); };
+    if (stage.draft_width == 1) return stage.draft_tokens * layer(stage.sequences);
+    return layer(stage.sequences) +
+           (stage.draft_tokens - 1) * layer(stage.sequences * stage.draft_width);
+  }
+  StepWork first = stage;
+  first.draft_tokens = first.images = 0;
+  first.query_tokens = stage.draft_first;
+  time += draft_model_->device(first);
+  if (stage.draft_tokens > 1 && stage.sequences > 0) {
+    StepWork later;
+    later.sequences = stage.sequences;
+    later.context = stage.context;
+    later.query_tokens = stage.draft_width;
+    time += (stage.draft_tokens - 1) * draft_model_->device(later);
+  }
+  return time;
+}
+
 StepTime StepTimes::of(const StepWork& whole) const noexcept {
   StepTime time;
   const StepWork work = of_stage(whole);
@@ -322,17 +357,14 @@ StepTime StepTimes::of(const StepWork& whole) const noexcept {
   time.cp = stages * context_exchange(work);
   // The last stage alone has the head, and the others wait for it.
   time.head = stages * at(head_, work.sequences * work.query_tokens + work.prompts);
-  if (work.draft_tokens > 0 && work.sequences > 0) {
-    time.draft = stages * (work.draft_tokens *
-                           (at(draft_total_, work.sequences) + at(head_, work.sequences)));
-  }
+  if (work.draft_tokens > 0) time.draft = stages * draft_time(work);
   // The first stage alone has the tower, and the others wait for it.
   time.encoder = stages * encoder(work);
   time.pp = between_stages(by_rank);
-  const Seconds device = time.linear + time.experts + time.elementwise + time.prefill_attention +
+  const Seconds causes = time.linear + time.experts + time.elementwise + time.prefill_attention +
                          time.decode_attention + time.head + time.draft + time.tp + time.ep +
                          time.cp + time.encoder + time.pp;
-  time.host = host(whole, device);
+  time.host = host(whole, causes);
   time.total = total(whole, time.prefill_attention + time.decode_attention);
   return time;
 }
@@ -346,6 +378,12 @@ Seconds StepTimes::decode_attention(const StepWork& whole) const noexcept {
 }
 
 Seconds StepTimes::total(const StepWork& whole, Seconds attention) const noexcept {
+  const Seconds on_device = device(whole, attention);
+  return on_device > Seconds{} ? on_device + host(whole, on_device) : Seconds{};
+}
+
+/// A step without the CPU's part; nothing where it has no tokens.
+Seconds StepTimes::device(const StepWork& whole, Seconds attention) const noexcept {
   const StepWork work = of_stage(whole);
   const double count = tokens(work);
   if (count <= 0) return Seconds{};
@@ -359,14 +397,12 @@ Seconds StepTimes::total(const StepWork& whole, Seconds attention) const noexcep
     stage += by_rank > count ? at(own_total_, by_rank) + at(shared_total_, count)
                              : at(tokens_total_, count);
   }
-  if (work.draft_tokens > 0 && work.sequences > 0) {
-    stage += work.draft_tokens * (at(draft_total_, work.sequences) + at(head_, work.sequences));
-  }
+  if (work.draft_tokens > 0) stage += draft_time(work);
   if (layout_.cp > 1) stage += context_exchange(work);
   if (work.images > 0) stage += encoder(work);
-  Seconds device = layout_.pp * stage + attention;
-  if (layout_.pp > 1) device += between_stages(by_rank);
-  return device + host(whole, device);
+  Seconds time = layout_.pp * stage + attention;
+  if (layout_.pp > 1) time += between_stages(by_rank);
+  return time;
 }
 
 }  // namespace scalemodel

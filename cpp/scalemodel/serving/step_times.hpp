@@ -7,12 +7,14 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "scalemodel/base/quantity.hpp"
 #include "scalemodel/hardware/cluster.hpp"
 #include "scalemodel/model/model.hpp"
 #include "scalemodel/ops/gemm.hpp"
+#include "scalemodel/serving/drafts.hpp"
 #include "scalemodel/serving/engine.hpp"
 #include "scalemodel/serving/layout.hpp"
 
@@ -28,7 +30,10 @@ struct StepWork {
   double longest = 0;        ///< new tokens of the longest of them; 0: all are as long
   double prompt_keys = 0;    ///< tokens a prompt attends to at its end, cached ones included; of
                              ///< different prompts what equal ones with as many pairs attend to
-  double draft_tokens = 0;   ///< tokens that a draft layer proposes per running sequence, >= 0
+  double draft_tokens = 0;   ///< passes of the draft one behind the other, >= 0
+  double draft_width = 1;    ///< tokens of a running sequence in each of them but the first, >= 1
+  double draft_first = 1;    ///< the same in the first of a draft model, which sees what the last
+                             ///< step accepted, >= 1
   double images = 0;         ///< to encode, of all prompts; a chunk has its share of them
 };
 
@@ -66,7 +71,7 @@ struct RecordOf<StepTime> {
       field("decode_attention_s", &T::decode_attention, "decode attention"),
       field("elementwise_s", &T::elementwise, "norms, activations, rotary embedding"),
       field("head_s", &T::head, "logits and sampling"),
-      field("draft_s", &T::draft, "draft layers of speculative decoding"),
+      field("draft_s", &T::draft, "draft layers or draft model of speculative decoding"),
       field("encoder_s", &T::encoder, "vision tower and projector on images of prompts"),
       field("exposed_tp_s", &T::tp, "tensor-parallel communication"),
       field("exposed_ep_s", &T::ep, "expert-parallel communication"),
@@ -80,11 +85,12 @@ struct RecordOf<StepTime> {
 class StepTimes {
  public:
   /// `imbalance` of the experts' ranks, beyond that of random routing; 0: as experts are chosen in
-  /// service. `image_patches` of an image of the prompts; 0: none has any. Preconditions:
-  /// check_layout(...) is ok, imbalance 0 or >= 1.
+  /// service. `image_patches` of an image of the prompts; 0: none has any. `draft` proposes tokens
+  /// in steps that ask for them; where it has no model, one more layer does. Preconditions:
+  /// check_layout(...) and check_draft(...) are ok, imbalance 0 or >= 1.
   StepTimes(const Model& model, const Cluster& cluster, const Engine& engine,
             const ServingKernels& kernels, const ServingLayout& layout, double imbalance,
-            double image_patches = 0);
+            double image_patches = 0, const Draft& draft = {});
 
   /// Time of one step. The sequences of a pipeline are split over its stages: each has a batch in
   /// flight in every stage, and a sequence receives its tokens once all of them have passed.
@@ -198,6 +204,11 @@ class StepTimes {
   double tokens_by_rank(const StepWork& stage) const noexcept;
   Seconds overlapped(double by_rank, double count, Seconds attention) const noexcept;
   Seconds between_stages(double tokens) const noexcept;
+  Seconds device(const StepWork& whole, Seconds attention) const noexcept;
+  Seconds device(const StepWork& whole) const noexcept {
+    return device(whole, prefill_attention(whole) + decode_attention(whole));
+  }
+  Seconds draft_time(const StepWork& stage) const noexcept;
   Seconds host(const StepWork& whole, Seconds device) const noexcept;
 
   Engine engine_;
@@ -219,7 +230,8 @@ class StepTimes {
   std::array<Seconds, kPoints> own_total_{}, shared_total_{};  ///< without experts; of these alone
   std::array<Overlap, kPoints> overlap_{};
   std::array<Seconds, kPoints> head_{};
-  std::array<Seconds, kPoints> encoder_{};  ///< by images of a data-parallel rank
+  std::array<Seconds, kPoints> encoder_{};        ///< by images of a data-parallel rank
+  std::shared_ptr<const StepTimes> draft_model_;  ///< null: one more layer drafts
 };
 
 }  // namespace scalemodel

@@ -77,6 +77,17 @@ def add_serve(commands: Any) -> None:
         )
     for row in _core.Adapters.fields():
         add_field(task, row)
+    task.add_argument(
+        "--draft",
+        metavar="NAME|TOML",
+        help="model of its own that proposes --speculative-tokens (default: a draft layer)",
+    )
+    task.add_argument(
+        "--draft-tp", type=whole, metavar="N", help="ranks that split it (default: as --tp)"
+    )
+    task.add_argument(
+        "--draft-precision", metavar="NAME", help="of its weights (default: as --precision)"
+    )
     load = task.add_mutually_exclusive_group()
     load.add_argument("--requests-per-s", type=number, metavar="X", help="arriving at random")
     load.add_argument("--concurrency", type=number, metavar="N", help="sequences kept running")
@@ -125,6 +136,9 @@ def _task(options: argparse.Namespace) -> Inference:
         imbalance=options.imbalance,
         input_spread=options.input_spread,
         output_spread=options.output_spread,
+        draft_model=options.draft,
+        draft_tp=0 if options.draft_tp is None else options.draft_tp,
+        draft_precision=options.draft_precision,
         **given(options, _core.RequestMix.fields()),
         **given(options, _core.Adapters.fields()),
     )

@@ -19,7 +19,14 @@ from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.resolve.engines import kernels_for
 from scalemodel.serving.limits import slack_of
 from scalemodel.serving.measured import CACHE
-from scalemodel.serving.plan import MEMORY_COLUMNS, instance_of, ranks_of, started_engine
+from scalemodel.serving.plan import (
+    MEMORY_COLUMNS,
+    draft_for,
+    drafts_of,
+    instance_of,
+    ranks_of,
+    started_engine,
+)
 from scalemodel.serving.plans import DEGREES, layout_text
 from scalemodel.serving.promises import (
     SEQUENCES,
@@ -94,6 +101,7 @@ class Question:
             kernels,
             asked.task.mix,
             asked.task.rank_imbalance,
+            draft_for(asked.model, asked.cluster, asked.engine, drafts_of(asked.task)),
             list(self.layouts) if only is None else [only[0]],
             list(self.steps) if only is None else [only[1]],
             per_octave,
@@ -348,8 +356,11 @@ def why_none(question: Question, misses: Sequence[Miss]) -> tuple[str, str]:
         )
         return text, near.name
     least = None
+    draft = draft_for(promise.model, promise.cluster, promise.engine, drafts_of(promise.task))
     for layout in question.layouts:
         legal = _core.check_serving_layout(promise.model.core, layout, promise.cluster.core)
+        if legal == "ok":
+            legal = _core.check_draft(draft, layout, promise.cluster.core)
         if legal != "ok":
             continue
         built, _ = instance_of(promise.model, promise.cluster, promise.task, layout, promise.engine)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import scalemodel._core as _core
-from scalemodel import catalog
+from scalemodel import catalog, resolve
 from scalemodel.base.answer import ColumnAnswer
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve import Cluster, Model
@@ -14,6 +14,9 @@ from scalemodel.resolve.engines import engine as engine_constants
 from scalemodel.resolve.engines import kernels_for
 from scalemodel.serving.energy import accelerator_power_w, decode_load
 from scalemodel.serving.task import Inference
+
+#: A draft model with its format, and that of its cache, and its tensor ranks; or a draft layer.
+Drafts = tuple[Model, str, str, int] | Literal["layer"]
 
 #: Columns of a step by cause; they sum to ``step_time_s``.
 STEP_COLUMNS = tuple(
@@ -40,10 +43,12 @@ def instance_for(
     engine: str,
     constants: _core.Engine | None = None,
     images: _core.RequestMix | None = None,
+    drafts: Drafts | None = None,
 ) -> tuple[_core.Instance, str]:
     """One instance, tabulated, and a note on the kernels that stand in for others.
 
-    `constants` take the place of the engine's own; `images` are those of the requests.
+    `constants` take the place of the engine's own; `images` are those of the requests; `drafts`
+    say what proposes tokens.
     """
     kernels, note = kernels_for(
         cluster, engine, model.shape, precision, kv_precision, images=images is not None
@@ -56,8 +61,54 @@ def instance_for(
         layout,
         imbalance,
         _core.RequestMix() if images is None else images,
+        draft_for(model, cluster, engine, drafts),
     )
     return built, note
+
+
+def drafts_of(task: Inference) -> Drafts | None:
+    """What proposes the tokens of a task.
+
+    Examples
+    --------
+    >>> drafts_of(Inference(input_tokens=8, output_tokens=8, speculative_tokens=1))
+    'layer'
+    """
+    if task.speculative_tokens == 0:
+        return None
+    if task.draft_model is None:
+        return "layer"
+    given = task.draft_model
+    model = given if isinstance(given, Model) else resolve.model(given)
+    return model, task.draft_precision or task.precision, task.kv_precision, task.draft_tp
+
+
+def draft_for(model: Model, cluster: Cluster, engine: str, drafts: Drafts | None) -> _core.Draft:
+    """What proposes tokens beside a model, as the engine's instances take it.
+
+    Raises
+    ------
+    ScaleModelError : the vocabulary of a draft model is not that of the served one.
+
+    Examples
+    --------
+    >>> import scalemodel as sm
+    >>> draft_for(sm.model("llama3_8b"), sm.cluster("dgx_h100"), "vllm_v1", None)
+    <scalemodel._core.Draft ...>
+    """
+    if drafts is None:
+        return _core.Draft()
+    if drafts == "layer":
+        return _core.Draft(layer=True)
+    own, precision, kv_precision, tp = drafts
+    vocabularies = own.shape.vocab, model.shape.vocab
+    if vocabularies[0] != vocabularies[1]:
+        raise ScaleModelError(
+            f"draft_model={own.name!r}: has a vocabulary of {vocabularies[0]} tokens and "
+            f"{model.name} one of {vocabularies[1]}; a draft proposes tokens of the same"
+        )
+    kernels, _ = kernels_for(cluster, engine, own.shape, precision, kv_precision, images=False)
+    return _core.Draft(own.core, kernels, tp)
 
 
 def started_engine(engine: str, task: Inference) -> _core.Engine:
@@ -99,10 +150,11 @@ def instance_of(
     )
     # Instances are alike for all requests without images.
     images = task.mix if task.images else None
+    drafts = drafts_of(task)
     constants = started_engine(engine, task)
     unlimited = constants if task.adapters else None
     if not limits:
-        return instance_for(*question, unlimited, images)
+        return instance_for(*question, unlimited, images, drafts)
     given: dict[str, Any] = dict(limits)
     if constants.limits_per_rank:
         # Limits that are given are those of the instance; so is then the one that is not.
@@ -110,7 +162,7 @@ def instance_of(
         constants = constants.replace(**own, limits_per_rank=False)
     if constants.tunes_limits:
         # The limit that is not given stays as the engine would have tuned it.
-        built = instance_for(*question, unlimited, images)
+        built = instance_for(*question, unlimited, images, drafts)
         tuned = built[0].capacity(task.input_tokens, task.output_tokens)
         own = {
             "max_batched_tokens": tuned.max_batched_tokens,
@@ -120,7 +172,7 @@ def instance_of(
             return built  # What it tunes by itself, given, is the same engine.
         given = {name: max(1, int(value)) for name, value in own.items()} | given
         given["tunes_limits"] = False
-    return instance_for(*question, constants.replace(**given), images)
+    return instance_for(*question, constants.replace(**given), images, drafts)
 
 
 class ServingPlan(ColumnAnswer):
@@ -238,13 +290,25 @@ class ServingPlan(ColumnAnswer):
         """A step without prompts at the mean context and the concurrency of one instance."""
         if self.instance is None or self.state is None:
             raise ScaleModelError(f"step: the plan does not run ({self.verdict})")
-        task = self.task
-        return self.instance.step(
-            sequences=self.state.concurrency,
-            context=task.input_tokens + (task.output_tokens + 1) / 2,
-            query_tokens=1 + task.speculative_tokens,
-            draft_tokens=task.speculative_tokens,
-        )
+        drafted = int(self.state.draft_tokens)
+        mix = self.task.mix.replace(speculative_tokens=drafted, adaptive_drafts=False)
+        return self.instance.decode_step(mix, self.state.concurrency)
+
+    @property
+    def draft_tokens(self) -> int:
+        """Depth of the drafts in force: what adaptive ones choose at the load of the plan.
+
+        Examples
+        --------
+        >>> import scalemodel as sm
+        >>> task = sm.Inference(input_tokens=500, output_tokens=500, precision="fp8",
+        ...                     speculative_tokens=4, acceptance_fraction=0.7,
+        ...                     adaptive_drafts=True)
+        >>> [sm.serve("llama3_8b", "dgx_h100", task, concurrency=8 * count).draft_tokens
+        ...  for count in (1, 512)]
+        [4, 3]
+        """
+        return 0 if self.state is None else int(self.state.draft_tokens)
 
     def to_dict(self) -> dict[str, Any]:
         """The layout's fields, the verdict and every column of the answer.

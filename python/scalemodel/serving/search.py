@@ -339,7 +339,7 @@ def plan_split(
         "headroom": headroom,
         "per_octave": per_octave,
     }
-    prompts = task.replace(output_tokens=1, speculative_tokens=0)
+    prompts = task.plain().replace(output_tokens=1)
     first = plan_serving(model, where, prompts, **_given(ttft_s=ttft_s), **ask).best
     answers = task.replace(prefilled=True)
     second = plan_serving(model, other, answers, **_given(tpot_s=tpot_s), **ask).best

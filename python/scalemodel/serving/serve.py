@@ -20,6 +20,8 @@ from scalemodel.serving.plan import (
     ENGINE_LIMITS,
     STEP_COLUMNS,
     ServingPlan,
+    draft_for,
+    drafts_of,
     instance_of,
     ranks_of,
 )
@@ -329,6 +331,8 @@ def serve(
         "engine_limits": limits,
     }
     reason = str(_core.check_serving_layout(chosen.core, plan, where.core))
+    if reason == "ok":
+        reason = _check_drafts(chosen, where, task, plan, name)
     if reason == "ok" and copies * ranks_of(plan) > where.accelerators:
         reason = "mesh"
     if reason != "ok":
@@ -343,6 +347,16 @@ def serve(
         most = capacity.max_running_sequences if concurrency is None else concurrency / copies
         state = instance.steady_state(task.mix, most)
     return Serving(*question, "ok", note=note, instance=instance, state=state, **asked)
+
+
+def _check_drafts(
+    model: Model, cluster: Cluster, task: Inference, layout: _core.ServingLayout, engine: str
+) -> str:
+    """``ok``, or why what drafts cannot be spread beside the layout."""
+    if task.draft_tp and layout.tp % task.draft_tp:
+        raise ScaleModelError(f"draft_tp={task.draft_tp}: must divide tp={layout.tp} of the layout")
+    draft = draft_for(model, cluster, engine, drafts_of(task))
+    return str(_core.check_draft(draft, layout, cluster.core))
 
 
 def engine_limits(

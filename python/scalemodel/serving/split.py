@@ -292,7 +292,7 @@ class _Pools:
     def at(self, rate: float, copies: tuple[int, int]) -> SplitServing:
         """Both pools in steady state."""
         tasks = (
-            self.task.replace(output_tokens=1, speculative_tokens=0),
+            self.task.plain().replace(output_tokens=1),
             self.task.replace(prefilled=True),
         )
         first, second = (

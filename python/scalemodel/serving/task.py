@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Real
+from pathlib import Path
 from typing import Any, Literal
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.words import choice, named_fields
+from scalemodel.resolve import Model, model
 from scalemodel.resolve.engines import CACHE_FORMATS, WEIGHT_FORMATS
 
 WeightPrecision = Literal["bf16", "fp16", "fp8", "fp8_block", "fp4", "int8", "int4", "mxfp4"]
@@ -29,6 +32,17 @@ def number_from_to(name: str, value: Any, low: float, high: float) -> None:
         raise ScaleModelError(f"{name}={value!r}: must be a number from {low:g} to {high:g}")
 
 
+#: Fields that say how tokens are drafted, as they are where none are.
+_PLAIN: dict[str, Any] = {
+    "draft_width": 1,
+    "draft_nodes": 0,
+    "adaptive_drafts": False,
+    "draft_model": None,
+    "draft_tp": 0,
+    "draft_precision": None,
+}
+
+
 @named_fields
 @dataclass(frozen=True, kw_only=True)
 class Inference:
@@ -46,10 +60,31 @@ class Inference:
     prefix_hit_fraction : float
         Of a prompt, already in the cache.
     speculative_tokens : int
-        Proposed per sequence and step by a draft layer (multi-token prediction, EAGLE), and
-        verified in one pass; 0: none.
+        Proposed per sequence and step by a draft layer (multi-token prediction, EAGLE) or a draft
+        model, one behind the other, and verified in one pass; 0: none. The depth of a tree.
     acceptance_fraction : float
-        Probability that a draft token is accepted when those before it were.
+        Probability that a draft token is accepted when those before it were; of the best candidate
+        of the first depth of a tree.
+    acceptance_decay : float
+        Factor on it with every draft token before; 1: it stays.
+    draft_width : int
+        Candidates that go on at every depth of a tree (EAGLE's top k); 1: a chain.
+    draft_nodes : int
+        Candidates of a tree that are verified, the best of all; 0: `draft_width` of every depth.
+    acceptance_power : float
+        None of the k best candidates of a depth is accepted with a probability that falls as k to
+        minus this power (Sequoia, arXiv 2402.12374); Medusa's heads, 60 % of whose best and 80 %
+        of whose five best candidates are right, have 0.43.
+    adaptive_drafts : bool
+        Drafts are as deep as pays at the load, up to `speculative_tokens`, and left out where
+        verifying them costs more than they bring (SmartSpec, arXiv 2406.14066).
+    draft_model : str, path, mapping or Model, optional
+        A model of its own that proposes the tokens, with weights and a KV cache beside those of the
+        served one and the same vocabulary. It also computes every prompt.
+    draft_tp : int
+        Ranks that split each of its layers, a divisor of the layout's ``tp``; 0: as many as that.
+    draft_precision : str, optional
+        Format of its weights; that of the served model when left out.
     imbalance : float, optional
         Load of the busiest expert rank over the mean, beyond that of random routing; 1 where
         experts are balanced. When left out, what the spread of experts' loads in service gives
@@ -115,9 +150,19 @@ class Inference:
     image_height: int = 0
     image_width: int = 0
     encoder_hit_fraction: float = 0.0
+    acceptance_decay: float = 1.0
+    acceptance_power: float = 0.5
+    draft_width: int = 1
+    draft_nodes: int = 0
+    adaptive_drafts: bool = False
+    draft_model: str | Path | Mapping[str, Any] | Model | None = None
+    draft_tp: int = 0
+    draft_precision: WeightPrecision | None = None
     mix: _core.RequestMix = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if isinstance(self.draft_model, Mapping):
+            object.__setattr__(self, "draft_model", model(self.draft_model))  # hashable
         for name, legal in (("precision", WEIGHT_FORMATS), ("kv_precision", CACHE_FORMATS)):
             object.__setattr__(self, name, choice(getattr(self, name), tuple(legal)))
         _one_of("precision", self.precision, WEIGHT_FORMATS)
@@ -136,6 +181,59 @@ class Inference:
         names = [str(row["name"]) for row in _core.RequestMix.fields()]
         given = {name: getattr(self, name) for name in names}
         object.__setattr__(self, "mix", _core.RequestMix(**given))
+        self._check_drafts()
+
+    def _check_drafts(self) -> None:
+        """Raises where a tree has no depth, or a draft model nothing to propose."""
+        for name, plain in _PLAIN.items():
+            value = getattr(self, name)
+            if value != plain and self.speculative_tokens == 0:
+                raise ScaleModelError(
+                    f"{name}={value!r}: nothing is drafted; give speculative_tokens from 1"
+                )
+        if self.draft_nodes and self.draft_width == 1:
+            raise ScaleModelError(
+                f"draft_nodes={self.draft_nodes}: a chain verifies all of it; give draft_width "
+                "from 2"
+            )
+        if self.draft_nodes > _core.draft_candidates(self.mix):
+            raise ScaleModelError(
+                f"draft_nodes={self.draft_nodes}: a tree of depth {self.speculative_tokens} and "
+                f"width {self.draft_width} has {_core.draft_candidates(self.mix):g} candidates"
+            )
+        whole = isinstance(self.draft_tp, int) and not isinstance(self.draft_tp, bool)
+        if not whole or self.draft_tp < 0:
+            raise ScaleModelError(f"draft_tp={self.draft_tp!r}: must be a whole number from 0")
+        for name in ("draft_tp", "draft_precision"):
+            if self.draft_model is None and getattr(self, name):
+                raise ScaleModelError(
+                    f"{name}={getattr(self, name)!r}: of a draft model; give draft_model"
+                )
+        if self.draft_precision is not None:
+            _one_of("draft_precision", self.draft_precision, WEIGHT_FORMATS)
+
+    def plain(self) -> Inference:
+        """The same without speculative decoding.
+
+        Examples
+        --------
+        >>> Inference(input_tokens=8, output_tokens=8, speculative_tokens=3).plain()
+        Inference(input_tokens=8, output_tokens=8, ...speculative_tokens=0, ...)
+        """
+        return replace(self, speculative_tokens=0, **_PLAIN)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens that a sequence gains by a step with all of its drafts.
+
+        Examples
+        --------
+        >>> chain = Inference(input_tokens=8, output_tokens=8, speculative_tokens=2,
+        ...                   acceptance_fraction=0.5)
+        >>> chain.tokens_per_step, round(chain.replace(draft_width=4).tokens_per_step, 2)
+        (1.75, 2.18)
+        """
+        return float(_core.tokens_per_step(self.mix))
 
     @property
     def adapter_set(self) -> _core.Adapters:

@@ -13,6 +13,11 @@ from typing import Any, Final
 import scalemodel._core as _core
 from scalemodel import catalog, resolve
 from scalemodel.base.errors import ScaleModelError
+from scalemodel.interop.serving_settings.drafts import (
+    sglang_drafts,
+    tensorrt_drafts,
+    vllm_drafts,
+)
 from scalemodel.interop.serving_settings.record import ServingSettings
 from scalemodel.interop.serving_settings.words import Options, options_of
 from scalemodel.interop.serving_settings.yaml_reader import read_yaml
@@ -310,9 +315,7 @@ def read_vllm(words: tuple[str, ...], engine: str, **known: Any) -> ServingSetti
         },
         precision=weights,
         kv_precision=reading.cache(options.text("kv_cache_dtype"), weights),
-        speculative_tokens=reading.drafts(
-            "num_speculative_tokens", drafts.get("num_speculative_tokens")
-        ),
+        **vllm_drafts(reading, drafts, tp),
         prefix_caching=options.switch("enable_prefix_caching", default=True),
         max_running_sequences=None if running is None else running * dp,
         max_batched_tokens=None if tokens is None else tokens * dp,
@@ -355,13 +358,7 @@ def read_sglang(words: tuple[str, ...], engine: str, **known: Any) -> ServingSet
         "mem_fraction_static", options.share("mem_fraction_static"), constants.memory_fraction
     )
     reading.fixed("page_size", options.count("page_size"), constants.block_tokens)
-    drafts = 0
-    if options.text("speculative_algorithm"):
-        chain = options.count("speculative_num_steps", least=0)
-        drafts = 1 if chain is None else chain
-        if (options.count("speculative_eagle_topk") or 1) > 1:
-            reading.notes.append("speculative_eagle_topk: predicted as one chain of tokens")
-    options.asked |= {"speculative_num_draft_tokens", "speculative_draft_model_path", "enable_eplb"}
+    options.asked |= {"enable_eplb"}
     balanced = {
         "redundant_experts": options.count("ep_num_redundant_experts", least=0) or 0,
         "two_batch_overlap": options.switch("enable_two_batch_overlap"),
@@ -373,7 +370,7 @@ def read_sglang(words: tuple[str, ...], engine: str, **known: Any) -> ServingSet
         {"tp": ranks // parts, "pp": pp, "dp": dp, "cp": cp, "ep": ep, **balanced},
         precision=weights,
         kv_precision=reading.cache(options.text("kv_cache_dtype"), weights),
-        speculative_tokens=drafts,
+        **sglang_drafts(reading),
         prefix_caching=not options.switch("disable_radix_cache"),
         max_running_sequences=None if running is None else running * copies,
         max_batched_tokens=None if tokens is None else tokens * copies,
@@ -444,7 +441,6 @@ def read_tensorrt_llm(
     if options.switch("enable_chunked_prefill") != constants.chunked_prefill:
         reading.notes.append("enable_chunked_prefill: predicted as the engine does by itself")
     drafts = _table(table, "speculative_config")
-    layers, chain = drafts.get("num_nextn_predict_layers"), drafts.get("max_draft_len")
     parts = dp * pp
     running, tokens = options.count("max_batch_size"), options.count("max_num_tokens")
     options.asked |= {"max_seq_len", "model_path", "disable_overlap_scheduler"}
@@ -452,9 +448,7 @@ def read_tensorrt_llm(
         {"tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep},
         precision=weights,
         kv_precision=reading.cache(stored, weights),
-        speculative_tokens=reading.drafts(
-            "speculative_config", chain if layers is None else layers
-        ),
+        **tensorrt_drafts(reading, drafts),
         prefix_caching=bool(cache.get("enable_block_reuse", True)),
         max_running_sequences=None if running is None else running * parts,
         max_batched_tokens=None if tokens is None else tokens * parts,

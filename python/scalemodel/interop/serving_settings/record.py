@@ -36,7 +36,9 @@ class ServingSettings:
         Instances; None where the settings do not tell (a command starts one).
     precision, kv_precision : str
         Formats of weights and cache, as `Inference` names them.
-    speculative_tokens : int
+    speculative_tokens, draft_width, draft_nodes, draft_tp : int
+    draft_model : str
+        Id of a model that drafts, as the settings name it; empty where a layer drafts, or nothing.
     prefix_caching : bool
     max_running_sequences, max_batched_tokens : int or None
         Of an instance, all its data-parallel ranks together; None: the engine's own.
@@ -78,6 +80,10 @@ class ServingSettings:
     precision: str = "bf16"
     kv_precision: str = "bf16"
     speculative_tokens: int = 0
+    draft_width: int = 1
+    draft_nodes: int = 0
+    draft_model: str = ""
+    draft_tp: int = 0
     prefix_caching: bool = True
     max_running_sequences: int | None = None
     max_batched_tokens: int | None = None
@@ -127,6 +133,10 @@ class ServingSettings:
             "precision": self.precision,
             "kv_precision": self.kv_precision,
             "speculative_tokens": self.speculative_tokens,
+            "draft_width": self.draft_width,
+            "draft_nodes": self.draft_nodes,
+            "draft_model": self.draft_model or None,
+            "draft_tp": self.draft_tp,
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
         }

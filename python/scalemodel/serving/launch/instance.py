@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.engines import engine
-from scalemodel.serving.plan import ServingPlan, ranks_of
+from scalemodel.serving.plan import ServingPlan, drafts_of, ranks_of
 from scalemodel.serving.task import Inference
 
 Role = Literal["", "prefill", "decode"]
@@ -89,6 +90,24 @@ class Instance:
     def drafts_itself(self) -> bool:
         """Whether the checkpoint brings the layer that proposes tokens."""
         return self.plan.model.shape.mtp_layers > 0
+
+    @property
+    def drafting_model(self) -> str:
+        """Id on the Hub of the draft model, else its name; empty where a layer drafts, or none."""
+        drafts = drafts_of(self.plan.task)
+        if not isinstance(drafts, tuple):
+            return ""
+        name = drafts[0].hub or drafts[0].name
+        if name.startswith("-"):
+            raise ScaleModelError(
+                f"draft_model={name!r}: starts with '-': its command would take it for an option"
+            )
+        return str(name)
+
+    @property
+    def verified_drafts(self) -> int:
+        """Draft tokens of a sequence that a step verifies at most."""
+        return int(_core.verified_drafts(self.plan.task.mix))
 
     @property
     def constants(self) -> Any:

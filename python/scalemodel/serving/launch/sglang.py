@@ -99,16 +99,27 @@ def _formats(instance: Instance, notes: list[str]) -> list[str]:
 
 
 def _drafts(instance: Instance, notes: list[str]) -> list[str]:
-    count = int(instance.plan.task.speculative_tokens)
+    task = instance.plan.task
+    count = int(task.speculative_tokens)
     if not count:
         return []
     words = ["--speculative-algorithm", "EAGLE" if instance.drafts_itself else "EAGLE3"]
-    if not instance.drafts_itself:
+    if instance.drafting_model:
+        words = ["--speculative-algorithm", "STANDALONE"]
+        words += ["--speculative-draft-model-path", instance.drafting_model]
+        if task.draft_tp not in (0, instance.plan.layout.tp):
+            notes.append(
+                f"draft_tp={task.draft_tp}: SGLang splits the draft over the ranks of the model"
+            )
+    elif not instance.drafts_itself:
         words += ["--speculative-draft-model-path", "DRAFT_MODEL"]
         notes.append("DRAFT_MODEL stands for the checkpoint of the draft layer")
-    # One chain: each step proposes one token, and the last token kept is verified beside them.
-    words += ["--speculative-num-steps", str(count), "--speculative-eagle-topk", "1"]
-    return [*words, "--speculative-num-draft-tokens", str(count + 1)]
+    if task.adaptive_drafts:
+        notes.append("adaptive_drafts: the command drafts as many tokens at every load")
+    # The last token kept is verified beside the drafts.
+    words += ["--speculative-num-steps", str(count)]
+    words += ["--speculative-eagle-topk", str(task.draft_width)]
+    return [*words, "--speculative-num-draft-tokens", str(instance.verified_drafts + 1)]
 
 
 def _adapters(instance: Instance, notes: list[str]) -> list[str]:
@@ -158,7 +169,7 @@ def environment(instance: Instance) -> dict[str, str]:
     if not _dispatches(instance) or instance.role == "prefill":
         return {}
     running = -(-instance.running // instance.plan.layout.dp)
-    tokens = running * (1 + int(instance.plan.task.speculative_tokens))
+    tokens = running * (1 + instance.verified_drafts)
     return {_DISPATCHED: str(tokens)} if tokens > _LEAST_DISPATCHED else {}
 
 

@@ -128,12 +128,25 @@ def options_table(instance: Instance, notes: list[str]) -> dict[str, Any]:
     table |= {"kv_cache_config": cache, **weights}
     if task.speculative_tokens:
         count = int(task.speculative_tokens)
-        if instance.drafts_itself:
-            draft: dict[str, Any] = {"decoding_type": "MTP", "num_nextn_predict_layers": count}
+        draft: dict[str, Any]
+        if instance.drafting_model:
+            draft = {"decoding_type": "DraftTarget", "max_draft_len": count}
+            draft["speculative_model_dir"] = instance.drafting_model
+            if task.draft_tp not in (0, instance.plan.layout.tp):
+                notes.append(
+                    f"draft_tp={task.draft_tp}: TensorRT-LLM splits the draft over the ranks of "
+                    "the model"
+                )
+        elif instance.drafts_itself:
+            draft = {"decoding_type": "MTP", "num_nextn_predict_layers": count}
         else:
             draft = {"decoding_type": "Eagle", "max_draft_len": count}
             draft["speculative_model_dir"] = "DRAFT_MODEL"
             notes.append("DRAFT_MODEL stands for the checkpoint of the draft layer")
+        if task.draft_width > 1:
+            notes.append("draft_width: the file asks for a chain of drafts")
+        if task.adaptive_drafts:
+            notes.append("adaptive_drafts: the file drafts as many tokens at every load")
         table["speculative_config"] = draft
     if task.adapters:
         table["lora_config"] = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
+import scalemodel._core as _core
 from scalemodel.serving.launch.instance import (
     HEAD,
     Instance,
@@ -70,13 +71,25 @@ def _formats(instance: Instance, notes: list[str]) -> list[str]:
 
 
 def _drafts(instance: Instance, notes: list[str]) -> list[str]:
-    count = int(instance.plan.task.speculative_tokens)
+    task = instance.plan.task
+    count = int(task.speculative_tokens)
     if not count:
         return []
     draft: dict[str, object] = {"method": "mtp", "num_speculative_tokens": count}
-    if not instance.drafts_itself:
+    if instance.drafting_model:
+        draft = {"method": "draft_model", "model": instance.drafting_model}
+        draft["num_speculative_tokens"] = count
+        draft["draft_tensor_parallel_size"] = int(task.draft_tp or instance.plan.layout.tp)
+        notes.append("drafts of a model of its own: from vLLM 0.15 on")
+    elif not instance.drafts_itself:
         draft = {"method": "eagle3", "model": "DRAFT_MODEL", "num_speculative_tokens": count}
         notes.append("DRAFT_MODEL stands for the checkpoint of the draft layer")
+    if task.draft_width > 1:
+        paths = [list(path) for path in _core.draft_paths(task.mix)]
+        draft["num_speculative_tokens"] = len(paths)
+        draft["speculative_token_tree"] = str([tuple(path) for path in paths])
+    if task.adaptive_drafts:
+        notes.append("adaptive_drafts: vLLM drafts as many tokens at every load")
     return ["--speculative-config", json.dumps(draft)]
 
 
