@@ -304,6 +304,9 @@ from scalemodel.serving import (
     simulate_fleet as simulate_fleet,
 )
 from scalemodel.serving import (
+    simulate_pools as simulate_pools,
+)
+from scalemodel.serving import (
     startup_s as startup_s,
 )
 from scalemodel.serving import (

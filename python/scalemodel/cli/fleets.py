@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import scalemodel._core as _core
 from scalemodel.base.errors import ScaleModelError
-from scalemodel.cli.options import MODEL_HELP, add_formats, number, option_name, whole
+from scalemodel.cli.options import (
+    MODEL_HELP,
+    add_field,
+    add_formats,
+    given,
+    number,
+    option_name,
+    whole,
+)
 from scalemodel.cli.output import (
     NOTHING_FEASIBLE,
     OK,
@@ -19,9 +27,17 @@ from scalemodel.cli.output import (
 from scalemodel.serving.limits import LIMITS, in_milliseconds, limits_of
 
 if TYPE_CHECKING:
+    from scalemodel.serving.fleet_pools import ServedPools
     from scalemodel.serving.plan import ServingPlan
     from scalemodel.serving.served_fleet import ServedFleet
     from scalemodel.serving.traces import Trace
+
+#: Options of fleets that are given.
+_GIVEN_ONLY = (
+    *("tiers", "tier_bytes", "outage", "shed_queue"),
+    *(str(row["name"]) for row in _core.Failures.fields()),
+)
+_OUTAGE = ("begin_s", "end_s", "first", "count")
 
 
 def add_fleet(commands: Any) -> None:
@@ -30,8 +46,8 @@ def add_fleet(commands: Any) -> None:
         "fleet",
         help="serve a trace with a fleet of replicas, or find the cheapest one",
         description="Serve recorded requests with replicas on one or several clusters behind a "
-        "router, their prefix caches included; or, without --replicas, find the cheapest fleet "
-        "that keeps limits of latency.",
+        "router, their prefix caches, tiers below these and failures included; or, without "
+        "--replicas, find the cheapest fleet that keeps limits of latency.",
         allow_abbrev=False,
     )
     parser.set_defaults(run=_fleet)
@@ -62,20 +78,68 @@ def add_fleet(commands: Any) -> None:
     fleet.add_argument(
         "--store-tokens", type=number, default=0.0, metavar="X", help="of a store of prefixes"
     )
+    fleet.add_argument(
+        "--pools", action="store_true", help="prompts and answers on replicas of their own"
+    )
+    fleet.add_argument(
+        "--decode-replicas",
+        type=whole,
+        action="append",
+        metavar="N",
+        help="of answers, on the clusters in their order; --replicas are then of prompts",
+    )
     fleet.add_argument("--seed", type=whole, default=0, metavar="N", help="of random choices")
+    wrong = parser.add_argument_group("below the caches, and failures (with --replicas)")
+    wrong.add_argument("--tiers", metavar="NAME", help="such as hicache or mooncake_store")
+    wrong.add_argument(
+        "--tier-bytes",
+        type=number,
+        action="append",
+        metavar="X",
+        help="of each tier, the nearest first (default: as usual for it)",
+    )
+    for row in _core.Failures.fields():
+        add_field(wrong, row)
+    wrong.add_argument(
+        "--outage",
+        action="append",
+        type=_outage,
+        metavar="BEGIN:END:FIRST:COUNT",
+        help="replicas that are down for a time, in seconds of the trace; may be repeated",
+    )
+    wrong.add_argument(
+        "--shed-queue",
+        type=number,
+        metavar="X",
+        help="requests are turned away while more wait per replica",
+    )
     held = parser.add_argument_group("limits, in seconds (with --replicas: of every request)")
     for name in LIMITS:
         held.add_argument(option_name(name), type=number, metavar="X")
     add_formats(parser)
 
 
-def _replica(options: argparse.Namespace, name: str, trace: Trace) -> ServingPlan:
+def _outage(text: str) -> dict[str, float]:
+    """Fields of an outage, as ``BEGIN:END``, ``BEGIN:END:FIRST`` or with a count behind it."""
+    parts = text.split(":")
+    try:
+        values = [float(part) for part in parts]
+    except ValueError:
+        values = []
+    if not 2 <= len(values) <= len(_OUTAGE):
+        raise argparse.ArgumentTypeError(f"{text!r}: must be BEGIN:END, :FIRST and :COUNT if any")
+    return dict(zip(_OUTAGE, values, strict=False))
+
+
+def _replica(
+    options: argparse.Namespace, name: str, trace: Trace, *, prefilled: bool = False
+) -> ServingPlan:
     """One replica on a cluster."""
     from scalemodel import resolve
     from scalemodel.serving import serve
     from scalemodel.serving.fleet_plan import smallest_replica, task_of
 
-    cluster, task = resolve.cluster(name), task_of(trace, None)
+    cluster, task = resolve.cluster(name), task_of(trace, None).replace(prefilled=prefilled)
     layouts = _layouts(options)
     if layouts is None:
         found = smallest_replica(options.model, cluster, task, options.engine)
@@ -91,8 +155,14 @@ def _layouts(options: argparse.Namespace) -> list[_core.ServingLayout] | None:
     return None if options.tp is None else [_core.ServingLayout(tp=options.tp)]
 
 
-def _print(options: argparse.Namespace, served: ServedFleet, more: dict[str, Any]) -> None:
-    found = {"router": served.policy.router, **more, **served.summary()}
+def _print(
+    options: argparse.Namespace, served: ServedFleet | ServedPools, more: dict[str, Any]
+) -> None:
+    from scalemodel.serving.fleet_pools import ServedPools
+
+    first = served.prefill if isinstance(served, ServedPools) else served
+    router = {} if first is None else {"router": first.policy.router}
+    found = {**router, **more, **served.summary()}
     if options.json:
         replicas = served.replicas.to_dict("records")
         print_json({**found, "replicas": replicas})
@@ -105,26 +175,59 @@ def _print(options: argparse.Namespace, served: ServedFleet, more: dict[str, Any
         print_table(("quantity", "value"), shown)
 
 
+def _pairs(
+    options: argparse.Namespace, option: str, counts: list[int], trace: Trace, prefilled: bool
+) -> list[tuple[ServingPlan, int]]:
+    if len(counts) != len(options.cluster):
+        raise ScaleModelError(
+            f"{option}: {len(counts)} numbers for {len(options.cluster)} clusters: must be one each"
+        )
+    return [
+        (_replica(options, name, trace, prefilled=prefilled), count)
+        for name, count in zip(options.cluster, counts, strict=True)
+    ]
+
+
+def _wrongs(options: argparse.Namespace, fleet: list[tuple[ServingPlan, int]]) -> dict[str, Any]:
+    """Tiers below the caches, and what may go wrong, as `simulate_fleet` takes them."""
+    from scalemodel.serving.tiers import cache_tiers
+
+    found: dict[str, Any] = {}
+    if options.tiers:
+        replicas = sum(count for _, count in fleet)
+        found["tiers"] = cache_tiers(
+            options.tiers, fleet[0][0], replicas=replicas, capacity_bytes=options.tier_bytes
+        )
+    elif options.tier_bytes:
+        raise ScaleModelError("--tier-bytes: of tiers; give --tiers")
+    named = given(options, _core.Failures.fields())
+    if named:
+        found["failures"] = _core.Failures(**named)
+    if options.outage:
+        found["outages"] = [_core.Outage(**each) for each in options.outage]
+    if options.shed_queue is not None:
+        found["shedding"] = _core.Shedding(queue=options.shed_queue)
+    return found
+
+
 def _simulated(options: argparse.Namespace, trace: Trace, limits: dict[str, float]) -> int:
     from scalemodel.serving.fleet import simulate_fleet
+    from scalemodel.serving.fleet_pools import simulate_pools
 
-    if len(options.replicas) != len(options.cluster):
-        raise ScaleModelError(
-            f"--replicas: {len(options.replicas)} numbers for {len(options.cluster)} clusters: "
-            "must be one each"
-        )
-    served = simulate_fleet(
-        trace,
-        [
-            (_replica(options, name, trace), count)
-            for name, count in zip(options.cluster, options.replicas, strict=True)
-        ],
-        router=options.router or "least_loaded",
-        limits=limits,
-        store_tokens=options.store_tokens,
-        seed=options.seed,
-    )
-    _print(options, served, {})
+    fleet = _pairs(options, "--replicas", options.replicas, trace, prefilled=False)
+    wrongs = _wrongs(options, fleet)
+    common = {"router": options.router or "least_loaded", "seed": options.seed}
+    common["store_tokens"] = options.store_tokens
+    if not options.pools:
+        _print(options, simulate_fleet(trace, fleet, limits=limits, **common, **wrongs), {})
+        return OK
+    if options.decode_replicas is None:
+        raise ScaleModelError("--pools: needs --decode-replicas beside --replicas")
+    refused = next((name for name in wrongs if name != "tiers"), "limits" if limits else "")
+    if refused:
+        raise ScaleModelError(f"--pools: a prefill and a decode pool take no {refused}")
+    answers = _pairs(options, "--decode-replicas", options.decode_replicas, trace, prefilled=True)
+    _print(options, simulate_pools(trace, fleet, answers, **common, **wrongs), {})
     return OK
 
 
@@ -133,6 +236,9 @@ def _planned(options: argparse.Namespace, trace: Trace, limits: dict[str, float]
 
     if not limits:
         raise ScaleModelError("fleet: needs --replicas, or a limit to keep, such as --ttft-p99-s")
+    for name in _GIVEN_ONLY:
+        if getattr(options, name) is not None:
+            raise ScaleModelError(f"{option_name(name)}: of a fleet that is given by --replicas")
     plan = plan_fleet(
         trace,
         options.model,
@@ -142,6 +248,7 @@ def _planned(options: argparse.Namespace, trace: Trace, limits: dict[str, float]
         layouts=_layouts(options),
         routers=None if options.router is None else [options.router],
         max_replicas=options.max_replicas,
+        pools=options.pools,
         store_tokens=options.store_tokens,
         seed=options.seed,
     )
@@ -166,6 +273,8 @@ def _fleet(options: argparse.Namespace) -> int:
     if wrong:
         raise ScaleModelError(wrong)
     trace = read_trace(options.file)
+    if options.decode_replicas is not None and not (options.pools and options.replicas):
+        raise ScaleModelError("--decode-replicas: of --pools, beside --replicas")
     if options.replicas is not None:
         return _simulated(options, trace, limits)
     return _planned(options, trace, limits)

@@ -16,6 +16,7 @@ from scalemodel.serving.batches import BatchServing, serve_batches
 from scalemodel.serving.comparison import ServingComparison, compare_serving
 from scalemodel.serving.fleet import simulate_fleet
 from scalemodel.serving.fleet_plan import FleetPlan, plan_fleet
+from scalemodel.serving.fleet_pools import ServedPools, simulate_pools
 from scalemodel.serving.fleet_study import study_fleets
 from scalemodel.serving.launch import launch_command, launch_options
 from scalemodel.serving.plans import ServingPlans
@@ -50,6 +51,7 @@ __all__ = [
     "RouterPolicy",
     "SchedulerLimits",
     "ServedFleet",
+    "ServedPools",
     "ServedStream",
     "Serving",
     "ServingComparison",
@@ -74,6 +76,7 @@ __all__ = [
     "serve_split",
     "serving_layouts",
     "simulate_fleet",
+    "simulate_pools",
     "startup_s",
     "study_fleets",
     "tier_table",

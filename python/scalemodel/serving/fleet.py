@@ -132,6 +132,11 @@ def simulate_fleet(
         for each in given:
             if not isinstance(each, kind):
                 raise ScaleModelError(f"{name}: {each!r}: must be of {kind.__name__}")
+    for outage in outages:
+        if outage.end_s < outage.begin_s:
+            raise ScaleModelError(
+                f"outages: end_s={outage.end_s:g} is before begin_s={outage.begin_s:g}"
+            )
     by_class, ordered = class_limits(limits, trace), priorities_of(priority, trace)
     offsets = optional_column(trace, "block_offsets", np.int64)
     ids = optional_column(trace, "block_ids", np.uint64)

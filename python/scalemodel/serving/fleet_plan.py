@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 import scalemodel._core as _core
 from scalemodel import resolve
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.engines import DEFAULT_ENGINE
-from scalemodel.serving.fleet import simulate_fleet
 from scalemodel.serving.fleet_parts import FleetPart, policy_of
-from scalemodel.serving.limits import LIMITS, METRICS, limits_of, slack_of, warn_of_milliseconds
+from scalemodel.serving.fleet_pools import ServedPools
+from scalemodel.serving.fleet_search import (
+    Counts,
+    FleetSearch,
+    PoolSearch,
+    Served,
+    shared_out,
+    values_of,
+)
+from scalemodel.serving.limits import limits_of, warn_of_milliseconds
 from scalemodel.serving.plan import ServingPlan, ranks_of
 from scalemodel.serving.plans import layout_text
 from scalemodel.serving.serve import serve
-from scalemodel.serving.served_fleet import ServedFleet
 from scalemodel.serving.stream import RequestStream
 from scalemodel.serving.task import Inference
-
-Counts = tuple[int, ...]
 
 _LARGEST_TP = 16  # tensor-parallel ranks that are tried where no layout is given
 
@@ -38,8 +40,8 @@ class FleetPlan:
         Kinds with at least one replica: their plans and counts. Empty where nothing keeps the
         limits; then `message` and `binds` say why.
     router : str
-    served : ServedFleet or None
-        The trace in that fleet.
+    served : ServedFleet, ServedPools or None
+        The trace in that fleet, or in its pools of prompts and answers.
     values : dict
         Means and percentiles there, by the names of the limits.
     usd_per_hour : float
@@ -52,7 +54,7 @@ class FleetPlan:
 
     parts: tuple[FleetPart, ...]
     router: str
-    served: ServedFleet | None
+    served: Served | None
     values: Mapping[str, float]
     usd_per_hour: float
     tried: int
@@ -67,9 +69,11 @@ class FleetPlan:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Replicas by cluster and layout."""
+        """Replicas by cluster and layout; of pools, by what they do as well."""
+        pools = isinstance(self.served, ServedPools)
         return {
-            f"{part.plan.cluster.name} {layout_text(part.plan.layout)}": part.count
+            ("decode " if part.plan.task.prefilled else "prefill ") * pools
+            + f"{part.plan.cluster.name} {layout_text(part.plan.layout)}": part.count
             for part in self.parts
         }
 
@@ -82,177 +86,6 @@ class FleetPlan:
             f"FleetPlan({fleet}, {self.router}, {self.usd_per_hour:.4g} USD/h; {values}; "
             f"{self.tried} fleets tried)"
         )
-
-
-def _values(served: ServedFleet, limits: Mapping[str, float]) -> dict[str, float]:
-    """Means and percentiles of a served trace, by the names of limits."""
-    table = served.requests[~served.refused]
-    found = {}
-    for name in limits:
-        metric, percent = LIMITS[name]
-        times = table[METRICS[metric]].to_numpy()
-        if not times.size:
-            continue
-        found[name] = float(np.quantile(times, percent / 100) if percent else times.mean())
-    return found
-
-
-@dataclass
-class _Search:
-    """Fleets of one model, each simulated once."""
-
-    trace: RequestStream
-    kinds: Sequence[ServingPlan]
-    most: Counts
-    routers: Sequence[str]
-    limits: Mapping[str, float]
-    prunes: bool
-    options: Mapping[str, Any]
-    kept: dict[Counts, tuple[str, ServedFleet] | None] = field(default_factory=dict)
-    failed: list[Counts] = field(default_factory=list)
-    nearest: tuple[float, str] = (float("inf"), "refused")
-    tried: int = 0
-
-    @property
-    def prices(self) -> list[float]:
-        return [FleetPart(plan, 1).price_usd_per_s for plan in self.kinds]
-
-    def cost(self, counts: Counts) -> float:
-        return sum(n * price for n, price in zip(counts, self.prices, strict=True))
-
-    def keeps(self, counts: Counts) -> bool:
-        """Whether a fleet keeps the limits with one of the routers."""
-        if counts not in self.kept:
-            self.kept[counts] = self._simulated(counts)
-            if self.kept[counts] is None:
-                self.failed.append(counts)
-        return self.kept[counts] is not None
-
-    def _simulated(self, counts: Counts) -> tuple[str, ServedFleet] | None:
-        fleet = list(zip(self.kinds, counts, strict=True))
-        self.tried += 1
-        for router in self.routers:
-            served = simulate_fleet(self.trace, fleet, router=router, **self.options)
-            ratio, name = slack_of(_values(served, self.limits), self.limits)
-            if served.refused.any():
-                ratio, name = float("inf"), "refused"
-            if ratio <= 1:
-                return router, served
-            self.nearest = min(self.nearest, (ratio, name))
-        return None
-
-    def hopeless(self, counts: Counts) -> bool:
-        """Whether a fleet has no more of anything than one that failed."""
-        return self.prunes and any(
-            all(n <= more for n, more in zip(counts, failed, strict=True)) for failed in self.failed
-        )
-
-    def alone(self, kind: int) -> Counts | None:
-        """The fewest of one kind that keep the limits, where more of them never do worse."""
-
-        def of(count: int) -> Counts:
-            return tuple(count if place == kind else 0 for place in range(len(self.kinds)))
-
-        low, high = 0, min(1, self.most[kind])
-        while high and not self.keeps(of(high)):
-            if high == self.most[kind]:
-                return None
-            low, high = high, min(2 * high, self.most[kind])
-        if not high:
-            return None
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.keeps(of(middle)) else (middle, high)
-        return of(high)
-
-    def cheapest(self) -> Counts | None:
-        """The first fleet that keeps the limits, by cost, then by number of replicas."""
-        bound = float("inf")
-        if self.prunes:
-            found = [each for kind in range(len(self.kinds)) if (each := self.alone(kind))]
-            bound = min(map(self.cost, found), default=bound)
-            if not found and not self.keeps(self.most):
-                return None
-        start = (0,) * len(self.kinds)
-        queue, seen = [(0.0, 0, start)], {start}
-        while queue:
-            cost, _, counts = heapq.heappop(queue)
-            if cost > bound * (1 + 1e-12):
-                break
-            if sum(counts) and not self.hopeless(counts) and self.keeps(counts):
-                return counts
-            for kind, most in enumerate(self.most):
-                if counts[kind] == most:
-                    continue
-                more = (*counts[:kind], counts[kind] + 1, *counts[kind + 1 :])
-                if more not in seen:
-                    seen.add(more)
-                    heapq.heappush(queue, (self.cost(more), sum(more), more))
-        return None
-
-    def minimal(self) -> list[Counts]:
-        """All fleets that keep the limits and have a fleet that does not for every replica less."""
-        found: list[Counts] = []
-        for kind in range(len(self.kinds)):
-            self.alone(kind)
-        start = tuple(0 for _ in self.kinds)
-        queue, seen = [(self.cost(start), 0, start)], {start}
-        while queue:
-            _, _, counts = heapq.heappop(queue)
-            if any(all(n <= more for n, more in zip(own, counts, strict=True)) for own in found):
-                continue
-            if any(counts) and not self.hopeless(counts) and self.keeps(counts):
-                found.append(counts)
-                continue
-            for kind, most in enumerate(self.most):
-                more = (*counts[:kind], counts[kind] + 1, *counts[kind + 1 :])
-                if counts[kind] < most and more not in seen:
-                    seen.add(more)
-                    heapq.heappush(queue, (self.cost(more), sum(more), more))
-        return found
-
-    def taken(self, counts: Counts) -> dict[str, int]:
-        """Accelerators of a fleet by cluster."""
-        found: dict[str, int] = {}
-        for plan, count in zip(self.kinds, counts, strict=True):
-            name = plan.cluster.name
-            found[name] = found.get(name, 0) + count * ranks_of(plan.layout)
-        return found
-
-
-def _shared_out(searches: Sequence[_Search], stock: Mapping[str, int]) -> list[Counts] | None:
-    """The cheapest fleets, one of each model, that a stock holds together.
-
-    A cheapest choice has a minimal fleet of every model: what it has beyond one could be left out.
-    Choices come in order of their cost.
-    """
-    listed = [sorted(search.minimal(), key=search.cost) for search in searches]
-    if not all(listed):
-        return None
-
-    def cost(places: Counts) -> float:
-        return sum(
-            search.cost(own[place])
-            for search, own, place in zip(searches, listed, places, strict=True)
-        )
-
-    start = tuple(0 for _ in searches)
-    queue, seen = [(cost(start), start)], {start}
-    while queue:
-        _, places = heapq.heappop(queue)
-        chosen = [own[place] for own, place in zip(listed, places, strict=True)]
-        needed: dict[str, int] = {}
-        for search, counts in zip(searches, chosen, strict=True):
-            for name, number in search.taken(counts).items():
-                needed[name] = needed.get(name, 0) + number
-        if all(number <= stock.get(name, 0) for name, number in needed.items()):
-            return chosen
-        for model, own in enumerate(listed):
-            more = (*places[:model], places[model] + 1, *places[model + 1 :])
-            if more[model] < len(own) and more not in seen:
-                seen.add(more)
-                heapq.heappush(queue, (cost(more), more))
-    return None
 
 
 def smallest_replica(
@@ -312,6 +145,7 @@ def plan_fleet(
     routers: Sequence[str] | None = None,
     max_replicas: int = 64,
     prune: bool = True,
+    pools: bool = False,
     stock: Mapping[str, int] | None = None,
     store_tokens: float = 0.0,
     seed: int = 0,
@@ -345,6 +179,9 @@ def plan_fleet(
         Of a kind, at most.
     prune : bool
         False: fleets with no more of any kind than a failed one are simulated all the same.
+    pools : bool
+        Prompts and answers on replicas of their own, as of `simulate_pools`: every kind is tried
+        in both pools, whose numbers grow apart; `routers` are of the prefill pool.
     stock : mapping of cluster name to int, optional
         Accelerators that all models share; the cheapest fleets that it holds together. Without it
         every model has the clusters to itself.
@@ -367,6 +204,9 @@ def plan_fleet(
     >>> plan = sm.plan_fleet(trace, "llama3_8b", "dgx_h100", {"ttft_p99_s": 0.3, "tpot_s": 0.02})
     >>> plan.fits, plan.values["ttft_p99_s"] <= 0.3
     (True, True)
+    >>> apart = sm.plan_fleet(trace, "llama3_8b", "dgx_h100", {"ttft_p99_s": 0.3}, pools=True)
+    >>> sorted(name.split()[0] for name in apart.counts)
+    ['decode', 'prefill']
     """
     kept = limits_of(limits)
     if not kept:
@@ -388,21 +228,28 @@ def plan_fleet(
         raise ScaleModelError("models, clusters: must name at least one each")
     if stock is not None:
         _check_stock(stock)
-    searches: dict[str, _Search] = {}
+    searches: dict[str, FleetSearch] = {}
     for model in asked:
         chosen = model if isinstance(model, resolve.Model) else resolve.model(model)
         own = _trace_of(trace, chosen.name, len(asked))
-        kinds = _kinds(chosen, where, task_of(own, task), engine, layouts)
-        if not kinds:
+        mean = task_of(own, task)
+        kinds = _kinds(chosen, where, mean.plain() if pools else mean, engine, layouts)
+        prompt_kinds = len(kinds)
+        if pools:
+            kinds += _kinds(chosen, where, mean.replace(prefilled=True), engine, layouts)
+        if not kinds or (pools and len(kinds) == prompt_kinds):
             raise ScaleModelError(f"models: {chosen.name}: fits no cluster in any layout")
         tried = _routers_of(own, routers)
         options = {"store_tokens": store_tokens, "seed": seed, "progress": progress}
         most = tuple(min(max_replicas, _held(plan, stock)) for plan in kinds)
-        searches[chosen.name] = _Search(own, kinds, most, tried, kept, prune, options)
+        given = (own, kinds, most, tried, kept, prune, options)
+        searches[chosen.name] = (
+            PoolSearch(*given, prompt_kinds=prompt_kinds) if pools else FleetSearch(*given)
+        )
     if stock is None:
         plans = {name: _answer(search, search.cheapest()) for name, search in searches.items()}
     else:
-        chosen_counts = _shared_out(list(searches.values()), stock)
+        chosen_counts = shared_out(list(searches.values()), stock)
         counts: list[Counts | None] = [None] * len(searches)
         if chosen_counts is not None:
             counts = [*chosen_counts]
@@ -477,7 +324,7 @@ def _too_small(plan: FleetPlan, stock: Mapping[str, int]) -> FleetPlan:
     return replace(plan, message=message, binds="stock")
 
 
-def _answer(search: _Search, counts: Counts | None) -> FleetPlan:
+def _answer(search: FleetSearch, counts: Counts | None) -> FleetPlan:
     found = None if counts is None else search.kept[counts]
     if counts is None or found is None:
         ratio, name = search.nearest
@@ -491,7 +338,7 @@ def _answer(search: _Search, counts: Counts | None) -> FleetPlan:
         tuple(part for part in served.parts if part.count),
         router,
         served,
-        _values(served, search.limits),
+        values_of(served, search.limits),
         3600 * search.cost(counts),
         search.tried,
         search.limits,

@@ -16,6 +16,7 @@ from scalemodel.base.words import named_arguments
 from scalemodel.resolve import Cluster, Model
 from scalemodel.resolve.engines import DEFAULT_ENGINE, engine_for
 from scalemodel.resolve.engines import engine as engine_constants
+from scalemodel.serving.fleet_pools import transfer_s
 from scalemodel.serving.launch import launch_serving
 from scalemodel.serving.limits import limits_of, slack_of, warn_of_milliseconds
 from scalemodel.serving.measured import (
@@ -309,7 +310,7 @@ class _Pools:
             for pool in (0, 1)
         )
         runs = first.instance is not None and second.instance is not None
-        return SplitServing(first, second, _transfer(first, second) if runs else 0.0)
+        return SplitServing(first, second, transfer_s(first, second) if runs else 0.0)
 
 
 def _means(plan: SplitServing) -> dict[str, float]:
@@ -480,16 +481,3 @@ def serve_split(
 
 def _cluster_of(given: str | Path | Mapping[str, Any] | Cluster) -> Cluster:
     return given if isinstance(given, Cluster) else resolve.cluster(given)
-
-
-def _transfer(first: Serving, second: Serving) -> float:
-    """Seconds until the cache of one prompt has left its instance and reached the other."""
-    times = []
-    for plan in (first, second):
-        instance = plan.instance
-        if instance is None:
-            return 0.0
-        blocks = instance.cache_blocks(plan.task.input_tokens)
-        size = blocks * instance.capacity(1, 1).block_bytes
-        times.append(_core.p2p_time_s(size, 2, ranks_of(plan.layout), plan.cluster.core))
-    return float(max(times))

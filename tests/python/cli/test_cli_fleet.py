@@ -67,3 +67,72 @@ def test_mistakes_are_told(
     asked = ["fleet", "llama3_405b", file, "--cluster", "dgx_a100", "--tp", "1", "--replicas", "1"]
     assert main(asked) == MALFORMED
     assert "holds no replica of llama3_405b" in capsys.readouterr().err
+
+
+GIVEN = ["--cluster", "dgx_h100", "--replicas", "2", "--json"]
+
+
+def test_tiers_and_failures_are_those_of_python(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["fleet", "llama3_8b", file, *GIVEN, "--tiers", "hicache", "--tier-bytes", "1e11"]
+    asked += ["--mtbf-s", "5", "--restart-s", "2", "--outage", "3:6:0:1", "--shed-queue", "4"]
+    assert main(asked) == OK
+    told = json.loads(capsys.readouterr().out)
+    trace = sm.read_trace(file)
+    lengths = (float(column.mean()) for column in (trace.input_tokens, trace.output_tokens))
+    task = sm.Inference(**dict(zip(("input_tokens", "output_tokens"), lengths, strict=True)))
+    plan = sm.serve("llama3_8b", "dgx_h100", task, replicas=1)
+    served = sm.simulate_fleet(
+        trace,
+        [(plan, 2)],
+        router="least_loaded",
+        tiers=sm.cache_tiers("hicache", plan, replicas=2, capacity_bytes=1e11),
+        failures=sm.Failures(mtbf_s=5, restart_s=2),
+        outages=[sm.Outage(begin_s=3, end_s=6, first=0, count=1)],
+        shedding=sm.Shedding(queue=4),
+    )
+    expected = served.summary()
+    assert expected["failures"] > 1
+    assert {name: told[name] for name in expected} == pytest.approx(expected)
+
+
+def test_pools_are_those_of_python(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["fleet", "llama3_8b", file, *GIVEN, "--pools", "--decode-replicas", "3"]
+    assert main(asked) == OK
+    told = json.loads(capsys.readouterr().out)
+    assert [row["pool"] for row in told["replicas"]] == ["prefill"] * 2 + ["decode"] * 3
+    assert told["accelerators"] == 5
+    limits = ["--ttft-p99-s", "0.3", "--tpot-s", "0.02", "--json"]
+    asked = ["fleet", "llama3_8b", file, "--cluster", "dgx_h100", "--pools", *limits]
+    assert main(asked) == OK
+    told = json.loads(capsys.readouterr().out)
+    assert "prefill dgx_h100" in told["fleet"]
+    assert told["ttft_p99_s"] <= 0.3
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ["--ttft-s", "1", "--tiers", "hicache"],
+            "--tiers: of a fleet that is given by",
+        ),
+        (["--ttft-s", "1", "--mtbf-s", "9"], "--mtbf-s: of a fleet that is given"),
+        (["--replicas", "1", "--tier-bytes", "1e9"], "--tier-bytes: of tiers; give --tiers"),
+        (["--replicas", "1", "--tiers", "ram"], "setup='ram': must be one of"),
+        (["--replicas", "1", "--max-retries", "-1"], "max_retries=-1: must be a whole number"),
+        (["--replicas", "1", "--outage", "5:1"], "outages: end_s=1 is before begin_s=5"),
+        (["--replicas", "1", "--decode-replicas", "1"], "--decode-replicas: of --pools"),
+        (["--replicas", "1", "--pools"], "--pools: needs --decode-replicas"),
+        (
+            ["--replicas", "1", "--pools", "--decode-replicas", "1", "--mtbf-s", "9"],
+            "--pools: a prefill and a decode pool take no failures",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_together_is_told(
+    file: str, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fleet", "llama3_8b", file, "--cluster", "dgx_h100", *options]) == MALFORMED
+    assert said in capsys.readouterr().err

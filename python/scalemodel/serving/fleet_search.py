@@ -1,0 +1,308 @@
+"""Fleets of a model, each simulated once, in order of their cost."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from scalemodel.serving.fleet import simulate_fleet
+from scalemodel.serving.fleet_parts import FleetPart
+from scalemodel.serving.fleet_pools import ServedPools, answered
+from scalemodel.serving.limits import LIMITS, METRICS, slack_of
+from scalemodel.serving.plan import ServingPlan, ranks_of
+from scalemodel.serving.served_fleet import ServedFleet
+from scalemodel.serving.stream import RequestStream
+
+Counts = tuple[int, ...]
+Served = ServedFleet | ServedPools
+
+
+def values_of(served: Served, limits: Mapping[str, float]) -> dict[str, float]:
+    """Means and percentiles of a served trace, by the names of limits."""
+    table = served.requests[~served.refused]
+    found = {}
+    for name in limits:
+        metric, percent = LIMITS[name]
+        times = table[METRICS[metric]].to_numpy()
+        if not times.size:
+            continue
+        found[name] = float(np.quantile(times, percent / 100) if percent else times.mean())
+    return found
+
+
+@dataclass
+class FleetSearch:
+    """Fleets of one model, each simulated once."""
+
+    trace: RequestStream
+    kinds: Sequence[ServingPlan]
+    most: Counts
+    routers: Sequence[str]
+    limits: Mapping[str, float]
+    prunes: bool
+    options: Mapping[str, Any]
+    kept: dict[Counts, tuple[str, Served] | None] = field(default_factory=dict)
+    failed: list[Counts] = field(default_factory=list)
+    nearest: tuple[float, str] = (float("inf"), "refused")
+    tried: int = 0
+
+    @property
+    def prices(self) -> list[float]:
+        """Of a replica of each kind, in USD per second."""
+        return [FleetPart(plan, 1).price_usd_per_s for plan in self.kinds]
+
+    def cost(self, counts: Counts) -> float:
+        """Of a fleet, in USD per second."""
+        return sum(n * price for n, price in zip(counts, self.prices, strict=True))
+
+    def keeps(self, counts: Counts) -> bool:
+        """Whether a fleet keeps the limits with one of the routers."""
+        if counts not in self.kept:
+            self.kept[counts] = self._simulated(counts)
+            if self.kept[counts] is None:
+                self.failed.append(counts)
+        return self.kept[counts] is not None
+
+    def _simulated(self, counts: Counts) -> tuple[str, Served] | None:
+        fleet = list(zip(self.kinds, counts, strict=True))
+        self.tried += 1
+        for router in self.routers:
+            served = simulate_fleet(self.trace, fleet, router=router, **self.options)
+            ratio, name = slack_of(values_of(served, self.limits), self.limits)
+            if served.refused.any():
+                ratio, name = float("inf"), "refused"
+            if ratio <= 1:
+                return router, served
+            self.nearest = min(self.nearest, (ratio, name))
+        return None
+
+    def hopeless(self, counts: Counts) -> bool:
+        """Whether a fleet has no more of anything than one that failed."""
+        return self.prunes and any(
+            all(n <= more for n, more in zip(counts, failed, strict=True)) for failed in self.failed
+        )
+
+    def alone(self, kind: int) -> Counts | None:
+        """The fewest of one kind that keep the limits, where more of them never do worse."""
+
+        def of(count: int) -> Counts:
+            return tuple(count if place == kind else 0 for place in range(len(self.kinds)))
+
+        low, high = 0, min(1, self.most[kind])
+        while high and not self.keeps(of(high)):
+            if high == self.most[kind]:
+                return None
+            low, high = high, min(2 * high, self.most[kind])
+        if not high:
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.keeps(of(middle)) else (middle, high)
+        return of(high)
+
+    def first_found(self) -> list[Counts]:
+        """Fleets that keep the limits, found by few simulations: of one kind each."""
+        return [each for kind in range(len(self.kinds)) if (each := self.alone(kind))]
+
+    def legal(self, counts: Counts) -> bool:
+        """Whether there may be such a fleet."""
+        return any(counts)
+
+    def cheapest(self) -> Counts | None:
+        """The first fleet that keeps the limits, by cost, then by number of replicas."""
+        bound = float("inf")
+        if self.prunes:
+            found = self.first_found()
+            bound = min(map(self.cost, found), default=bound)
+            if not found and self.legal(self.most) and not self.keeps(self.most):
+                return None
+        start = (0,) * len(self.kinds)
+        queue, seen = [(0.0, 0, start)], {start}
+        while queue:
+            cost, _, counts = heapq.heappop(queue)
+            if cost > bound * (1 + 1e-12):
+                break
+            if self.legal(counts) and not self.hopeless(counts) and self.keeps(counts):
+                return counts
+            for kind, most in enumerate(self.most):
+                if counts[kind] == most:
+                    continue
+                more = (*counts[:kind], counts[kind] + 1, *counts[kind + 1 :])
+                if more not in seen:
+                    seen.add(more)
+                    heapq.heappush(queue, (self.cost(more), sum(more), more))
+        return None
+
+    def minimal(self) -> list[Counts]:
+        """All fleets that keep the limits and have a fleet that does not for every replica less."""
+        found: list[Counts] = []
+        self.first_found()
+        start = tuple(0 for _ in self.kinds)
+        queue, seen = [(self.cost(start), 0, start)], {start}
+        while queue:
+            _, _, counts = heapq.heappop(queue)
+            if any(all(n <= more for n, more in zip(own, counts, strict=True)) for own in found):
+                continue
+            if self.legal(counts) and not self.hopeless(counts) and self.keeps(counts):
+                found.append(counts)
+                continue
+            for kind, most in enumerate(self.most):
+                more = (*counts[:kind], counts[kind] + 1, *counts[kind + 1 :])
+                if counts[kind] < most and more not in seen:
+                    seen.add(more)
+                    heapq.heappush(queue, (self.cost(more), sum(more), more))
+        return found
+
+    def taken(self, counts: Counts) -> dict[str, int]:
+        """Accelerators of a fleet by cluster."""
+        found: dict[str, int] = {}
+        for plan, count in zip(self.kinds, counts, strict=True):
+            name = plan.cluster.name
+            found[name] = found.get(name, 0) + count * ranks_of(plan.layout)
+        return found
+
+
+@dataclass
+class PoolSearch(FleetSearch):
+    """Pairs of a prefill and a decode pool: the first `prompt_kinds` of all are of the first."""
+
+    prompt_kinds: int = 0
+    prompts: dict[tuple[str, Counts], ServedFleet] = field(default_factory=dict)
+
+    def _split(self, counts: Counts) -> tuple[Counts, Counts]:
+        return counts[: self.prompt_kinds], counts[self.prompt_kinds :]
+
+    def legal(self, counts: Counts) -> bool:
+        """Whether both pools have a replica, and every cluster the accelerators of all of them."""
+        if not all(map(any, self._split(counts))):
+            return False
+        held = {plan.cluster.name: plan.cluster.accelerators for plan in self.kinds}
+        return all(number <= held[name] for name, number in self.taken(counts).items())
+
+    def _parts(self, counts: Counts) -> tuple[list[FleetPart], list[FleetPart]]:
+        parts = [FleetPart(plan, n) for plan, n in zip(self.kinds, counts, strict=True)]
+        return parts[: self.prompt_kinds], parts[self.prompt_kinds :]
+
+    def _prefilled(self, router: str, counts: Counts) -> ServedFleet:
+        """The prompts in a prefill pool, which no decode pool changes."""
+        own = self._split(counts)[0]
+        if (router, own) not in self.prompts:
+            pairs = [(part.plan, part.count) for part in self._parts(counts)[0]]
+            ones = replace(self.trace, output_tokens=np.ones(len(self.trace)))
+            self.prompts[router, own] = simulate_fleet(ones, pairs, router=router, **self.options)
+        return self.prompts[router, own]
+
+    def _simulated(self, counts: Counts) -> tuple[str, Served] | None:
+        early = {name: limit for name, limit in self.limits.items() if name.startswith("ttft")}
+        options = {"router": "least_loaded", "seed": int(self.options.get("seed", 0)) + 1}
+        late = 0
+        for router in self.routers:
+            before = self._prefilled(router, counts)
+            ratio, name = slack_of(values_of(before, early), early)
+            if before.refused.any():
+                ratio, name = float("inf"), "refused"
+            if ratio > 1:
+                late += 1
+                self.nearest = min(self.nearest, (ratio, name))
+                continue
+            self.tried += 1
+            served = answered(self.trace, before, self._parts(counts)[1], **options)
+            ratio, name = slack_of(values_of(served, self.limits), self.limits)
+            if served.refused.any():
+                ratio, name = float("inf"), "refused"
+            if ratio <= 1:
+                return router, served
+            self.nearest = min(self.nearest, (ratio, name))
+        if late == len(self.routers):
+            # First tokens come from the prefill pool: no decode pool mends them.
+            self.failed.append(self._split(counts)[0] + self._split(self.most)[1])
+        return None
+
+    def first_found(self) -> list[Counts]:
+        """Pools of one kind each that keep the limits."""
+        sides = range(self.prompt_kinds), range(self.prompt_kinds, len(self.kinds))
+        pairs = [(i, j) for i in sides[0] for j in sides[1]]
+        return [each for pair in pairs if (each := self._pair(*pair))]
+
+    def _pair(self, prompt: int, answer: int) -> Counts | None:
+        """Few replicas of two kinds that keep the limits, none of which can be left out alone."""
+
+        def of(n: int, m: int) -> Counts:
+            return tuple(
+                n if place == prompt else m if place == answer else 0
+                for place in range(len(self.kinds))
+            )
+
+        def holds(n: int, m: int) -> bool:
+            counts = of(n, m)
+            return self.legal(counts) and not self.hopeless(counts) and self.keeps(counts)
+
+        most = self.most[prompt], self.most[answer]
+        found = None
+        n = 1
+        while found is None and self.legal(of(min(n, most[0]), min(n, most[1]))):
+            if holds(min(n, most[0]), min(n, most[1])):
+                found = min(n, most[0]), min(n, most[1])
+            elif n >= max(most):
+                return None
+            n *= 2
+        if found is None:
+            # What the cluster holds, shared between both pools in any way.
+            for n in range(1, most[0] + 1):
+                room = [m for m in range(1, most[1] + 1) if self.legal(of(n, m))]
+                if room and holds(n, room[-1]):
+                    found = n, room[-1]
+                    break
+        if found is None:
+            return None
+        n = _least(lambda count: holds(count, found[1]), found[0])
+        m = _least(lambda count: holds(n, count), found[1])
+        return of(n, m)
+
+
+def _least(holds: Callable[[int], bool], high: int) -> int:
+    """The least number up to `high`, which holds, where more never do worse."""
+    low = 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def shared_out(searches: Sequence[FleetSearch], stock: Mapping[str, int]) -> list[Counts] | None:
+    """The cheapest fleets, one of each model, that a stock holds together.
+
+    A cheapest choice has a minimal fleet of every model: what it has beyond one could be left out.
+    Choices come in order of their cost.
+    """
+    listed = [sorted(search.minimal(), key=search.cost) for search in searches]
+    if not all(listed):
+        return None
+
+    def cost(places: Counts) -> float:
+        return sum(
+            search.cost(own[place])
+            for search, own, place in zip(searches, listed, places, strict=True)
+        )
+
+    start = tuple(0 for _ in searches)
+    queue, seen = [(cost(start), start)], {start}
+    while queue:
+        _, places = heapq.heappop(queue)
+        chosen = [own[place] for own, place in zip(listed, places, strict=True)]
+        needed: dict[str, int] = {}
+        for search, counts in zip(searches, chosen, strict=True):
+            for name, number in search.taken(counts).items():
+                needed[name] = needed.get(name, 0) + number
+        if all(number <= stock.get(name, 0) for name, number in needed.items()):
+            return chosen
+        for model, own in enumerate(listed):
+            more = (*places[:model], places[model] + 1, *places[model + 1 :])
+            if more[model] < len(own) and more not in seen:
+                seen.add(more)
+                heapq.heappush(queue, (cost(more), more))
+    return None
