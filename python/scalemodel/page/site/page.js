@@ -188,12 +188,13 @@ function showBest({best, strategies}, took_ms) {
   const section = at("#best");
   section.hidden = false;
   const lists = RANKED.map((name) => `${name} ${SETTINGS.space[name].join(" ")}`);
-  const free = percentText(SETTINGS.headroom);
-  const found = best.length === 0 ? "None of them fits. " : "";
+  const free = `at least ${percentText(SETTINGS.headroom)} of the memory free`;
+  const count = strategies.toLocaleString("en-US");
+  const found = best.length === 0
+    ? `None of ${count} strategies leaves ${free}`
+    : `The fastest of ${count} strategies that leave ${free}, found in ${took_ms.toFixed(0)} ms`;
   section.querySelector(".note").textContent =
-    `${found}The fastest of ${strategies.toLocaleString("en-US")} strategies that leave at least ${free} of the ` +
-    `memory free, found in ${took_ms.toFixed(0)} ms. Looked at: ${lists.join("; ")}; other knobs at ` +
-    "their defaults.";
+    `${found}. Looked at: ${lists.join("; ")}; other knobs at their defaults.`;
   const answers = ["step", "MFU", "memory", "dp"].map((name) => element("th", {}, name));
   const head = element("tr", {}, element("th", {class: "word"}, ""), ...answers,
     ...RANKED.map((name) => cell("th", name, name.replaceAll("_", " "))));
