@@ -187,6 +187,7 @@ def grouped() -> dict[str, list[str]]:
         )
         alike = any(sm._MODULES[other] == module for other in groups[best])
         (groups[best] if alike and inspect.isclass(getattr(sm, name)) else parts).append(name)
+    parts.sort(key=lambda name: inspect.isclass(getattr(sm, name)))  # verbs first
     return groups
 
 
