@@ -7,13 +7,14 @@
 namespace scalemodel {
 
 /// The longest run of blocks from the start that are held, and what is left to compute. The last
-/// token is computed in any case: its logits give the next one.
+/// token is computed in any case: its logits give the next one. A name stands for everything up to
+/// and including its block: one that is held behind other blocks is not the same.
 void Replica::find_prefix(Prompt& prompt) {
   prompt.chain = {};
   double hit = 0;
   for (const BlockHash name : caching_.prefixes.of(prompt.request)) {
     const int block = prefixes_.find(name);
-    if (block == PrefixCache::kNone) break;
+    if (block == PrefixCache::kNone || prefixes_.parent(block) != prompt.chain.last) break;
     prompt.chain.last = block;
     ++prompt.chain.count;
     hit += prefixes_.tokens(block);
@@ -66,6 +67,7 @@ void Replica::extend(Chain& chain, std::size_t request, double computed) {
     const BlockHash name = names[static_cast<std::size_t>(chain.count)];
     const int block = prefixes_.find(name);
     if (block != PrefixCache::kNone) {
+      if (prefixes_.parent(block) != chain.last) return;
       prefixes_.share(block);
       chain.last = block;
     } else {

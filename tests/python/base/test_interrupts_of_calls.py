@@ -61,6 +61,21 @@ PROMPTS = (
 asked = [sm.PromptRequest(500, 4000, arrival=i / 4) for i in range(30_000)]
 """
 )
+FLEET = """
+import numpy as np
+count = 1_000_000
+task = sm.Inference(input_tokens=2048, output_tokens=100)
+plan = sm.serve("llama3_8b", "dgx_h100", task, replicas=8)
+answers = sm.serve("llama3_8b", "dgx_h100", task.replace(prefilled=True), replicas=8)
+names = 4 * np.random.default_rng(0).integers(0, 40_000, (count, 1)) + np.arange(4)
+trace = sm.Trace(np.arange(count) / 60, np.full(count, 2048), np.full(count, 100), block_tokens=512,
+                 block_offsets=4 * np.arange(count + 1), block_ids=names.ravel())
+tiers = sm.cache_tiers("mooncake_store", plan, replicas=8)
+failures = sm.Failures(mtbf_s=60, restart_s=5)
+outages = [sm.Outage(begin_s=9 * k, end_s=9 * k + 4, count=7) for k in range(500)]
+kept = {"ttft_p99_s": 0.25, "tpot_s": 0.02}
+clusters = ["dgx_h100", "dgx_a100"]
+"""
 STEP = """
 task = sm.Training(global_batch=2**14, sequence=4096)
 strategy = sm.Strategy(tp=8, pp=16, vpp=4, micro_batch=1)
@@ -119,6 +134,13 @@ CALLS = {
         "sm.plan_serving('llama3_8b', 'dgx_h100', task, requests_per_s=400,"
         " per_octave=100_000, checked=False, progress=False)",
     ),
+    "fleet_tiers": Long(FLEET, "sm.simulate_fleet(trace, plan, router='kv_cost', tiers=tiers)"),
+    "fleet_failures": Long(
+        FLEET, "sm.simulate_fleet(trace, plan, failures=failures, outages=outages, tiers=tiers)"
+    ),
+    "fleet_pools": Long(FLEET, "sm.simulate_pools(trace, plan, answers, tiers=tiers)"),
+    "plan_fleet": Long(FLEET, "sm.plan_fleet(trace, 'llama3_8b', clusters, kept)"),
+    "plan_pools": Long(FLEET, "sm.plan_fleet(trace, 'llama3_8b', clusters, kept, pools=True)"),
     "timeline": Long(STEP, "est.timeline()"),
     "timeline_events": Long(STEP, "est.timeline().events()"),
     "report": Long(SPACE, "sm.report('llama3_405b', cluster, task)"),

@@ -317,6 +317,23 @@ def test_a_fleet_reports_progress_and_hears_an_interrupt() -> None:
         sm.simulate_fleet(trace, plan_of(4), progress=stop)
 
 
+def test_names_that_stand_for_other_blocks_before_them_end_a_prefix() -> None:
+    # Names of one block's content alone, in any order: what comes behind other blocks is no hit.
+    random, count = np.random.default_rng(0), 400
+    names = random.integers(0, 30, (count, 4))
+    trace = sm.Trace(
+        np.arange(count) / 40,
+        np.full(count, 2048),
+        np.full(count, 50),
+        block_tokens=512,
+        block_offsets=4 * np.arange(count + 1),
+        block_ids=names.ravel(),
+    )
+    served = sm.simulate_fleet(trace, plan_of(2), router="prefix_aware")
+    assert not served.refused.any()
+    assert served.summary()["hit_fraction"] < 0.5
+
+
 def cheapest_of_all(
     trace: RequestStream, kinds: list[sm.Serving], most: int, limits: dict[str, float]
 ) -> float | None:
