@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +66,15 @@ def served_by(router: str, trace: Named, plan: sm.Serving) -> ServedFleet:
     return sm.simulate_fleet(trace, plan, router=policy)
 
 
+def rates_of(served: ServedFleet, stage: np.ndarray) -> np.ndarray:
+    """Output tokens a second of the stages, the first left out."""
+    table = served.requests
+    table["stage"] = stage
+    groups = table[table.stage > 0].groupby("stage")
+    span = groups.finished_s.max() - groups.arrival_s.min()
+    return np.asarray((groups.output_tokens.sum() / span).to_numpy())
+
+
 def test_the_cache_of_a_pod_is_as_large_as_it_was() -> None:
     plan = four_pods()
     assert plan.instance is not None
@@ -79,24 +87,26 @@ def test_routers_reach_the_rates_of_llm_d_stage_by_stage() -> None:
     plan = four_pods()
     rates: dict[str, np.ndarray] = {}
     for router in MEASURED:
-        table = served_by(router, trace, plan).requests
-        table["stage"] = stage
-        groups = table[table.stage > 0].groupby("stage")
-        span = groups.finished_s.max() - groups.arrival_s.min()
-        rates[router] = (groups.output_tokens.sum() / span).to_numpy()
+        rates[router] = rates_of(served_by(router, trace, plan), stage)
     # Where prompts are found nothing but decoding is left: every stage within 7 %.
     assert rates["prefix_aware"] == pytest.approx(np.array(MEASURED["prefix_aware"]), rel=0.07)
-    # Routers that know no caches recompute and evict: within a quarter for random; the load scores
-    # of llm-d did worse than random, by what is not modelled (its weights), within two thirds.
+    # Routers that know no caches recompute and evict: within a quarter for random.
     assert rates["random"] == pytest.approx(np.array(MEASURED["random"]), rel=0.27)
+    # Load scores of llm-d did worse than random; here they find as much as random does, and are up
+    # to two thirds too fast. Their rates are those of a fleet that finds nothing, in the median
+    # within 5 %: what they weigh, which the report does not say, sends prompts past their caches.
     assert rates["least_loaded"] == pytest.approx(np.array(MEASURED["least_loaded"]), rel=0.67)
-    for blind in ("random", "least_loaded"):
-        gain = rates["prefix_aware"] / rates[blind]
+    blank = rates_of(sm.simulate_fleet(trace, plan, router="random", prefix_cache=False), stage)
+    ratio = blank / np.array(MEASURED["least_loaded"])
+    assert ratio == pytest.approx(1, rel=0.2)
+    assert np.median(ratio) == pytest.approx(1, abs=0.05)
+    for blind, own in (("random", rates["random"]), ("least_loaded", blank)):
+        gain = rates["prefix_aware"] / own
         measured = np.array(MEASURED["prefix_aware"]) / np.array(MEASURED[blind])
         off = np.maximum(gain / measured, measured / gain)
         assert (gain > 1).all()
-        assert off.max() < (FACTOR if blind == "random" else 1.7)
-        assert np.median(off) < 1.4
+        assert off.max() < FACTOR
+        assert np.median(off) < 1.3
 
 
 def test_the_gain_of_precise_routing_on_eight_pods() -> None:
@@ -130,23 +140,37 @@ def test_the_gain_of_precise_routing_on_eight_pods() -> None:
     assert found["least_loaded"] == pytest.approx(found["random"], rel=0.05)
 
 
-def test_routers_are_in_the_order_of_sglang() -> None:
-    # lm-sys.org, SGLang v0.4 (2024-12-04): Llama 3.1 8B on 8 A100s, 64 groups of 16, 2,048 +
-    # 128 tokens, 256 out, all at once: hits 75 % against 20 %, 158,596 against 82,665 tokens/s. Its
-    # blind hits are fewer than those of one prompt in two that a worker sees of each group, because
-    # prompts of one batch did not share; here they do, as in vLLM, and the gain is smaller.
-    order = np.random.default_rng(0).permutation(1024)
-    trace = shared_prefixes(order, 16, (2048, 128, 256), np.zeros(1024))
-    task = sm.Inference(input_tokens=2176, output_tokens=256)
+def test_the_gain_of_the_router_of_sglang() -> None:
+    # lm-sys.org, SGLang v0.4 (2024-12-04): Llama 3.1 8B on 8 A100s: hits 75 % against 20 %, 158,596
+    # against 82,665 tokens/s. Of groups it says only that they are long and balanced; with the
+    # lengths of its benchmark (2,048 + 128 in, 256 out) both shares of hits are those of five
+    # prompts a group and of no other number.
+    lengths, whole = (2048, 128, 256), 2176
+    task = sm.Inference(input_tokens=whole, output_tokens=256)
     plan = sm.serve("llama3_8b", "dgx_a100", task, replicas=8, engine="sglang")
-    found = {
-        router: served_by(router, trace, plan).summary()
-        for router in ("kv_cost", "prefix_aware", "least_loaded", "round_robin")
+
+    def served(router: str, prompts: int) -> dict[str, float]:
+        order = np.random.default_rng(0).permutation(1024 // prompts * prompts)
+        trace = shared_prefixes(order, prompts, lengths, np.zeros(len(order)))
+        return served_by(router, trace, plan).summary()
+
+    hits = {
+        prompts: [served(router, prompts)["hit_fraction"] for router in ("prefix_aware", "random")]
+        for prompts in (3, 4, 5, 6, 8, 16)
     }
-    rates = [each["output_tokens_per_s"] for each in found.values()]
-    assert all(better >= worse for better, worse in pairwise(rates))
-    assert rates[0] / rates[-1] > 158_596 / 82_665 / FACTOR
-    assert found["prefix_aware"]["hit_fraction"] > 1.5 * found["round_robin"]["hit_fraction"]
+    off = {prompts: abs(own[0] - 0.75) + abs(own[1] - 0.20) for prompts, own in hits.items()}
+    assert min(off, key=lambda prompts: off[prompts]) == 5
+    assert off[5] < 0.02
+    # All tokens, as the source counts them: within 30 % each, the gain within a factor 1.5.
+    routers = ("kv_cost", "prefix_aware", "least_loaded", "round_robin", "random")
+    scale = (whole + 256) / 256
+    rates = {router: scale * served(router, 5)["output_tokens_per_s"] for router in routers}
+    assert rates["prefix_aware"] == pytest.approx(158_596, rel=0.3)
+    for blind in ("round_robin", "random"):
+        assert rates[blind] == pytest.approx(82_665, rel=0.1)
+        gain = rates["prefix_aware"] / rates[blind]
+        assert 158_596 / 82_665 / FACTOR < gain < 158_596 / 82_665 * FACTOR
+    assert rates["kv_cost"] >= rates["prefix_aware"] > rates["least_loaded"]
 
 
 # Qin et al., Mooncake, FAST 2025, table 1: share of the prompts' blocks that were seen before.
