@@ -43,12 +43,13 @@ inline void set_shards(StepContext& c, const Strategy& strategy, const Degrees& 
   c.gathered = c.weights_sharded = gathers_parameters(c.strategy.sharding) && shares;
 }
 
-inline StepContext make_context(const Tables& tables, const Strategy& strategy,
-                                const Degrees& degrees, const Cell& cell,
-                                const StageLayout& stages) {
+/// All but what shards decide.
+inline StepContext context_without_shards(const Tables& tables, const Strategy& strategy,
+                                          const Degrees& degrees, const Cell& cell,
+                                          const StageLayout& stages) {
   const Conditions& conditions = tables.conditions(strategy);
   const double storage_bytes = operand_bytes(conditions.storage);
-  StepContext c{
+  return {
       .tables = tables,
       .strategy = strategy,
       .degrees = degrees,
@@ -64,6 +65,12 @@ inline StepContext make_context(const Tables& tables, const Strategy& strategy,
       .weights_sharded = false,
       .free_host = false,
   };
+}
+
+inline StepContext make_context(const Tables& tables, const Strategy& strategy,
+                                const Degrees& degrees, const Cell& cell,
+                                const StageLayout& stages) {
+  StepContext c = context_without_shards(tables, strategy, degrees, cell, stages);
   set_shards(c, strategy, degrees);
   return c;
 }

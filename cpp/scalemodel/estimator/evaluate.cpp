@@ -4,6 +4,7 @@
 
 #include "scalemodel/economics/step.hpp"
 #include "scalemodel/estimator/estimate.hpp"
+#include "scalemodel/estimator/group_bounds.hpp"
 #include "scalemodel/estimator/sibling_evaluator.hpp"
 #include "scalemodel/estimator/stage_memory.hpp"
 #include "scalemodel/estimator/step_passes.hpp"
@@ -93,23 +94,37 @@ constexpr double kBoundMargin = 1 - 1e-9;
 /// A step and its busy time are sums of as many terms as it has passes.
 constexpr double kSumRounding = 1e-12;
 
-/// `number`: of the kind of stage.
-StageStates stage_states(const StepContext& c, std::size_t number) {
-  const StageClass& stage = c.stages.classes[number];
+StageStates stage_states(const StepContext& c, const StageClass& stage) {
   const StageParameters parameters = stage_parameters(c, stage);
-  const auto passing = [&] { return passing_memory(c, stage); };
+  return {resident_memory(c, stage, parameters), optimizer_time(c, stage, parameters),
+          optimizer_transfer(c, stage, parameters)};
+}
+
+/// Calls `use(states)` for the kind of stage of this number.
+template <class Use>
+void with_stage_states(const StepContext& c, std::size_t number, const Use& use) {
+  const auto make = [&] { return stage_states(c, c.stages.classes[number]); };
+  if (c.shared == nullptr || number >= SharedTerms::kMaxStages) {
+    use(make());
+    return;
+  }
+  // Shards of master weights are moved with the weights, not with the optimizer.
+  const bool apart = c.strategy.offload_weights && keeps_masters_only(c);
+  use(c.shared->stage_states.get(number + (apart ? SharedTerms::kMaxStages : 0), make));
+}
+
+PassingMemory stage_passing(const StepContext& c, std::size_t number) {
+  const auto make = [&] { return passing_memory(c, c.stages.classes[number]); };
   const bool kept = c.shared != nullptr && number < SharedTerms::kMaxStages;
-  return {resident_memory(c, stage, parameters,
-                          kept ? c.shared->passing.get(number, passing) : passing()),
-          optimizer_time(c, stage, parameters), optimizer_transfer(c, stage, parameters)};
+  return kept ? c.shared->passing.get(number, make) : make();
 }
 
 /// Adds what a stage of these states does to parameters. `peak`: allocated on the stages before.
 void add_stage_states(const StepContext& c, const StageClass& stage, const StageStates& states,
-                      Estimate& e, Bytes& peak) {
+                      const PassingMemory& passing, Estimate& e, Bytes& peak) {
   e.optimizer = max(e.optimizer, states.update);
   if (c.strategy.offload_optimizer) e.exposed_offload = max(e.exposed_offload, states.transfer);
-  const MemoryByKind memory = states.memory.offloaded(c.strategy);
+  const MemoryByKind memory = states.memory.offloaded(c.strategy, passing);
   const Bytes allocated = memory.allocated() + memory.fragments(c.stack());
   if (allocated > peak) {
     peak = allocated;
@@ -124,19 +139,10 @@ Estimate states_of(const StepContext& c) {
   e.dp = c.degrees.dp;
   e.memory_capacity = c.cluster().accelerator.memory_capacity;
   Bytes peak{-1};
-  const std::size_t stages = c.stages.classes.size();
-  const bool kept = c.shared != nullptr && stages <= SharedTerms::kMaxStages;
-  // Shards of master weights are moved with the weights, not with the optimizer.
-  const bool apart = c.strategy.offload_weights && keeps_masters_only(c);
-  const std::size_t first = apart ? SharedTerms::kMaxStages : 0;
-  for (std::size_t number = 0; number < stages; ++number) {
-    const auto make = [&] { return stage_states(c, number); };
-    const StageClass& stage = c.stages.classes[number];
-    if (kept) {
-      add_stage_states(c, stage, c.shared->stage_states.get(first + number, make), e, peak);
-    } else {
-      add_stage_states(c, stage, make(), e, peak);
-    }
+  for (std::size_t number = 0; number < c.stages.classes.size(); ++number) {
+    with_stage_states(c, number, [&](const StageStates& states) {
+      add_stage_states(c, c.stages.classes[number], states, stage_passing(c, number), e, peak);
+    });
   }
   if (e.memory > e.memory_capacity) e.verdict = Reason::out_of_memory;
   if (e.host_memory > c.cluster().host_memory) e.verdict = Reason::offload;
@@ -330,22 +336,82 @@ Bytes reported_memory(const Estimate& estimate, const MemoryPolicy& stack) noexc
   return estimate.memory_allocated;
 }
 
-Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
-                     const Cell& cell, const StageLayout& stages, const Freedom& freedom,
-                     PipelineBound pipeline, Asked asked) {
-  Strategy best = strategy;
-  best.sharding = freedom.shards_gradients ? Sharding::zero2 : Sharding::zero1;
-  best.offload_weights = freedom.offloads_weights;
-  best.offload_activations = freedom.offloads_activations;
-  best.offload_optimizer = freedom.offloads_optimizer;
-  StepContext c = make_context(tables, best, degrees, cell, stages);
-  // Data-parallel groups of one rank send nothing; what they shard stays sharded over all ranks.
-  DataParallelGroups& g = c.groups;
-  g.dense_shard = g.dense_replica = g.expert_shard = g.expert_replica = GroupShape{};
-  g.dense_shard_ranks = g.dense_ranks;
-  g.expert_shard_ranks = g.expert_ranks;
-  c.weights_sharded = freedom.shards_weights;
+void GroupBounds::start(const Tables& tables, const Strategy& strategy, const Degrees& degrees) {
+  tables_ = &tables;
+  degrees_ = degrees;
+  const DataParallelGroups groups =
+      data_parallel_groups(tables.cluster(), strategy, degrees, tables.model().routed());
+  // Groups of one rank send nothing; what they shard stays sharded over all ranks.
+  groups_ = DataParallelGroups{};
+  groups_.dense_ranks = groups_.dense_shard_ranks = groups.dense_ranks;
+  groups_.expert_ranks = groups_.expert_shard_ranks = groups.expert_ranks;
+  straggling_ = expected_straggling(tables.stack().kernel_spread, degrees, false).anywhere;
+  states_of_.reset();
+}
+
+void GroupBounds::set_cell(const Strategy& strategy, const Cell& cell, const StageLayout& stages) {
+  StepContext& c =
+      context_.emplace(context_without_shards(*tables_, strategy, degrees_, cell, stages));
+  c.groups = groups_;
   c.free_host = true;
+  c.shared = &shared_;
+  shared_.flop.reset();
+  has_loads_ = false;
+}
+
+void GroupBounds::set_group(const Strategy& strategy, const Freedom& freedom) {
+  StepContext& c = *context_;
+  const StatesOf states{strategy.linear_precision, freedom.shards_gradients, freedom.shards_weights,
+                        freedom.offloads_weights, freedom.offloads_optimizer};
+  if (states != states_of_) {
+    states_of_ = states;
+    shared_.reset_shards();
+    has_states_ = false;
+  }
+  c.strategy = strategy;
+  c.strategy.sharding = freedom.shards_gradients ? Sharding::zero2 : Sharding::zero1;
+  c.strategy.offload_weights = freedom.offloads_weights;
+  c.strategy.offload_activations = freedom.offloads_activations;
+  c.strategy.offload_optimizer = freedom.offloads_optimizer;
+  c.weights_sharded = freedom.shards_weights;
+  shared_.reset_passes();
+}
+
+void GroupBounds::set_states() {
+  const StepContext& c = *context_;
+  update_ = Seconds{};
+  Bytes most;
+  for (std::size_t number = 0; number < c.stages.classes.size(); ++number) {
+    with_stage_states(c, number, [&](const StageStates& states) {
+      const MemoryByKind memory = states.memory.offloaded(c.strategy, {});
+      update_ = max(update_, states.update);
+      most = max(most, memory.allocated() + memory.fragments(c.stack()));
+    });
+  }
+  rough_.memory = kBoundMargin * (most + c.stack().reserve);
+  rough_.memory_capacity = c.cluster().accelerator.memory_capacity;
+  rough_.verdict = rough_.memory > rough_.memory_capacity ? Reason::out_of_memory : Reason::ok;
+}
+
+const Estimate& GroupBounds::rough() {
+  const StepContext& c = *context_;
+  if (!has_states_) set_states();
+  has_states_ = true;
+  if (!has_loads_) loads_ = cell_loads(c);
+  has_loads_ = true;
+  const Load load = pacing_load(c, loads_);
+  const double m = c.degrees.micro_batches;
+  Estimate& e = rough_;
+  e.step_time = kBoundMargin * (m * load.busy + (m * straggling_) * load.compute + update_ +
+                                c.stack().step_overhead);
+  e.compute = kBoundMargin * m * load.compute;
+  set_utilisation(e, c);
+  set_energy_and_cost(e, c);
+  return e;
+}
+
+Estimate GroupBounds::close(PipelineBound pipeline, Asked asked) {
+  StepContext& c = *context_;
   c.pipeline = pipeline;
   Estimate bound = states_of(c);
   bound.memory = kBoundMargin * bound.memory;
@@ -362,6 +428,16 @@ Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degre
   set_utilisation(bound, c);
   set_energy_and_cost(bound, c);
   return bound;
+}
+
+Estimate lower_bound(const Tables& tables, const Strategy& strategy, const Degrees& degrees,
+                     const Cell& cell, const StageLayout& stages, const Freedom& freedom,
+                     PipelineBound pipeline, Asked asked) {
+  GroupBounds bounds;
+  bounds.start(tables, strategy, degrees);
+  bounds.set_cell(strategy, cell, stages);
+  bounds.set_group(strategy, freedom);
+  return bounds.close(pipeline, asked);
 }
 
 }  // namespace scalemodel

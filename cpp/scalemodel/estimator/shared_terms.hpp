@@ -76,16 +76,22 @@ class Once {
   T& get(std::size_t number, const Make& make) {
     const std::uint32_t bit = std::uint32_t{1} << number;
     // In its place, not copied there.
-    if ((known_ & bit) == 0) ::new (&values_[number]) T(make());
+    if ((known_ & bit) == 0) ::new (&values_.of[number]) T(make());
     known_ |= bit;
-    return values_[number];
+    return values_.of[number];
   }
+  const T& operator[](std::size_t number) const { return values_.of[number]; }
   void reset() { known_ = 0; }
 
  private:
   static_assert(count <= 32, "a bit per value");
   static_assert(std::is_trivially_destructible_v<T>);
-  std::array<T, count> values_;
+  /// Not worked out, no value is anything.
+  union Values {
+    Values() {}  // NOLINT(modernize-use-equals-default): a union of these has none
+    std::array<T, count> of;
+  };
+  Values values_;
   std::uint32_t known_ = 0;
 };
 
@@ -97,11 +103,16 @@ class SharedTerms {
 
   /// Forgets everything: other strategies follow.
   void reset() {
+    reset_passes();
+    flop.reset();
+    reset_shards();
+  }
+  /// Other layers or another recomputation follow.
+  void reset_passes() {
+    known_.reset();
     stages_ = 0;
     alone.reset();
     passing.reset();
-    flop.reset();
-    reset_shards();
   }
   /// Other shards follow.
   void reset_shards() {
@@ -117,9 +128,8 @@ class SharedTerms {
     for (std::size_t i = 0; i < stages_; ++i) {
       if (holds_alike(known_[i].stage, stage)) return known_[i].cost;
     }
-    if (stages_ == known_.size()) return make();
-    known_[stages_] = {stage, make()};
-    return known_[stages_++].cost;
+    if (stages_ == kMaxStages) return make();
+    return known_.get(stages_++, [&] { return Known{stage, make()}; }).cost;
   }
 
   /// Passes under which no traffic of parameters and gradients hides, by `offloaded_in_passes`.
@@ -130,7 +140,8 @@ class SharedTerms {
   // Of these shards:
   /// Memory and update, the only fields set, by `offloaded`.
   Once<Estimate, 8> states;
-  /// By the stage's kind, the second half where master weights are in host memory.
+  /// By the stage's kind, the second half where master weights are in host memory. Of the same
+  /// precision, strategies of other cells that split parameters alike share them.
   Once<StageStates, 2 * kMaxStages> stage_states;
   /// Of a stage, by its kind.
   Once<ShardTraffic, kMaxStages> traffic;
@@ -148,8 +159,8 @@ class SharedTerms {
     StageClass stage;
     StageCost cost;
   };
-  std::array<Known, kMaxStages> known_;
-  std::size_t stages_ = 0;
+  Once<Known, kMaxStages> known_;
+  std::size_t stages_ = 0;  ///< of them, those that are known
 };
 
 /// What waits in host memory between its uses in passes, a bit each.

@@ -11,7 +11,7 @@ namespace scalemodel {
 namespace {
 
 /// Parameters, their gradients and optimizer states.
-void add_states(MemoryByKind& memory, const StepContext& c, const StageClass& stage,
+void add_states(ResidentMemory& memory, const StepContext& c, const StageClass& stage,
                 const StageParameters& parameters) {
   const Strategy& s = c.strategy;
   const MemoryPolicy& stack = c.stack();
@@ -129,12 +129,10 @@ PassingMemory passing_memory(const StepContext& c, const StageClass& stage) noex
 }
 
 ResidentMemory resident_memory(const StepContext& c, const StageClass& stage,
-                               const StageParameters& parameters,
-                               const PassingMemory& passing) noexcept {
+                               const StageParameters& parameters) noexcept {
   ResidentMemory memory;
-  static_cast<PassingMemory&>(memory.kinds) = passing;
-  add_states(memory.kinds, c, stage, parameters);
-  if (c.gathered) memory.kinds.gathered = gathered_parameters(c, stage);
+  add_states(memory, c, stage, parameters);
+  if (c.gathered) memory.gathered = gathered_parameters(c, stage);
   memory.two_layers = std::min(1.0, 2.0 / std::max(1, stage.total_layers()));
   return memory;
 }
@@ -142,7 +140,7 @@ ResidentMemory resident_memory(const StepContext& c, const StageClass& stage,
 MemoryKinds peak_memory(const StepContext& c, const StageClass& stage,
                         const StageParameters& parameters) {
   const MemoryByKind memory =
-      resident_memory(c, stage, parameters, passing_memory(c, stage)).offloaded(c.strategy);
+      resident_memory(c, stage, parameters).offloaded(c.strategy, passing_memory(c, stage));
   return {memory.weights,       memory.gradients, memory.optimizer,
           memory.activations,   memory.logits,    memory.temporary,
           memory.communication, memory.gathered,  c.stack().reserve + memory.fragments(c.stack())};

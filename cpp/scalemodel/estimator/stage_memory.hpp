@@ -30,20 +30,21 @@ struct MemoryByKind : PassingMemory {
   }
 };
 
-/// As if nothing waited in host memory.
+/// Bytes of parameters and their states, as if nothing waited in host memory.
 struct ResidentMemory {
-  MemoryByKind kinds;
+  Bytes weights, gradients, optimizer, gathered;
   double two_layers = 1;  ///< share of the stage's layers
 
-  /// Two layers of what is offloaded stay on the accelerator, the rest waits on the host.
-  MemoryByKind offloaded(const Strategy& s) const {
-    MemoryByKind left = kinds;
+  /// With what passes, where two layers of what is offloaded stay on the accelerator and the rest
+  /// waits on the host.
+  MemoryByKind offloaded(const Strategy& s, const PassingMemory& passing) const {
+    MemoryByKind left{passing, weights, gradients, optimizer, gathered, {}};
     const auto move = [&](Bytes& bytes, double kept_share) {
       left.host += (1 - kept_share) * bytes;
       bytes = kept_share * bytes;
     };
     if (s.offload_weights) move(left.weights, two_layers);
-    if (s.offload_activations) move(left.activations, two_layers / std::max(1.0, kinds.held));
+    if (s.offload_activations) move(left.activations, two_layers / std::max(1.0, passing.held));
     if (s.offload_optimizer) move(left.optimizer, two_layers);
     return left;
   }
@@ -52,8 +53,7 @@ struct ResidentMemory {
 PassingMemory passing_memory(const StepContext& c, const StageClass& stage) noexcept;
 
 ResidentMemory resident_memory(const StepContext& c, const StageClass& stage,
-                               const StageParameters& parameters,
-                               const PassingMemory& passing) noexcept;
+                               const StageParameters& parameters) noexcept;
 
 /// The peak with what the allocator reserves.
 MemoryKinds peak_memory(const StepContext& c, const StageClass& stage,

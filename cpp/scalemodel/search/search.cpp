@@ -1,57 +1,23 @@
 #include "scalemodel/search/search.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <tuple>
 #include <utility>
 
+#include "scalemodel/estimator/group_bounds.hpp"
 #include "scalemodel/estimator/sibling_evaluator.hpp"
+#include "scalemodel/search/point_tables.hpp"
 #include "scalemodel/search/top_k.hpp"
 
 namespace scalemodel {
 namespace {
 
-/// Cells a worker keeps before it starts afresh: bounds its memory to some tens of megabytes.
-constexpr std::size_t kMaxCells = 20'000;
 /// Rows that a sweep hands on together.
 constexpr std::size_t kBlock = 256;
 /// Option groups whose bounds are held at once.
 constexpr std::size_t kBoundsHeld = std::size_t{1} << 21;
-
-/// Finds what the option groups of one point share. Neighbours share most of it.
-class PointTables {
- public:
-  PointTables(Tables& tables, const Point& point, const Options& options)
-      : tables_(tables), point_(point), options_(options) {}
-
-  /// The first member of `group`, to which all else belongs until the next is asked for.
-  const Strategy& find(const OptionGroup& group) {
-    const Strategy last = leader_;
-    leader_ = joined(point_.degrees, options_.rows[group.begin]);
-    const bool known = tabulated_.cell != nullptr;
-    if (!known || last.sharding != leader_.sharding || last.shard_degree != leader_.shard_degree) {
-      degrees_ = resolve_degrees(leader_, tables_.cluster(), tables_.task());
-    }
-    if (known && Tables::share_cell(last, leader_)) return leader_;
-    if (tables_.cells() >= kMaxCells) tables_.clear();
-    tabulated_ = tables_.tabulate(leader_, degrees_);
-    return leader_;
-  }
-  const Tables& tables() const { return tables_; }
-  const Point& point() const { return point_; }
-  const Options& options() const { return options_; }
-  const Degrees& degrees() const { return degrees_; }
-  const Cell& cell() const { return *tabulated_.cell; }
-  const StageLayout& stages() const { return *tabulated_.stages; }
-
- private:
-  Tables& tables_;
-  const Point& point_;
-  const Options& options_;
-  Strategy leader_;
-  Degrees degrees_;
-  Tabulated tabulated_;
-};
 
 /// Evaluates the rows of one group that lie in `rows`; `take(row, strategy, estimate)`.
 template <class Take>
@@ -75,6 +41,7 @@ struct SearchWorker {
   TopK<Strategy> best;
   SearchCounts counts;
   SiblingEvaluator evaluate;
+  GroupBounds bounds;
 };
 
 /// What becomes of strategies that do not fit no search asks but one that ranks them.
@@ -133,18 +100,47 @@ PointRange points_of(const Enumeration& space, RowRange rows) {
   return {space.point_of(rows.first), space.point_of(rows.last - 1) + 1};
 }
 
-/// Bound of a group's scores; kInfinity where no member can be an answer at all.
-double bound_of(const Tables& tables, PointTables& at, const OptionGroup& group,
-                const SearchOptions& options, PipelineBound pipeline) {
-  const Strategy& leader = at.find(group);
-  const Estimate bound = lower_bound(tables, leader, at.degrees(), at.cell(), at.stages(),
-                                     group.freedom, pipeline, asked_of(options));
-  if (!options.too_big && bound.verdict == Reason::out_of_memory) return kInfinity;
-  for (const Constraint& constraint : options.constraints) {
-    if (constraint.bounded() && !constraint.holds(bound)) return kInfinity;
+/// Bounds of the scores of a point's groups; kInfinity where no member can be an answer at all.
+class PointBounds {
+ public:
+  PointBounds(SearchWorker& worker, const Point& point, const Options& all,
+              const SearchOptions& options)
+      : tables_(worker.tables, point, all), bounds_(worker.bounds), options_(options) {}
+
+  /// From the busiest stage and the parameters it holds.
+  double rough(const OptionGroup& group) {
+    set(group);
+    const Estimate& bound = bounds_.rough();
+    // Who cannot tell how long a step takes must look closer.
+    return std::isfinite(bound.step_time.base()) ? score(bound) : -kInfinity;
   }
-  return options.objective.score(bound);
-}
+  double close(const OptionGroup& group, PipelineBound pipeline) {
+    set(group);
+    return score(bounds_.close(pipeline, asked_of(options_)));
+  }
+  PointTables& tables() { return tables_; }
+
+ private:
+  void set(const OptionGroup& group) {
+    const Strategy& leader = tables_.find(group);
+    if (!started_) bounds_.start(tables_.tables(), leader, tables_.degrees());
+    started_ = true;
+    if (tables_.fresh()) bounds_.set_cell(leader, tables_.cell(), tables_.stages());
+    bounds_.set_group(leader, group.freedom);
+  }
+  double score(const Estimate& bound) const {
+    if (!options_.too_big && bound.verdict == Reason::out_of_memory) return kInfinity;
+    for (const Constraint& constraint : options_.constraints) {
+      if (constraint.bounded() && !constraint.holds(bound)) return kInfinity;
+    }
+    return options_.objective.score(bound);
+  }
+
+  PointTables tables_;
+  GroupBounds& bounds_;
+  const SearchOptions& options_;
+  bool started_ = false;
+};
 
 class PrunedSearch {
  public:
@@ -185,49 +181,80 @@ class PrunedSearch {
     return pool_.run(last - first, 1, [&](std::size_t worker, std::size_t item) {
       const Point& point = space_.points()[first + item];
       const Options& all = space_.options(point);
-      Tables& tables = workers_[worker].tables;
-      PointTables at(tables, point, all);
+      PointBounds bounds(workers_[worker], point, all, options_);
       for (std::size_t g = 0; g < all.groups.size(); ++g) {
         BoundedGroup& bounded = bounded_groups_[starts[item] + g];
         bounded.point = static_cast<std::uint32_t>(first + item);
         bounded.group = static_cast<std::uint32_t>(g);
         // The first and the last point may lie in other ranges too.
-        bounded.bound = rows_of(bounded) == 0 ? kInfinity
-                                              : bound_of(tables, at, all.groups[g], options_,
-                                                         PipelineBound::busiest_stage);
+        bounded.bound = rows_of(bounded) == 0 ? kInfinity : bounds.rough(all.groups[g]);
       }
     });
   }
 
-  /// In batches of the best bounds, which a look at all stages of a pipeline makes closer: most
-  /// groups are worse than what was found without one.
+  /// The groups with the best bounds one small batch after the other, until what is found tells
+  /// which others are worse: most of them. Then the rest.
   bool evaluate_window() {
-    std::size_t batch = kFirstBatch;
-    for (auto from = bounded_groups_.begin(); from != bounded_groups_.end(); batch *= 4) {
-      const auto left = static_cast<std::size_t>(bounded_groups_.end() - from);
-      const auto to = from + static_cast<std::ptrdiff_t>(std::min(batch, left));
-      if (to != bounded_groups_.end()) std::nth_element(from, to, bounded_groups_.end());
-      if (beyond(std::min_element(from, to)->bound)) {
-        skip(std::span(from, bounded_groups_.end()));
-        return true;
+    for (std::size_t part = kSortedFirst; !seeded_ && !bounded_groups_.empty(); part *= 8) {
+      std::vector<BoundedGroup> best(std::min(part, bounded_groups_.size()));
+      std::partial_sort_copy(bounded_groups_.begin(), bounded_groups_.end(), best.begin(),
+                             best.end());
+      std::span<BoundedGroup> left(best);
+      BoundedGroup last;  // as it was before its bound was made closer
+      for (std::size_t batch = kFirstBatch; !seeded_ && !left.empty(); batch *= 2) {
+        const std::span now = left.first(std::min(batch, left.size()));
+        left = left.subspan(now.size());
+        last = now.back();
+        if (!evaluate(now)) return false;
       }
-      const std::span groups(from, to);
-      if (!bound_closer(groups) || !evaluate_best_first(groups)) return false;
-      from = to;
+      std::erase_if(bounded_groups_, [&](const BoundedGroup& group) { return !(last < group); });
     }
-    return true;
+    return evaluate_in_slices(bounded_groups_);
   }
 
+  /// From the best bound to the worst that may be an answer, so that each slice leaves less of the
+  /// next. Within a slice groups stay in their order.
+  bool evaluate_in_slices(std::span<BoundedGroup> groups) {
+    double least = kInfinity;
+    for (const BoundedGroup& bounded : groups) least = std::min(least, bounded.bound);
+    const double width = (std::min(options_.beyond, best_.threshold()) - least) / kSlices;
+    for (int slice = 1; slice < kSlices && std::isfinite(width); ++slice) {
+      const auto others = std::stable_partition(
+          groups.begin(), groups.end(),
+          [&](const BoundedGroup& bounded) { return bounded.bound <= least + slice * width; });
+      if (!evaluate(std::span(groups.begin(), others))) return false;
+      groups = std::span(others, groups.end());
+    }
+    return evaluate(groups);
+  }
+
+  /// Groups, whose bounds a look at memory and at all stages of a pipeline makes closer.
+  bool evaluate(std::span<BoundedGroup> groups) {
+    const auto worse =
+        std::stable_partition(groups.begin(), groups.end(),
+                              [&](const BoundedGroup& bounded) { return !beyond(bounded.bound); });
+    skip(std::span(worse, groups.end()));
+    const std::span kept(groups.begin(), worse);
+    return bound_closer(kept) && evaluate_best_first(kept);
+  }
+
+  /// Point after point: groups of one share most of what bounds them.
   bool bound_closer(std::span<BoundedGroup> groups) {
-    return pool_.run(groups.size(), 16, [&](std::size_t worker, std::size_t item) {
-      BoundedGroup& bounded = groups[item];
-      if (beyond(bounded.bound)) return;
-      const Point& point = space_.points()[bounded.point];
+    std::ranges::sort(groups, {}, [](const BoundedGroup& bounded) {
+      return std::pair(bounded.point, bounded.group);
+    });
+    std::vector<std::size_t> starts;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      if (i == 0 || groups[i].point != groups[i - 1].point) starts.push_back(i);
+    }
+    starts.push_back(groups.size());
+    return pool_.run(starts.size() - 1, 1, [&](std::size_t worker, std::size_t item) {
+      const Point& point = space_.points()[groups[starts[item]].point];
       const Options& all = space_.options(point);
-      Tables& tables = workers_[worker].tables;
-      PointTables at(tables, point, all);
-      bounded.bound =
-          bound_of(tables, at, all.groups[bounded.group], options_, PipelineBound::one_stage);
+      PointBounds bounds(workers_[worker], point, all, options_);
+      for (std::size_t i = starts[item]; i < starts[item + 1]; ++i) {
+        groups[i].bound = bounds.close(all.groups[groups[i].group], PipelineBound::one_stage);
+      }
     });
   }
 
@@ -248,22 +275,23 @@ class PrunedSearch {
             const OptionGroup& group = all.groups[bounded.group];
             const std::uint64_t rows = rows_of(bounded);
             pool_.add_done(rows);
-            PointTables at(searcher.tables, point, all);
+            PointBounds bounds(searcher, point, all, options_);
             // Only what may still be among the best is worth a look for its critical paths.
-            if (beyond(bound_of(searcher.tables, at, group, options_,
-                                PipelineBound::critical_paths))) {
+            if (beyond(bounds.close(group, PipelineBound::critical_paths))) {
               searcher.counts.pruned += rows;
               return;
             }
-            search_group(searcher, at, group, rows_, options_);
+            search_group(searcher, bounds.tables(), group, rows_, options_);
           });
       if (!complete) return false;
       for (const SearchWorker& searcher : workers_) {
         for (const TopK<Strategy>::Entry& entry : searcher.best.entries()) best_.add(entry);
       }
+      seeds_ += end - done;
       done = end;
       round = std::min(2 * round, kLastRound);
     }
+    seeded_ = seeds_ >= kSeeds && best_.threshold() < kInfinity;
     skip(groups.subspan(done));
     return true;
   }
@@ -280,8 +308,14 @@ class PrunedSearch {
   }
 
   static constexpr std::size_t kFirstRound = 8, kLastRound = 1024;
-  /// Groups whose bounds are made closer together, four times as many with every batch.
-  static constexpr std::size_t kFirstBatch = 2048;
+  /// Groups that are sorted together, eight times as many if these are too few.
+  static constexpr std::size_t kSortedFirst = 8192;
+  /// Groups whose bounds are made closer together, twice as many with every batch.
+  static constexpr std::size_t kFirstBatch = 128;
+  /// Groups that are evaluated before all others are judged by what they hold.
+  static constexpr std::size_t kSeeds = 64;
+  /// Parts of the others that are judged together.
+  static constexpr int kSlices = 4;
 
   const Enumeration& space_;
   RowRange rows_;
@@ -289,6 +323,8 @@ class PrunedSearch {
   ThreadPool& pool_;
   std::vector<SearchWorker>& workers_;
   std::vector<BoundedGroup> bounded_groups_;
+  std::size_t seeds_ = 0;
+  bool seeded_ = false;
   TopK<Strategy> best_{options_.top};
 };
 
@@ -322,7 +358,7 @@ SearchResult search(const Tables& tables, const Enumeration& space, RowRange row
                     const SearchOptions& options, const Poll& poll) {
   ThreadPool pool(options.threads, poll, rows.size());
   std::vector<SearchWorker> workers(static_cast<std::size_t>(pool.threads()),
-                                    {tables, TopK<Strategy>(options.top), {}, {}});
+                                    {tables, TopK<Strategy>(options.top), {}, {}, {}});
   const bool prune = options.prune && options.objective.bounded();
   SearchResult result;
   result.finished = prune ? PrunedSearch(space, rows, options, pool, workers).run()
@@ -345,7 +381,7 @@ double quick_look(const Tables& tables, const Enumeration& space, const SearchOp
   // Points looked at, groups of each, and points that are then searched as a whole.
   constexpr std::size_t kPoints = 2048, kGroups = 16, kSearched = 8;
   if (!options.prune || !options.objective.bounded() || space.points().empty()) return kInfinity;
-  SearchWorker worker{tables, TopK<Strategy>(options.top), {}, {}};
+  SearchWorker worker{tables, TopK<Strategy>(options.top), {}, {}, {}};
   const RowRange all{0, space.size()};
   const std::size_t points = space.points().size(), seen = std::min(points, kPoints);
   std::vector<BoundedGroup> sample;
@@ -353,16 +389,14 @@ double quick_look(const Tables& tables, const Enumeration& space, const SearchOp
     const std::size_t number = i * points / seen;
     const Point& point = space.points()[number];
     const Options& of_point = space.options(point);
-    PointTables at(worker.tables, point, of_point);
+    PointBounds bounds(worker, point, of_point, options);
     const std::size_t groups = of_point.groups.size(), looks = std::min(groups, kGroups);
     for (std::size_t k = 0; k < looks; ++k) {
       poll_point(16);
       // Another place in every point: groups at equal places are alike.
       const std::size_t group = (k * groups / looks + i) % groups;
-      const double bound = bound_of(worker.tables, at, of_point.groups[group], options,
-                                    PipelineBound::busiest_stage);
-      sample.push_back(
-          {bound, static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(group)});
+      sample.push_back({bounds.rough(of_point.groups[group]), static_cast<std::uint32_t>(number),
+                        static_cast<std::uint32_t>(group)});
     }
   }
   std::ranges::sort(sample, [](const BoundedGroup& a, const BoundedGroup& b) { return a < b; });
@@ -371,10 +405,9 @@ double quick_look(const Tables& tables, const Enumeration& space, const SearchOp
     const Point& point = space.points()[bounded.point];
     const Options& of_point = space.options(point);
     const OptionGroup& group = of_point.groups[bounded.group];
-    PointTables at(worker.tables, point, of_point);
-    if (bound_of(worker.tables, at, group, options, PipelineBound::one_stage) <=
-        worker.best.threshold()) {
-      search_group(worker, at, group, all, options);
+    PointBounds bounds(worker, point, of_point, options);
+    if (bounds.close(group, PipelineBound::one_stage) <= worker.best.threshold()) {
+      search_group(worker, bounds.tables(), group, all, options);
     }
   }
   TopK<Strategy> best = worker.best;

@@ -1,5 +1,7 @@
 // A lower bound is one: pruning rests on nothing else.
+#include "scalemodel/estimator/group_bounds.hpp"
 #include "scalemodel/estimator/sibling_evaluator.hpp"
+#include "scalemodel/search/space.hpp"
 #include "support.hpp"
 
 namespace scalemodel::testing {
@@ -76,6 +78,53 @@ TEST_CASE("no strategy of a group beats the group's lower bound") {
     }
   }
   CHECK(checked > 1000);
+}
+
+TEST_CASE("groups bounded one after the other are bounded as alone, and roughly no closer") {
+  Random random(25);
+  GroupBounds bounds;
+  int checked = 0, near = 0;
+  for (Question& q : all_questions()) {
+    for (int i = 0; i < 100; ++i) {
+      const Strategy point = random_strategy(random);
+      q.tables.tabulate(point);
+      if (is_illegal(evaluate(q.tables, point).verdict)) continue;
+      const Degrees d = resolve_degrees(point, q.tables.cluster(), q.tables.task());
+      bounds.start(q.tables, point, d);
+      for (int k = 0; k < 4; ++k) {
+        Strategy leader = joined(point, random_strategy(random));
+        q.tables.tabulate(leader);
+        if (is_illegal(evaluate(q.tables, leader).verdict)) continue;
+        const Tabulated at = q.tables.tabulate(leader, d);
+        bounds.set_cell(leader, *at.cell, *at.stages);
+        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+          leader.recompute = recompute;
+          const Freedom freedom = freedom_of(siblings_of(leader, random));
+          bounds.set_group(leader, freedom);
+          const Estimate rough = bounds.rough();
+          INFO(q.name);
+          for (const PipelineBound pipeline :
+               {PipelineBound::critical_paths, PipelineBound::busiest_stage}) {
+            const Estimate close = bounds.close(pipeline, Asked::all);
+            Estimate alone =
+                lower_bound(q.tables, leader, d, *at.cell, *at.stages, freedom, pipeline);
+            alone.hfu_fraction = close.hfu_fraction;  // means nothing in a bound
+            CHECK(close == alone);
+            // Both are rounded.
+            CHECK(rough.step_time <= (1 + 1e-12) * close.step_time);
+            CHECK(rough.energy <= (1 + 1e-12) * close.energy);
+            CHECK(rough.memory <= (1 + 1e-12) * close.memory);
+            CHECK(rough.mfu_fraction >= (1 - 1e-12) * close.mfu_fraction);
+            if (pipeline != PipelineBound::busiest_stage) continue;
+            ++checked;
+            if (rough.step_time / close.step_time > 0.999) ++near;
+          }
+        }
+      }
+    }
+  }
+  CHECK(checked > 1000);
+  CHECK(near > checked / 2);
 }
 
 TEST_CASE("strategies evaluated after their siblings are estimated as alone") {
