@@ -359,7 +359,7 @@ LayerCost layer_cost(const Model& model, const LayerKind& kind, const LayerLayou
   context.attention.queries =
       context.attention.keys / (layout.packs.attended > 0 ? layout.packs.context : layout.cp);
   context.routed_layer = kind.feed_forward.routed();
-  context.latent = kind.attention.latent();
+  context.latent = kind.attention.latent() || kind.attention.compressed();
   double adapters = 0;
   for (const Unit& unit : kind.units) {
     adapters +=

@@ -68,7 +68,8 @@ double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) 
     case OperatorKind::norm:
       return l.conditions.fused_norm ? 0 : op.copies * l.stream() * 8;  // FP32 copies
     case OperatorKind::head_norm: {  // what it reads; in FP32 where it is no kernel of its own
-      const bool wide = !l.conditions.fused_norm && !l.conditions.stack.fused_rope;
+      const bool wide =
+          !op.weightless && !l.conditions.fused_norm && !l.conditions.stack.fused_rope;
       return l.size.tokens * op.local_columns(tp) * (wide ? 8 : l.size.element);
     }
     case OperatorKind::residual:
@@ -77,6 +78,7 @@ double saved_by(const LocalLayer& l, const Unit& unit, const LayerOperator& op) 
     case OperatorKind::latent_norm:
     case OperatorKind::rotary:
     case OperatorKind::elementwise:
+    case OperatorKind::stream_mixing:
     case OperatorKind::loss:
       return 0;
   }
@@ -199,8 +201,11 @@ double dropped_by(const LocalLayer& l, const Unit& unit, RecomputeModules set) {
       dropped += norms ? saved_by(l, unit, op) : 0;
     } else if (op.kind == OperatorKind::attention) {
       const bool made_again = l.kind.attention.latent() && !op.attention.reads_latents();
-      const double heads = op.attention_values(tp).queries + op.saved_keys(tp);
-      if (made_again && holds(set, Module::mla_up_proj)) dropped += tokens * heads * l.size.element;
+      const AttentionValues each = op.attention_values(tp);
+      const double heads = made_again                  ? each.queries + op.saved_keys(tp)
+                           : op.attention.compressed() ? each.queries
+                                                       : 0;
+      if (holds(set, Module::mla_up_proj)) dropped += tokens * heads * l.size.element;
       if (holds(set, Module::core_attn)) dropped += tokens * 4 * op.attention_work(tp).heads;
     } else if (unit.routed()) {
       // Of an activation alone, what it writes: what it reads is the output of a GEMM.
@@ -210,6 +215,8 @@ double dropped_by(const LocalLayer& l, const Unit& unit, RecomputeModules set) {
       } else if (writes) {
         dropped += l.rows(unit) * op.local_columns(tp) * l.size.linear_input;
       }
+    } else if (op.kind == OperatorKind::head_norm && op.weightless) {
+      if (holds(set, Module::mla_up_proj)) dropped += saved_by(l, unit, op);
     } else if (!unit.mixes && repeats(set, dense)) {
       dropped += saved_by(l, unit, op);
     }

@@ -93,7 +93,7 @@ double add_gemm(const Pricing& p, const LayerOperator& op, double rows) {
   const bool grouped = p.unit.on_copies(op);
   const LinearOptions options{p.context.frozen,
                               shard.batch,
-                              &p.context.timers.linear,
+                              op.wide ? &p.context.timers.storage : &p.context.timers.linear,
                               grouped,
                               p.context.quantised || (grouped && conditions.stack.fused_experts),
                               false,
@@ -146,7 +146,11 @@ void add_elementwise(const Pricing& p, const LayerOperator& op, double rows) {
                           cluster.accelerator.elementwise.norm_fraction, 2);
       break;
     case OperatorKind::head_norm:
-      add_head_norm(builder, conditions, cluster, op.name, stream);
+      if (op.weightless) {
+        add_plain_norm(builder, cluster, op.name, stream);
+      } else {
+        add_head_norm(builder, conditions, cluster, op.name, stream);
+      }
       break;
     case OperatorKind::residual:
       add_residual(builder, conditions, cluster, op.name, 1, stream);
@@ -163,6 +167,9 @@ void add_elementwise(const Pricing& p, const LayerOperator& op, double rows) {
       break;
     case OperatorKind::elementwise:
       builder.elementwise(op.name, op.depth * stream, 1.5 * op.depth * stream, p.add_fraction());
+      break;
+    case OperatorKind::stream_mixing:
+      add_stream_mixing(builder, cluster, op.name, op.copies, stream);
       break;
     case OperatorKind::loss:
       add_loss(builder, conditions, cluster, rows * columns, 0);
@@ -223,7 +230,8 @@ void add_permutation(const Pricing& p) {
 }
 
 /// The module that recomputation counts an operator to. Latents and what reads the stream directly
-/// are kept by all of them; of latent attention, all GEMMs that make heads are up-projections.
+/// are kept by all of them; of latent attention, all GEMMs that make heads are up-projections, of
+/// compressed attention that of the queries.
 std::optional<Module> module_of(const Pricing& p, const LayerOperator& op) {
   const Unit& unit = p.unit;
   if (op.kind == OperatorKind::attention) return Module::core_attn;
@@ -235,7 +243,8 @@ std::optional<Module> module_of(const Pricing& p, const LayerOperator& op) {
   if (unit.mixes) {
     const bool makes_heads = op.kind == OperatorKind::rotary ||
                              op.kind == OperatorKind::head_norm ||
-                             (op.kind == OperatorKind::gemm && op.cut == Cut::columns);
+                             (op.kind == OperatorKind::gemm && op.cut == Cut::columns &&
+                              !op.shares_input && !op.reads_attention);
     return p.context.latent && makes_heads ? std::optional(Module::mla_up_proj) : std::nullopt;
   }
   return p.context.routed_layer ? Module::shared_experts : Module::mlp;

@@ -31,7 +31,7 @@ struct PricingContext {
   /// and engines are built ahead (TensorRT).
   bool quantised = false;
   bool routed_layer = false;  ///< a dense block is then that of shared experts
-  bool latent = false;        ///< attention makes its heads out of latents
+  bool latent = false;        ///< attention makes its heads, or its queries, out of latents
 };
 
 /// Adds the operators of `unit` to `builder`; parameters of their adapters.

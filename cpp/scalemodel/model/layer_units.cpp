@@ -22,17 +22,27 @@ void add_norms(Unit& unit, const LayerShape& layer, int norms) {
   unit.operators.push_back(norm);
 }
 
-/// Streams that every block mixes (hyper-connections: arXiv 2409.19606; with the mixing matrices of
-/// arXiv 2512.24880, m (m + 2) rows over all streams): one kernel reads the m streams and the
-/// output of the block before, and writes the m streams and the input of this one. Snapshots of the
-/// stream (attention residuals) are read with the running sum, and their mixture is written.
+/// Whether streams are mixed by matrices of m (m + 2) rows over all of them (arXiv 2512.24880),
+/// which add a block's output too: a residual addition of its own there is none.
+bool mixes_streams(const LayerShape& layer) {
+  return layer.streams > 1 && layer.layer_embedding == 0;
+}
+
+/// Streams that every block mixes (hyper-connections: arXiv 2409.19606). Where one kernel does, it
+/// reads the m streams and the output of the block before, and writes the m streams and the input
+/// of this one. Snapshots of the stream (attention residuals) are read with the running sum, and
+/// their mixture is written.
 void add_stream_mixing(Unit& unit, const LayerShape& layer) {
   const double m = layer.streams, h = layer.hidden;
-  if (layer.streams > 1) {
+  if (mixes_streams(layer)) {
+    LayerOperator mix = passing(OperatorKind::stream_mixing, "hyper_connection", m * h);
+    mix.copies = m;
+    mix.bias = (2 + m) * m * (m * h + 1) + 3;
+    unit.operators.push_back(mix);
+  } else if (layer.streams > 1) {
     LayerOperator mix = passing(OperatorKind::elementwise, "hyper_connection", m * h);
     mix.depth = 2 + 2 / m;
-    mix.bias =
-        layer.layer_embedding > 0 ? m * h + m * m * (m + 1) + m * h : (2 + m) * m * (m * h + 1) + 3;
+    mix.bias = m * h + m * m * (m + 1) + m * h;
     unit.operators.push_back(mix);
   }
   if (layer.snapshots > 0) {
@@ -93,12 +103,24 @@ void add_head_projections(Unit& unit, const LayerShape& layer) {
       unit.operators.push_back(passing(OperatorKind::head_norm, "qk_norm", q + k, Cut::columns));
     }
   }
+  if (a.compressed()) {  // queries have no scale (DeepSeek-AI, DeepSeek-V4)
+    LayerOperator norm = passing(OperatorKind::head_norm, "q_head_norm", q, Cut::columns);
+    norm.weightless = true;
+    unit.operators.push_back(norm);
+  }
+}
+
+/// Addition of what a block wrote to the residual stream.
+void add_residual_sum(Unit& unit, const LayerShape& layer) {
+  if (mixes_streams(layer)) return;
+  unit.operators.push_back(passing(OperatorKind::residual, "residual", layer.hidden));
 }
 
 /// The indexer of sparse attention (DeepSeek-AI, DeepSeek-V3.2, arXiv 2512.02556, section 2.1):
 /// queries of a few narrow heads, one key a token, and a weight per head; every tensor rank has all
 /// of it. Beside grouped heads (MiniMax-M3) queries come from the stream and heads weigh alike. Of
-/// compressed keys it makes its own.
+/// compressed keys it makes its own, and like these it makes them in the storage precision
+/// (NVIDIA/Megatron-LM 5308, as DeepSeek's checkpoints).
 void add_indexer(Unit& unit, const LayerShape& layer) {
   const AttentionShape& a = layer.attention;
   if (a.index_heads == 0) return;
@@ -106,6 +128,7 @@ void add_indexer(Unit& unit, const LayerShape& layer) {
   const bool weighs = a.q_lora_rank > 0;
   LayerOperator& q = add_whole(unit, "index_q", heads * dim, weighs ? a.q_lora_rank : h);
   q.shares_input = !weighs;
+  q.wide = a.ratio > 1;
   double keys = dim + (weighs ? heads : 0);
   double learned = 2 * dim;
   if (a.ratio > 1) {
@@ -114,6 +137,7 @@ void add_indexer(Unit& unit, const LayerShape& layer) {
   }
   LayerOperator& k = add_whole(unit, "index_k", keys, h);
   k.shares_input = true;
+  k.wide = a.ratio > 1;
   k.bias = learned;
   LayerOperator scores = passing(OperatorKind::attention, "indexer", 0);
   scores.attention.heads = a.index_heads;
@@ -132,6 +156,7 @@ void add_compressor(Unit& unit, const LayerShape& layer) {
   const double width = (a.index_heads > 0 ? 2.0 : 1.0) * a.head_dim;
   LayerOperator& op = add_whole(unit, "compressor", 2 * width, layer.hidden);
   op.shares_input = true;
+  op.wide = true;
   op.bias = a.ratio * width + a.head_dim;
   LayerOperator pool = passing(OperatorKind::elementwise, "pooling", 2 * width);
   pool.depth = 1;
@@ -180,7 +205,7 @@ Unit dense_unit(const LayerShape& layer, int width, bool biased, int norms) {
     unit.operators.push_back(gemm("layer_projection", h, looked_up, Cut::none));
     unit.operators.back().bias = h;
   }
-  unit.operators.push_back(passing(OperatorKind::residual, "residual", layer.hidden));
+  add_residual_sum(unit, layer);
   unit.cut_limit = width;
   return unit;
 }
@@ -198,7 +223,7 @@ Unit expert_unit(const LayerShape& layer, bool beside, int norms) {
   if (ff.latent > 0) project_latent(unit, "latent_down", width, layer.hidden);
   add_mlp(unit, layer, width, ff.width, layer.expert_bias);
   if (ff.latent > 0) project_latent(unit, "latent_up", layer.hidden, width);
-  if (!beside) unit.operators.push_back(passing(OperatorKind::residual, "residual", layer.hidden));
+  if (!beside) add_residual_sum(unit, layer);
   unit.cut_limit = ff.width;
   finish_unit(unit);
   // Rows in the order of their experts and what comes back; probabilities of the router in FP32;
@@ -385,9 +410,13 @@ void add_attention_output(Unit& unit, const LayerShape& layer) {
   }
   double depth = values;
   if (a.output_groups > 0) {
+    // A product of every group of heads with a parameter that no format narrows
+    // (NVIDIA/Megatron-LM, experimental_attention_variant/deepseek_v4_hybrid_attention.py).
     const double groups = a.output_groups;
-    project(unit, "output_groups", groups * a.output_rank, values / groups, Cut::columns)
-        .reads_attention = true;
+    LayerOperator& grouped =
+        project(unit, "output_groups", groups * a.output_rank, values / groups, Cut::columns);
+    grouped.reads_attention = true;
+    grouped.wide = true;
     depth = groups * a.output_rank;
   }
   LayerOperator& out = project(unit, "attention_out", h, depth, Cut::depth);
@@ -426,7 +455,7 @@ Unit attention_unit(const LayerShape& layer) {
     unit.operators.push_back(gemm("residual_up", h, rank, Cut::none));
     unit.operators.back().bias = h;
   }
-  unit.operators.push_back(passing(OperatorKind::residual, "residual", layer.hidden));
+  add_residual_sum(unit, layer);
   unit.head_limit = a.heads;
   finish_unit(unit);
   return unit;

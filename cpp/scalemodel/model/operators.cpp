@@ -150,6 +150,7 @@ void count_saved(Unit& unit) {
       case OperatorKind::residual:
       case OperatorKind::rotary:
       case OperatorKind::elementwise:
+      case OperatorKind::stream_mixing:
       case OperatorKind::loss:  // logits are counted by themselves
         break;
     }

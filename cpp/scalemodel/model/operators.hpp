@@ -33,6 +33,8 @@ struct AttentionShape {
 
   bool present() const { return heads > 0; }
   bool latent() const { return kv_lora_rank > 0; }
+  /// Keys of a window and such as stand for many tokens (DeepSeek-V4).
+  bool compressed() const { return output_groups > 0; }
   /// Keys that are chosen one by one are read as latents, by all heads.
   bool reads_latents() const { return latent() && selected > 0; }
   /// Tokens of a sequence that are attended to, or cached, where only some software knows windows;
@@ -48,26 +50,28 @@ struct AttentionShape {
 };
 
 enum class OperatorKind : std::uint8_t {
-  gemm,         ///< matrix multiplication, with a weight unless it is `weightless`
-  attention,    ///< scores, softmax and weighted values
-  convolution,  ///< short and causal, over `columns` channels, `depth` tokens wide
-  scan,         ///< the state of a recurrent mixer, from chunk to chunk
-  norm,         ///< over `columns` values; `copies` of them in a block
-  latent_norm,  ///< both norms of latent attention, over `columns` values in all
-  head_norm,    ///< norms of queries and keys, over `columns` values in all
-  residual,     ///< addition of a branch of `columns` values
-  activation,   ///< over `columns` values; gated ones read twice as many
-  rotary,       ///< position rotation of `columns` values
-  elementwise,  ///< `columns` values read and written `depth` times in all, each way
-  loss          ///< over `columns` logits
+  gemm,           ///< matrix multiplication, with a weight unless it is `weightless`
+  attention,      ///< scores, softmax and weighted values
+  convolution,    ///< short and causal, over `columns` channels, `depth` tokens wide
+  scan,           ///< the state of a recurrent mixer, from chunk to chunk
+  norm,           ///< over `columns` values; `copies` of them in a block
+  latent_norm,    ///< both norms of latent attention, over `columns` values in all
+  head_norm,      ///< norms of queries and keys, over `columns` values in all
+  residual,       ///< addition of a branch of `columns` values
+  activation,     ///< over `columns` values; gated ones read twice as many
+  rotary,         ///< position rotation of `columns` values
+  elementwise,    ///< `columns` values read and written `depth` times in all, each way
+  stream_mixing,  ///< of `copies` residual streams, `columns` values of them all
+  loss            ///< over `columns` logits
 };
 
 template <>
 struct EnumNames<OperatorKind> {
   static constexpr std::string_view what = "kind of operator";
-  static constexpr std::array<std::string_view, 12> names{
-      "gemm",      "attention", "convolution", "scan",   "norm",        "latent_norm",
-      "head_norm", "residual",  "activation",  "rotary", "elementwise", "loss"};
+  static constexpr std::array<std::string_view, 13> names{
+      "gemm",        "attention",     "convolution", "scan",       "norm",
+      "latent_norm", "head_norm",     "residual",    "activation", "rotary",
+      "elementwise", "stream_mixing", "loss"};
 };
 
 /// How tensor-parallel ranks shard an operator: every rank does all of it, a part of the columns,
@@ -94,14 +98,17 @@ struct LayerOperator {
   double columns = 0, depth = 0;
   Cut cut = Cut::none;
   double rows = 1;    ///< per token of the group; a class head has 1/tokens
-  double copies = 1;  ///< independent GEMMs of this shape; norms of a block
+  double copies = 1;  ///< independent GEMMs of this shape; norms of a block; residual streams
   /// Of a convolution as a GEMM: places of its kernel. The depth holds the channels that often, the
   /// input once.
   double taps = 1;
-  bool gated = false;       ///< activation: of a gate and an up projection
-  bool clamped = false;     ///< activation: of values that are clamped first
-  bool adapts = false;      ///< attention projections: low-rank adapters sit here by default
-  bool weightless = false;  ///< GEMM of two activations: two GEMMs back, none for weights
+  bool gated = false;    ///< activation: of a gate and an up projection
+  bool clamped = false;  ///< activation: of values that are clamped first
+  bool adapts = false;   ///< attention projections: low-rank adapters sit here by default
+  /// GEMM of two activations: two GEMMs back, none for weights. Norm of heads without a scale: a
+  /// kernel of its own.
+  bool weightless = false;
+  bool wide = false;      ///< GEMM in the storage precision, whatever that of the others is
   bool routes = false;    ///< scores of the experts: of the token itself, in the storage precision
   bool of_token = false;  ///< in a block of experts: of the token itself, not of its copies
   /// Reads what the first GEMM of its unit reads: an engine multiplies both at once.

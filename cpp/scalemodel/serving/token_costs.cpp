@@ -260,6 +260,11 @@ void StepTimes::add_elementwise(TokenCost& cost, const LayerOperator& op, double
       cost.elementwise +=
           elementwise_time(op.depth * m * columns * kElement, fractions.add_fraction);
       break;
+    case OperatorKind::stream_mixing:  // one kernel: the streams and a block's output in, the
+                                       // streams and the next block's input out
+      cost.elementwise +=
+          elementwise_time((2 + 2 / op.copies) * m * columns * kElement, fractions.add_fraction);
+      break;
     case OperatorKind::convolution:
       cost.elementwise += elementwise_time(2 * m * columns * kElement, fractions.add_fraction);
       break;

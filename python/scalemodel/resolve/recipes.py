@@ -14,7 +14,14 @@ from scalemodel.base.errors import ScaleModelError
 from scalemodel.resolve.stack_choice import FITTED_CONSTANTS
 
 #: Classes of models, the most special first.
-MODEL_CLASSES = ("hybrid_experts", "latent_experts", "windowed_experts", "experts", "dense")
+MODEL_CLASSES = (
+    "hybrid_experts",
+    "latent_experts",
+    "compressed_experts",
+    "windowed_experts",
+    "experts",
+    "dense",
+)
 #: Letters of mixers that keep a state instead of keys.
 _RECURRENT = frozenset("RP")
 _RANKS = ("one", "several")
@@ -115,6 +122,8 @@ def model_class(architecture: Mapping[str, Any]) -> str:
         return "hybrid_experts"
     if architecture.get("kv_lora_rank"):
         return "latent_experts"
+    if architecture.get("output_groups"):
+        return "compressed_experts"
     return "windowed_experts" if architecture.get("window") else "experts"
 
 

@@ -308,7 +308,7 @@ def _recipe(
     """What the published recipe of the row's framework does for such a model."""
     return recipes.recipe_for(
         recipes.Run(
-            framework=f"{_framework(row)} {row.text('task')}",
+            framework=f"{_framework(row)} {row.text('framework')} {row.text('task')}",
             model_class=recipes.model_class(model),
             accelerator=accelerator,
             number_format=precisions(row, [])[0],
@@ -346,6 +346,7 @@ _STATED_FACTS: tuple[tuple[str, str, bool, bool], ...] = (
     (r"cuda[-_ ]?graph", "cuda_graphs", True, True),
     (r"full[-_ ]iteration", "cuda_graphs", True, False),
     (r"\bautocast\b", "autocast", True, True),
+    (r"\bfp8_dot_product_attention\b", "fp8_attention", True, True),
     (r"\bdropout\s*=\s*0?\.0*[1-9]", "dropout", True, False),
     (r"(?:fp|float)8[^;]*\brow[-_ ]?wise", "row_scales", True, True),
 )

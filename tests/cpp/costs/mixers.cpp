@@ -8,6 +8,7 @@
 #include "scalemodel/costs/group_tables.hpp"
 #include "scalemodel/costs/layer_cost.hpp"
 #include "scalemodel/model/groups.hpp"
+#include "scalemodel/strategy/recompute_modules.hpp"
 #include "support.hpp"
 
 namespace scalemodel {
@@ -162,7 +163,8 @@ TEST_CASE("by hand: a low-rank output keeps what lies between its GEMMs") {
   DecoderShape s = compressed("F");
   const double groups = saved(s);
   s.output_groups = s.output_rank = 0;
-  CHECK(groups - saved(s) == Approx(2 * 2 * 128));
+  // And queries are normalised head by head there.
+  CHECK(groups - saved(s) == Approx(2 * (2 * 128 + 8 * 512)));
 }
 
 TEST_CASE("by hand: context ranks exchange the keys that there are") {
@@ -309,7 +311,67 @@ TEST_CASE("by hand: a layer mixes the snapshots that there are, and streams once
   s.attention_residuals = 0;
   s.residual_streams = 4;
   const LayerOperator mix = operator_named(s, "hyper_connection");
-  CHECK(mix.depth * mix.columns == Approx((4 + 4 + 1 + 1) * 4096));
+  CHECK(mix.columns == 4 * 4096);
+  CHECK(mix.copies == 4);
+  CHECK(operator_named(s, "residual").columns == 0);  // the mixing adds what a block wrote
+}
+
+OperatorCost cost_of(const DecoderShape& shape, std::string_view name,
+                     Precision precision = Precision::bf16) {
+  const Tables tables(make_decoder(shape), testing::reference_cluster(64),
+                      testing::training(64, static_cast<int>(kTokens), precision), flash());
+  for (const OperatorCost& cost : tables.operators(testing::degrees(1), 0)) {
+    if (cost.name == name) return cost;
+  }
+  return {};
+}
+
+TEST_CASE("by hand: three kernels pass over all streams, and their gradients are added up") {
+  DecoderShape s = testing::dense_7b_shape();
+  for (const int streams : {2, 4, 8}) {
+    s.residual_streams = streams;
+    const OperatorCost mix = cost_of(s, "hyper_connection");
+    const double one = 1.0 / streams, all = 2 * kTokens * streams * 4096;
+    const double forward = 1.7 + (1 + one) + (2 + one);
+    const double backward = 6.6 + (2 + one) + (3 + 2 * one) + 2 * 3;
+    CHECK(mix.bytes.base() == Approx(forward * all));
+    const Seconds launch = testing::reference_cluster(64).accelerator.elementwise.launch;
+    CHECK((mix.backward - 6 * launch) / (mix.forward - 3 * launch) ==
+          Approx(backward / forward).epsilon(0.01));
+  }
+}
+
+TEST_CASE("products of compressed keys, their indexer and groups of heads are never narrow") {
+  const DecoderShape near = compressed("C");
+  for (const std::string_view name : {"compressor", "index_q", "index_k", "output_groups"}) {
+    CAPTURE(name);
+    const OperatorCost wide = cost_of(near, name), narrow = cost_of(near, name, Precision::fp8);
+    CHECK(wide.forward.base() > 0);
+    CHECK(narrow.forward == wide.forward);
+    CHECK(narrow.backward == wide.backward);
+  }
+  CHECK(cost_of(near, "q_up", Precision::fp8).forward != cost_of(near, "q_up").forward);
+  const DecoderShape latents = sparse_latents();
+  CHECK(cost_of(latents, "index_q", Precision::fp8).forward != cost_of(latents, "index_q").forward);
+}
+
+TEST_CASE("by hand: queries of compressed keys are made again with their norm") {
+  Stack stack = flash();
+  stack.selective_modules = *enum_from<RecomputeModules>("mla_up_proj");
+  const Strategy s = testing::degrees(1);
+  const Tables tables = decoder_tables(compressed("C"), s, stack);
+  const Cell* cell = tables.find_cell(s, resolve_degrees(s, tables.cluster(), tables.task()));
+  REQUIRE(cell != nullptr);
+  const auto of = [](Recompute mode) { return static_cast<std::size_t>(mode); };
+  const LayerCost& layer = cell->layers[0];
+  const double dropped =
+      (layer.saved[of(Recompute::none)] - layer.saved[of(Recompute::selective)]).base() / kTokens;
+  CHECK(dropped == Approx(2 * 2 * 8 * 512));  // what the norm and what attention reads
+  Seconds again;
+  for (const std::string_view name : {"q_up", "q_head_norm", "rope"}) {
+    again += cost_of(compressed("C"), name).forward;
+  }
+  CHECK(testing::about_equal(layer.recompute[of(Recompute::selective)].compute, again));
 }
 
 }  // namespace

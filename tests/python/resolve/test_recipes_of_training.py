@@ -73,7 +73,22 @@ def test_recipes_tell_layouts_apart() -> None:
 
 def test_a_framework_without_a_recipe_is_left_alone() -> None:
     assert recipe_for(replace(BRIDGE, framework="llm-foundry")) == Recipe()
-    assert recipe_for(replace(BRIDGE, method="lora")) == Recipe()
+    assert recipe_for(replace(BRIDGE, method="full")) == Recipe()
+
+
+def test_adapters_of_a_release_and_of_its_branch_sit_elsewhere() -> None:
+    tuned = replace(BRIDGE, method="lora")
+    assert recipe_for(tuned).lora_targets == "qkv"
+    branch = replace(tuned, framework="Megatron-Bridge 26.08 Megatron-Bridge main")
+    assert recipe_for(branch).lora_targets == "all"
+
+
+def test_compressed_keys_follow_recipes_of_their_own() -> None:
+    table = catalog.load("models", "deepseek_v4_flash")["architecture"]
+    assert model_class(table) == "compressed_experts"
+    run = replace(BRIDGE, framework="Megatron-Bridge 26.08", model_class="compressed_experts")
+    assert dict(recipe_for(run).stack) == {"cuda_graphs": True}
+    assert recipe_for(replace(run, number_format="bf16")).stack == ()
 
 
 def test_fine_tuning_of_a_benchmark_has_rules_of_its_own() -> None:
@@ -243,7 +258,8 @@ def test_every_recipe_speaks_of_a_measured_run(monkeypatch: pytest.MonkeyPatch) 
         return found
 
     monkeypatch.setattr("scalemodel.validation.training.recipes.recipe_for", remembered)
-    for row in published_table("training").select(INPUT_COLUMNS):
+    branch = LLAMA | {"framework": "Megatron-Bridge main", "year": "2026", "task": "LoRA"}
+    for row in (*published_table("training").select(INPUT_COLUMNS), Row(branch)):
         with suppress(SkippedRowError):
             question(row)
     assert [table["source"] for table in recipes() if table["source"] not in spoken] == []
