@@ -143,11 +143,9 @@ Space space_of(const Json& given) {
       read_values(values, field, listed);
       known = true;
     };
-    std::apply(
-        [&](const auto&... fields) {
-          std::apply([&](auto&... values) { (fill(fields, values), ...); }, space.values);
-        },
-        RecordOf<Strategy>::fields);
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (fill(field_at<I>(RecordOf<Strategy>::fields), std::get<I>(space.values)), ...);
+    }(std::make_index_sequence<field_count<Strategy>>{});
     if (!known) throw MalformedQuestion(name + ": no such knob of a strategy");
   }
   return space;
