@@ -32,7 +32,7 @@ bool mixes_streams(const LayerShape& layer) {
 /// reads the m streams and the output of the block before, and writes the m streams and the input
 /// of this one. Snapshots of the stream (attention residuals) are read with the running sum, and
 /// their mixture is written.
-void add_stream_mixing(Unit& unit, const LayerShape& layer) {
+void add_stream_operators(Unit& unit, const LayerShape& layer) {
   const double m = layer.streams, h = layer.hidden;
   if (mixes_streams(layer)) {
     LayerOperator mix = passing(OperatorKind::stream_mixing, "hyper_connection", m * h);
@@ -253,7 +253,7 @@ Unit begun_block(std::string_view name, const LayerShape& layer, int norms) {
   unit.width_in = unit.width_out = layer.hidden;
   unit.streams = layer.streams;
   add_norms(unit, layer, norms);
-  if (norms > 0) add_stream_mixing(unit, layer);
+  if (norms > 0) add_stream_operators(unit, layer);
   return unit;
 }
 
