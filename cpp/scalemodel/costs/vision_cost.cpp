@@ -10,7 +10,7 @@ namespace scalemodel {
 namespace {
 
 /// A count as a layout holds it. Products of degrees that no machine has may be larger.
-int whole(double count) {
+int layout_count(double count) {
   return static_cast<int>(std::min(std::round(count), 1.0 * std::numeric_limits<int>::max()));
 }
 
@@ -43,8 +43,8 @@ void add_vision(EndCost& cost, const VisionTower& tower, const LayerLayout& layo
   stream.hidden = tower.hidden;
   const auto add_layers = [&](int layers, double sequences, double length) {
     if (layers == 0) return;
-    own_layout.micro_batch = whole(sequences);
-    own.sequence = whole(length);
+    own_layout.micro_batch = layout_count(sequences);
+    own.sequence = layout_count(length);
     MessageList of_layer;
     const LayerCost layer = layer_cost(stream, tower.block, own_layout, own, cluster, own_timers,
                                        nullptr, messages == nullptr ? nullptr : &of_layer);
