@@ -230,19 +230,25 @@ class PrunedSearch {
 
   /// Groups, whose bounds a look at memory and at all stages of a pipeline makes closer.
   bool evaluate(std::span<BoundedGroup> groups) {
-    const auto worse =
+    const std::span near = without_beyond(groups);
+    return bound_closer(near) && evaluate_best_first(without_beyond(near));
+  }
+
+  /// Skips the groups that hold no answer. The others stay in their order.
+  std::span<BoundedGroup> without_beyond(std::span<BoundedGroup> groups) {
+    const auto end =
         std::stable_partition(groups.begin(), groups.end(),
                               [&](const BoundedGroup& bounded) { return !beyond(bounded.bound); });
-    skip(std::span(worse, groups.end()));
-    const std::span kept(groups.begin(), worse);
-    return bound_closer(kept) && evaluate_best_first(kept);
+    skip(std::span(end, groups.end()));
+    return {groups.begin(), end};
   }
 
   /// Point after point: groups of one share most of what bounds them.
   bool bound_closer(std::span<BoundedGroup> groups) {
-    std::ranges::sort(groups, {}, [](const BoundedGroup& bounded) {
-      return std::pair(bounded.point, bounded.group);
-    });
+    const auto place = [](const BoundedGroup& bounded) {
+      return std::uint64_t{bounded.point} << 32 | bounded.group;
+    };
+    if (!std::ranges::is_sorted(groups, {}, place)) std::ranges::sort(groups, {}, place);
     std::vector<std::size_t> starts;
     for (std::size_t i = 0; i < groups.size(); ++i) {
       if (i == 0 || groups[i].point != groups[i - 1].point) starts.push_back(i);
