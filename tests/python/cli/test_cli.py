@@ -157,6 +157,7 @@ def test_csv_holds_the_numbers_of_python(run: Any) -> None:
             assert row[name] == value, name
 
 
+@pytest.mark.repeats
 def test_published_runs_are_validated_without_a_file(run: Any, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     ran = run("validate", "--kind", "training", "--out", str(out), "--json")

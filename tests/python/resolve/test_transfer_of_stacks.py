@@ -91,6 +91,7 @@ def test_every_stack_records_the_runs_it_was_fitted_to() -> None:
             assert dict(fitted(name).runs) == dict(counted.get(name, {})), name
 
 
+@pytest.mark.repeats
 def test_a_row_says_when_its_stack_is_a_stranger_there() -> None:
     run = next(asked for asked, _ in questions() if asked.stack == "mlperf_nemo_2024")
     strange = next(

@@ -263,6 +263,7 @@ def test_the_measured_corpus_is_covered(corpora: Path) -> None:
     assert "norm_step_time_s" in measured
 
 
+@pytest.mark.repeats
 def test_the_corpus_may_be_blanked_renamed_and_shuffled(corpora: Path, tmp_path: Path) -> None:
     source = corpora / "train_measured.csv"
     table = read_table(source)

@@ -32,6 +32,7 @@ def one(path: Path, **cells: str) -> pd.Series:
     return table.iloc[0]
 
 
+@pytest.mark.repeats
 def test_blind_shuffled_and_renamed_rows_predict_the_same(tmp_path: Path) -> None:
     curated = path_of("inference")
     frame = pd.read_csv(curated, dtype=str, keep_default_na=False)
