@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 
 import pytest
 
@@ -68,7 +69,9 @@ def test_a_constant_at_its_bound_names_what_it_stands_for(name: str) -> None:
     assert not at_a_bound
 
 
-def questions() -> list[tuple[Question, str]]:
+@cache
+def questions() -> tuple[tuple[Question, str], ...]:
+    """Of every measured run, which stays the same; to resolve them all takes seconds."""
     table = published_table("training")
     found = []
     for row in table.select(table.header):
@@ -78,7 +81,7 @@ def questions() -> list[tuple[Question, str]]:
             continue
         if measured_step_time_s(row) is not None:
             found.append((asked, row.text("fitted")))
-    return found
+    return tuple(found)
 
 
 def test_every_stack_records_the_runs_it_was_fitted_to() -> None:
@@ -91,7 +94,6 @@ def test_every_stack_records_the_runs_it_was_fitted_to() -> None:
             assert dict(fitted(name).runs) == dict(counted.get(name, {})), name
 
 
-@pytest.mark.repeats
 def test_a_row_says_when_its_stack_is_a_stranger_there() -> None:
     run = next(asked for asked, _ in questions() if asked.stack == "mlperf_nemo_2024")
     strange = next(
