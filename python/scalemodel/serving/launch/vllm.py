@@ -88,6 +88,7 @@ def _drafts(instance: Instance, notes: list[str]) -> list[str]:
         paths = [list(path) for path in _core.draft_paths(task.mix)]
         draft["num_speculative_tokens"] = len(paths)
         draft["speculative_token_tree"] = str([tuple(path) for path in paths])
+        notes.append("speculative_token_tree: vLLM verifies trees with its TREE_ATTN backend alone")
     if task.adaptive_drafts:
         notes.append("adaptive_drafts: vLLM drafts as many tokens at every load")
     return ["--speculative-config", json.dumps(draft)]
