@@ -23,8 +23,8 @@ What does a serving instance deliver, and how many accelerators does a load need
 How wrong is all this?
     `validate`, `Estimate.interval`, `coverage`
 Does a job run as fast as it should?
-    `compare_log`, `compare_bench`, `read_bench`, `StepTimeMonitor`, `read_kineto`, `calibrate`,
-    `calibrate_spread`
+    `compare_log`, `project`, `compare_bench`, `read_bench`, `StepTimeMonitor`, `read_kineto`,
+    `calibrate`, `calibrate_spread`
 How does a strategy reach another tool, and how does a model come from one?
     `launch`, `read_settings`, `launch_serving`, `read_serving`, `launch_rl`, `read_rl`,
     `write_kineto`, `write_chakra`, `read_chakra`, `from_torch`

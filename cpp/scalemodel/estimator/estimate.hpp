@@ -55,8 +55,6 @@ Bytes reported_memory(const Estimate& estimate, const MemoryPolicy& stack) noexc
 struct Freedom {
   bool shards_gradients = false, shards_weights = false;  ///< some member does
   bool offloads_weights = false, offloads_activations = false, offloads_optimizer = false;
-
-  bool operator==(const Freedom&) const = default;
 };
 
 /// The estimate of a strategy whose step is known to take `step_time`: what it is longer or shorter
