@@ -335,8 +335,7 @@ def large() -> Question:
     """A question whose exhaustive search takes some tenths of a second."""
     cluster = sm.cluster("dgx_a100", nodes=128)
     task = sm.Training(global_batch=1536, sequence=2048, batch_is_limit=True)
-    space = sm.Space.calculon("gpt3_175b", cluster, task).replace(tp=2)
-    space = space.replace(offload_weights=False)
+    space = sm.Space.calculon("gpt3_175b", cluster, task).replace(offload_weights=False)
     return Question(sm.model("gpt3_175b"), cluster, task, space, prune=False)
 
 
