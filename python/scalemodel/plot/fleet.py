@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.safe_text import label_text
-from scalemodel.plot.canvas import from_zero, log_ticks, new_axis, style
+from scalemodel.plot.canvas import COLOURS, from_zero, log_ticks, new_axis, style
 from scalemodel.search.pareto import numbers, table_of
 from scalemodel.serving.served_fleet import ServedFleet
 
@@ -297,7 +297,7 @@ def fleet_front(
                 raise ScaleModelError(f"table: nothing to draw of {label or 'the table'}")
             order = np.argsort(costs[kept], kind="stable")
             best = np.maximum.accumulate(good[kept][order])
-            colour = f"C{place}"
+            colour = COLOURS[place % len(COLOURS)]
             ax.plot(costs[kept], good[kept], "o", color=colour, alpha=0.6)
             ax.step(
                 costs[kept][order],

@@ -9,7 +9,7 @@ import numpy as np
 
 from scalemodel.base.errors import ScaleModelError
 from scalemodel.base.safe_text import label_text
-from scalemodel.plot.canvas import from_zero, log_ticks, new_axis, style
+from scalemodel.plot.canvas import COLOURS, from_zero, log_ticks, new_axis, style
 from scalemodel.serving.stream import RequestStream
 from scalemodel.serving.traces import Trace
 
@@ -127,7 +127,7 @@ def request_lengths(
                     np.concatenate([[0.0], shares]),
                     where="post",
                     linestyle=line,
-                    color=f"C{place}" if label else None,
+                    color=COLOURS[place % len(COLOURS)] if label else None,
                     label=f"{label_text(label)} {name}".strip(),
                 )
         ax.set(
@@ -188,7 +188,7 @@ def hit_curve(
         for place, (label, trace) in enumerate(labelled.items()):
             sizes = blocks if blocks is not None else _sizes_of(trace)
             shares = [100 * trace.prefix_hits(size).fraction for size in sizes]
-            colour = f"C{place}"
+            colour = COLOURS[place % len(COLOURS)]
             ax.plot(sizes, shares, marker="o", color=colour, label=label_text(label) or None)
             ax.axhline(
                 100 * trace.prefix_hits().fraction, color=colour, linestyle="--", linewidth=1
