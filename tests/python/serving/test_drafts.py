@@ -168,11 +168,14 @@ def test_commands_of_vllm_and_sglang_draft_and_are_read_back() -> None:
     assert after(branches, "--speculative-num-draft-tokens") == "5"
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt_llm"])
-@pytest.mark.parametrize("given", [MODEL, TREE])
+@pytest.mark.parametrize(
+    "engine, given",
+    [  # A file of TensorRT-LLM has no such trees.
+        *(("vllm", MODEL), ("vllm", TREE), ("sglang", MODEL), ("sglang", TREE)),
+        ("tensorrt_llm", MODEL),
+    ],
+)
 def test_settings_read_the_drafts_of_commands(engine: str, given: dict[str, Any]) -> None:
-    if engine == "tensorrt_llm" and given is TREE:
-        pytest.skip("its file has no such trees")
     plan = sm.serve(LLAMA, "dgx_h100", CHAT.replace(**given), TP4, engine=engine, concurrency=64)
     read = sm.read_serving(engine, sm.launch_serving(plan))
     task = read.task(input_tokens=1000, output_tokens=500)
