@@ -144,11 +144,10 @@ def test_a_turn_of_a_slider_is_answered_at_once(page: Any, summary_line: Any) ->
         took_ms, _ = page.evaluate(TURN, [0, key])
         spent.append(took_ms)
         page.wait_for_timeout(100)  # as a hand would; a faster train of turns overtakes itself
-    median_ms = statistics.median(spent)
+    quartile_ms, median_ms, _ = statistics.quantiles(spent, n=4)
     summary_line(f"explorer: {median_ms:.0f} ms from a slider to the answer on the page")
-    # Browser, server and kernel are three processes: on a busy machine nearly all turns wait for
-    # others, and the quickest says what a turn itself takes.
-    assert min(spent) < BUDGET_MS, spent
+    # Browser, server and kernel are three processes: on a busy machine most turns wait for others.
+    assert quartile_ms < BUDGET_MS, spent
 
 
 @pytest.mark.slow
