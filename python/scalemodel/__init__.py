@@ -52,7 +52,7 @@ from typing import Any
 
 import scalemodel.base.interrupts  # noqa: F401 - first: the others take a while
 
-#: Module of every name, as the stub beside this file lists them: loaded at first use, because they
+#: Module of every name, as `__init__.pyi` lists them: loaded at first use, because they
 #: bring pandas, matplotlib or much data along.
 _MODULES = {
     alias.name: node.module

@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli.estimates import ask, record
 from scalemodel.cli.options import (
-    REQUIRED,
     add_formats,
     add_question,
     add_strategy,
+    check_given,
     cluster_of,
-    option_name,
 )
 from scalemodel.cli.output import INFEASIBLE, OK, print_csv, print_json
 from scalemodel.search.framework_rules import FRAMEWORKS
@@ -83,10 +81,7 @@ def _compare(options: argparse.Namespace) -> int:
             stack=options.stack,
         )
     else:
-        missing = [name for name in REQUIRED if getattr(options, name) is None]
-        if missing:
-            names = ", ".join(option_name(name) for name in missing)
-            raise ScaleModelError(f"MODEL={options.model!r} needs {names}", code="malformed")
+        check_given(options)
         found = compare_log(options.log, ask(options))
     row = found.to_dict()
     if options.json:

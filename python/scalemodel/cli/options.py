@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import scalemodel._core as _core
-from scalemodel.base.errors import nearest
+from scalemodel.base.errors import ScaleModelError, nearest
 from scalemodel.base.words import choice, hint, number_meant
 from scalemodel.cli.output import MALFORMED
 
@@ -115,6 +115,19 @@ def number(text: str) -> float:
         meant = number_meant(text)
         likely = "" if meant is None else f", such as {meant:g}"
         raise argparse.ArgumentTypeError(f"{text!r}: must be a number{likely}") from None
+
+
+def check_given(options: argparse.Namespace) -> None:
+    """What a question cannot do without is there, where a command reads it from a file otherwise.
+
+    Raises
+    ------
+    ScaleModelError : MODEL was given, and not all of `REQUIRED`.
+    """
+    missing = [name for name in REQUIRED if getattr(options, name) is None]
+    if missing:
+        names = ", ".join(option_name(name) for name in missing)
+        raise ScaleModelError(f"MODEL={options.model!r} needs {names}", code="malformed")
 
 
 def option_name(field: str) -> str:

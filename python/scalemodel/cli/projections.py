@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from scalemodel.base.errors import ScaleModelError
 from scalemodel.cli.estimates import ask
 from scalemodel.cli.options import (
     MODEL_HELP,
-    REQUIRED,
     add_formats,
     add_network,
     add_strategy,
     add_task,
-    option_name,
+    check_given,
     whole,
 )
 from scalemodel.cli.output import NOTHING_FEASIBLE, OK, print_csv, print_json
@@ -90,10 +88,7 @@ def _project(options: argparse.Namespace) -> int:
             stack=options.stack,
         )
     else:
-        missing = [name for name in REQUIRED if getattr(options, name) is None]
-        if missing:
-            names = ", ".join(option_name(name) for name in missing)
-            raise ScaleModelError(f"MODEL={options.model!r} needs {names}", code="malformed")
+        check_given(options)
         # The measured job is the one that is asked about first.
         options.nodes = None if options.accelerators else options.measured_nodes or 1
         found = project(profile, ask(options), nodes=counts, mode=options.mode)

@@ -72,13 +72,18 @@ class FleetSearch:
         self.tried += 1
         for router in self.routers:
             served = simulate_fleet(self.trace, fleet, router=router, **self.options)
-            ratio, name = slack_of(values_of(served, self.limits), self.limits)
-            if served.refused.any():
-                ratio, name = float("inf"), "refused"
-            if ratio <= 1:
+            if self._within(served, self.limits):
                 return router, served
-            self.nearest = min(self.nearest, (ratio, name))
         return None
+
+    def _within(self, served: Served, limits: Mapping[str, float]) -> bool:
+        """Whether served requests keep limits; how near those that do not come is kept."""
+        ratio, name = slack_of(values_of(served, limits), limits)
+        if served.refused.any():
+            ratio, name = float("inf"), "refused"
+        if ratio > 1:
+            self.nearest = min(self.nearest, (ratio, name))
+        return ratio <= 1
 
     def hopeless(self, counts: Counts) -> bool:
         """Whether a fleet has no more of anything than one that failed."""
@@ -202,21 +207,13 @@ class PoolSearch(FleetSearch):
         late = 0
         for router in self.routers:
             before = self._prefilled(router, counts)
-            ratio, name = slack_of(values_of(before, early), early)
-            if before.refused.any():
-                ratio, name = float("inf"), "refused"
-            if ratio > 1:
+            if not self._within(before, early):
                 late += 1
-                self.nearest = min(self.nearest, (ratio, name))
                 continue
             self.tried += 1
             served = answered(self.trace, before, self._parts(counts)[1], **options)
-            ratio, name = slack_of(values_of(served, self.limits), self.limits)
-            if served.refused.any():
-                ratio, name = float("inf"), "refused"
-            if ratio <= 1:
+            if self._within(served, self.limits):
                 return router, served
-            self.nearest = min(self.nearest, (ratio, name))
         if late == len(self.routers):
             # First tokens come from the prefill pool: no decode pool mends them.
             self.failed.append(self._split(counts)[0] + self._split(self.most)[1])

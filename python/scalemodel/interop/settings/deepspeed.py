@@ -48,7 +48,7 @@ def write(job: Job) -> Launch:
     if job.precision not in ("bf16", "fp16", "fp32"):
         notes.append(f"not expressed: {job.precision}")
     if job.task.optimizer in _OPTIMIZER:
-        notes.append(f"optimizer.params.lr of {_FILE} is a placeholder: set it for yours")
+        notes.append(f"optimizer.params.lr of {_FILE} was not predicted: set it for yours")
     return Launch(
         framework="deepspeed",
         command=job.torchrun("train.py", "--deepspeed", "--deepspeed_config", _FILE),
